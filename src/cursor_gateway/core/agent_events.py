@@ -1,0 +1,93 @@
+"""What an agent can say, however it is connected (closed union)."""
+
+from typing import Any, Literal, TypeAlias
+
+from msgspec import Struct
+
+from cursor_gateway.core.actions import Action, Outcome
+from cursor_gateway.errors import Failure
+
+
+class RunStarted(Struct, frozen=True):
+    session_id: str
+    model: str
+
+
+class PromptEchoed(Struct, frozen=True):
+    text: str
+
+
+class TextDelta(Struct, frozen=True, gc=False):
+    text: str
+
+
+class ThinkingDelta(Struct, frozen=True, gc=False):
+    text: str
+
+
+class ThinkingEnded(Struct, frozen=True):
+    pass
+
+
+class ToolStarted(Struct, frozen=True):
+    call_id: str
+    action: Action
+    model_call: str | None = None  # calls that one turn of the model made share it
+    payload: Any = None  # the agent's own words, for `include: ["raw"]`
+
+
+class ToolEnded(Struct, frozen=True):
+    call_id: str
+    action: Action
+    outcome: Outcome
+    model_call: str | None = None
+    payload: Any = None
+
+
+class Notice(Struct, frozen=True):
+    """The agent's connection, retries and background tasks: no document comes of it."""
+
+    kind: Literal["reconnecting", "reconnected", "retrying", "background"]
+    attempt: int = 0
+
+
+class Unrecognized(Struct, frozen=True):
+    """Kept and counted, never fatal: the agent adds types freely."""
+
+    reason: str
+
+
+class TokenCounts(Struct, frozen=True, kw_only=True):
+    """The agent's own figures; `prompt` includes what came from the cache."""
+
+    prompt: int
+    completion: int
+    cached: int = 0
+
+
+class RunFinished(Struct, frozen=True, kw_only=True):
+    usage: TokenCounts | None = None
+    duration_ms: int | None = None
+    text_differs: bool = False
+
+
+class RunFailed(Struct, frozen=True, kw_only=True):
+    failure: Failure
+    usage: TokenCounts | None = None
+    duration_ms: int | None = None
+    text_differs: bool = False
+
+
+AgentEvent: TypeAlias = (
+    RunStarted
+    | PromptEchoed
+    | TextDelta
+    | ThinkingDelta
+    | ThinkingEnded
+    | ToolStarted
+    | ToolEnded
+    | Notice
+    | Unrecognized
+    | RunFinished
+    | RunFailed
+)

@@ -1,0 +1,415 @@
+"""Agent events in, document events out: the grammar of a run lives here.
+
+Whatever comes in, what goes out is well formed: every document starts once and ends once, at most
+one document of prose is open, any number of tools may be, and `Done` is said once, last.
+"""
+
+import re
+from typing import Any
+
+from msgspec import UNSET, Struct, UnsetType
+
+from cursor_gateway.core import tool_documents
+from cursor_gateway.core.actions import INTERRUPTED, Action, OtherTool, Outcome
+from cursor_gateway.core.agent_events import (
+    AgentEvent,
+    Notice,
+    PromptEchoed,
+    RunFailed,
+    RunFinished,
+    RunStarted,
+    TextDelta,
+    ThinkingDelta,
+    ThinkingEnded,
+    TokenCounts,
+    ToolEnded,
+    ToolStarted,
+    Unrecognized,
+)
+from cursor_gateway.core.document_events import (
+    ContentDelta,
+    DocumentEnded,
+    DocumentEvent,
+    DocumentStarted,
+    Done,
+    KnownMetadata,
+    Reasoning,
+    ToolCallArguments,
+    ToolCallEnded,
+    ToolCallStarted,
+)
+from cursor_gateway.core.documents import (
+    CodeBlockMetadata,
+    CodeReferenceMetadata,
+    DocumentType,
+    Envelope,
+    ErrorMetadata,
+    Metadata,
+    Mode,
+    Purpose,
+    ResponseMetadata,
+    Status,
+    TextMetadata,
+    ThinkingMetadata,
+    ToolCallMetadata,
+    Usage,
+    document_type,
+    make_document,
+)
+from cursor_gateway.core.fences import (
+    Code,
+    CodeTag,
+    FenceClosed,
+    FenceOpened,
+    FenceSplitter,
+    Piece,
+    Prose,
+    ReferenceTag,
+    Tag,
+)
+from cursor_gateway.core.languages import language_of
+from cursor_gateway.core.run_info import RunInfo
+from cursor_gateway.core.tokens import estimate_tokens
+from cursor_gateway.errors import AgentCrashed, Failure
+
+_BLANK_LINES = re.compile(r"(?:[ \t]*(?:\r\n|\n|\r))*")
+_SAFE_ID = re.compile(r"[A-Za-z0-9_.:-]{1,64}")
+
+_PURPOSE: dict[Mode, Purpose] = {"agent": "new_code", "debug": "new_code", "plan": "suggestion", "ask": "example"}
+
+
+class _Prose(Struct):
+    """The open document of text, code or thinking."""
+
+    id: str
+    sequence: int
+    metadata: Metadata
+    pieces: list[str]
+
+
+class _Tool(Struct):
+    """An open call."""
+
+    id: str
+    sequence: int
+    call_id: str  # ours
+    action: Action
+
+
+class Assembler:
+    def __init__(self, run: RunInfo) -> None:
+        self._run = run
+        self._out: list[DocumentEvent] = []
+        self._done = False
+        self._sequence = 0
+        self._fences = FenceSplitter(run.fences)
+        self._prose: _Prose | None = None
+        self._space: list[str] = []  # white space of the text that is not yet part of anything
+        self._thinking = False  # a block of thinking is open
+        self._tools: dict[str, _Tool] = {}  # by the agent's ids
+        self._ended_calls: set[str] = set()
+        self._call_ids: set[str] = set()
+        self._tool_call_count = 0
+        self._turns = _Turns()
+        self._unrecognized = 0
+        self._session = ""
+        self._model = run.model
+        self._prompt = ""
+        self._said: list[str] = []  # counted only when the agent reports no usage
+
+    @property
+    def model(self) -> str:
+        """As handed in, or as the agent reports it in its first event."""
+        return self._model or "unknown"
+
+    def push(self, event: AgentEvent, /) -> list[DocumentEvent]:
+        if self._done:
+            return []
+        match event:
+            case TextDelta(text=text):
+                self._add_text(text)
+            case ThinkingDelta(text=text):
+                self._add_thinking(text)
+            case ThinkingEnded():
+                self._end_thinking()
+            case ToolStarted(call_id=call_id, action=action, model_call=model_call):
+                if call_id not in self._tools and call_id not in self._ended_calls:
+                    self._start_tool(call_id, action, model_call)
+            case ToolEnded(call_id=call_id):
+                if call_id not in self._ended_calls:
+                    self._end_tool(event)
+            case RunStarted(session_id=session_id, model=model):
+                self._session = session_id
+                self._model = self._model or model
+            case PromptEchoed(text=text):
+                self._prompt = text
+            case Unrecognized():
+                self._unrecognized += 1
+            case Notice():
+                pass
+            case RunFinished():
+                self._end_everything()
+                self._finish("completed", event)
+            case RunFailed(failure=failure):
+                self._fail(failure, event)
+        out, self._out = self._out, []
+        return out
+
+    def flush(self) -> list[DocumentEvent]:
+        """The end of the events. A run that has not said how it ended has failed."""
+        failure = AgentCrashed("The agent's output ended before the agent had finished.").failure()
+        return self.push(RunFailed(failure=failure))
+
+    # --- documents ----------------------------------------------------------------------------------
+
+    def _start(self, type: DocumentType, known: KnownMetadata | None, raw: str = "") -> tuple[str, int]:
+        self._sequence += 1
+        id = f"doc_{self._sequence:03d}"
+        self._out.append(DocumentStarted(id, type, self._sequence, known, self._take_space() + raw))
+        return id, self._sequence
+
+    def _end(self, id: str, sequence: int, content: str | None, metadata: Metadata, raw: str = "") -> None:
+        self._out.append(DocumentEnded(make_document(id, sequence, content, metadata), raw))
+
+    def _take_space(self) -> str:
+        space = "".join(self._space)
+        self._space = []
+        return space
+
+    # --- text and thinking --------------------------------------------------------------------------
+
+    def _add_text(self, text: str) -> None:
+        if not text:
+            return
+        if self._thinking:
+            self._end_thinking()
+        self._turns.output()
+        self._said.append(text)
+        for piece in self._fences.push(text):
+            self._add(piece)
+
+    def _add(self, piece: Piece) -> None:
+        match piece:
+            case Prose(text=text):
+                self._add_prose(text)
+            case Code(text=text, raw=raw):
+                self._grow(text, None if raw == text else raw)
+            case FenceOpened(tag=tag, indent=indent, raw=raw):
+                self._end_prose()
+                self._start_prose(*self._fence_metadata(tag, indent or UNSET), raw)
+            case FenceClosed(raw=raw):
+                self._end_prose(raw)
+
+    def _add_prose(self, text: str) -> None:
+        """White space waits until it is known whether text follows: it never starts and never ends a document."""
+        body = text.rstrip()
+        if not body:
+            self._space.append(text)
+            return
+        said = self._take_space() + body
+        if self._prose is None:
+            blank = _BLANK_LINES.match(said)
+            lead = blank[0] if blank else ""
+            self._start_prose(TextMetadata(), None, lead)
+            said = said[len(lead) :]
+        self._grow(said)
+        if len(body) < len(text):
+            self._space.append(text[len(body) :])
+
+    def _fence_metadata(self, tag: Tag, indent: int | UnsetType) -> tuple[Metadata, KnownMetadata]:
+        match tag:
+            case CodeTag(language=language):
+                purpose = _PURPOSE[self._run.mode]
+                return (
+                    CodeBlockMetadata(language=language, purpose=purpose, indent=indent),
+                    KnownMetadata(language=language, purpose=purpose, indent=indent),
+                )
+            case ReferenceTag(start_line=start, end_line=end, path=path):
+                language = language_of(path)
+                return (
+                    CodeReferenceMetadata(
+                        file_path=path, start_line=start, end_line=end, language=language, indent=indent
+                    ),
+                    KnownMetadata(file_path=path, start_line=start, end_line=end, language=language, indent=indent),
+                )
+
+    def _start_prose(self, metadata: Metadata, known: KnownMetadata | None, raw: str = "") -> None:
+        id, sequence = self._start(document_type(metadata), known, raw)
+        self._prose = _Prose(id, sequence, metadata, [])
+
+    def _grow(self, text: str, raw: str | None = None) -> None:
+        if self._prose is not None and (text or raw):
+            self._prose.pieces.append(text)
+            self._out.append(ContentDelta(self._prose.id, text, raw))
+
+    def _end_prose(self, raw: str = "") -> None:
+        prose, self._prose = self._prose, None
+        if prose is not None:
+            raw = self._take_space() + raw
+            self._end(prose.id, prose.sequence, "".join(prose.pieces), prose.metadata, raw)
+
+    def _end_text(self) -> None:
+        """A tool or thinking ends a piece of text: the text after it is Markdown of its own."""
+        for piece in self._fences.flush():
+            self._add(piece)
+        self._end_prose()
+
+    def _add_thinking(self, text: str) -> None:
+        if not text:
+            return
+        opens = not self._thinking
+        if opens:
+            self._end_text()
+            self._thinking = True
+        self._turns.output()
+        self._said.append(text)
+        if "thinking" not in self._run.include:
+            self._out.append(Reasoning(text, opens))
+            return
+        if self._prose is None:
+            text = text.lstrip()
+            if text:
+                self._start_prose(ThinkingMetadata(), None)
+        self._grow(text, raw="")
+
+    def _end_thinking(self) -> None:
+        if self._thinking:
+            self._thinking = False
+            self._end_prose()
+
+    # --- tools --------------------------------------------------------------------------------------
+
+    def _start_tool(self, call_id: str, action: Action, model_call: str | None) -> _Tool:
+        self._end_thinking()
+        self._end_text()
+        self._turns.tool(model_call)
+        type, known = tool_documents.started(action)
+        id, sequence = self._start(type, known)
+        tool = _Tool(id, sequence, self._own_call_id(call_id), action)
+        self._tools[call_id] = tool
+        if isinstance(action, OtherTool):
+            self._tool_call_count += 1
+            self._out.append(ToolCallStarted(id, action.tool, tool.call_id))
+            if action.arguments:
+                self._out.append(ToolCallArguments(id, action.arguments))
+        return tool
+
+    def _own_call_id(self, agents: str) -> str:
+        """The agent's ids may hold line ends ("call_x\\nfc_y" in most captures); such a call gets an id of ours."""
+        id, number = agents, len(self._call_ids) + 1
+        while not _SAFE_ID.fullmatch(id) or id in self._call_ids:
+            id = f"call_{number:03d}"
+            number += 1
+        self._call_ids.add(id)
+        return id
+
+    def _end_tool(self, event: ToolEnded) -> None:
+        tool = self._tools.get(event.call_id) or self._start_tool(event.call_id, event.action, event.model_call)
+        del self._tools[event.call_id]
+        self._ended_calls.add(event.call_id)
+        self._turns.tool_ended()
+        self._close_tool(tool, event.call_id, event.action, event.outcome, event.payload)
+
+    def _close_tool(self, tool: _Tool, agent_call_id: str, action: Action, outcome: Outcome, payload: Any) -> None:
+        if type(action) is not type(tool.action):  # not the tool that started under this id
+            action = tool.action
+        if isinstance(action, OtherTool) and isinstance(tool.action, OtherTool):
+            # What the start has said stands; an end that lacks arguments is common, a start is not.
+            arguments = tool.action.arguments or action.arguments
+            if arguments and not tool.action.arguments:
+                self._out.append(ToolCallArguments(tool.id, arguments))
+            action = OtherTool(tool=tool.action.tool, arguments=arguments, data=action.data)
+        metadata = tool_documents.metadata_of(
+            action,
+            outcome,
+            call_id=tool.call_id,
+            agent_call_id=agent_call_id,
+            payload=payload if "raw" in self._run.include and payload is not None else UNSET,
+        )
+        if isinstance(metadata, ToolCallMetadata):
+            self._out.append(ToolCallEnded(tool.id, metadata.result))
+        content = tool_documents.content_of(action)
+        if content:
+            self._out.append(ContentDelta(tool.id, content, raw=""))
+        self._end(tool.id, tool.sequence, content, metadata)
+        if outcome.state in ("failed", "timed_out"):
+            self._add_error(outcome.message, outcome.code, action.tool, outcome.details)
+
+    def _add_error(self, message: str, code: str, source: str, details: str) -> None:
+        self._end_text()
+        id, sequence = self._start("error", None)
+        if message:
+            self._out.append(ContentDelta(id, message, raw=""))
+        self._end(id, sequence, message, ErrorMetadata(error_code=code, source=source, details=details))
+
+    # --- the end ------------------------------------------------------------------------------------
+
+    def _end_everything(self) -> None:
+        self._end_thinking()
+        self._end_text()
+        for call_id, tool in self._tools.items():
+            self._close_tool(tool, call_id, tool.action, INTERRUPTED, None)
+        self._tools = {}
+
+    def _fail(self, failure: Failure, event: RunFailed) -> None:
+        self._end_everything()
+        self._add_error(failure.message, failure.code.upper(), failure.source, failure.details)
+        self._finish("error", event)
+
+    def _finish(self, status: Status, event: RunFinished | RunFailed) -> None:
+        self._done = True
+        envelope = Envelope(
+            id=self._run.id,
+            conversation_id=self._run.conversation_id or f"conv_{self._session or self._run.id.removeprefix('chat_')}",
+            model=self.model,
+            mode=self._run.mode,
+            created=self._run.created,
+            status=status,
+            usage=self._usage(event.usage),
+            metadata=ResponseMetadata(
+                duration_ms=event.duration_ms or 0,
+                tool_call_count=self._tool_call_count,
+                turn_count=self._turns.count,
+                unrecognized=self._unrecognized or UNSET,
+                result_differs=event.text_differs or UNSET,
+            ),
+        )
+        failure = event.failure if isinstance(event, RunFailed) else None
+        self._out.append(Done(envelope, failure, self._take_space()))
+
+    def _usage(self, counts: TokenCounts | None) -> Usage:
+        if counts is not None:
+            return Usage(
+                prompt_tokens=counts.prompt,
+                completion_tokens=counts.completion,
+                total_tokens=counts.prompt + counts.completion,
+                cached_tokens=counts.cached or UNSET,
+            )
+        prompt, completion = estimate_tokens(self._prompt), estimate_tokens("".join(self._said))
+        return Usage(
+            prompt_tokens=prompt, completion_tokens=completion, total_tokens=prompt + completion, estimated=True
+        )
+
+
+class _Turns:
+    """Counts the model's turns: what it says and the calls it makes, up to the results it is given."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._open = False
+        self._model_call: str | None = None
+
+    def output(self) -> None:
+        if not self._open:
+            self._open = True
+            self.count += 1
+
+    def tool(self, model_call: str | None) -> None:
+        """A call may end before the next one of the same turn starts; the agent's own name of the turn tells."""
+        if model_call is None or model_call != self._model_call:
+            self.output()
+        self._open = True
+        self._model_call = model_call
+
+    def tool_ended(self) -> None:
+        self._open = False

@@ -1,0 +1,317 @@
+"""Markdown lines in, out what each is to a fence: CommonMark's block structure, one line at a time.
+
+Only as much of CommonMark as decides what a fence is: block quotes, list items, indented code,
+HTML blocks, headings and breaks (they end a paragraph), lazy continuation. Tabs are four columns.
+"""
+
+import re
+from typing import Literal, TypeAlias
+
+from msgspec import Struct
+
+
+class Prose(Struct, frozen=True):
+    """Anything that is no part of a fence."""
+
+
+class Opened(Struct, frozen=True):
+    """An opening fence. `column` is where it stands: so many columns are taken off its lines."""
+
+    info: str
+    column: int
+    quoted: bool
+
+
+class Content(Struct, frozen=True):
+    """A line inside a fence, without the indentation of its containers and of the fence."""
+
+    text: str
+
+
+class Closed(Struct, frozen=True):
+    """A closing fence."""
+
+
+LineKind: TypeAlias = Prose | Opened | Content | Closed
+
+PROSE, CLOSED = Prose(), Closed()
+
+
+class Fence(Struct, frozen=True):
+    char: str
+    length: int
+    indent: int  # inside its container: 0 to 3
+
+
+class HtmlBlock(Struct, frozen=True):
+    end: re.Pattern[str] | None  # None: a blank line ends it
+
+
+Paragraph: TypeAlias = Literal["paragraph"]
+Leaf: TypeAlias = Fence | HtmlBlock | Paragraph | None
+
+
+class Quote(Struct, frozen=True):
+    pass
+
+
+class Item(Struct):
+    width: int  # columns that its lines are indented by
+    empty: bool  # nothing but its marker so far
+
+
+Container: TypeAlias = Quote | Item
+
+# A line that starts with none of these, outside any container, is paragraph text whatever follows.
+_SPECIAL = frozenset(" \t`~>-+*_#<=0123456789")
+
+_HEADING = re.compile(r"#{1,6}(?:[ \t]|$)")
+_UNDERLINE = re.compile(r"(?:=+|-+)[ \t]*$")
+_BREAK = re.compile(r"(?:(?:\*[ \t]*){3,}|(?:_[ \t]*){3,}|(?:-[ \t]*){3,})$")
+_MARKER = re.compile(r"(?:[-+*]|(\d{1,9})[.)])(?=[ \t]|$)")
+_FENCE = re.compile(r"(`{3,})(?!.*`)|(~{3,})", re.DOTALL)
+_FENCE_END = re.compile(r"(`{3,}|~{3,})[ \t]*$")
+
+_ATTRIBUTE = r"""[ \t]+[A-Za-z_:][\w.:-]*(?:[ \t]*=[ \t]*(?:[^ \t"'=<>`]+|'[^']*'|"[^"]*"))?"""
+_ANY_TAG = re.compile(
+    rf"<[A-Za-z][A-Za-z0-9-]*(?:{_ATTRIBUTE})*[ \t]*/?>[ \t]*$|</[A-Za-z][A-Za-z0-9-]*[ \t]*>[ \t]*$", re.ASCII
+)
+_BLOCK_TAG = re.compile(
+    r"</?(?:address|article|aside|base|basefont|blockquote|body|caption|center|col|colgroup|dd|details|dialog|dir|div"
+    r"|dl|dt|fieldset|figcaption|figure|footer|form|frame|frameset|h[1-6]|head|header|hr|html|iframe|legend|li|link"
+    r"|main|menu|menuitem|nav|noframes|ol|optgroup|option|p|param|search|section|summary|table|tbody|td|tfoot|th|thead"
+    r"|title|tr|track|ul)(?:[ \t]|/?>|$)",
+    re.IGNORECASE,
+)
+_HTML_UNTIL = [
+    (re.compile(start, re.IGNORECASE), re.compile(end, re.IGNORECASE))
+    for start, end in [
+        (r"<(?:script|pre|textarea|style)(?:[ \t>]|$)", r"</(?:script|pre|textarea|style)>"),
+        (r"<!--", r"-->"),
+        (r"<\?", r"\?>"),
+        (r"<![A-Za-z]", r">"),
+        (r"<!\[CDATA\[", r"\]\]>"),
+    ]
+]
+
+
+class _Line:
+    """A line and how far its containers have eaten into it."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.offset = 0
+        self.column = 0
+        self._inside_tab = False
+        self.look()
+
+    def look(self) -> None:
+        """Find what stands next after white space."""
+        start, column = self.offset, self.column
+        text = self.text
+        while start < len(text) and (char := text[start]) in " \t":
+            column += 1 if char == " " else 4 - column % 4
+            start += 1
+        self.start = start  # of what stands next
+        self.start_column = column
+        self.indent = column - self.column
+        self.blank = start == len(text)
+
+    def advance(self, columns: int) -> None:
+        while columns > 0 and self.offset < len(self.text):
+            width = 4 - self.column % 4 if self.text[self.offset] == "\t" else 1
+            step = min(width, columns)
+            self._inside_tab = step < width
+            self.column += step
+            self.offset += not self._inside_tab
+            columns -= step
+        self.look()
+
+    def advance_to_start(self, characters: int = 0) -> None:
+        self.offset, self.column = self.start + characters, self.start_column + characters
+        self._inside_tab = False
+        self.look()
+
+    def at_space(self) -> bool:
+        return self.offset < len(self.text) and self.text[self.offset] in " \t"
+
+    def rest(self) -> str:
+        if self._inside_tab:  # what is left of the tab, as spaces
+            return " " * (4 - self.column % 4) + self.text[self.offset + 1 :]
+        return self.text[self.offset :]
+
+
+class BlockParser:
+    def __init__(self) -> None:
+        self._containers: list[Container] = []
+        self._leaf: Leaf = None
+
+    @property
+    def fence(self) -> Fence | None:
+        return self._leaf if isinstance(self._leaf, Fence) else None
+
+    def line(self, text: str) -> LineKind:
+        """The next line, whole and without its line end."""
+        leaf = self._leaf
+        if not self._containers:  # the common cases, at once
+            if isinstance(leaf, Fence):
+                if leaf.indent == 0 and leaf.char not in text:
+                    return Content(text)
+            elif not isinstance(leaf, HtmlBlock):
+                if not text:
+                    self._leaf = None
+                    return PROSE
+                if text[0] not in _SPECIAL:
+                    self._leaf = "paragraph"
+                    return PROSE
+        line = _Line(text)
+        matched = self._match(line)
+        if matched == len(self._containers):
+            match leaf:
+                case Fence():
+                    return self._inside_fence(line, leaf)
+                case HtmlBlock(end=end) if end or not line.blank:
+                    if end and end.search(text, line.offset):
+                        self._leaf = None
+                    return PROSE
+                case _:
+                    pass
+        return self._start(line, matched)
+
+    def content_of(self, start: str) -> str | None:
+        """The start of a line, up to its first character that is not white space or beyond: what of it is content
+        of the open fence? None when the line ends that fence, because it is outside the fence's container."""
+        line = _Line(start)
+        if self._match(line) < len(self._containers):
+            return None
+        fence = self.fence
+        assert fence is not None
+        return self._dedented(line, fence)
+
+    def _match(self, line: _Line) -> int:
+        """How many of the open containers go on in this line."""
+        for number, container in enumerate(self._containers):
+            match container:
+                case Quote():
+                    if not _eat_quote_mark(line):
+                        return number
+                case Item(width=width, empty=empty):
+                    if line.blank and empty:  # an item may begin with one blank line, not with two
+                        return number
+                    if line.indent >= width:
+                        line.advance(width)
+                    elif line.blank:
+                        line.advance_to_start()
+                    else:
+                        return number
+        return len(self._containers)
+
+    def _inside_fence(self, line: _Line, fence: Fence) -> LineKind:
+        if line.indent < 4 and (end := _FENCE_END.match(line.text, line.start)):
+            run = end[1]
+            if run[0] == fence.char and len(run) >= fence.length:
+                self._leaf = None
+                return CLOSED
+        return Content(self._dedented(line, fence))
+
+    def _dedented(self, line: _Line, fence: Fence) -> str:
+        line.advance(min(line.indent, fence.indent))
+        return line.rest()
+
+    def _start(self, line: _Line, matched: int) -> LineKind:
+        """A line that no open fence or HTML block takes: new containers, then at most one new leaf."""
+        lazy = matched < len(self._containers) and self._leaf == "paragraph"
+        in_paragraph = matched == len(self._containers) and self._leaf == "paragraph"
+        containers = self._containers[:matched]
+        while line.indent < 4 and not line.blank:
+            if _eat_quote_mark(line):
+                containers.append(Quote())
+            elif (leaf := self._leaf_at(line, in_paragraph, lazy)) is not None:
+                return self._settle(containers, leaf, line)
+            elif (item := _eat_list_marker(line, in_paragraph)) is not None:
+                containers.append(item)
+            else:
+                break
+            lazy = in_paragraph = False
+        if line.blank:
+            self._enter(containers[:-1])  # the last may have nothing but its marker
+            self._containers, self._leaf = containers, None
+        elif not lazy:
+            # Indented code ends no paragraph and is none.
+            is_code = line.indent >= 4 and not in_paragraph
+            self._settle(containers, "code" if is_code else "paragraph", line)
+        return PROSE
+
+    def _leaf_at(self, line: _Line, in_paragraph: bool, lazy: bool) -> "Fence | HtmlBlock | Literal['other'] | None":
+        text, start = line.text, line.start
+        match text[start]:
+            case "#":
+                return "other" if _HEADING.match(text, start) else None
+            case "`" | "~":
+                fence = _FENCE.match(text, start)
+                return Fence(text[start], len(fence[0]), line.indent) if fence else None
+            case "<":
+                return _html_block(text, start, may_be_any_tag=not in_paragraph and not lazy)
+            case "=" | "-" | "*" | "_":
+                is_underline = in_paragraph and _UNDERLINE.match(text, start)
+                return "other" if is_underline or _BREAK.match(text, start) else None
+            case _:
+                return None
+
+    def _enter(self, containers: list[Container]) -> None:
+        for container in containers:
+            if isinstance(container, Item):
+                container.empty = False
+
+    def _settle(
+        self,
+        containers: list[Container],
+        leaf: "Fence | HtmlBlock | Literal['paragraph', 'code', 'other']",
+        line: _Line,
+    ) -> LineKind:
+        self._enter(containers)
+        self._containers = containers
+        match leaf:
+            case Fence(length=length):
+                self._leaf = leaf
+                quoted = any(isinstance(container, Quote) for container in containers)
+                return Opened(line.text[line.start + length :].strip(" \t"), line.start_column, quoted)
+            case HtmlBlock(end=end):
+                self._leaf = None if end and end.search(line.text, line.start) else leaf
+            case "paragraph":
+                self._leaf = "paragraph"
+            case "code" | "other":
+                self._leaf = None
+        return PROSE
+
+
+def _eat_quote_mark(line: _Line) -> bool:
+    if line.indent >= 4 or line.blank or line.text[line.start] != ">":
+        return False
+    line.advance_to_start(1)
+    if line.at_space():
+        line.advance(1)
+    return True
+
+
+def _eat_list_marker(line: _Line, in_paragraph: bool) -> Item | None:
+    marker = _MARKER.match(line.text, line.start)
+    if marker is None:
+        return None
+    rest_is_blank = not line.text[marker.end() :].strip(" \t")
+    if in_paragraph and (rest_is_blank or marker[1] not in (None, "1")):
+        return None  # what may not interrupt a paragraph
+    indent, length = line.indent, len(marker[0])
+    line.advance_to_start(length)
+    padding = line.indent if 1 <= line.indent <= 4 and not rest_is_blank else 1
+    line.advance(padding)
+    return Item(width=indent + length + padding, empty=True)
+
+
+def _html_block(text: str, start: int, *, may_be_any_tag: bool) -> HtmlBlock | None:
+    for opening, end in _HTML_UNTIL:
+        if opening.match(text, start):
+            return HtmlBlock(end)
+    if _BLOCK_TAG.match(text, start) or (may_be_any_tag and _ANY_TAG.match(text, start)):
+        return HtmlBlock(None)
+    return None

@@ -1,0 +1,362 @@
+"""The document types, and the response that holds them: the specification's shapes as types.
+
+Fields that the specification does not have are marked `ours`; they are left out of the JSON
+unless they say something, so a strict reader of the specification never meets them unprepared.
+"""
+
+from typing import Any, Literal, TypeAlias, get_args
+
+import msgspec
+from msgspec import UNSET, Struct, UnsetType
+
+Mode: TypeAlias = Literal["agent", "plan", "ask", "debug"]
+Status: TypeAlias = Literal["completed", "streaming", "error"]
+Operation: TypeAlias = Literal["create", "edit", "delete", "rename"]
+Purpose: TypeAlias = Literal["new_code", "example", "suggestion"]
+TodoStatus: TypeAlias = Literal["pending", "in_progress", "completed", "cancelled"]
+State: TypeAlias = Literal["completed", "failed", "rejected", "timed_out", "interrupted"]
+
+MODES: tuple[Mode, ...] = get_args(Mode)
+
+
+class _Wire(Struct, frozen=True, kw_only=True, rename="camel"):
+    """camelCase on the wire; `duration_ms` is the specification's exception and is named field by field."""
+
+
+class TextMetadata(_Wire, frozen=True, kw_only=True):
+    format: Literal["markdown", "plain"] = "markdown"
+
+
+class CodeReferenceMetadata(_Wire, frozen=True, kw_only=True):
+    file_path: str
+    start_line: int
+    end_line: int
+    language: str
+    indent: int | UnsetType = UNSET  # ours: columns taken off each line (a fence in a list item)
+
+
+class CodeBlockMetadata(_Wire, frozen=True, kw_only=True):
+    language: str
+    purpose: Purpose
+    indent: int | UnsetType = UNSET  # ours
+
+
+class ToolTrace(_Wire, frozen=True, kw_only=True):
+    """Ours: how a tool's document ended, where it did not simply complete, and the agent's own payload."""
+
+    state: State | UnsetType = UNSET
+    reason: str | UnsetType = UNSET
+    raw: Any = UNSET
+
+
+class Diff(_Wire, frozen=True, kw_only=True):
+    old_string: str
+    new_string: str
+    start_line: int
+    end_line: int
+
+
+class FileEditMetadata(ToolTrace, frozen=True, kw_only=True):
+    file_path: str
+    operation: Operation
+    language: str
+    diff: Diff | UnsetType = UNSET
+    old_path: str | UnsetType = UNSET  # ours: the name before a rename
+
+
+class ToolCallResult(_Wire, frozen=True, kw_only=True):
+    status: Literal["success", "error"]
+    data: Any
+
+
+class ToolCallMetadata(ToolTrace, frozen=True, kw_only=True):
+    tool_name: str
+    tool_call_id: str
+    arguments: dict[str, Any]
+    result: ToolCallResult
+    duration_ms: int = msgspec.field(name="duration_ms")
+    agent_call_id: str | UnsetType = UNSET  # ours: the agent's own id, where it could not serve as ours
+
+
+class TerminalCommandMetadata(ToolTrace, frozen=True, kw_only=True):
+    command: str
+    working_directory: str | UnsetType = UNSET
+    exit_code: int
+    output: str
+    duration_ms: int = msgspec.field(name="duration_ms")
+    permissions: list[str]
+
+
+class PlanTodo(_Wire, frozen=True, kw_only=True):
+    id: str
+    content: str
+    status: TodoStatus
+    dependencies: list[str]
+
+
+class PlanMetadata(ToolTrace, frozen=True, kw_only=True):
+    title: str
+    overview: str
+    todos: list[PlanTodo]
+    format: Literal["markdown"] = "markdown"
+
+
+class ClarificationOption(_Wire, frozen=True, kw_only=True):
+    id: str
+    label: str
+
+
+class ClarificationQuestion(_Wire, frozen=True, kw_only=True):
+    id: str
+    text: str
+    options: list[ClarificationOption]
+    allow_multiple: bool | UnsetType = UNSET  # ours
+
+
+class ClarificationMetadata(ToolTrace, frozen=True, kw_only=True):
+    questions: list[ClarificationQuestion]
+    answers: Any = UNSET  # ours: what the agent was told, where somebody answered
+
+
+class ErrorMetadata(_Wire, frozen=True, kw_only=True):
+    error_code: str
+    source: str
+    details: str
+
+
+class TodoChange(_Wire, frozen=True, kw_only=True):
+    id: str
+    status: TodoStatus
+    content: str | UnsetType = UNSET  # ours
+
+
+class TodoUpdateMetadata(ToolTrace, frozen=True, kw_only=True):
+    todos: list[TodoChange]
+    merge: bool | UnsetType = UNSET  # ours: false when these replace the whole list
+
+
+class ThinkingMetadata(_Wire, frozen=True, kw_only=True):
+    format: Literal["markdown", "plain"] = "markdown"
+
+
+Metadata: TypeAlias = (
+    TextMetadata
+    | CodeReferenceMetadata
+    | CodeBlockMetadata
+    | FileEditMetadata
+    | ToolCallMetadata
+    | TerminalCommandMetadata
+    | PlanMetadata
+    | ClarificationMetadata
+    | ErrorMetadata
+    | TodoUpdateMetadata
+    | ThinkingMetadata
+)
+
+
+class _Document(_Wire, frozen=True, kw_only=True, tag_field="type"):
+    id: str
+    sequence: int
+
+
+class TextDocument(_Document, frozen=True, kw_only=True, tag="text"):
+    """Explaining text, Markdown."""
+
+    content: str
+    metadata: TextMetadata
+
+
+class CodeReferenceDocument(_Document, frozen=True, kw_only=True, tag="code_reference"):
+    """Code that exists in the project."""
+
+    content: str
+    metadata: CodeReferenceMetadata
+
+
+class CodeBlockDocument(_Document, frozen=True, kw_only=True, tag="code_block"):
+    """New or proposed code that belongs to no file."""
+
+    content: str
+    metadata: CodeBlockMetadata
+
+
+class FileEditDocument(_Document, frozen=True, kw_only=True, tag="file_edit"):
+    """A change of a file."""
+
+    content: str | None
+    metadata: FileEditMetadata
+
+
+class ToolCallDocument(_Document, frozen=True, kw_only=True, tag="tool_call"):
+    """A tool that the agent used, with its result."""
+
+    content: None
+    metadata: ToolCallMetadata
+
+
+class TerminalCommandDocument(_Document, frozen=True, kw_only=True, tag="terminal_command"):
+    """A command, its output and how it ended."""
+
+    content: None
+    metadata: TerminalCommandMetadata
+
+
+class PlanDocument(_Document, frozen=True, kw_only=True, tag="plan"):
+    """A plan with its to-dos."""
+
+    content: str
+    metadata: PlanMetadata
+
+
+class ClarificationDocument(_Document, frozen=True, kw_only=True, tag="clarification"):
+    """Questions to the user."""
+
+    content: str | None
+    metadata: ClarificationMetadata
+
+
+class ErrorDocument(_Document, frozen=True, kw_only=True, tag="error"):
+    """A tool or the run that failed."""
+
+    content: str
+    metadata: ErrorMetadata
+
+
+class TodoUpdateDocument(_Document, frozen=True, kw_only=True, tag="todo_update"):
+    """To-dos whose state changed."""
+
+    content: None
+    metadata: TodoUpdateMetadata
+
+
+class ThinkingDocument(_Document, frozen=True, kw_only=True, tag="thinking"):
+    """Ours: the model's thinking, when the request asks for it."""
+
+    content: str
+    metadata: ThinkingMetadata
+
+
+Document: TypeAlias = (
+    TextDocument
+    | CodeReferenceDocument
+    | CodeBlockDocument
+    | FileEditDocument
+    | ToolCallDocument
+    | TerminalCommandDocument
+    | PlanDocument
+    | ClarificationDocument
+    | ErrorDocument
+    | TodoUpdateDocument
+    | ThinkingDocument
+)
+
+DocumentType: TypeAlias = Literal[
+    "text",
+    "code_reference",
+    "code_block",
+    "file_edit",
+    "tool_call",
+    "terminal_command",
+    "plan",
+    "clarification",
+    "error",
+    "todo_update",
+    "thinking",
+]
+
+
+def document_type(metadata: Metadata) -> DocumentType:
+    match metadata:
+        case TextMetadata():
+            return "text"
+        case CodeReferenceMetadata():
+            return "code_reference"
+        case CodeBlockMetadata():
+            return "code_block"
+        case FileEditMetadata():
+            return "file_edit"
+        case ToolCallMetadata():
+            return "tool_call"
+        case TerminalCommandMetadata():
+            return "terminal_command"
+        case PlanMetadata():
+            return "plan"
+        case ClarificationMetadata():
+            return "clarification"
+        case ErrorMetadata():
+            return "error"
+        case TodoUpdateMetadata():
+            return "todo_update"
+        case ThinkingMetadata():
+            return "thinking"
+
+
+def make_document(id: str, sequence: int, content: str | None, metadata: Metadata) -> Document:
+    """The one place where a document's type follows from its metadata."""
+    text = content or ""  # for the types whose content is never null
+    match metadata:
+        case TextMetadata():
+            return TextDocument(id=id, sequence=sequence, content=text, metadata=metadata)
+        case CodeReferenceMetadata():
+            return CodeReferenceDocument(id=id, sequence=sequence, content=text, metadata=metadata)
+        case CodeBlockMetadata():
+            return CodeBlockDocument(id=id, sequence=sequence, content=text, metadata=metadata)
+        case FileEditMetadata():
+            return FileEditDocument(id=id, sequence=sequence, content=content, metadata=metadata)
+        case ToolCallMetadata():
+            return ToolCallDocument(id=id, sequence=sequence, content=None, metadata=metadata)
+        case TerminalCommandMetadata():
+            return TerminalCommandDocument(id=id, sequence=sequence, content=None, metadata=metadata)
+        case PlanMetadata():
+            return PlanDocument(id=id, sequence=sequence, content=text, metadata=metadata)
+        case ClarificationMetadata():
+            return ClarificationDocument(id=id, sequence=sequence, content=content, metadata=metadata)
+        case ErrorMetadata():
+            return ErrorDocument(id=id, sequence=sequence, content=text, metadata=metadata)
+        case TodoUpdateMetadata():
+            return TodoUpdateDocument(id=id, sequence=sequence, content=None, metadata=metadata)
+        case ThinkingMetadata():
+            return ThinkingDocument(id=id, sequence=sequence, content=text, metadata=metadata)
+
+
+class Usage(_Wire, frozen=True, kw_only=True):
+    prompt_tokens: int
+    completion_tokens: int
+    total_tokens: int
+    cached_tokens: int | UnsetType = UNSET  # ours: the part of promptTokens that came from the cache
+    estimated: bool | UnsetType = UNSET  # ours: true when the agent reported nothing and we counted
+
+
+class ResponseMetadata(_Wire, frozen=True, kw_only=True):
+    duration_ms: int = msgspec.field(name="duration_ms")
+    tool_call_count: int
+    turn_count: int
+    unrecognized: int | UnsetType = UNSET  # ours: events and lines of the agent that nobody here knows
+    result_differs: bool | UnsetType = UNSET  # ours: the agent's closing text is not what it had streamed
+
+
+class Envelope(_Wire, frozen=True, kw_only=True):
+    """A ChatResponse without its documents: what `done` carries."""
+
+    id: str
+    conversation_id: str
+    model: str
+    mode: Mode
+    created: str
+    status: Status
+    usage: Usage
+    metadata: ResponseMetadata
+
+
+class ChatResponse(_Wire, frozen=True, kw_only=True):
+    """One answer of the agent: the non-streaming reply, and the fold of the stream."""
+
+    id: str
+    conversation_id: str
+    model: str
+    mode: Mode
+    created: str
+    status: Status
+    documents: list[Document]
+    usage: Usage
+    metadata: ResponseMetadata

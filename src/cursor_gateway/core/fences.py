@@ -1,0 +1,301 @@
+"""Streamed Markdown in, prose and fenced code out, at once and without loss.
+
+What is certain is said immediately; at most the current line is held back, and only while it may
+still turn into a fence. Joined in order, the raws of all pieces are the text that came in.
+"""
+
+import re
+from typing import Literal, TypeAlias
+
+from msgspec import Struct
+
+from cursor_gateway.core.blocks import BlockParser, Closed, Content, Opened
+from cursor_gateway.core.blocks import Prose as ProseLine
+
+_LINE = re.compile(r"([^\r\n]*)(\r\n|\n|\r)")
+_DIGITS = frozenset("0123456789")
+_REFERENCE = re.compile(r"(\d{1,9}):(\d{1,9}):(.+)", re.DOTALL | re.ASCII)
+
+Fences: TypeAlias = Literal["split", "inline"]
+
+
+class CodeTag(Struct, frozen=True):
+    """A fence with a language."""
+
+    language: str
+
+
+class ReferenceTag(Struct, frozen=True):
+    """Cursor's `start:end:path`."""
+
+    start_line: int
+    end_line: int
+    path: str
+
+
+Tag: TypeAlias = CodeTag | ReferenceTag
+
+
+class Prose(Struct, frozen=True, gc=False):
+    text: str
+
+
+class FenceOpened(Struct, frozen=True):
+    tag: Tag
+    indent: int
+    raw: str
+
+
+class Code(Struct, frozen=True, gc=False):
+    text: str
+    raw: str
+
+
+class FenceClosed(Struct, frozen=True, gc=False):
+    raw: str
+
+
+Piece: TypeAlias = Prose | FenceOpened | Code | FenceClosed
+
+
+def read_info(info: str) -> Tag | None:
+    """A fence's info string; None when it names no language."""
+    if reference := _REFERENCE.fullmatch(info):
+        path = reference[3].strip()
+        if path:
+            return ReferenceTag(int(reference[1]), int(reference[2]), path)
+    words = info.split(maxsplit=1)
+    return CodeTag(words[0]) if words else None
+
+
+class FenceSplitter:
+    def __init__(self, fences: Fences = "split") -> None:
+        self._fences = fences
+        self._reset()
+
+    def _reset(self) -> None:
+        self._blocks = BlockParser()
+        self._splitting = False  # inside a fence that is told apart from the prose
+        self._line: list[str] = []  # the current line so far
+        self._decided = False  # the current line is being said as it comes
+        self._scan: _OpeningScan | _ClosingScan = _OpeningScan()
+        self._line_end = ""  # of the last line of code: said only when another line of code follows
+        self._held_return = False  # a CR that may be half of a CRLF
+        self._out: list[Piece] = []
+        self._texts: list[str] = []  # a run of prose or code that is not yet a piece
+        self._raws: list[str] = []
+
+    def push(self, text: str, /) -> list[Piece]:
+        if self._held_return:
+            text = "\r" + text
+            self._held_return = False
+        if text.endswith("\r"):
+            text = text[:-1]
+            self._held_return = True
+        if "\r" in text:
+            end = 0
+            for match in _LINE.finditer(text):
+                self._end_line(match[1], match[2])
+                end = match.end()
+            self._grow_line(text[end:])
+        elif "\n" in text:
+            *lines, rest = text.split("\n")
+            for line in lines:
+                self._end_line(line, "\n")
+            self._grow_line(rest)
+        else:
+            self._grow_line(text)
+        return self._take()
+
+    def flush(self) -> list[Piece]:
+        """The end of the text: an open fence ends with it. The next push starts afresh."""
+        if self._held_return:
+            self._end_line("", "\r")
+        if self._line:
+            self._end_line("", "")
+        if self._splitting:
+            self._close(self._line_end)
+        pieces = self._take()
+        self._reset()
+        return pieces
+
+    def _grow_line(self, text: str) -> None:
+        if not text:
+            return
+        self._line.append(text)
+        if self._decided:
+            self._say(text)
+        elif not self._scan.goes_on(text):
+            self._decide("".join(self._line))
+
+    def _decide(self, start: str) -> None:
+        """The line is no fence: say what there is of it."""
+        if self._blocks.fence is not None:
+            content = self._blocks.content_of(start)
+            if content is None:  # outside the fence's container: a line like any other, after the fence's end
+                self._leave_fence()
+                self._scan = _OpeningScan()
+                if self._scan.goes_on(start):
+                    return
+            elif self._splitting:
+                self._say_code(content, start)
+                self._decided = True
+                return
+        self._decided = True
+        self._say(start)
+
+    def _end_line(self, tail: str, line_end: str) -> None:
+        if self._line:
+            self._line.append(tail)
+            line = "".join(self._line)
+            self._line = []
+        else:
+            line = tail
+        decided, self._decided = self._decided, False
+        kind = self._blocks.line(line)
+        match kind:
+            case ProseLine():
+                if self._splitting:  # its container ended
+                    self._leave_fence()
+                self._say((tail if decided else line) + line_end)
+            case Content(text=text):
+                if not self._splitting:
+                    self._say((tail if decided else line) + line_end)
+                elif decided:
+                    self._say(tail)
+                    self._line_end = line_end
+                else:
+                    self._say_code(text, line)
+                    self._line_end = line_end
+            case Opened():
+                if self._splitting:
+                    self._leave_fence()
+                self._open(kind, line + line_end)
+            case Closed():
+                if self._splitting:
+                    self._close(self._line_end + line)
+                    self._say(line_end)
+                else:
+                    self._say(line + line_end)
+        fence = self._blocks.fence
+        self._scan = _ClosingScan(fence.char) if fence else _OpeningScan()
+
+    def _open(self, opened: Opened, raw: str) -> None:
+        tag = None if opened.quoted else read_info(opened.info)
+        if tag is None or (self._fences == "inline" and isinstance(tag, CodeTag)):
+            self._say(raw)
+            return
+        self._end_run()
+        self._out.append(FenceOpened(tag, opened.column, raw))
+        self._splitting = True
+        self._line_end = ""
+
+    def _close(self, raw: str) -> None:
+        self._end_run()
+        self._out.append(FenceClosed(raw))
+        self._splitting = False
+        self._line_end = ""
+
+    def _leave_fence(self) -> None:
+        """The fence's container ended, and the fence with it; the line end before this line is prose again."""
+        if self._splitting:
+            line_end = self._line_end
+            self._close("")
+            self._say(line_end)
+
+    def _say_code(self, text: str, raw: str) -> None:
+        self._say(self._line_end + text, self._line_end + raw)
+        self._line_end = ""
+
+    def _say(self, text: str, raw: str | None = None) -> None:
+        if text or raw:
+            self._texts.append(text)
+            self._raws.append(text if raw is None else raw)
+
+    def _end_run(self) -> None:
+        """What was said in a row becomes one piece."""
+        if not self._texts:
+            return
+        text, raw = "".join(self._texts), "".join(self._raws)
+        self._out.append(Code(text, raw) if self._splitting else Prose(raw))
+        self._texts, self._raws = [], []
+
+    def _take(self) -> list[Piece]:
+        self._end_run()
+        pieces, self._out = self._out, []
+        return pieces
+
+
+class _OpeningScan:
+    """May a line, read so far, still become an opening fence?
+
+    A state machine over characters, so that a line which grows for ever costs no more than its length.
+    """
+
+    def __init__(self) -> None:
+        self._after: Literal["space", "marker", "digits", "run"] = "space"
+        self._count = 0  # of digits, or of fence characters
+        self._char = ""  # of the fence
+        self._in_info = False
+
+    def goes_on(self, text: str) -> bool:
+        for number, char in enumerate(text):
+            if self._in_info:
+                return self._char == "~" or "`" not in text[number:]
+            if not self._step(char):
+                return False
+        return True
+
+    def _step(self, char: str) -> bool:
+        match self._after:
+            case "space":
+                return self._step_to(char)
+            case "marker":
+                self._after = "space"
+                return char in " \t"
+            case "digits":
+                self._count += 1
+                if char in ".)":
+                    self._after = "marker"
+                    return True
+                return char in _DIGITS and self._count <= 9
+            case "run":
+                if char == self._char:
+                    self._count += 1
+                    return True
+                self._in_info = True
+                return self._count >= 3
+
+    def _step_to(self, char: str) -> bool:
+        if char in " \t>":
+            return True
+        if char in "`~":
+            self._after, self._char, self._count = "run", char, 1
+        elif char in "-+*":
+            self._after = "marker"
+        elif char in _DIGITS:
+            self._after, self._count = "digits", 1
+        else:
+            return False
+        return True
+
+
+class _ClosingScan:
+    """May a line inside a fence, read so far, still become that fence's end?"""
+
+    def __init__(self, char: str) -> None:
+        self._char = char
+        self._after: Literal["space", "run", "end"] = "space"
+
+    def goes_on(self, text: str) -> bool:
+        return all(self._step(char) for char in text)
+
+    def _step(self, char: str) -> bool:
+        if char == self._char:
+            goes_on = self._after != "end"
+            self._after = "run"
+            return goes_on
+        if self._after != "space":
+            self._after = "end"
+            return char in " \t"
+        return char in " \t>"

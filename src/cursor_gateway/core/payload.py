@@ -1,0 +1,45 @@
+"""A foreign JSON object in, typed look-ups out: what is missing or of another type reads as empty."""
+
+import re
+from typing import Any
+
+
+class Fields:
+    def __init__(self, value: object) -> None:
+        self.all: dict[str, Any] = value if isinstance(value, dict) else {}
+
+    def text(self, *names: str) -> str:
+        """The first of these fields that is a string with something in it."""
+        return next((value for name in names if isinstance(value := self.all.get(name), str) and value), "")
+
+    def maybe_text(self, *names: str) -> str | None:
+        """Like `text`, but an empty string counts, and when there is none the answer is None."""
+        return next((value for name in names if isinstance(value := self.all.get(name), str)), None)
+
+    def integer(self, name: str) -> int | None:
+        """protobuf-JSON writes int64 as a string."""
+        match self.all.get(name):
+            case bool():
+                return None
+            case int(number):
+                return number
+            case str(digits) if re.fullmatch(r"-?[0-9]{1,18}", digits):
+                return int(digits)
+            case _:
+                return None
+
+    def flag(self, name: str) -> bool | None:
+        value = self.all.get(name)
+        return value if isinstance(value, bool) else None
+
+    def items(self, *names: str) -> list[Any]:
+        return next((value for name in names if isinstance(value := self.all.get(name), list)), [])
+
+    def texts(self, name: str) -> list[str]:
+        return [item for item in self.items(name) if isinstance(item, str)]
+
+    def objects(self, *names: str) -> list["Fields"]:
+        return [Fields(item) for item in self.items(*names) if isinstance(item, dict)]
+
+    def object(self, name: str) -> "Fields":
+        return Fields(self.all.get(name))

@@ -1,0 +1,20 @@
+"""What is decided about a run before it starts: handed in, because the core has no clock and no dice."""
+
+from typing import Literal, TypeAlias
+
+from msgspec import Struct
+
+from cursor_gateway.core.documents import Mode
+from cursor_gateway.core.fences import Fences
+
+Include: TypeAlias = Literal["thinking", "raw"]
+
+
+class RunInfo(Struct, frozen=True, kw_only=True):
+    id: str
+    created: str  # ISO 8601, UTC
+    mode: Mode = "agent"
+    model: str | None = None  # None: the name that the agent reports
+    conversation_id: str | None = None  # None: made of the agent's session
+    fences: Fences = "split"
+    include: frozenset[Include] = frozenset()

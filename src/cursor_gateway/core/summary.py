@@ -1,0 +1,79 @@
+"""A tool's document in, one readable line about it out: for readers that have no place for documents."""
+
+from collections import Counter
+from typing import Any
+
+from msgspec import UNSET
+
+from cursor_gateway.core.documents import (
+    ClarificationDocument,
+    CodeBlockDocument,
+    CodeReferenceDocument,
+    Document,
+    ErrorDocument,
+    FileEditDocument,
+    FileEditMetadata,
+    PlanDocument,
+    TerminalCommandDocument,
+    TextDocument,
+    ThinkingDocument,
+    TodoUpdateDocument,
+    ToolCallDocument,
+    ToolTrace,
+)
+
+_WIDTH = 200
+_TELLING = ("target_file", "query", "pattern", "search_term", "url", "path", "target_directory", "glob_pattern")
+
+
+def one_line(document: Document) -> str | None:
+    """None for documents that are no tool's."""
+    match document:
+        case TerminalCommandDocument(metadata=metadata):
+            return _line(f"Ran `{metadata.command}`", metadata, f"exit status {metadata.exit_code}")
+        case FileEditDocument(metadata=metadata, content=content):
+            return _line(_edited(metadata, content), metadata)
+        case ToolCallDocument(metadata=metadata):
+            return _line(f"Used {metadata.tool_name}{_about(metadata.arguments)}", metadata)
+        case PlanDocument(metadata=metadata):
+            return _line(f"Planned {metadata.title or 'the work'}", metadata, _count(len(metadata.todos), "to-do"))
+        case ClarificationDocument(metadata=metadata):
+            return _line("Asked " + " / ".join(question.text for question in metadata.questions), metadata)
+        case TodoUpdateDocument(metadata=metadata):
+            states = Counter(todo.status.replace("_", " ") for todo in metadata.todos)
+            told = ", ".join(f"{number} {state}" for state, number in states.items())
+            return _line("Updated the to-dos", metadata, told)
+        case TextDocument() | CodeBlockDocument() | CodeReferenceDocument() | ErrorDocument() | ThinkingDocument():
+            return None
+
+
+def _line(done: str, trace: ToolTrace, note: str = "") -> str:
+    if trace.state is not UNSET:
+        reason = f": {trace.reason}" if trace.reason else ""
+        note = f"{trace.state.replace('_', ' ')}{reason}"
+    text = " ".join(done.split())
+    if len(text) > _WIDTH:
+        text = text[: _WIDTH - 1] + "…"
+    return f"{text} ({' '.join(note.split())[:_WIDTH]})" if note else text
+
+
+def _edited(metadata: FileEditMetadata, content: str | None) -> str:
+    match metadata.operation:
+        case "create":
+            return f"Created {metadata.file_path}, {_count(len((content or '').splitlines()), 'line')}"
+        case "edit":
+            return f"Edited {metadata.file_path}"
+        case "delete":
+            return f"Deleted {metadata.file_path}"
+        case "rename":
+            return f"Renamed {metadata.old_path or 'a file'} to {metadata.file_path}"
+
+
+def _about(arguments: dict[str, Any]) -> str:
+    named = (arguments[name] for name in _TELLING if name in arguments)
+    value = next((value for value in [*named, *arguments.values()] if isinstance(value, str) and value), "")
+    return f": {value}" if value else ""
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

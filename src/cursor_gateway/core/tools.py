@@ -1,0 +1,423 @@
+"""Cursor's tool calls (name, arguments, result) in, actions and outcomes out.
+
+One table for every tool of the agent's protocol; a tool that is not in it becomes an `OtherTool`
+with its arguments and its result as they came. Payloads are protobuf-JSON: every message is open,
+an enum is its name (in old builds its number), and a result is one of several keys.
+"""
+
+import json
+import re
+from collections.abc import Callable
+from typing import Any
+
+from msgspec import UNSET, Struct
+
+from cursor_gateway.core.actions import Action, Command, FileEdit, OtherTool, Outcome, Plan, Question, TodoUpdate
+from cursor_gateway.core.diffs import line_diff, patch_diff
+from cursor_gateway.core.documents import (
+    ClarificationOption,
+    ClarificationQuestion,
+    PlanTodo,
+    State,
+    TodoChange,
+    TodoStatus,
+)
+from cursor_gateway.core.payload import Fields
+
+
+class Call(Struct, frozen=True):
+    """One use of a tool. `value` is what stands below the result's outcome key; before the end all of it is empty."""
+
+    args: Fields
+    value: Fields
+    result: Fields
+    state: State
+
+
+def read_call(tool: str, args: object) -> Action:
+    """A call as it starts. `tool` is the protocol's name without its suffix: `shell` for `shellToolCall`."""
+    return _action(tool, Call(Fields(args), Fields({}), Fields({}), "interrupted"), None)
+
+
+def read_result(tool: str, args: object, result: object) -> tuple[Action, Outcome]:
+    """A call as it ended."""
+    outcome, value = _ending(result)
+    call = Call(Fields(args), Fields(value), Fields(result), outcome.state)
+    if tool == "mcp" and call.value.flag("isError"):
+        outcome = Outcome(state="failed", code="TOOL_ERROR", message=_mcp_text(call.value) or "The MCP tool failed.")
+    if outcome.state == "completed":
+        milliseconds = call.value.integer("executionTime") or call.value.integer("durationMs")
+        outcome = Outcome(duration_ms=milliseconds)
+        return _action(tool, call, value), outcome
+    return _action(tool, call, outcome.message), outcome
+
+
+def read_named(name: str, arguments: object) -> Action:
+    """A call by the name that Cursor's editor gives it, its arguments perhaps a JSON string."""
+    if isinstance(arguments, str):
+        try:
+            arguments = json.loads(arguments)
+        except (ValueError, RecursionError):
+            arguments = {"input": arguments}
+    tool = _EDITOR_NAMES.get(name)
+    if tool is not None:
+        return read_call(tool, arguments)
+    return OtherTool(tool=name, arguments=arguments if isinstance(arguments, dict) else {"input": arguments})
+
+
+def _action(tool: str, call: Call, value: Any) -> Action:
+    if reader := _READERS.get(tool):
+        return reader(call)
+    if tool == "mcp":
+        name = call.args.text("toolName", "name") or "mcp"
+        arguments = call.args.object("args").all
+    elif entry := _TABLE.get(tool):
+        name, arguments = entry.name, entry.arguments(call.args)
+    else:
+        name, arguments = _snake(tool) or "tool", call.args.all
+    data = value
+    if call.state == "completed" and isinstance(value, dict):
+        data = _mcp_data(call.value) if tool == "mcp" else _data(tool, call.value)
+    return OtherTool(tool=name, arguments=arguments, data=data)
+
+
+def _snake(name: str) -> str:
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
+
+
+# --- How a call ended -----------------------------------------------------------------------------
+
+_BESIDE_THE_OUTCOME = {"isBackground", "sandboxPolicy", "terminalsFolder", "pid", "planUri"}
+
+_CODES = {
+    "failure": "COMMAND_FAILED",
+    "fileBusy": "FILE_BUSY",
+    "fileNotFound": "FILE_NOT_FOUND",
+    "notFile": "NOT_A_FILE",
+    "notFound": "NOT_FOUND",
+    "permissionDenied": "PERMISSION_DENIED",
+    "readPermissionDenied": "PERMISSION_DENIED",
+    "rejected": "REJECTED",
+    "spawnError": "SPAWN_FAILED",
+    "timeout": "TIMEOUT",
+    "writePermissionDenied": "PERMISSION_DENIED",
+}
+
+_SENTENCES = {
+    "FILE_BUSY": "The file is in use.",
+    "FILE_NOT_FOUND": "The file does not exist.",
+    "NOT_A_FILE": "The path is not a file.",
+    "NOT_FOUND": "There is nothing of that name.",
+    "PERMISSION_DENIED": "Permission was denied.",
+    "REJECTED": "The call was rejected.",
+    "SPAWN_FAILED": "The command could not be started.",
+    "TIMEOUT": "The tool ran out of time.",
+}
+
+_MISSING_FILE = re.compile(r"not found|no such file|does not exist|ENOENT", re.IGNORECASE)
+_STATES: dict[str, State] = {"rejected": "rejected", "timeout": "timed_out"}
+
+
+def _ending(result: object) -> tuple[Outcome, Any]:
+    """A result of no known shape is a success that carries itself."""
+    if not isinstance(result, dict):
+        return Outcome(), result
+    if "success" in result:
+        return Outcome(), result["success"]
+    for key, value in result.items():
+        if key in _BESIDE_THE_OUTCOME or not isinstance(value, dict):
+            continue
+        if key == "async" or key.endswith("Success"):
+            return Outcome(), value
+        return _failure(key, Fields(value)), value
+    return Outcome(), {key: value for key, value in result.items() if key not in _BESIDE_THE_OUTCOME} or None
+
+
+def _failure(key: str, value: Fields) -> Outcome:
+    message = value.text("error", "errorMessage", "clientVisibleError", "reason", "message").strip()
+    details = value.text("modelVisibleError", "details", "path", "command", "url", "uri")
+    code = _CODES.get(key, "TOOL_ERROR")
+    if code == "TOOL_ERROR" and _MISSING_FILE.search(f"{message} {details}"):
+        code = "FILE_NOT_FOUND"
+    if code == "COMMAND_FAILED" and not message:
+        message = f"The command exited with status {value.integer('exitCode')}."
+    return Outcome(
+        state=_STATES.get(key, "failed"),
+        code=code,
+        message=message or _SENTENCES.get(code) or f"The tool reported {_snake(key).replace('_', ' ')}.",
+        details=details,
+    )
+
+
+# --- Tools with a document of their own -------------------------------------------------------------
+
+
+def _edit(call: Call) -> Action:
+    path = call.args.text("path", "target_file", "file_path") or call.value.text("path")
+    before = call.value.maybe_text("beforeFullFileContent")
+    after = call.value.maybe_text("afterFullFileContent")
+    patch = call.value.text("diffString")
+    written = call.args.maybe_text("streamContent", "code_edit", "contents", "new_string")
+    if after is not None and before is not None:
+        change = line_diff(before, after)
+        return FileEdit(tool="edit_file", path=path, operation="edit", content=change.new_string, diff=change)
+    if after is not None and (not patch or patch.startswith("--- /dev/null")):
+        return FileEdit(tool="edit_file", path=path, operation="create", content=after)
+    if patch and (found := patch_diff(patch)):
+        return FileEdit(tool="edit_file", path=path, operation="edit", content=found.new_string, diff=found)
+    return FileEdit(tool="edit_file", path=path, operation="edit", content=written if after is None else after)
+
+
+def _write(call: Call) -> Action:
+    path = call.args.text("path", "target_file", "file_path") or call.value.text("path")
+    content = call.args.maybe_text("fileText", "contents", "content")
+    return FileEdit(tool="write_file", path=path, operation="create", content=content)
+
+
+def _delete(call: Call) -> Action:
+    path = call.args.text("path", "target_file", "file_path") or call.value.text("path", "deletedFile")
+    return FileEdit(tool="delete_file", path=path, operation="delete")
+
+
+def _rename(call: Call) -> Action:
+    old = call.args.text("oldPath", "old_path", "source", "path")
+    new = call.args.text("newPath", "new_path", "destination", "target")
+    return FileEdit(tool="rename_file", path=new, operation="rename", old_path=old)
+
+
+def _shell(call: Call) -> Action:
+    exit_code = call.value.integer("exitCode")
+    if exit_code is None:
+        exit_code = 0 if call.state == "completed" else -1  # protobuf-JSON may leave a zero out
+    stdout, stderr = call.value.text("stdout"), call.value.text("stderr")
+    between = "\n" if stdout and stderr and not stdout.endswith("\n") else ""
+    policy = call.result.object("sandboxPolicy").all or call.args.object("requestedSandboxPolicy").all
+    return Command(
+        tool="run_terminal_cmd",
+        command=call.args.text("command") or call.value.text("command"),
+        working_directory=call.value.text("workingDirectory") or call.args.text("workingDirectory", "cwd"),
+        exit_code=exit_code,
+        output=call.value.text("interleavedOutput") or f"{stdout}{between}{stderr}",
+        permissions=_permissions(Fields(policy)) or call.args.texts("required_permissions"),
+    )
+
+
+def _permissions(policy: Fields) -> list[str]:
+    if policy.all.get("type") in ("TYPE_INSECURE_NONE", 1):
+        return ["all"]
+    granted = {"network": policy.flag("networkAccess") is True, "git_write": policy.flag("blockGitWrites") is False}
+    return [name for name, is_granted in granted.items() if is_granted]
+
+
+_TODO_STATUS: dict[Any, TodoStatus] = {
+    "IN_PROGRESS": "in_progress", "COMPLETED": "completed", "CANCELLED": "cancelled",
+    2: "in_progress", 3: "completed", 4: "cancelled",
+}  # fmt: skip
+
+
+def _todo_status(todo: Fields) -> TodoStatus:
+    match todo.all.get("status"):
+        case str(name):
+            return _TODO_STATUS.get(name.upper().removeprefix("TODO_STATUS_"), "pending")
+        case int(number):
+            return _TODO_STATUS.get(number, "pending")
+        case _:
+            return "pending"
+
+
+def _plan_todos(todos: list[Fields]) -> list[PlanTodo]:
+    return [
+        PlanTodo(
+            id=todo.text("id") or str(number),
+            content=todo.text("content"),
+            status=_todo_status(todo),
+            dependencies=todo.texts("dependencies"),
+        )
+        for number, todo in enumerate(todos, 1)
+    ]
+
+
+def _update_todos(call: Call) -> Action:
+    todos = call.args.objects("todos") or call.value.objects("todos")
+    return TodoUpdate(
+        tool="todo_write",
+        todos=[
+            TodoChange(
+                id=todo.text("id") or str(number),
+                status=_todo_status(todo),
+                content=todo.text("content") or UNSET,
+            )
+            for number, todo in enumerate(todos, 1)
+        ],
+        merge=call.args.flag("merge") is not False,
+    )
+
+
+def _create_plan(call: Call) -> Action:
+    phases = [todo for phase in call.args.objects("phases") for todo in phase.objects("todos")]
+    return Plan(
+        tool="create_plan",
+        title=call.args.text("name", "title"),
+        overview=call.args.text("overview"),
+        markdown=call.args.text("plan"),
+        todos=_plan_todos(call.args.objects("todos") or phases),
+    )
+
+
+def _ask_question(call: Call) -> Action:
+    return Question(
+        tool="ask_question",
+        title=call.args.text("title"),
+        questions=[
+            ClarificationQuestion(
+                id=question.text("id") or f"q{number}",
+                text=question.text("prompt", "text"),
+                options=[
+                    ClarificationOption(id=option.text("id") or str(position), label=option.text("label"))
+                    for position, option in enumerate(question.objects("options"), 1)
+                ],
+                allow_multiple=question.flag("allowMultiple") or UNSET,
+            )
+            for number, question in enumerate(call.args.objects("questions"), 1)
+        ],
+        answers=call.value.items("answers") or None,
+    )
+
+
+_READERS: dict[str, Callable[[Call], Action]] = {
+    "askQuestion": _ask_question,
+    "createPlan": _create_plan,
+    "delete": _delete,
+    "edit": _edit,
+    "rename": _rename,
+    "shell": _shell,
+    "updateTodos": _update_todos,
+    "write": _write,
+}
+
+_EDITOR_NAMES = {
+    "ask_question": "askQuestion",
+    "create_plan": "createPlan",
+    "delete_file": "delete",
+    "edit_file": "edit",
+    "rename_file": "rename",
+    "run_terminal_cmd": "shell",
+    "search_replace": "edit",
+    "todo_write": "updateTodos",
+    "write": "write",
+    "write_file": "write",
+}
+
+
+# --- Tools that become a `tool_call` --------------------------------------------------------------
+
+
+class Entry(Struct, frozen=True):
+    """How one tool is told: its name, its arguments' names where they are not plain snake_case, its useful value."""
+
+    name: str
+    renamed: dict[str, str] = {}
+    data: Callable[[Fields], Any] | None = None
+
+    def arguments(self, args: Fields) -> dict[str, Any]:
+        return {self.renamed.get(key) or _snake(key): value for key, value in args.all.items() if key not in _PLUMBING}
+
+
+_PLUMBING = {"toolCallId", "sandboxPolicy"}  # about the call, not about what it asks for
+
+
+def _data(tool: str, value: Fields) -> Any:
+    entry = _TABLE.get(tool)
+    if entry is None or entry.data is None:
+        return value.all
+    return entry.data(value)
+
+
+def _first(*names: str) -> Callable[[Fields], Any]:
+    """The value of the first of these fields that is there; else the whole."""
+    return lambda value: next((value.all[name] for name in names if name in value.all), value.all)
+
+
+def _grep_hits(value: Fields) -> Any:
+    hits: list[Any] = []
+    groups = [Fields(group) for group in value.object("workspaceResults").all.values()]
+    for group in [*groups, value.object("activeEditorResult")]:
+        hits += group.object("files").texts("files")
+        hits += [count.all for count in group.object("count").objects("counts")]
+        for file in group.object("content").objects("matches"):
+            for match in file.objects("matches"):
+                line = {
+                    "file": file.text("file"),
+                    "line": match.integer("lineNumber"),
+                    "content": match.text("content"),
+                }
+                hits.append({**line, "context": True} if match.flag("isContextLine") else line)
+    return hits
+
+
+def _tree(node: Fields) -> dict[str, Any]:
+    return {
+        "path": node.text("absPath"),
+        "directories": [_tree(child) for child in node.objects("childrenDirs")],
+        "files": [file.text("name") for file in node.objects("childrenFiles")],
+    }
+
+
+def _listing(value: Fields) -> Any:
+    return _tree(value.object("directoryTreeRoot")) if "directoryTreeRoot" in value.all else value.all
+
+
+def _last_words(value: Fields) -> Any:
+    """A sub-agent's answer is the last thing it said."""
+    said = [step.object("assistantMessage").text("text") for step in value.objects("conversationSteps")]
+    return next((text for text in reversed(said) if text), value.all)
+
+
+def _todos(value: Fields) -> Any:
+    return [
+        {"id": todo.id, "content": todo.content, "status": todo.status, "dependencies": todo.dependencies}
+        for todo in _plan_todos(value.objects("todos"))
+    ]
+
+
+def _mcp_text(value: Fields) -> str:
+    return "\n".join(text for part in value.objects("content") if (text := part.object("text").text("text")))
+
+
+def _mcp_data(value: Fields) -> Any:
+    """Text alone is given as text; anything else as the parts that came."""
+    parts = value.objects("content")
+    if parts and all("text" in part.all for part in parts):
+        return _mcp_text(value)
+    return value.all.get("content", value.all)
+
+
+_TABLE: dict[str, Entry] = {
+    "applyAgentDiff": Entry("apply_agent_diff", data=_first("appliedChanges")),
+    "computerUse": Entry("computer_use"),
+    "exaFetch": Entry("exa_fetch", data=_first("contents")),
+    "exaSearch": Entry("exa_search", data=_first("references")),
+    "fetch": Entry("fetch", data=_first("content")),
+    "generateImage": Entry("generate_image", data=_first("filePath", "imageData")),
+    "getMcpTools": Entry("get_mcp_tools", data=_first("tools")),
+    "glob": Entry("glob_file_search", data=_first("files")),
+    "grep": Entry("grep", data=_grep_hits),
+    "listMcpResources": Entry("list_mcp_resources", data=_first("resources")),
+    "ls": Entry("list_dir", {"path": "target_directory", "ignore": "ignore_globs"}, _listing),
+    "read": Entry("read_file", {"path": "target_file"}, _first("content", "data", "contentBlobId", "dataBlobId")),
+    "readLints": Entry("read_lints", data=_first("fileDiagnostics")),
+    "readMcpResource": Entry("read_mcp_resource", data=_first("text", "blob")),
+    "readTodos": Entry("todo_read", data=_todos),
+    "recordScreen": Entry("record_screen", data=_first("path")),
+    "reflect": Entry("reflect"),
+    "semSearch": Entry("codebase_search", data=_first("results", "codeResults")),
+    "setupVmEnvironment": Entry("setup_vm_environment"),
+    "startGrindExecution": Entry("start_grind_execution"),
+    "startGrindPlanning": Entry("start_grind_planning"),
+    "switchMode": Entry("switch_mode"),
+    "task": Entry("task", data=_last_words),
+    "truncated": Entry("truncated"),
+    "webFetch": Entry("web_fetch", data=_first("markdown")),
+    "webSearch": Entry("web_search", data=_first("references")),
+    "writeShellStdin": Entry("write_shell_stdin"),
+}

@@ -1,0 +1,88 @@
+"""The documents dialect: document events in; the specification's Server-Sent Events, NDJSON or ChatResponse out."""
+
+import msgspec
+
+from cursor_gateway.core.document_events import (
+    ContentDelta,
+    DocumentEnded,
+    DocumentEvent,
+    DocumentStarted,
+    Done,
+    Reasoning,
+    ToolCallArguments,
+    ToolCallEnded,
+    ToolCallStarted,
+)
+from cursor_gateway.core.documents import ChatResponse
+
+_encode = msgspec.json.encode
+
+
+def encode_response(response: ChatResponse) -> bytes:
+    return _encode(response)
+
+
+class _Payload(msgspec.Struct, frozen=True):
+    """One event of the specification: its name, the document it is about, its data."""
+
+    name: str
+    document_id: str
+    data: bytes
+
+
+def _payload(event: DocumentEvent) -> _Payload | None:
+    """None for what the specification has no event for."""
+    match event:
+        case ContentDelta(id=id, text=text):
+            if not text:
+                return None  # only the source had something here
+            return _Payload("content_delta", id, b'{"documentId":%b,"delta":%b}' % (_encode(id), _encode(text)))
+        case DocumentStarted(id=id, type=type, sequence=sequence, metadata=metadata):
+            known = b',"metadata":' + _encode(metadata) if metadata else b""
+            data = b'{"id":%b,"type":%b,"sequence":%d%b}' % (_encode(id), _encode(type), sequence, known)
+            return _Payload("document_start", id, data)
+        case ToolCallStarted(id=id, tool_name=name, tool_call_id=call_id):
+            return _Payload("tool_call_start", id, _encode({"documentId": id, "toolName": name, "toolCallId": call_id}))
+        case ToolCallArguments(id=id, arguments=arguments):
+            return _Payload("tool_call_arguments", id, _encode({"documentId": id, "arguments": arguments}))
+        case ToolCallEnded(id=id, result=result):
+            return _Payload("tool_result", id, _encode({"documentId": id, "result": result}))
+        case DocumentEnded(document=document):
+            final = b"" if document.content is None else b',"finalContent":' + _encode(document.content)
+            data = b'{"documentId":%b%b,"metadata":%b}' % (_encode(document.id), final, _encode(document.metadata))
+            return _Payload("document_end", document.id, data)
+        case Done(envelope=envelope):
+            return _Payload("done", "", _encode(envelope))
+        case Reasoning():
+            return None
+
+
+class SseEncoder:
+    """Each event is one frame; its id is the event's number in the run, so a reader can resume after it."""
+
+    def __init__(self) -> None:
+        self._number = 0
+
+    def push(self, event: DocumentEvent, /) -> bytes:
+        self._number += 1
+        if type(event) is ContentDelta and event.text:  # nearly every event
+            return b'id: %d\nevent: content_delta\ndata: {"documentId":"%b","delta":%b}\n\n' % (
+                self._number,
+                event.id.encode(),
+                _encode(event.text),
+            )
+        payload = _payload(event)
+        if payload is None:
+            return b""
+        return b"id: %d\nevent: %b\ndata: %b\n\n" % (self._number, payload.name.encode(), payload.data)
+
+
+class NdjsonEncoder:
+    """The specification's `StreamEvent`, one a line; `data` is the frame's payload."""
+
+    def push(self, event: DocumentEvent, /) -> bytes:
+        payload = _payload(event)
+        if payload is None:
+            return b""
+        about = b',"documentId":' + _encode(payload.document_id) if payload.document_id else b""
+        return b'{"type":%b%b,"data":%b}\n' % (_encode(payload.name), about, payload.data)

@@ -1,0 +1,8 @@
+"""Document events in, the agent's plain text out, to the byte."""
+
+from cursor_gateway.core.document_events import DocumentEvent, source_text
+
+
+class TextEncoder:
+    def push(self, event: DocumentEvent, /) -> bytes:
+        return source_text(event).encode()

@@ -1,0 +1,80 @@
+"""cursor-agent's output in, as bytes in any pieces; document events, or the whole response, out.
+
+This is the library's front door: the pure stages put together, and short loops that drive them.
+"""
+
+from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator
+
+from cursor_gateway.core.agent_events import AgentEvent
+from cursor_gateway.core.assembler import Assembler
+from cursor_gateway.core.document_events import DocumentEvent
+from cursor_gateway.core.documents import ChatResponse
+from cursor_gateway.core.run_info import RunInfo
+from cursor_gateway.core.transcript import Transcript
+from cursor_gateway.errors import Failure
+from cursor_gateway.sources.cursor_cli.decoder import CursorDecoder
+from cursor_gateway.wire.lines import LineSplitter
+
+
+class DocumentReader:
+    """Push bytes as they arrive; what they mean comes back at once. `flush` when there are no more.
+
+    A stream that stops short is an error of the run, not an exception: the events end with an
+    `error` document and a `Done` whose status is `error`.
+    """
+
+    def __init__(self, run: RunInfo) -> None:
+        self._lines = LineSplitter()
+        self._decoder = CursorDecoder()
+        self._assembler = Assembler(run)
+
+    @property
+    def model(self) -> str:
+        return self._assembler.model
+
+    @property
+    def recognized(self) -> int:
+        """How many lines were events of cursor-agent."""
+        return self._decoder.recognized
+
+    @property
+    def stray_text(self) -> str:
+        """Lines among the events that are no JSON: usually the agent's last words on stderr."""
+        return self._decoder.stray_text
+
+    def push(self, chunk: bytes, /) -> list[DocumentEvent]:
+        lines = self._lines.push(chunk)
+        return self._assemble(self._decoder.push(lines)) if lines else []
+
+    def flush(self, failure: Failure | None = None) -> list[DocumentEvent]:
+        """`failure` is why the output ended, where the caller knows better than the output tells."""
+        events = self._decoder.push(self._lines.flush()) + self._decoder.flush(failure)
+        return self._assemble(events)
+
+    def _assemble(self, events: list[AgentEvent]) -> list[DocumentEvent]:
+        return [out for event in events for out in self._assembler.push(event)]
+
+
+def read_events(chunks: Iterable[bytes], run: RunInfo) -> Iterator[DocumentEvent]:
+    reader = DocumentReader(run)
+    for chunk in chunks:
+        yield from reader.push(chunk)
+    yield from reader.flush()
+
+
+async def aread_events(chunks: AsyncIterable[bytes], run: RunInfo) -> AsyncIterator[DocumentEvent]:
+    reader = DocumentReader(run)
+    async for chunk in chunks:
+        for event in reader.push(chunk):
+            yield event
+    for event in reader.flush():
+        yield event
+
+
+def read_response(chunks: Iterable[bytes], run: RunInfo) -> ChatResponse:
+    transcript = Transcript()
+    for event in read_events(chunks, run):
+        transcript.push(event)
+    response = transcript.response()
+    assert response is not None  # a flushed run is done
+    return response

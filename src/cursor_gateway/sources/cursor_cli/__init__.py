@@ -1,0 +1,1 @@
+"""`cursor-agent -p --output-format stream-json`."""

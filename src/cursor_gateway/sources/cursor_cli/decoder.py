@@ -1,0 +1,364 @@
+"""Lines of cursor-agent's stream-json in, agent events out: the only reader of that JSON."""
+
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from cursor_gateway.core.actions import Outcome
+from cursor_gateway.core.agent_events import (
+    AgentEvent,
+    Notice,
+    PromptEchoed,
+    RunFailed,
+    RunFinished,
+    RunStarted,
+    TextDelta,
+    ThinkingDelta,
+    ThinkingEnded,
+    TokenCounts,
+    ToolEnded,
+    ToolStarted,
+    Unrecognized,
+)
+from cursor_gateway.core.payload import Fields
+from cursor_gateway.core.tools import read_call, read_named, read_result
+from cursor_gateway.errors import Failure
+from cursor_gateway.sources.cursor_cli.failures import failure_of
+from cursor_gateway.sources.cursor_cli.reconcile import Reconciler
+from cursor_gateway.sources.cursor_cli.records import (
+    Assistant,
+    Connection,
+    Line,
+    Query,
+    Result,
+    Retry,
+    System,
+    Thinking,
+    ToolCall,
+    Unknown,
+    Unreadable,
+    UsageFigures,
+    User,
+    mended,
+    read_lines,
+    too_deep,
+)
+
+_STRAY_LINES = 40  # how much text that is no JSON is kept to explain a failure
+_QUERY_SUFFIXES = ("RequestQuery", "InteractionQuery", "Query", "Args")
+
+
+class _Call(Struct):
+    """A call under way: what its end may leave out."""
+
+    tool: str
+    args: Any
+    seen_ms: int | None  # by the CLI's clock
+    started_ms: int | None  # by the service's
+    started: bool  # by a tool_call; else only a query has told of it
+    answer: Any = None  # what the CLI answered the query
+
+
+class CursorDecoder:
+    def __init__(self) -> None:
+        self.recognized = 0  # lines that were the agent's
+        self._out: list[AgentEvent] = []
+        self._texts: list[str] = []  # text of this read that is not yet an event: adjacent deltas become one
+        self._thoughts: list[str] = []
+        self._half_text = ""  # half a character at the end of a delta
+        self._half_thought = ""
+        self._reconciler = Reconciler()
+        self._calls: dict[str, _Call] = {}
+        self._asked: dict[Any, str] = {}  # query id -> call id
+        self._nameless: dict[str, list[str]] = {}  # tool -> calls under way that have no id
+        self._nameless_count = 0
+        self._stray: list[str] = []
+        self._first_ms: int | None = None
+        self._last_ms: int | None = None
+        self._finished = False
+
+    def push(self, lines: list[bytes], /) -> list[AgentEvent]:
+        records = read_lines(lines)
+        self.recognized += len(records)
+        for record in records:
+            if type(record) is Assistant:  # nearly every line
+                self._assistant(record)
+            elif type(record) is Thinking:
+                self._thinking(record)
+            else:
+                self._other(record)
+        self._note_times(records)
+        self._end_run()
+        out, self._out = self._out, []
+        return out
+
+    def flush(self, failure: Failure | None = None) -> list[AgentEvent]:
+        """The end of the output. Without a result the run has failed: as the caller knows, or as stray text tells."""
+        if not self._finished:
+            self._boundary()
+            self._end_answered_queries()
+            failure = failure or failure_of("\n".join(self._stray)).failure()
+            self._emit(RunFailed(failure=failure, duration_ms=self._elapsed()))
+            self._finished = True
+        out, self._out = self._out, []
+        return out
+
+    @property
+    def stray_text(self) -> str:
+        """What stood among the events and is no JSON: usually the agent's last words on stderr."""
+        return "\n".join(self._stray)
+
+    # --- text and thinking --------------------------------------------------------------------------
+
+    def _assistant(self, record: Assistant) -> None:
+        content = record.message.content
+        text = content[0].text if len(content) == 1 else record.message.text
+        if record.model_call_id is None and record.timestamp_ms is not None:
+            if record.torn or self._half_text:
+                text, self._half_text = _join_halves(self._half_text, text)
+            said = self._reconciler.delta(text)
+        else:
+            self._settle_half_text()
+            said = self._reconciler.repetition(mended(text) if record.torn else text)
+        if said:
+            self._say(said)
+
+    def _thinking(self, record: Thinking) -> None:
+        if said := self._reconciler.go_on():
+            self._say(said)
+        if record.subtype == "completed":
+            self._settle_half_thought()
+            self._emit(ThinkingEnded())
+            return
+        text = record.text or record.content
+        if record.torn or self._half_thought:
+            text, self._half_thought = _join_halves(self._half_thought, text)
+        if text:
+            if self._texts:
+                self._end_run()
+            self._thoughts.append(text)
+
+    def _say(self, text: str) -> None:
+        if self._thoughts:
+            self._end_run()
+        self._texts.append(text)
+
+    def _settle_half_text(self) -> None:
+        if self._half_text:
+            self._half_text = ""
+            self._say(self._reconciler.delta("\ufffd"))
+
+    def _settle_half_thought(self) -> None:
+        if self._half_thought:
+            self._half_thought = ""
+            self._end_run()
+            self._thoughts.append("\ufffd")
+
+    def _boundary(self) -> None:
+        """The text so far is whole."""
+        self._settle_half_thought()
+        self._settle_half_text()
+        self._reconciler.break_off()
+
+    def _end_run(self) -> None:
+        if self._texts:
+            self._out.append(TextDelta("".join(self._texts)))
+            self._texts = []
+        elif self._thoughts:
+            self._out.append(ThinkingDelta("".join(self._thoughts)))
+            self._thoughts = []
+
+    def _emit(self, event: AgentEvent) -> None:
+        self._end_run()
+        self._out.append(event)
+
+    # --- everything else ----------------------------------------------------------------------------
+
+    def _other(self, record: Line) -> None:
+        match record:
+            case ToolCall():
+                self._tool_call(record)
+            case Query(subtype="request"):
+                self._query(record)
+            case Query():
+                self._query_answered(record)
+            case Result():
+                self._result(record)
+            case System(subtype="init", session_id=session_id, model=model):
+                self._emit(RunStarted(session_id, model))
+            case System(subtype="task_notification" | "background_shell_timeout"):
+                self._emit(Notice("background"))
+            case System(subtype=subtype):
+                self._unrecognized(f"system {subtype}")
+            case User(message=message):
+                self._emit(PromptEchoed(message.text))
+            case Connection(subtype=subtype, attempt=attempt):
+                self._emit(Notice("reconnected" if subtype == "reconnected" else "reconnecting", attempt))
+            case Retry(subtype=subtype, attempt=attempt):
+                if subtype == "starting":
+                    self._reconciler.retry()
+                self._emit(Notice("retrying", attempt))
+            case Unknown(type=name):
+                self._unrecognized(f"type {name!r}")
+            case Unreadable(text=text):
+                self._stray = [*self._stray, text][-_STRAY_LINES:]
+                self._unrecognized("no JSON object")
+            case Assistant() | Thinking():
+                raise AssertionError("told apart before")
+
+    def _unrecognized(self, reason: str) -> None:
+        """Said beside the text, not between it: a strange line changes nothing else."""
+        self.recognized -= 1
+        self._out.append(Unrecognized(reason))
+
+    def _result(self, record: Result) -> None:
+        if self._finished:
+            return
+        self._boundary()
+        self._end_answered_queries()
+        failed = record.is_error or record.subtype == "error"
+        rest, differs = self._reconciler.finish(None if failed else record.result)
+        if rest:
+            self._say(rest)
+        usage = _token_counts(record.usage)
+        if failed:
+            failure = failure_of(record.result or "").failure()
+            self._emit(RunFailed(failure=failure, usage=usage, duration_ms=record.duration_ms))
+        else:
+            self._emit(RunFinished(usage=usage, duration_ms=record.duration_ms, text_differs=differs))
+        self._finished = True
+
+    # --- tools --------------------------------------------------------------------------------------
+
+    def _tool_call(self, record: ToolCall) -> None:
+        call = Fields(record.tool_call)
+        if too_deep(record.tool_call) or too_deep(record.arguments):
+            self._unrecognized("nested too deeply")
+            return
+        key = next((name for name in call.all if name.endswith("ToolCall")), None)
+        if key is None:
+            self._named_call(record, call)
+            return
+        tool = key.removesuffix("ToolCall")
+        body = call.object(key)
+        args = body.all.get("args")
+        call_id = record.call_id or call.text("toolCallId") or Fields(args).text("toolCallId")
+        match record.subtype:
+            case "started":
+                self._boundary()
+                call_id = call_id or self._nameless_call(tool)
+                started_ms = call.integer("startedAtMs")
+                self._calls[call_id] = _Call(tool, args, record.timestamp_ms, started_ms, started=True)
+                self._emit(ToolStarted(call_id, read_call(tool, args), record.model_call_id, record.tool_call))
+            case "completed":
+                call_id = call_id or self._ended_nameless_call(tool)
+                begun = self._calls.pop(call_id, None) or _Call(tool, None, None, None, started=False)
+                action, outcome = read_result(tool, args or begun.args, body.all.get("result"))
+                outcome = _timed(
+                    outcome,
+                    (call.integer("startedAtMs") or begun.started_ms, call.integer("completedAtMs")),
+                    (begun.seen_ms, record.timestamp_ms),
+                )
+                self._emit(ToolEnded(call_id, action, outcome, record.model_call_id, record.tool_call))
+            case subtype:
+                self._unrecognized(f"tool_call {subtype}")
+
+    def _named_call(self, record: ToolCall, call: Fields) -> None:
+        """The oldest shapes: a name and arguments, all in one event. That it was called is all that is known."""
+        function = call.object("function")
+        name = record.name or function.text("name")
+        if not name:
+            self._unrecognized("tool_call without a tool")
+            return
+        arguments = record.arguments if record.name else function.all.get("arguments")
+        action = read_named(name, arguments if arguments is not None else {})
+        call_id = record.id or record.call_id or self._nameless_call(name)
+        self._boundary()
+        self._emit(ToolStarted(call_id, action, record.model_call_id, record.tool_call))
+        if record.subtype != "started":
+            self._emit(ToolEnded(call_id, action, Outcome(), record.model_call_id, record.tool_call))
+
+    def _nameless_call(self, tool: str) -> str:
+        self._nameless_count += 1
+        call_id = f"call without an id {self._nameless_count}"
+        self._nameless.setdefault(tool, []).append(call_id)
+        return call_id
+
+    def _ended_nameless_call(self, tool: str) -> str:
+        if not self._nameless.get(tool):
+            self._nameless_call(tool)
+        return self._nameless[tool].pop(0)
+
+    def _query(self, record: Query) -> None:
+        """The CLI asks itself, before or after the call's start; the call may never start or lack its arguments."""
+        self._boundary()
+        name = next((key for key in record.query if key != "id"), record.query_type)
+        query = Fields(record.query.get(name))
+        args = query.all.get("args", query.all if name.endswith("Args") else None)
+        call_id = query.text("toolCallId") or Fields(args).text("toolCallId")
+        tool = name
+        for suffix in _QUERY_SUFFIXES:
+            tool = tool.removesuffix(suffix)
+        if not call_id or not tool or too_deep(record.query):
+            return
+        self._asked[str(record.query.get("id"))] = call_id
+        if call_id not in self._calls:
+            self._calls[call_id] = _Call(tool, args, record.timestamp_ms, None, started=False)
+            self._emit(ToolStarted(call_id, read_call(tool, args), payload=record.query))
+
+    def _query_answered(self, record: Query) -> None:
+        call = self._calls.get(self._asked.pop(str(record.response.get("id")), ""))
+        answer = next((value for key, value in record.response.items() if key != "id"), None)
+        if call is not None and isinstance(answer, dict) and "approved" not in answer:
+            call.answer = answer.get("result", answer)
+
+    def _end_answered_queries(self) -> None:
+        """A call that only a query told of ends with the query's answer."""
+        for call_id, call in self._calls.items():
+            if call.answer is not None and not call.started:
+                action, outcome = read_result(call.tool, call.args, call.answer)
+                self._emit(ToolEnded(call_id, action, outcome, payload=call.answer))
+
+    # --- time ---------------------------------------------------------------------------------------
+
+    def _note_times(self, records: list[Line]) -> None:
+        for record in reversed(records):
+            if (time := getattr(record, "timestamp_ms", None)) is not None:
+                self._last_ms = time
+                break
+        if self._first_ms is None:
+            times = (getattr(record, "timestamp_ms", None) for record in records)
+            self._first_ms = next((time for time in times if time is not None), None)
+
+    def _elapsed(self) -> int | None:
+        if self._first_ms is None or self._last_ms is None:
+            return None
+        return max(0, self._last_ms - self._first_ms)
+
+
+def _timed(outcome: Outcome, *clocks: tuple[int | None, int | None]) -> Outcome:
+    """What the tool itself measured comes first, then the first clock that saw both ends."""
+    if outcome.duration_ms is not None:
+        return outcome
+    for started, ended in clocks:
+        if started is not None and ended is not None:
+            return msgspec.structs.replace(outcome, duration_ms=max(0, ended - started))
+    return outcome
+
+
+def _token_counts(usage: UsageFigures | None) -> TokenCounts | None:
+    if usage is None:
+        return None
+    return TokenCounts(
+        prompt=usage.input_tokens + usage.cache_read_tokens + usage.cache_write_tokens,
+        completion=usage.output_tokens,
+        cached=usage.cache_read_tokens,
+    )
+
+
+def _join_halves(half: str, text: str) -> tuple[str, str]:
+    """A delta with the half character before it: the text that is whole, and the half at its end."""
+    text = half + text
+    half = text[-1:] if "\ud800" <= text[-1:] <= "\udbff" else ""
+    return mended(text.removesuffix(half) if half else text), half

@@ -1,0 +1,120 @@
+"""What cursor-agent prints when it fails in, the error it means out.
+
+The texts are the program's own (stderr, or the end of its output where both are one pipe). Minified
+builds print the error's class as one letter ("T: [internal] …"), so only the part after it is matched.
+"""
+
+import re
+
+from cursor_gateway.errors import (
+    AgentCrashed,
+    AgentError,
+    AgentMisconfigured,
+    AgentOverloaded,
+    AgentQuotaExhausted,
+    AgentUnauthenticated,
+    AgentUnreachable,
+    ModelUnavailable,
+    RunCancelled,
+    SessionLost,
+    WorkspaceUntrusted,
+)
+
+_ANSI = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]")
+
+_TABLE: list[tuple[str, type[AgentError], str]] = [
+    (
+        r"Authentication required|Not logged in",
+        AgentUnauthenticated,
+        "The agent is not logged in; run `cursor-agent login` or set CURSOR_API_KEY.",
+    ),
+    (
+        r"API key is invalid",
+        AgentUnauthenticated,
+        "Cursor refuses the API key; set CURSOR_API_KEY to a valid one, or unset it to use the login.",
+    ),
+    (
+        r"Workspace Trust Required",
+        WorkspaceUntrusted,
+        "The agent does not trust this folder; run it there once and accept, or allow `--trust`.",
+    ),
+    (
+        r"Cannot use this model",
+        ModelUnavailable,
+        "The agent does not know this model; choose one that `cursor-agent --list-models` shows.",
+    ),
+    (
+        r"Named models unavailable",
+        ModelUnavailable,
+        "This Cursor plan can only use the model `auto`; choose it, or upgrade the plan.",
+    ),
+    (
+        r"usage limit",
+        AgentQuotaExhausted,
+        "The Cursor account has reached its usage limit; wait for its reset or raise the limit.",
+    ),
+    (
+        r"resource_exhausted",
+        AgentOverloaded,
+        "Cursor's service has no capacity for this request at the moment; try again in a while.",
+    ),
+    (
+        r"Failed to claim persistent session|Failed to resume chat",
+        SessionLost,
+        "The agent cannot resume this chat; start a new conversation.",
+    ),
+    (
+        r"No prompt provided",
+        AgentMisconfigured,
+        "The agent was given no prompt; send a message that is not empty.",
+    ),
+    (
+        r"administrator has disabled the 'Run Everything'",
+        AgentMisconfigured,
+        "The team's administrator does not allow `--force`; run without it.",
+    ),
+    (
+        r"Sandbox mode is enabled but not available",
+        AgentMisconfigured,
+        "The agent's sandbox does not work on this system; turn it off in the agent's configuration.",
+    ),
+    (
+        r"is already in use|unknown option|\[invalid_argument\]",
+        AgentMisconfigured,
+        "The agent refuses an option that it was given; see the details.",
+    ),
+    (
+        r"Aborting operation|Operation cancelled",
+        RunCancelled,
+        "The run was stopped.",
+    ),
+    (
+        r"\[unavailable\]|\[canceled\]|\[deadline_exceeded\]|ENOTFOUND|ECONN(?:REFUSED|RESET)|PING timed out|http/2",
+        AgentUnreachable,
+        "The agent lost its connection to Cursor's service; check the network and try again.",
+    ),
+    (
+        r"\[internal\]|exceeded max retries",
+        AgentUnreachable,
+        "Cursor's service failed several times in a row; try again in a while.",
+    ),
+]
+
+_PATTERNS = [(re.compile(pattern, re.IGNORECASE), error, message) for pattern, error, message in _TABLE]
+
+
+def known_failure(text: str) -> AgentError | None:
+    """None when the text is none of the agent's known last words."""
+    text = _ANSI.sub("", text).strip()
+    for pattern, error, message in _PATTERNS:
+        if pattern.search(text):
+            return error(message, details=text[-2000:])
+    return None
+
+
+def failure_of(text: str) -> AgentError:
+    """The error for a run that ended without a result."""
+    return known_failure(text) or AgentCrashed(
+        "The agent's output ended before the agent had finished; what had arrived is kept.",
+        details=_ANSI.sub("", text).strip()[-2000:],
+    )

@@ -1,0 +1,198 @@
+"""Lines of cursor-agent's stream-json in, a typed record for each out.
+
+The fast way is one typed decode. A line it refuses is tried once more with the standard library,
+which is more forgiving: lone surrogates (a character that the agent cut in two), numbers written as
+strings, nulls, and content in older shapes.
+"""
+
+import json
+import re
+from typing import Any, TypeAlias
+
+import msgspec
+from msgspec import Struct
+
+MAX_DEPTH = 100  # deeper payloads are nobody's tool call, and could not be encoded again
+
+_LONE_SURROGATE = re.compile("[\ud800-\udfff]")
+
+
+class Part(Struct, gc=False):
+    text: str = ""
+
+
+class Message(Struct, gc=False):
+    content: list[Part] = []
+
+    @property
+    def text(self) -> str:
+        return "".join([part.text for part in self.content])
+
+
+class Assistant(Struct, tag_field="type", tag="assistant", gc=False):
+    message: Message
+    model_call_id: str | None = None
+    timestamp_ms: int | None = None
+    torn: bool = False  # set by the second try: may hold half a character
+
+
+class Thinking(Struct, tag_field="type", tag="thinking", gc=False):
+    subtype: str = "delta"
+    text: str = ""
+    content: str = ""  # where the oldest builds have the text
+    timestamp_ms: int | None = None
+    torn: bool = False
+
+
+class ToolCall(Struct, tag_field="type", tag="tool_call"):
+    subtype: str = ""
+    call_id: str = ""
+    tool_call: dict[str, Any] = {}
+    model_call_id: str | None = None
+    timestamp_ms: int | None = None
+    name: str = ""  # these three: the oldest builds
+    arguments: Any = None
+    id: str = ""
+
+
+class Query(Struct, tag_field="type", tag="interaction_query"):
+    subtype: str = ""
+    query_type: str = ""
+    query: dict[str, Any] = {}
+    response: dict[str, Any] = {}
+    timestamp_ms: int | None = None
+
+
+class System(Struct, tag_field="type", tag="system"):
+    subtype: str = ""
+    session_id: str = ""
+    model: str = ""
+
+
+class User(Struct, tag_field="type", tag="user"):
+    message: Message
+
+
+class Connection(Struct, tag_field="type", tag="connection"):
+    subtype: str = ""
+    attempt: int = 0
+    timestamp_ms: int | None = None
+
+
+class Retry(Struct, tag_field="type", tag="retry"):
+    subtype: str = ""
+    attempt: int = 0
+    timestamp_ms: int | None = None
+
+
+class UsageFigures(Struct, rename="camel"):
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cache_read_tokens: int = 0
+    cache_write_tokens: int = 0
+
+
+class Result(Struct, tag_field="type", tag="result"):
+    subtype: str = "success"
+    is_error: bool = False
+    result: str | None = None
+    duration_ms: int | None = None
+    usage: UsageFigures | None = None
+
+
+Record: TypeAlias = Assistant | Thinking | ToolCall | Query | System | User | Connection | Retry | Result
+
+_DECODER: msgspec.json.Decoder[Record] = msgspec.json.Decoder(Record)
+decode = _DECODER.decode
+
+
+class Unreadable(Struct, frozen=True):
+    """A line that is no JSON object: text that belongs on stderr, or damage."""
+
+    text: str
+
+
+class Unknown(Struct, frozen=True):
+    """A JSON object of a type, or in a shape, that is not known."""
+
+    type: str
+
+
+Line: TypeAlias = Record | Unreadable | Unknown
+
+_REFUSED = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+
+
+def read_lines(lines: list[bytes]) -> list[Line]:
+    """The lines of one read. Decoded one by one: a decoder that takes them all at once would let a value
+    run over a line end, and then the same bytes in other pieces would mean something else."""
+    try:
+        return [decode(line) for line in lines]
+    except _REFUSED:
+        return [_read(line) for line in lines]
+
+
+def _read(line: bytes) -> Line:
+    try:
+        return decode(line)
+    except _REFUSED:
+        return _read_again(line)
+
+
+def _read_again(line: bytes) -> Line:
+    try:
+        value = json.loads(line)
+    except (ValueError, RecursionError):
+        return Unreadable(line[:2000].decode("utf-8", "replace").strip())
+    if not isinstance(value, dict):
+        return Unreadable(line[:2000].decode("utf-8", "replace").strip())
+    record = {key: field for key, field in value.items() if field is not None}
+    name = record.get("type")
+    if name in ("assistant", "thinking"):
+        record["torn"] = True  # its text is mended with its neighbour's
+    else:
+        record = mended(record)
+    if "message" in record:
+        record["message"] = {"content": _parts(record["message"])}
+    try:
+        known: Record = msgspec.convert(record, Record, strict=False)
+        return known
+    except (msgspec.ValidationError, RecursionError):
+        return Unknown(name if isinstance(name, str) else "")
+
+
+def _parts(message: object) -> list[dict[str, str]]:
+    """Content as a list of parts, whatever it was: parts, one string, or the message itself a string."""
+    content = message.get("content") if isinstance(message, dict) else message
+    if isinstance(content, str):
+        return [{"text": content}]
+    parts = content if isinstance(content, list) else []
+    return [{"text": part["text"]} for part in parts if isinstance(part, dict) and isinstance(part.get("text"), str)]
+
+
+def is_torn(text: str) -> bool:
+    return _LONE_SURROGATE.search(text) is not None
+
+
+def mended(value: Any) -> Any:
+    """Halves that stand together become their character, a half alone becomes U+FFFD."""
+    match value:
+        case str(text):
+            return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace") if is_torn(text) else text
+        case list(items):
+            return [mended(item) for item in items]
+        case dict(fields):
+            return {mended(key): mended(field) for key, field in fields.items()}
+        case _:
+            return value
+
+
+def too_deep(value: object, allowed: int = MAX_DEPTH) -> bool:
+    match value:
+        case dict(fields):
+            children = list(fields.values())
+        case list(items):
+            children = items
+        case _:
+            return False
+    return allowed == 0 or any(too_deep(child, allowed - 1) for child in children)

@@ -1,0 +1,1 @@
+"""Framing without meaning: bytes to lines, values to Server-Sent Events and back."""

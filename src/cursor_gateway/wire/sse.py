@@ -1,0 +1,91 @@
+"""Server-Sent Events: values to frames, and bytes of a stream back to events (WHATWG HTML §9.2)."""
+
+import re
+
+import msgspec
+
+_LINE_END = re.compile(rb"\r\n|\n|\r")
+_BOM = b"\xef\xbb\xbf"
+
+KEEP_ALIVE = b": keep-alive\n\n"
+
+
+class SseEvent(msgspec.Struct, frozen=True):
+    data: str
+    event: str = "message"
+    id: str = ""
+
+
+def frame(data: str, *, event: str = "", id: str = "") -> bytes:
+    """One event. A line end inside `event` or `id`, or a CR inside `data`, could not be read back, so it is refused."""
+    if "\r" in data or re.search(r"[\r\n]", event) or re.search(r"[\r\n\0]", id):
+        raise ValueError("an SSE field cannot carry this line end; encode the value as JSON")
+    lines = [f"id: {id}"] if id else []
+    if event:
+        lines.append(f"event: {event}")
+    lines += [f"data: {line}" for line in data.split("\n")]
+    return "\n".join([*lines, "", ""]).encode()
+
+
+class SseDecoder:
+    """Bytes of an event stream in, events out. An event that the end of the stream cuts off is dropped."""
+
+    def __init__(self) -> None:
+        self.last_event_id = ""
+        self.retry_ms: int | None = None
+        self._rest: list[bytes] = []
+        self._ends_in_cr = False
+        self._at_start = True
+        self._data: list[str] = []
+        self._event = ""
+
+    def push(self, chunk: bytes, /) -> list[SseEvent]:
+        if self._ends_in_cr and chunk:
+            # The LF of a CRLF that two chunks share is not another line end.
+            chunk = chunk.removeprefix(b"\n")
+            self._ends_in_cr = False
+        if chunk.endswith(b"\r"):
+            self._ends_in_cr = True
+        *lines, rest = _LINE_END.split(chunk)
+        if lines and self._rest:
+            self._rest.append(lines[0])
+            lines[0] = b"".join(self._rest)
+            self._rest = []
+        if rest:
+            self._rest.append(rest)
+        return [event for line in lines if (event := self._line(line)) is not None]
+
+    def flush(self) -> list[SseEvent]:
+        self._rest = []
+        self._data = []
+        return []
+
+    def _line(self, line: bytes) -> SseEvent | None:
+        if self._at_start:
+            line = line.removeprefix(_BOM)
+            self._at_start = False
+        if not line:
+            return self._dispatch()
+        name, _, value = line.decode("utf-8", "replace").partition(":")
+        value = value.removeprefix(" ")
+        match name:
+            case "data":
+                self._data.append(value)
+            case "event":
+                self._event = value
+            case "id" if "\0" not in value:
+                self.last_event_id = value
+            case "retry" if (
+                value.isascii() and value.isdigit() and len(value) < 16
+            ):  # int() refuses thousands of digits
+                self.retry_ms = int(value)
+            case _:  # a comment (no name) or a field the standard does not know
+                pass
+        return None
+
+    def _dispatch(self) -> SseEvent | None:
+        data, event = self._data, self._event
+        self._data, self._event = [], ""
+        if not data:
+            return None
+        return SseEvent(data="\n".join(data), event=event or "message", id=self.last_event_id)
