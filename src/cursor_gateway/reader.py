@@ -44,7 +44,12 @@ class DocumentReader:
 
     def push(self, chunk: bytes, /) -> list[DocumentEvent]:
         lines = self._lines.push(chunk)
-        return self._assemble(self._decoder.push(lines)) if lines else []
+        if not lines:
+            return []
+        events = self._decoder.push(lines)
+        if len(events) == 1:
+            return self._assembler.push(events[0])
+        return self._assemble(events)
 
     def flush(self, failure: Failure | None = None) -> list[DocumentEvent]:
         """`failure` is why the output ended, where the caller knows better than the output tells."""

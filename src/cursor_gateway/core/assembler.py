@@ -105,6 +105,7 @@ class Assembler:
         self._fences = FenceSplitter(run.fences)
         self._prose: _Prose | None = None
         self._space: list[str] = []  # white space of the text that is not yet part of anything
+        self._shows_thinking = "thinking" in run.include
         self._thinking = False  # a block of thinking is open
         self._tools: dict[str, _Tool] = {}  # by the agent's ids
         self._ended_calls: set[str] = set()
@@ -123,13 +124,21 @@ class Assembler:
         return self._model or "unknown"
 
     def push(self, event: AgentEvent, /) -> list[DocumentEvent]:
+        if type(event) is TextDelta:  # nearly every event; the short way for text that goes on what is open
+            text, prose = event.text, self._prose
+            if prose is not None and not self._thinking and text and self._fences.flows(text):
+                if self._fences.in_code or not (self._space or text[-1].isspace()):
+                    prose.pieces.append(text)
+                    return [ContentDelta(prose.id, text)]
+                self._add_prose(text)
+                return self._take()
         if self._done:
             return []
         match event:
-            case TextDelta(text=text):
-                self._add_text(text)
             case ThinkingDelta(text=text):
                 self._add_thinking(text)
+            case TextDelta(text=text):
+                self._add_text(text)
             case ThinkingEnded():
                 self._end_thinking()
             case ToolStarted(call_id=call_id, action=action, model_call=model_call):
@@ -152,8 +161,7 @@ class Assembler:
                 self._finish("completed", event)
             case RunFailed(failure=failure):
                 self._fail(failure, event)
-        out, self._out = self._out, []
-        return out
+        return self._take()
 
     def flush(self) -> list[DocumentEvent]:
         """The end of the events. A run that has not said how it ended has failed."""
@@ -181,12 +189,13 @@ class Assembler:
     def _add_text(self, text: str) -> None:
         if not text:
             return
-        if self._thinking:
-            self._end_thinking()
-        self._turns.output()
-        self._said.append(text)
+        self._end_thinking()
         for piece in self._fences.push(text):
             self._add(piece)
+
+    def _take(self) -> list[DocumentEvent]:
+        out, self._out = self._out, []
+        return out
 
     def _add(self, piece: Piece) -> None:
         match piece:
@@ -206,7 +215,7 @@ class Assembler:
         if not body:
             self._space.append(text)
             return
-        said = self._take_space() + body
+        said = self._take_space() + body if self._space else body
         if self._prose is None:
             blank = _BLANK_LINES.match(said)
             lead = blank[0] if blank else ""
@@ -234,6 +243,7 @@ class Assembler:
                 )
 
     def _start_prose(self, metadata: Metadata, known: KnownMetadata | None, raw: str = "") -> None:
+        self._turns.output()
         id, sequence = self._start(document_type(metadata), known, raw)
         self._prose = _Prose(id, sequence, metadata, [])
 
@@ -245,8 +255,9 @@ class Assembler:
     def _end_prose(self, raw: str = "") -> None:
         prose, self._prose = self._prose, None
         if prose is not None:
-            raw = self._take_space() + raw
-            self._end(prose.id, prose.sequence, "".join(prose.pieces), prose.metadata, raw)
+            content = "".join(prose.pieces)
+            self._said.append(content)
+            self._end(prose.id, prose.sequence, content, prose.metadata, self._take_space() + raw)
 
     def _end_text(self) -> None:
         """A tool or thinking ends a piece of text: the text after it is Markdown of its own."""
@@ -261,9 +272,9 @@ class Assembler:
         if opens:
             self._end_text()
             self._thinking = True
-        self._turns.output()
-        self._said.append(text)
-        if "thinking" not in self._run.include:
+            self._turns.output()
+        if not self._shows_thinking:
+            self._said.append(text)
             self._out.append(Reasoning(text, opens))
             return
         if self._prose is None:
@@ -396,20 +407,20 @@ class _Turns:
 
     def __init__(self) -> None:
         self.count = 0
-        self._open = False
+        self.open = False
         self._model_call: str | None = None
 
     def output(self) -> None:
-        if not self._open:
-            self._open = True
+        if not self.open:
+            self.open = True
             self.count += 1
 
     def tool(self, model_call: str | None) -> None:
         """A call may end before the next one of the same turn starts; the agent's own name of the turn tells."""
         if model_call is None or model_call != self._model_call:
             self.output()
-        self._open = True
+        self.open = True
         self._model_call = model_call
 
     def tool_ended(self) -> None:
-        self._open = False
+        self.open = False

@@ -181,12 +181,13 @@ class BlockParser:
     def content_of(self, start: str) -> str | None:
         """The start of a line, up to its first character that is not white space or beyond: what of it is content
         of the open fence? None when the line ends that fence, because it is outside the fence's container."""
-        line = _Line(start)
-        if self._match(line) < len(self._containers):
-            return None
         fence = self.fence
-        assert fence is not None
-        return self._dedented(line, fence)
+        if fence is None:
+            return None
+        if not self._containers and fence.indent == 0:
+            return start
+        line = _Line(start)
+        return self._dedented(line, fence) if self._match(line) == len(self._containers) else None
 
     def _match(self, line: _Line) -> int:
         """How many of the open containers go on in this line."""

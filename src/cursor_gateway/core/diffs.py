@@ -13,6 +13,8 @@ def line_diff(before: str, after: str) -> Diff:
     An insertion touches no old line; it then takes the line before it along (at the top, the one
     after it), as the specification's own example does, so that the range is never empty.
     """
+    if before == after:
+        return Diff(old_string="", new_string="", start_line=1, end_line=1)
     old, new = before.split("\n"), after.split("\n")
     shorter = min(len(old), len(new))
     start = 0

@@ -75,7 +75,7 @@ class FenceSplitter:
 
     def _reset(self) -> None:
         self._blocks = BlockParser()
-        self._splitting = False  # inside a fence that is told apart from the prose
+        self.in_code = False  # inside a fence that is told apart from the prose
         self._line: list[str] = []  # the current line so far
         self._decided = False  # the current line is being said as it comes
         self._scan: _OpeningScan | _ClosingScan = _OpeningScan()
@@ -84,6 +84,14 @@ class FenceSplitter:
         self._out: list[Piece] = []
         self._texts: list[str] = []  # a run of prose or code that is not yet a piece
         self._raws: list[str] = []
+
+    def flows(self, text: str) -> bool:
+        """The short way for most pieces of a stream: inside a line that is decided, text without a line end
+        simply goes on what went before. False when it has to be pushed."""
+        if self._decided and "\n" not in text and "\r" not in text and not self._held_return:
+            self._line.append(text)
+            return True
+        return False
 
     def push(self, text: str, /) -> list[Piece]:
         if self._held_return:
@@ -113,7 +121,7 @@ class FenceSplitter:
             self._end_line("", "\r")
         if self._line:
             self._end_line("", "")
-        if self._splitting:
+        if self.in_code:
             self._close(self._line_end)
         pieces = self._take()
         self._reset()
@@ -137,7 +145,7 @@ class FenceSplitter:
                 self._scan = _OpeningScan()
                 if self._scan.goes_on(start):
                     return
-            elif self._splitting:
+            elif self.in_code:
                 self._say_code(content, start)
                 self._decided = True
                 return
@@ -155,11 +163,11 @@ class FenceSplitter:
         kind = self._blocks.line(line)
         match kind:
             case ProseLine():
-                if self._splitting:  # its container ended
+                if self.in_code:  # its container ended
                     self._leave_fence()
                 self._say((tail if decided else line) + line_end)
             case Content(text=text):
-                if not self._splitting:
+                if not self.in_code:
                     self._say((tail if decided else line) + line_end)
                 elif decided:
                     self._say(tail)
@@ -168,11 +176,11 @@ class FenceSplitter:
                     self._say_code(text, line)
                     self._line_end = line_end
             case Opened():
-                if self._splitting:
+                if self.in_code:
                     self._leave_fence()
                 self._open(kind, line + line_end)
             case Closed():
-                if self._splitting:
+                if self.in_code:
                     self._close(self._line_end + line)
                     self._say(line_end)
                 else:
@@ -187,18 +195,18 @@ class FenceSplitter:
             return
         self._end_run()
         self._out.append(FenceOpened(tag, opened.column, raw))
-        self._splitting = True
+        self.in_code = True
         self._line_end = ""
 
     def _close(self, raw: str) -> None:
         self._end_run()
         self._out.append(FenceClosed(raw))
-        self._splitting = False
+        self.in_code = False
         self._line_end = ""
 
     def _leave_fence(self) -> None:
         """The fence's container ended, and the fence with it; the line end before this line is prose again."""
-        if self._splitting:
+        if self.in_code:
             line_end = self._line_end
             self._close("")
             self._say(line_end)
@@ -217,7 +225,7 @@ class FenceSplitter:
         if not self._texts:
             return
         text, raw = "".join(self._texts), "".join(self._raws)
-        self._out.append(Code(text, raw) if self._splitting else Prose(raw))
+        self._out.append(Code(text, raw) if self.in_code else Prose(raw))
         self._texts, self._raws = [], []
 
     def _take(self) -> list[Piece]:

@@ -70,9 +70,9 @@ def _edited(metadata: FileEditMetadata, content: str | None) -> str:
 
 
 def _about(arguments: dict[str, Any]) -> str:
-    named = (arguments[name] for name in _TELLING if name in arguments)
-    value = next((value for value in [*named, *arguments.values()] if isinstance(value, str) and value), "")
-    return f": {value}" if value else ""
+    values = [*(arguments.get(name) for name in _TELLING), *arguments.values()]
+    texts = [value for value in values if isinstance(value, str) and value]
+    return f": {texts[0]}" if texts else ""
 
 
 def _count(number: int, noun: str) -> str:

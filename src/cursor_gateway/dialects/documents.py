@@ -62,15 +62,16 @@ class SseEncoder:
 
     def __init__(self) -> None:
         self._number = 0
+        self._growing = ""  # the document that grew last
+        self._delta_head = b""  # what all its deltas begin with
 
     def push(self, event: DocumentEvent, /) -> bytes:
         self._number += 1
         if type(event) is ContentDelta and event.text:  # nearly every event
-            return b'id: %d\nevent: content_delta\ndata: {"documentId":"%b","delta":%b}\n\n' % (
-                self._number,
-                event.id.encode(),
-                _encode(event.text),
-            )
+            if event.id != self._growing:
+                self._growing = event.id
+                self._delta_head = b'event: content_delta\ndata: {"documentId":%b,"delta":' % _encode(event.id)
+            return b"id: %d\n%b%b}\n\n" % (self._number, self._delta_head, _encode(event.text))
         payload = _payload(event)
         if payload is None:
             return b""

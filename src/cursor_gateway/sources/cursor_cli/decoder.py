@@ -36,11 +36,13 @@ from cursor_gateway.sources.cursor_cli.records import (
     System,
     Thinking,
     ToolCall,
+    Torn,
     Unknown,
     Unreadable,
     UsageFigures,
     User,
     mended,
+    read_line,
     read_lines,
     too_deep,
 )
@@ -64,8 +66,6 @@ class CursorDecoder:
     def __init__(self) -> None:
         self.recognized = 0  # lines that were the agent's
         self._out: list[AgentEvent] = []
-        self._texts: list[str] = []  # text of this read that is not yet an event: adjacent deltas become one
-        self._thoughts: list[str] = []
         self._half_text = ""  # half a character at the end of a delta
         self._half_thought = ""
         self._reconciler = Reconciler()
@@ -74,22 +74,67 @@ class CursorDecoder:
         self._nameless: dict[str, list[str]] = {}  # tool -> calls under way that have no id
         self._nameless_count = 0
         self._stray: list[str] = []
-        self._first_ms: int | None = None
-        self._last_ms: int | None = None
+        self._first: Line | None = None  # the first and the last record: how long a run lasted that never said so
+        self._last: Line | None = None
         self._finished = False
 
     def push(self, lines: list[bytes], /) -> list[AgentEvent]:
+        """The lines of one read. Adjacent deltas among them become one."""
+        if len(lines) == 1:
+            return self._push_one(lines[0])
         records = read_lines(lines)
+        if not records:
+            return []
         self.recognized += len(records)
+        self._first = self._first or records[0]
+        self._last = records[-1]
+        deltas: list[str] = []  # a run of plain deltas: nearly every line is one
+        thoughts: list[str] = []
         for record in records:
-            if type(record) is Assistant:  # nearly every line
-                self._assistant(record)
-            elif type(record) is Thinking:
-                self._thinking(record)
-            else:
-                self._other(record)
-        self._note_times(records)
-        self._end_run()
+            if type(record) is Assistant and record.timestamp_ms is not None and record.model_call_id is None:
+                if thoughts:
+                    self._thoughts("".join(thoughts))
+                    thoughts = []
+                content = record.message.content
+                deltas.append(content[0].text if len(content) == 1 else record.message.text)
+                continue
+            if deltas:
+                self._deltas(deltas)
+                deltas = []
+            if type(record) is Thinking and record.subtype == "delta":
+                thoughts.append(record.text or record.content)
+                continue
+            if thoughts:
+                self._thoughts("".join(thoughts))
+                thoughts = []
+            self._record(record)
+        if deltas:
+            self._deltas(deltas)
+        elif thoughts:
+            self._thoughts("".join(thoughts))
+        return self._take()
+
+    def _push_one(self, line: bytes) -> list[AgentEvent]:
+        """A slow stream: each read is one line, and keeps its grain."""
+        record = read_line(line)
+        if record is None:
+            return []
+        self.recognized += 1
+        self._first = self._first or record
+        self._last = record
+        if type(record) is Assistant and record.timestamp_ms is not None and record.model_call_id is None:
+            content = record.message.content
+            if len(content) == 1 and not self._half_text:
+                said = self._reconciler.delta(content[0].text)
+                return [TextDelta(said)] if said else []
+            self._deltas([record.message.text])
+        elif type(record) is Thinking and record.subtype == "delta":
+            self._thoughts(record.text or record.content)
+        else:
+            self._record(record)
+        return self._take()
+
+    def _take(self) -> list[AgentEvent]:
         out, self._out = self._out, []
         return out
 
@@ -99,10 +144,9 @@ class CursorDecoder:
             self._boundary()
             self._end_answered_queries()
             failure = failure or failure_of("\n".join(self._stray)).failure()
-            self._emit(RunFailed(failure=failure, duration_ms=self._elapsed()))
+            self._out.append(RunFailed(failure=failure, duration_ms=self._elapsed()))
             self._finished = True
-        out, self._out = self._out, []
-        return out
+        return self._take()
 
     @property
     def stray_text(self) -> str:
@@ -111,49 +155,50 @@ class CursorDecoder:
 
     # --- text and thinking --------------------------------------------------------------------------
 
-    def _assistant(self, record: Assistant) -> None:
-        content = record.message.content
-        text = content[0].text if len(content) == 1 else record.message.text
-        if record.model_call_id is None and record.timestamp_ms is not None:
-            if record.torn or self._half_text:
-                text, self._half_text = _join_halves(self._half_text, text)
-            said = self._reconciler.delta(text)
-        else:
+    def _deltas(self, texts: list[str]) -> None:
+        if self._half_text:
             self._settle_half_text()
-            said = self._reconciler.repetition(mended(text) if record.torn else text)
-        if said:
-            self._say(said)
+        if said := self._reconciler.deltas(texts):
+            self._out.append(TextDelta(said))
 
-    def _thinking(self, record: Thinking) -> None:
-        if said := self._reconciler.go_on():
-            self._say(said)
-        if record.subtype == "completed":
+    def _repetition(self, text: str) -> None:
+        self._settle_half_text()
+        if said := self._reconciler.repetition(text):
+            self._out.append(TextDelta(said))
+
+    def _thoughts(self, text: str) -> None:
+        self._go_on()
+        if self._half_thought:
             self._settle_half_thought()
-            self._emit(ThinkingEnded())
-            return
-        text = record.text or record.content
-        if record.torn or self._half_thought:
-            text, self._half_thought = _join_halves(self._half_thought, text)
         if text:
-            if self._texts:
-                self._end_run()
-            self._thoughts.append(text)
+            self._out.append(ThinkingDelta(text))
 
-    def _say(self, text: str) -> None:
-        if self._thoughts:
-            self._end_run()
-        self._texts.append(text)
+    def _go_on(self) -> None:
+        if said := self._reconciler.go_on():
+            self._out.append(TextDelta(said))
+
+    def _torn(self, record: Assistant | Thinking) -> None:
+        """Halves of a character are joined with their other half in the next record of the same kind."""
+        match record:
+            case Assistant(model_call_id=None, timestamp_ms=int(), message=message):
+                text, self._half_text = _join_halves(self._half_text, message.text)
+                self._out.append(TextDelta(self._reconciler.delta(text)))
+            case Assistant(message=message):
+                self._repetition(mended(message.text))
+            case Thinking(text=text, content=content):
+                self._go_on()
+                text, self._half_thought = _join_halves(self._half_thought, text or content)
+                self._out.append(ThinkingDelta(text))
 
     def _settle_half_text(self) -> None:
         if self._half_text:
             self._half_text = ""
-            self._say(self._reconciler.delta("\ufffd"))
+            self._out.append(TextDelta(self._reconciler.delta("\ufffd")))
 
     def _settle_half_thought(self) -> None:
         if self._half_thought:
             self._half_thought = ""
-            self._end_run()
-            self._thoughts.append("\ufffd")
+            self._out.append(ThinkingDelta("\ufffd"))
 
     def _boundary(self) -> None:
         """The text so far is whole."""
@@ -161,22 +206,18 @@ class CursorDecoder:
         self._settle_half_text()
         self._reconciler.break_off()
 
-    def _end_run(self) -> None:
-        if self._texts:
-            self._out.append(TextDelta("".join(self._texts)))
-            self._texts = []
-        elif self._thoughts:
-            self._out.append(ThinkingDelta("".join(self._thoughts)))
-            self._thoughts = []
-
-    def _emit(self, event: AgentEvent) -> None:
-        self._end_run()
-        self._out.append(event)
-
     # --- everything else ----------------------------------------------------------------------------
 
-    def _other(self, record: Line) -> None:
+    def _record(self, record: Line) -> None:
         match record:
+            case Thinking(subtype=subtype, text=text, content=content):
+                self._thoughts(text or content)
+                if subtype == "completed":
+                    self._out.append(ThinkingEnded())
+            case Assistant(message=message):
+                self._repetition(message.text)
+            case Torn(record=torn):
+                self._torn(torn)
             case ToolCall():
                 self._tool_call(record)
             case Query(subtype="request"):
@@ -186,26 +227,24 @@ class CursorDecoder:
             case Result():
                 self._result(record)
             case System(subtype="init", session_id=session_id, model=model):
-                self._emit(RunStarted(session_id, model))
+                self._out.append(RunStarted(session_id, model))
             case System(subtype="task_notification" | "background_shell_timeout"):
-                self._emit(Notice("background"))
+                self._out.append(Notice("background"))
             case System(subtype=subtype):
                 self._unrecognized(f"system {subtype}")
             case User(message=message):
-                self._emit(PromptEchoed(message.text))
+                self._out.append(PromptEchoed(message.text))
             case Connection(subtype=subtype, attempt=attempt):
-                self._emit(Notice("reconnected" if subtype == "reconnected" else "reconnecting", attempt))
+                self._out.append(Notice("reconnected" if subtype == "reconnected" else "reconnecting", attempt))
             case Retry(subtype=subtype, attempt=attempt):
                 if subtype == "starting":
                     self._reconciler.retry()
-                self._emit(Notice("retrying", attempt))
+                self._out.append(Notice("retrying", attempt))
             case Unknown(type=name):
                 self._unrecognized(f"type {name!r}")
             case Unreadable(text=text):
                 self._stray = [*self._stray, text][-_STRAY_LINES:]
                 self._unrecognized("no JSON object")
-            case Assistant() | Thinking():
-                raise AssertionError("told apart before")
 
     def _unrecognized(self, reason: str) -> None:
         """Said beside the text, not between it: a strange line changes nothing else."""
@@ -220,13 +259,13 @@ class CursorDecoder:
         failed = record.is_error or record.subtype == "error"
         rest, differs = self._reconciler.finish(None if failed else record.result)
         if rest:
-            self._say(rest)
+            self._out.append(TextDelta(rest))
         usage = _token_counts(record.usage)
         if failed:
             failure = failure_of(record.result or "").failure()
-            self._emit(RunFailed(failure=failure, usage=usage, duration_ms=record.duration_ms))
+            self._out.append(RunFailed(failure=failure, usage=usage, duration_ms=record.duration_ms))
         else:
-            self._emit(RunFinished(usage=usage, duration_ms=record.duration_ms, text_differs=differs))
+            self._out.append(RunFinished(usage=usage, duration_ms=record.duration_ms, text_differs=differs))
         self._finished = True
 
     # --- tools --------------------------------------------------------------------------------------
@@ -250,7 +289,7 @@ class CursorDecoder:
                 call_id = call_id or self._nameless_call(tool)
                 started_ms = call.integer("startedAtMs")
                 self._calls[call_id] = _Call(tool, args, record.timestamp_ms, started_ms, started=True)
-                self._emit(ToolStarted(call_id, read_call(tool, args), record.model_call_id, record.tool_call))
+                self._out.append(ToolStarted(call_id, read_call(tool, args), record.model_call_id, record.tool_call))
             case "completed":
                 call_id = call_id or self._ended_nameless_call(tool)
                 begun = self._calls.pop(call_id, None) or _Call(tool, None, None, None, started=False)
@@ -260,7 +299,7 @@ class CursorDecoder:
                     (call.integer("startedAtMs") or begun.started_ms, call.integer("completedAtMs")),
                     (begun.seen_ms, record.timestamp_ms),
                 )
-                self._emit(ToolEnded(call_id, action, outcome, record.model_call_id, record.tool_call))
+                self._out.append(ToolEnded(call_id, action, outcome, record.model_call_id, record.tool_call))
             case subtype:
                 self._unrecognized(f"tool_call {subtype}")
 
@@ -275,9 +314,9 @@ class CursorDecoder:
         action = read_named(name, arguments if arguments is not None else {})
         call_id = record.id or record.call_id or self._nameless_call(name)
         self._boundary()
-        self._emit(ToolStarted(call_id, action, record.model_call_id, record.tool_call))
+        self._out.append(ToolStarted(call_id, action, record.model_call_id, record.tool_call))
         if record.subtype != "started":
-            self._emit(ToolEnded(call_id, action, Outcome(), record.model_call_id, record.tool_call))
+            self._out.append(ToolEnded(call_id, action, Outcome(), record.model_call_id, record.tool_call))
 
     def _nameless_call(self, tool: str) -> str:
         self._nameless_count += 1
@@ -305,7 +344,7 @@ class CursorDecoder:
         self._asked[str(record.query.get("id"))] = call_id
         if call_id not in self._calls:
             self._calls[call_id] = _Call(tool, args, record.timestamp_ms, None, started=False)
-            self._emit(ToolStarted(call_id, read_call(tool, args), payload=record.query))
+            self._out.append(ToolStarted(call_id, read_call(tool, args), payload=record.query))
 
     def _query_answered(self, record: Query) -> None:
         call = self._calls.get(self._asked.pop(str(record.response.get("id")), ""))
@@ -318,23 +357,13 @@ class CursorDecoder:
         for call_id, call in self._calls.items():
             if call.answer is not None and not call.started:
                 action, outcome = read_result(call.tool, call.args, call.answer)
-                self._emit(ToolEnded(call_id, action, outcome, payload=call.answer))
+                self._out.append(ToolEnded(call_id, action, outcome, payload=call.answer))
 
     # --- time ---------------------------------------------------------------------------------------
 
-    def _note_times(self, records: list[Line]) -> None:
-        for record in reversed(records):
-            if (time := getattr(record, "timestamp_ms", None)) is not None:
-                self._last_ms = time
-                break
-        if self._first_ms is None:
-            times = (getattr(record, "timestamp_ms", None) for record in records)
-            self._first_ms = next((time for time in times if time is not None), None)
-
     def _elapsed(self) -> int | None:
-        if self._first_ms is None or self._last_ms is None:
-            return None
-        return max(0, self._last_ms - self._first_ms)
+        started, ended = getattr(self._first, "timestamp_ms", None), getattr(self._last, "timestamp_ms", None)
+        return max(0, ended - started) if started is not None and ended is not None else None
 
 
 def _timed(outcome: Outcome, *clocks: tuple[int | None, int | None]) -> Outcome:

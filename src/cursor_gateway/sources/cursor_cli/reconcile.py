@@ -8,34 +8,42 @@ exactly the shape of a delta. Without partial output these repetitions are the o
 
 class Reconciler:
     def __init__(self) -> None:
-        self._segment: list[str] = []  # what was said of the current segment
-        self._length = 0
-        self._whole_length = 0  # with what was said before a retry
+        self._said: list[str] = []  # all of the run's text
+        self._start = 0  # where in it the current segment starts
+        self._length = 0  # of the segment, in characters
         self._earlier = ""  # what was said of it before a retry: its repetition may or may not hold this
         self._held: str | None = None  # a delta that may be a repetition: what follows it tells
-        self._all: list[str] = []
 
     def delta(self, text: str) -> str:
         """A piece of text, or the repetition before a query. What is to be said now."""
-        released = "" if self._held is None else self.go_on()
-        if len(text) in (self._length, self._whole_length) and self._is_repetition(text):
+        length = len(text)
+        if length < self._length and self._held is None and not self._earlier:  # too short for a repetition
+            self._said.append(text)
+            self._length += length
+            return text
+        released = self.go_on()
+        if length in (self._length, self._length + len(self._earlier)) and self._is_repetition(text):
             self._held = text
             return released
         self._say(text)
         return released + text
 
-    def _is_repetition(self, text: str) -> bool:
-        said = "".join(self._segment)
-        return bool(text) and text in (said, self._earlier + said)
+    def deltas(self, texts: list[str]) -> str:
+        """Several in a row."""
+        if len(max(texts, key=len)) < self._length and self._held is None and not self._earlier:
+            text = "".join(texts)
+            self._say(text)
+            return text
+        return "".join([self.delta(text) for text in texts])
 
     def repetition(self, text: str) -> str:
         """The segment's whole text, at its end. What of it has not been said yet."""
         released = self.go_on()
-        said = "".join(self._segment)
+        said = self._segment()
         whole = self._earlier + said
         if text.startswith(whole):
             new = text[len(whole) :]
-        elif text.startswith(said) and said:
+        elif said and text.startswith(said):
             new = text[len(said) :]
         elif not said:
             new = text  # a retry began the segment anew, and this is its only copy
@@ -60,24 +68,29 @@ class Reconciler:
 
     def retry(self) -> None:
         """The connection was lost. Whether the segment goes on or starts anew is not known."""
-        self._earlier += "".join(self._segment)
-        self._segment, self._length = [], 0
+        self._earlier += self._segment()
+        self._start, self._length = len(self._said), 0
 
     def finish(self, result: str | None) -> tuple[str, bool]:
         """The run's end and the whole text that the agent claims: what is left to say, and whether the two disagree."""
         self.break_off()
-        said = "".join(self._all)
+        said = "".join(self._said)
         if result is None or said == result:
             return "", False
         if result.startswith(said):
             return result[len(said) :], False
         return "", True
 
+    def _segment(self) -> str:
+        return "".join(self._said[self._start :])
+
+    def _is_repetition(self, text: str) -> bool:
+        said = self._segment()
+        return bool(text) and (text == said or text == self._earlier + said)
+
     def _say(self, text: str) -> None:
-        self._segment.append(text)
+        self._said.append(text)
         self._length += len(text)
-        self._whole_length += len(text)
-        self._all.append(text)
 
     def _end_segment(self) -> None:
-        self._segment, self._length, self._whole_length, self._earlier = [], 0, 0, ""
+        self._start, self._length, self._earlier = len(self._said), 0, ""

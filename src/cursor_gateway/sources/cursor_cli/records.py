@@ -33,7 +33,6 @@ class Assistant(Struct, tag_field="type", tag="assistant", gc=False):
     message: Message
     model_call_id: str | None = None
     timestamp_ms: int | None = None
-    torn: bool = False  # set by the second try: may hold half a character
 
 
 class Thinking(Struct, tag_field="type", tag="thinking", gc=False):
@@ -41,7 +40,6 @@ class Thinking(Struct, tag_field="type", tag="thinking", gc=False):
     text: str = ""
     content: str = ""  # where the oldest builds have the text
     timestamp_ms: int | None = None
-    torn: bool = False
 
 
 class ToolCall(Struct, tag_field="type", tag="tool_call"):
@@ -118,7 +116,13 @@ class Unknown(Struct, frozen=True):
     type: str
 
 
-Line: TypeAlias = Record | Unreadable | Unknown
+class Torn(Struct, frozen=True):
+    """A record whose text may begin or end with half a character."""
+
+    record: Assistant | Thinking
+
+
+Line: TypeAlias = Record | Torn | Unreadable | Unknown
 
 _REFUSED = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
@@ -129,14 +133,15 @@ def read_lines(lines: list[bytes]) -> list[Line]:
     try:
         return [decode(line) for line in lines]
     except _REFUSED:
-        return [_read(line) for line in lines]
+        return [record for line in lines if (record := read_line(line)) is not None]
 
 
-def _read(line: bytes) -> Line:
+def read_line(line: bytes) -> Line | None:
+    """None for a blank line."""
     try:
         return decode(line)
     except _REFUSED:
-        return _read_again(line)
+        return _read_again(line) if line and not line.isspace() else None
 
 
 def _read_again(line: bytes) -> Line:
@@ -148,15 +153,13 @@ def _read_again(line: bytes) -> Line:
         return Unreadable(line[:2000].decode("utf-8", "replace").strip())
     record = {key: field for key, field in value.items() if field is not None}
     name = record.get("type")
-    if name in ("assistant", "thinking"):
-        record["torn"] = True  # its text is mended with its neighbour's
-    else:
+    if name not in ("assistant", "thinking"):  # those are mended with their neighbours
         record = mended(record)
     if "message" in record:
         record["message"] = {"content": _parts(record["message"])}
     try:
         known: Record = msgspec.convert(record, Record, strict=False)
-        return known
+        return Torn(known) if isinstance(known, Assistant | Thinking) else known
     except (msgspec.ValidationError, RecursionError):
         return Unknown(name if isinstance(name, str) else "")
 

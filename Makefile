@@ -1,0 +1,56 @@
+# One word for each thing to do. `make run` and `make test` set up everything they need in .venv.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+UV := $(BIN)/uv pip
+
+.PHONY: run test check fix golden bench docs lock clean
+
+run: $(VENV)/.run ## set up and show what the gateway does
+	$(BIN)/cursor-gateway demo
+
+test: $(VENV)/.dev ## set up and run all tests
+	$(BIN)/pytest -n auto --cov --cov-report=term:skip-covered
+
+check: $(VENV)/.dev ## format, lint, types, architecture, generated files
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/python -m tools.reference --check
+
+fix: $(VENV)/.dev ## format and mend what can be mended
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+golden: $(VENV)/.dev ## write the expected outputs of all scenarios anew; review the difference
+	$(BIN)/python -m tests.scenarios.golden
+
+bench: $(VENV)/.dev ## ratios from one interleaved run
+	$(BIN)/python -m benchmarks.run
+
+docs: $(VENV)/.dev ## write the reference pages anew
+	$(BIN)/python -m tools.reference
+
+lock: $(VENV)/.dev ## resolve the dependencies anew
+	$(UV) compile -q --universal --no-header --generate-hashes pyproject.toml --group build -o requirements/run.txt
+	$(UV) compile -q --universal --no-header --generate-hashes pyproject.toml --group dev -o requirements/dev.txt
+	echo uv | $(UV) compile -q --universal --no-header --generate-hashes - -o requirements/uv.txt
+
+clean: ## remove what these commands made
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis .coverage htmlcov build dist
+
+$(VENV)/.uv: requirements/uv.txt
+	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "cursor-gateway needs Python 3.11 or newer; name one: make PYTHON=python3.12 …")'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install -q --disable-pip-version-check --require-hashes -r requirements/uv.txt
+	@touch $@
+
+$(VENV)/.run: $(VENV)/.uv requirements/run.txt pyproject.toml
+	$(UV) install -q --python $(BIN)/python --require-hashes -r requirements/run.txt
+	$(UV) install -q --python $(BIN)/python --no-deps --no-build-isolation -e .
+	@touch $@
+
+$(VENV)/.dev: $(VENV)/.run requirements/dev.txt
+	$(UV) install -q --python $(BIN)/python --require-hashes -r requirements/dev.txt
+	@touch $@
