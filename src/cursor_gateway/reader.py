@@ -27,14 +27,15 @@ class DocumentReader:
         self._lines = LineSplitter()
         self._decoder = CursorDecoder()
         self._assembler = Assembler(run)
+        self._split, self._decode, self._assemble = self._lines.push, self._decoder.push, self._assembler.push
 
     @property
     def model(self) -> str:
         return self._assembler.model
 
     @property
-    def recognized(self) -> int:
-        """How many lines were events of cursor-agent."""
+    def recognized(self) -> bool:
+        """Anything in the input was cursor-agent's."""
         return self._decoder.recognized
 
     @property
@@ -43,21 +44,18 @@ class DocumentReader:
         return self._decoder.stray_text
 
     def push(self, chunk: bytes, /) -> list[DocumentEvent]:
-        lines = self._lines.push(chunk)
+        lines = self._split(chunk)
         if not lines:
             return []
-        events = self._decoder.push(lines)
-        if len(events) == 1:
-            return self._assembler.push(events[0])
-        return self._assemble(events)
+        events = self._decode(lines)
+        return self._assemble(events[0]) if len(events) == 1 else self._assemble_all(events)
 
     def flush(self, failure: Failure | None = None) -> list[DocumentEvent]:
         """`failure` is why the output ended, where the caller knows better than the output tells."""
-        events = self._decoder.push(self._lines.flush()) + self._decoder.flush(failure)
-        return self._assemble(events)
+        return self._assemble_all(self._decode(self._lines.flush()) + self._decoder.flush(failure))
 
-    def _assemble(self, events: list[AgentEvent]) -> list[DocumentEvent]:
-        return [out for event in events for out in self._assembler.push(event)]
+    def _assemble_all(self, events: list[AgentEvent]) -> list[DocumentEvent]:
+        return [out for event in events for out in self._assemble(event)]
 
 
 def read_events(chunks: Iterable[bytes], run: RunInfo) -> Iterator[DocumentEvent]:

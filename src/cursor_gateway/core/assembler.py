@@ -73,6 +73,7 @@ from cursor_gateway.core.tokens import estimate_tokens
 from cursor_gateway.errors import AgentCrashed, Failure
 
 _BLANK_LINES = re.compile(r"(?:[ \t]*(?:\r\n|\n|\r))*")
+_SPACE = " \t\n\r\f\v"  # as CommonMark has it
 _SAFE_ID = re.compile(r"[A-Za-z0-9_.:-]{1,64}")
 
 _PURPOSE: dict[Mode, Purpose] = {"agent": "new_code", "debug": "new_code", "plan": "suggestion", "ask": "example"}
@@ -124,21 +125,21 @@ class Assembler:
         return self._model or "unknown"
 
     def push(self, event: AgentEvent, /) -> list[DocumentEvent]:
-        if type(event) is TextDelta:  # nearly every event; the short way for text that goes on what is open
-            text, prose = event.text, self._prose
-            if prose is not None and not self._thinking and text and self._fences.flows(text):
-                if self._fences.in_code or not (self._space or text[-1].isspace()):
-                    prose.pieces.append(text)
-                    return [ContentDelta(prose.id, text)]
-                self._add_prose(text)
-                return self._take()
+        # Two short ways, for nearly every event: text and thinking that go on what is open.
+        if type(event) is TextDelta:
+            text = event.text
+            if self._fences.flowing and text and "\n" not in text and "\r" not in text:
+                return self._flow(text)
+        elif type(event) is ThinkingDelta and self._thinking and not self._shows_thinking:
+            self._said.append(event.text)
+            return [Reasoning(event.text)] if event.text else []
         if self._done:
             return []
         match event:
-            case ThinkingDelta(text=text):
-                self._add_thinking(text)
             case TextDelta(text=text):
                 self._add_text(text)
+            case ThinkingDelta(text=text):
+                self._add_thinking(text)
             case ThinkingEnded():
                 self._end_thinking()
             case ToolStarted(call_id=call_id, action=action, model_call=model_call):
@@ -189,9 +190,19 @@ class Assembler:
     def _add_text(self, text: str) -> None:
         if not text:
             return
-        self._end_thinking()
+        if self._thinking:
+            self._end_thinking()
         for piece in self._fences.push(text):
             self._add(piece)
+
+    def _flow(self, text: str) -> list[DocumentEvent]:
+        """Text that the fence splitter need not see."""
+        prose = self._prose
+        if prose is not None and (self._fences.in_code or not (self._space or text[-1] in _SPACE)):
+            prose.pieces.append(text)
+            return [ContentDelta(prose.id, text)]
+        self._add_prose(text)
+        return self._take()
 
     def _take(self) -> list[DocumentEvent]:
         out, self._out = self._out, []
@@ -211,7 +222,7 @@ class Assembler:
 
     def _add_prose(self, text: str) -> None:
         """White space waits until it is known whether text follows: it never starts and never ends a document."""
-        body = text.rstrip()
+        body = text.rstrip(_SPACE)
         if not body:
             self._space.append(text)
             return
@@ -278,7 +289,7 @@ class Assembler:
             self._out.append(Reasoning(text, opens))
             return
         if self._prose is None:
-            text = text.lstrip()
+            text = text.lstrip(_SPACE)
             if text:
                 self._start_prose(ThinkingMetadata(), None)
         self._grow(text, raw="")

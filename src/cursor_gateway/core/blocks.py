@@ -48,7 +48,7 @@ class HtmlBlock(Struct, frozen=True):
 
 
 Paragraph: TypeAlias = Literal["paragraph"]
-Leaf: TypeAlias = Fence | HtmlBlock | Paragraph | None
+Leaf: TypeAlias = HtmlBlock | Paragraph | None
 
 
 class Quote(Struct, frozen=True):
@@ -64,6 +64,7 @@ Container: TypeAlias = Quote | Item
 
 # A line that starts with none of these, outside any container, is paragraph text whatever follows.
 _SPECIAL = frozenset(" \t`~>-+*_#<=0123456789")
+_MARKS = " \t>-+*_=0123456789.)"  # what containers, breaks and underlines are made of
 
 _HEADING = re.compile(r"#{1,6}(?:[ \t]|$)")
 _UNDERLINE = re.compile(r"(?:=+|-+)[ \t]*$")
@@ -143,21 +144,18 @@ class _Line:
 
 class BlockParser:
     def __init__(self) -> None:
+        self.fence: Fence | None = None  # the open one
         self._containers: list[Container] = []
-        self._leaf: Leaf = None
-
-    @property
-    def fence(self) -> Fence | None:
-        return self._leaf if isinstance(self._leaf, Fence) else None
+        self._leaf: Leaf = None  # what else is open
 
     def line(self, text: str) -> LineKind:
         """The next line, whole and without its line end."""
-        leaf = self._leaf
+        fence, leaf = self.fence, self._leaf
         if not self._containers:  # the common cases, at once
-            if isinstance(leaf, Fence):
-                if leaf.indent == 0 and leaf.char not in text:
+            if fence is not None:
+                if fence.indent == 0 and fence.char not in text:
                     return Content(text)
-            elif not isinstance(leaf, HtmlBlock):
+            elif leaf is None or leaf == "paragraph":
                 if not text:
                     self._leaf = None
                     return PROSE
@@ -167,16 +165,26 @@ class BlockParser:
         line = _Line(text)
         matched = self._match(line)
         if matched == len(self._containers):
-            match leaf:
-                case Fence():
-                    return self._inside_fence(line, leaf)
-                case HtmlBlock(end=end) if end or not line.blank:
-                    if end and end.search(text, line.offset):
-                        self._leaf = None
-                    return PROSE
-                case _:
-                    pass
+            if fence is not None:
+                return self._inside_fence(line, fence)
+            if isinstance(leaf, HtmlBlock) and (leaf.end or not line.blank):
+                if leaf.end and leaf.end.search(text, line.offset):
+                    self._leaf = None
+                return PROSE
+        self.fence = None
         return self._start(line, matched)
+
+    def settles(self, start: str) -> bool:
+        """The start of a line that is no fence, where none is open: does it decide all there is to know of the line?
+        If so the line is taken as read, and is not to be given to `line`."""
+        text = start.lstrip(_MARKS)
+        if not text or text[0] in "#<`~" or isinstance(self._leaf, HtmlBlock):
+            return False  # a heading, HTML, a break or an underline: its end matters
+        if text is start and not self._containers:
+            self._leaf = "paragraph"
+        else:
+            self.line(start)
+        return True
 
     def content_of(self, start: str) -> str | None:
         """The start of a line, up to its first character that is not white space or beyond: what of it is content
@@ -211,7 +219,7 @@ class BlockParser:
         if line.indent < 4 and (end := _FENCE_END.match(line.text, line.start)):
             run = end[1]
             if run[0] == fence.char and len(run) >= fence.length:
-                self._leaf = None
+                self.fence = None
                 return CLOSED
         return Content(self._dedented(line, fence))
 
@@ -274,7 +282,7 @@ class BlockParser:
         self._containers = containers
         match leaf:
             case Fence(length=length):
-                self._leaf = leaf
+                self.fence, self._leaf = leaf, None
                 quoted = any(isinstance(container, Quote) for container in containers)
                 return Opened(line.text[line.start + length :].strip(" \t"), line.start_column, quoted)
             case HtmlBlock(end=end):

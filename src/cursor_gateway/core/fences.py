@@ -14,6 +14,7 @@ from cursor_gateway.core.blocks import Prose as ProseLine
 
 _LINE = re.compile(r"([^\r\n]*)(\r\n|\n|\r)")
 _DIGITS = frozenset("0123456789")
+_OPENING = frozenset(" \t>`~-+*0123456789")  # what a line with an opening fence may begin with
 _REFERENCE = re.compile(r"(\d{1,9}):(\d{1,9}):(.+)", re.DOTALL | re.ASCII)
 
 Fences: TypeAlias = Literal["split", "inline"]
@@ -77,29 +78,22 @@ class FenceSplitter:
         self._blocks = BlockParser()
         self.in_code = False  # inside a fence that is told apart from the prose
         self._line: list[str] = []  # the current line so far
-        self._decided = False  # the current line is being said as it comes
-        self._scan: _OpeningScan | _ClosingScan = _OpeningScan()
+        self._decided = False  # the current line is no fence: it is said as it comes
+        self._settled = False  # and how it goes on does not matter
+        self.flowing = False  # text without a line end need not be pushed: it goes on what is open, prose or code
+        self._scan: _OpeningScan | _ClosingScan | None = None  # of a line that is not decided
         self._line_end = ""  # of the last line of code: said only when another line of code follows
         self._held_return = False  # a CR that may be half of a CRLF
         self._out: list[Piece] = []
-        self._texts: list[str] = []  # a run of prose or code that is not yet a piece
-        self._raws: list[str] = []
-
-    def flows(self, text: str) -> bool:
-        """The short way for most pieces of a stream: inside a line that is decided, text without a line end
-        simply goes on what went before. False when it has to be pushed."""
-        if self._decided and "\n" not in text and "\r" not in text and not self._held_return:
-            self._line.append(text)
-            return True
-        return False
+        self._texts: list[str] = []  # prose or code in a row that is not yet a piece
+        self._raws: list[str] = []  # the same as it came; kept for code only
 
     def push(self, text: str, /) -> list[Piece]:
         if self._held_return:
             text = "\r" + text
-            self._held_return = False
-        if text.endswith("\r"):
+        self._held_return = text.endswith("\r")
+        if self._held_return:
             text = text[:-1]
-            self._held_return = True
         if "\r" in text:
             end = 0
             for match in _LINE.finditer(text):
@@ -113,13 +107,14 @@ class FenceSplitter:
             self._grow_line(rest)
         else:
             self._grow_line(text)
+        self.flowing = self._settled and not self._held_return
         return self._take()
 
     def flush(self) -> list[Piece]:
         """The end of the text: an open fence ends with it. The next push starts afresh."""
         if self._held_return:
             self._end_line("", "\r")
-        if self._line:
+        if self._line or self._settled:
             self._end_line("", "")
         if self.in_code:
             self._close(self._line_end)
@@ -130,54 +125,72 @@ class FenceSplitter:
     def _grow_line(self, text: str) -> None:
         if not text:
             return
-        self._line.append(text)
+        if not self._settled:
+            self._line.append(text)
         if self._decided:
             self._say(text)
-        elif not self._scan.goes_on(text):
+            return
+        if self._scan is None:
+            fence = self._blocks.fence
+            if fence is None and text[0] not in _OPENING:
+                self._decide(text)
+                return
+            self._scan = _ClosingScan(fence.char) if fence else _OpeningScan()
+        if not self._scan.goes_on(text):
             self._decide("".join(self._line))
 
     def _decide(self, start: str) -> None:
         """The line is no fence: say what there is of it."""
-        if self._blocks.fence is not None:
-            content = self._blocks.content_of(start)
-            if content is None:  # outside the fence's container: a line like any other, after the fence's end
+        content = self._blocks.content_of(start)
+        if content is not None:
+            self._settled = True
+        else:
+            if self._blocks.fence is not None:  # outside its container: a line like any other, after the fence's end
                 self._leave_fence()
                 self._scan = _OpeningScan()
                 if self._scan.goes_on(start):
                     return
-            elif self.in_code:
-                self._say_code(content, start)
-                self._decided = True
-                return
+            self._settled = self._blocks.settles(start)
         self._decided = True
-        self._say(start)
+        if self._settled:
+            self._line = []
+        if content is not None and self.in_code:
+            self._say_code(content, start)
+        else:
+            self._say(start)
 
     def _end_line(self, tail: str, line_end: str) -> None:
+        if self._settled:
+            self._decided = self._settled = False
+            self._scan = None
+            if self.in_code:
+                self._say(tail)
+                self._line_end = line_end
+            else:
+                self._say(tail + line_end)
+            return
+        line = tail
         if self._line:
             self._line.append(tail)
             line = "".join(self._line)
             self._line = []
-        else:
-            line = tail
-        decided, self._decided = self._decided, False
+        unsaid = tail if self._decided else line
         kind = self._blocks.line(line)
         match kind:
             case ProseLine():
-                if self.in_code:  # its container ended
-                    self._leave_fence()
-                self._say((tail if decided else line) + line_end)
+                self._leave_fence()
+                self._say(unsaid + line_end)
             case Content(text=text):
                 if not self.in_code:
-                    self._say((tail if decided else line) + line_end)
-                elif decided:
-                    self._say(tail)
-                    self._line_end = line_end
+                    self._say(unsaid + line_end)
                 else:
-                    self._say_code(text, line)
+                    if self._decided:
+                        self._say(tail)
+                    else:
+                        self._say_code(text, line)
                     self._line_end = line_end
             case Opened():
-                if self.in_code:
-                    self._leave_fence()
+                self._leave_fence()
                 self._open(kind, line + line_end)
             case Closed():
                 if self.in_code:
@@ -185,8 +198,8 @@ class FenceSplitter:
                     self._say(line_end)
                 else:
                     self._say(line + line_end)
-        fence = self._blocks.fence
-        self._scan = _ClosingScan(fence.char) if fence else _OpeningScan()
+        self._decided = False
+        self._scan = None
 
     def _open(self, opened: Opened, raw: str) -> None:
         tag = None if opened.quoted else read_info(opened.info)
@@ -212,21 +225,26 @@ class FenceSplitter:
             self._say(line_end)
 
     def _say_code(self, text: str, raw: str) -> None:
-        self._say(self._line_end + text, self._line_end + raw)
+        self._texts.append(self._line_end + text)
+        self._raws.append(self._line_end + raw)
         self._line_end = ""
 
-    def _say(self, text: str, raw: str | None = None) -> None:
-        if text or raw:
+    def _say(self, text: str) -> None:
+        if text:
             self._texts.append(text)
-            self._raws.append(text if raw is None else raw)
+            if self.in_code:
+                self._raws.append(text)
 
     def _end_run(self) -> None:
         """What was said in a row becomes one piece."""
-        if not self._texts:
-            return
-        text, raw = "".join(self._texts), "".join(self._raws)
-        self._out.append(Code(text, raw) if self.in_code else Prose(raw))
-        self._texts, self._raws = [], []
+        if self._texts:
+            text = "".join(self._texts)
+            if not self.in_code:
+                self._out.append(Prose(text))
+            elif text or any(self._raws):
+                self._out.append(Code(text, "".join(self._raws)))
+                self._raws = []
+            self._texts = []
 
     def _take(self) -> list[Piece]:
         self._end_run()
@@ -296,14 +314,14 @@ class _ClosingScan:
         self._after: Literal["space", "run", "end"] = "space"
 
     def goes_on(self, text: str) -> bool:
-        return all(self._step(char) for char in text)
-
-    def _step(self, char: str) -> bool:
-        if char == self._char:
-            goes_on = self._after != "end"
+        if self._after == "space":
+            text = text.lstrip(" \t>")
+            if not text.startswith(self._char):
+                return not text
             self._after = "run"
-            return goes_on
-        if self._after != "space":
+        if self._after == "run":
+            text = text.lstrip(self._char)
+            if not text:
+                return True
             self._after = "end"
-            return char in " \t"
-        return char in " \t>"
+        return not text.strip(" \t")

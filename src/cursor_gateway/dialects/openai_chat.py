@@ -173,7 +173,7 @@ class _Translator:
         self._thinking = ""  # the id of the open document of thinking
         self._calls = 0
         self._reasoned = False
-        self._mid_line = False  # the reasoning so far does not end with a line end
+        self.mid_line = False  # the reasoning so far does not end with a line end
 
     def push(self, event: DocumentEvent) -> list[Delta]:
         deltas: list[Delta] = []
@@ -181,13 +181,13 @@ class _Translator:
             deltas.append(Content(text))
         match event:
             case ContentDelta(id=id, text=text) if id == self._thinking:
-                deltas.append(self.thought(text))
+                deltas.append(self._thought(text))
             case DocumentStarted(id=id, type="thinking"):
                 self._thinking = id
                 deltas += self._new_block()
             case Reasoning(text=text, opens=opens):
                 deltas += self._new_block() if opens else []
-                deltas.append(self.thought(text))
+                deltas.append(self._thought(text))
             case DocumentEnded(document=document):
                 deltas += self._told(document)
             case Done(envelope=envelope, failure=failure):
@@ -196,13 +196,13 @@ class _Translator:
                 pass
         return deltas
 
-    def thought(self, text: str) -> Thought:
+    def _thought(self, text: str) -> Thought:
         self._reasoned = True
-        self._mid_line = not text.endswith("\n")
+        self.mid_line = not text.endswith("\n")
         return Thought(text)
 
     def _new_block(self) -> list[Delta]:
-        return [self.thought("\n\n" if self._mid_line else "\n")] if self._reasoned else []
+        return [self._thought("\n\n" if self.mid_line else "\n")] if self._reasoned else []
 
     def _told(self, document: Document) -> list[Delta]:
         """What one of the agent's own tools did."""
@@ -213,7 +213,7 @@ class _Translator:
                     return []
                 if isinstance(document, PlanDocument):
                     line = f"{line}\n\n{document.content}"  # it stands nowhere else in this dialect
-                return [self.thought(("\n" if self._mid_line else "") + line + "\n")]
+                return [self._thought(("\n" if self.mid_line else "") + line + "\n")]
             case "tool_calls":
                 call = _as_call(document)
                 if call is None:
@@ -268,14 +268,16 @@ class ChunkEncoder:
         )
         self._before = self._envelope + b'{"index":0,"delta":'
         self._content = self._before + b'{"content":'
+        self._reasoning = self._before + b'{"reasoning_content":'
         self._after = b',"finish_reason":null}]}\n\n'
         self._content_end = b"}" + self._after
 
     def push(self, event: DocumentEvent, /) -> bytes:
         if type(event) is ContentDelta and event.raw is None and self._begun:  # nearly every event
             return self._content + _encode(event.text) + self._content_end
-        if type(event) is Reasoning and not event.opens:
-            return self._thought(self._translator.thought(event.text))
+        if type(event) is Reasoning and not event.opens and self._begun:
+            self._translator.mid_line = not event.text.endswith("\n")
+            return self._reasoning + _encode(event.text) + self._content_end
         frames = [self._frames(delta) for delta in self._translator.push(event)]
         if not self._begun:
             self._begun = True
@@ -286,8 +288,8 @@ class ChunkEncoder:
         match delta:
             case Content(text=text):
                 return self._content + _encode(text) + self._content_end
-            case Thought():
-                return self._thought(delta)
+            case Thought(text=text):
+                return self._reasoning + _encode(text) + self._content_end
             case Called(index=index, call=call):
                 opening = {"id": call.id, "type": "function", "function": {"name": call.function.name, "arguments": ""}}
                 first = _encode({"tool_calls": [{"index": index, **opening}]})
@@ -299,9 +301,6 @@ class ChunkEncoder:
                 finish = self._before + b'{},"finish_reason":"stop"}]}\n\n'
                 counted = b'%b],"usage":%b}\n\n' % (self._envelope, _encode(usage)) if self._include_usage else b""
                 return finish + counted + _DONE
-
-    def _thought(self, thought: Thought) -> bytes:
-        return self._chunk(b'{"reasoning_content":%b}' % _encode(thought.text))
 
     def _chunk(self, delta: bytes) -> bytes:
         return self._before + delta + self._after

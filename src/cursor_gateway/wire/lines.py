@@ -10,6 +10,8 @@ class LineSplitter:
         self._rest: list[bytes] = []  # joined once per line, so that a long line costs linear time
 
     def push(self, chunk: bytes, /) -> list[bytes]:
+        if chunk.find(b"\n") == len(chunk) - 1 and chunk and not self._rest:
+            return [chunk]  # one whole line, as the agent writes them; its LF does no harm
         lines = chunk.split(b"\n")
         rest = lines.pop()
         if not lines:

@@ -27,10 +27,12 @@ from cursor_gateway.errors import Failure
 from cursor_gateway.sources.cursor_cli.failures import failure_of
 from cursor_gateway.sources.cursor_cli.reconcile import Reconciler
 from cursor_gateway.sources.cursor_cli.records import (
+    REFUSED,
     Assistant,
     Connection,
     Line,
     Query,
+    Record,
     Result,
     Retry,
     System,
@@ -41,9 +43,9 @@ from cursor_gateway.sources.cursor_cli.records import (
     Unreadable,
     UsageFigures,
     User,
+    decode,
     mended,
-    read_line,
-    read_lines,
+    read_again,
     too_deep,
 )
 
@@ -64,7 +66,6 @@ class _Call(Struct):
 
 class CursorDecoder:
     def __init__(self) -> None:
-        self.recognized = 0  # lines that were the agent's
         self._out: list[AgentEvent] = []
         self._half_text = ""  # half a character at the end of a delta
         self._half_thought = ""
@@ -74,23 +75,26 @@ class CursorDecoder:
         self._nameless: dict[str, list[str]] = {}  # tool -> calls under way that have no id
         self._nameless_count = 0
         self._stray: list[str] = []
-        self._first: Line | None = None  # the first and the last record: how long a run lasted that never said so
-        self._last: Line | None = None
+        self._first: Record | None = None  # that has a time
+        self._last: Record | None = None
         self._finished = False
 
     def push(self, lines: list[bytes], /) -> list[AgentEvent]:
-        """The lines of one read. Adjacent deltas among them become one."""
+        """The lines of one read. Adjacent deltas among them become one.
+
+        Each line is decoded by itself: a decoder that takes all of them at once would let a value run over a
+        line end, and then the same bytes in other pieces would mean something else.
+        """
         if len(lines) == 1:
             return self._push_one(lines[0])
-        records = read_lines(lines)
-        if not records:
-            return []
-        self.recognized += len(records)
-        self._first = self._first or records[0]
-        self._last = records[-1]
+        record: Line | None = None
         deltas: list[str] = []  # a run of plain deltas: nearly every line is one
         thoughts: list[str] = []
-        for record in records:
+        for line in lines:
+            try:
+                record = decode(line)
+            except REFUSED:
+                record = read_again(line)
             if type(record) is Assistant and record.timestamp_ms is not None and record.model_call_id is None:
                 if thoughts:
                     self._thoughts("".join(thoughts))
@@ -107,30 +111,34 @@ class CursorDecoder:
             if thoughts:
                 self._thoughts("".join(thoughts))
                 thoughts = []
-            self._record(record)
+            if record is not None:
+                self._record(record)
         if deltas:
             self._deltas(deltas)
         elif thoughts:
             self._thoughts("".join(thoughts))
+        if isinstance(record, Assistant | Thinking):
+            self._last = record
         return self._take()
 
     def _push_one(self, line: bytes) -> list[AgentEvent]:
-        """A slow stream: each read is one line, and keeps its grain."""
-        record = read_line(line)
-        if record is None:
-            return []
-        self.recognized += 1
-        self._first = self._first or record
-        self._last = record
+        """The short way of a slow stream, which comes line by line and keeps its grain."""
+        record: Line | None
+        try:
+            record = decode(line)
+        except REFUSED:
+            record = read_again(line)
         if type(record) is Assistant and record.timestamp_ms is not None and record.model_call_id is None:
+            self._last = record
             content = record.message.content
             if len(content) == 1 and not self._half_text:
                 said = self._reconciler.delta(content[0].text)
                 return [TextDelta(said)] if said else []
             self._deltas([record.message.text])
         elif type(record) is Thinking and record.subtype == "delta":
+            self._last = record
             self._thoughts(record.text or record.content)
-        else:
+        elif record is not None:
             self._record(record)
         return self._take()
 
@@ -147,6 +155,11 @@ class CursorDecoder:
             self._out.append(RunFailed(failure=failure, duration_ms=self._elapsed()))
             self._finished = True
         return self._take()
+
+    @property
+    def recognized(self) -> bool:
+        """Anything of it was the agent's."""
+        return self._last is not None
 
     @property
     def stray_text(self) -> str:
@@ -167,7 +180,8 @@ class CursorDecoder:
             self._out.append(TextDelta(said))
 
     def _thoughts(self, text: str) -> None:
-        self._go_on()
+        if self._reconciler.holds:
+            self._go_on()
         if self._half_thought:
             self._settle_half_thought()
         if text:
@@ -209,10 +223,14 @@ class CursorDecoder:
     # --- everything else ----------------------------------------------------------------------------
 
     def _record(self, record: Line) -> None:
+        if not isinstance(record, Torn | Unknown | Unreadable):
+            self._last = record
+            if self._first is None and getattr(record, "timestamp_ms", None) is not None:
+                self._first = record
         match record:
-            case Thinking(subtype=subtype, text=text, content=content):
-                self._thoughts(text or content)
-                if subtype == "completed":
+            case Thinking():
+                self._thoughts(record.text or record.content)
+                if record.subtype == "completed":
                     self._out.append(ThinkingEnded())
             case Assistant(message=message):
                 self._repetition(message.text)
@@ -248,7 +266,6 @@ class CursorDecoder:
 
     def _unrecognized(self, reason: str) -> None:
         """Said beside the text, not between it: a strange line changes nothing else."""
-        self.recognized -= 1
         self._out.append(Unrecognized(reason))
 
     def _result(self, record: Result) -> None:

@@ -14,6 +14,11 @@ class Reconciler:
         self._earlier = ""  # what was said of it before a retry: its repetition may or may not hold this
         self._held: str | None = None  # a delta that may be a repetition: what follows it tells
 
+    @property
+    def holds(self) -> bool:
+        """A text waits for what follows it."""
+        return self._held is not None
+
     def delta(self, text: str) -> str:
         """A piece of text, or the repetition before a query. What is to be said now."""
         length = len(text)
@@ -30,11 +35,17 @@ class Reconciler:
 
     def deltas(self, texts: list[str]) -> str:
         """Several in a row."""
-        if len(max(texts, key=len)) < self._length and self._held is None and not self._earlier:
-            text = "".join(texts)
-            self._say(text)
-            return text
-        return "".join([self.delta(text) for text in texts])
+        longest = len(max(texts, key=len))
+        said: list[str] = []
+        for number, text in enumerate(texts):
+            if self._length > longest and self._held is None and not self._earlier:
+                # Too short for a repetition, all that are left.
+                rest = "".join(texts[number:])
+                self._say(rest)
+                said.append(rest)
+                break
+            said.append(self.delta(text))
+        return "".join(said)
 
     def repetition(self, text: str) -> str:
         """The segment's whole text, at its end. What of it has not been said yet."""

@@ -26,7 +26,8 @@ class Message(Struct, gc=False):
 
     @property
     def text(self) -> str:
-        return "".join([part.text for part in self.content])
+        content = self.content
+        return content[0].text if len(content) == 1 else "".join([part.text for part in content])
 
 
 class Assistant(Struct, tag_field="type", tag="assistant", gc=False):
@@ -124,27 +125,15 @@ class Torn(Struct, frozen=True):
 
 Line: TypeAlias = Record | Torn | Unreadable | Unknown
 
-_REFUSED = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+REFUSED = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
-def read_lines(lines: list[bytes]) -> list[Line]:
-    """The lines of one read. Decoded one by one: a decoder that takes them all at once would let a value
-    run over a line end, and then the same bytes in other pieces would mean something else."""
-    try:
-        return [decode(line) for line in lines]
-    except _REFUSED:
-        return [record for line in lines if (record := read_line(line)) is not None]
+def read_again(line: bytes) -> Line | None:
+    """A line that `decode` refused; None for a blank one."""
+    return None if not line or line.isspace() else _read_loosely(line)
 
 
-def read_line(line: bytes) -> Line | None:
-    """None for a blank line."""
-    try:
-        return decode(line)
-    except _REFUSED:
-        return _read_again(line) if line and not line.isspace() else None
-
-
-def _read_again(line: bytes) -> Line:
+def _read_loosely(line: bytes) -> Line:
     try:
         value = json.loads(line)
     except (ValueError, RecursionError):
