@@ -5,7 +5,6 @@ This is the library's front door: the pure stages put together, and short loops 
 
 from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator
 
-from cursor_gateway.core.agent_events import AgentEvent
 from cursor_gateway.core.assembler import Assembler
 from cursor_gateway.core.document_events import DocumentEvent
 from cursor_gateway.core.documents import ChatResponse
@@ -27,7 +26,9 @@ class DocumentReader:
         self._lines = LineSplitter()
         self._decoder = CursorDecoder()
         self._assembler = Assembler(run)
-        self._split, self._decode, self._assemble = self._lines.push, self._decoder.push, self._assembler.push
+        # Looked up once: most reads of a slow stream are one line and one event.
+        self._is_line, self._decode_line = self._lines.is_line, self._decoder.push_line
+        self._assemble = self._assembler.push
 
     @property
     def model(self) -> str:
@@ -44,17 +45,14 @@ class DocumentReader:
         return self._decoder.stray_text
 
     def push(self, chunk: bytes, /) -> list[DocumentEvent]:
-        lines = self._split(chunk)
-        if not lines:
-            return []
-        events = self._decode(lines)
-        return self._assemble(events[0]) if len(events) == 1 else self._assemble_all(events)
+        events = self._decode_line(chunk) if self._is_line(chunk) else self._decoder.push(self._lines.push(chunk))
+        if len(events) == 1:
+            return self._assemble(events[0])
+        return [out for event in events for out in self._assemble(event)]
 
     def flush(self, failure: Failure | None = None) -> list[DocumentEvent]:
         """`failure` is why the output ended, where the caller knows better than the output tells."""
-        return self._assemble_all(self._decode(self._lines.flush()) + self._decoder.flush(failure))
-
-    def _assemble_all(self, events: list[AgentEvent]) -> list[DocumentEvent]:
+        events = self._decoder.push(self._lines.flush()) + self._decoder.flush(failure)
         return [out for event in events for out in self._assemble(event)]
 
 

@@ -73,6 +73,7 @@ from cursor_gateway.core.tokens import estimate_tokens
 from cursor_gateway.errors import AgentCrashed, Failure
 
 _BLANK_LINES = re.compile(r"(?:[ \t]*(?:\r\n|\n|\r))*")
+_LINE_END = re.compile(r"[\r\n]")
 _SPACE = " \t\n\r\f\v"  # as CommonMark has it
 _SAFE_ID = re.compile(r"[A-Za-z0-9_.:-]{1,64}")
 
@@ -125,14 +126,19 @@ class Assembler:
         return self._model or "unknown"
 
     def push(self, event: AgentEvent, /) -> list[DocumentEvent]:
-        # Two short ways, for nearly every event: text and thinking that go on what is open.
-        if type(event) is TextDelta:
-            text = event.text
-            if self._fences.flowing and text and "\n" not in text and "\r" not in text:
-                return self._flow(text)
-        elif type(event) is ThinkingDelta and self._thinking and not self._shows_thinking:
+        # Two short ways, for nearly every event: text and thinking that only go on what is open.
+        if type(event) is TextDelta and self._fences.flowing:
+            text, prose = event.text, self._prose
+            if prose is not None and text and "\n" not in text and "\r" not in text:
+                self._said.append(text)
+                if self._space:
+                    self._add_prose(text)
+                    return self._take()
+                prose.pieces.append(text)
+                return [ContentDelta(prose.id, text)]
+        elif type(event) is ThinkingDelta and self._thinking and not self._shows_thinking and event.text:
             self._said.append(event.text)
-            return [Reasoning(event.text)] if event.text else []
+            return [Reasoning(event.text)]
         if self._done:
             return []
         match event:
@@ -192,17 +198,9 @@ class Assembler:
             return
         if self._thinking:
             self._end_thinking()
+        self._said.append(text)
         for piece in self._fences.push(text):
             self._add(piece)
-
-    def _flow(self, text: str) -> list[DocumentEvent]:
-        """Text that the fence splitter need not see."""
-        prose = self._prose
-        if prose is not None and (self._fences.in_code or not (self._space or text[-1] in _SPACE)):
-            prose.pieces.append(text)
-            return [ContentDelta(prose.id, text)]
-        self._add_prose(text)
-        return self._take()
 
     def _take(self) -> list[DocumentEvent]:
         out, self._out = self._out, []
@@ -221,20 +219,24 @@ class Assembler:
                 self._end_prose(raw)
 
     def _add_prose(self, text: str) -> None:
-        """White space waits until it is known whether text follows: it never starts and never ends a document."""
+        """A document neither starts with blank lines nor ends with line ends: those wait until text follows them."""
         body = text.rstrip(_SPACE)
-        if not body:
+        if not body and (self._space or self._prose is None):
             self._space.append(text)
             return
-        said = self._take_space() + body if self._space else body
+        if line_end := _LINE_END.search(text, len(body)):
+            body, waiting = text[: line_end.start()], text[line_end.start() :]
+        else:
+            body, waiting = text, ""
+        said = self._take_space() + body
         if self._prose is None:
             blank = _BLANK_LINES.match(said)
             lead = blank[0] if blank else ""
             self._start_prose(TextMetadata(), None, lead)
             said = said[len(lead) :]
         self._grow(said)
-        if len(body) < len(text):
-            self._space.append(text[len(body) :])
+        if waiting:
+            self._space.append(waiting)
 
     def _fence_metadata(self, tag: Tag, indent: int | UnsetType) -> tuple[Metadata, KnownMetadata]:
         match tag:
@@ -267,7 +269,6 @@ class Assembler:
         prose, self._prose = self._prose, None
         if prose is not None:
             content = "".join(prose.pieces)
-            self._said.append(content)
             self._end(prose.id, prose.sequence, content, prose.metadata, self._take_space() + raw)
 
     def _end_text(self) -> None:
@@ -284,8 +285,8 @@ class Assembler:
             self._end_text()
             self._thinking = True
             self._turns.output()
+        self._said.append(text)
         if not self._shows_thinking:
-            self._said.append(text)
             self._out.append(Reasoning(text, opens))
             return
         if self._prose is None:

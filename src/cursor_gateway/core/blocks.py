@@ -64,6 +64,7 @@ Container: TypeAlias = Quote | Item
 
 # A line that starts with none of these, outside any container, is paragraph text whatever follows.
 _SPECIAL = frozenset(" \t`~>-+*_#<=0123456789")
+_SPECIAL_LINE = re.compile(r"^[ \t`~>\-+*_#<=0-9]", re.MULTILINE)
 _MARKS = " \t>-+*_=0123456789.)"  # what containers, breaks and underlines are made of
 
 _HEADING = re.compile(r"#{1,6}(?:[ \t]|$)")
@@ -173,6 +174,21 @@ class BlockParser:
                 return PROSE
         self.fence = None
         return self._start(line, matched)
+
+    def skip(self, text: str, start: int, end: int) -> int:
+        """Whole lines of `text`, each with its LF, from `start` to `end`: up to where are they nothing but content of
+        the open fence, or nothing but paragraphs? Those lines are taken as read."""
+        if self._containers or isinstance(self._leaf, HtmlBlock):
+            return start
+        if self.fence is not None:
+            mark = text.find(self.fence.char, start, end) if self.fence.indent == 0 else start
+            return end if mark < 0 else text.rfind("\n", start, mark) + 1 or start
+        special = _SPECIAL_LINE.search(text, start, end)
+        stop = special.start() if special else end
+        if stop > start:
+            is_blank = stop - start == 1 or text[stop - 2] == "\n"
+            self._leaf = None if is_blank else "paragraph"
+        return stop
 
     def settles(self, start: str) -> bool:
         """The start of a line that is no fence, where none is open: does it decide all there is to know of the line?

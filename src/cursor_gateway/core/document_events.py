@@ -8,7 +8,15 @@ from typing import Any, TypeAlias
 
 from msgspec import UNSET, Struct, UnsetType
 
-from cursor_gateway.core.documents import Document, DocumentType, Envelope, ToolCallResult
+from cursor_gateway.core.documents import (
+    ClarificationQuestion,
+    Document,
+    DocumentType,
+    Envelope,
+    PlanTodo,
+    Purpose,
+    ToolCallResult,
+)
 from cursor_gateway.errors import Failure
 
 
@@ -19,11 +27,14 @@ class KnownMetadata(Struct, frozen=True, kw_only=True, rename="camel"):
     start_line: int | UnsetType = UNSET
     end_line: int | UnsetType = UNSET
     language: str | UnsetType = UNSET
-    purpose: str | UnsetType = UNSET
+    purpose: Purpose | UnsetType = UNSET
     indent: int | UnsetType = UNSET
     command: str | UnsetType = UNSET
     working_directory: str | UnsetType = UNSET
     title: str | UnsetType = UNSET
+    overview: str | UnsetType = UNSET
+    todos: list[PlanTodo] | UnsetType = UNSET
+    questions: list[ClarificationQuestion] | UnsetType = UNSET
 
 
 class DocumentStarted(Struct, frozen=True, tag_field="event", tag="document_start"):

@@ -101,14 +101,29 @@ class FenceSplitter:
                 end = match.end()
             self._grow_line(text[end:])
         elif "\n" in text:
-            *lines, rest = text.split("\n")
-            for line in lines:
-                self._end_line(line, "\n")
-            self._grow_line(rest)
+            self._push_lines(text)
         else:
             self._grow_line(text)
         self.flowing = self._settled and not self._held_return
         return self._take()
+
+    def _push_lines(self, text: str) -> None:
+        """Text with line ends, all of them LF."""
+        start = text.index("\n") + 1
+        self._end_line(text[: start - 1], "\n")
+        end = text.rindex("\n") + 1
+        while start < end:
+            stop = self._blocks.skip(text, start, end)
+            if stop == start:
+                stop = text.index("\n", start) + 1
+                self._end_line(text[start : stop - 1], "\n")
+            elif self.in_code:
+                self._say_code(text[start : stop - 1], text[start : stop - 1])
+                self._line_end = "\n"
+            else:
+                self._say(text[start:stop])
+            start = stop
+        self._grow_line(text[end:])
 
     def flush(self) -> list[Piece]:
         """The end of the text: an open fence ends with it. The next push starts afresh."""
@@ -133,7 +148,11 @@ class FenceSplitter:
         if self._scan is None:
             fence = self._blocks.fence
             if fence is None and text[0] not in _OPENING:
-                self._decide(text)
+                self._decided = True
+                self._settled = self._blocks.settles(text)
+                if self._settled:
+                    self._line = []
+                self._say(text)
                 return
             self._scan = _ClosingScan(fence.char) if fence else _OpeningScan()
         if not self._scan.goes_on(text):

@@ -30,7 +30,8 @@ def one_line(document: Document) -> str | None:
     """None for documents that are no tool's."""
     match document:
         case TerminalCommandDocument(metadata=metadata):
-            return _line(f"Ran `{metadata.command}`", metadata, f"exit status {metadata.exit_code}")
+            verb = "Did not run" if metadata.state == "rejected" else "Ran"
+            return _line(f"{verb} `{metadata.command}`", metadata, f"exit status {metadata.exit_code}")
         case FileEditDocument(metadata=metadata, content=content):
             return _line(_edited(metadata, content), metadata)
         case ToolCallDocument(metadata=metadata):
@@ -58,6 +59,8 @@ def _line(done: str, trace: ToolTrace, note: str = "") -> str:
 
 
 def _edited(metadata: FileEditMetadata, content: str | None) -> str:
+    if metadata.state == "rejected":
+        return f"Did not {metadata.operation} {metadata.file_path}"
     match metadata.operation:
         case "create":
             return f"Created {metadata.file_path}, {_count(len((content or '').splitlines()), 'line')}"

@@ -27,10 +27,10 @@ def started(action: Action) -> tuple[DocumentType, KnownMetadata | None]:
             return "file_edit", KnownMetadata(file_path=path, language=language_of(path))
         case Command(command=command, working_directory=directory):
             return "terminal_command", KnownMetadata(command=command, working_directory=directory or UNSET)
-        case Plan(title=title):
-            return "plan", KnownMetadata(title=title)
-        case Question(title=title):
-            return "clarification", KnownMetadata(title=title)
+        case Plan(title=title, overview=overview, todos=todos):
+            return "plan", KnownMetadata(title=title, overview=overview, todos=todos)
+        case Question(questions=questions):
+            return "clarification", KnownMetadata(questions=questions)
         case TodoUpdate():
             return "todo_update", None
         case OtherTool():
@@ -108,7 +108,9 @@ def metadata_of(action: Action, outcome: Outcome, *, call_id: str, agent_call_id
                 tool_name=action.tool,
                 tool_call_id=call_id,
                 arguments=action.arguments,
-                result=ToolCallResult(status="success" if plain else "error", data=action.data),
+                result=ToolCallResult(status="success", data=action.data)
+                if plain
+                else ToolCallResult(status="error", data=action.data or outcome.message),
                 duration_ms=outcome.duration_ms or 0,
                 agent_call_id=UNSET if agent_call_id == call_id else agent_call_id,
                 state=state,

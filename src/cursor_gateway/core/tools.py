@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from msgspec import UNSET, Struct
+from msgspec import UNSET, Struct, structs
 
 from cursor_gateway.core.actions import Action, Command, FileEdit, OtherTool, Outcome, Plan, Question, TodoUpdate
 from cursor_gateway.core.diffs import line_diff, patch_diff
@@ -45,11 +45,9 @@ def read_result(tool: str, args: object, result: object) -> tuple[Action, Outcom
     call = Call(Fields(args), Fields(value), Fields(result), outcome.state)
     if tool == "mcp" and call.value.flag("isError"):
         outcome = Outcome(state="failed", code="TOOL_ERROR", message=_mcp_text(call.value) or "The MCP tool failed.")
-    if outcome.state == "completed":
-        milliseconds = call.value.integer("executionTime") or call.value.integer("durationMs")
-        outcome = Outcome(duration_ms=milliseconds)
-        return _action(tool, call, value), outcome
-    return _action(tool, call, outcome.message), outcome
+    milliseconds = call.value.integer("executionTime") or call.value.integer("durationMs")
+    outcome = structs.replace(outcome, duration_ms=milliseconds)
+    return _action(tool, call, value if outcome.state == "completed" else outcome.message), outcome
 
 
 def read_named(name: str, arguments: object) -> Action:
@@ -114,7 +112,7 @@ _SENTENCES = {
     "TIMEOUT": "The tool ran out of time.",
 }
 
-_MISSING_FILE = re.compile(r"not found|no such file|does not exist|ENOENT", re.IGNORECASE)
+_MISSING_FILE = re.compile(r"\bfile not found|no such file|does not exist|ENOENT", re.IGNORECASE)
 _STATES: dict[str, State] = {"rejected": "rejected", "timeout": "timed_out"}
 
 
@@ -140,7 +138,8 @@ def _failure(key: str, value: Fields) -> Outcome:
     if code == "TOOL_ERROR" and _MISSING_FILE.search(f"{message} {details}"):
         code = "FILE_NOT_FOUND"
     if code == "COMMAND_FAILED" and not message:
-        message = f"The command exited with status {value.integer('exitCode')}."
+        status = value.integer("exitCode")
+        message = "The command failed." if status is None else f"The command exited with status {status}."
     return Outcome(
         state=_STATES.get(key, "failed"),
         code=code,

@@ -9,9 +9,11 @@ class LineSplitter:
     def __init__(self) -> None:
         self._rest: list[bytes] = []  # joined once per line, so that a long line costs linear time
 
+    def is_line(self, chunk: bytes) -> bool:
+        """The chunk is one whole line with its LF, as the agent writes them: it need not be pushed."""
+        return not self._rest and chunk.find(b"\n") == len(chunk) - 1 >= 0
+
     def push(self, chunk: bytes, /) -> list[bytes]:
-        if chunk.find(b"\n") == len(chunk) - 1 and chunk and not self._rest:
-            return [chunk]  # one whole line, as the agent writes them; its LF does no harm
         lines = chunk.split(b"\n")
         rest = lines.pop()
         if not lines:

@@ -60,23 +60,24 @@ class _Call(Struct):
     args: Any
     seen_ms: int | None  # by the CLI's clock
     started_ms: int | None  # by the service's
-    started: bool  # by a tool_call; else only a query has told of it
     answer: Any = None  # what the CLI answered the query
 
 
 class CursorDecoder:
     def __init__(self) -> None:
+        self.recognized = False  # anything was the agent's
         self._out: list[AgentEvent] = []
         self._half_text = ""  # half a character at the end of a delta
         self._half_thought = ""
         self._reconciler = Reconciler()
         self._calls: dict[str, _Call] = {}
         self._asked: dict[Any, str] = {}  # query id -> call id
+        self._asked_only: set[str] = set()  # calls that nothing but a query has told of
         self._nameless: dict[str, list[str]] = {}  # tool -> calls under way that have no id
         self._nameless_count = 0
         self._stray: list[str] = []
-        self._first: Record | None = None  # that has a time
-        self._last: Record | None = None
+        self._first: Line | None = None  # that has a time
+        self._last: Line | None = None
         self._finished = False
 
     def push(self, lines: list[bytes], /) -> list[AgentEvent]:
@@ -85,9 +86,8 @@ class CursorDecoder:
         Each line is decoded by itself: a decoder that takes all of them at once would let a value run over a
         line end, and then the same bytes in other pieces would mean something else.
         """
-        if len(lines) == 1:
-            return self._push_one(lines[0])
-        record: Line | None = None
+        record: Line | None
+        heard: Record | None = None  # the last of these runs
         deltas: list[str] = []  # a run of plain deltas: nearly every line is one
         thoughts: list[str] = []
         for line in lines:
@@ -95,18 +95,19 @@ class CursorDecoder:
                 record = decode(line)
             except REFUSED:
                 record = read_again(line)
-            if type(record) is Assistant and record.timestamp_ms is not None and record.model_call_id is None:
+            if record.__class__ is Assistant and record.timestamp_ms is not None and record.model_call_id is None:
                 if thoughts:
                     self._thoughts("".join(thoughts))
                     thoughts = []
-                content = record.message.content
-                deltas.append(content[0].text if len(content) == 1 else record.message.text)
+                deltas.append(record.message.content[0].text)
+                heard = record
                 continue
             if deltas:
                 self._deltas(deltas)
                 deltas = []
-            if type(record) is Thinking and record.subtype == "delta":
+            if record.__class__ is Thinking and record.subtype == "delta":
                 thoughts.append(record.text or record.content)
+                heard = record
                 continue
             if thoughts:
                 self._thoughts("".join(thoughts))
@@ -117,26 +118,26 @@ class CursorDecoder:
             self._deltas(deltas)
         elif thoughts:
             self._thoughts("".join(thoughts))
-        if isinstance(record, Assistant | Thinking):
-            self._last = record
+        if heard is not None:
+            self._heard(heard)
         return self._take()
 
-    def _push_one(self, line: bytes) -> list[AgentEvent]:
+    def push_line(self, line: bytes, /) -> list[AgentEvent]:
         """The short way of a slow stream, which comes line by line and keeps its grain."""
         record: Line | None
         try:
             record = decode(line)
         except REFUSED:
             record = read_again(line)
-        if type(record) is Assistant and record.timestamp_ms is not None and record.model_call_id is None:
+        if record.__class__ is Assistant and record.timestamp_ms is not None and record.model_call_id is None:
             self._last = record
-            content = record.message.content
-            if len(content) == 1 and not self._half_text:
-                said = self._reconciler.delta(content[0].text)
+            if not (self._half_text or self._asked_only or self._first is None):
+                said = self._reconciler.delta(record.message.content[0].text)
                 return [TextDelta(said)] if said else []
+            self._heard(record)
             self._deltas([record.message.text])
-        elif type(record) is Thinking and record.subtype == "delta":
-            self._last = record
+        elif record.__class__ is Thinking and record.subtype == "delta":
+            self._heard(record)
             self._thoughts(record.text or record.content)
         elif record is not None:
             self._record(record)
@@ -157,11 +158,6 @@ class CursorDecoder:
         return self._take()
 
     @property
-    def recognized(self) -> bool:
-        """Anything of it was the agent's."""
-        return self._last is not None
-
-    @property
     def stray_text(self) -> str:
         """What stood among the events and is no JSON: usually the agent's last words on stderr."""
         return "\n".join(self._stray)
@@ -171,11 +167,14 @@ class CursorDecoder:
     def _deltas(self, texts: list[str]) -> None:
         if self._half_text:
             self._settle_half_text()
+        if self._asked_only:
+            self._end_answered_queries()
         if said := self._reconciler.deltas(texts):
             self._out.append(TextDelta(said))
 
     def _repetition(self, text: str) -> None:
         self._settle_half_text()
+        self._end_answered_queries()
         if said := self._reconciler.repetition(text):
             self._out.append(TextDelta(said))
 
@@ -184,6 +183,8 @@ class CursorDecoder:
             self._go_on()
         if self._half_thought:
             self._settle_half_thought()
+        if self._asked_only:
+            self._end_answered_queries()
         if text:
             self._out.append(ThinkingDelta(text))
 
@@ -195,7 +196,13 @@ class CursorDecoder:
         """Halves of a character are joined with their other half in the next record of the same kind."""
         match record:
             case Assistant(model_call_id=None, timestamp_ms=int(), message=message):
-                text, self._half_text = _join_halves(self._half_text, message.text)
+                text = message.text
+                if not "\udc00" <= text[:1] <= "\udfff":  # not the other half
+                    self._settle_half_text()
+                if self._reconciler.is_repetition(mended(text)):
+                    text = mended(text)
+                else:
+                    text, self._half_text = _join_halves(self._half_text, text)
                 self._out.append(TextDelta(self._reconciler.delta(text)))
             case Assistant(message=message):
                 self._repetition(mended(message.text))
@@ -223,10 +230,7 @@ class CursorDecoder:
     # --- everything else ----------------------------------------------------------------------------
 
     def _record(self, record: Line) -> None:
-        if not isinstance(record, Torn | Unknown | Unreadable):
-            self._last = record
-            if self._first is None and getattr(record, "timestamp_ms", None) is not None:
-                self._first = record
+        self._heard(record)
         match record:
             case Thinking():
                 self._thoughts(record.text or record.content)
@@ -255,8 +259,8 @@ class CursorDecoder:
             case Connection(subtype=subtype, attempt=attempt):
                 self._out.append(Notice("reconnected" if subtype == "reconnected" else "reconnecting", attempt))
             case Retry(subtype=subtype, attempt=attempt):
-                if subtype == "starting":
-                    self._reconciler.retry()
+                if subtype == "starting" and (said := self._reconciler.retry()):
+                    self._out.append(TextDelta(said))
                 self._out.append(Notice("retrying", attempt))
             case Unknown(type=name):
                 self._unrecognized(f"type {name!r}")
@@ -305,11 +309,13 @@ class CursorDecoder:
                 self._boundary()
                 call_id = call_id or self._nameless_call(tool)
                 started_ms = call.integer("startedAtMs")
-                self._calls[call_id] = _Call(tool, args, record.timestamp_ms, started_ms, started=True)
+                self._asked_only.discard(call_id)
+                self._calls[call_id] = _Call(tool, args, record.timestamp_ms, started_ms)
                 self._out.append(ToolStarted(call_id, read_call(tool, args), record.model_call_id, record.tool_call))
             case "completed":
                 call_id = call_id or self._ended_nameless_call(tool)
-                begun = self._calls.pop(call_id, None) or _Call(tool, None, None, None, started=False)
+                self._asked_only.discard(call_id)
+                begun = self._calls.pop(call_id, None) or _Call(tool, None, None, None)
                 action, outcome = read_result(tool, args or begun.args, body.all.get("result"))
                 outcome = _timed(
                     outcome,
@@ -360,7 +366,8 @@ class CursorDecoder:
             return
         self._asked[str(record.query.get("id"))] = call_id
         if call_id not in self._calls:
-            self._calls[call_id] = _Call(tool, args, record.timestamp_ms, None, started=False)
+            self._asked_only.add(call_id)
+            self._calls[call_id] = _Call(tool, args, record.timestamp_ms, None)
             self._out.append(ToolStarted(call_id, read_call(tool, args), payload=record.query))
 
     def _query_answered(self, record: Query) -> None:
@@ -370,13 +377,24 @@ class CursorDecoder:
             call.answer = answer.get("result", answer)
 
     def _end_answered_queries(self) -> None:
-        """A call that only a query told of ends with the query's answer."""
-        for call_id, call in self._calls.items():
-            if call.answer is not None and not call.started:
+        """The agent goes on: a call that only a query told of ended with the query's answer."""
+        for call_id in self._asked_only:
+            call = self._calls[call_id]
+            if call.answer is not None:
                 action, outcome = read_result(call.tool, call.args, call.answer)
                 self._out.append(ToolEnded(call_id, action, outcome, payload=call.answer))
+        self._asked_only = set()
 
     # --- time ---------------------------------------------------------------------------------------
+
+    def _heard(self, record: Line) -> None:
+        """Of a run that never says how long it took, the first and the last time tell."""
+        if isinstance(record, Unknown | Unreadable):
+            return
+        self.recognized = True
+        if getattr(record, "timestamp_ms", None) is not None:
+            self._first = self._first or record
+            self._last = record
 
     def _elapsed(self) -> int | None:
         started, ended = getattr(self._first, "timestamp_ms", None), getattr(self._last, "timestamp_ms", None)

@@ -10,9 +10,10 @@ class Reconciler:
     def __init__(self) -> None:
         self._said: list[str] = []  # all of the run's text
         self._start = 0  # where in it the current segment starts
-        self._length = 0  # of the segment, in characters
         self._earlier = ""  # what was said of it before a retry: its repetition may or may not hold this
         self._held: str | None = None  # a delta that may be a repetition: what follows it tells
+        # A delta shorter than this is no repetition: the segment is at least so long, and nothing is held.
+        self._floor = 0
 
     @property
     def holds(self) -> bool:
@@ -21,27 +22,30 @@ class Reconciler:
 
     def delta(self, text: str) -> str:
         """A piece of text, or the repetition before a query. What is to be said now."""
-        length = len(text)
-        if length < self._length and self._held is None and not self._earlier:  # too short for a repetition
+        if len(text) < self._floor:
             self._said.append(text)
-            self._length += length
             return text
         released = self.go_on()
-        if length in (self._length, self._length + len(self._earlier)) and self._is_repetition(text):
-            self._held = text
+        if self.is_repetition(text):
+            self._held, self._floor = text, 0
             return released
-        self._say(text)
+        self._floor = 0 if self._earlier else sum(map(len, self._said[self._start :]))
+        self._said.append(text)
         return released + text
+
+    def is_repetition(self, text: str) -> bool:
+        """It is all that was said of the segment."""
+        segment = self._segment()
+        return bool(text) and text in (segment, self._earlier + segment)
 
     def deltas(self, texts: list[str]) -> str:
         """Several in a row."""
         longest = len(max(texts, key=len))
         said: list[str] = []
         for number, text in enumerate(texts):
-            if self._length > longest and self._held is None and not self._earlier:
-                # Too short for a repetition, all that are left.
+            if longest < self._floor:
                 rest = "".join(texts[number:])
-                self._say(rest)
+                self._said.append(rest)
                 said.append(rest)
                 break
             said.append(self.delta(text))
@@ -60,7 +64,7 @@ class Reconciler:
             new = text  # a retry began the segment anew, and this is its only copy
         else:
             new = ""  # what was streamed stands; the agent's result may still add to it
-        self._say(new)
+        self._said.append(new)
         self._end_segment()
         return released + new
 
@@ -69,7 +73,7 @@ class Reconciler:
         if self._held is None:
             return ""
         text, self._held = self._held, None
-        self._say(text)
+        self._said.append(text)
         return text
 
     def break_off(self) -> None:
@@ -77,10 +81,12 @@ class Reconciler:
         self._held = None
         self._end_segment()
 
-    def retry(self) -> None:
-        """The connection was lost. Whether the segment goes on or starts anew is not known."""
+    def retry(self) -> str:
+        """The connection was lost. Whether the segment goes on or starts anew is not known. What was held is text."""
+        released = self.go_on()
         self._earlier += self._segment()
-        self._start, self._length = len(self._said), 0
+        self._start, self._floor = len(self._said), 0
+        return released
 
     def finish(self, result: str | None) -> tuple[str, bool]:
         """The run's end and the whole text that the agent claims: what is left to say, and whether the two disagree."""
@@ -95,13 +101,5 @@ class Reconciler:
     def _segment(self) -> str:
         return "".join(self._said[self._start :])
 
-    def _is_repetition(self, text: str) -> bool:
-        said = self._segment()
-        return bool(text) and (text == said or text == self._earlier + said)
-
-    def _say(self, text: str) -> None:
-        self._said.append(text)
-        self._length += len(text)
-
     def _end_segment(self) -> None:
-        self._start, self._length, self._earlier = len(self._said), 0, ""
+        self._start, self._earlier, self._floor = len(self._said), "", 0

@@ -22,12 +22,13 @@ class Part(Struct, gc=False):
 
 
 class Message(Struct, gc=False):
-    content: list[Part] = []
+    """One part of text, as the CLI writes it; anything else takes the second, forgiving way and is joined."""
+
+    content: tuple[Part]
 
     @property
     def text(self) -> str:
-        content = self.content
-        return content[0].text if len(content) == 1 else "".join([part.text for part in content])
+        return self.content[0].text
 
 
 class Assistant(Struct, tag_field="type", tag="assistant", gc=False):
@@ -144,22 +145,31 @@ def _read_loosely(line: bytes) -> Line:
     name = record.get("type")
     if name not in ("assistant", "thinking"):  # those are mended with their neighbours
         record = mended(record)
+    if isinstance(usage := record.get("usage"), dict):
+        record["usage"] = {key: field for key, field in usage.items() if field is not None}
     if "message" in record:
-        record["message"] = {"content": _parts(record["message"])}
+        record["message"] = {"content": [{"text": _text(record["message"])}]}
     try:
-        known: Record = msgspec.convert(record, Record, strict=False)
-        return Torn(known) if isinstance(known, Assistant | Thinking) else known
+        return _convert(record)
     except (msgspec.ValidationError, RecursionError):
-        return Unknown(name if isinstance(name, str) else "")
+        pass
+    if name == "result" and isinstance(text := record.get("result", ""), str):  # never lost for a figure
+        return Result(is_error=record.get("is_error") is True, result=text)
+    return Unknown(name if isinstance(name, str) else "")
 
 
-def _parts(message: object) -> list[dict[str, str]]:
-    """Content as a list of parts, whatever it was: parts, one string, or the message itself a string."""
+def _convert(record: dict[str, Any]) -> Line:
+    known: Record = msgspec.convert(record, Record, strict=False)
+    return Torn(known) if isinstance(known, Assistant | Thinking) else known
+
+
+def _text(message: object) -> str:
+    """A message's text, whatever its shape: parts, one string, or the message itself a string."""
     content = message.get("content") if isinstance(message, dict) else message
     if isinstance(content, str):
-        return [{"text": content}]
+        return content
     parts = content if isinstance(content, list) else []
-    return [{"text": part["text"]} for part in parts if isinstance(part, dict) and isinstance(part.get("text"), str)]
+    return "".join(part["text"] for part in parts if isinstance(part, dict) and isinstance(part.get("text"), str))
 
 
 def is_torn(text: str) -> bool:

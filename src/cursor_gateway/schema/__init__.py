@@ -1,0 +1,6 @@
+"""The msgspec types in; their JSON Schema, OpenAPI components and TypeScript definitions out."""
+
+from cursor_gateway.schema.json_schema import json_schema, openapi_components
+from cursor_gateway.schema.typescript import typescript
+
+__all__ = ["json_schema", "openapi_components", "typescript"]

@@ -1,0 +1,153 @@
+"""The reference pages name everything there is, their links lead somewhere, and a stale page is told."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import get_args
+
+import pytest
+from click.testing import CliRunner
+from tools.reference import __main__ as reference
+from tools.reference.markdown import code, one_of, table
+from tools.reference.table_pages import error_classes, error_meanings
+
+from cursor_gateway.cli.main import cli
+from cursor_gateway.core import tools
+from cursor_gateway.core.documents import DocumentType
+from cursor_gateway.errors import GatewayError
+from cursor_gateway.schema.catalogue import Record, definitions
+from cursor_gateway.schema.stream_events import StreamEventType
+
+TEXTS = {name: text() for name, text in reference.PAGES.items()}
+PAGES = {name: text for name, text in TEXTS.items() if name.endswith(".md")}
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(reference, "FOLDER", tmp_path / "reference")
+    return tmp_path / "reference"
+
+
+def test_what_was_just_written_is_up_to_date(folder: Path) -> None:
+    assert CliRunner().invoke(reference.main).exit_code == 0
+    assert {path.name for path in folder.iterdir()} == set(reference.PAGES)
+    assert CliRunner().invoke(reference.main, ["--check"]).exit_code == 0
+
+
+def test_check_names_each_page_that_differs_and_writes_nothing(folder: Path) -> None:
+    reference.write_pages(folder)
+    (folder / "errors.md").write_text("old")
+    (folder / "tools.md").unlink()
+    (folder / "left-over.md").write_text("of a page that is no more")
+    result = CliRunner().invoke(reference.main, ["--check"])
+    assert result.exit_code == 1
+    assert re.findall(r"docs/reference/(\S+) is not", result.output) == ["errors.md", "left-over.md", "tools.md"]
+    assert (folder / "errors.md").read_text() == "old"
+    assert not (folder / "tools.md").exists()
+
+
+def test_pages_do_not_depend_on_the_terminal_or_the_order_of_hashes(tmp_path: Path) -> None:
+    script = "from pathlib import Path; from tools.reference.__main__ import stale_pages as s; print(s(Path('{}')))"
+    reference.write_pages(tmp_path)
+    environment = {**os.environ, "COLUMNS": "40", "PYTHONHASHSEED": "7", "FORCE_COLOR": "1"}
+    command = [sys.executable, "-c", script.format(tmp_path)]
+    root = Path(__file__).parents[2]
+    assert subprocess.run(command, env=environment, cwd=root, capture_output=True, text=True).stdout == "[]\n"
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_links_lead_somewhere(name: str) -> None:
+    for target in re.findall(r"\]\(([^)]+)\)", PAGES[name]):
+        page, _, anchor = target.partition("#")
+        assert (page or name) in TEXTS
+        if anchor:
+            headings = re.findall(r"^#+ (.+)$", PAGES[page or name], re.MULTILINE)
+            assert anchor in {heading.lower() for heading in headings}, target
+
+
+@pytest.mark.parametrize("name", TEXTS)
+def test_no_line_ends_in_white_space_and_each_page_ends_with_a_line_end(name: str) -> None:
+    assert not re.search(r"[ \t]$", TEXTS[name], re.MULTILINE)
+    assert TEXTS[name].endswith("\n")
+    assert not TEXTS[name].endswith("\n\n")
+
+
+def test_every_type_event_and_field_has_its_place() -> None:
+    documents, events = PAGES["documents.md"], PAGES["events.md"]
+    for type in get_args(DocumentType):
+        assert f"\n## {type}\n" in documents
+        assert f'  "type": "{type}",' in documents  # its example
+    for event in get_args(StreamEventType):
+        assert f"\nevent: {event}\n" in events
+        assert f'{{"type":"{event}"' in events
+    for record in definitions():
+        if isinstance(record, Record) and not record.name.endswith(("Document", "Event")):
+            section = (documents + events).partition(f"# {record.name}\n")[2]
+            rows = section.partition("\n#")[0]
+            assert re.findall(r"^\| `(\w+)`", rows, re.MULTILINE) == [field.name for field in record.fields]
+
+
+def test_every_error_is_listed_with_its_meaning() -> None:
+    assert {error.__name__ for error in error_classes()} == set(error_meanings())
+    assert all(issubclass(error, GatewayError) for error in error_classes())
+    for error in error_classes():
+        assert re.search(rf"^\| `{error.code}` +\| {error.status} ", PAGES["errors.md"], re.MULTILINE)
+
+
+def test_every_tool_is_listed() -> None:
+    listed = re.findall(r"^\| `(\w+)`", PAGES["tools.md"], re.MULTILINE)
+    assert listed == [*sorted(tools._READERS), *sorted(tools._TABLE)]
+
+
+def test_every_command_is_listed_with_its_help() -> None:
+    assert re.findall(r"^## (.+)$", PAGES["cli.md"], re.MULTILINE) == [
+        "cursor-gateway",
+        *(f"cursor-gateway {name}" for name in sorted(cli.commands)),
+    ]
+    assert "Usage: cursor-gateway convert [OPTIONS] [FILE|-]" in PAGES["cli.md"]
+
+
+def test_the_definitions_are_what_the_command_prints() -> None:
+    for option, name in ([], "schema.json"), (["--typescript"], "documents.ts"):
+        assert CliRunner().invoke(cli, ["schema", *option]).stdout == TEXTS[name]
+
+
+def test_a_table_is_aligned_and_a_bar_does_not_split_a_cell() -> None:
+    assert table(["a", "long"], [("x|y", "1")]) == "| a    | long |\n| ---- | ---- |\n| x\\|y | 1    |"
+
+
+def test_words_are_joined_as_people_do() -> None:
+    assert one_of(["a"]) == "a"
+    assert one_of(["a", "b", "c"]) == "a, b or c"
+    assert code("a  \n\nb\n\n", "text") == "```text\na\n\nb\n```"
+
+
+GUIDE = Path(__file__).parents[2] / "docs" / "documents.md"
+_BLOCK = re.compile(r"^(`{3,})(sh|console)\n(.*?)^\1$", re.MULTILINE | re.DOTALL)
+_CHANGING = re.compile(r"chat_[0-9a-f-]{36}|\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="the guide's commands are for a shell")
+def test_the_guides_commands_print_what_it_says(tmp_path: Path) -> None:
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+
+    def printed(command: str) -> str:
+        done = subprocess.run(
+            ["bash", "-c", command], cwd=tmp_path, env={**os.environ, "PATH": path}, capture_output=True, text=True
+        )
+        assert not done.stderr
+        return _CHANGING.sub("…", done.stdout).rstrip("\n")
+
+    seen = 0
+    for _, kind, text in _BLOCK.findall(GUIDE.read_text(encoding="utf-8")):
+        if kind == "sh":
+            assert printed(text) == ""
+            continue
+        for command, said in re.findall(r"^\$ (.+)\n((?:(?!\$ ).*\n)*)", text, re.MULTILINE):
+            assert printed(command) == _CHANGING.sub("…", said).rstrip("\n"), command
+            seen += 1
+    assert seen == 6
+    assert {file.name for file in tmp_path.iterdir()} >= {"documents.schema.json", "documents.ts", "components.json"}

@@ -1,0 +1,1 @@
+"""The types, tables and commands in; the pages below docs/reference out."""

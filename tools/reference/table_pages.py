@@ -1,0 +1,103 @@
+"""The error classes, the table of tools and the commands in; their pages out."""
+
+import re
+from collections.abc import Iterator
+
+import click
+
+from cursor_gateway import errors
+from cursor_gateway.core import tools
+from cursor_gateway.core.tool_documents import started
+from cursor_gateway.errors import GatewayError
+from tools.reference.markdown import code, page, table
+
+_WIDTH = 100  # of the commands' help, whatever terminal this runs in
+
+
+def errors_page() -> str:
+    meanings = error_meanings()
+    rows = [
+        (f"`{error.code}`", str(error.status), "yes" if error.retryable else "no", meanings[error.__name__])
+        for error in error_classes()
+    ]
+    tool_rows = sorted(
+        (f"`{code}`", ", ".join(f"`{key}`" for key, its in tools._CODES.items() if its == code))
+        for code in set(tools._CODES.values()) - {"REJECTED"}
+    )
+    return page(
+        "Errors",
+        "What can fail, by its stable code. A request that fails before it is answered has the HTTP status; in a\n"
+        "running answer the error becomes an `error` document whose `errorCode` is the code in capitals, and the\n"
+        "response's `status` is `error`.",
+        table(["code", "HTTP status", "worth another try", "meaning"], rows),
+        "## Tools",
+        "A tool that fails does not fail the run. Its document says so, and an `error` document follows whose\n"
+        "`source` is the tool's name. Its `errorCode` follows from the outcome that the agent reports:",
+        table(["`errorCode`", "the agent's outcome"], [*tool_rows, ("`TOOL_ERROR`", "any other")]),
+        "A missing file is `FILE_NOT_FOUND` also where the agent only says so in words. A rejected call is no error:\n"
+        'its document has `state: "rejected"`, and no `error` document follows.',
+    )
+
+
+def error_classes() -> list[type[GatewayError]]:
+    """Those that are raised, by status and code."""
+    return sorted(_raised(GatewayError), key=lambda error: (error.status, error.code))
+
+
+def _raised(error: type[GatewayError]) -> Iterator[type[GatewayError]]:
+    children = error.__subclasses__()
+    if not children:
+        yield error
+    for child in children:
+        yield from _raised(child)
+
+
+def error_meanings() -> dict[str, str]:
+    """By class: the tree in the docstring of `errors` says what each is."""
+    found = re.findall(r"(\w+) +\d{3} +(.+)$", errors.__doc__ or "", re.MULTILINE)
+    return {name: meaning[:1].upper() + meaning[1:] + "." for name, meaning in found}
+
+
+def tools_page() -> str:
+    editors: dict[str, list[str]] = {}
+    for name, tool in tools._EDITOR_NAMES.items():
+        editors.setdefault(tool, []).append(f"`{name}`")
+    own = []
+    for tool in sorted(tools._READERS):
+        action = tools.read_call(tool, {})
+        own.append((f"`{tool}`", f"`{started(action)[0]}`", f"`{action.tool}`", ", ".join(editors.get(tool, []))))
+    others = [
+        (f"`{tool}`", f"`{entry.name}`", ", ".join(f"`{old}` → `{new}`" for old, new in entry.renamed.items()))
+        for tool, entry in sorted(tools._TABLE.items())
+    ]
+    return page(
+        "Tools",
+        "How the agent's tools are told. The agent's name is that of its protocol without the ending: `read` for\n"
+        "`readToolCall`.",
+        "## Tools with a document of their own",
+        table(["agent's tool", "document", "name in errors and calls", "also under the editor's names"], own),
+        "## Tools that become a `tool_call`",
+        "Arguments keep their names in snake_case (`globPattern` becomes `glob_pattern`), but for those that the\n"
+        "table renames; the ids and policies of the call itself are left out.",
+        table(["agent's tool", "`toolName`", "renamed arguments"], others),
+        "`mcp` becomes a `tool_call` under the name and with the arguments of the MCP tool itself. Any tool that is\n"
+        "not listed becomes a `tool_call`, too, under its own name in snake_case, with its arguments and its result\n"
+        "as they came.",
+    )
+
+
+def cli_page() -> str:
+    from cursor_gateway.cli.main import cli  # late: the other pages do not need the commands
+
+    return page("Command line", *_help(cli, "cursor-gateway", None))
+
+
+def _help(command: click.Command, name: str, parent: click.Context | None) -> Iterator[str]:
+    settings = {**command.context_settings, "terminal_width": _WIDTH, "max_content_width": _WIDTH}
+    context = click.Context(command, info_name=name, parent=parent, **settings)
+    yield f"## {context.command_path}"
+    yield code(command.get_help(context), "text")
+    if isinstance(command, click.Group):
+        for child, its in sorted(command.commands.items()):
+            if not its.hidden:
+                yield from _help(its, child, context)
