@@ -26,9 +26,7 @@ class DocumentReader:
         self._lines = LineSplitter()
         self._decoder = CursorDecoder()
         self._assembler = Assembler(run)
-        # Looked up once: most reads of a slow stream are one line and one event.
-        self._is_line, self._decode_line = self._lines.is_line, self._decoder.push_line
-        self._assemble = self._assembler.push
+        self._decode_line, self._assemble = self._decoder.push_line, self._assembler.push
 
     @property
     def model(self) -> str:
@@ -45,9 +43,12 @@ class DocumentReader:
         return self._decoder.stray_text
 
     def push(self, chunk: bytes, /) -> list[DocumentEvent]:
-        events = self._decode_line(chunk) if self._is_line(chunk) else self._decoder.push(self._lines.push(chunk))
-        if len(events) == 1:
-            return self._assemble(events[0])
+        if chunk.find(b"\n") == len(chunk) - 1 and not self._lines.rest:  # a line, as the agent writes them
+            events = self._decode_line(chunk)
+            if len(events) == 1:
+                return self._assemble(events[0])
+        else:
+            events = self._decoder.push(self._lines.push(chunk))
         return [out for event in events for out in self._assemble(event)]
 
     def flush(self, failure: Failure | None = None) -> list[DocumentEvent]:

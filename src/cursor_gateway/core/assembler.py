@@ -126,10 +126,10 @@ class Assembler:
         return self._model or "unknown"
 
     def push(self, event: AgentEvent, /) -> list[DocumentEvent]:
-        # Two short ways, for nearly every event: text and thinking that only go on what is open.
-        if type(event) is TextDelta and self._fences.flowing:
+        # The short ways of text and thinking, nearly every event.
+        if type(event) is TextDelta:
             text, prose = event.text, self._prose
-            if prose is not None and text and "\n" not in text and "\r" not in text:
+            if prose is not None and text and self._fences.flowing and "\n" not in text and "\r" not in text:
                 self._said.append(text)
                 if self._space:
                     self._add_prose(text)
@@ -221,14 +221,15 @@ class Assembler:
     def _add_prose(self, text: str) -> None:
         """A document neither starts with blank lines nor ends with line ends: those wait until text follows them."""
         body = text.rstrip(_SPACE)
-        if not body and (self._space or self._prose is None):
+        if not body and (self._space or self._prose is None or text[0] in "\r\n"):
             self._space.append(text)
             return
-        if line_end := _LINE_END.search(text, len(body)):
+        waiting = ""
+        if len(body) < len(text) and (line_end := _LINE_END.search(text, len(body))):
             body, waiting = text[: line_end.start()], text[line_end.start() :]
         else:
-            body, waiting = text, ""
-        said = self._take_space() + body
+            body = text
+        said = self._take_space() + body if self._space else body
         if self._prose is None:
             blank = _BLANK_LINES.match(said)
             lead = blank[0] if blank else ""

@@ -71,6 +71,7 @@ _HEADING = re.compile(r"#{1,6}(?:[ \t]|$)")
 _UNDERLINE = re.compile(r"(?:=+|-+)[ \t]*$")
 _BREAK = re.compile(r"(?:(?:\*[ \t]*){3,}|(?:_[ \t]*){3,}|(?:-[ \t]*){3,})$")
 _MARKER = re.compile(r"(?:[-+*]|(\d{1,9})[.)])(?=[ \t]|$)")
+_PLAIN_ITEM = re.compile(r"( {0,3})(?:[-+*]|(\d{1,9})[.)]) {1,4}(?=[^ \t`~>\-+*_#<=0-9])")
 _FENCE = re.compile(r"(`{3,})(?!.*`)|(~{3,})", re.DOTALL)
 _FENCE_END = re.compile(r"(`{3,}|~{3,})[ \t]*$")
 
@@ -109,9 +110,8 @@ class _Line:
 
     def look(self) -> None:
         """Find what stands next after white space."""
-        start, column = self.offset, self.column
-        text = self.text
-        while start < len(text) and (char := text[start]) in " \t":
+        text, start, column = self.text, self.offset, self.column
+        while (char := text[start : start + 1]) == " " or char == "\t":
             column += 1 if char == " " else 4 - column % 4
             start += 1
         self.start = start  # of what stands next
@@ -163,6 +163,8 @@ class BlockParser:
                 if text[0] not in _SPECIAL:
                     self._leaf = "paragraph"
                     return PROSE
+        if fence is None and (leaf is None or leaf == "paragraph") and self._is_plain_item(text):
+            return PROSE
         line = _Line(text)
         matched = self._match(line)
         if matched == len(self._containers):
@@ -174,6 +176,19 @@ class BlockParser:
                 return PROSE
         self.fence = None
         return self._start(line, matched)
+
+    def _is_plain_item(self, text: str) -> bool:
+        """The short way of most lists: an item at the top level that begins with plain text."""
+        item = _PLAIN_ITEM.match(text)
+        if item is None:
+            return False
+        if not self._containers:
+            if self._leaf is not None and item[2] not in (None, "1"):
+                return False  # may not interrupt a paragraph
+        elif isinstance(outer := self._containers[0], Item) and len(item[1]) >= outer.width:
+            return False  # inside that item
+        self._containers, self._leaf = [Item(width=len(item[0]), empty=False)], "paragraph"
+        return True
 
     def skip(self, text: str, start: int, end: int) -> int:
         """Whole lines of `text`, each with its LF, from `start` to `end`: up to where are they nothing but content of
@@ -194,9 +209,9 @@ class BlockParser:
         """The start of a line that is no fence, where none is open: does it decide all there is to know of the line?
         If so the line is taken as read, and is not to be given to `line`."""
         text = start.lstrip(_MARKS)
-        if not text or text[0] in "#<`~" or isinstance(self._leaf, HtmlBlock):
-            return False  # a heading, HTML, a break or an underline: its end matters
-        if text is start and not self._containers:
+        if not text.lstrip("#") or text[0] == "<" or isinstance(self._leaf, HtmlBlock):
+            return False  # perhaps a break, an underline or a heading, or HTML: its end matters
+        if text is start and text[0] != "#" and not self._containers:
             self._leaf = "paragraph"
         else:
             self.line(start)

@@ -89,23 +89,27 @@ class FenceSplitter:
         self._raws: list[str] = []  # the same as it came; kept for code only
 
     def push(self, text: str, /) -> list[Piece]:
-        if self._held_return:
-            text = "\r" + text
-        self._held_return = text.endswith("\r")
-        if self._held_return:
-            text = text[:-1]
-        if "\r" in text:
-            end = 0
-            for match in _LINE.finditer(text):
-                self._end_line(match[1], match[2])
-                end = match.end()
-            self._grow_line(text[end:])
+        if self._held_return or "\r" in text:
+            self._push_returns(text)
         elif "\n" in text:
             self._push_lines(text)
         else:
             self._grow_line(text)
         self.flowing = self._settled and not self._held_return
         return self._take()
+
+    def _push_returns(self, text: str) -> None:
+        """Text with line ends of any kind. A CR at its end waits: it may be half of a CRLF."""
+        if self._held_return:
+            text = "\r" + text
+        self._held_return = text.endswith("\r")
+        if self._held_return:
+            text = text[:-1]
+        end = 0
+        for match in _LINE.finditer(text):
+            self._end_line(match[1], match[2])
+            end = match.end()
+        self._grow_line(text[end:])
 
     def _push_lines(self, text: str) -> None:
         """Text with line ends, all of them LF."""
@@ -258,15 +262,18 @@ class FenceSplitter:
         """What was said in a row becomes one piece."""
         if self._texts:
             text = "".join(self._texts)
+            self._texts = []
             if not self.in_code:
                 self._out.append(Prose(text))
-            elif text or any(self._raws):
-                self._out.append(Code(text, "".join(self._raws)))
-                self._raws = []
-            self._texts = []
+                return
+            raw = "".join(self._raws)
+            self._raws = []
+            if raw:
+                self._out.append(Code(text, raw))
 
     def _take(self) -> list[Piece]:
-        self._end_run()
+        if self._texts:
+            self._end_run()
         pieces, self._out = self._out, []
         return pieces
 

@@ -189,14 +189,15 @@ def _shell(call: Call) -> Action:
     if exit_code is None:
         exit_code = 0 if call.state == "completed" else -1  # protobuf-JSON may leave a zero out
     stdout, stderr = call.value.text("stdout"), call.value.text("stderr")
-    between = "\n" if stdout and stderr and not stdout.endswith("\n") else ""
+    between = "\n" if not stdout.endswith("\n") else ""
+    both = f"{stdout}{between}{stderr}" if stdout and stderr else stdout or stderr
     policy = call.result.object("sandboxPolicy").all or call.args.object("requestedSandboxPolicy").all
     return Command(
         tool="run_terminal_cmd",
         command=call.args.text("command") or call.value.text("command"),
         working_directory=call.value.text("workingDirectory") or call.args.text("workingDirectory", "cwd"),
         exit_code=exit_code,
-        output=call.value.text("interleavedOutput") or f"{stdout}{between}{stderr}",
+        output=call.value.text("interleavedOutput") or both,
         permissions=_permissions(Fields(policy)) or call.args.texts("required_permissions"),
     )
 

@@ -7,27 +7,23 @@ class LineSplitter:
     """
 
     def __init__(self) -> None:
-        self._rest: list[bytes] = []  # joined once per line, so that a long line costs linear time
-
-    def is_line(self, chunk: bytes) -> bool:
-        """The chunk is one whole line with its LF, as the agent writes them: it need not be pushed."""
-        return not self._rest and chunk.find(b"\n") == len(chunk) - 1 >= 0
+        self.rest: list[bytes] = []  # of a line that is not whole; joined once, so that a long line costs linear time
 
     def push(self, chunk: bytes, /) -> list[bytes]:
         lines = chunk.split(b"\n")
         rest = lines.pop()
         if not lines:
             if rest:
-                self._rest.append(rest)
+                self.rest.append(rest)
             return lines
-        if self._rest:
-            self._rest.append(lines[0])
-            lines[0] = b"".join(self._rest)
-            self._rest = []
+        if self.rest:
+            self.rest.append(lines[0])
+            lines[0] = b"".join(self.rest)
+            self.rest = []
         if rest:
-            self._rest.append(rest)
+            self.rest.append(rest)
         return lines
 
     def flush(self) -> list[bytes]:
         """The last line may lack its LF."""
-        return self.push(b"\n") if self._rest else []
+        return self.push(b"\n") if self.rest else []

@@ -130,15 +130,20 @@ class CursorDecoder:
         except REFUSED:
             record = read_again(line)
         if record.__class__ is Assistant and record.timestamp_ms is not None and record.model_call_id is None:
-            self._last = record
-            if not (self._half_text or self._asked_only or self._first is None):
-                said = self._reconciler.delta(record.message.content[0].text)
-                return [TextDelta(said)] if said else []
+            text = record.message.content[0].text
+            if len(text) < self._reconciler.floor and text:
+                self._reconciler.said.append(text)
+                self._last = record
+                return [TextDelta(text)]
             self._heard(record)
-            self._deltas([record.message.text])
+            self._deltas([text])
         elif record.__class__ is Thinking and record.subtype == "delta":
-            self._heard(record)
-            self._thoughts(record.text or record.content)
+            if self._first is None or self._half_thought or self._asked_only or self._reconciler.holds:
+                self._heard(record)
+                self._thoughts(record.text or record.content)
+            else:
+                self._last = record
+                return [ThinkingDelta(record.text or record.content)]
         elif record is not None:
             self._record(record)
         return self._take()
@@ -204,6 +209,7 @@ class CursorDecoder:
                 else:
                     text, self._half_text = _join_halves(self._half_text, text)
                 self._out.append(TextDelta(self._reconciler.delta(text)))
+                self._reconciler.floor = 0  # what comes next is looked at closely
             case Assistant(message=message):
                 self._repetition(mended(message.text))
             case Thinking(text=text, content=content):

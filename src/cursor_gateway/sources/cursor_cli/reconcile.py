@@ -8,12 +8,13 @@ exactly the shape of a delta. Without partial output these repetitions are the o
 
 class Reconciler:
     def __init__(self) -> None:
-        self._said: list[str] = []  # all of the run's text
+        self.said: list[str] = []  # all of the run's text
         self._start = 0  # where in it the current segment starts
         self._earlier = ""  # what was said of it before a retry: its repetition may or may not hold this
         self._held: str | None = None  # a delta that may be a repetition: what follows it tells
-        # A delta shorter than this is no repetition: the segment is at least so long, and nothing is held.
-        self._floor = 0
+        # A delta shorter than this is no repetition and may simply be added to `said`: the segment is at least so
+        # long, and nothing is held.
+        self.floor = 0
 
     @property
     def holds(self) -> bool:
@@ -22,15 +23,15 @@ class Reconciler:
 
     def delta(self, text: str) -> str:
         """A piece of text, or the repetition before a query. What is to be said now."""
-        if len(text) < self._floor:
-            self._said.append(text)
+        if len(text) < self.floor:
+            self.said.append(text)
             return text
         released = self.go_on()
         if self.is_repetition(text):
-            self._held, self._floor = text, 0
+            self._held, self.floor = text, 0
             return released
-        self._floor = 0 if self._earlier else sum(map(len, self._said[self._start :]))
-        self._said.append(text)
+        self.floor = 0 if self._earlier else sum(map(len, self.said[self._start :]))
+        self.said.append(text)
         return released + text
 
     def is_repetition(self, text: str) -> bool:
@@ -43,9 +44,9 @@ class Reconciler:
         longest = len(max(texts, key=len))
         said: list[str] = []
         for number, text in enumerate(texts):
-            if longest < self._floor:
+            if longest < self.floor:
                 rest = "".join(texts[number:])
-                self._said.append(rest)
+                self.said.append(rest)
                 said.append(rest)
                 break
             said.append(self.delta(text))
@@ -64,7 +65,7 @@ class Reconciler:
             new = text  # a retry began the segment anew, and this is its only copy
         else:
             new = ""  # what was streamed stands; the agent's result may still add to it
-        self._said.append(new)
+        self.said.append(new)
         self._end_segment()
         return released + new
 
@@ -73,7 +74,7 @@ class Reconciler:
         if self._held is None:
             return ""
         text, self._held = self._held, None
-        self._said.append(text)
+        self.said.append(text)
         return text
 
     def break_off(self) -> None:
@@ -85,13 +86,13 @@ class Reconciler:
         """The connection was lost. Whether the segment goes on or starts anew is not known. What was held is text."""
         released = self.go_on()
         self._earlier += self._segment()
-        self._start, self._floor = len(self._said), 0
+        self._start, self.floor = len(self.said), 0
         return released
 
     def finish(self, result: str | None) -> tuple[str, bool]:
         """The run's end and the whole text that the agent claims: what is left to say, and whether the two disagree."""
         self.break_off()
-        said = "".join(self._said)
+        said = "".join(self.said)
         if result is None or said == result:
             return "", False
         if result.startswith(said):
@@ -99,7 +100,7 @@ class Reconciler:
         return "", True
 
     def _segment(self) -> str:
-        return "".join(self._said[self._start :])
+        return "".join(self.said[self._start :])
 
     def _end_segment(self) -> None:
-        self._start, self._earlier, self._floor = len(self._said), "", 0
+        self._start, self._earlier, self.floor = len(self.said), "", 0

@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 import msgspec
 from msgspec import Struct
 
-MAX_DEPTH = 100  # deeper payloads are nobody's tool call, and could not be encoded again
+MAX_DEPTH = 100
 
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 
@@ -189,12 +189,17 @@ def mended(value: Any) -> Any:
             return value
 
 
-def too_deep(value: object, allowed: int = MAX_DEPTH) -> bool:
-    match value:
-        case dict(fields):
-            children = list(fields.values())
-        case list(items):
-            children = items
-        case _:
+def too_deep(value: object) -> bool:
+    """Whether a payload is nested more deeply than anybody's tool call, and than could be encoded again."""
+    level: list[object] = [value]
+    for _ in range(MAX_DEPTH):
+        level = [
+            child
+            for item in level
+            if isinstance(item, dict | list)
+            for child in (item.values() if isinstance(item, dict) else item)
+            if isinstance(child, dict | list)
+        ]
+        if not level:
             return False
-    return allowed == 0 or any(too_deep(child, allowed - 1) for child in children)
+    return True

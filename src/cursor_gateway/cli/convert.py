@@ -1,0 +1,125 @@
+"""`cursor-gateway convert`: a recorded or piped stream of cursor-agent in, another form of it out."""
+
+import sys
+from datetime import UTC, datetime
+from typing import Literal, Protocol, TypeAlias, get_args
+from uuid import uuid4
+
+import click
+import msgspec
+
+from cursor_gateway.cli import options
+from cursor_gateway.cli.reading import new_run, read_run
+from cursor_gateway.core.document_events import DocumentEvent, Done
+from cursor_gateway.core.documents import Mode
+from cursor_gateway.core.fences import Fences
+from cursor_gateway.core.run_info import Include
+from cursor_gateway.core.transcript import Transcript
+from cursor_gateway.dialects.documents import NdjsonEncoder, SseEncoder, encode_response
+from cursor_gateway.dialects.openai_chat import ChunkEncoder, CompletionFold, Head
+from cursor_gateway.dialects.text import TextEncoder
+from cursor_gateway.reader import DocumentReader
+
+Form: TypeAlias = Literal["documents", "sse", "ndjson", "openai", "openai-sse", "text"]
+
+
+class Encoder(Protocol):
+    def push(self, event: DocumentEvent, /) -> bytes: ...
+
+
+@click.command(
+    short_help="Turn a run into JSON, SSE, OpenAI or text.",
+    epilog="""\b
+    Examples:
+      cursor-agent -p --output-format stream-json --stream-partial-output "…" \\
+        | cursor-gateway convert --to sse
+      cursor-gateway convert recording.ndjson --to documents > response.json
+      cursor-gateway convert recording.ndjson --to openai --model my-model
+    \b
+    Exit status: 0 the run completed; 1 it ended in an error (what arrived is printed);
+    2 the input cannot be used (nothing is printed).""",
+)
+@options.file
+@click.option(
+    "--to",
+    "form",
+    type=click.Choice(get_args(Form)),
+    default="documents",
+    show_default=True,
+    help="What to write: the whole response (documents), its events as they happen (sse, ndjson), "
+    "OpenAI's chat completion (openai) or its chunks (openai-sse), or the answer's text alone (text).",
+)
+@options.mode
+@options.fences
+@click.option(
+    "--include",
+    type=click.Choice(get_args(Include)),
+    multiple=True,
+    help="Also write the model's thinking, or each tool's own payload (raw). May be given twice.",
+)
+@click.option("--model", metavar="NAME", help="The model's name in the output, instead of the one the agent reports.")
+def convert(file: str, form: Form, mode: Mode, fences: Fences, include: tuple[Include, ...], model: str | None) -> int:
+    """Convert the output of cursor-agent, from FILE or as it comes in from a pipe."""
+    now = datetime.now(UTC)
+    reader = DocumentReader(new_run(mode, fences, frozenset(include), model, now))
+    out = sys.stdout.buffer
+    encoder: Encoder | None = None
+    done: Done | None = None
+    for events in read_run(file, reader):
+        if not events:
+            continue
+        # made when there is something to write: the agent tells its model's name in its first line
+        encoder = encoder or _encoder(form, reader.model, now, for_people=sys.stdout.isatty())
+        if data := b"".join(map(encoder.push, events)):
+            out.write(data)
+            out.flush()
+        done = event if isinstance(event := events[-1], Done) else done
+    if done is None or done.failure is None:
+        return 0
+    click.echo(f"cursor-gateway: the run failed: {' '.join(done.failure.message.split())}", err=True)
+    return 1
+
+
+def _encoder(form: Form, model: str, now: datetime, *, for_people: bool) -> Encoder:
+    head = Head(f"chatcmpl-{uuid4().hex}", int(now.timestamp()), model)
+    match form:
+        case "documents":
+            return _Response(indented=for_people)
+        case "sse":
+            return SseEncoder()
+        case "ndjson":
+            return NdjsonEncoder()
+        case "openai":
+            return _Completion(head, indented=for_people)
+        case "openai-sse":
+            return ChunkEncoder(head, include_usage=True)
+        case "text":
+            return TextEncoder()
+
+
+class _Response:
+    """The fold as an encoder: nothing until the run is done, then all of it."""
+
+    def __init__(self, *, indented: bool) -> None:
+        self._transcript = Transcript()
+        self._indented = indented
+
+    def push(self, event: DocumentEvent, /) -> bytes:
+        self._transcript.push(event)
+        response = self._transcript.response()
+        return b"" if response is None else _line(encode_response(response), self._indented)
+
+
+class _Completion:
+    def __init__(self, head: Head, *, indented: bool) -> None:
+        self._fold = CompletionFold(head)
+        self._indented = indented
+
+    def push(self, event: DocumentEvent, /) -> bytes:
+        self._fold.push(event)
+        completion = self._fold.completion()
+        return b"" if completion is None else _line(msgspec.json.encode(completion), self._indented)
+
+
+def _line(json: bytes, indented: bool) -> bytes:
+    return (msgspec.json.format(json, indent=2) if indented else json) + b"\n"

@@ -1,0 +1,49 @@
+"""Arguments in, an exit status out."""
+
+import signal
+import sys
+from collections.abc import Sequence
+
+import click
+
+from cursor_gateway.cli.convert import convert
+from cursor_gateway.cli.schema import schema
+from cursor_gateway.cli.show import demo, show
+from cursor_gateway.errors import UnusableInput
+
+_UNUSABLE, _INTERRUPTED = 2, 130
+
+
+@click.group(
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    epilog="""\b
+    Examples:
+      cursor-gateway demo
+      cursor-agent -p --output-format stream-json --stream-partial-output "…" | cursor-gateway show
+      cursor-gateway convert recording.ndjson --to documents""",
+)
+@click.version_option(package_name="cursor-gateway", message="%(prog)s %(version)s")
+def cli() -> None:
+    """Cursor's agent as ordered, typed documents."""
+
+
+for command in (convert, show, demo, schema):
+    cli.add_command(command)
+
+
+def run(arguments: Sequence[str]) -> int:
+    try:
+        return cli.main(list(arguments), prog_name="cursor-gateway", standalone_mode=False) or 0
+    except UnusableInput as error:
+        click.echo(f"cursor-gateway: {error}", err=True)
+        return _UNUSABLE
+    except click.ClickException as error:
+        error.show()
+        return error.exit_code
+    except click.Abort:
+        return _INTERRUPTED
+
+
+def main() -> None:
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # `… | head` ends this program as it ends any other
+    sys.exit(run(sys.argv[1:]))

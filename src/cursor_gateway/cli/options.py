@@ -1,0 +1,24 @@
+"""The options that several commands share."""
+
+from typing import get_args
+
+import click
+
+from cursor_gateway.core.documents import MODES
+from cursor_gateway.core.fences import Fences
+
+file = click.argument("file", default="-", metavar="[FILE|-]")
+mode = click.option(
+    "--mode",
+    type=click.Choice(MODES),
+    default="agent",
+    show_default=True,
+    help="The mode that the agent ran in; it decides what a code block is for.",
+)
+fences = click.option(
+    "--fences",
+    type=click.Choice(get_args(Fences)),
+    default="split",
+    show_default=True,
+    help="Whether code in the text becomes documents of its own.",
+)

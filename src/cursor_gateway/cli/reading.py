@@ -1,0 +1,50 @@
+"""A file or standard input in; the run's document events, as they arrive, out."""
+
+import sys
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from uuid import uuid4
+
+import click
+
+from cursor_gateway.core.document_events import DocumentEvent
+from cursor_gateway.core.documents import Mode
+from cursor_gateway.core.fences import Fences
+from cursor_gateway.core.run_info import Include, RunInfo
+from cursor_gateway.errors import Failure, UnusableInput
+from cursor_gateway.reader import DocumentReader
+from cursor_gateway.sources.cursor_cli.failures import known_failure
+
+_PIECE = 64 * 1024
+_HOW = "cursor-agent -p --output-format stream-json"
+
+
+def new_run(mode: Mode, fences: Fences, include: frozenset[Include], model: str | None, now: datetime) -> RunInfo:
+    return RunInfo(
+        id=f"chat_{uuid4()}",
+        created=now.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        mode=mode,
+        model=model,
+        fences=fences,
+        include=include,
+    )
+
+
+def read_run(file: str, reader: DocumentReader) -> Iterator[list[DocumentEvent]]:
+    """What each read of the input meant. Raises `UnusableInput`, before the first event, for what is no run."""
+    name = "the standard input" if file == "-" else repr(file)
+    if file == "-" and sys.stdin is not None and sys.stdin.isatty():
+        click.echo(f"Waiting for the output of `{_HOW} …`, as a pipe or typed; Ctrl-D ends it.", err=True)
+    failure: Failure | None = None
+    try:
+        # unbuffered: a read gives what is there and does not wait for more
+        with open(0 if file == "-" else file, "rb", buffering=0, closefd=file != "-") as source:
+            while piece := source.read(_PIECE):
+                yield reader.push(piece)
+    except OSError as error:
+        failure = UnusableInput(f"{name} cannot be read: {error.strerror}; name a recording, or pipe one in.").failure()
+    events = reader.flush(failure)
+    if not reader.recognized and known_failure(reader.stray_text) is None:
+        told = f"{name} holds no output of cursor-agent; make some with `{_HOW} …`, or try `cursor-gateway demo`."
+        raise UnusableInput(failure.message if failure else told)
+    yield events

@@ -1,0 +1,31 @@
+"""`cursor-gateway schema`: nothing in, the definitions of all documents out."""
+
+from typing import Literal, TypeAlias
+
+import click
+import msgspec
+
+Notation: TypeAlias = Literal["json-schema", "typescript", "openapi-components"]
+
+
+@click.command(short_help="Print the types of all documents.")
+@click.option("--typescript", "notation", flag_value="typescript", help="TypeScript definitions instead.")
+@click.option(
+    "--openapi-components", "notation", flag_value="openapi-components", help="The `components` of an OpenAPI document."
+)
+def schema(notation: Notation | None) -> int:
+    """Print the JSON Schema of the response, its documents and its events."""
+    from cursor_gateway.schema import json_schema, openapi_components, typescript
+
+    match notation:
+        case "typescript":
+            click.echo(typescript(), nl=False)
+        case "openapi-components":
+            click.echo(_indented(openapi_components()))
+        case "json-schema" | None:
+            click.echo(_indented(json_schema()))
+    return 0
+
+
+def _indented(value: object) -> str:
+    return msgspec.json.format(msgspec.json.encode(value), indent=2).decode()

@@ -1,0 +1,112 @@
+"""`cursor-gateway show` and `demo`: a stream of cursor-agent in, a live view in the terminal out."""
+
+import io
+import os
+import sys
+import time
+from collections.abc import Iterable, Iterator
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+import click
+
+from cursor_gateway.cli import options
+from cursor_gateway.cli.reading import new_run, read_run
+from cursor_gateway.core.document_events import DocumentEvent, DocumentStarted, Done
+from cursor_gateway.core.documents import DocumentType, Mode
+from cursor_gateway.core.fences import Fences
+from cursor_gateway.core.run_info import Include
+from cursor_gateway.reader import DocumentReader
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+_TOOL_SECONDS, _LINE_SECONDS = 0.25, 0.02
+_TOOL_TYPES: frozenset[DocumentType] = frozenset(
+    {"tool_call", "terminal_command", "file_edit", "plan", "clarification", "todo_update"}
+)
+
+
+@click.command(
+    short_help="Watch a run in the terminal.",
+    epilog="""\b
+    Examples:
+      cursor-agent -p --output-format stream-json --stream-partial-output "…" | cursor-gateway show
+      cursor-gateway show recording.ndjson --include thinking
+    \b
+    Without a terminal, with NO_COLOR or with TERM=dumb it prints plain text.
+    Exit status: 0 the run completed; 1 it ended in an error; 2 the input cannot be used.""",
+)
+@options.file
+@options.mode
+@options.fences
+@click.option(
+    "--include", type=click.Choice(["thinking"]), multiple=True, help="Also show the model's thinking, dimmed."
+)
+def show(file: str, mode: Mode, fences: Fences, include: tuple[Include, ...]) -> int:
+    """Show the output of cursor-agent, from FILE or as it comes in from a pipe, as documents."""
+    reader = DocumentReader(new_run(mode, fences, frozenset(include), None, datetime.now(UTC)))
+    return _view(read_run(file, reader), _console())
+
+
+@click.command(short_help="Watch a built-in recording.")
+@click.option("--fast", is_flag=True, help="Do not pause between the events.")
+def demo(fast: bool) -> int:
+    """Show a built-in recording: what an agent's run looks like as documents."""
+    from rich.text import Text
+
+    from cursor_gateway.demo import recording
+
+    console = _console()
+    console.print(Text("Demo: a built-in recording, replayed. No agent runs, no file changes.", "bold reverse"))
+    console.print()
+    run = new_run("agent", "split", frozenset({"thinking"}), None, datetime.now(UTC))
+    events = _replayed(recording(), DocumentReader(run))
+    status = _view(_paced(events) if console.is_terminal and not fast else events, console)
+    console.print(_HINTS, soft_wrap=True)
+    return status
+
+
+_HINTS = """
+What to try next:
+  cursor-agent -p --output-format stream-json "…" > run.ndjson
+  cursor-gateway show run.ndjson                      or piped, while it runs
+  cursor-gateway convert run.ndjson --to documents    the response as JSON
+  cursor-gateway convert run.ndjson --to sse          its events
+  cursor-gateway convert run.ndjson --to openai       a chat completion
+  cursor-gateway schema --typescript                  the types of it all"""
+
+
+def _replayed(recording: bytes, reader: DocumentReader) -> Iterator[list[DocumentEvent]]:
+    for line in recording.splitlines(keepends=True):
+        yield reader.push(line)
+    yield reader.flush()
+
+
+def _paced(batches: Iterable[list[DocumentEvent]]) -> Iterator[list[DocumentEvent]]:
+    """Lively, but slow enough to see a tool run."""
+    for events in batches:
+        yield events
+        runs = any(isinstance(event, DocumentStarted) and event.type in _TOOL_TYPES for event in events)
+        time.sleep(_TOOL_SECONDS if runs else _LINE_SECONDS)
+
+
+def _console() -> "Console":
+    from cursor_gateway.render.terminal import make_console
+
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")  # an old locale lacks our marks, and the agent's letters
+    plain = not sys.stdout.isatty() or bool(os.environ.get("NO_COLOR")) or os.environ.get("TERM") in (None, "dumb")
+    return make_console(sys.stdout, plain=plain)
+
+
+def _view(batches: Iterable[list[DocumentEvent]], console: "Console") -> int:
+    from cursor_gateway.render.terminal import TerminalView
+
+    failed = False
+    with TerminalView(console) as view:
+        for events in batches:
+            for event in events:
+                view.push(event)
+                failed = failed or (isinstance(event, Done) and event.failure is not None)
+    return 1 if failed else 0

@@ -1,0 +1,316 @@
+"""A finished document in, what is printed of it out; a pure function of the document and the checklist."""
+
+from typing import Any
+
+import msgspec
+from msgspec import UNSET
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
+from rich.text import Text
+
+from cursor_gateway.core.document_events import Done
+from cursor_gateway.core.documents import (
+    ClarificationDocument,
+    ClarificationMetadata,
+    CodeBlockDocument,
+    CodeReferenceDocument,
+    Document,
+    ErrorDocument,
+    FileEditDocument,
+    PlanDocument,
+    State,
+    TerminalCommandDocument,
+    TextDocument,
+    ThinkingDocument,
+    TodoUpdateDocument,
+    ToolCallDocument,
+    ToolTrace,
+    Usage,
+)
+from cursor_gateway.render.checklist import Checklist
+from cursor_gateway.render.listing import (
+    Listing,
+    Row,
+    change,
+    code_rows,
+    folded,
+    folded_in_the_middle,
+    numbered_rows,
+    plain_rows,
+    split_lines,
+)
+from cursor_gateway.render.markdown import AgentMarkdown
+from cursor_gateway.render.visible import visible, visible_line, visible_output
+
+_NEW_FILE_LINES = 20
+_CHANGE_LINES = 60
+_OUTPUT_FIRST, _OUTPUT_LAST = 8, 16
+_RESULT_LINES = 3
+_DETAIL_LINES = 12
+_VALUE_LENGTH = 300
+
+_STATE_STYLES: dict[State, str] = {
+    "completed": "green",
+    "failed": "red",
+    "rejected": "yellow",
+    "timed_out": "red",
+    "interrupted": "yellow",
+}
+_FOLLOWED_BY_AN_ERROR = ("failed", "timed_out")
+_TELLING = ("target_file", "query", "pattern", "glob_pattern", "search_term", "url", "path", "target_directory")
+
+
+class Headline:
+    """One line: what does not fit is taken from `title`, never from `note`. In a file (no_wrap) all of it fits."""
+
+    def __init__(self, title: Text, note: Text | None = None) -> None:
+        self._title = title
+        self._note = Text.assemble("  ", note) if note else Text()
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        title = self._title.copy()
+        if not options.no_wrap:
+            title.truncate(max(options.max_width - self._note.cell_len, 1), overflow="ellipsis")
+        yield Text.assemble(title, self._note, no_wrap=True, overflow=options.overflow)
+
+
+def card(document: Document, checklist: Checklist) -> RenderableType:
+    match document:
+        case TextDocument(content=content):
+            return AgentMarkdown(content)
+        case ThinkingDocument(content=content):
+            return thinking(content)
+        case CodeReferenceDocument(content=content, metadata=metadata):
+            head = reference_headline(metadata.file_path, metadata.start_line, metadata.end_line)
+            return Group(head, Listing(numbered_rows(content, metadata.language, metadata.start_line)))
+        case CodeBlockDocument(content=content, metadata=metadata):
+            return Group(code_headline(metadata.language), Listing(code_rows(content, metadata.language)))
+        case FileEditDocument():
+            return _file_edit(document)
+        case TerminalCommandDocument():
+            return _command(document)
+        case ToolCallDocument():
+            return _tool_call(document)
+        case PlanDocument():
+            return _plan(document, checklist)
+        case TodoUpdateDocument(metadata=metadata):
+            return Group(Text(visible_line(checklist.heading), "bold"), checklist.picture(), *_ending(metadata))
+        case ClarificationDocument():
+            return _clarification(document)
+        case ErrorDocument():
+            return _error(document)
+
+
+# --- prose and code ---------------------------------------------------------------------------------
+
+
+def thinking(text: str) -> RenderableType:
+    return Listing(plain_rows(visible(text).split("\n"), "dim italic", "┊ "))
+
+
+def code_headline(language: str) -> Headline:
+    return Headline(Text(visible_line(language), "dim"))
+
+
+def reference_headline(path: str, first: int, last: int) -> Listing:
+    lines = f"line {first}" if first == last else f"lines {first}-{last}"
+    return _path_line(Text(visible_line(path), "cyan"), Text(lines, "dim"))
+
+
+def _path_line(path: Text, note: Text) -> Listing:
+    """A path is never cut short: its end is what tells files apart."""
+    return Listing([Row(Text(), Text.assemble(path, "  ", note))])
+
+
+# --- tools ------------------------------------------------------------------------------------------
+
+
+def _ending(trace: ToolTrace) -> list[Listing]:
+    """How a tool ended, where it did not simply complete. Why it failed is told by the error that follows it."""
+    if trace.state is UNSET:
+        return []
+    reason = f": {visible_line(trace.reason)}" if trace.reason and trace.state not in _FOLLOWED_BY_AN_ERROR else ""
+    return [_note(f"{trace.state.replace('_', ' ')}{reason}", _STATE_STYLES[trace.state])]
+
+
+def _note(text: str, style: str) -> Listing:
+    return Listing(plain_rows([text], style))
+
+
+def _file_edit(document: FileEditDocument) -> RenderableType:
+    metadata, content = document.metadata, document.content or ""
+    title = Text.assemble((f"✎ {metadata.operation} ", "bold"), (visible_line(metadata.file_path), "bold cyan"))
+    rows: list[Row] = []
+    counts = Text()
+    match metadata.operation:
+        case "create":
+            rows = _beginning(content, metadata.language)
+            counts = Text(f"+{len(split_lines(content))}", "green")
+        case "edit" if metadata.diff is not UNSET:
+            changed = change(metadata.diff)
+            rows = folded(changed.rows, _CHANGE_LINES)
+            counts = Text.assemble((f"+{changed.added}", "green"), " ", (f"-{changed.removed}", "red"))
+        case "edit":
+            rows = _beginning(content, metadata.language)
+        case "delete":
+            pass
+        case "rename":
+            title.append(f" (was {visible_line(metadata.old_path or 'unknown')})")
+    return Group(_path_line(title, counts), Listing(rows), *_ending(metadata))
+
+
+def _beginning(content: str, language: str) -> list[Row]:
+    """Only what will be seen is highlighted."""
+    lines = split_lines(visible(content))
+    first = list(code_rows("\n".join(lines[: _NEW_FILE_LINES + 1]), language))
+    return folded([*first, *plain_rows(lines[len(first) :])], _NEW_FILE_LINES)
+
+
+def _command(document: TerminalCommandDocument) -> RenderableType:
+    metadata = document.metadata
+    output = list(plain_rows(split_lines(visible_output(metadata.output).rstrip("\n"))))
+    shown = Listing(folded_in_the_middle(output, _OUTPUT_FIRST, _OUTPUT_LAST))
+    took = f" · {duration(metadata.duration_ms)}" if metadata.duration_ms else ""
+    if metadata.state in (UNSET, "failed") and metadata.exit_code != -1:
+        good = metadata.exit_code == 0
+        ending = [_note(f"{'✓' if good else '✗'} exit {metadata.exit_code}{took}", "green" if good else "red")]
+    else:
+        ending = _ending(metadata) or [_note(f"ended without an exit status{took}", "yellow")]
+    first, *more = visible(metadata.command).strip().expandtabs(4).split("\n")
+    command = [
+        Row(Text("$ ", "bold green"), Text(first, "bold")),
+        *(Row(Text("  "), Text(line, "bold")) for line in more),
+    ]
+    return Group(Listing(command), shown, *ending)
+
+
+def tool_line(name: str, about: str = "") -> Text:
+    return Text.assemble((visible_line(name), "bold"), f" {visible_line(about)}" if about else "")
+
+
+def main_argument(arguments: dict[str, Any]) -> str:
+    """The one that tells most about a call."""
+    values = [*(arguments.get(name) for name in _TELLING), *arguments.values()]
+    return next((value for value in values if isinstance(value, str) and value), "")[:_VALUE_LENGTH]
+
+
+def _tool_call(document: ToolCallDocument) -> RenderableType:
+    metadata = document.metadata
+    state: State = "completed" if metadata.state is UNSET else metadata.state
+    style = _STATE_STYLES[state]
+    title = Text.assemble(
+        ("✓ " if state == "completed" else "✗ ", style),
+        tool_line(metadata.tool_name, main_argument(metadata.arguments)),
+    )
+    told = [state.replace("_", " ")] if state != "completed" else []
+    took = [duration(metadata.duration_ms)] if metadata.duration_ms else []
+    head = Headline(title, Text(" · ".join([*told, *took]), "dim" if state == "completed" else style))
+    if state == "completed":
+        return Group(head, *_short(_value_lines(metadata.result.data)))
+    return head if state in _FOLLOWED_BY_AN_ERROR else Group(head, _note(visible_line(metadata.reason or ""), style))
+
+
+def _short(lines: list[str]) -> list[Headline]:
+    shown = lines if len(lines) <= _RESULT_LINES + 1 else lines[:_RESULT_LINES]
+    more = [f"… {len(lines) - len(shown)} more lines"] if len(shown) < len(lines) else []
+    return [Headline(Text(f"  {line}", "dim")) for line in [*shown, *more]]
+
+
+def _value_lines(value: Any) -> list[str]:
+    match value:
+        case None:
+            return []
+        case str():
+            lines = [line.expandtabs(4) for line in visible(value).split("\n") if line.strip()]
+        case list():
+            lines = [visible_line(item) if isinstance(item, str) else _compact(item) for item in value]
+        case _:
+            lines = [_compact(value)]
+    return [line if len(line) <= _VALUE_LENGTH else line[: _VALUE_LENGTH - 1] + "…" for line in lines]
+
+
+def _compact(value: Any) -> str:
+    return visible(msgspec.json.encode(value).decode())
+
+
+# --- plans, questions, errors -----------------------------------------------------------------------
+
+
+def _plan(document: PlanDocument, checklist: Checklist) -> RenderableType:
+    metadata = document.metadata
+    parts: list[RenderableType] = [Text(f"◆ Plan · {visible_line(metadata.title) or 'untitled'}", "bold magenta")]
+    if metadata.overview:
+        parts.append(Text(visible(metadata.overview), "italic"))
+    if document.content:
+        parts += ["", AgentMarkdown(document.content.strip("\n"))]
+    if metadata.todos:
+        parts += ["", checklist.picture()]
+    return Group(*parts, *_ending(metadata))
+
+
+def _clarification(document: ClarificationDocument) -> RenderableType:
+    metadata = document.metadata
+    rows = []
+    for number, question in enumerate(metadata.questions, 1):
+        several = "  (several may be chosen)" if question.allow_multiple is True else ""
+        rows.append(Row(Text(f"  {number}. "), Text.assemble((visible_line(question.text), "bold"), (several, "dim"))))
+        chosen = _chosen(metadata, question.id)
+        for option in question.options:
+            mark, style = ("●", "green") if option.id in chosen else ("○", "")
+            rows.append(Row(Text(f"     {mark} ", style), Text(visible_line(option.label), style)))
+    title = visible_line(document.content or "The agent asks")
+    return Group(Text(f"? {title}", "bold yellow"), Listing(rows), *_ending(metadata))
+
+
+def _chosen(metadata: ClarificationMetadata, question_id: str) -> set[str]:
+    answers = metadata.answers if isinstance(metadata.answers, list) else []
+    for answer in answers:
+        match answer:
+            case {"questionId": str(id), "selectedOptionIds": list(chosen)} if id == question_id:
+                return {option for option in chosen if isinstance(option, str)}
+    return set()
+
+
+def _error(document: ErrorDocument) -> RenderableType:
+    metadata = document.metadata
+    message = visible(document.content).strip() or "It failed without a message."
+    facts = " · ".join(visible_line(fact) for fact in (metadata.error_code, metadata.source) if fact)
+    details = list(plain_rows(split_lines(visible_output(metadata.details).strip()), "red dim"))
+    parts: list[RenderableType] = [Listing([Row(Text("✗ ", "bold red"), Text(message, "bold red"))])]
+    if facts:
+        parts.append(_note(facts, "red"))
+    return Group(*parts, Listing(folded_in_the_middle(details, _DETAIL_LINES // 2, _DETAIL_LINES // 2)))
+
+
+# --- the end ----------------------------------------------------------------------------------------
+
+
+def closing(done: Done) -> RenderableType:
+    envelope = done.envelope
+    time = duration(envelope.metadata.duration_ms)
+    if done.failure is None:
+        mark, told = Text("✓ ", "green"), Text(envelope.status + (f" in {time}" if time else ""), "green")
+    else:
+        mark, told = Text("✗ ", "red"), Text("failed" + (f" after {time}" if time else ""), "red")
+    model = "" if envelope.model == "unknown" else visible_line(envelope.model)
+    facts = [fact for fact in (_tokens(envelope.usage), model) if fact]
+    return Listing([Row(mark, Text.assemble(told, *((f" · {fact}", "dim") for fact in facts)))])
+
+
+def _tokens(usage: Usage) -> str:
+    if not usage.total_tokens:
+        return ""
+    cached = f" ({usage.cached_tokens:,} cached)" if usage.cached_tokens else ""
+    estimated = ", estimated" if usage.estimated is True else ""
+    return f"{usage.prompt_tokens:,} tokens in{cached}, {usage.completion_tokens:,} out{estimated}"
+
+
+def duration(milliseconds: int) -> str:
+    """Empty when unknown."""
+    if milliseconds <= 0:
+        return ""
+    if milliseconds < 1000:
+        return f"{milliseconds} ms"
+    if milliseconds < 60_000:
+        return f"{milliseconds / 1000:.1f} s"
+    minutes, seconds = divmod(milliseconds // 1000, 60)
+    return f"{minutes} min {seconds:02d} s"

@@ -1,0 +1,131 @@
+"""Code, a change or a command's output in; its lines, each beside its gutter, out."""
+
+from collections.abc import Iterable, Iterator
+from difflib import SequenceMatcher
+from typing import NamedTuple
+
+from rich.console import Console, ConsoleOptions, RenderResult
+from rich.syntax import Syntax
+from rich.text import Text
+
+from cursor_gateway.core.documents import Diff
+from cursor_gateway.render.visible import visible
+
+_THEME = "ansi_dark"  # the terminal's own sixteen colours, so that it fits any background
+_HIGHLIGHTED = 200_000  # characters; beyond that colours are not worth the wait
+_COMPARED = 4_000  # lines; beyond that comparing them takes too long
+_TAB = 4
+
+
+class Row(NamedTuple):
+    gutter: Text
+    line: Text
+    again: str = ""  # the gutter where a long line goes on
+
+
+class Listing:
+    """A line that is too long goes on below itself; for files (no_wrap) every line stays one line."""
+
+    def __init__(self, rows: Iterable[Row]) -> None:
+        self._rows = list(rows)
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        width = max((row.gutter.cell_len for row in self._rows), default=0)
+        for gutter, line, again in self._rows:
+            room = max(options.max_width - width, 1)
+            pieces = [line] if options.no_wrap else line.wrap(console, room, overflow="fold") or [line]
+            for number, piece in enumerate(pieces):
+                text = Text.assemble(gutter if number == 0 else (again.rjust(width), "dim"), piece)
+                text.rstrip()
+                yield text
+
+
+def split_lines(text: str) -> list[str]:
+    """A line feed ends a line; it does not begin another."""
+    return text.removesuffix("\n").split("\n") if text else []
+
+
+def highlighted(code: str, language: str) -> list[Text]:
+    code = visible(code).expandtabs(_TAB)
+    if len(code) > _HIGHLIGHTED:
+        return [Text(line) for line in split_lines(code)]
+    text = Syntax("", language, theme=_THEME).highlight(code)
+    return list(text.split("\n", allow_blank=True))[: len(split_lines(code))]
+
+
+def plain_rows(lines: Iterable[str], style: str = "", gutter: str = "  ") -> Iterator[Row]:
+    for line in lines:
+        yield Row(Text(gutter, style), Text(line.expandtabs(_TAB), style), gutter if gutter.strip() else "")
+
+
+def code_rows(code: str, language: str) -> Iterator[Row]:
+    for line in highlighted(code, language):
+        yield Row(Text("  "), line, "↪ ")
+
+
+def numbered_rows(code: str, language: str, first: int) -> Iterator[Row]:
+    lines = highlighted(code, language)
+    digits = len(str(first + len(lines) - 1))
+    for number, line in enumerate(lines, first):
+        yield Row(Text(f"  {number:>{digits}} │ ", "dim"), line, "│ ")
+
+
+def note_row(note: str) -> Row:
+    return Row(Text("  "), Text(note, "dim"))
+
+
+class Change(NamedTuple):
+    """A change, line by line."""
+
+    added: int
+    removed: int
+    rows: list[Row]
+
+
+def change(diff: Diff) -> Change:
+    old, new = (split_lines(visible(text).expandtabs(_TAB)) for text in (diff.old_string, diff.new_string))
+    digits = len(str(diff.start_line + max(len(old), len(new)) - 1))
+    rows: list[Row] = []
+    added = removed = 0
+
+    def add(number: int, sign: str, line: str, style: str) -> None:
+        gutter = Text.assemble((f"  {number:>{digits}} ", "dim"), (f"{sign} ", style))
+        rows.append(Row(gutter, Text(line, style)))
+
+    shown = 0  # old lines so far
+    for group in _groups(old, new):
+        if hidden := group[0][1] - shown:
+            rows.append(note_row(f"⋮ {hidden} unchanged line{'s' if hidden > 1 else ''}"))
+        for tag, old_start, old_end, new_start, new_end in group:
+            if tag == "equal":
+                for number in range(new_start, new_end):
+                    add(diff.start_line + number, " ", new[number], "")
+                continue
+            for number in range(old_start, old_end):
+                add(diff.start_line + number, "-", old[number], "red")
+            for number in range(new_start, new_end):
+                add(diff.start_line + number, "+", new[number], "green")
+            removed += old_end - old_start
+            added += new_end - new_start
+        shown = group[-1][2]
+    return Change(added, removed, rows)
+
+
+def _groups(old: list[str], new: list[str]) -> Iterable[list[tuple[str, int, int, int, int]]]:
+    if len(old) + len(new) > _COMPARED:
+        return [[("replace", 0, len(old), 0, len(new))]]
+    return SequenceMatcher(None, old, new).get_grouped_opcodes(3)
+
+
+def folded(rows: list[Row], limit: int) -> list[Row]:
+    """The first rows, and how many more there are."""
+    if len(rows) <= limit + 1:  # a note would take the place of the one row it hides
+        return rows
+    return [*rows[:limit], note_row(f"… {len(rows) - limit} more lines")]
+
+
+def folded_in_the_middle(rows: list[Row], first: int, last: int) -> list[Row]:
+    """What matters in long output is how it began and, more, how it ended."""
+    if len(rows) <= first + last + 1:
+        return rows
+    return [*rows[:first], note_row(f"… {len(rows) - first - last} more lines …"), *rows[-last:]]

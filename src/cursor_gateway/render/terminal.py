@@ -1,0 +1,292 @@
+"""Document events in, a live view in a terminal out.
+
+What is finished is printed once and belongs to the scrollback. Only what is under way is drawn again
+and again, at the bottom, in a region that is never taller than the screen: the end of the open text
+and one line for each running tool. A delta costs an append; drawing is paid per frame.
+"""
+
+from types import TracebackType
+from typing import Self, TextIO
+
+from msgspec import UNSET, Struct
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
+from rich.live import Live
+from rich.segment import Segment
+from rich.text import Text
+from rich.theme import Theme
+
+from cursor_gateway.core.document_events import (
+    ContentDelta,
+    DocumentEnded,
+    DocumentEvent,
+    DocumentStarted,
+    Done,
+    KnownMetadata,
+    Reasoning,
+    ToolCallArguments,
+    ToolCallEnded,
+    ToolCallStarted,
+)
+from cursor_gateway.core.documents import (
+    Document,
+    DocumentType,
+    PlanDocument,
+    TodoUpdateDocument,
+    ToolCallDocument,
+)
+from cursor_gateway.render.cards import (
+    Headline,
+    card,
+    closing,
+    code_headline,
+    main_argument,
+    reference_headline,
+    thinking,
+    tool_line,
+)
+from cursor_gateway.render.checklist import Checklist
+from cursor_gateway.render.listing import Listing, code_rows, numbered_rows, split_lines
+from cursor_gateway.render.markdown import AgentMarkdown, finished_blocks
+from cursor_gateway.render.visible import visible, visible_line
+
+_FRAMES_PER_SECOND = 12
+_SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
+_PREVIEW = 6_000  # characters of the open text that a frame draws at most
+_RUNNING_LINES = 6
+
+_THEME = Theme(
+    {
+        "markdown.code": "cyan",
+        "markdown.h1": "bold underline",
+        "markdown.h2": "bold underline",
+        "markdown.h3": "bold",
+        "markdown.h4": "bold italic",
+        "markdown.h5": "italic",
+        "markdown.link": "underline",
+        "markdown.link_url": "dim",
+        "markdown.block_quote": "italic",
+        "markdown.item.bullet": "bold",
+        "markdown.item.number": "bold",
+        "markdown.table.border": "dim",
+        "markdown.table.header": "bold",
+    }
+)
+
+
+def make_console(file: TextIO, *, plain: bool, width: int | None = None) -> Console:
+    """`plain` is for files and for people who want no colours: nothing but text, and no line is broken."""
+    return Console(
+        file=file,
+        force_terminal=not plain,
+        force_interactive=not plain,
+        color_system=None if plain else "auto",
+        no_color=plain,
+        width=width,
+        theme=_THEME,
+        markup=False,
+        emoji=False,
+        highlight=False,
+        legacy_windows=False,
+    )
+
+
+class _Prose(Struct):
+    """The open document of text, code or thinking, as far as it is not printed."""
+
+    id: str
+    type: DocumentType
+    known: KnownMetadata
+    pieces: list[str]
+    size: int = 0
+    look_at: int = 0  # the size at which it is worth looking for finished blocks again
+
+    def add(self, text: str) -> None:
+        self.pieces.append(text)
+        self.size += len(text)
+
+    @property
+    def text(self) -> str:
+        return "".join(self.pieces)
+
+    def take_lines(self) -> str:
+        """The whole lines."""
+        text = self.text
+        return self._take(text, text.rfind("\n") + 1)
+
+    def take_blocks(self) -> str:
+        """The finished blocks of Markdown. A block that stays open is looked at ever more seldom, so it costs
+        linear time however long it grows."""
+        if self.size < self.look_at:
+            return ""
+        text = visible(self.text)
+        return self._take(text, finished_blocks(text))
+
+    def _take(self, text: str, end: int) -> str:
+        self.pieces = [text[end:]]
+        self.size = len(text) - end
+        self.look_at = self.size * 3 // 2
+        return text[:end]
+
+
+class _Region:
+    """What is under way. A thread of `rich` draws it while the view goes on, so it reads each part once."""
+
+    def __init__(self) -> None:
+        self.prose: _Prose | None = None
+        self.running: dict[str, Text] = {}
+        self.state = "waiting for the agent"
+        self.last: str | None = None  # what was printed last; None: nothing yet
+
+    def clear(self) -> None:
+        self.prose, self.running, self.state = None, {}, ""
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        prose, running = self.prose, list(self.running.values())
+        frame = _SPINNER[int(console.get_time() * _FRAMES_PER_SECOND) % len(_SPINNER)]
+        if not running and prose is None and self.state:
+            running = [Text(self.state, "dim")]
+        below = [Headline(Text.assemble((f"{frame} ", "yellow"), line)) for line in running[:_RUNNING_LINES]]
+        if len(running) > _RUNNING_LINES:
+            below.append(Headline(Text(f"  and {len(running) - _RUNNING_LINES} more", "dim")))
+        if self.last is not None and (below or prose) and (prose is None or prose.id != self.last):
+            yield ""
+        if prose is not None:
+            room = max(console.size.height - len(below) - 4, 1)
+            for line in console.render_lines(_preview(prose, room), options, pad=False)[-room:]:
+                yield from line
+                yield Segment.line()
+            if below:
+                yield ""
+        yield from below
+
+
+def _preview(prose: _Prose, room: int) -> RenderableType:
+    """The end of what is there, which is what fits on the screen."""
+    text, known = prose.text, prose.known
+    if prose.type in ("text", "thinking"):
+        if len(text) > _PREVIEW:
+            text = text[-_PREVIEW:].partition("\n")[2] or text[-_PREVIEW:]
+        return thinking(text) if prose.type == "thinking" else AgentMarkdown(text)
+    lines = split_lines(text)
+    code, language = "\n".join(lines[-room:]), known.language or "text"
+    hidden = max(len(lines) - room, 0)
+    if known.file_path and known.start_line and known.end_line:
+        head = reference_headline(known.file_path, known.start_line, known.end_line)
+        return Group(head, Listing(numbered_rows(code, language, known.start_line + hidden)))
+    return Group(code_headline(language), Listing(code_rows(code, language)))
+
+
+class TerminalView:
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._plain = not console.is_terminal
+        self._region = _Region()
+        self._live = Live(
+            self._region,
+            console=console,
+            refresh_per_second=_FRAMES_PER_SECOND,
+            transient=True,
+            redirect_stdout=False,
+            redirect_stderr=False,
+            vertical_overflow="crop",
+        )
+        self._checklist = Checklist()
+        self._tool_names: dict[str, str] = {}
+
+    def __enter__(self) -> Self:
+        if not self._plain:
+            self._live.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        prose = self._region.prose
+        self._region.clear()
+        if prose is not None:  # broken off, by Ctrl-C: what was seen stays
+            self._print_unfinished(prose)
+        self._live.stop()
+
+    def push(self, event: DocumentEvent, /) -> None:
+        region = self._region
+        region.state = "waiting for the agent"
+        match event:
+            case ContentDelta(id=id, text=text):
+                if region.prose is not None and region.prose.id == id:
+                    self._grow(region.prose, text)
+            case Reasoning():
+                region.state = "thinking"
+            case DocumentStarted(id=id, type=type, metadata=known):
+                self._start(id, type, known or KnownMetadata())
+            case ToolCallStarted(id=id, tool_name=name):
+                self._tool_names[id] = name
+                region.running[id] = tool_line(name)
+            case ToolCallArguments(id=id, arguments=arguments):
+                region.running[id] = tool_line(self._tool_names[id], main_argument(arguments))
+            case ToolCallEnded():
+                pass  # the document's end says it, too
+            case DocumentEnded(document=document):
+                self._end(document)
+            case Done():
+                region.clear()
+                self._print(closing(event))
+
+    def _start(self, id: str, type: DocumentType, known: KnownMetadata) -> None:
+        running = self._region.running
+        match type:
+            case "text" | "thinking" | "code_block" | "code_reference":
+                self._region.prose = _Prose(id, type, known, [])
+            case "terminal_command":
+                running[id] = Text.assemble(("$ ", "green"), (visible_line(known.command or ""), "bold"))
+            case "file_edit":
+                running[id] = tool_line("edit", known.file_path or "")
+            case "plan":
+                running[id] = tool_line("plan", known.title or "")
+            case "clarification":
+                running[id] = tool_line("question", known.title or "")
+            case "todo_update":
+                running[id] = tool_line("to-dos")
+            case "tool_call" | "error":
+                pass  # a tool's name comes with its own event; an error takes no time
+
+    def _grow(self, prose: _Prose, text: str) -> None:
+        prose.add(text)
+        if "\n" in text and prose.type in ("text", "thinking"):
+            by_lines = self._plain or prose.type == "thinking"
+            self._print_prose(prose, prose.take_lines() if by_lines else prose.take_blocks())
+
+    def _print_prose(self, prose: _Prose, text: str) -> None:
+        if not text:
+            return
+        text = text.removesuffix("\n")
+        if prose.type == "thinking":
+            self._print(thinking(text), prose.id)
+        else:
+            self._print(AgentMarkdown(text), prose.id if self._plain else "")
+
+    def _print_unfinished(self, prose: _Prose) -> None:
+        if prose.type in ("text", "thinking"):
+            self._print_prose(prose, prose.text)
+        else:
+            self._print(_preview(prose, prose.size + 1))
+
+    def _end(self, document: Document) -> None:
+        self._region.running.pop(document.id, None)
+        self._tool_names.pop(document.id, None)
+        prose = self._region.prose
+        if prose is not None and prose.id == document.id:
+            self._region.prose = None
+            if prose.type in ("text", "thinking"):
+                self._print_prose(prose, prose.text)
+                return
+        if isinstance(document, PlanDocument):
+            self._checklist.begin(document.metadata)
+        if isinstance(document, TodoUpdateDocument) and document.metadata.state is UNSET:
+            self._checklist.update(document.metadata)
+        self._print(card(document, self._checklist), "tool_call" if isinstance(document, ToolCallDocument) else "")
+
+    def _print(self, renderable: RenderableType, together: str = "") -> None:
+        """Documents stand apart; the lines of one text, and one tool call after another, stand `together`."""
+        last, self._region.last = self._region.last, together
+        apart = last is not None and (not together or together != last)
+        self._console.print(Group("", renderable) if apart else renderable, soft_wrap=self._plain)

@@ -1,0 +1,35 @@
+"""Text of the agent in, text that is safe to print on a terminal out.
+
+What an agent says or reads may hold escape sequences: they could move the cursor, rename the window
+or hide what really stands in a file. Sequences are taken out, other control characters are shown.
+"""
+
+import re
+
+_SEQUENCES = re.compile(
+    r"\x1b\][^\x07\x1b\n]*(?:\x07|\x1b\\)"  # OSC: titles, links, the clipboard
+    r"|\x1b\[[0-?]*[ -/]*[@-~]"  # CSI: colours, the cursor
+    r"|\x1b[ -/]*[0-~]"
+)
+_DIRECTION = range(0x202A, 0x202F), range(0x2066, 0x206A)  # can make code read other than it is
+_SHOWN = {
+    **{code: 0x2400 + code for code in range(0x20) if chr(code) not in "\t\n"},
+    0x7F: 0x2421,
+    **dict.fromkeys((code for codes in (range(0x80, 0xA0), *_DIRECTION) for code in codes), 0xFFFD),
+    **dict.fromkeys(range(0xD800, 0xE000), 0xFFFD),  # half a character cannot be encoded
+}
+
+
+def visible(text: str) -> str:
+    return _SEQUENCES.sub("", text.replace("\r\n", "\n")).translate(_SHOWN)
+
+
+def visible_output(output: str) -> str:
+    """Of a command: where a line was written over, as progress bars do, its last state."""
+    lines = _SEQUENCES.sub("", output).split("\n")
+    return visible("\n".join(line.rstrip("\r").rpartition("\r")[2] for line in lines))
+
+
+def visible_line(text: str) -> str:
+    """All of it in one line."""
+    return visible(" ".join(text.split()))

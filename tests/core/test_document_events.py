@@ -1,0 +1,58 @@
+"""The agent's own text in each event."""
+
+import pytest
+
+from cursor_gateway.core.document_events import (
+    ContentDelta,
+    DocumentEnded,
+    DocumentEvent,
+    DocumentStarted,
+    Done,
+    Reasoning,
+    ToolCallArguments,
+    ToolCallEnded,
+    ToolCallStarted,
+    source_text,
+)
+from cursor_gateway.core.documents import (
+    Envelope,
+    ResponseMetadata,
+    TextMetadata,
+    ToolCallResult,
+    Usage,
+    make_document,
+)
+
+DOCUMENT = make_document("doc_001", 1, "Hi", TextMetadata())
+ENVELOPE = Envelope(
+    id="chat_1",
+    conversation_id="conv_1",
+    model="auto",
+    mode="agent",
+    created="2026-02-23T10:30:00Z",
+    status="completed",
+    usage=Usage(prompt_tokens=1, completion_tokens=1, total_tokens=2),
+    metadata=ResponseMetadata(duration_ms=0, tool_call_count=0, turn_count=1),
+)
+
+
+@pytest.mark.parametrize(
+    ("event", "text"),
+    [
+        (DocumentStarted("doc_001", "code_block", 1, raw="```py\n"), "```py\n"),
+        (DocumentStarted("doc_001", "text", 1), ""),
+        (ContentDelta("doc_001", "Hi"), "Hi"),
+        (ContentDelta("doc_001", "x", raw="  x"), "  x"),
+        (ContentDelta("doc_001", "a plan", raw=""), ""),
+        (DocumentEnded(DOCUMENT, raw="\n```"), "\n```"),
+        (DocumentEnded(DOCUMENT), ""),
+        (Done(ENVELOPE, raw="\n"), "\n"),
+        (Done(ENVELOPE), ""),
+        (ToolCallStarted("doc_001", "grep", "c"), ""),
+        (ToolCallArguments("doc_001", {"pattern": "x"}), ""),
+        (ToolCallEnded("doc_001", ToolCallResult(status="success", data="x")), ""),
+        (Reasoning("hm", opens=True), ""),
+    ],
+)
+def test_an_event_tells_the_agents_text_in_it_and_no_other(event: DocumentEvent, text: str) -> None:
+    assert source_text(event) == text

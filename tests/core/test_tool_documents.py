@@ -1,0 +1,181 @@
+"""Every action, at its start and at its end, as the document that tells of it."""
+
+from typing import Any
+
+import msgspec
+import pytest
+from msgspec import UNSET
+
+from cursor_gateway.core.actions import (
+    INTERRUPTED,
+    Action,
+    Command,
+    FileEdit,
+    OtherTool,
+    Outcome,
+    Plan,
+    Question,
+    TodoUpdate,
+)
+from cursor_gateway.core.document_events import KnownMetadata
+from cursor_gateway.core.documents import ClarificationQuestion, Diff, DocumentType, PlanTodo, TodoChange, document_type
+from cursor_gateway.core.tool_documents import content_of, metadata_of, started
+
+DIFF = Diff(old_string="a", new_string="b", start_line=1, end_line=1)
+TODO = PlanTodo(id="1", content="x", status="pending", dependencies=[])
+QUESTION = ClarificationQuestion(id="q", text="Which?", options=[])
+
+# action, type, what is known at its start, content, the metadata's JSON at its end
+ACTIONS: list[tuple[Action, DocumentType, KnownMetadata | None, str | None, dict[str, Any]]] = [
+    (
+        FileEdit(tool="edit_file", path="a.py", operation="edit", content="b", diff=DIFF),
+        "file_edit",
+        KnownMetadata(file_path="a.py", language="python"),
+        "b",
+        {
+            "filePath": "a.py",
+            "operation": "edit",
+            "language": "python",
+            "diff": {"oldString": "a", "newString": "b", "startLine": 1, "endLine": 1},
+        },
+    ),
+    (
+        FileEdit(tool="rename_file", path="b", operation="rename", old_path="a"),
+        "file_edit",
+        KnownMetadata(file_path="b", language="text"),
+        None,
+        {"filePath": "b", "operation": "rename", "language": "text", "oldPath": "a"},
+    ),
+    (
+        Command(
+            tool="run_terminal_cmd",
+            command="ls",
+            working_directory="/w",
+            exit_code=0,
+            output="a\n",
+            permissions=["all"],
+        ),
+        "terminal_command",
+        KnownMetadata(command="ls", working_directory="/w"),
+        None,
+        {
+            "command": "ls",
+            "workingDirectory": "/w",
+            "exitCode": 0,
+            "output": "a\n",
+            "duration_ms": 7,
+            "permissions": ["all"],
+        },
+    ),
+    (
+        Command(tool="run_terminal_cmd", command="ls"),
+        "terminal_command",
+        KnownMetadata(command="ls"),
+        None,
+        {"command": "ls", "exitCode": -1, "output": "", "duration_ms": 7, "permissions": []},
+    ),
+    (
+        Plan(tool="create_plan", title="T", overview="O", markdown="# P", todos=[TODO]),
+        "plan",
+        KnownMetadata(title="T"),
+        "# P",
+        {
+            "title": "T",
+            "overview": "O",
+            "todos": [{"id": "1", "content": "x", "status": "pending", "dependencies": []}],
+            "format": "markdown",
+        },
+    ),
+    (
+        Question(tool="ask_question", title="T", questions=[QUESTION], answers=["yes"]),
+        "clarification",
+        KnownMetadata(title="T"),
+        "T",
+        {"questions": [{"id": "q", "text": "Which?", "options": []}], "answers": ["yes"]},
+    ),
+    (
+        Question(tool="ask_question", title="", questions=[]),
+        "clarification",
+        KnownMetadata(title=""),
+        None,
+        {"questions": []},
+    ),
+    (
+        TodoUpdate(tool="todo_write", todos=[TodoChange(id="1", status="completed")]),
+        "todo_update",
+        None,
+        None,
+        {"todos": [{"id": "1", "status": "completed"}]},
+    ),
+    (
+        TodoUpdate(tool="todo_write", todos=[], merge=False),
+        "todo_update",
+        None,
+        None,
+        {"todos": [], "merge": False},
+    ),
+    (
+        OtherTool(tool="grep", arguments={"pattern": "x"}, data=["hit"]),
+        "tool_call",
+        None,
+        None,
+        {
+            "toolName": "grep",
+            "toolCallId": "call_1",
+            "arguments": {"pattern": "x"},
+            "result": {"status": "success", "data": ["hit"]},
+            "duration_ms": 7,
+        },
+    ),
+]
+
+
+def _json(action: Action, outcome: Outcome, *, agent_call_id: str = "call_1", payload: Any = UNSET) -> dict[str, Any]:
+    metadata = metadata_of(action, outcome, call_id="call_1", agent_call_id=agent_call_id, payload=payload)
+    told: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(metadata))
+    return told
+
+
+@pytest.mark.parametrize(("action", "type", "known", "content", "metadata"), ACTIONS)
+def test_an_action_is_told_by_its_document(
+    action: Action, type: DocumentType, known: KnownMetadata | None, content: str | None, metadata: dict[str, Any]
+) -> None:
+    assert started(action) == (type, known)
+    assert content_of(action) == content
+    assert _json(action, Outcome(duration_ms=7)) == metadata
+    end = metadata_of(action, Outcome(), call_id="c", agent_call_id="c", payload=UNSET)
+    assert document_type(end) == type
+
+
+@pytest.mark.parametrize("action", [action for action, *_ in ACTIONS])
+def test_what_did_not_simply_complete_tells_how_it_ended_and_why(action: Action) -> None:
+    plain = _json(action, Outcome(duration_ms=7))
+    failed = _json(action, Outcome(state="timed_out", code="TIMEOUT", message="Too slow.", duration_ms=7))
+    assert (failed.pop("state"), failed.pop("reason")) == ("timed_out", "Too slow.")
+    if "result" in failed:
+        assert failed.pop("result")["status"] == "error"
+        assert plain.pop("result")["status"] == "success"
+    assert failed == plain
+
+
+@pytest.mark.parametrize("action", [action for action, *_ in ACTIONS])
+def test_the_agents_payload_is_told_when_it_is_handed_in(action: Action) -> None:
+    plain = _json(action, Outcome())
+    assert _json(action, Outcome(), payload={"own": 1}) == {**plain, "raw": {"own": 1}}
+
+
+def test_an_unknown_duration_is_zero() -> None:
+    for action in (Command(tool="run_terminal_cmd", command="ls"), OtherTool(tool="grep", arguments={})):
+        assert _json(action, Outcome())["duration_ms"] == 0
+
+
+def test_the_agents_call_id_is_told_only_where_it_is_not_ours() -> None:
+    call = OtherTool(tool="grep", arguments={})
+    assert "agentCallId" not in _json(call, Outcome())
+    assert _json(call, Outcome(), agent_call_id="x\ny")["agentCallId"] == "x\ny"
+
+
+def test_an_interrupted_call_says_so() -> None:
+    told = _json(OtherTool(tool="grep", arguments={}), INTERRUPTED)
+    assert (told["state"], told["result"]["status"]) == ("interrupted", "error")
+    assert told["reason"]

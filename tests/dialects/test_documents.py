@@ -1,0 +1,156 @@
+"""The specification's events: each frame as its section 5 shows it, and the same payloads as NDJSON."""
+
+import json
+
+import pytest
+
+from cursor_gateway.core.document_events import (
+    ContentDelta,
+    DocumentEnded,
+    DocumentEvent,
+    DocumentStarted,
+    Done,
+    KnownMetadata,
+    Reasoning,
+    ToolCallArguments,
+    ToolCallEnded,
+    ToolCallStarted,
+)
+from cursor_gateway.core.documents import (
+    ChatResponse,
+    Envelope,
+    ResponseMetadata,
+    TextMetadata,
+    TodoUpdateMetadata,
+    ToolCallResult,
+    Usage,
+    make_document,
+)
+from cursor_gateway.dialects.documents import NdjsonEncoder, SseEncoder, encode_response
+from cursor_gateway.wire.sse import SseDecoder, SseEvent
+
+USAGE = Usage(prompt_tokens=1, completion_tokens=2, total_tokens=3)
+METADATA = ResponseMetadata(duration_ms=5, tool_call_count=0, turn_count=1)
+ENVELOPE = Envelope(
+    id="chat_1",
+    conversation_id="conv_1",
+    model="auto",
+    mode="agent",
+    created="2026-02-23T10:30:00Z",
+    status="completed",
+    usage=USAGE,
+    metadata=METADATA,
+)
+TOLD_ENVELOPE = (
+    '{"id":"chat_1","conversationId":"conv_1","model":"auto","mode":"agent","created":"2026-02-23T10:30:00Z",'
+    '"status":"completed","usage":{"promptTokens":1,"completionTokens":2,"totalTokens":3},'
+    '"metadata":{"duration_ms":5,"toolCallCount":0,"turnCount":1}}'
+)
+TEXT = make_document("doc_001", 1, "Hi", TextMetadata())
+TODOS = make_document("doc_002", 2, None, TodoUpdateMetadata(todos=[]))
+
+EVENTS: list[tuple[DocumentEvent, str, str, str]] = [  # event, name, document, data
+    (
+        DocumentStarted("doc_001", "text", 1, raw="\n"),
+        "document_start",
+        "doc_001",
+        '{"id":"doc_001","type":"text","sequence":1}',
+    ),
+    (
+        DocumentStarted("doc_002", "code_reference", 2, KnownMetadata(file_path="a.py", start_line=1)),
+        "document_start",
+        "doc_002",
+        '{"id":"doc_002","type":"code_reference","sequence":2,"metadata":{"filePath":"a.py","startLine":1}}',
+    ),
+    (
+        ContentDelta("doc_001", 'é "\n\u2028'),
+        "content_delta",
+        "doc_001",
+        '{"documentId":"doc_001","delta":"é \\"\\n\u2028"}',
+    ),
+    (ContentDelta("doc_001", "x", raw="  x"), "content_delta", "doc_001", '{"documentId":"doc_001","delta":"x"}'),
+    (ContentDelta("doc_002", "y"), "content_delta", "doc_002", '{"documentId":"doc_002","delta":"y"}'),
+    (
+        ToolCallStarted("doc_003", "read_file", "call_001"),
+        "tool_call_start",
+        "doc_003",
+        '{"documentId":"doc_003","toolName":"read_file","toolCallId":"call_001"}',
+    ),
+    (
+        ToolCallArguments("doc_003", {"target_file": "src/main.py"}),
+        "tool_call_arguments",
+        "doc_003",
+        '{"documentId":"doc_003","arguments":{"target_file":"src/main.py"}}',
+    ),
+    (
+        ToolCallEnded("doc_003", ToolCallResult(status="success", data="import os\n...")),
+        "tool_result",
+        "doc_003",
+        '{"documentId":"doc_003","result":{"status":"success","data":"import os\\n..."}}',
+    ),
+    (
+        DocumentEnded(TEXT, raw="\n"),
+        "document_end",
+        "doc_001",
+        '{"documentId":"doc_001","finalContent":"Hi","metadata":{"format":"markdown"}}',
+    ),
+    (DocumentEnded(TODOS), "document_end", "doc_002", '{"documentId":"doc_002","metadata":{"todos":[]}}'),
+    (Done(ENVELOPE, raw="\n"), "done", "", TOLD_ENVELOPE),
+]
+SILENT: list[DocumentEvent] = [Reasoning("hm", opens=True), ContentDelta("doc_001", "", raw="  ")]
+
+
+@pytest.mark.parametrize(("event", "name", "document", "data"), EVENTS)
+def test_an_event_is_one_frame_with_its_number_its_name_and_its_data(
+    event: DocumentEvent, name: str, document: str, data: str
+) -> None:
+    assert SseEncoder().push(event) == f"id: 1\nevent: {name}\ndata: {data}\n\n".encode()
+
+
+@pytest.mark.parametrize(("event", "name", "document", "data"), EVENTS)
+def test_a_line_of_ndjson_is_the_same_data_with_its_type_and_document(
+    event: DocumentEvent, name: str, document: str, data: str
+) -> None:
+    line = NdjsonEncoder().push(event)
+    about = f'"documentId":"{document}",' if document else ""
+    assert line == f'{{"type":"{name}",{about}"data":{data}}}\n'.encode()
+
+
+@pytest.mark.parametrize("event", SILENT)
+def test_what_the_specification_has_no_event_for_is_not_said(event: DocumentEvent) -> None:
+    assert SseEncoder().push(event) == b""
+    assert NdjsonEncoder().push(event) == b""
+
+
+def test_frames_are_numbered_by_the_events_of_the_run_silent_ones_included() -> None:
+    encoder = SseEncoder()
+    events = [SILENT[0], *(event for event, *_ in EVENTS), SILENT[1], EVENTS[2][0]]
+    stream = b"".join(encoder.push(event) for event in events)
+    assert [frame.id for frame in SseDecoder().push(stream)] == [*(str(n) for n in range(2, 13)), "14"]
+
+
+def test_what_was_encoded_is_decoded_the_same() -> None:
+    encoder = SseEncoder()
+    stream = b"".join(encoder.push(event) for event, *_ in EVENTS)
+    expected = [SseEvent(data, name, str(number)) for number, (_, name, _, data) in enumerate(EVENTS, 1)]
+    assert SseDecoder().push(stream) == expected
+
+
+def test_a_response_is_its_envelope_with_the_documents() -> None:
+    response = ChatResponse(
+        id="chat_1",
+        conversation_id="conv_1",
+        model="auto",
+        mode="agent",
+        created="2026-02-23T10:30:00Z",
+        status="completed",
+        documents=[TEXT, TODOS],
+        usage=USAGE,
+        metadata=METADATA,
+    )
+    assert json.loads(encode_response(response)) == json.loads(TOLD_ENVELOPE) | {
+        "documents": [
+            {"type": "text", "id": "doc_001", "sequence": 1, "content": "Hi", "metadata": {"format": "markdown"}},
+            {"type": "todo_update", "id": "doc_002", "sequence": 2, "content": None, "metadata": {"todos": []}},
+        ]
+    }

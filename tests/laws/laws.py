@@ -1,0 +1,263 @@
+"""The laws themselves: each takes a recording, or the events of one, and fails when it does not hold."""
+
+import json
+from collections.abc import Iterable
+from typing import Any, TypeAlias
+
+import msgspec
+
+from cursor_gateway.core.agent_events import AgentEvent
+from cursor_gateway.core.assembler import Assembler
+from cursor_gateway.core.document_events import (
+    ContentDelta,
+    DocumentEnded,
+    DocumentEvent,
+    DocumentStarted,
+    Done,
+    Reasoning,
+    ToolCallArguments,
+    ToolCallEnded,
+    ToolCallStarted,
+    source_text,
+)
+from cursor_gateway.core.documents import ChatResponse, Document, ErrorDocument, document_type
+from cursor_gateway.core.run_info import RunInfo
+from cursor_gateway.core.transcript import Transcript
+from cursor_gateway.dialects.documents import NdjsonEncoder, SseEncoder, encode_response
+from cursor_gateway.dialects.openai_chat import AgentTools, ChunkEncoder, CompletionFold, Head
+from cursor_gateway.dialects.text import TextEncoder
+from cursor_gateway.reader import read_events
+from tests.laws.folds import fold_chunks, fold_documents, read_ndjson, read_sse
+
+RUN = RunInfo(id="chat_1", created="2026-02-23T10:30:00Z")
+HEAD = Head("chatcmpl-1", 1_771_842_600, "auto")
+
+Seen: TypeAlias = list[tuple[object, ...]]
+
+
+def read(data: bytes, run: RunInfo = RUN) -> list[DocumentEvent]:
+    return list(read_events([data], run))
+
+
+def assemble(events: Iterable[AgentEvent], run: RunInfo = RUN) -> list[DocumentEvent]:
+    assembler = Assembler(run)
+    out = [out for event in events for out in assembler.push(event)]
+    return [*out, *assembler.flush()]
+
+
+def text_of(events: Iterable[DocumentEvent]) -> str:
+    return "".join([source_text(event) for event in events])
+
+
+def response_of(events: Iterable[DocumentEvent]) -> ChatResponse:
+    transcript = Transcript()
+    for event in events:
+        transcript.push(event)
+    response = transcript.response()
+    assert response is not None
+    return response
+
+
+def joined(events: Iterable[DocumentEvent]) -> Seen:
+    """The events with adjacent deltas of one document, and of one thought, made one."""
+    seen: Seen = []
+    for event in events:
+        match event:
+            case ContentDelta(id=id, text=text):
+                if seen and seen[-1][:2] == ("delta", id):
+                    *_, before, source = seen.pop()
+                    seen.append(("delta", id, f"{before}{text}", f"{source}{source_text(event)}"))
+                else:
+                    seen.append(("delta", id, text, source_text(event)))
+            case Reasoning(text=text, opens=opens):
+                if not opens and seen and seen[-1][0] == "reasoning":
+                    _, opened, before = seen.pop()
+                    seen.append(("reasoning", opened, f"{before}{text}"))
+                else:
+                    seen.append(("reasoning", opens, text))
+            case _:
+                seen.append((event,))
+    return seen
+
+
+# --- 1 ----------------------------------------------------------------------------------------------
+
+
+def assert_chunking_does_not_matter(data: bytes, run: RunInfo = RUN) -> None:
+    whole = read(data, run)
+    for chunks in ([data[i : i + 1] for i in range(len(data))], data.splitlines(keepends=True), [data[:-1], data[-1:]]):
+        events = list(read_events(chunks, run))
+        assert joined(events) == joined(whole)
+        assert response_of(events) == response_of(whole)
+
+
+# --- 2 ----------------------------------------------------------------------------------------------
+
+
+def assert_says_exactly(text: str, events: list[DocumentEvent]) -> None:
+    assert text_of(events) == text
+    plain = TextEncoder()
+    assert b"".join(plain.push(event) for event in events) == text.encode()
+    encoder = ChunkEncoder(HEAD)
+    chunks = b"".join(encoder.push(event) for event in events)
+    assert fold_chunks(chunks, include_usage=False)["choices"][0]["message"]["content"] == text
+
+
+# --- 3 ----------------------------------------------------------------------------------------------
+
+
+def assert_well_formed(events: list[DocumentEvent]) -> None:
+    """Each document starts once, grows while it is open, ends once; `Done` is said once, last."""
+    contents: dict[str, str] = {}  # of the open documents
+    types: list[str] = []
+    calls: dict[str, list[str]] = {}  # what has been told of an open tool_call
+    call_ids: set[str] = set()
+    prose: set[str] = set()
+    *body, done = events
+    assert isinstance(done, Done)
+    for event in body:
+        match event:
+            case DocumentStarted(id=id, type=type, sequence=sequence):
+                types.append(type)
+                assert (id, sequence) == (f"doc_{len(types):03d}", len(types))
+                contents[id] = ""
+                if type in ("text", "code_block", "code_reference", "thinking"):
+                    assert not prose, "two documents of prose are open"
+                    prose.add(id)
+            case ContentDelta(id=id, text=text):
+                assert text or event.raw, "a delta that says nothing"
+                contents[id] += text
+            case ToolCallStarted(id=id, tool_call_id=call_id):
+                assert types[int(id[4:]) - 1] == "tool_call"
+                assert id in contents
+                assert id not in calls
+                assert call_id not in call_ids
+                call_ids.add(call_id)
+                calls[id] = ["start"]
+            case ToolCallArguments(id=id):
+                assert calls[id] == ["start"]
+                calls[id].append("arguments")
+            case ToolCallEnded(id=id):
+                assert "result" not in calls[id]
+                calls[id].append("result")
+            case DocumentEnded(document=document):
+                assert contents.pop(document.id) == (document.content or "")
+                assert document_type(document.metadata) == types[document.sequence - 1]
+                prose.discard(document.id)
+                if types[document.sequence - 1] == "tool_call":
+                    assert calls.pop(document.id)[-1] == "result"
+            case Reasoning(text=text):
+                assert text
+            case Done():
+                raise AssertionError("done twice")
+    assert not contents, "a document never ended"
+    assert not calls
+
+
+# --- 4 ----------------------------------------------------------------------------------------------
+
+
+def assert_a_cut_is_told(data: bytes, cut: int, *, whole: str, run: RunInfo = RUN) -> None:
+    """Input that ends after `cut` bytes is well formed, says that it failed, and says nothing that is not so."""
+    events = read(data[:cut], run)
+    assert_well_formed(events)
+    response = response_of(events)
+    if _has_result(data[:cut]):
+        assert response.status == response_of(read(data, run)).status
+        assert text_of(events) == whole
+        return
+    assert response.status == "error"
+    assert isinstance(response.documents[-1], ErrorDocument)
+    text = text_of(events)
+    # the other half of a character that the cut took away is U+FFFD
+    assert whole.startswith((text, text.removesuffix("\ufffd")))
+
+
+def _has_result(data: bytes) -> bool:
+    return any(record.get("type") == "result" for record in records_of(data))
+
+
+def records_of(data: bytes) -> list[dict[str, Any]]:
+    """The objects among a recording's lines."""
+    records = []
+    for line in data.split(b"\n"):
+        try:
+            record = json.loads(line)
+        except (ValueError, RecursionError):
+            continue
+        if isinstance(record, dict):
+            records.append(record)
+    return records
+
+
+# --- 5 ----------------------------------------------------------------------------------------------
+
+
+def assert_the_stream_folds_to_the_response(events: list[DocumentEvent]) -> None:
+    expected = json.loads(encode_response(response_of(events)))
+    sse, ndjson = SseEncoder(), NdjsonEncoder()
+    frames = read_sse(b"".join(sse.push(event) for event in events))
+    lines = read_ndjson(b"".join(ndjson.push(event) for event in events))
+    assert frames == lines
+    assert fold_documents(frames) == expected
+    assert msgspec.json.decode(json.dumps(expected), type=ChatResponse) == response_of(events)
+
+
+# --- 6 ----------------------------------------------------------------------------------------------
+
+
+def assert_the_chunks_fold_to_the_completion(
+    events: list[DocumentEvent], *, agent_tools: AgentTools, include_usage: bool
+) -> None:
+    encoder = ChunkEncoder(HEAD, include_usage=include_usage, agent_tools=agent_tools)
+    fold = CompletionFold(HEAD, agent_tools=agent_tools)
+    stream = b""
+    for event in events:
+        assert fold.completion() is None
+        stream += encoder.push(event)
+        fold.push(event)
+    expected: dict[str, Any] = json.loads(msgspec.json.encode(fold.completion()))
+    usage = expected.pop("usage")
+    found = fold_chunks(stream, include_usage=include_usage)
+    assert found.pop("usage", usage) == usage
+    assert usage["prompt_tokens_details"]["cached_tokens"] >= 0
+    assert usage["completion_tokens_details"] == {"reasoning_tokens": 0}
+    assert found == expected
+
+
+# --- 7 ----------------------------------------------------------------------------------------------
+
+
+def assert_a_strange_line_changes_nothing(lines: list[bytes], at: int, strange: bytes, run: RunInfo = RUN) -> None:
+    plain = read(b"".join(lines), run)
+    disturbed = read(b"".join([*lines[:at], strange + b"\n", *lines[at:]]), run)
+    assert text_of(disturbed) == text_of(plain)
+    before, after = response_of(plain), response_of(disturbed)
+    count = (before.metadata.unrecognized or 0) + 1
+    metadata = msgspec.structs.replace(before.metadata, unrecognized=count)
+    assert after == msgspec.structs.replace(before, metadata=metadata)
+
+
+# --- 8 ----------------------------------------------------------------------------------------------
+
+
+def assert_thinking_only_adds_its_documents(data: bytes, run: RunInfo = RUN) -> None:
+    with_it, without = (
+        read(data, msgspec.structs.replace(run, include=include)) for include in (frozenset({"thinking"}), frozenset())
+    )
+    assert text_of(with_it) == text_of(without)
+    shown, plain = response_of(with_it), response_of(without)
+    kept = [document for document in shown.documents if document_type(document.metadata) != "thinking"]
+    assert msgspec.structs.replace(shown, documents=_renumbered(kept)) == plain
+
+
+def _renumbered(documents: list[Document]) -> list[Document]:
+    return [
+        msgspec.structs.replace(document, id=f"doc_{number:03d}", sequence=number)
+        for number, document in enumerate(documents, 1)
+    ]
+
+
+def assert_fences_do_not_change_the_text(data: bytes) -> None:
+    split, inline = (read(data, msgspec.structs.replace(RUN, fences=fences)) for fences in ("split", "inline"))
+    assert text_of(split) == text_of(inline)

@@ -1,0 +1,230 @@
+"""What the laws are tried on: stories for the model of cursor-agent, strange lines, and agent events in any order."""
+
+from typing import Any
+
+from hypothesis import settings
+from hypothesis import strategies as st
+
+from cursor_gateway.core.actions import Action, Command, FileEdit, OtherTool, Outcome, Plan, Question, TodoUpdate
+from cursor_gateway.core.agent_events import (
+    AgentEvent,
+    Notice,
+    PromptEchoed,
+    RunFailed,
+    RunFinished,
+    RunStarted,
+    TextDelta,
+    ThinkingDelta,
+    ThinkingEnded,
+    TokenCounts,
+    ToolEnded,
+    ToolStarted,
+    Unrecognized,
+)
+from cursor_gateway.core.documents import ClarificationOption, ClarificationQuestion, Diff, PlanTodo, TodoChange
+from cursor_gateway.core.run_info import RunInfo
+from cursor_gateway.errors import AgentCrashed, AgentUnauthenticated, RunCancelled
+from tests.laws.agent import (
+    Asks,
+    Ends,
+    Notifies,
+    Reconnects,
+    Recording,
+    Retries,
+    Says,
+    Starts,
+    Step,
+    StopsThinking,
+    Story,
+    Thinks,
+    play,
+)
+
+
+def examples(number: int) -> settings:
+    """So many in a thorough run, a tenth in a quick one."""
+    return settings(max_examples=max(10, number * settings().max_examples // 100))
+
+
+# --- text -------------------------------------------------------------------------------------------
+
+_PLAIN = [
+    "ha", "ha", "ha", "haha", " ", "", "a", "Hello ", "world", ".", "\n", "\n\n", "  \n", "\t", "\r", "\r\n",
+    "é", "\U0001f600", "\u2028", "\u0085", "\x00", '"\\', "x = 1\n", "    x\n", "# Title\n", "- ", "1. ", "> ",
+    "<div>\n",
+]  # fmt: skip
+_FENCES = [
+    "```", "`", "``", "```python\n", "```\n", "\n```\n", "````md\n", "````\n", "~~~sh\n", "~~~\n", "  ```js\n",
+    "```1:3:src/a b.py\n", "```12:14:C:\\x.ts\n", "- ```py\n", "  ```\n", "> ```py\n", "\n```python\nx\n```\n",
+]  # fmt: skip
+_HALVES = ["\ud83d", "\ude00", "a\ud83d", "\ude00b", "\ud83d\ude00"]
+
+texts = st.one_of(st.sampled_from(_PLAIN), st.sampled_from(_PLAIN + _FENCES), st.text(max_size=4))
+torn_texts = st.one_of(texts, st.sampled_from(_HALVES))
+
+
+# --- stories ----------------------------------------------------------------------------------------
+
+_calls = st.integers(0, 11)
+_endings = st.sampled_from(["success", "success", "error", "rejected", "timeout", "permissionDenied", "nothing"])
+
+
+def _steps(text: st.SearchStrategy[str], *retries: Retries) -> st.SearchStrategy[Step]:
+    says: st.SearchStrategy[Step] = st.builds(Says, text)
+    others: st.SearchStrategy[Step] = st.one_of(
+        st.builds(Thinks, text),
+        st.builds(StopsThinking),
+        st.builds(Starts, _calls),
+        st.builds(Ends, _calls, _endings),
+        st.builds(Asks, _calls, st.booleans()),
+        st.sampled_from([Reconnects(), Notifies(), *retries]),
+    )
+    return st.one_of(says, says, others)
+
+
+stories: st.SearchStrategy[Story] = st.lists(_steps(texts, Retries(forgets=False), Retries(forgets=True)), max_size=25)
+torn_stories: st.SearchStrategy[Story] = st.lists(_steps(torn_texts, Retries(forgets=False)), max_size=15)
+
+
+def _played(story: Story, partial: bool, counts_tokens: bool) -> Recording:
+    return play(story, partial=partial, counts_tokens=counts_tokens)
+
+
+recordings: st.SearchStrategy[Recording] = st.builds(_played, stories, st.booleans(), st.booleans())
+torn_recordings: st.SearchStrategy[Recording] = st.builds(_played, torn_stories, st.booleans(), st.booleans())
+
+runs: st.SearchStrategy[RunInfo] = st.builds(
+    RunInfo,
+    id=st.just("chat_1"),
+    created=st.just("2026-02-23T10:30:00Z"),
+    mode=st.sampled_from(["agent", "plan", "ask", "debug"]),
+    fences=st.sampled_from(["split", "inline"]),
+    include=st.frozensets(st.sampled_from(["thinking", "raw"])),
+)
+
+STRANGE_LINES: dict[str, bytes] = {
+    "text of another program": b"T: [internal] Failed to run step, exceeded max retries",
+    "an unknown type": b'{"type":"telemetry","session_id":"x","nested":{"type":"assistant"}}',
+    "an unknown subtype": b'{"type":"system","subtype":"weather","session_id":"x"}',
+    "no type": b'{"grepToolCall":{"args":{}}}',
+    "a type that is no string": b'{"type":7}',
+    "broken UTF-8": b'{"type":"assistant","message":{"content":[{"text":"\xff\xfe"}]}}',
+    "absurd nesting": b'{"type":"assistant","message":' + b"[" * 100_000,
+    "a call nested absurdly": b'{"type":"tool_call","subtype":"started","tool_call":{"readToolCall":{"args":'
+    + b'{"a":' * 150
+    + b"1"
+    + b"}" * 150
+    + b"}}}",
+    "a JSON array": b'[{"type":"assistant","message":{"content":[{"text":"no"}]}}]',
+    "half a record": b'{"type":"assistant","message":{"content":[{"type":"text","te',
+    "a number": b"12",
+    "an assistant without a message": b'{"type":"assistant","session_id":"x"}',
+    "a call without a tool": b'{"type":"tool_call","subtype":"started","call_id":"c"}',
+}
+
+
+# --- agent events -----------------------------------------------------------------------------------
+
+_call_ids = st.sampled_from(["a", "b", "c", "call_x\nfc_y", "", "call_001", "x" * 100, "é"])
+_json: st.SearchStrategy[Any] = st.recursive(
+    st.one_of(st.none(), st.booleans(), st.integers(-9, 10**20), st.sampled_from(["", "v", "\u2028\n", "\U0001f600"])),
+    lambda values: st.one_of(st.lists(values, max_size=2), st.dictionaries(st.sampled_from("ab"), values, max_size=2)),
+    max_leaves=4,
+)
+_todo_status = st.sampled_from(["pending", "in_progress", "completed", "cancelled"])
+_diffs = st.just(Diff(old_string="a", new_string="b", start_line=1, end_line=1))
+
+actions: st.SearchStrategy[Action] = st.one_of(
+    st.builds(
+        FileEdit,
+        tool=st.just("edit_file"),
+        path=st.sampled_from(["a.py", "", "Makefile"]),
+        operation=st.sampled_from(["create", "edit", "delete", "rename"]),
+        content=st.none() | texts,
+        diff=st.none() | _diffs,
+        old_path=st.none() | st.just("old.py"),
+    ),
+    st.builds(
+        Command,
+        tool=st.just("run_terminal_cmd"),
+        command=texts,
+        working_directory=st.sampled_from(["", "/w"]),
+        exit_code=st.integers(-1, 2),
+        output=texts,
+        permissions=st.lists(st.just("network"), max_size=1),
+    ),
+    st.builds(
+        Plan,
+        tool=st.just("create_plan"),
+        title=texts,
+        overview=texts,
+        markdown=texts,
+        todos=st.lists(
+            st.builds(PlanTodo, id=st.just("1"), content=texts, status=_todo_status, dependencies=st.just([])),
+            max_size=2,
+        ),
+    ),
+    st.builds(
+        Question,
+        tool=st.just("ask_question"),
+        title=texts,
+        questions=st.lists(
+            st.builds(
+                ClarificationQuestion,
+                id=st.just("q"),
+                text=texts,
+                options=st.lists(st.builds(ClarificationOption, id=st.just("o"), label=texts), max_size=2),
+            ),
+            max_size=2,
+        ),
+        answers=_json,
+    ),
+    st.builds(
+        TodoUpdate,
+        tool=st.just("todo_write"),
+        todos=st.lists(st.builds(TodoChange, id=st.just("1"), status=_todo_status), max_size=2),
+        merge=st.booleans(),
+    ),
+    st.builds(
+        OtherTool,
+        tool=st.sampled_from(["read_file", "grep", "x"]),
+        arguments=st.dictionaries(st.sampled_from(["path", "query"]), _json, max_size=2),
+        data=_json,
+    ),
+)
+_outcomes = st.builds(
+    Outcome,
+    state=st.sampled_from(["completed", "failed", "rejected", "timed_out", "interrupted"]),
+    code=st.sampled_from(["", "TOOL_ERROR"]),
+    message=st.sampled_from(["", "It broke.\n", " "]),
+    details=st.sampled_from(["", "why"]),
+    duration_ms=st.none() | st.integers(0, 9),
+)
+_counts = st.none() | st.builds(
+    TokenCounts, prompt=st.integers(0, 99), completion=st.integers(0, 99), cached=st.integers(0, 9)
+)
+_failures = st.sampled_from(
+    [error("It failed.").failure() for error in (AgentCrashed, AgentUnauthenticated, RunCancelled)]
+)
+_model_calls = st.sampled_from([None, "m1", "m2"])
+_ends: st.SearchStrategy[AgentEvent] = st.one_of(
+    st.builds(RunFinished, usage=_counts, duration_ms=st.none() | st.just(5), text_differs=st.booleans()),
+    st.builds(RunFailed, failure=_failures, usage=_counts, duration_ms=st.none() | st.just(5)),
+)
+_middles: st.SearchStrategy[AgentEvent] = st.one_of(
+    st.builds(TextDelta, texts),
+    st.builds(TextDelta, texts),
+    st.builds(ThinkingDelta, texts),
+    st.just(ThinkingEnded()),
+    st.builds(ToolStarted, _call_ids, actions, _model_calls, _json),
+    st.builds(ToolEnded, _call_ids, actions, _outcomes, _model_calls, _json),
+    st.builds(RunStarted, st.sampled_from(["", "s1"]), st.sampled_from(["", "Auto"])),
+    st.builds(PromptEchoed, texts),
+    st.sampled_from([Notice("retrying", 1), Notice("background"), Unrecognized("?")]),
+)
+agent_events: st.SearchStrategy[list[AgentEvent]] = st.builds(
+    lambda before, ends, after: [*before, *ends, *after],
+    st.lists(_middles, max_size=20),
+    st.lists(_ends, max_size=2),
+    st.lists(_middles, max_size=3),
+)

@@ -1,0 +1,235 @@
+"""The laws, on generated recordings and on agent events in any order."""
+
+from itertools import product
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cursor_gateway.core.agent_events import AgentEvent, TextDelta
+from cursor_gateway.core.run_info import RunInfo
+from cursor_gateway.dialects.openai_chat import AgentTools
+from tests.laws.agent import Asks, Recording, Retries, Says, Starts, Step, Story, Thinks, play
+from tests.laws.laws import (
+    assemble,
+    assert_a_cut_is_told,
+    assert_a_strange_line_changes_nothing,
+    assert_chunking_does_not_matter,
+    assert_fences_do_not_change_the_text,
+    assert_says_exactly,
+    assert_the_chunks_fold_to_the_completion,
+    assert_the_stream_folds_to_the_response,
+    assert_thinking_only_adds_its_documents,
+    assert_well_formed,
+    read,
+    response_of,
+    text_of,
+)
+from tests.laws.strategies import (
+    STRANGE_LINES,
+    agent_events,
+    examples,
+    recordings,
+    runs,
+    stories,
+    torn_recordings,
+    torn_stories,
+)
+
+_agent_tools: st.SearchStrategy[AgentTools] = st.sampled_from(["reasoning", "tool_calls", "none"])
+
+
+# --- 1 ----------------------------------------------------------------------------------------------
+
+
+@examples(250)
+@given(recordings, runs)
+def test_one_byte_at_a_time_is_the_same_as_all_at_once(recording: Recording, run: RunInfo) -> None:
+    assert_chunking_does_not_matter(recording.data, run)
+
+
+@examples(250)
+@given(torn_recordings, runs)
+def test_chunking_does_not_matter_where_characters_are_cut_in_two(recording: Recording, run: RunInfo) -> None:
+    assert_chunking_does_not_matter(recording.data, run)
+
+
+@examples(150)
+@given(torn_recordings, runs, st.floats(0, 1))
+def test_chunking_does_not_matter_where_the_stream_is_cut(recording: Recording, run: RunInfo, where: float) -> None:
+    assert_chunking_does_not_matter(recording.data[: int(where * len(recording.data))], run)
+
+
+# --- 2 ----------------------------------------------------------------------------------------------
+
+
+@examples(800)
+@given(stories, st.booleans(), runs)
+def test_what_is_said_is_what_the_agent_said(story: Story, partial: bool, run: RunInfo) -> None:
+    recording = play(story, partial=partial)
+    events = read(recording.data, run)
+    assert_says_exactly(recording.text, events)
+    assert not response_of(events).metadata.result_differs
+
+
+@examples(800)
+@given(torn_stories, st.booleans(), runs)
+def test_characters_that_were_cut_in_two_are_whole_again(story: Story, partial: bool, run: RunInfo) -> None:
+    recording = play(story, partial=partial)
+    assert_says_exactly(recording.text, read(recording.data, run))
+
+
+@examples(300)
+@given(stories)
+def test_partial_output_says_the_same_as_whole_segments(story: Story) -> None:
+    texts = {text_of(read(play(story, partial=partial).data)) for partial in (True, False)}
+    assert len(texts) == 1
+
+
+def test_every_short_story_of_one_repeated_word_is_said_exactly() -> None:
+    """All of them, up to five steps: where a delta and a repetition look the same, only what follows tells."""
+    for length in range(1, 6):
+        for steps in product("wWqtrk", repeat=length):
+            story = [_short_step(step, number) for number, step in enumerate(steps)]
+            recording = play(story, partial=True)
+            assert text_of(read(recording.data)) == recording.text, story
+
+
+def _short_step(step: str, number: int) -> Step:
+    match step:
+        case "w":
+            return Says("ha")
+        case "W":
+            return Says("haha")
+        case "q":
+            return Asks(number, approves=True)
+        case "t":
+            return Starts(number)
+        case "r":
+            return Retries(forgets=True)
+        case _:
+            return Thinks("ha")
+
+
+@examples(500)
+@given(agent_events, runs)
+def test_any_text_between_any_events_is_said_exactly(events: list[AgentEvent], run: RunInfo) -> None:
+    texts = [event.text for event in events[: _end_of(events)] if isinstance(event, TextDelta)]
+    assert_says_exactly("".join(texts), assemble(events, run))
+
+
+# --- 3 ----------------------------------------------------------------------------------------------
+
+
+@examples(1500)
+@given(agent_events, runs)
+def test_any_events_in_any_order_give_a_well_formed_stream(events: list[AgentEvent], run: RunInfo) -> None:
+    assert_well_formed(assemble(events, run))
+
+
+@examples(400)
+@given(torn_recordings, runs)
+def test_any_recording_gives_a_well_formed_stream(recording: Recording, run: RunInfo) -> None:
+    assert_well_formed(read(recording.data, run))
+
+
+@examples(400)
+@given(st.lists(st.one_of(st.sampled_from(list(STRANGE_LINES.values())), st.binary(max_size=9)), max_size=8))
+def test_any_bytes_at_all_give_a_well_formed_stream_that_failed(lines: list[bytes]) -> None:
+    events = read(b"\n".join(lines))
+    assert_well_formed(events)
+    assert response_of(events).status == "error"
+
+
+# --- 4 ----------------------------------------------------------------------------------------------
+
+
+@examples(500)
+@given(torn_recordings, runs, st.floats(0, 1))
+def test_a_stream_cut_after_any_byte_says_that_it_failed(recording: Recording, run: RunInfo, where: float) -> None:
+    cut = int(where * len(recording.data))
+    assert_a_cut_is_told(recording.data, cut, whole=recording.text, run=run)
+
+
+@examples(100)
+@given(recordings, runs)
+def test_a_stream_cut_after_any_line_says_that_it_failed(recording: Recording, run: RunInfo) -> None:
+    cut = 0
+    for line in [b"", *recording.lines]:
+        cut += len(line)
+        assert_a_cut_is_told(recording.data, cut, whole=recording.text, run=run)
+
+
+# --- 5 ----------------------------------------------------------------------------------------------
+
+
+@examples(300)
+@given(recordings, runs)
+def test_the_stream_of_a_recording_folds_to_its_response(recording: Recording, run: RunInfo) -> None:
+    assert_the_stream_folds_to_the_response(read(recording.data, run))
+
+
+@examples(800)
+@given(agent_events, runs)
+def test_the_stream_of_any_events_folds_to_their_response(events: list[AgentEvent], run: RunInfo) -> None:
+    assert_the_stream_folds_to_the_response(assemble(events, run))
+
+
+# --- 6 ----------------------------------------------------------------------------------------------
+
+
+@examples(300)
+@given(recordings, runs, _agent_tools, st.booleans())
+def test_the_chunks_of_a_recording_fold_to_its_completion(
+    recording: Recording, run: RunInfo, agent_tools: AgentTools, usage: bool
+) -> None:
+    events = read(recording.data, run)
+    assert_the_chunks_fold_to_the_completion(events, agent_tools=agent_tools, include_usage=usage)
+
+
+@examples(800)
+@given(agent_events, runs, _agent_tools, st.booleans())
+def test_the_chunks_of_any_events_fold_to_their_completion(
+    events: list[AgentEvent], run: RunInfo, agent_tools: AgentTools, usage: bool
+) -> None:
+    assert_the_chunks_fold_to_the_completion(assemble(events, run), agent_tools=agent_tools, include_usage=usage)
+
+
+# --- 7 ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("strange", STRANGE_LINES.values(), ids=STRANGE_LINES)
+@examples(40)
+@given(torn_recordings, runs, st.integers(0, 40))
+def test_a_strange_line_anywhere_changes_nothing_but_its_count(
+    strange: bytes, recording: Recording, run: RunInfo, at: int
+) -> None:
+    before_the_result = min(at, len(recording.lines) - 1)
+    assert_a_strange_line_changes_nothing(recording.lines, before_the_result, strange, run)
+
+
+@examples(100)
+@given(torn_recordings, st.integers(0, 40), st.sampled_from([b"\n", b"\r\n", b" \t\n", b"\n\n"]))
+def test_a_blank_line_anywhere_changes_nothing_at_all(recording: Recording, at: int, blank: bytes) -> None:
+    lines = [*recording.lines[:at], blank, *recording.lines[at:]]
+    assert response_of(read(b"".join(lines))) == response_of(read(recording.data))
+
+
+# --- 8 ----------------------------------------------------------------------------------------------
+
+
+@examples(400)
+@given(recordings, runs)
+def test_thinking_adds_its_documents_and_changes_nothing_else(recording: Recording, run: RunInfo) -> None:
+    assert_thinking_only_adds_its_documents(recording.data, run)
+
+
+@examples(400)
+@given(recordings)
+def test_fences_inline_and_split_have_the_same_text(recording: Recording) -> None:
+    assert_fences_do_not_change_the_text(recording.data)
+
+
+def _end_of(events: list[AgentEvent]) -> int:
+    ends = [number for number, event in enumerate(events) if type(event).__name__ in ("RunFinished", "RunFailed")]
+    return ends[0] if ends else len(events)

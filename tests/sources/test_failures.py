@@ -1,0 +1,112 @@
+"""The agent's last words: every row of what it is known to print, and the error that each means."""
+
+import pytest
+
+from cursor_gateway.errors import (
+    AgentCrashed,
+    AgentError,
+    AgentMisconfigured,
+    AgentOverloaded,
+    AgentQuotaExhausted,
+    AgentUnauthenticated,
+    AgentUnreachable,
+    ModelUnavailable,
+    RunCancelled,
+    SessionLost,
+    WorkspaceUntrusted,
+)
+from cursor_gateway.sources.cursor_cli.failures import failure_of, known_failure
+
+USAGE_LIMIT = """Error: You've hit your usage limit
+fallbackModel:
+spendLimitHit: false
+chatMessage: *Your limits reset when your monthly cycle ends on 10/2/2026.*
+spendLimits: [50,100,200]"""
+
+LAST_WORDS: list[tuple[str, type[AgentError], int]] = [
+    (
+        "Error: Authentication required. Please run 'agent login' first, or set CURSOR_API_KEY environment variable.",
+        AgentUnauthenticated,
+        401,
+    ),
+    ("Not logged in", AgentUnauthenticated, 401),
+    ("\x1b[33m⚠ Warning: The provided API key is invalid.\x1b[0m", AgentUnauthenticated, 401),
+    ("⚠ Workspace Trust Required\n\nCursor Agent can execute code and access files", WorkspaceUntrusted, 403),
+    ("Cannot use this model: gpt-9. Available models: auto, gpt-5-mini", ModelUnavailable, 404),
+    (
+        "ActionRequiredError: Named models unavailable Free plans can only use Auto. Switch to Auto or upgrade plans.",
+        ModelUnavailable,
+        404,
+    ),
+    (USAGE_LIMIT, AgentQuotaExhausted, 429),
+    ("ActionRequiredError: You've reached your usage limit", AgentQuotaExhausted, 429),
+    ("RetriableError: [resource_exhausted] Error", AgentOverloaded, 429),
+    ("ConnectError: [resource_exhausted] Error", AgentOverloaded, 429),
+    ("T: [resource_exhausted] Error", AgentOverloaded, 429),
+    ("S: [resource_exhausted] Error", AgentOverloaded, 429),
+    (
+        "RetriableError: [unavailable] getaddrinfo ENOTFOUND agentn.global.api5.cursor.sh",
+        AgentUnreachable,
+        502,
+    ),
+    ("T: [canceled] http/2 stream closed with error code CANCEL (0x8)", AgentUnreachable, 502),
+    ("RetriableError: PING timed out", AgentUnreachable, 502),
+    ("RetriableError: [internal] Failed to run step, exceeded max retries", AgentUnreachable, 502),
+    ("T: [internal] Failed to run step, exceeded max retries", AgentUnreachable, 502),
+    (
+        'Failed to claim persistent session for chat "x": Persistent-session chat ID must be a UUID',
+        SessionLost,
+        404,
+    ),
+    ('Failed to resume chat "id": the store is corrupt', SessionLost, 404),
+    ("Error: No prompt provided for print mode", AgentMisconfigured, 500),
+    ("Error: Your team administrator has disabled the 'Run Everything' option.", AgentMisconfigured, 500),
+    ("Sandbox mode is enabled but not available on this system", AgentMisconfigured, 500),
+    ("error: unknown option '--stream-partial-outputs'", AgentMisconfigured, 500),
+    ("Aborting operation...", RunCancelled, 499),
+    ("Aborting operation...\nOperation cancelled", RunCancelled, 499),
+]
+
+
+@pytest.mark.parametrize(("words", "error", "status"), LAST_WORDS, ids=[words[:40] for words, *_ in LAST_WORDS])
+def test_the_agents_last_words_say_what_went_wrong(words: str, error: type[AgentError], status: int) -> None:
+    for text in (words, f"some line before\n{words}\n", words.upper()):
+        found = known_failure(text)
+        assert type(found) is error
+        assert found.failure().status == status
+        assert type(failure_of(text)) is error
+
+
+def test_the_message_tells_what_to_do_and_the_details_are_the_agents_own_words() -> None:
+    failure = failure_of(f"{USAGE_LIMIT}\n").failure()
+    assert failure.details == USAGE_LIMIT
+    assert "10/2/2026" not in failure.message
+    assert failure.message.endswith(".")
+
+
+def test_colours_are_no_part_of_the_details() -> None:
+    assert failure_of("\x1b[33m⚠ Warning: The provided API key is invalid.\x1b[0m\r\n").details == (
+        "⚠ Warning: The provided API key is invalid."
+    )
+    assert failure_of("\x1b[1;31mBoom\x1b[0m").details == "Boom"
+
+
+@pytest.mark.parametrize("words", ["", "Segmentation fault", "TypeError: x is not a function"])
+def test_unknown_last_words_are_a_crash_that_keeps_them(words: str) -> None:
+    assert known_failure(words) is None
+    crash = failure_of(words)
+    assert type(crash) is AgentCrashed
+    assert crash.failure().retryable
+    assert crash.details == words
+
+
+def test_only_the_end_of_long_last_words_is_kept() -> None:
+    assert failure_of("x" * 9000 + "the end").details == "x" * 1993 + "the end"
+    found = known_failure("usage limit " + "x" * 9000)
+    assert found is not None
+    assert found.details == "x" * 2000
+
+
+@pytest.mark.parametrize("error", [AgentOverloaded, AgentUnreachable, AgentCrashed])
+def test_what_may_pass_by_itself_is_worth_another_try(error: type[AgentError]) -> None:
+    assert error("…").failure().retryable

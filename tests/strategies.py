@@ -1,0 +1,115 @@
+"""What the tests of several modules share: generated text, its chunkings, and a count of work."""
+
+import signal
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from itertools import pairwise
+from types import FrameType
+from typing import Protocol, TypeVar
+
+from hypothesis import settings
+from hypothesis import strategies as st
+
+Sliced = TypeVar("Sliced", str, bytes)
+In_contra = TypeVar("In_contra", contravariant=True)
+Out_co = TypeVar("Out_co", covariant=True)
+In = TypeVar("In")
+Out = TypeVar("Out")
+
+# What decides about lines, fences, lists, quotes and HTML, and enough of anything else between.
+MARKDOWN = (
+    ["\n"] * 6
+    + ["```", "````", "~~~", "~~~~", "`", "``", "```py", "~~~js", "```\n", "1:2:a b.py", "py", "a", "foo"]
+    + [" ", "  ", "    ", "\t", "\n  ", "\n    ", "\n- ", "\n> ", "- ", "* ", "+", "-", "*", "_", "1. ", "2) ", "10. "]
+    + ["> ", ">", "# ", "---", "===", "***", "<div>", "</div>", "<b>", "<!-- ", "-->", "<script>", "</script>"]
+    + ["<?", "?>", "<!X", "<![CDATA[", "]]>", "<a b='c' d=e>", "</a >"]
+)
+
+markdown = st.lists(st.sampled_from(MARKDOWN), min_size=1, max_size=16).map("".join)
+scalar_text = st.text(st.characters(exclude_categories=["Cs"]))
+
+
+class Stage(Protocol[In_contra, Out_co]):
+    def push(self, item: In_contra, /) -> Iterable[Out_co]: ...
+
+    def flush(self) -> Iterable[Out_co]: ...
+
+
+def outputs(stage: Stage[In, Out], items: Iterable[In]) -> list[Out]:
+    found = [out for item in items for out in stage.push(item)]
+    return [*found, *stage.flush()]
+
+
+def chunks(whole: Sliced, size: int) -> list[Sliced]:
+    return [whole[start : start + size] for start in range(0, len(whole), size)]
+
+
+def cut(whole: Sliced, places: Iterable[int]) -> list[Sliced]:
+    """Cut at these places (taken round the end); the same place twice gives an empty chunk."""
+    at = [0, *sorted(place % (len(whole) + 1) for place in places), len(whole)]
+    return [whole[start:end] for start, end in pairwise(at)]
+
+
+places = st.lists(st.integers(0, 10_000), max_size=8)
+
+
+def examples(number: int) -> settings:
+    """So many in a thorough run, a tenth in a quick one."""
+    return settings(max_examples=number * settings().max_examples // 100)
+
+
+# Methods of text and bytes that read all of what they are called on.
+READ_ALL = {
+    "split",
+    "rsplit",
+    "splitlines",
+    "partition",
+    "strip",
+    "lstrip",
+    "rstrip",
+    "replace",
+    "count",
+    "encode",
+    "decode",
+}
+
+
+def work(run: Callable[[], object]) -> int:
+    """Calls made, and how much text they must read: what a stage costs, without a clock."""
+    total = 0
+
+    def count(frame: FrameType, event: str, callee: object) -> None:
+        nonlocal total
+        if event == "call":
+            total += 1
+        elif event == "c_call":
+            receiver = getattr(callee, "__self__", None)
+            total += 1
+            if isinstance(receiver, str | bytes | bytearray) and getattr(callee, "__name__", "") in READ_ALL:
+                total += len(receiver)
+
+    before = sys.getprofile()
+    sys.setprofile(count)
+    try:
+        run()
+    finally:
+        sys.setprofile(before)
+    return total
+
+
+@contextmanager
+def cpu_seconds(limit: float) -> Iterator[None]:
+    """For work inside a regular expression, which nobody can count: a limit that only another order of growth
+    breaks. It is the process's own time, so a busy machine does not matter."""
+
+    def too_much(_signal: int, _frame: FrameType | None) -> None:
+        raise AssertionError(f"more than {limit} s of computing")
+
+    before = signal.signal(signal.SIGVTALRM, too_much)
+    signal.setitimer(signal.ITIMER_VIRTUAL, limit)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+        signal.signal(signal.SIGVTALRM, before)

@@ -1,0 +1,129 @@
+"""Does each pure module's own test file reach all of that module, alone? `python -m tools.own_coverage [MODULE…]`
+
+Coverage of the whole suite hides a module that only other modules' tests touch. Here each test file
+runs by itself, and every line and branch of its module must be reached. A module of nothing but
+declarations needs no tests of its own.
+"""
+
+import ast
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, NamedTuple
+
+ROOT = Path(__file__).resolve().parent.parent
+PACKAGE = ROOT / "src" / "cursor_gateway"
+AT_ONCE = 2
+
+PURE = [
+    "errors.py",
+    "reader.py",
+    "wire/*.py",
+    "core/*.py",
+    "dialects/*.py",
+    *(f"sources/cursor_cli/{name}.py" for name in ("records", "reconcile", "decoder", "failures")),
+]
+
+
+class Module(NamedTuple):
+    name: str
+    source: Path
+    test: Path
+
+
+def modules() -> Iterator[Module]:
+    for pattern in PURE:
+        for source in sorted(PACKAGE.glob(pattern)):
+            if source.stem != "__init__" and _does_something(source):
+                path = source.relative_to(PACKAGE)
+                folder = "sources" if path.parts[0] == "sources" else path.parent
+                yield Module(
+                    name=".".join(["cursor_gateway", *path.with_suffix("").parts]),
+                    source=source,
+                    test=ROOT / "tests" / folder / f"test_{source.stem}.py",
+                )
+
+
+def _does_something(source: Path) -> bool:
+    tree = ast.parse(source.read_text(encoding="utf-8"))
+    return any(isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda) for node in ast.walk(tree))
+
+
+def proven_complete(source: str) -> set[int]:
+    """Lines of the last case of each `match` without a wildcard. mypy's exhaustive-match proves that one of the cases
+    is taken, so the way past the last one is no branch that a test could reach."""
+    found = set()
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Match):
+            last = node.cases[-1]
+            is_wildcard = isinstance(last.pattern, ast.MatchAs) and last.pattern.pattern is None
+            if not is_wildcard and last.guard is None:
+                found.add(last.pattern.lineno)
+    return found
+
+
+def unreached(report: dict[str, Any], source: str) -> list[str]:
+    """What a coverage report (JSON, of one module) misses: lines as `12`, branches as `12->15`."""
+    if not report["files"]:
+        return ["anything of it"]
+    (file,) = report["files"].values()
+    complete = proven_complete(source)
+    lines = [str(line) for line in file["missing_lines"]]
+    missing = set(file["missing_lines"])
+    branches = [
+        f"{start}->{'exit' if end < 0 else end}"
+        for start, end in file["missing_branches"]
+        if start not in complete and start not in missing and end not in missing
+    ]
+    return lines + branches
+
+
+def complaint(module: Module) -> str:
+    """What is wrong with this module's own tests; empty when nothing is."""
+    test = module.test.relative_to(ROOT)
+    if not module.test.exists():
+        return f"{module.name}: {test} does not exist"
+    with tempfile.TemporaryDirectory() as folder:
+        report = Path(folder, "coverage.json")
+        command = [sys.executable, "-m", "pytest", str(test), "-q", "--no-header", "--hypothesis-profile=quick"]
+        command += ["-p", "no:cacheprovider", "-p", "no:xdist", f"--cov={module.name}", "--cov-branch"]
+        run = subprocess.run(
+            [*command, f"--cov-report=json:{report}"],
+            cwd=ROOT,
+            env={**os.environ, "COVERAGE_FILE": str(Path(folder, "data"))},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if not report.exists():
+            return f"{module.name}: {test} could not be run\n{run.stdout}{run.stderr}"
+        missed = unreached(json.loads(report.read_text(encoding="utf-8")), module.source.read_text(encoding="utf-8"))
+    complaints = [f"{module.name}: {test} does not reach {', '.join(missed)}"] if missed else []
+    if run.returncode != 0:
+        failures = [line for line in run.stdout.splitlines() if line.startswith(("FAILED", "ERROR"))]
+        complaints.append("\n".join([f"{module.name}: {test} fails", *failures]))
+    return "\n".join(complaints)
+
+
+def main(chosen: list[str]) -> int:
+    wanted = [module for module in modules() if not chosen or module.name in chosen]
+    unknown = set(chosen) - {module.name for module in wanted}
+    if unknown:
+        sys.stderr.write(f"no pure module: {', '.join(sorted(unknown))}\n")
+        return 2
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        complaints = [text for text in pool.map(complaint, wanted) if text]
+    for text in complaints:
+        sys.stdout.write(f"{text}\n")
+    good = len(wanted) - len(complaints)
+    sys.stdout.write(f"{good} of {len(wanted)} modules are covered by their own tests\n")
+    return 1 if complaints else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
