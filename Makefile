@@ -29,8 +29,9 @@ golden: $(VENV)/.dev ## write the expected outputs of all scenarios anew; review
 bench: $(VENV)/.dev ## ratios from one interleaved run
 	$(BIN)/python -m benchmarks.run
 
-docs: $(VENV)/.dev ## write the reference pages anew
+docs: $(VENV)/.dev ## write the reference pages and the picture anew
 	$(BIN)/python -m tools.reference
+	$(BIN)/python -m tools.picture
 
 lock: $(VENV)/.dev ## resolve the dependencies anew
 	$(UV) compile -q --universal --no-header --generate-hashes pyproject.toml --group build -o requirements/run.txt

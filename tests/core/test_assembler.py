@@ -190,6 +190,11 @@ RUNS: dict[str, list[Step]] = {
         (TextDelta("z"), [("delta", "doc_003", "\nz")]),
         (FINISHED, [("end", "doc_003", "y\nz", ""), DONE]),
     ],
+    "a fence that a tool cut off is over": [
+        (TextDelta("```py\nx"), [("start", "doc_001", "code_block", "```py\n"), ("delta", "doc_001", "x")]),
+        (starts("c", SHELL), [("end", "doc_001", "x", ""), ("start", "doc_002", "terminal_command", "")]),
+        (TextDelta("```js\ny"), [("start", "doc_003", "code_block", "```js\n"), ("delta", "doc_003", "y")]),
+    ],
     "what may become a fence is said when a tool comes": [
         (TextDelta("``"), []),
         (

@@ -57,10 +57,8 @@ _FENCES = [
     "```", "`", "``", "```python\n", "```\n", "\n```\n", "````md\n", "````\n", "~~~sh\n", "~~~\n", "  ```js\n",
     "```1:3:src/a b.py\n", "```12:14:C:\\x.ts\n", "- ```py\n", "  ```\n", "> ```py\n", "\n```python\nx\n```\n",
 ]  # fmt: skip
-_HALVES = ["\ud83d", "\ude00", "a\ud83d", "\ude00b", "\ud83d\ude00"]
 
 texts = st.one_of(st.sampled_from(_PLAIN), st.sampled_from(_PLAIN + _FENCES), st.text(max_size=4))
-torn_texts = st.one_of(texts, st.sampled_from(_HALVES))
 
 
 # --- stories ----------------------------------------------------------------------------------------
@@ -69,21 +67,46 @@ _calls = st.integers(0, 11)
 _endings = st.sampled_from(["success", "success", "error", "rejected", "timeout", "permissionDenied", "nothing"])
 
 
-def _steps(text: st.SearchStrategy[str], *retries: Retries) -> st.SearchStrategy[Step]:
-    says: st.SearchStrategy[Step] = st.builds(Says, text)
+def _steps(retry: Retries) -> st.SearchStrategy[Step]:
+    says: st.SearchStrategy[Step] = st.builds(Says, texts)
     others: st.SearchStrategy[Step] = st.one_of(
-        st.builds(Thinks, text),
+        st.builds(Thinks, texts),
         st.builds(StopsThinking),
         st.builds(Starts, _calls),
         st.builds(Ends, _calls, _endings),
         st.builds(Asks, _calls, st.booleans()),
-        st.sampled_from([Reconnects(), Notifies(), *retries]),
+        st.sampled_from([Reconnects(), Notifies(), retry]),
     )
     return st.one_of(says, says, others)
 
 
-stories: st.SearchStrategy[Story] = st.lists(_steps(texts, Retries(forgets=False), Retries(forgets=True)), max_size=25)
-torn_stories: st.SearchStrategy[Story] = st.lists(_steps(torn_texts, Retries(forgets=False)), max_size=15)
+stories: st.SearchStrategy[Story] = st.one_of(
+    st.lists(_steps(Retries(forgets=False)), max_size=25),
+    st.lists(_steps(Retries(forgets=True)), max_size=25),
+)
+
+# Characters cut in two, and halves that never meet their other half.
+_torn: st.SearchStrategy[Story] = st.one_of(
+    st.builds(
+        lambda before, between, after: [Says(f"{before}\ud83d"), *between, Says(f"\ude00{after}")],
+        texts,
+        st.sampled_from([[], [], [Says("")], [Thinks("hm")], [Ends(9, "success")], [Reconnects(), Notifies()]]),
+        texts,
+    ),
+    st.builds(
+        lambda before, between, after: [Thinks(f"{before}\ud83d"), *between, Thinks(f"\ude00{after}")],
+        texts,
+        st.sampled_from([[], [Thinks("")], [Notifies()]]),
+        texts,
+    ),
+    st.builds(lambda before, after: [Says(f"{before}\ud83d{after}.")], texts, texts),
+    st.builds(lambda before, after: [Says(f"{before}.\ude00{after}")], texts, texts),
+    st.builds(lambda before, call: [Says(f"{before}.\ud83d"), Asks(call, approves=True)], texts, _calls),
+    st.builds(lambda before: [Thinks(f"{before}.\ud83d"), StopsThinking()], texts),
+)
+torn_stories: st.SearchStrategy[Story] = st.lists(
+    st.one_of(_steps(Retries(forgets=False)).map(lambda step: [step]), _torn), max_size=12
+).map(lambda parts: [step for part in parts for step in part])
 
 
 def _played(story: Story, partial: bool, counts_tokens: bool) -> Recording:

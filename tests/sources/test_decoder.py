@@ -141,9 +141,8 @@ def test_deltas_at_the_end_of_a_read_are_said_at_once() -> None:
     assert decoder.push([thought("d"), thought("e")]) == [ThinkingDelta("de")]
 
 
-def test_an_empty_delta_is_no_event() -> None:
+def test_empty_deltas_say_nothing() -> None:
     assert decoded(delta(""), thought(""), RESULT) == [END]
-    assert one_by_one([delta(""), thought(""), RESULT]) == [END]
 
 
 def test_blank_lines_are_nothing() -> None:
@@ -344,7 +343,8 @@ STREAMS: dict[str, tuple[list[bytes], str]] = {
         [delta("a"), line("retry", "starting"), delta("b"), delta("b"), QUERY, RESULT],
         "ab",
     ),
-    "a repetition right before a tool": ([delta("ha"), delta("ha"), STARTED, RESULT], "ha"),
+    "a query without a call": ([delta("a"), delta("b"), delta("ab"), QUERY, delta("c"), said("c"), RESULT], "abc"),
+    "a repetition right before a tool": ([delta("ha"), delta("ha"), STARTED, delta("x"), said("x"), RESULT], "hax"),
     "a resumption is no second retry": ([delta("a"), line("retry", "resuming"), delta("a"), said("aa"), RESULT], "aa"),
     "a word twice, a retry that forgets, a query": (
         [delta("ha"), delta("ha"), line("retry", "starting"), delta("x"), delta("x"), QUERY, RESULT],

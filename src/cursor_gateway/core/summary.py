@@ -23,7 +23,7 @@ from cursor_gateway.core.documents import (
 )
 
 _WIDTH = 200
-_TELLING = ("target_file", "query", "pattern", "search_term", "url", "path", "target_directory", "glob_pattern")
+_TELLING = ("target_file", "query", "pattern", "glob_pattern", "search_term", "url", "path", "target_directory")
 
 
 def one_line(document: Document) -> str | None:
@@ -35,7 +35,8 @@ def one_line(document: Document) -> str | None:
         case FileEditDocument(metadata=metadata, content=content):
             return _line(_edited(metadata, content), metadata)
         case ToolCallDocument(metadata=metadata):
-            return _line(f"Used {metadata.tool_name}{_about(metadata.arguments)}", metadata)
+            about = main_argument(metadata.arguments)
+            return _line(f"Used {metadata.tool_name}{f': {about}' if about else ''}", metadata)
         case PlanDocument(metadata=metadata):
             return _line(f"Planned {metadata.title or 'the work'}", metadata, _count(len(metadata.todos), "to-do"))
         case ClarificationDocument(metadata=metadata):
@@ -72,10 +73,10 @@ def _edited(metadata: FileEditMetadata, content: str | None) -> str:
             return f"Renamed {metadata.old_path or 'a file'} to {metadata.file_path}"
 
 
-def _about(arguments: dict[str, Any]) -> str:
+def main_argument(arguments: dict[str, Any]) -> str:
+    """What a call is about: the argument that tells most, or "" where none is a text."""
     values = [*(arguments.get(name) for name in _TELLING), *arguments.values()]
-    texts = [value for value in values if isinstance(value, str) and value]
-    return f": {texts[0]}" if texts else ""
+    return next(filter(None, (value for value in values if isinstance(value, str))), "")
 
 
 def _count(number: int, noun: str) -> str:

@@ -26,6 +26,7 @@ from cursor_gateway.core.documents import (
     ToolTrace,
     Usage,
 )
+from cursor_gateway.core.summary import main_argument
 from cursor_gateway.render.checklist import Checklist
 from cursor_gateway.render.listing import (
     Listing,
@@ -56,7 +57,6 @@ _STATE_STYLES: dict[State, str] = {
     "interrupted": "yellow",
 }
 _FOLLOWED_BY_AN_ERROR = ("failed", "timed_out")
-_TELLING = ("target_file", "query", "pattern", "glob_pattern", "search_term", "url", "path", "target_directory")
 
 
 class Headline:
@@ -184,13 +184,8 @@ def _command(document: TerminalCommandDocument) -> RenderableType:
 
 
 def tool_line(name: str, about: str = "") -> Text:
-    return Text.assemble((visible_line(name), "bold"), f" {visible_line(about)}" if about else "")
-
-
-def main_argument(arguments: dict[str, Any]) -> str:
-    """The one that tells most about a call."""
-    values = [*(arguments.get(name) for name in _TELLING), *arguments.values()]
-    return next((value for value in values if isinstance(value, str) and value), "")[:_VALUE_LENGTH]
+    about = visible_line(about[:_VALUE_LENGTH])
+    return Text.assemble((visible_line(name), "bold"), f" {about}" if about else "")
 
 
 def _tool_call(document: ToolCallDocument) -> RenderableType:

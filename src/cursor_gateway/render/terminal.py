@@ -34,12 +34,12 @@ from cursor_gateway.core.documents import (
     TodoUpdateDocument,
     ToolCallDocument,
 )
+from cursor_gateway.core.summary import main_argument
 from cursor_gateway.render.cards import (
     Headline,
     card,
     closing,
     code_headline,
-    main_argument,
     reference_headline,
     thinking,
     tool_line,

@@ -140,7 +140,10 @@ MEANINGS: dict[str, str] = {
     "KnownMetadata.startLine": "The first line quoted.",
     "KnownMetadata.endLine": "The last line quoted.",
     "KnownMetadata.indent": "The columns taken off each line.",
-    "KnownMetadata.title": "The plan's name, or what introduces the questions.",
+    "KnownMetadata.title": "The plan's name.",
+    "KnownMetadata.overview": "The plan in a sentence.",
+    "KnownMetadata.todos": "The plan's steps.",
+    "KnownMetadata.questions": "The questions, each with its options.",
     "DonePayload.id": "The id of the answer.",
     "DonePayload.metadata": "Figures about the run.",
 }
