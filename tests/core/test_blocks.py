@@ -117,6 +117,10 @@ RULES = {
                       [Fence("", "x\n"), Fence("", "y\n"), Fence("", "z\n"), Fence("", "w\n")]),
     "its content keeps what is indented further": ("10. ```\n      x\n    ```\n", [Fence("", "  x\n")]),
     "a line outside the item ends the fence": ("- ```\n  x\ny\n```\nz\n", [Fence("", "x\n"), Fence("", "z\n")]),
+    "also when the item has text": ("- a\n  ```\n  x\ny\n```\nz\n", [Fence("", "x\n"), Fence("", "z\n")]),
+    "or a number": ("10. a\n    ```\n    x\n   y\n", [Fence("", "x\n")]),
+    "an item inside it does not": ("- a\n  - b\n\n    ```\n    x\n", [Fence("", "x\n")]),
+    "an item in an indented fence is content": ("  ```\n- a\n1. b\n  ```\n", [Fence("", "- a\n1. b\n")]),
     "the next item ends the fence": ("- ```\n  x\n- y\n", [Fence("", "x\n")]),
     "a fence outside the item is another": ("- ```\n  x\n```\ny\n", [Fence("", "x\n"), Fence("", "y\n")]),
     "a blank line does not end the item": ("- ```\n  x\n\n  y\n  ```\n", [Fence("", "x\n\ny\n")]),
@@ -132,6 +136,7 @@ RULES = {
     "a marker needs a space": ("-```\nx\n", []),
     "an empty item may not interrupt a paragraph": ("a\n-\n   ```\n   x\n", [Fence("", "x\n")]),
     "a number that is not 1 may not either": ("a\n2. ```\nx\n", []),
+    "not even with text": ("a\n2. b\n   ```\nx\n", [Fence("", "x\n")]),
     "the number 1 may": ("a\n1. ```\n   x\n", [Fence("", "x\n")]),
     # in quotes
     "a fence may stand in a quote": ("> ```\n> x\n> ```\n", [Fence("", "x\n", quoted=True)]),
@@ -144,6 +149,7 @@ RULES = {
     "a blank line ends a quote": ("> ```\n> x\n\n> y\n", [Fence("", "x\n", quoted=True)]),
     "four spaces before the mark are no quote": ("    > ```\nx\n", []),
     "a tab after the mark is a space of it and two more": (">\t```\n>\tx\n", [Fence("", "x\n", quoted=True)]),
+    "an item after a quote is none of it": ("> a\n- b\n\n  ```\n  x\n", [Fence("", "x\n")]),
     "a lazy line goes on a paragraph": ("> a\nb\n> ```\n> x\n", [Fence("", "x\n", quoted=True)]),
     # what else decides where a paragraph or a block ends
     "an HTML block has no fences": ("<div>\n```\n</div>\n", []),
@@ -374,6 +380,12 @@ def test_no_expression_looks_at_a_long_line_again_and_again(line: str) -> None:
     with cpu_seconds(10):
         kinds("a\n" + line)
         kinds(line)
+
+
+@pytest.mark.parametrize("unit", ["- ", "> ", "1. "])
+def test_a_fence_in_more_containers_than_anybody_writes_is_text(unit: str) -> None:
+    assert isinstance(BlockParser().line(unit * 50 + "```py"), Opened)
+    assert BlockParser().line(unit * 500 + "```py") == Prose()
 
 
 @given(st.text(st.characters(exclude_characters="\r\n")))

@@ -23,7 +23,7 @@ from cursor_gateway.core.documents import (
     ToolCallResult,
     make_document,
 )
-from cursor_gateway.core.summary import one_line
+from cursor_gateway.core.summary import main_argument, one_line
 
 
 def command(text: str, exit_code: int = 0, **fields: Any) -> Metadata:
@@ -59,7 +59,7 @@ def todos(*states: Any) -> Metadata:
 LINES: list[tuple[Metadata, str | None, str | None]] = [
     (command("make test"), None, "Ran `make test` (exit status 0)"),
     (command("make\n  test", 2), None, "Ran `make test` (exit status 2)"),
-    (command("ls", state="rejected", reason="no"), None, "Ran `ls` (rejected: no)"),
+    (command("ls", state="rejected", reason="no"), None, "Did not run `ls` (rejected: no)"),
     (command("ls", state="timed_out", reason=""), None, "Ran `ls` (timed out)"),
     (edit("create"), "a\nb\n", "Created a.py, 2 lines"),
     (edit("create"), "a", "Created a.py, 1 line"),
@@ -67,6 +67,7 @@ LINES: list[tuple[Metadata, str | None, str | None]] = [
     (edit("edit"), "b", "Edited a.py"),
     (edit("edit", state="failed", reason="The file\nis in use."), "b", "Edited a.py (failed: The file is in use.)"),
     (edit("delete"), None, "Deleted a.py"),
+    (edit("delete", state="rejected", reason="no"), None, "Did not delete a.py (rejected: no)"),
     (edit("rename", old_path="b.py"), None, "Renamed b.py to a.py"),
     (edit("rename"), None, "Renamed a file to a.py"),
     (tool("read_file", {"limit": 5, "target_file": "a.py"}), None, "Used read_file: a.py"),
@@ -110,3 +111,17 @@ def test_a_command_that_just_fits_is_whole() -> None:
 def test_a_long_reason_is_cut() -> None:
     line = one_line(make_document("doc_001", 1, None, command("ls", state="failed", reason="x" * 500)))
     assert line == f"Ran `ls` (failed: {'x' * 192})"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        ({"explanation": "because", "target_file": "a.py"}, "a.py"),
+        ({"path": "src", "pattern": "x"}, "x"),
+        ({"n": 1, "first": "", "second": "b", "third": "c"}, "b"),
+        ({"n": 1, "list": ["x"]}, ""),
+        ({}, ""),
+    ],
+)
+def test_a_call_is_about_the_argument_that_tells_most(arguments: dict[str, Any], told: str) -> None:
+    assert main_argument(arguments) == told

@@ -77,6 +77,29 @@ def test_an_estimate_is_within_a_quarter_of_the_truth(name: str) -> None:
     assert abs(estimate_tokens(text) - count) <= count / 4
 
 
+@pytest.mark.parametrize(
+    ("text", "tokens"),
+    [
+        ("word", 1),
+        ("a word", 2),
+        ("internationalization", 2),
+        (" ", 0),
+        ("  ", 1),
+        ("\n    ", 1),
+        ("a\n\n    b", 3),
+        ("123", 1),
+        ("1234", 2),
+        ("->", 1),
+        ("----", 2),
+        ("größer", 3),
+        ("слово", 1),
+        ("世界", 2),
+    ],
+)
+def test_a_piece_that_vocabularies_agree_on_is_one_token(text: str, tokens: int) -> None:
+    assert estimate_tokens(text) == tokens
+
+
 def test_nothing_costs_nothing() -> None:
     assert estimate_tokens("") == 0
 

@@ -77,7 +77,7 @@ ACTIONS: list[tuple[Action, DocumentType, KnownMetadata | None, str | None, dict
     (
         Plan(tool="create_plan", title="T", overview="O", markdown="# P", todos=[TODO]),
         "plan",
-        KnownMetadata(title="T"),
+        KnownMetadata(title="T", overview="O", todos=[TODO]),
         "# P",
         {
             "title": "T",
@@ -89,14 +89,14 @@ ACTIONS: list[tuple[Action, DocumentType, KnownMetadata | None, str | None, dict
     (
         Question(tool="ask_question", title="T", questions=[QUESTION], answers=["yes"]),
         "clarification",
-        KnownMetadata(title="T"),
+        KnownMetadata(questions=[QUESTION]),
         "T",
         {"questions": [{"id": "q", "text": "Which?", "options": []}], "answers": ["yes"]},
     ),
     (
         Question(tool="ask_question", title="", questions=[]),
         "clarification",
-        KnownMetadata(title=""),
+        KnownMetadata(questions=[]),
         None,
         {"questions": []},
     ),

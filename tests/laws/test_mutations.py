@@ -116,8 +116,8 @@ MUTATIONS = [
     Mutation(
         "thinking tells that what was held is text",
         _DECODER,
-        "        if self._reconciler.holds:\n            self._go_on()\n",
-        "",
+        "            self._go_on()\n            self._settle_half_thought()\n",
+        "            self._settle_half_thought()\n",
         "tests/sources/test_decoder.py::test_text_that_was_held_is_said_before_the_thought_that_follows_it",
     ),
     Mutation(

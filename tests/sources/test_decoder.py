@@ -187,6 +187,10 @@ EVENTS: dict[str, tuple[bytes, list[AgentEvent]]] = {
         line("thinking", "completed", text="hm"),
         [ThinkingDelta("hm"), ThinkingEnded()],
     ),
+    "the end of thinking with its text, torn": (
+        line("thinking", "completed", text="\ud83d."),
+        [ThinkingDelta("\ufffd."), ThinkingEnded()],
+    ),
     "text": (delta("Hi"), [TextDelta("Hi")]),
     "text in two parts": (
         line("assistant", message={"content": [{"text": "H"}, {"text": "i"}]}, timestamp_ms=1),
@@ -417,6 +421,7 @@ def test_a_half_at_the_end_of_the_output_is_replaced() -> None:
         ([thought(f"a{HIGH}"), thought(""), thought(f"{LOW}b")], f"a{WHOLE}b"),
         ([thought(f"a{HIGH}"), thought("b")], "a\ufffdb"),
         ([thought(f"a{HIGH}"), line("thinking", "completed")], "a\ufffd"),
+        ([line("thinking", "completed", text=f"a{HIGH}"), thought(LOW)], "a\ufffd\ufffd"),
         ([thought(f"a{HIGH}"), STARTED], "a\ufffd"),
         ([thought(f"a{HIGH}")], "a\ufffd"),
         ([line("thinking", content=f"a{HIGH}"), line("thinking", content=LOW)], f"a{WHOLE}"),

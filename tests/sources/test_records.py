@@ -86,9 +86,12 @@ LOOSE: dict[bytes, Line] = {
         Result(result="ok", usage=UsageFigures(input_tokens=3))
     ),
     # a result is never lost for a figure
-    b'{"type":"result","result":"ok","usage":"none"}': Result(result="ok"),
-    b'{"type":"result","duration_ms":1e400}': Result(),
-    b'{"type":"result","is_error":true,"result":"boom","duration_ms":[]}': Result(is_error=True, result="boom"),
+    b'{"type":"result","subtype":"success","result":"ok","usage":"none"}': Result(result="ok"),
+    b'{"type":"result","subtype":"success","duration_ms":1e400}': Result(),
+    b'{"type":"result","subtype":"success","result":[]}': Result(),
+    b'{"type":"result","subtype":"success","is_error":true,"result":"boom","duration_ms":[]}': (
+        Result(is_error=True, result="boom")
+    ),
     b'{"type":"result","subtype":"error","result":"boom","duration_ms":[]}': Result(subtype="error", result="boom"),
     # content in several parts, as one string, the message itself a string, parts without text, no content at all
     b'{"type":"user","message":{"content":"Hi"}}': User(_text("Hi")),
@@ -122,7 +125,6 @@ STRANGE: dict[bytes, Line] = {
     b'{"grepToolCall":{}}': Unknown(""),
     b'{"type":"assistant"}': Unknown("assistant"),
     b'{"type":"connection","attempt":[]}': Unknown("connection"),
-    b'{"type":"result","result":[]}': Unknown("result"),
 }
 
 

@@ -84,6 +84,11 @@ def test_a_crlf_that_two_chunks_share_is_one_line_end() -> None:
     assert decoded(b"data: a\r", b"\ndata: b\r", b"\n\r", b"\n") == [SseEvent("a\nb")]
 
 
+def test_an_lf_that_is_not_right_after_a_cr_is_a_line_end_of_its_own() -> None:
+    assert decoded(b"data: a\r", b"data: b", b"\n", b"\n") == [SseEvent("a\nb")]
+    assert decoded(b"\n", b"data: a\n\n") == [SseEvent("a")]
+
+
 def test_an_empty_chunk_inside_a_crlf_changes_nothing() -> None:
     assert decoded(b"data: a\r", b"", b"\ndata: b\r\n\r\n") == [SseEvent("a\nb")]
 
@@ -100,6 +105,7 @@ def test_a_byte_order_mark_is_skipped_at_the_start_of_the_stream_only() -> None:
     assert decoded(mark[:1], mark[1:], b"data: a\n\n") == [SseEvent("a")]
     assert decoded(mark + mark + b"data: a\n\n") == []
     assert decoded(b"data: a\n\n" + mark + b"data: b\n\n") == [SseEvent("a")]
+    assert decoded(b"\n" + mark + b"data: a\n\n") == []
 
 
 def test_a_line_that_begins_with_a_colon_is_a_comment() -> None:
@@ -176,7 +182,19 @@ def test_an_event_that_is_cut_off_does_not_move_the_last_event_id() -> None:
 
 @pytest.mark.parametrize(
     ("value", "expected"),
-    [("3000", 3000), ("0", 0), ("007", 7), ("", 5), ("-1", 5), ("1.5", 5), ("3 ", 5), ("٣", 5), ("9" * 5000, 5)],
+    [
+        ("3000", 3000),
+        ("0", 0),
+        ("007", 7),
+        ("", 5),
+        ("-1", 5),
+        ("1.5", 5),
+        ("3 ", 5),
+        ("٣", 5),
+        ("9" * 15, 10**15 - 1),
+        ("9" * 16, 5),
+        ("9" * 5000, 5),
+    ],
 )
 def test_retry_takes_digits_only(value: str, expected: int) -> None:
     decoder = SseDecoder()
@@ -195,6 +213,12 @@ def test_what_was_cut_off_does_not_leak_into_the_stream_after_a_reconnect(rest: 
     decoder = SseDecoder()
     assert outputs(decoder, [b"id: 1\ndata: a\n\n", rest]) == [SseEvent("a", id="1")]
     assert outputs(decoder, [b"data: c\n\n"]) == [SseEvent("c", id="1")]
+
+
+def test_after_a_reconnect_a_byte_order_mark_is_at_the_start_again() -> None:
+    decoder = SseDecoder()
+    assert outputs(decoder, [b"data: a\n\n"]) == [SseEvent("a")]
+    assert outputs(decoder, [b"\xef\xbb\xbfdata: b\n\n"]) == [SseEvent("b")]
 
 
 @pytest.mark.parametrize(

@@ -106,7 +106,8 @@ class Assembler:
         self._sequence = 0
         self._fences = FenceSplitter(run.fences)
         self._prose: _Prose | None = None
-        self._space: list[str] = []  # white space of the text that is not yet part of anything
+        self._space: list[str] = []  # white space that belongs to the text after it, if any follows
+        self._loose: list[str] = []  # white space that belongs to no document any more
         self._shows_thinking = "thinking" in run.include
         self._thinking = False  # a block of thinking is open
         self._tools: dict[str, _Tool] = {}  # by the agent's ids
@@ -180,7 +181,7 @@ class Assembler:
     def _start(self, type: DocumentType, known: KnownMetadata | None, raw: str = "") -> tuple[str, int]:
         self._sequence += 1
         id = f"doc_{self._sequence:03d}"
-        self._out.append(DocumentStarted(id, type, self._sequence, known, self._take_space() + raw))
+        self._out.append(DocumentStarted(id, type, self._sequence, known, self._take_loose() + raw))
         return id, self._sequence
 
     def _end(self, id: str, sequence: int, content: str | None, metadata: Metadata, raw: str = "") -> None:
@@ -190,6 +191,11 @@ class Assembler:
         space = "".join(self._space)
         self._space = []
         return space
+
+    def _take_loose(self) -> str:
+        loose = "".join(self._loose)
+        self._loose = []
+        return loose
 
     # --- text and thinking --------------------------------------------------------------------------
 
@@ -214,7 +220,7 @@ class Assembler:
                 self._grow(text, None if raw == text else raw)
             case FenceOpened(tag=tag, indent=indent, raw=raw):
                 self._end_prose()
-                self._start_prose(*self._fence_metadata(tag, indent or UNSET), raw)
+                self._start_prose(*self._fence_metadata(tag, indent or UNSET), self._take_space() + raw)
             case FenceClosed(raw=raw):
                 self._end_prose(raw)
 
@@ -277,6 +283,8 @@ class Assembler:
         for piece in self._fences.flush():
             self._add(piece)
         self._end_prose()
+        self._loose += self._space
+        self._space = []
 
     def _add_thinking(self, text: str) -> None:
         if not text:
@@ -399,7 +407,7 @@ class Assembler:
             ),
         )
         failure = event.failure if isinstance(event, RunFailed) else None
-        self._out.append(Done(envelope, failure, self._take_space()))
+        self._out.append(Done(envelope, failure, self._take_loose()))
 
     def _usage(self, counts: TokenCounts | None) -> Usage:
         if counts is not None:

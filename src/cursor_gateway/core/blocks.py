@@ -62,6 +62,8 @@ class Item(Struct):
 
 Container: TypeAlias = Quote | Item
 
+_MAX_NESTING = 100  # each line is compared with every open container; deeper ones are read as text
+
 # A line that starts with none of these, outside any container, is paragraph text whatever follows.
 _SPECIAL = frozenset(" \t`~>-+*_#<=0123456789")
 _SPECIAL_LINE = re.compile(r"^[ \t`~>\-+*_#<=0-9]", re.MULTILINE)
@@ -69,10 +71,11 @@ _MARKS = " \t>-+*_=0123456789.)"  # what containers, breaks and underlines are m
 
 _HEADING = re.compile(r"#{1,6}(?:[ \t]|$)")
 _UNDERLINE = re.compile(r"(?:=+|-+)[ \t]*$")
-_BREAK = re.compile(r"(?:(?:\*[ \t]*){3,}|(?:_[ \t]*){3,}|(?:-[ \t]*){3,})$")
+_BREAK = re.compile(r"(?:(?:\*[ \t]*+){3,}+|(?:_[ \t]*+){3,}+|(?:-[ \t]*+){3,}+)$")
 _MARKER = re.compile(r"(?:[-+*]|(\d{1,9})[.)])(?=[ \t]|$)")
+_BLANK_REST = re.compile(r"[ \t]*+$")
 _PLAIN_ITEM = re.compile(r"( {0,3})(?:[-+*]|(\d{1,9})[.)]) {1,4}(?=[^ \t`~>\-+*_#<=0-9])")
-_FENCE = re.compile(r"(`{3,})(?!.*`)|(~{3,})", re.DOTALL)
+_FENCE = re.compile(r"`{3,}+(?!.*`)|~{3,}", re.DOTALL)
 _FENCE_END = re.compile(r"(`{3,}|~{3,})[ \t]*$")
 
 _ATTRIBUTE = r"""[ \t]+[A-Za-z_:][\w.:-]*(?:[ \t]*=[ \t]*(?:[^ \t"'=<>`]+|'[^']*'|"[^"]*"))?"""
@@ -263,7 +266,7 @@ class BlockParser:
         lazy = matched < len(self._containers) and self._leaf == "paragraph"
         in_paragraph = matched == len(self._containers) and self._leaf == "paragraph"
         containers = self._containers[:matched]
-        while line.indent < 4 and not line.blank:
+        while line.indent < 4 and not line.blank and len(containers) < _MAX_NESTING:
             if _eat_quote_mark(line):
                 containers.append(Quote())
             elif (leaf := self._leaf_at(line, in_paragraph, lazy)) is not None:
@@ -338,7 +341,7 @@ def _eat_list_marker(line: _Line, in_paragraph: bool) -> Item | None:
     marker = _MARKER.match(line.text, line.start)
     if marker is None:
         return None
-    rest_is_blank = not line.text[marker.end() :].strip(" \t")
+    rest_is_blank = _BLANK_REST.match(line.text, marker.end()) is not None
     if in_paragraph and (rest_is_blank or marker[1] not in (None, "1")):
         return None  # what may not interrupt a paragraph
     indent, length = line.indent, len(marker[0])

@@ -44,25 +44,28 @@ def patch_diff(patch: str) -> Diff | None:
     """
     old: list[str] = []
     new: list[str] = []
-    start = 0
+    numbers: list[int] = []  # of the old lines, in the file
+    number: int | None = None
     for line in patch.split("\n"):
         if hunk := _HUNK.match(line):
-            start = start or int(hunk[1])
-        elif not start:
+            number = int(hunk[1])
+        elif number is None:
             continue  # the header
-        elif line.startswith("-"):
-            old.append(line[1:])
         elif line.startswith("+"):
             new.append(line[1:])
-        elif line.startswith(" "):
+        elif line.startswith(("-", " ")):
             old.append(line[1:])
-            new.append(line[1:])
-    if not start:
+            numbers.append(number)
+            number += 1
+            if line.startswith(" "):
+                new.append(line[1:])
+    if number is None:
         return None
     change = line_diff("\n".join(old), "\n".join(new))
+    numbers = numbers or [1]  # of an empty file
     return Diff(
         old_string=change.old_string,
         new_string=change.new_string,
-        start_line=start + change.start_line - 1,
-        end_line=start + change.end_line - 1,
+        start_line=numbers[change.start_line - 1],
+        end_line=numbers[change.end_line - 1],
     )

@@ -11,7 +11,7 @@ _PIECES = re.compile(
     r"(?P<word>[A-Za-z]+)"
     r"|(?P<digits>[0-9]+)"
     r"|(?P<ideographs>[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]+)"
-    r"|(?P<letters>[^\W0-9A-Za-z_]+)"
+    r"|(?P<letters>[^\W0-9A-Za-z_\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]+)"
     r"|(?P<space>\s*\n\s*|\s{2,})"
     r"|(?P<marks>[^\w\s]+|_+)"
 )

@@ -38,6 +38,7 @@ class SseDecoder:
         self._at_start = True
         self._data: list[str] = []
         self._event = ""
+        self._id = ""
 
     def push(self, chunk: bytes, /) -> list[SseEvent]:
         if self._ends_in_cr and chunk:
@@ -56,8 +57,7 @@ class SseDecoder:
         return [event for line in lines if (event := self._line(line)) is not None]
 
     def flush(self) -> list[SseEvent]:
-        self._rest = []
-        self._data = []
+        self._rest, self._data, self._event, self._id = [], [], "", self.last_event_id
         return []
 
     def _line(self, line: bytes) -> SseEvent | None:
@@ -74,7 +74,7 @@ class SseDecoder:
             case "event":
                 self._event = value
             case "id" if "\0" not in value:
-                self.last_event_id = value
+                self._id = value
             case "retry" if (
                 value.isascii() and value.isdigit() and len(value) < 16
             ):  # int() refuses thousands of digits
@@ -86,6 +86,7 @@ class SseDecoder:
     def _dispatch(self) -> SseEvent | None:
         data, event = self._data, self._event
         self._data, self._event = [], ""
+        self.last_event_id = self._id
         if not data:
             return None
         return SseEvent(data="\n".join(data), event=event or "message", id=self.last_event_id)

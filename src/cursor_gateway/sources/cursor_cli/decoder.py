@@ -32,7 +32,6 @@ from cursor_gateway.sources.cursor_cli.records import (
     Connection,
     Line,
     Query,
-    Record,
     Result,
     Retry,
     System,
@@ -72,7 +71,7 @@ class CursorDecoder:
         self._reconciler = Reconciler()
         self._calls: dict[str, _Call] = {}
         self._asked: dict[Any, str] = {}  # query id -> call id
-        self._asked_only: set[str] = set()  # calls that nothing but a query has told of
+        self._asked_only: dict[str, None] = {}  # calls, in order, that nothing but a query has told of
         self._nameless: dict[str, list[str]] = {}  # tool -> calls under way that have no id
         self._nameless_count = 0
         self._stray: list[str] = []
@@ -87,39 +86,33 @@ class CursorDecoder:
         line end, and then the same bytes in other pieces would mean something else.
         """
         record: Line | None
-        heard: Record | None = None  # the last of these runs
-        deltas: list[str] = []  # a run of plain deltas: nearly every line is one
-        thoughts: list[str] = []
+        heard: Assistant | Thinking | None = None  # the last of a run of deltas or of thoughts; nearly all lines are
+        texts: list[str] = []
         for line in lines:
             try:
                 record = decode(line)
             except REFUSED:
                 record = read_again(line)
             if record.__class__ is Assistant and record.timestamp_ms is not None and record.model_call_id is None:
-                if thoughts:
-                    self._thoughts("".join(thoughts))
-                    thoughts = []
-                deltas.append(record.message.content[0].text)
-                heard = record
+                text = record.message.content[0].text
+            elif record.__class__ is Thinking and record.subtype == "delta":
+                text = record.text or record.content
+            else:
+                if heard is not None:
+                    self._end_run(heard, texts)
+                    heard, texts = None, []
+                if record is not None:
+                    self._record(record)
                 continue
-            if deltas:
-                self._deltas(deltas)
-                deltas = []
-            if record.__class__ is Thinking and record.subtype == "delta":
-                thoughts.append(record.text or record.content)
-                heard = record
-                continue
-            if thoughts:
-                self._thoughts("".join(thoughts))
-                thoughts = []
-            if record is not None:
-                self._record(record)
-        if deltas:
-            self._deltas(deltas)
-        elif thoughts:
-            self._thoughts("".join(thoughts))
+            if heard.__class__ is not record.__class__:
+                if heard is not None:
+                    self._end_run(heard, texts)
+                    texts = []
+                self._heard(record)
+            heard = record
+            texts.append(text)
         if heard is not None:
-            self._heard(heard)
+            self._end_run(heard, texts)
         return self._take()
 
     def push_line(self, line: bytes, /) -> list[AgentEvent]:
@@ -135,18 +128,23 @@ class CursorDecoder:
                 self._reconciler.said.append(text)
                 self._last = record
                 return [TextDelta(text)]
-            self._heard(record)
-            self._deltas([text])
+            self._end_run(record, [text])
         elif record.__class__ is Thinking and record.subtype == "delta":
-            if self._first is None or self._half_thought or self._asked_only or self._reconciler.holds:
-                self._heard(record)
-                self._thoughts(record.text or record.content)
-            else:
+            text = record.text or record.content
+            if text and not (self._first is None or self._half_thought or self._asked_only or self._reconciler.holds):
                 self._last = record
-                return [ThinkingDelta(record.text or record.content)]
+                return [ThinkingDelta(text)]
+            self._end_run(record, [text])
         elif record is not None:
             self._record(record)
         return self._take()
+
+    def _end_run(self, last: Assistant | Thinking, texts: list[str]) -> None:
+        self._heard(last)
+        if isinstance(last, Assistant):
+            self._deltas(texts)
+        else:
+            self._thoughts("".join(texts))
 
     def _take(self) -> list[AgentEvent]:
         out, self._out = self._out, []
@@ -170,10 +168,9 @@ class CursorDecoder:
     # --- text and thinking --------------------------------------------------------------------------
 
     def _deltas(self, texts: list[str]) -> None:
-        if self._half_text:
+        if self._half_text and any(texts):
             self._settle_half_text()
-        if self._asked_only:
-            self._end_answered_queries()
+        self._end_answered_queries()
         if said := self._reconciler.deltas(texts):
             self._out.append(TextDelta(said))
 
@@ -184,13 +181,10 @@ class CursorDecoder:
             self._out.append(TextDelta(said))
 
     def _thoughts(self, text: str) -> None:
-        if self._reconciler.holds:
+        if text:  # empty ones were a heartbeat in builds up to January 2026
             self._go_on()
-        if self._half_thought:
             self._settle_half_thought()
-        if self._asked_only:
             self._end_answered_queries()
-        if text:
             self._out.append(ThinkingDelta(text))
 
     def _go_on(self) -> None:
@@ -199,6 +193,7 @@ class CursorDecoder:
 
     def _torn(self, record: Assistant | Thinking) -> None:
         """Halves of a character are joined with their other half in the next record of the same kind."""
+        self._end_answered_queries()
         match record:
             case Assistant(model_call_id=None, timestamp_ms=int(), message=message):
                 text = message.text
@@ -212,10 +207,13 @@ class CursorDecoder:
                 self._reconciler.floor = 0  # what comes next is looked at closely
             case Assistant(message=message):
                 self._repetition(mended(message.text))
-            case Thinking(text=text, content=content):
+            case Thinking(subtype=subtype, text=text, content=content):
                 self._go_on()
                 text, self._half_thought = _join_halves(self._half_thought, text or content)
                 self._out.append(ThinkingDelta(text))
+                if subtype == "completed":
+                    self._settle_half_thought()
+                    self._out.append(ThinkingEnded())
 
     def _settle_half_text(self) -> None:
         if self._half_text:
@@ -241,6 +239,8 @@ class CursorDecoder:
             case Thinking():
                 self._thoughts(record.text or record.content)
                 if record.subtype == "completed":
+                    self._go_on()
+                    self._settle_half_thought()
                     self._out.append(ThinkingEnded())
             case Assistant(message=message):
                 self._repetition(message.text)
@@ -315,12 +315,12 @@ class CursorDecoder:
                 self._boundary()
                 call_id = call_id or self._nameless_call(tool)
                 started_ms = call.integer("startedAtMs")
-                self._asked_only.discard(call_id)
+                self._asked_only.pop(call_id, None)
                 self._calls[call_id] = _Call(tool, args, record.timestamp_ms, started_ms)
                 self._out.append(ToolStarted(call_id, read_call(tool, args), record.model_call_id, record.tool_call))
             case "completed":
                 call_id = call_id or self._ended_nameless_call(tool)
-                self._asked_only.discard(call_id)
+                self._asked_only.pop(call_id, None)
                 begun = self._calls.pop(call_id, None) or _Call(tool, None, None, None)
                 action, outcome = read_result(tool, args or begun.args, body.all.get("result"))
                 outcome = _timed(
@@ -372,7 +372,7 @@ class CursorDecoder:
             return
         self._asked[str(record.query.get("id"))] = call_id
         if call_id not in self._calls:
-            self._asked_only.add(call_id)
+            self._asked_only[call_id] = None
             self._calls[call_id] = _Call(tool, args, record.timestamp_ms, None)
             self._out.append(ToolStarted(call_id, read_call(tool, args), payload=record.query))
 
@@ -389,7 +389,7 @@ class CursorDecoder:
             if call.answer is not None:
                 action, outcome = read_result(call.tool, call.args, call.answer)
                 self._out.append(ToolEnded(call_id, action, outcome, payload=call.answer))
-        self._asked_only = set()
+        self._asked_only = {}
 
     # --- time ---------------------------------------------------------------------------------------
 
@@ -398,6 +398,7 @@ class CursorDecoder:
         if isinstance(record, Unknown | Unreadable):
             return
         self.recognized = True
+        record = record.record if isinstance(record, Torn) else record
         if getattr(record, "timestamp_ms", None) is not None:
             self._first = self._first or record
             self._last = record

@@ -12,6 +12,8 @@ from typing import Any, TypeAlias
 import msgspec
 from msgspec import Struct
 
+from cursor_gateway.core.payload import Fields
+
 MAX_DEPTH = 100
 
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
@@ -153,8 +155,13 @@ def _read_loosely(line: bytes) -> Line:
         return _convert(record)
     except (msgspec.ValidationError, RecursionError):
         pass
-    if name == "result" and isinstance(text := record.get("result", ""), str):  # never lost for a figure
-        return Result(is_error=record.get("is_error") is True, result=text)
+    if name == "result":  # never lost for a figure
+        fields = Fields(record)
+        return Result(
+            subtype=fields.text("subtype") or "success",
+            is_error=fields.flag("is_error") is True,
+            result=fields.maybe_text("result"),
+        )
     return Unknown(name if isinstance(name, str) else "")
 
 
