@@ -6,15 +6,18 @@ turn, tools whose results hold whole files, and the repetitions that the agent m
 
 import json
 import random
+import re
 from typing import Any
 
 from msgspec import Struct
 
-_WORDS = (
-    "the gateway reads each line once and says what it means while the agent still writes its answer because a "
-    "reader should never wait for something that is already known naïve façade größer → “quoted” it’s 日本語 ✅ 🚀 "
-    "buffer stream parser document event reader writer socket process result token fence list quote paragraph"
-).split()
+_WORDS = [
+    "the", "gateway", "reads", "each", "line", "once", "and", "says", "what", "it", "means", "while", "agent", "still",
+    "writes", "answer", "because", "reader", "should", "never", "wait", "for", "something", "that", "is", "already",
+    "known", "naïve", "façade", "größer", "→", "“quoted”", "it’s", "日本語", "✅", "🚀", "buffer", "stream", "parser",
+    "document", "event", "writer", "socket", "process", "result", "token", "fence", "list", "quote", "paragraph",
+]  # fmt: skip
+_TOKEN = re.compile(r" ?\w{1,7}|\s+|[^\w\s]+")  # about as models cut text
 _LANGUAGES = ["python", "typescript", "bash", "json", "rust", ""]
 _START_MS = 1_790_000_000_000
 
@@ -28,7 +31,7 @@ class Session(Struct, frozen=True):
         return self.data.split(b"\n")[:-1]
 
 
-def session(lines: int, *, tools: int, seed: int = 1, result_size: int = 120_000) -> Session:
+def session(lines: int, *, tools: int, seed: int = 1, result_size: int = 100_000) -> Session:
     """About `lines` lines with `tools` tool calls whose results have about `result_size` characters."""
     writer = _Writer(random.Random(seed), result_size)
     writer.event({"type": "system", "subtype": "init", "apiKeySource": "login", "cwd": "/w", "model": "Opus 4.6"})
@@ -105,28 +108,27 @@ class _Writer:
     def _delta(self) -> str:
         """A few tokens, as models give them."""
         while not self._pending:
-            self._pending = list(reversed(self._tokens(self._block())))
+            self._pending = _TOKEN.findall(self._block())[::-1]
         count = min(len(self._pending), self._random.choice((1, 1, 1, 2, 2, 3, 4)))
         return "".join(self._pending.pop() for _ in range(count))
-
-    def _tokens(self, text: str) -> list[str]:
-        tokens: list[str] = []
-        for line in text.splitlines(keepends=True):
-            words = line.rstrip("\n").split(" ")
-            tokens += [words[0], *(f" {word}" for word in words[1:])]
-            tokens.append("\n")
-        return [token for token in tokens if token]
 
     def _block(self) -> str:
         kind = self._random.random()
         if kind < 0.55:
             return self._prose(self._random.randint(15, 70)) + "\n\n"
         if kind < 0.7:
-            return "".join(f"- **{self._word()}**: {self._prose(8)}\n" for _ in range(4)) + "\n"
+            return "".join(f"- **{self._word()}**: {self._prose(9)}\n" for _ in range(4)) + "\n"
         if kind < 0.75:
             return f"## {self._prose(4)}\n\n"
-        code = "".join(f"{'    ' * self._random.randint(0, 2)}{self._word()} = f({self._word()!r})\n" for _ in range(9))
-        return f"```{self._random.choice(_LANGUAGES)}\n{code}```\n\n"
+        lines = [self._code() for _ in range(self._random.randint(3, 20))]
+        return "\n".join([f"```{self._random.choice(_LANGUAGES)}", *lines, "```", "", ""])
+
+    def _code(self) -> str:
+        indent = "    " * self._random.randint(0, 3)
+        key, number = self._word(), self._random.random()
+        return (
+            f'{indent}{self._word()}_{key} = "{self._word()}\\n" + f(x[3], {{"{key}": {number:.3f}}})  # {self._word()}'
+        )
 
     def _prose(self, words: int) -> str:
         return " ".join(self._word() for _ in range(words)).capitalize() + "."
@@ -140,15 +142,16 @@ class _Writer:
 
     def _tool(self, number: int) -> tuple[str, dict[str, Any], dict[str, Any]]:
         path = f"/w/src/module_{number}.py"
+        size = self._random.randint(self._result_size // 2, 2 * self._result_size)
         match number % 3:
             case 0:
-                return "readToolCall", {"path": path}, {"content": self._file(self._result_size), "isEmpty": False}
+                return "readToolCall", {"path": path}, {"content": self._file(size), "isEmpty": False}
             case 1:
-                output = self._file(self._result_size // (1 if number % 2 else 100))
+                output = self._file(size if number % 2 else 800)
                 args = {"command": "pytest -q", "workingDirectory": "/w", "timeout": 30_000}
                 return "shellToolCall", args, {"exitCode": 0, "stdout": output, "stderr": "", "executionTime": 1200}
             case _:
-                before = self._file(self._result_size // 3)
+                before = self._file(size // 3)
                 after = before.replace("handler_7(", "handle_seven(")
                 edit = {"path": path, "beforeFullFileContent": before, "afterFullFileContent": after}
                 return "editToolCall", {"path": path, "streamContent": after}, {**edit, "linesAdded": 1}

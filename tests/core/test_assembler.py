@@ -659,6 +659,10 @@ TURNS: dict[str, tuple[list[AgentEvent], int]] = {
     "thinking and text": ([ThinkingDelta("a"), TextDelta("b")], 1),
     "text, a call, text": ([TextDelta("a"), starts("1"), ends("1"), TextDelta("b")], 2),
     "a call and its end": ([starts("1"), ends("1")], 1),
+    "a thought, a tool that fails, a thought": (
+        [starts("1"), ThinkingDelta("a"), ends("1", outcome=FAILED), ThinkingDelta("b")],
+        2,
+    ),
     "two calls at once": ([starts("1"), starts("2"), ends("1"), ends("2"), TextDelta("b")], 2),
     "two calls after each other": ([starts("1"), ends("1"), starts("2"), ends("2")], 2),
     "two calls after each other, of one turn": (

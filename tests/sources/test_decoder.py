@@ -379,6 +379,7 @@ TORN: dict[str, tuple[list[bytes], str]] = {
     "rejoined across the end of a tool": ([STARTED, delta(HIGH), COMPLETED, delta(LOW), said(WHOLE)], WHOLE),
     "rejoined across a strange line": ([delta(HIGH), b"oops", delta(LOW), said(WHOLE)], WHOLE),
     "rejoined across an empty delta": ([delta(HIGH), delta(""), delta(LOW), said(WHOLE)], WHOLE),
+    "a replacement character before a cut one": ([delta(f"\ufffd{HIGH}"), delta(LOW)], f"\ufffd{WHOLE}"),
     "several in a row": ([delta(HIGH), delta(f"{LOW}{HIGH}"), delta(LOW), said(WHOLE * 2)], WHOLE * 2),
     "a first half alone": ([delta(f"a{HIGH}"), delta("b"), said(f"a{HIGH}b")], "a\ufffdb"),
     "a first half alone, inside a delta": ([delta(f"a{HIGH}b"), said(f"a{HIGH}b")], "a\ufffdb"),

@@ -74,7 +74,7 @@ _UNDERLINE = re.compile(r"(?:=+|-+)[ \t]*$")
 _BREAK = re.compile(r"(?:(?:\*[ \t]*+){3,}+|(?:_[ \t]*+){3,}+|(?:-[ \t]*+){3,}+)$")
 _MARKER = re.compile(r"(?:[-+*]|(\d{1,9})[.)])(?=[ \t]|$)")
 _BLANK_REST = re.compile(r"[ \t]*+$")
-_PLAIN_ITEM = re.compile(r"( {0,3})(?:[-+*]|(\d{1,9})[.)]) {1,4}(?=[^ \t`~>\-+*_#<=0-9])")
+_PLAIN_ITEM = re.compile(r"( {0,3})(?:[-+*]|(\d{1,9})[.)]) {1,4}(?=[^ \t`~>\-+*_#<=0-9]|\*\*[^ \t*]|`[^`])")
 _FENCE = re.compile(r"`{3,}+(?!.*`)|~{3,}", re.DOTALL)
 _FENCE_END = re.compile(r"(`{3,}|~{3,})[ \t]*$")
 

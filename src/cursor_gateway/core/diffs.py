@@ -15,26 +15,48 @@ def line_diff(before: str, after: str) -> Diff:
     """
     if before == after:
         return Diff(old_string="", new_string="", start_line=1, end_line=1)
-    old, new = before.split("\n"), after.split("\n")
-    shorter = min(len(old), len(new))
-    start = 0
-    while start < shorter and old[start] == new[start]:
-        start += 1
-    kept = 0
-    while kept < shorter - start and old[-1 - kept] == new[-1 - kept]:
-        kept += 1
-    end = len(old) - kept
-    if start == end and start > 0:
-        start -= 1
-    elif start == end:
-        end += 1
-        kept -= 1
+    old, new = before + "\n", after + "\n"  # so that every line has its end
+    start = old.rfind("\n", 0, _common_start(old, new)) + 1
+    kept = _common_end(old, new, start)
+    old_end, new_end = len(old) - kept, len(new) - kept
+    if start == old_end and start > 0:
+        start = old.rfind("\n", 0, start - 1) + 1
+    elif start == old_end:
+        more = old.index("\n", old_end) + 1 - old_end
+        old_end, new_end = old_end + more, new_end + more
+    first = old.count("\n", 0, start) + 1
     return Diff(
-        old_string="\n".join(old[start:end]),
-        new_string="\n".join(new[start : len(new) - kept]),
-        start_line=start + 1,
-        end_line=end,
+        old_string=old[start:old_end].removesuffix("\n"),
+        new_string=new[start:new_end].removesuffix("\n"),
+        start_line=first,
+        end_line=first + old.count("\n", start, old_end) - 1,
     )
+
+
+def _common_start(old: str, new: str) -> int:
+    """Found by halving, with whole slices compared: a file of a megabyte costs no loop over its lines."""
+    low, high = 0, min(len(old), len(new))
+    while low < high:
+        middle = (low + high + 1) // 2
+        if old[low:middle] == new[low:middle]:
+            low = middle
+        else:
+            high = middle - 1
+    return low
+
+
+def _common_end(old: str, new: str, start: int) -> int:
+    """The length of the lines at the end that are the same, none of them before `start`."""
+    low, high = 0, min(len(old), len(new)) - start
+    while low < high:
+        middle = (low + high + 1) // 2
+        if old[len(old) - middle : len(old) - low] == new[len(new) - middle : len(new) - low]:
+            low = middle
+        else:
+            high = middle - 1
+    if all(at == start or text[at - 1] == "\n" for text, at in ((old, len(old) - low), (new, len(new) - low))):
+        return low
+    return len(old) - old.index("\n", len(old) - low) - 1
 
 
 def patch_diff(patch: str) -> Diff | None:

@@ -206,11 +206,8 @@ class FenceSplitter:
             case Content(text=text):
                 if not self.in_code:
                     self._say(unsaid + line_end)
-                else:
-                    if self._decided:
-                        self._say(tail)
-                    else:
-                        self._say_code(text, line)
+                else:  # not decided: a decided line of code is settled
+                    self._say_code(text, line)
                     self._line_end = line_end
             case Opened():
                 self._leave_fence()

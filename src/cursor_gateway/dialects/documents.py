@@ -1,5 +1,7 @@
 """The documents dialect: document events in; the specification's Server-Sent Events, NDJSON or ChatResponse out."""
 
+from typing import Any
+
 import msgspec
 
 from cursor_gateway.core.document_events import (
@@ -13,7 +15,7 @@ from cursor_gateway.core.document_events import (
     ToolCallEnded,
     ToolCallStarted,
 )
-from cursor_gateway.core.documents import ChatResponse
+from cursor_gateway.core.documents import ChatResponse, Document, ToolCallDocument, ToolCallResult
 
 _encode = msgspec.json.encode
 
@@ -30,37 +32,55 @@ class _Payload(msgspec.Struct, frozen=True):
     data: bytes
 
 
-def _payload(event: DocumentEvent) -> _Payload | None:
-    """None for what the specification has no event for."""
-    match event:
-        case ContentDelta(id=id, text=text):
-            if not text:
-                return None  # only the source had something here
-            return _Payload("content_delta", id, b'{"documentId":%b,"delta":%b}' % (_encode(id), _encode(text)))
-        case DocumentStarted(id=id, type=type, sequence=sequence, metadata=metadata):
-            known = b',"metadata":' + _encode(metadata) if metadata else b""
-            data = b'{"id":%b,"type":%b,"sequence":%d%b}' % (_encode(id), _encode(type), sequence, known)
-            return _Payload("document_start", id, data)
-        case ToolCallStarted(id=id, tool_name=name, tool_call_id=call_id):
-            return _Payload("tool_call_start", id, _encode({"documentId": id, "toolName": name, "toolCallId": call_id}))
-        case ToolCallArguments(id=id, arguments=arguments):
-            return _Payload("tool_call_arguments", id, _encode({"documentId": id, "arguments": arguments}))
-        case ToolCallEnded(id=id, result=result):
-            return _Payload("tool_result", id, _encode({"documentId": id, "result": result}))
-        case DocumentEnded(document=document):
-            final = b"" if document.content is None else b',"finalContent":' + _encode(document.content)
-            data = b'{"documentId":%b%b,"metadata":%b}' % (_encode(document.id), final, _encode(document.metadata))
-            return _Payload("document_end", document.id, data)
-        case Done(envelope=envelope):
-            return _Payload("done", "", _encode(envelope))
-        case Reasoning():
-            return None
+class _Payloads:
+    """Events of ours to events of the specification."""
+
+    def __init__(self) -> None:
+        self._result = (ToolCallResult(status="success", data=None), b"")  # the last one, and its JSON
+
+    def of(self, event: DocumentEvent) -> _Payload | None:
+        """None for what the specification has no event for."""
+        match event:
+            case ContentDelta(id=id, text=text):
+                if not text:
+                    return None  # only the source had something here
+                return _Payload("content_delta", id, b'{"documentId":%b,"delta":%b}' % (_encode(id), _encode(text)))
+            case DocumentStarted(id=id, type=type, sequence=sequence, metadata=metadata):
+                known = b',"metadata":' + _encode(metadata) if metadata else b""
+                data = b'{"id":%b,"type":%b,"sequence":%d%b}' % (_encode(id), _encode(type), sequence, known)
+                return _Payload("document_start", id, data)
+            case ToolCallStarted(id=id, tool_name=name, tool_call_id=call_id):
+                data = _encode({"documentId": id, "toolName": name, "toolCallId": call_id})
+                return _Payload("tool_call_start", id, data)
+            case ToolCallArguments(id=id, arguments=arguments):
+                return _Payload("tool_call_arguments", id, _encode({"documentId": id, "arguments": arguments}))
+            case ToolCallEnded(id=id, result=result):
+                self._result = (result, _encode(result))
+                return _Payload("tool_result", id, b'{"documentId":%b,"result":%b}' % (_encode(id), self._result[1]))
+            case DocumentEnded(document=document):
+                final = b"" if document.content is None else b',"finalContent":' + _encode(document.content)
+                told = self._metadata(document)
+                data = b'{"documentId":%b%b,"metadata":%b}' % (_encode(document.id), final, told)
+                return _Payload("document_end", document.id, data)
+            case Done(envelope=envelope):
+                return _Payload("done", "", _encode(envelope))
+            case Reasoning():
+                return None
+
+    def _metadata(self, document: Document) -> bytes:
+        """A tool's result may be a whole file, and its event has just been encoded: that is not done twice."""
+        result, encoded = self._result
+        if isinstance(document, ToolCallDocument) and document.metadata.result is result:
+            fields: dict[str, Any] = {"result": msgspec.Raw(encoded)}
+            return _encode(msgspec.structs.replace(document.metadata, **fields))
+        return _encode(document.metadata)
 
 
 class SseEncoder:
     """Each event is one frame; its id is the event's number in the run, so a reader can resume after it."""
 
     def __init__(self) -> None:
+        self._payloads = _Payloads()
         self._number = 0
         self._growing = ""  # the document that grew last
         self._delta_head = b""  # what all its deltas begin with
@@ -72,7 +92,7 @@ class SseEncoder:
                 self._growing = event.id
                 self._delta_head = b'event: content_delta\ndata: {"documentId":%b,"delta":' % _encode(event.id)
             return b"id: %d\n%b%b}\n\n" % (self._number, self._delta_head, _encode(event.text))
-        payload = _payload(event)
+        payload = self._payloads.of(event)
         if payload is None:
             return b""
         return b"id: %d\nevent: %b\ndata: %b\n\n" % (self._number, payload.name.encode(), payload.data)
@@ -81,8 +101,11 @@ class SseEncoder:
 class NdjsonEncoder:
     """The specification's `StreamEvent`, one a line; `data` is the frame's payload."""
 
+    def __init__(self) -> None:
+        self._payloads = _Payloads()
+
     def push(self, event: DocumentEvent, /) -> bytes:
-        payload = _payload(event)
+        payload = self._payloads.of(event)
         if payload is None:
             return b""
         about = b',"documentId":' + _encode(payload.document_id) if payload.document_id else b""

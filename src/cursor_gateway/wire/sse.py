@@ -57,7 +57,9 @@ class SseDecoder:
         return [event for line in lines if (event := self._line(line)) is not None]
 
     def flush(self) -> list[SseEvent]:
+        """The end of the stream; the same decoder may go on with a new one, after `last_event_id`."""
         self._rest, self._data, self._event, self._id = [], [], "", self.last_event_id
+        self._at_start, self._ends_in_cr = True, False
         return []
 
     def _line(self, line: bytes) -> SseEvent | None:
