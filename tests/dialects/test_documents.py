@@ -22,6 +22,7 @@ from cursor_gateway.core.documents import (
     ResponseMetadata,
     TextMetadata,
     TodoUpdateMetadata,
+    ToolCallMetadata,
     ToolCallResult,
     Usage,
     make_document,
@@ -134,6 +135,33 @@ def test_what_was_encoded_is_decoded_the_same() -> None:
     stream = b"".join(encoder.push(event) for event, *_ in EVENTS)
     expected = [SseEvent(data, name, str(number)) for number, (_, name, _, data) in enumerate(EVENTS, 1)]
     assert SseDecoder().push(stream) == expected
+
+
+@pytest.mark.parametrize("data", ["import os\n...", None, {"a": [1, "é\u2028"]}])
+def test_a_tools_result_is_the_same_in_its_event_and_at_the_end(data: object) -> None:
+    """Its own, also where several calls have ended since."""
+    sse, ndjson = SseEncoder(), NdjsonEncoder()
+    results = [ToolCallResult(status="success", data=data), ToolCallResult(status="error", data=data)]
+    for result in results:
+        sse.push(ToolCallEnded("doc_001", result))
+        ndjson.push(ToolCallEnded("doc_001", result))
+    for result in reversed(results):
+        metadata = ToolCallMetadata(
+            tool_name="read_file", tool_call_id="c", arguments={"p": 1}, result=result, duration_ms=1
+        )
+        end = DocumentEnded(make_document("doc_001", 1, None, metadata))
+        (frame,) = SseDecoder().push(sse.push(end))
+        assert json.loads(frame.data) == {
+            "documentId": "doc_001",
+            "metadata": {
+                "toolName": "read_file",
+                "toolCallId": "c",
+                "arguments": {"p": 1},
+                "result": {"status": result.status, "data": data},
+                "duration_ms": 1,
+            },
+        }
+        assert json.loads(ndjson.push(end))["data"] == json.loads(frame.data)
 
 
 def test_a_response_is_its_envelope_with_the_documents() -> None:

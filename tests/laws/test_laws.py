@@ -121,7 +121,7 @@ def test_any_text_between_any_events_is_said_exactly(events: list[AgentEvent], r
 # --- 3 ----------------------------------------------------------------------------------------------
 
 
-@examples(1500)
+@examples(1200)
 @given(agent_events, runs)
 def test_any_events_in_any_order_give_a_well_formed_stream(events: list[AgentEvent], run: RunInfo) -> None:
     assert_well_formed(assemble(events, run))

@@ -130,13 +130,15 @@ class Assembler:
         # The short ways of text and thinking, nearly every event.
         if type(event) is TextDelta:
             text, prose = event.text, self._prose
-            if prose is not None and text and self._fences.flowing and "\n" not in text and "\r" not in text:
-                self._said.append(text)
-                if self._space:
-                    self._add_prose(text)
-                    return self._take()
-                prose.pieces.append(text)
-                return [ContentDelta(prose.id, text)]
+            if prose is not None and text and "\n" not in text and "\r" not in text and not self._thinking:
+                said = text if self._fences.flowing else self._fences.begin(text)
+                if said is not None:
+                    self._said.append(text)
+                    if self._space:
+                        self._add_prose(said)
+                        return self._take()
+                    prose.pieces.append(said)
+                    return [ContentDelta(prose.id, said)]
         elif type(event) is ThinkingDelta and self._thinking and not self._shows_thinking and event.text:
             self._said.append(event.text)
             return [Reasoning(event.text)]
@@ -368,6 +370,7 @@ class Assembler:
             self._add_error(outcome.message, outcome.code, action.tool, outcome.details)
 
     def _add_error(self, message: str, code: str, source: str, details: str) -> None:
+        self._end_thinking()
         self._end_text()
         id, sequence = self._start("error", None)
         if message:

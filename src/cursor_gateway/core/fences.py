@@ -88,6 +88,21 @@ class FenceSplitter:
         self._texts: list[str] = []  # prose or code in a row that is not yet a piece
         self._raws: list[str] = []  # the same as it came; kept for code only
 
+    def begin(self, text: str) -> str | None:
+        """Text without a line end that begins a line of prose, or of code, and no fence: what is said of it, with the
+        line end before it in code. None when it is not as simple as that, and has to be pushed."""
+        if self._line or self._decided or self._held_return or text[0] in _OPENING:
+            return None
+        fence = self._blocks.fence
+        if fence is None:
+            if not self._blocks.settles(text):
+                return None
+        elif not self.in_code or text[0] == fence.char or self._blocks.content_of(text) != text:
+            return None
+        self._decided = self._settled = self.flowing = True
+        said, self._line_end = self._line_end + text, ""
+        return said
+
     def push(self, text: str, /) -> list[Piece]:
         if self._held_return or "\r" in text:
             self._push_returns(text)
@@ -113,9 +128,8 @@ class FenceSplitter:
 
     def _push_lines(self, text: str) -> None:
         """Text with line ends, all of them LF."""
-        start = text.index("\n") + 1
+        start, end = text.find("\n") + 1, text.rfind("\n") + 1
         self._end_line(text[: start - 1], "\n")
-        end = text.rindex("\n") + 1
         while start < end:
             stop = self._blocks.skip(text, start, end)
             if stop == start:
@@ -127,7 +141,8 @@ class FenceSplitter:
             else:
                 self._say(text[start:stop])
             start = stop
-        self._grow_line(text[end:])
+        if end < len(text):
+            self._grow_line(text[end:])
 
     def flush(self) -> list[Piece]:
         """The end of the text: an open fence ends with it. The next push starts afresh."""
@@ -151,13 +166,6 @@ class FenceSplitter:
             return
         if self._scan is None:
             fence = self._blocks.fence
-            if fence is None and text[0] not in _OPENING:
-                self._decided = True
-                self._settled = self._blocks.settles(text)
-                if self._settled:
-                    self._line = []
-                self._say(text)
-                return
             self._scan = _ClosingScan(fence.char) if fence else _OpeningScan()
         if not self._scan.goes_on(text):
             self._decide("".join(self._line))

@@ -197,9 +197,10 @@ class CursorDecoder:
         match record:
             case Assistant(model_call_id=None, timestamp_ms=int(), message=message):
                 text = message.text
-                if not "\udc00" <= text[:1] <= "\udfff":  # not the other half
+                is_other_half = bool(self._half_text) and "\udc00" <= text[:1] <= "\udfff"
+                if text and not is_other_half:
                     self._settle_half_text()
-                if self._reconciler.is_repetition(mended(text)):
+                if not is_other_half and self._reconciler.is_repetition(mended(text)):
                     text = mended(text)
                 else:
                     text, self._half_text = _join_halves(self._half_text, text)
