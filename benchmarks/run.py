@@ -17,7 +17,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.sessions import Session, session
-from cursor_gateway import ChunkEncoder, DocumentEvent, DocumentReader, Head, RunInfo, SseEncoder, TextEncoder
+from cursor_gateway import ChunkEncoder, CompletionHead, DocumentEvent, DocumentReader, RunInfo, SseEncoder, TextEncoder
 from cursor_gateway.sources.cursor_cli.records import decode
 
 ROUNDS = 9
@@ -56,7 +56,7 @@ def text_of(chunks: Iterable[bytes]) -> str:
 
 
 def chat() -> Encoder:
-    return ChunkEncoder(Head("chatcmpl-benchmark", 1_771_842_600, "opus"))
+    return ChunkEncoder(CompletionHead("chatcmpl-benchmark", 1_771_842_600, "opus"))
 
 
 def seconds(action: Callable[[], object]) -> float:

@@ -38,7 +38,7 @@ from cursor_gateway.core.documents import (
 from cursor_gateway.core.run_info import RunInfo
 from cursor_gateway.core.transcript import Transcript
 from cursor_gateway.dialects.documents import NdjsonEncoder, SseEncoder, encode_response
-from cursor_gateway.dialects.openai_chat import ChunkEncoder, CompletionFold, Head
+from cursor_gateway.dialects.openai_chat import ChunkEncoder, CompletionFold, CompletionHead
 from cursor_gateway.dialects.text import TextEncoder
 from cursor_gateway.errors import AgentError, Failure, GatewayError
 from cursor_gateway.reader import DocumentReader, aread_events, read_events, read_response
@@ -52,6 +52,7 @@ __all__ = [
     "CodeBlockDocument",
     "CodeReferenceDocument",
     "CompletionFold",
+    "CompletionHead",
     "ContentDelta",
     "Document",
     "DocumentEnded",
@@ -63,7 +64,6 @@ __all__ = [
     "Failure",
     "FileEditDocument",
     "GatewayError",
-    "Head",
     "NdjsonEncoder",
     "PlanDocument",
     "Reasoning",

@@ -216,16 +216,47 @@ def test_at_most_the_current_line_is_held_back(text: str, where: list[int]) -> N
 
 @given(soup, places)
 @examples(1000)
-def test_text_that_flows_need_not_be_pushed(text: str, where: list[int]) -> None:
+def test_text_that_flows_or_begins_a_plain_line_need_not_be_pushed(text: str, where: list[int]) -> None:
     splitter = FenceSplitter()
     pieces: list[Piece] = []
     for chunk in cut(text, where):
-        if splitter.flowing and not re.search(r"[\r\n]", chunk):
-            if chunk:
-                pieces.append(Code(chunk, chunk) if splitter.in_code else Prose(chunk))
-        else:
+        said: str | None = None
+        if chunk and not re.search(r"[\r\n]", chunk):
+            said = chunk if splitter.flowing else splitter.begin(chunk)
+        if said is None:
             pieces += splitter.push(chunk)
+        else:
+            pieces.append(Code(said, said) if splitter.in_code else Prose(said))
     assert joined([*pieces, *splitter.flush()]) == split(text)
+
+
+@pytest.mark.parametrize(
+    ("before", "text", "said"),
+    [
+        ("", "plain text", "plain text"),
+        ("one\n", "two", "two"),
+        ("", "# heading", "# heading"),
+        ("", "#", None),  # a heading, or not
+        ("", "- item", None),
+        ("", "`code`", None),
+        ("", "<div>", None),  # HTML: how it goes on matters
+        ("half a line", " more", None),
+        ("a carriage return\r", "more", None),
+        ("<!--\n", "text", None),
+        ("```py\n", "first", "first"),
+        ("```py\nfirst\n", "second", "\nsecond"),
+        ("```py\n", "`", None),
+        ("~~~py\n", "~", None),
+        ("  ```py\n", "dedented by nothing", "dedented by nothing"),
+        ("- ```py\n", "outside", None),
+        ("```\n", "not told apart", None),
+    ],
+)
+def test_the_beginning_of_a_line_is_said_when_nothing_can_change_it(before: str, text: str, said: str | None) -> None:
+    splitter = FenceSplitter()
+    splitter.push(before)
+    assert splitter.begin(text) == said
+    assert splitter.flowing == (said is not None or before == "half a line")
 
 
 Steps = list[tuple[str, list[Piece]]]

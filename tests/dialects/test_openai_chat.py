@@ -39,7 +39,7 @@ from cursor_gateway.core.documents import (
     Usage,
     make_document,
 )
-from cursor_gateway.dialects.openai_chat import AgentTools, ChunkEncoder, CompletionFold, Head, error_body
+from cursor_gateway.dialects.openai_chat import AgentTools, ChunkEncoder, CompletionFold, CompletionHead, error_body
 from cursor_gateway.errors import (
     AgentCrashed,
     AgentError,
@@ -53,7 +53,7 @@ from cursor_gateway.errors import (
 )
 from cursor_gateway.wire.sse import SseDecoder
 
-HEAD = Head('chatcmpl-"1"', 1_771_842_600, "auto é")
+HEAD = CompletionHead('chatcmpl-"1"', 1_771_842_600, "auto é")
 CALL = TerminalCommandMetadata(command="ls", exit_code=0, output="", duration_ms=1, permissions=[])
 
 

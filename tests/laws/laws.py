@@ -24,13 +24,13 @@ from cursor_gateway.core.documents import ChatResponse, Document, ErrorDocument,
 from cursor_gateway.core.run_info import RunInfo
 from cursor_gateway.core.transcript import Transcript
 from cursor_gateway.dialects.documents import NdjsonEncoder, SseEncoder, encode_response
-from cursor_gateway.dialects.openai_chat import AgentTools, ChunkEncoder, CompletionFold, Head
+from cursor_gateway.dialects.openai_chat import AgentTools, ChunkEncoder, CompletionFold, CompletionHead
 from cursor_gateway.dialects.text import TextEncoder
 from cursor_gateway.reader import read_events
 from tests.laws.folds import fold_chunks, fold_documents, read_ndjson, read_sse
 
 RUN = RunInfo(id="chat_1", created="2026-02-23T10:30:00Z")
-HEAD = Head("chatcmpl-1", 1_771_842_600, "auto")
+HEAD = CompletionHead("chatcmpl-1", 1_771_842_600, "auto")
 
 Seen: TypeAlias = list[tuple[object, ...]]
 

@@ -13,8 +13,8 @@ import msgspec
 from cursor_gateway import (
     ChunkEncoder,
     CompletionFold,
+    CompletionHead,
     DocumentEvent,
-    Head,
     NdjsonEncoder,
     RunInfo,
     SseEncoder,
@@ -25,7 +25,7 @@ from cursor_gateway import (
 )
 
 FOLDER = Path(__file__).parent
-HEAD = Head(id="chatcmpl-scenario", created=1771842600, model="cursor-agent")
+HEAD = CompletionHead(id="chatcmpl-scenario", created=1771842600, model="cursor-agent")
 
 
 class About(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

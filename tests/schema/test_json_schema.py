@@ -6,12 +6,12 @@ from typing import Any
 import msgspec
 import pytest
 from jsonschema import Draft202012Validator
-from tools.reference import examples
 
 from cursor_gateway.core.documents import ChatResponse
 from cursor_gateway.dialects.documents import encode_response
 from cursor_gateway.schema import json_schema, openapi_components
 from tests.schema.validation import SCHEMA, complaints, replaced, without
+from tools.reference import examples
 
 RESPONSE: dict[str, Any] = json.loads(encode_response(examples.response()))
 DOCUMENTS: dict[str, dict[str, Any]] = {document["type"]: document for document in RESPONSE["documents"]}

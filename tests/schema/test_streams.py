@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any, get_args
 
 import pytest
-from tools.reference import examples
 
 from cursor_gateway import (
     DocumentEvent,
@@ -25,6 +24,7 @@ from cursor_gateway.schema.stream_events import StreamEvent, StreamEventType
 from tests.schema.specification import needs_specification
 from tests.schema.test_specification import PAYLOADS
 from tests.schema.validation import complaints
+from tools.reference import examples
 
 CAPTURES = sorted((Path(__file__).parents[3] / "shared" / "captures").glob("*.jsonl"))
 NAMES = {**PAYLOADS, "done": "DonePayload"}

@@ -10,9 +10,6 @@ from typing import get_args
 
 import pytest
 from click.testing import CliRunner
-from tools.reference import __main__ as reference
-from tools.reference.markdown import code, one_of, table
-from tools.reference.table_pages import error_classes, error_meanings
 
 from cursor_gateway.cli.main import cli
 from cursor_gateway.core import tools
@@ -20,6 +17,9 @@ from cursor_gateway.core.documents import DocumentType
 from cursor_gateway.errors import GatewayError
 from cursor_gateway.schema.catalogue import Record, definitions
 from cursor_gateway.schema.stream_events import StreamEventType
+from tools.reference import __main__ as reference
+from tools.reference.markdown import code, one_of, table
+from tools.reference.table_pages import error_classes, error_meanings
 
 TEXTS = {name: text() for name, text in reference.PAGES.items()}
 PAGES = {name: text for name, text in TEXTS.items() if name.endswith(".md")}

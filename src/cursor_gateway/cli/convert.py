@@ -16,7 +16,7 @@ from cursor_gateway.core.fences import Fences
 from cursor_gateway.core.run_info import Include
 from cursor_gateway.core.transcript import Transcript
 from cursor_gateway.dialects.documents import NdjsonEncoder, SseEncoder, encode_response
-from cursor_gateway.dialects.openai_chat import ChunkEncoder, CompletionFold, Head
+from cursor_gateway.dialects.openai_chat import ChunkEncoder, CompletionFold, CompletionHead
 from cursor_gateway.dialects.text import TextEncoder
 from cursor_gateway.reader import DocumentReader
 
@@ -81,7 +81,7 @@ def convert(file: str, form: Form, mode: Mode, fences: Fences, include: tuple[In
 
 
 def _encoder(form: Form, model: str, now: datetime, *, for_people: bool) -> Encoder:
-    head = Head(f"chatcmpl-{uuid4().hex}", int(now.timestamp()), model)
+    head = CompletionHead(f"chatcmpl-{uuid4().hex}", int(now.timestamp()), model)
     match form:
         case "documents":
             return _Response(indented=for_people)
@@ -111,7 +111,7 @@ class _Response:
 
 
 class _Completion:
-    def __init__(self, head: Head, *, indented: bool) -> None:
+    def __init__(self, head: CompletionHead, *, indented: bool) -> None:
         self._fold = CompletionFold(head)
         self._indented = indented
 

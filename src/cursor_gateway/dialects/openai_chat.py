@@ -47,7 +47,7 @@ _encode = msgspec.json.encode
 _DONE = b"data: [DONE]\n\n"
 
 
-class Head(Struct, frozen=True):
+class CompletionHead(Struct, frozen=True):
     """What every chunk of a reply repeats."""
 
     id: str
@@ -256,7 +256,9 @@ def _call(id: str, name: str, arguments: dict[str, Any]) -> ToolCall:
 class ChunkEncoder:
     """The streaming reply: frames, the last of them `[DONE]`; the connection is to be closed after it."""
 
-    def __init__(self, head: Head, *, include_usage: bool = False, agent_tools: AgentTools = "reasoning") -> None:
+    def __init__(
+        self, head: CompletionHead, *, include_usage: bool = False, agent_tools: AgentTools = "reasoning"
+    ) -> None:
         self._translator = _Translator(agent_tools)
         self._include_usage = include_usage
         self._begun = False
@@ -309,7 +311,7 @@ class ChunkEncoder:
 class CompletionFold:
     """The non-streaming reply."""
 
-    def __init__(self, head: Head, *, agent_tools: AgentTools = "reasoning") -> None:
+    def __init__(self, head: CompletionHead, *, agent_tools: AgentTools = "reasoning") -> None:
         self._head = head
         self._translator = _Translator(agent_tools)
         self._content: list[str] = []
