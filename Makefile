@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 UV := $(BIN)/uv pip
 
-.PHONY: run test check fix golden bench docs lock clean
+.PHONY: run test check cover fix golden bench docs lock clean
 
 run: $(VENV)/.run ## set up and show what the gateway does
 	$(BIN)/cursor-gateway demo
@@ -18,6 +18,9 @@ check: $(VENV)/.dev ## format, lint, types, architecture, generated files
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python -m tools.reference --check
+
+cover: $(VENV)/.dev ## each pure module is covered by its own tests alone
+	$(BIN)/python -m tools.own_coverage
 
 fix: $(VENV)/.dev ## format and mend what can be mended
 	$(BIN)/ruff format .

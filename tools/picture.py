@@ -7,8 +7,14 @@ from pathlib import Path
 from rich.console import Console
 from rich.text import Text
 
-from cursor_gateway import DocumentEnded, RunInfo, read_events
-from cursor_gateway.core.documents import CodeReferenceMetadata, FileEditMetadata, PlanMetadata, TerminalCommandMetadata
+from cursor_gateway import (
+    CodeReferenceMetadata,
+    DocumentEnded,
+    FileEditMetadata,
+    RunInfo,
+    TerminalCommandMetadata,
+    read_events,
+)
 from cursor_gateway.demo import recording
 from cursor_gateway.render.cards import card
 from cursor_gateway.render.checklist import Checklist
@@ -21,15 +27,15 @@ def main() -> None:
     console = Console(record=True, width=88, file=io.StringIO(), force_terminal=True, color_system="truecolor")
     console.print(Text("$ cursor-gateway demo", "bold"))
     checklist = Checklist()
-    wanted = [CodeReferenceMetadata, PlanMetadata, FileEditMetadata, TerminalCommandMetadata]
+    wanted = [CodeReferenceMetadata, FileEditMetadata, TerminalCommandMetadata]
     for event in read_events([recording()], RunInfo(id="chat_demo", created="2026-02-23T10:30:00Z")):
         if not isinstance(event, DocumentEnded) or type(event.document.metadata) not in wanted:
             continue
         metadata = event.document.metadata
         if isinstance(metadata, FileEditMetadata) and metadata.operation != "edit":
             continue
-        if isinstance(metadata, PlanMetadata):
-            checklist.begin(metadata)
+        if isinstance(metadata, TerminalCommandMetadata) and metadata.exit_code:
+            continue
         wanted.remove(type(metadata))
         console.print()
         console.print(card(event.document, checklist))

@@ -296,7 +296,7 @@ export interface ClarificationMetadata {
   /** Ours: the agent's own payload, with `include: ["raw"]`. */
   raw?: unknown;
   /** Ours: what the agent was told, as it came, where somebody answered. */
-  answers?: unknown;
+  answers?: ClarificationAnswer[];
 }
 
 /** One question. */
@@ -317,6 +317,13 @@ export interface ClarificationOption {
   id: string;
   /** The option as people read it. */
   label: string;
+}
+
+/** Ours: what somebody answered. */
+export interface ClarificationAnswer {
+  questionId: string;
+  selectedOptionIds: string[];
+  text?: string;
 }
 
 /** A tool or the run that failed. */
@@ -492,15 +499,21 @@ export interface KnownMetadata {
   /** The language, `text` when it is not known. */
   language?: string;
   /** `new_code` in the modes agent and debug, `suggestion` in plan, `example` in ask. */
-  purpose?: string;
+  purpose?: "new_code" | "example" | "suggestion";
   /** The columns taken off each line. */
   indent?: number;
   /** The command line. */
   command?: string;
   /** Where it ran, when that is known. */
   workingDirectory?: string;
-  /** The plan's name, or what introduces the questions. */
+  /** The plan's name. */
   title?: string;
+  /** The plan in a sentence. */
+  overview?: string;
+  /** The plan's steps. */
+  todos?: PlanTodo[];
+  /** The questions, each with its options. */
+  questions?: ClarificationQuestion[];
 }
 
 /** A document's content grows. */

@@ -13,6 +13,7 @@ GatewayError            foreseen; raise a subclass
     ├── AgentMisconfigured   500  an option that this agent or account refuses
     ├── AgentUnreachable     502  the agent cannot reach its service
     ├── AgentCrashed         502  it ended without a result
+    ├── AgentFailed          502  it says itself that it failed
     └── RunCancelled         499  stopped on request
 
 An error states facts; each dialect has one function that shapes it.
@@ -105,6 +106,16 @@ class AgentUnreachable(AgentError):
 
 class AgentCrashed(AgentError):
     code, status, retryable = "agent_crashed", 502, True
+
+    def __init__(self, *, details: str = "") -> None:
+        super().__init__(
+            "The agent's output ended before the agent had finished; what had arrived is kept. Run it again.",
+            details=details,
+        )
+
+
+class AgentFailed(AgentError):
+    code, status, retryable = "agent_failed", 502, True
 
 
 class RunCancelled(AgentError):

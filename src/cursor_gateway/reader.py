@@ -77,6 +77,23 @@ def read_response(chunks: Iterable[bytes], run: RunInfo) -> ChatResponse:
     transcript = Transcript()
     for event in read_events(chunks, run):
         transcript.push(event)
+    return _response(transcript)
+
+
+async def aread_response(chunks: AsyncIterable[bytes], run: RunInfo) -> ChatResponse:
+    transcript = Transcript()
+    async for event in aread_events(chunks, run):
+        transcript.push(event)
+    return _response(transcript)
+
+
+def _response(transcript: Transcript) -> ChatResponse:
     response = transcript.response()
     assert response is not None  # a flushed run is done
     return response
+
+
+def whole_line(line: str | bytes) -> bytes:
+    """A line, with or without its line end, as a chunk: `read_events(map(whole_line, lines), run)`."""
+    data = line.encode() if isinstance(line, str) else line
+    return data.rstrip(b"\r\n") + b"\n"

@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ import msgspec
 import pytest
 
 from cursor_gateway import ChatResponse, RunInfo, SseDecoder, SseEncoder, read_events, read_response
-from tests.scenarios.golden import Scenario, scenario
+from tests.scenarios.golden import Scenario, scenario, write
 
 SPECIFICATION = Path(__file__).parents[2] / "../shared/seeds/000_ec2bac7d70fa9219.txt"
 
@@ -94,6 +95,20 @@ def test_each_sequence_of_events(shown: str) -> None:
 def test_the_sequences_are_quoted_from_the_specification() -> None:
     assert TEXT_EVENTS in _section("5.2 ", "5.3 ")
     assert TOOL_EVENTS in _section("5.3 ", "6. ")
+
+
+@pytest.mark.parametrize("source", [FULL, DOCUMENTS, ERROR, EVENTS], ids=lambda source: source.name)
+def test_what_is_compared_with_the_specification_is_never_written_anew(source: Scenario, tmp_path: Path) -> None:
+    """Else, where the specification's text is not here, our output would be compared with itself."""
+    assert source.about.fixed == ["documents.json"]
+    copy = msgspec.structs.replace(source, folder=Path(shutil.copytree(source.folder, tmp_path / source.name)))
+    assert write(copy) == []
+    fixed, ours = copy.folder / "documents.json", copy.folder / "text.txt"
+    for file in (fixed, ours):
+        file.write_bytes(b"of other opinion")
+    assert write(copy) == [fixed]
+    assert fixed.read_bytes() == b"of other opinion"
+    assert copy.expected("text.txt") == source.expected("text.txt")
 
 
 def _section(first: str, next: str) -> str:

@@ -16,7 +16,7 @@ from cursor_gateway.core.fences import Fences
 from cursor_gateway.core.run_info import Include
 from cursor_gateway.core.transcript import Transcript
 from cursor_gateway.dialects.documents import NdjsonEncoder, SseEncoder, encode_response
-from cursor_gateway.dialects.openai_chat import ChunkEncoder, CompletionFold, CompletionHead
+from cursor_gateway.dialects.openai_chat import ChunkEncoder, CompletionFold, CompletionHead, encode_completion
 from cursor_gateway.dialects.text import TextEncoder
 from cursor_gateway.reader import DocumentReader
 
@@ -118,7 +118,7 @@ class _Completion:
     def push(self, event: DocumentEvent, /) -> bytes:
         self._fold.push(event)
         completion = self._fold.completion()
-        return b"" if completion is None else _line(msgspec.json.encode(completion), self._indented)
+        return b"" if completion is None else _line(encode_completion(completion), self._indented)
 
 
 def _line(json: bytes, indented: bool) -> bytes:

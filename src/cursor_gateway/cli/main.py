@@ -42,8 +42,24 @@ def run(arguments: Sequence[str]) -> int:
         return error.exit_code
     except click.Abort:
         return _INTERRUPTED
+    except OSError as error:  # reading has its own: this is a full disk, a closed terminal
+        return _cannot_write(error.strerror or str(error))
+
+
+def _cannot_write(reason: str) -> int:
+    if sys.stderr is not None:
+        click.echo(f"cursor-gateway: the output cannot be written: {reason}; give it another place.", err=True)
+    return _UNUSABLE
 
 
 def main() -> None:
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # `… | head` ends this program as it ends any other
-    sys.exit(run(sys.argv[1:]))
+    if sys.stdout is None:
+        sys.exit(_cannot_write("the standard output is closed"))
+    status = run(sys.argv[1:])
+    try:
+        sys.stdout.flush()
+    except OSError as error:
+        status = _cannot_write(error.strerror or str(error))
+        sys.stdout = None  # or Python tries once more at its end, and says so at length
+    sys.exit(status)

@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Iterator
-from datetime import UTC, datetime
+from datetime import datetime
 from uuid import uuid4
 
 import click
@@ -22,7 +22,7 @@ _HOW = "cursor-agent -p --output-format stream-json"
 def new_run(mode: Mode, fences: Fences, include: frozenset[Include], model: str | None, now: datetime) -> RunInfo:
     return RunInfo(
         id=f"chat_{uuid4()}",
-        created=now.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        created=now.strftime("%Y-%m-%dT%H:%M:%SZ"),
         mode=mode,
         model=model,
         fences=fences,

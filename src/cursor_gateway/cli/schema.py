@@ -5,7 +5,7 @@ from typing import Literal, TypeAlias
 import click
 import msgspec
 
-Notation: TypeAlias = Literal["json-schema", "typescript", "openapi-components"]
+Notation: TypeAlias = Literal["typescript", "openapi-components"]
 
 
 @click.command(short_help="Print the types of all documents.")
@@ -22,7 +22,7 @@ def schema(notation: Notation | None) -> int:
             click.echo(typescript(), nl=False)
         case "openapi-components":
             click.echo(_indented(openapi_components()))
-        case "json-schema" | None:
+        case None:
             click.echo(_indented(json_schema()))
     return 0
 

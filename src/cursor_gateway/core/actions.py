@@ -4,7 +4,15 @@ from typing import Any, TypeAlias
 
 from msgspec import Struct
 
-from cursor_gateway.core.documents import ClarificationQuestion, Diff, Operation, PlanTodo, State, TodoChange
+from cursor_gateway.core.documents import (
+    ClarificationAnswer,
+    ClarificationQuestion,
+    Diff,
+    Operation,
+    PlanTodo,
+    State,
+    TodoChange,
+)
 
 
 class FileEdit(Struct, frozen=True, kw_only=True):
@@ -37,7 +45,7 @@ class Question(Struct, frozen=True, kw_only=True):
     tool: str
     title: str
     questions: list[ClarificationQuestion]
-    answers: Any = None
+    answers: list[ClarificationAnswer] = []
 
 
 class TodoUpdate(Struct, frozen=True, kw_only=True):

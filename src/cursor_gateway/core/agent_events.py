@@ -75,7 +75,6 @@ class RunFailed(Struct, frozen=True, kw_only=True):
     failure: Failure
     usage: TokenCounts | None = None
     duration_ms: int | None = None
-    text_differs: bool = False
 
 
 AgentEvent: TypeAlias = (

@@ -175,8 +175,7 @@ class Assembler:
 
     def flush(self) -> list[DocumentEvent]:
         """The end of the events. A run that has not said how it ended has failed."""
-        failure = AgentCrashed("The agent's output ended before the agent had finished.").failure()
-        return self.push(RunFailed(failure=failure))
+        return self.push(RunFailed(failure=AgentCrashed().failure()))
 
     # --- documents ----------------------------------------------------------------------------------
 
@@ -406,7 +405,7 @@ class Assembler:
                 tool_call_count=self._tool_call_count,
                 turn_count=self._turns.count,
                 unrecognized=self._unrecognized or UNSET,
-                result_differs=event.text_differs or UNSET,
+                result_differs=(isinstance(event, RunFinished) and event.text_differs) or UNSET,
             ),
         )
         failure = event.failure if isinstance(event, RunFailed) else None

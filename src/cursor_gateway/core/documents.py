@@ -113,9 +113,17 @@ class ClarificationQuestion(_Wire, frozen=True, kw_only=True):
     allow_multiple: bool | UnsetType = UNSET  # ours
 
 
+class ClarificationAnswer(_Wire, frozen=True, kw_only=True):
+    """Ours: what somebody answered."""
+
+    question_id: str
+    selected_option_ids: list[str]
+    text: str | UnsetType = UNSET
+
+
 class ClarificationMetadata(ToolTrace, frozen=True, kw_only=True):
     questions: list[ClarificationQuestion]
-    answers: Any = UNSET  # ours: what the agent was told, where somebody answered
+    answers: list[ClarificationAnswer] | UnsetType = UNSET  # ours: what the agent was told, where somebody answered
 
 
 class ErrorMetadata(_Wire, frozen=True, kw_only=True):

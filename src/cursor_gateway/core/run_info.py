@@ -1,5 +1,6 @@
 """What is decided about a run before it starts: handed in, because the core has no clock and no dice."""
 
+from collections.abc import Set
 from typing import Literal, TypeAlias
 
 from msgspec import Struct
@@ -17,4 +18,4 @@ class RunInfo(Struct, frozen=True, kw_only=True):
     model: str | None = None  # None: the name that the agent reports
     conversation_id: str | None = None  # None: made of the agent's session
     fences: Fences = "split"
-    include: frozenset[Include] = frozenset()
+    include: Set[Include] = frozenset()

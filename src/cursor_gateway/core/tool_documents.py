@@ -90,7 +90,7 @@ def metadata_of(action: Action, outcome: Outcome, *, call_id: str, agent_call_id
         case Question():
             return ClarificationMetadata(
                 questions=action.questions,
-                answers=UNSET if action.answers is None else action.answers,
+                answers=action.answers or UNSET,
                 state=state,
                 reason=reason,
                 raw=payload,

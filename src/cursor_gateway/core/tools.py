@@ -5,7 +5,6 @@ with its arguments and its result as they came. Payloads are protobuf-JSON: ever
 an enum is its name (in old builds its number), and a result is one of several keys.
 """
 
-import json
 import re
 from collections.abc import Callable
 from typing import Any
@@ -15,6 +14,7 @@ from msgspec import UNSET, Struct, structs
 from cursor_gateway.core.actions import Action, Command, FileEdit, OtherTool, Outcome, Plan, Question, TodoUpdate
 from cursor_gateway.core.diffs import line_diff, patch_diff
 from cursor_gateway.core.documents import (
+    ClarificationAnswer,
     ClarificationOption,
     ClarificationQuestion,
     PlanTodo,
@@ -50,17 +50,10 @@ def read_result(tool: str, args: object, result: object) -> tuple[Action, Outcom
     return _action(tool, call, value if outcome.state == "completed" else outcome.message), outcome
 
 
-def read_named(name: str, arguments: object) -> Action:
-    """A call by the name that Cursor's editor gives it, its arguments perhaps a JSON string."""
-    if isinstance(arguments, str):
-        try:
-            arguments = json.loads(arguments)
-        except (ValueError, RecursionError):
-            arguments = {"input": arguments}
+def read_named(name: str, arguments: dict[str, Any]) -> Action:
+    """A call by the name that Cursor's editor gives it."""
     tool = _EDITOR_NAMES.get(name)
-    if tool is not None:
-        return read_call(tool, arguments)
-    return OtherTool(tool=name, arguments=arguments if isinstance(arguments, dict) else {"input": arguments})
+    return OtherTool(tool=name, arguments=arguments) if tool is None else read_call(tool, arguments)
 
 
 def _action(tool: str, call: Call, value: Any) -> Action:
@@ -280,7 +273,14 @@ def _ask_question(call: Call) -> Action:
             )
             for number, question in enumerate(call.args.objects("questions"), 1)
         ],
-        answers=call.value.items("answers") or None,
+        answers=[
+            ClarificationAnswer(
+                question_id=answer.text("questionId"),
+                selected_option_ids=answer.texts("selectedOptionIds"),
+                text=answer.text("text", "freeText") or UNSET,
+            )
+            for answer in call.value.objects("answers")
+        ],
     )
 
 

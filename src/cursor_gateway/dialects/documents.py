@@ -16,6 +16,7 @@ from cursor_gateway.core.document_events import (
     ToolCallStarted,
 )
 from cursor_gateway.core.documents import ChatResponse, Document, ToolCallDocument, ToolCallResult
+from cursor_gateway.wire.sse import frame
 
 _encode = msgspec.json.encode
 
@@ -95,7 +96,7 @@ class SseEncoder:
         payload = self._payloads.of(event)
         if payload is None:
             return b""
-        return b"id: %d\nevent: %b\ndata: %b\n\n" % (self._number, payload.name.encode(), payload.data)
+        return frame(payload.data, event=payload.name, id=str(self._number))
 
 
 class NdjsonEncoder:

@@ -1,6 +1,6 @@
 """OpenAI's chat completions: document events in; chunks as Server-Sent Events, or one completion, out.
 
-Both ways are made of the same deltas, so they cannot disagree. The rules that real clients depend on:
+Both are made of the same deltas. The rules that real clients depend on:
 a role in the first delta; one id, model and time in all chunks; a known finish reason or an error,
 never a bare end; a tool call's id, type and name in its first delta only; usage in a chunk of its own.
 """
@@ -39,12 +39,13 @@ from cursor_gateway.core.documents import (
 )
 from cursor_gateway.core.summary import one_line
 from cursor_gateway.errors import Failure
+from cursor_gateway.wire.sse import frame
 
 AgentTools: TypeAlias = Literal["reasoning", "tool_calls", "none"]
 FinishReason: TypeAlias = Literal["stop", "length"]
 
 _encode = msgspec.json.encode
-_DONE = b"data: [DONE]\n\n"
+_DONE = frame(b"[DONE]")
 
 
 class CompletionHead(Struct, frozen=True):
@@ -132,6 +133,10 @@ def error_body(failure: Failure) -> ErrorBody:
     return ErrorBody(failure.message, kind, None, failure.code)
 
 
+def encode_completion(completion: ChatCompletion) -> bytes:
+    return _encode(completion)
+
+
 def _usage(usage: Usage) -> CompletionUsage:
     return CompletionUsage(
         prompt_tokens=usage.prompt_tokens,
@@ -173,7 +178,7 @@ class _Translator:
         self._thinking = ""  # the id of the open document of thinking
         self._calls = 0
         self._reasoned = False
-        self.mid_line = False  # the reasoning so far does not end with a line end
+        self._mid_line = False  # the reasoning so far does not end with a line end
 
     def push(self, event: DocumentEvent) -> list[Delta]:
         deltas: list[Delta] = []
@@ -196,13 +201,16 @@ class _Translator:
                 pass
         return deltas
 
-    def _thought(self, text: str) -> Thought:
+    def thinks_on(self, text: str) -> None:
         self._reasoned = True
-        self.mid_line = not text.endswith("\n")
+        self._mid_line = not text.endswith("\n")
+
+    def _thought(self, text: str) -> Thought:
+        self.thinks_on(text)
         return Thought(text)
 
     def _new_block(self) -> list[Delta]:
-        return [self._thought("\n\n" if self.mid_line else "\n")] if self._reasoned else []
+        return [self._thought("\n\n" if self._mid_line else "\n")] if self._reasoned else []
 
     def _told(self, document: Document) -> list[Delta]:
         """What one of the agent's own tools did."""
@@ -213,7 +221,7 @@ class _Translator:
                     return []
                 if isinstance(document, PlanDocument):
                     line = f"{line}\n\n{document.content}"  # it stands nowhere else in this dialect
-                return [self._thought(("\n" if self.mid_line else "") + line + "\n")]
+                return [self._thought(("\n" if self._mid_line else "") + line + "\n")]
             case "tool_calls":
                 call = _as_call(document)
                 if call is None:
@@ -278,7 +286,7 @@ class ChunkEncoder:
         if type(event) is ContentDelta and event.raw is None and self._begun:  # nearly every event
             return self._content + _encode(event.text) + self._content_end
         if type(event) is Reasoning and not event.opens and self._begun:
-            self._translator.mid_line = not event.text.endswith("\n")
+            self._translator.thinks_on(event.text)
             return self._reasoning + _encode(event.text) + self._content_end
         frames = [self._frames(delta) for delta in self._translator.push(event)]
         if not self._begun:
@@ -298,7 +306,7 @@ class ChunkEncoder:
                 pieces = {"tool_calls": [{"index": index, "function": {"arguments": call.function.arguments}}]}
                 return self._chunk(first) + self._chunk(_encode(pieces))
             case Ended(failure=Failure() as failure):
-                return b'data: {"error":%b}\n\n' % _encode(error_body(failure)) + _DONE
+                return frame(b'{"error":%b}' % _encode(error_body(failure))) + _DONE
             case Ended(usage=usage):
                 finish = self._before + b'{},"finish_reason":"stop"}]}\n\n'
                 counted = b'%b],"usage":%b}\n\n' % (self._envelope, _encode(usage)) if self._include_usage else b""

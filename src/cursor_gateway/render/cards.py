@@ -257,12 +257,12 @@ def _clarification(document: ClarificationDocument) -> RenderableType:
 
 
 def _chosen(metadata: ClarificationMetadata, question_id: str) -> set[str]:
-    answers = metadata.answers if isinstance(metadata.answers, list) else []
-    for answer in answers:
-        match answer:
-            case {"questionId": str(id), "selectedOptionIds": list(chosen)} if id == question_id:
-                return {option for option in chosen if isinstance(option, str)}
-    return set()
+    return {
+        id
+        for answer in metadata.answers or []
+        if answer.question_id == question_id
+        for id in answer.selected_option_ids
+    }
 
 
 def _error(document: ErrorDocument) -> RenderableType:

@@ -243,7 +243,7 @@ class TerminalView:
             case "plan":
                 running[id] = tool_line("plan", known.title or "")
             case "clarification":
-                running[id] = tool_line("question", known.title or "")
+                running[id] = tool_line("question", known.questions[0].text if known.questions else "")
             case "todo_update":
                 running[id] = tool_line("to-dos")
             case "tool_call" | "error":

@@ -7,8 +7,6 @@ import msgspec
 _LINE_END = re.compile(rb"\r\n|\n|\r")
 _BOM = b"\xef\xbb\xbf"
 
-KEEP_ALIVE = b": keep-alive\n\n"
-
 
 class SseEvent(msgspec.Struct, frozen=True):
     data: str
@@ -16,15 +14,13 @@ class SseEvent(msgspec.Struct, frozen=True):
     id: str = ""
 
 
-def frame(data: str, *, event: str = "", id: str = "") -> bytes:
+def frame(data: bytes, *, event: str = "", id: str = "") -> bytes:
     """One event. A line end inside `event` or `id`, or a CR inside `data`, could not be read back, so it is refused."""
-    if "\r" in data or re.search(r"[\r\n]", event) or re.search(r"[\r\n\0]", id):
+    if b"\r" in data or re.search(r"[\r\n]", event) or re.search(r"[\r\n\0]", id):
         raise ValueError("an SSE field cannot carry this line end; encode the value as JSON")
-    lines = [f"id: {id}"] if id else []
-    if event:
-        lines.append(f"event: {event}")
-    lines += [f"data: {line}" for line in data.split("\n")]
-    return "\n".join([*lines, "", ""]).encode()
+    number = f"id: {id}\n" if id else ""
+    name = f"event: {event}\n" if event else ""
+    return b"%bdata: %b\n\n" % ((number + name).encode(), data.replace(b"\n", b"\ndata: "))
 
 
 class SseDecoder:

@@ -1,4 +1,8 @@
-"""Lines of cursor-agent's stream-json in, agent events out: the only reader of that JSON."""
+"""Lines of cursor-agent's stream-json in, agent events out.
+
+`push` takes the whole lines of one read, `push_line` one line with its LF. What a tool's payload means is known in
+`core.tools`, because other ways to the agent have the same payloads; everything else about the JSON only here.
+"""
 
 from typing import Any
 
@@ -24,7 +28,7 @@ from cursor_gateway.core.agent_events import (
 from cursor_gateway.core.payload import Fields
 from cursor_gateway.core.tools import read_call, read_named, read_result
 from cursor_gateway.errors import Failure
-from cursor_gateway.sources.cursor_cli.failures import failure_of
+from cursor_gateway.sources.cursor_cli.failures import failure_of, reported_failure
 from cursor_gateway.sources.cursor_cli.reconcile import Reconciler
 from cursor_gateway.sources.cursor_cli.records import (
     REFUSED,
@@ -45,6 +49,7 @@ from cursor_gateway.sources.cursor_cli.records import (
     decode,
     mended,
     read_again,
+    read_arguments,
     too_deep,
 )
 
@@ -70,13 +75,13 @@ class CursorDecoder:
         self._half_thought = ""
         self._reconciler = Reconciler()
         self._calls: dict[str, _Call] = {}
-        self._asked: dict[Any, str] = {}  # query id -> call id
+        self._asked: dict[str, str] = {}  # query id -> call id
         self._asked_only: dict[str, None] = {}  # calls, in order, that nothing but a query has told of
         self._nameless: dict[str, list[str]] = {}  # tool -> calls under way that have no id
         self._nameless_count = 0
         self._stray: list[str] = []
-        self._first: Line | None = None  # that has a time
-        self._last: Line | None = None
+        self._first_ms: int | None = None  # of a run that never says how long it took, the first and the last time tell
+        self._last_ms: int | None = None
         self._finished = False
 
     def push(self, lines: list[bytes], /) -> list[AgentEvent]:
@@ -126,13 +131,15 @@ class CursorDecoder:
             text = record.message.content[0].text
             if len(text) < self._reconciler.floor and text:
                 self._reconciler.said.append(text)
-                self._last = record
+                self._last_ms = record.timestamp_ms
                 return [TextDelta(text)]
             self._end_run(record, [text])
         elif record.__class__ is Thinking and record.subtype == "delta":
             text = record.text or record.content
-            if text and not (self._first is None or self._half_thought or self._asked_only or self._reconciler.holds):
-                self._last = record
+            if text and not (
+                self._first_ms is None or self._half_thought or self._asked_only or self._reconciler.holds
+            ):
+                self._last_ms = record.timestamp_ms
                 return [ThinkingDelta(text)]
             self._end_run(record, [text])
         elif record is not None:
@@ -290,7 +297,7 @@ class CursorDecoder:
             self._out.append(TextDelta(rest))
         usage = _token_counts(record.usage)
         if failed:
-            failure = failure_of(record.result or "").failure()
+            failure = reported_failure(record.result or "").failure()
             self._out.append(RunFailed(failure=failure, usage=usage, duration_ms=record.duration_ms))
         else:
             self._out.append(RunFinished(usage=usage, duration_ms=record.duration_ms, text_differs=differs))
@@ -341,7 +348,7 @@ class CursorDecoder:
             self._unrecognized("tool_call without a tool")
             return
         arguments = record.arguments if record.name else function.all.get("arguments")
-        action = read_named(name, arguments if arguments is not None else {})
+        action = read_named(name, read_arguments(arguments))
         call_id = record.id or record.call_id or self._nameless_call(name)
         self._boundary()
         self._out.append(ToolStarted(call_id, action, record.model_call_id, record.tool_call))
@@ -395,18 +402,27 @@ class CursorDecoder:
     # --- time ---------------------------------------------------------------------------------------
 
     def _heard(self, record: Line) -> None:
-        """Of a run that never says how long it took, the first and the last time tell."""
-        if isinstance(record, Unknown | Unreadable):
-            return
+        time: int | None = None
+        match record:
+            case Unknown() | Unreadable():
+                return
+            case Torn(record=Assistant(timestamp_ms=time) | Thinking(timestamp_ms=time)):
+                pass
+            case Assistant(timestamp_ms=time) | Thinking(timestamp_ms=time) | ToolCall(timestamp_ms=time):
+                pass
+            case Query(timestamp_ms=time) | Connection(timestamp_ms=time) | Retry(timestamp_ms=time):
+                pass
+            case System() | User() | Result():
+                pass
         self.recognized = True
-        record = record.record if isinstance(record, Torn) else record
-        if getattr(record, "timestamp_ms", None) is not None:
-            self._first = self._first or record
-            self._last = record
+        if time is not None:
+            self._first_ms = time if self._first_ms is None else self._first_ms
+            self._last_ms = time
 
     def _elapsed(self) -> int | None:
-        started, ended = getattr(self._first, "timestamp_ms", None), getattr(self._last, "timestamp_ms", None)
-        return max(0, ended - started) if started is not None and ended is not None else None
+        if self._first_ms is None or self._last_ms is None:
+            return None
+        return max(0, self._last_ms - self._first_ms)
 
 
 def _timed(outcome: Outcome, *clocks: tuple[int | None, int | None]) -> Outcome:

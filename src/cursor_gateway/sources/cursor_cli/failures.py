@@ -9,6 +9,7 @@ import re
 from cursor_gateway.errors import (
     AgentCrashed,
     AgentError,
+    AgentFailed,
     AgentMisconfigured,
     AgentOverloaded,
     AgentQuotaExhausted,
@@ -49,7 +50,7 @@ _TABLE: list[tuple[str, type[AgentError], str]] = [
         "This Cursor plan can only use the model `auto`; choose it, or upgrade the plan.",
     ),
     (
-        r"usage limit",
+        r"You've (?:hit|reached) your usage limit",
         AgentQuotaExhausted,
         "The Cursor account has reached its usage limit; wait for its reset or raise the limit.",
     ),
@@ -79,22 +80,22 @@ _TABLE: list[tuple[str, type[AgentError], str]] = [
         "The agent's sandbox does not work on this system; turn it off in the agent's configuration.",
     ),
     (
-        r"is already in use|unknown option|\[invalid_argument\]",
+        r"Session ID \"[^\"]*\" is already in use|error: unknown option|\[invalid_argument\]",
         AgentMisconfigured,
         "The agent refuses an option that it was given; see the details.",
     ),
     (
         r"Aborting operation|Operation cancelled",
         RunCancelled,
-        "The run was stopped.",
+        "The run was stopped; start it again to have the whole answer.",
     ),
     (
-        r"\[unavailable\]|\[canceled\]|\[deadline_exceeded\]|ENOTFOUND|ECONN(?:REFUSED|RESET)|PING timed out|http/2",
+        r"\[(?:unavailable|canceled|deadline_exceeded)\]|ENOTFOUND|ECONN(?:REFUSED|RESET)|PING timed out",
         AgentUnreachable,
         "The agent lost its connection to Cursor's service; check the network and try again.",
     ),
     (
-        r"\[internal\]|exceeded max retries",
+        r"\[internal\] |exceeded max retries",
         AgentUnreachable,
         "Cursor's service failed several times in a row; try again in a while.",
     ),
@@ -105,7 +106,7 @@ _PATTERNS = [(re.compile(pattern, re.IGNORECASE), error, message) for pattern, e
 
 def known_failure(text: str) -> AgentError | None:
     """None when the text is none of the agent's known last words."""
-    text = _ANSI.sub("", text).strip()
+    text = _plain(text)
     for pattern, error, message in _PATTERNS:
         if pattern.search(text):
             return error(message, details=text[-2000:])
@@ -114,7 +115,16 @@ def known_failure(text: str) -> AgentError | None:
 
 def failure_of(text: str) -> AgentError:
     """The error for a run that ended without a result."""
-    return known_failure(text) or AgentCrashed(
-        "The agent's output ended before the agent had finished; what had arrived is kept.",
-        details=_ANSI.sub("", text).strip()[-2000:],
+    return known_failure(text) or AgentCrashed(details=_plain(text)[-2000:])
+
+
+def reported_failure(text: str) -> AgentError:
+    """The error for a result that says itself that the run failed."""
+    told = " ".join(_plain(text).split())[:300] or "no reason"
+    return known_failure(text) or AgentFailed(
+        f"The agent gave up and says: {told}. Run it again, or ask it in another way.", details=_plain(text)[-2000:]
     )
+
+
+def _plain(text: str) -> str:
+    return _ANSI.sub("", text).strip()

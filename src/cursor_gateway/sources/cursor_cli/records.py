@@ -141,7 +141,7 @@ def _read_loosely(line: bytes) -> Line:
         value = json.loads(line)
     except (ValueError, RecursionError):
         return Unreadable(line[:2000].decode("utf-8", "replace").strip())
-    if not isinstance(value, dict):
+    if not isinstance(value, dict) or too_deep(value):
         return Unreadable(line[:2000].decode("utf-8", "replace").strip())
     record = {key: field for key, field in value.items() if field is not None}
     name = record.get("type")
@@ -179,15 +179,26 @@ def _text(message: object) -> str:
     return "".join(part["text"] for part in parts if isinstance(part, dict) and isinstance(part.get("text"), str))
 
 
-def is_torn(text: str) -> bool:
-    return _LONE_SURROGATE.search(text) is not None
+def read_arguments(arguments: object) -> dict[str, Any]:
+    """A call's arguments as the oldest builds write them: an object, or its JSON as a string."""
+    if isinstance(arguments, str):
+        try:
+            value = json.loads(arguments)
+        except (ValueError, RecursionError):
+            value = arguments
+        arguments = arguments if too_deep(value) else mended(value)
+    if isinstance(arguments, dict):
+        return arguments
+    return {} if arguments is None else {"input": arguments}
 
 
 def mended(value: Any) -> Any:
     """Halves that stand together become their character, a half alone becomes U+FFFD."""
     match value:
         case str(text):
-            return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace") if is_torn(text) else text
+            if _LONE_SURROGATE.search(text) is None:
+                return text
+            return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
         case list(items):
             return [mended(item) for item in items]
         case dict(fields):
