@@ -1,9 +1,9 @@
-"""What the tests of several modules share: generated text, its chunkings, and a count of work."""
+"""What the tests of several modules share: generated text, its chunkings, and what work grows with."""
 
-import signal
+import gc
 import sys
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+import time
+from collections.abc import Callable, Iterable
 from itertools import pairwise
 from types import FrameType
 from typing import Protocol, TypeVar
@@ -98,18 +98,28 @@ def work(run: Callable[[], object]) -> int:
     return total
 
 
-@contextmanager
-def cpu_seconds(limit: float) -> Iterator[None]:
-    """For work inside a regular expression, which nobody can count: a limit that only another order of growth
-    breaks. It is the process's own time, so a busy machine does not matter."""
+def assert_linear(run: Callable[[int], object]) -> None:
+    """For work inside a regular expression, which nobody can count: four times the size is about four times the work.
 
-    def too_much(_signal: int, _frame: FrameType | None) -> None:
-        raise AssertionError(f"more than {limit} s of computing")
+    Quadratic work would be sixteen times. It is the process's own time, so a busy or a slow machine does not
+    matter; the size is one that takes long enough to be measured.
+    """
+    size = 1000
+    while (cost := _seconds(run, size)) < 0.01 and size < 1_000_000:
+        size *= 4
+    if _seconds(run, 4 * size) > 8 * cost + 0.01:  # something else may have been in the way, so once more
+        assert _best(run, 4 * size) < 8 * _best(run, size) + 0.01, f"{size} characters and four times as many"
 
-    before = signal.signal(signal.SIGVTALRM, too_much)
-    signal.setitimer(signal.ITIMER_VIRTUAL, limit)
+
+def _best(run: Callable[[int], object], size: int) -> float:
+    return min(_seconds(run, size) for _ in range(3))
+
+
+def _seconds(run: Callable[[int], object], size: int) -> float:
+    gc.disable()  # a collection costs by what other tests have left
     try:
-        yield
+        start = time.process_time()
+        run(size)
+        return time.process_time() - start
     finally:
-        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
-        signal.signal(signal.SIGVTALRM, before)
+        gc.enable()

@@ -295,7 +295,7 @@ export interface ClarificationMetadata {
   reason?: string;
   /** Ours: the agent's own payload, with `include: ["raw"]`. */
   raw?: unknown;
-  /** Ours: what the agent was told, as it came, where somebody answered. */
+  /** Ours: what the agent was told, where somebody answered. */
   answers?: ClarificationAnswer[];
 }
 
@@ -321,8 +321,11 @@ export interface ClarificationOption {
 
 /** Ours: what somebody answered. */
 export interface ClarificationAnswer {
+  /** The question that is answered. */
   questionId: string;
+  /** The options that were chosen. */
   selectedOptionIds: string[];
+  /** What was written, where the answer is no option. */
   text?: string;
 }
 

@@ -23,6 +23,8 @@ from typing import ClassVar
 
 import msgspec
 
+_CUT_SHORT = "The agent's output ended before the agent had finished; what had arrived is kept. Run it again."
+
 
 class Failure(msgspec.Struct, frozen=True):
     """An error as a value, for streams: what readers of a run are told."""
@@ -107,11 +109,8 @@ class AgentUnreachable(AgentError):
 class AgentCrashed(AgentError):
     code, status, retryable = "agent_crashed", 502, True
 
-    def __init__(self, *, details: str = "") -> None:
-        super().__init__(
-            "The agent's output ended before the agent had finished; what had arrived is kept. Run it again.",
-            details=details,
-        )
+    def __init__(self, message: str = _CUT_SHORT, *, details: str = "") -> None:
+        super().__init__(message, details=details)
 
 
 class AgentFailed(AgentError):

@@ -8,6 +8,7 @@ import pytest
 from cursor_gateway.core.documents import (
     MODES,
     ChatResponse,
+    ClarificationAnswer,
     ClarificationMetadata,
     ClarificationOption,
     ClarificationQuestion,
@@ -153,9 +154,13 @@ WITH_OURS: list[tuple[Metadata, dict[str, Any]]] = [
     ),
     (
         ClarificationMetadata(
-            questions=[ClarificationQuestion(id="q", text="?", options=[], allow_multiple=True)], answers=[{"a": 1}]
+            questions=[ClarificationQuestion(id="q", text="?", options=[], allow_multiple=True)],
+            answers=[ClarificationAnswer(question_id="q", selected_option_ids=["a"])],
         ),
-        {"questions": [{"id": "q", "text": "?", "options": [], "allowMultiple": True}], "answers": [{"a": 1}]},
+        {
+            "questions": [{"id": "q", "text": "?", "options": [], "allowMultiple": True}],
+            "answers": [{"questionId": "q", "selectedOptionIds": ["a"]}],
+        },
     ),
     (
         TodoUpdateMetadata(todos=[TodoChange(id="1", status="pending", content="a")], merge=False),

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cursor_gateway.core.tokens import estimate_tokens
-from tests.strategies import cpu_seconds, examples
+from tests.strategies import assert_linear, examples
 
 # Texts of our own; the numbers are what the o200k vocabulary makes of them.
 COUNTED = {
@@ -72,9 +72,9 @@ PIECES = [
 
 
 @pytest.mark.parametrize("name", COUNTED)
-def test_an_estimate_is_within_a_quarter_of_the_truth(name: str) -> None:
+def test_an_estimate_is_within_a_fifth_of_the_truth(name: str) -> None:
     text, count = COUNTED[name]
-    assert abs(estimate_tokens(text) - count) <= count / 4
+    assert abs(estimate_tokens(text) - count) <= count / 5
 
 
 @pytest.mark.parametrize(
@@ -113,7 +113,7 @@ pieces = st.lists(st.sampled_from(PIECES) | st.characters(), max_size=6).map("".
 
 
 @given(pieces, pieces)
-@examples(2000)
+@examples(1000)
 def test_two_texts_together_cost_their_sum_give_or_take_the_token_at_the_seam(first: str, second: str) -> None:
     apart = estimate_tokens(first) + estimate_tokens(second)
     assert abs(estimate_tokens(first + second) - apart) <= 1
@@ -121,5 +121,4 @@ def test_two_texts_together_cost_their_sum_give_or_take_the_token_at_the_seam(fi
 
 @pytest.mark.parametrize("unit", [" ", "a", "7", "é", "世", "-", " \n", "a ", "_-"])
 def test_a_long_text_is_read_once(unit: str) -> None:
-    with cpu_seconds(10):
-        assert 0 <= estimate_tokens(unit * 200_000 + "x") <= len(unit) * 200_000 + 1
+    assert_linear(lambda size: estimate_tokens(unit * size + "x"))

@@ -18,12 +18,21 @@ from cursor_gateway.core.actions import (
     TodoUpdate,
 )
 from cursor_gateway.core.document_events import KnownMetadata
-from cursor_gateway.core.documents import ClarificationQuestion, Diff, DocumentType, PlanTodo, TodoChange, document_type
+from cursor_gateway.core.documents import (
+    ClarificationAnswer,
+    ClarificationQuestion,
+    Diff,
+    DocumentType,
+    PlanTodo,
+    TodoChange,
+    document_type,
+)
 from cursor_gateway.core.tool_documents import content_of, metadata_of, started
 
 DIFF = Diff(old_string="a", new_string="b", start_line=1, end_line=1)
 TODO = PlanTodo(id="1", content="x", status="pending", dependencies=[])
 QUESTION = ClarificationQuestion(id="q", text="Which?", options=[])
+ANSWER = ClarificationAnswer(question_id="q", selected_option_ids=["a"])
 
 # action, type, what is known at its start, content, the metadata's JSON at its end
 ACTIONS: list[tuple[Action, DocumentType, KnownMetadata | None, str | None, dict[str, Any]]] = [
@@ -87,11 +96,14 @@ ACTIONS: list[tuple[Action, DocumentType, KnownMetadata | None, str | None, dict
         },
     ),
     (
-        Question(tool="ask_question", title="T", questions=[QUESTION], answers=["yes"]),
+        Question(tool="ask_question", title="T", questions=[QUESTION], answers=[ANSWER]),
         "clarification",
         KnownMetadata(questions=[QUESTION]),
         "T",
-        {"questions": [{"id": "q", "text": "Which?", "options": []}], "answers": ["yes"]},
+        {
+            "questions": [{"id": "q", "text": "Which?", "options": []}],
+            "answers": [{"questionId": "q", "selectedOptionIds": ["a"]}],
+        },
     ),
     (
         Question(tool="ask_question", title="", questions=[]),

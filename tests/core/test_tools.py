@@ -1,6 +1,5 @@
 """Every tool of the agent's protocol: its payloads in, what they mean out."""
 
-import json
 from typing import Any
 
 import msgspec
@@ -10,6 +9,7 @@ from hypothesis import strategies as st
 
 from cursor_gateway.core.actions import Action, Command, FileEdit, OtherTool, Outcome, Plan, Question, TodoUpdate
 from cursor_gateway.core.documents import (
+    ClarificationAnswer,
     ClarificationOption,
     ClarificationQuestion,
     Diff,
@@ -166,7 +166,7 @@ SUCCESSES: list[Row] = [
             tool="ask_question",
             title="Choose",
             questions=QUESTIONS_READ,
-            answers=[{"questionId": "q", "selectedOptionIds": ["x"]}],
+            answers=[ClarificationAnswer(question_id="q", selected_option_ids=["x"])],
         ),
     ),
     (
@@ -521,7 +521,18 @@ FAILURES: list[tuple[str, dict[str, Any], Outcome]] = [
     ("applyAgentDiff", {"error": {"error": "no", "appliedChanges": []}}, failed("TOOL_ERROR", "no")),
     ("recordScreen", {"failure": {"error": "no screen"}}, failed("COMMAND_FAILED", "no screen")),
     ("computerUse", {"error": {"error": "no", "actionCount": 1, "log": "…"}}, failed("TOOL_ERROR", "no")),
-    ("brandNew", {"quotaReached": {}}, failed("TOOL_ERROR", "The tool reported quota reached.")),
+    ("brandNew", {"quotaError": {}}, failed("TOOL_ERROR", "The tool reported quota error.")),
+    ("brandNew", {"error": "boom"}, failed("TOOL_ERROR", "boom")),
+    (
+        "shell",
+        {"failure": {"exitCode": -1, "aborted": True, "abortReason": "SHELL_ABORT_REASON_TIMEOUT"}},
+        Outcome(state="timed_out", code="TIMEOUT", message="The command ran out of time."),
+    ),
+    (
+        "shell",
+        {"failure": {"exitCode": -1, "aborted": True, "abortReason": 1}},
+        Outcome(state="interrupted", code="INTERRUPTED", message="The command was stopped."),
+    ),
 ]
 
 
@@ -858,7 +869,8 @@ def data(tool: str, value: object) -> Any:
         ("read", {"data": "aGk="}, "aGk="),
         ("read", {"contentBlobId": "eA=="}, "eA=="),
         ("read", {"dataBlobId": "eA=="}, "eA=="),
-        ("read", {"isEmpty": True}, {"isEmpty": True}),
+        ("read", {"isEmpty": True}, ""),
+        ("read", {"totalLines": 3}, {"totalLines": 3}),
         ("readMcpResource", {"blob": "aGk="}, "aGk="),
         ("generateImage", {"imageData": "iVBO"}, "iVBO"),
         ("semSearch", {"codeResults": ["x"]}, ["x"]),
@@ -959,19 +971,8 @@ def test_an_unknown_tool_is_told_faithfully() -> None:
         ("my_tool", {"camelCase": 1}, OtherTool(tool="my_tool", arguments={"camelCase": 1})),
     ],
 )
-def test_an_editors_name_means_the_same_tool_with_arguments_as_object_or_json(
-    name: str, arguments: dict[str, Any], expected: Action
-) -> None:
+def test_an_editors_name_means_the_same_tool(name: str, arguments: dict[str, Any], expected: Action) -> None:
     assert read_named(name, arguments) == expected
-    assert read_named(name, json.dumps(arguments)) == expected
-
-
-@pytest.mark.parametrize("arguments", ["no json", "[" * 100_000, "[1]", "7", '"x"'])
-def test_arguments_that_are_no_object_are_kept_as_input(arguments: str) -> None:
-    action = read_named("my_tool", arguments)
-    assert isinstance(action, OtherTool)
-    assert action.arguments["input"] in (arguments, [1], 7, "x")
-    assert isinstance(read_named("run_terminal_cmd", arguments), Command)
 
 
 # --- Junk -----------------------------------------------------------------------------------------
@@ -987,12 +988,12 @@ scalars = st.none() | st.booleans() | st.integers() | st.floats() | st.sampled_f
 junk = st.recursive(
     scalars,
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(KNOWN_KEYS), inner, max_size=4),
-    max_leaves=12,
+    max_leaves=8,
 )
 
 
 @given(st.sampled_from([*PROTOCOL, "", "brandNew"]), junk, junk)
-@examples(2000)
+@examples(1000)
 def test_no_payload_is_too_strange(tool: str, args: object, result: object) -> None:
     for action in (
         read_call(tool, args),
@@ -1002,7 +1003,9 @@ def test_no_payload_is_too_strange(tool: str, args: object, result: object) -> N
         assert msgspec.json.decode(msgspec.json.encode(action)) is not None
 
 
-@given(st.sampled_from(["run_terminal_cmd", "edit_file", "todo_write", "my_tool", ""]), junk | st.text())
+@given(
+    st.sampled_from(["run_terminal_cmd", "edit_file", "todo_write", "my_tool", ""]), st.dictionaries(st.text(), junk)
+)
 @examples(300)
-def test_no_arguments_are_too_strange(name: str, arguments: object) -> None:
+def test_no_arguments_are_too_strange(name: str, arguments: dict[str, Any]) -> None:
     assert msgspec.json.encode(read_named(name, arguments))

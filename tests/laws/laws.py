@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterable
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, get_args
 
 import msgspec
 
@@ -236,6 +236,28 @@ def assert_a_strange_line_changes_nothing(lines: list[bytes], at: int, strange: 
     count = (before.metadata.unrecognized or 0) + 1
     metadata = msgspec.structs.replace(before.metadata, unrecognized=count)
     assert after == msgspec.structs.replace(before, metadata=metadata)
+
+
+def assert_strange_arguments_are_only_their_calls(
+    lines: list[bytes], at: int, strange: bytes, plain: bytes, run: RunInfo = RUN
+) -> None:
+    """A call with strange arguments is said in every dialect, and all else is as if they were plain ones."""
+    events, expected = (read(b"".join([*lines[:at], call + b"\n", *lines[at:]]), run) for call in (strange, plain))
+    assert_well_formed(events)
+    assert_says_exactly(text_of(expected), events)
+    assert_the_stream_folds_to_the_response(events)
+    for agent_tools in get_args(AgentTools):
+        assert_the_chunks_fold_to_the_completion(events, agent_tools=agent_tools, include_usage=True)
+    assert _without_the_arguments(response_of(events)) == _without_the_arguments(response_of(expected))
+
+
+def _without_the_arguments(response: ChatResponse) -> Any:
+    plain = msgspec.to_builtins(response)
+    for document in plain["documents"]:
+        if document["metadata"].get("toolName") == "foo":
+            del document["metadata"]["arguments"]
+            document["metadata"].pop("raw", None)
+    return plain
 
 
 # --- 8 ----------------------------------------------------------------------------------------------

@@ -1,5 +1,6 @@
 """What the laws are tried on: stories for the model of cursor-agent, strange lines, and agent events in any order."""
 
+import json
 from typing import Any
 
 from hypothesis import settings
@@ -21,7 +22,14 @@ from cursor_gateway.core.agent_events import (
     ToolStarted,
     Unrecognized,
 )
-from cursor_gateway.core.documents import ClarificationOption, ClarificationQuestion, Diff, PlanTodo, TodoChange
+from cursor_gateway.core.documents import (
+    ClarificationAnswer,
+    ClarificationOption,
+    ClarificationQuestion,
+    Diff,
+    PlanTodo,
+    TodoChange,
+)
 from cursor_gateway.core.run_info import RunInfo
 from cursor_gateway.errors import AgentCrashed, AgentUnauthenticated, RunCancelled
 from tests.laws.agent import (
@@ -138,11 +146,35 @@ STRANGE_LINES: dict[str, bytes] = {
     + b"1"
     + b"}" * 150
     + b"}}}",
+    "a known type, nested deeply, with half a character": b'{"type":"user","message":%b"\\ud800"%b}'
+    % (b"[" * 600, b"]" * 600),
+    "an unknown type, nested deeply, with half a character": b'{"type":"telemetry","x":%b"\\ud800"%b}'
+    % (b"[" * 600, b"]" * 600),
     "a JSON array": b'[{"type":"assistant","message":{"content":[{"text":"no"}]}}]',
     "half a record": b'{"type":"assistant","message":{"content":[{"type":"text","te',
     "a number": b"12",
     "an assistant without a message": b'{"type":"assistant","session_id":"x"}',
     "a call without a tool": b'{"type":"tool_call","subtype":"started","call_id":"c"}',
+}
+
+# Calls of the oldest builds, whose arguments are JSON in a string: what is strange in there is theirs alone.
+# Each beside a plain call of the same shape.
+_NAMED = '{"type":"tool_call","name":"foo","arguments":%s,"id":"x"}'
+_FUNCTION = '{"type":"tool_call","call_id":"x","tool_call":{"function":{"name":"foo","arguments":%s}}}'
+_STRANGE_ARGUMENTS = {
+    "half a character as a value": r'{"a":"\ud800"}',
+    "half a character as a key": r'{"\ud800":"a"}',
+    "halves that meet": r'{"a":"\ud83d\ude00"}',
+    "half a character alone": r'"\udfff"',
+    "300 levels": '{"a":' * 300 + "1" + "}" * 300,
+    "300 levels around half a character": "[" * 300 + r'"\ud800"' + "]" * 300,
+    "absurd nesting": "[" * 100_000,
+    "a number beyond 64 bits": '{"a":123456789012345678901234567890}',
+}
+STRANGE_CALLS: dict[str, tuple[bytes, bytes]] = {
+    f"{name}, {place}": ((shape % json.dumps(arguments)).encode(), (shape % json.dumps("{}")).encode())
+    for name, arguments in _STRANGE_ARGUMENTS.items()
+    for place, shape in (("named", _NAMED), ("as a function", _FUNCTION))
 }
 
 
@@ -200,7 +232,9 @@ actions: st.SearchStrategy[Action] = st.one_of(
             ),
             max_size=2,
         ),
-        answers=_json,
+        answers=st.lists(
+            st.builds(ClarificationAnswer, question_id=st.just("q"), selected_option_ids=st.just(["o"])), max_size=2
+        ),
     ),
     st.builds(
         TodoUpdate,

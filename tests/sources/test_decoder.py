@@ -208,6 +208,14 @@ EVENTS: dict[str, tuple[bytes, list[AgentEvent]]] = {
     "an unknown type": (line("telemetry"), [Unrecognized("type 'telemetry'")]),
     "a known type in an unknown shape": (line("connection", attempt={}), [Unrecognized("type 'connection'")]),
     "no JSON": (b"Warning: something", [Unrecognized("no JSON object")]),
+    "a known type, nested deeply around half a character": (
+        b'{"type":"user","message":%b"\\ud800"%b}' % (b"[" * 600, b"]" * 600),
+        [Unrecognized("no JSON object")],
+    ),
+    "an unknown type, nested deeply around half a character": (
+        b'{"type":"telemetry","x":%b"\\ud800"%b}' % (b"[" * 600, b"]" * 600),
+        [Unrecognized("no JSON object")],
+    ),
     "a JSON array": (b"[]", [Unrecognized("no JSON object")]),
     "broken UTF-8": (b'{"type":"assistant","message":"\xff"}', [Unrecognized("no JSON object")]),
 }
@@ -254,10 +262,24 @@ def test_a_result_that_is_an_error_fails_the_run_with_its_words(fields: dict[str
     assert (failed.duration_ms, failed.usage) == (9, TokenCounts(prompt=1, completion=0))
 
 
-def test_an_error_result_without_words_is_a_crash() -> None:
-    (failed,) = decoded(line("result", "error"))
-    assert isinstance(failed, RunFailed)
-    assert failed.failure.code == "agent_crashed"
+@pytest.mark.parametrize(
+    ("fields", "code", "says"),
+    [
+        ({}, "agent_failed", "no reason"),
+        ({"result": "The moon is full"}, "agent_failed", "The moon is full"),
+        ({"error": "The moon is full"}, "agent_failed", "The moon is full"),
+        ({"error": {"message": "The moon is full"}}, "agent_failed", "The moon is full"),
+        ({"message": "The moon is full"}, "agent_failed", "The moon is full"),
+        ({"error": "You've hit your usage limit"}, "insufficient_quota", "usage limit"),
+        ({"error": [], "duration_ms": []}, "agent_failed", "no reason"),
+    ],
+)
+def test_an_error_result_is_a_failure_in_the_agents_own_words(fields: dict[str, object], code: str, says: str) -> None:
+    for subtype in ("error", "error_max_turns"):
+        (failed,) = decoded(line("result", subtype, **fields))
+        assert isinstance(failed, RunFailed)
+        assert failed.failure.code == code
+        assert says in failed.failure.message
 
 
 def test_a_run_has_one_result() -> None:
@@ -633,6 +655,12 @@ def test_a_calls_duration_is_that_of_the_best_clock(lines: list[bytes], duration
 
 GREP = read_named("grep", {"pattern": "x"})
 
+
+def _told(tool: str, id: str, arguments: dict[str, Any]) -> list[tuple[object, ...]]:
+    action = OtherTool(tool=tool, arguments=arguments)
+    return [("started", id, action, None), ("ended", id, action, Outcome(), None)]
+
+
 NAMED: dict[str, tuple[bytes, list[tuple[object, ...]]]] = {
     "a name and arguments": (
         line("tool_call", name="grep", arguments={"pattern": "x"}, id="c1"),
@@ -661,6 +689,22 @@ NAMED: dict[str, tuple[bytes, list[tuple[object, ...]]]] = {
             ("started", "c1", Command(tool="run_terminal_cmd", command="ls"), None),
             ("ended", "c1", Command(tool="run_terminal_cmd", command="ls"), Outcome(), None),
         ],
+    ),
+    "half a character in a JSON string": (
+        rb'{"type":"tool_call","name":"foo","arguments":"{\"a\":\"\\ud800\"}","id":"x"}',
+        _told("foo", "x", {"a": "\ufffd"}),
+    ),
+    "half a character as a key in a JSON string": (
+        rb'{"type":"tool_call","name":"foo","arguments":"{\"\\ud800\":1}","id":"x"}',
+        _told("foo", "x", {"\ufffd": 1}),
+    ),
+    "half a character in a function's JSON string": (
+        rb'{"type":"tool_call","call_id":"x","tool_call":{"function":{"name":"foo","arguments":"{\"a\":\"\\ud800\"}"}}}',
+        _told("foo", "x", {"a": "\ufffd"}),
+    ),
+    "a JSON string nested too deeply stays a string": (
+        line("tool_call", name="foo", arguments="[" * 300 + "]" * 300, id="x"),
+        _told("foo", "x", {"input": "[" * 300 + "]" * 300}),
     ),
     "no arguments": (
         line("tool_call", "started", name="grep", id="c1"),

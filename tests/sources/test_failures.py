@@ -102,7 +102,7 @@ def test_unknown_last_words_are_a_crash_that_keeps_them(words: str) -> None:
 
 def test_only_the_end_of_long_last_words_is_kept() -> None:
     assert failure_of("x" * 9000 + "the end").details == "x" * 1993 + "the end"
-    found = known_failure("usage limit " + "x" * 9000)
+    found = known_failure("You've hit your usage limit " + "x" * 9000)
     assert found is not None
     assert found.details == "x" * 2000
 

@@ -27,9 +27,9 @@ from cursor_gateway.sources.cursor_cli.records import (
     UsageFigures,
     User,
     decode,
-    is_torn,
     mended,
     read_again,
+    read_arguments,
     too_deep,
 )
 
@@ -113,6 +113,8 @@ LOOSE: dict[bytes, Line] = {
     ),
 }
 
+DEEP = b'{"type":"%b","message":' + b"[" * 600 + b'"\\ud800"' + b"]" * 600 + b"}"
+
 STRANGE: dict[bytes, Line] = {
     b"T: [internal] Failed to run step": Unreadable("T: [internal] Failed to run step"),
     b" \xff\xfe ": Unreadable("\ufffd\ufffd"),
@@ -120,6 +122,10 @@ STRANGE: dict[bytes, Line] = {
     b"[1]": Unreadable("[1]"),
     b"12": Unreadable("12"),
     b"[" * 100_000: Unreadable("[" * 2000),
+    # deep enough for the standard library, too deep to be mended
+    DEEP % b"user": Unreadable((DEEP % b"user")[:2000].decode()),
+    DEEP % b"tool_call": Unreadable((DEEP % b"tool_call")[:2000].decode()),
+    DEEP % b"telemetry": Unreadable((DEEP % b"telemetry")[:2000].decode()),
     b'{"type":"telemetry","x":1}': Unknown("telemetry"),
     b'{"type":7}': Unknown(""),
     b'{"grepToolCall":{}}': Unknown(""),
@@ -171,7 +177,6 @@ def test_the_text_of_a_message_is_that_of_all_its_parts(content: bytes) -> None:
 def test_halves_that_stand_together_are_joined_and_a_half_alone_is_replaced(text: str, whole: str) -> None:
     assert mended(text) == whole
     assert mended({text: [text, 1, None, {"k": text}]}) == {whole: [whole, 1, None, {"k": whole}]}
-    assert is_torn(text) == (text != whole)
 
 
 def _nested(depth: int, kind: str) -> Any:
@@ -191,6 +196,42 @@ def test_only_what_is_deeper_than_the_limit_is_too_deep(kind: str) -> None:
 
 def test_whatever_is_not_too_deep_can_be_encoded_again() -> None:
     assert json.loads(msgspec.json.encode(_nested(MAX_DEPTH, "dict"))) == _nested(MAX_DEPTH, "dict")
+
+
+NESTED = '{"a":' * 300 + "1" + "}" * 300
+
+ARGUMENTS: dict[str, tuple[object, dict[str, Any]]] = {
+    "none": (None, {}),
+    "an object": ({"a": 1}, {"a": 1}),
+    "its JSON": ('{"a":1}', {"a": 1}),
+    "no JSON": ("ls -l", {"input": "ls -l"}),
+    "JSON that is no object": ("[1]", {"input": [1]}),
+    "a number": (7, {"input": 7}),
+    "half a character as a value": (r'{"a":"\ud800"}', {"a": "\ufffd"}),
+    "half a character as a key": (r'{"\ud800":"a"}', {"\ufffd": "a"}),
+    "half a character inside": (r'{"a":[{"b":"\udc00x"}]}', {"a": [{"b": "\ufffdx"}]}),
+    "half a character alone": (r'"\ud800"', {"input": "\ufffd"}),
+    "halves that meet": (r'{"a":"\ud83d\ude00"}', {"a": "\U0001f600"}),
+    "300 levels": (NESTED, {"input": NESTED}),
+    "300 levels around half a character": (
+        "[" * 300 + r'"\ud800"' + "]" * 300,
+        {"input": "[" * 300 + r'"\ud800"' + "]" * 300},
+    ),
+    "absurd nesting": ("[" * 100_000, {"input": "[" * 100_000}),
+}
+
+
+@pytest.mark.parametrize(("given", "arguments"), ARGUMENTS.values(), ids=ARGUMENTS)
+def test_the_arguments_of_the_oldest_builds_are_an_object_that_can_be_encoded(
+    given: object, arguments: dict[str, Any]
+) -> None:
+    assert read_arguments(given) == arguments
+    assert msgspec.json.encode(read_arguments(given))
+
+
+@given(st.text(st.sampled_from('{}[]":,\\ud8dc0a1 \n'), max_size=20) | st.text(max_size=5))
+def test_no_arguments_at_all_raise(arguments: str) -> None:
+    assert msgspec.json.encode(read_arguments(arguments))
 
 
 @given(st.binary(max_size=30))

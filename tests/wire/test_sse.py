@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cursor_gateway.wire.sse import KEEP_ALIVE, SseDecoder, SseEvent, frame
+from cursor_gateway.wire.sse import SseDecoder, SseEvent, frame
 from tests.strategies import chunks, cut, examples, outputs, places, work
 
 SOUP = [b"\n", b"\n\n", b"\r", b"\r\n", b":", b" ", b"data", b"data: a", b"event: e", b"id: 7", b"id", b"retry: 9"]
@@ -25,39 +25,39 @@ def decoded(*pieces: bytes) -> list[SseEvent]:
 @given(st.lists(events, max_size=4), places)
 @examples(1000)
 def test_what_is_framed_is_read_back_in_any_chunking(sent: list[SseEvent], where: list[int]) -> None:
-    stream = b"".join(frame(event.data, event=event.event, id=event.id) for event in sent)
+    stream = b"".join(frame(event.data.encode(), event=event.event, id=event.id) for event in sent)
     assert decoded(*cut(stream, where)) == sent
     assert decoded(*chunks(stream, 1)) == sent
 
 
 def test_a_frame_says_only_what_it_was_given() -> None:
-    assert frame("hi") == b"data: hi\n\n"
-    assert frame("hi", event="done") == b"event: done\ndata: hi\n\n"
-    assert frame("", id="4") == b"id: 4\ndata: \n\n"
-    assert frame("a\nb\n", event="e", id="5") == b"id: 5\nevent: e\ndata: a\ndata: b\ndata: \n\n"
+    assert frame(b"hi") == b"data: hi\n\n"
+    assert frame(b"hi", event="done") == b"event: done\ndata: hi\n\n"
+    assert frame(b"", id="4") == b"id: 4\ndata: \n\n"
+    assert frame(b"a\nb\n", event="e", id="5") == b"id: 5\nevent: e\ndata: a\ndata: b\ndata: \n\n"
 
 
 @pytest.mark.parametrize("broken", ["\r", "a\rb", "a\r\nb"])
 def test_data_with_a_cr_is_refused_because_it_would_come_back_as_another_line_end(broken: str) -> None:
     with pytest.raises(ValueError, match="line end"):
-        frame(broken)
+        frame(broken.encode())
 
 
 @pytest.mark.parametrize("broken", ["\r", "\n", "a\nb", "a\r\nb"])
 def test_a_line_end_in_an_event_name_or_an_id_is_refused(broken: str) -> None:
     with pytest.raises(ValueError, match="line end"):
-        frame("", event=broken)
+        frame(b"", event=broken)
     with pytest.raises(ValueError, match="line end"):
-        frame("", id=broken)
+        frame(b"", id=broken)
 
 
 def test_an_id_with_a_nul_is_refused_because_a_reader_ignores_it() -> None:
     with pytest.raises(ValueError, match="line end"):
-        frame("", id="a\0b")
+        frame(b"", id="a\0b")
 
 
-def test_a_keep_alive_is_no_event() -> None:
-    assert decoded(KEEP_ALIVE, frame("a"), KEEP_ALIVE) == [SseEvent("a")]
+def test_a_comment_between_events_is_no_event() -> None:
+    assert decoded(b": keep-alive\n\n", frame(b"a"), b": keep-alive\n\n") == [SseEvent("a")]
 
 
 # --- The standard's rules ---------------------------------------------------------------------------

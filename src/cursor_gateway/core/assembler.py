@@ -142,8 +142,11 @@ class Assembler:
         elif type(event) is ThinkingDelta and self._thinking and not self._shows_thinking and event.text:
             self._said.append(event.text)
             return [Reasoning(event.text)]
-        if self._done:
-            return []
+        if not self._done:
+            self._take_in(event)
+        return self._take()
+
+    def _take_in(self, event: AgentEvent) -> None:
         match event:
             case TextDelta(text=text):
                 self._add_text(text)
@@ -152,7 +155,9 @@ class Assembler:
             case ThinkingEnded():
                 self._end_thinking()
             case ToolStarted(call_id=call_id, action=action, model_call=model_call):
-                if call_id not in self._tools and call_id not in self._ended_calls:
+                if call_id in self._tools:
+                    self._turns.tool(model_call)  # a query told of it, and not whose it is
+                elif call_id not in self._ended_calls:
                     self._start_tool(call_id, action, model_call)
             case ToolEnded(call_id=call_id):
                 if call_id not in self._ended_calls:
@@ -171,7 +176,6 @@ class Assembler:
                 self._finish("completed", event)
             case RunFailed(failure=failure):
                 self._fail(failure, event)
-        return self._take()
 
     def flush(self) -> list[DocumentEvent]:
         """The end of the events. A run that has not said how it ended has failed."""
@@ -429,21 +433,32 @@ class _Turns:
     """Counts the model's turns: what it says and the calls it makes, up to the results it is given."""
 
     def __init__(self) -> None:
-        self.count = 0
-        self.open = False
+        self._count = 0
+        self._open = False
+        self._unnamed = False  # a call is open, and whether it belongs to a new turn is not known yet
         self._model_call: str | None = None
 
+    @property
+    def count(self) -> int:
+        return self._count + self._unnamed
+
     def output(self) -> None:
-        if not self.open:
-            self.open = True
-            self.count += 1
+        if not self._open:
+            self._open = True
+            self._count += 1
 
     def tool(self, model_call: str | None) -> None:
         """A call may end before the next one of the same turn starts; the agent's own name of the turn tells."""
-        if model_call is None or model_call != self._model_call:
-            self.output()
-        self.open = True
-        self._model_call = model_call
+        if model_call is None:
+            self._unnamed = self._unnamed or not self._open
+        else:
+            is_new = model_call != self._model_call
+            if is_new and (self._unnamed or not self._open):
+                self._count += 1
+            self._unnamed = False
+            self._model_call = model_call
+        self._open = True
 
     def tool_ended(self) -> None:
-        self.open = False
+        self._count += self._unnamed
+        self._open = self._unnamed = False

@@ -17,6 +17,7 @@ from cursor_gateway.core.documents import (
     ClarificationAnswer,
     ClarificationOption,
     ClarificationQuestion,
+    Diff,
     PlanTodo,
     State,
     TodoChange,
@@ -45,6 +46,8 @@ def read_result(tool: str, args: object, result: object) -> tuple[Action, Outcom
     call = Call(Fields(args), Fields(value), Fields(result), outcome.state)
     if tool == "mcp" and call.value.flag("isError"):
         outcome = Outcome(state="failed", code="TOOL_ERROR", message=_mcp_text(call.value) or "The MCP tool failed.")
+    if outcome.state != "completed" and not outcome.details:
+        outcome = structs.replace(outcome, details=call.args.text(*_SUBJECTS))
     milliseconds = call.value.integer("executionTime") or call.value.integer("durationMs")
     outcome = structs.replace(outcome, duration_ms=milliseconds)
     return _action(tool, call, value if outcome.state == "completed" else outcome.message), outcome
@@ -105,7 +108,13 @@ _SENTENCES = {
     "TIMEOUT": "The tool ran out of time.",
 }
 
+_SUBJECTS = ("path", "target_file", "command", "url", "uri", "globPattern", "pattern", "query", "searchTerm")
 _MISSING_FILE = re.compile(r"\bfile not found|no such file|does not exist|ENOENT", re.IGNORECASE)
+_FAILURE = re.compile(r"(?:error|denied|notFound|failure|rejected|timeout|busy)$", re.IGNORECASE)
+_ABORTED: dict[str, State] = {
+    "SHELL_ABORT_REASON_USER_ABORT": "interrupted", "1": "interrupted",
+    "SHELL_ABORT_REASON_TIMEOUT": "timed_out", "2": "timed_out",
+}  # fmt: skip
 _STATES: dict[str, State] = {"rejected": "rejected", "timeout": "timed_out"}
 
 
@@ -113,15 +122,14 @@ def _ending(result: object) -> tuple[Outcome, Any]:
     """A result of no known shape is a success that carries itself."""
     if not isinstance(result, dict):
         return Outcome(), result
-    if "success" in result:
-        return Outcome(), result["success"]
-    for key, value in result.items():
-        if key in _BESIDE_THE_OUTCOME or not isinstance(value, dict):
-            continue
-        if key == "async" or key.endswith("Success"):
+    told = {key: value for key, value in result.items() if key not in _BESIDE_THE_OUTCOME}
+    for key, value in told.items():
+        if key == "success" or key == "async" or key.endswith("Success"):
             return Outcome(), value
-        return _failure(key, Fields(value)), value
-    return Outcome(), {key: value for key, value in result.items() if key not in _BESIDE_THE_OUTCOME} or None
+    for key, value in told.items():
+        if key in _CODES or _FAILURE.search(key):
+            return _failure(key, Fields({"error": value} if isinstance(value, str) else value)), value
+    return Outcome(), told or None
 
 
 def _failure(key: str, value: Fields) -> Outcome:
@@ -130,11 +138,15 @@ def _failure(key: str, value: Fields) -> Outcome:
     code = _CODES.get(key, "TOOL_ERROR")
     if code == "TOOL_ERROR" and _MISSING_FILE.search(f"{message} {details}"):
         code = "FILE_NOT_FOUND"
+    aborted = _ABORTED.get(value.text("abortReason") or str(value.integer("abortReason")))
+    if aborted is not None:
+        code = "TIMEOUT" if aborted == "timed_out" else "INTERRUPTED"
+        message = message or ("The command ran out of time." if aborted == "timed_out" else "The command was stopped.")
     if code == "COMMAND_FAILED" and not message:
         status = value.integer("exitCode")
         message = "The command failed." if status is None else f"The command exited with status {status}."
     return Outcome(
-        state=_STATES.get(key, "failed"),
+        state=aborted or _STATES.get(key, "failed"),
         code=code,
         message=message or _SENTENCES.get(code) or f"The tool reported {_snake(key).replace('_', ' ')}.",
         details=details,
@@ -150,14 +162,31 @@ def _edit(call: Call) -> Action:
     after = call.value.maybe_text("afterFullFileContent")
     patch = call.value.text("diffString")
     written = call.args.maybe_text("streamContent", "code_edit", "contents", "new_string")
+    patch = patch or call.args.object("applyPatch").text("patchContent", "patch")
     if after is not None and before is not None:
         change = line_diff(before, after)
         return FileEdit(tool="edit_file", path=path, operation="edit", content=change.new_string, diff=change)
-    if after is not None and (not patch or patch.startswith("--- /dev/null")):
+    if after is not None and (not patch or patch.startswith(("--- /dev/null", "@@ -0,0 "))):
         return FileEdit(tool="edit_file", path=path, operation="create", content=after)
     if patch and (found := patch_diff(patch)):
         return FileEdit(tool="edit_file", path=path, operation="edit", content=found.new_string, diff=found)
+    if after is None and (replaced := _replacement(call.args)):
+        return FileEdit(tool="edit_file", path=path, operation="edit", content=replaced.new_string, diff=replaced)
     return FileEdit(tool="edit_file", path=path, operation="edit", content=written if after is None else after)
+
+
+def _replacement(args: Fields) -> Diff | None:
+    """What builds of 2025 and the editor say of an edit: texts, and not where they stand."""
+    edits = [args.object("strReplace"), *args.object("multiStrReplace").objects("edits"), args]
+    texts = [
+        (edit.maybe_text("oldText", "oldString", "old_string"), edit.maybe_text("newText", "newString", "new_string"))
+        for edit in edits
+    ]
+    pairs = [(old, new) for old, new in texts if old is not None and new is not None]
+    if not pairs:
+        return None
+    old_text, new_text = "\n".join(old for old, _ in pairs), "\n".join(new for _, new in pairs)
+    return Diff(old_string=old_text, new_string=new_text, start_line=1, end_line=1 + old_text.count("\n"))
 
 
 def _write(call: Call) -> Action:
@@ -247,13 +276,16 @@ def _update_todos(call: Call) -> Action:
 
 
 def _create_plan(call: Call) -> Action:
+    todos = call.args.objects("todos")
+    known = {todo.text("id") for todo in todos}
     phases = [todo for phase in call.args.objects("phases") for todo in phase.objects("todos")]
+    todos += [todo for todo in phases if not todo.text("id") or todo.text("id") not in known]
     return Plan(
         tool="create_plan",
         title=call.args.text("name", "title"),
         overview=call.args.text("overview"),
         markdown=call.args.text("plan"),
-        todos=_plan_todos(call.args.objects("todos") or phases),
+        todos=_plan_todos(todos),
     )
 
 
@@ -338,6 +370,12 @@ def _first(*names: str) -> Callable[[Fields], Any]:
     return lambda value: next((value.all[name] for name in names if name in value.all), value.all)
 
 
+def _read_content(value: Fields) -> Any:
+    if value.flag("isEmpty") and "content" not in value.all:
+        return ""
+    return _first("content", "data", "contentBlobId", "dataBlobId")(value)
+
+
 def _grep_hits(value: Fields) -> Any:
     hits: list[Any] = []
     groups = [Fields(group) for group in value.object("workspaceResults").all.values()]
@@ -381,7 +419,8 @@ def _todos(value: Fields) -> Any:
 
 
 def _mcp_text(value: Fields) -> str:
-    return "\n".join(text for part in value.objects("content") if (text := part.object("text").text("text")))
+    texts = [part.object("text").text("text") or part.text("text") for part in value.objects("content")]
+    return "\n".join(text for text in texts if text)
 
 
 def _mcp_data(value: Fields) -> Any:
@@ -404,7 +443,7 @@ _TABLE: dict[str, Entry] = {
     "grep": Entry("grep", data=_grep_hits),
     "listMcpResources": Entry("list_mcp_resources", data=_first("resources")),
     "ls": Entry("list_dir", {"path": "target_directory", "ignore": "ignore_globs"}, _listing),
-    "read": Entry("read_file", {"path": "target_file"}, _first("content", "data", "contentBlobId", "dataBlobId")),
+    "read": Entry("read_file", {"path": "target_file"}, _read_content),
     "readLints": Entry("read_lints", data=_first("fileDiagnostics")),
     "readMcpResource": Entry("read_mcp_resource", data=_first("text", "blob")),
     "readTodos": Entry("todo_read", data=_todos),

@@ -62,7 +62,7 @@ class _Call(Struct):
 
     tool: str
     args: Any
-    seen_ms: int | None  # by the CLI's clock
+    seen_ms: float | None  # by the CLI's clock
     started_ms: int | None  # by the service's
     answer: Any = None  # what the CLI answered the query
 
@@ -80,8 +80,10 @@ class CursorDecoder:
         self._nameless: dict[str, list[str]] = {}  # tool -> calls under way that have no id
         self._nameless_count = 0
         self._stray: list[str] = []
-        self._first_ms: int | None = None  # of a run that never says how long it took, the first and the last time tell
-        self._last_ms: int | None = None
+        self._first_ms: float | None = (
+            None  # of a run that never says how long it took, the first and the last time tell
+        )
+        self._last_ms: float | None = None
         self._finished = False
 
     def push(self, lines: list[bytes], /) -> list[AgentEvent]:
@@ -129,7 +131,7 @@ class CursorDecoder:
             record = read_again(line)
         if record.__class__ is Assistant and record.timestamp_ms is not None and record.model_call_id is None:
             text = record.message.content[0].text
-            if len(text) < self._reconciler.floor and text:
+            if len(text) < self._reconciler.floor and text and not self._half_text:
                 self._reconciler.said.append(text)
                 self._last_ms = record.timestamp_ms
                 return [TextDelta(text)]
@@ -139,7 +141,7 @@ class CursorDecoder:
             if text and not (
                 self._first_ms is None or self._half_thought or self._asked_only or self._reconciler.holds
             ):
-                self._last_ms = record.timestamp_ms
+                self._last_ms = record.timestamp_ms or self._last_ms
                 return [ThinkingDelta(text)]
             self._end_run(record, [text])
         elif record is not None:
@@ -202,7 +204,7 @@ class CursorDecoder:
         """Halves of a character are joined with their other half in the next record of the same kind."""
         self._end_answered_queries()
         match record:
-            case Assistant(model_call_id=None, timestamp_ms=int(), message=message):
+            case Assistant(model_call_id=None, timestamp_ms=int() | float(), message=message):
                 text = message.text
                 is_other_half = bool(self._half_text) and "\udc00" <= text[:1] <= "\udfff"
                 if text and not is_other_half:
@@ -212,7 +214,6 @@ class CursorDecoder:
                 else:
                     text, self._half_text = _join_halves(self._half_text, text)
                 self._out.append(TextDelta(self._reconciler.delta(text)))
-                self._reconciler.floor = 0  # what comes next is looked at closely
             case Assistant(message=message):
                 self._repetition(mended(message.text))
             case Thinking(subtype=subtype, text=text, content=content):
@@ -291,13 +292,13 @@ class CursorDecoder:
             return
         self._boundary()
         self._end_answered_queries()
-        failed = record.is_error or record.subtype == "error"
+        failed = record.is_error or record.subtype.startswith("error")
         rest, differs = self._reconciler.finish(None if failed else record.result)
         if rest:
             self._out.append(TextDelta(rest))
         usage = _token_counts(record.usage)
         if failed:
-            failure = reported_failure(record.result or "").failure()
+            failure = reported_failure(record.result or _words(record.error) or record.message).failure()
             self._out.append(RunFailed(failure=failure, usage=usage, duration_ms=record.duration_ms))
         else:
             self._out.append(RunFinished(usage=usage, duration_ms=record.duration_ms, text_differs=differs))
@@ -349,7 +350,10 @@ class CursorDecoder:
             return
         arguments = record.arguments if record.name else function.all.get("arguments")
         action = read_named(name, read_arguments(arguments))
-        call_id = record.id or record.call_id or self._nameless_call(name)
+        call_id = record.id or record.call_id
+        if record.subtype == "completed":
+            call_id = call_id or self._ended_nameless_call(name)
+        call_id = call_id or self._nameless_call(name)
         self._boundary()
         self._out.append(ToolStarted(call_id, action, record.model_call_id, record.tool_call))
         if record.subtype != "started":
@@ -402,7 +406,7 @@ class CursorDecoder:
     # --- time ---------------------------------------------------------------------------------------
 
     def _heard(self, record: Line) -> None:
-        time: int | None = None
+        time: float | None = None
         match record:
             case Unknown() | Unreadable():
                 return
@@ -422,17 +426,22 @@ class CursorDecoder:
     def _elapsed(self) -> int | None:
         if self._first_ms is None or self._last_ms is None:
             return None
-        return max(0, self._last_ms - self._first_ms)
+        return max(0, int(self._last_ms - self._first_ms))
 
 
-def _timed(outcome: Outcome, *clocks: tuple[int | None, int | None]) -> Outcome:
+def _timed(outcome: Outcome, *clocks: tuple[float | None, float | None]) -> Outcome:
     """What the tool itself measured comes first, then the first clock that saw both ends."""
     if outcome.duration_ms is not None:
         return outcome
     for started, ended in clocks:
         if started is not None and ended is not None:
-            return msgspec.structs.replace(outcome, duration_ms=max(0, ended - started))
+            return msgspec.structs.replace(outcome, duration_ms=max(0, int(ended - started)))
     return outcome
+
+
+def _words(error: object) -> str:
+    """What an error says: a text, or an object with a message."""
+    return error if isinstance(error, str) else Fields(error).text("message")
 
 
 def _token_counts(usage: UsageFigures | None) -> TokenCounts | None:

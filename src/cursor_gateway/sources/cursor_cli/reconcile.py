@@ -9,12 +9,14 @@ exactly the shape of a delta. Without partial output these repetitions are the o
 class Reconciler:
     def __init__(self) -> None:
         self.said: list[str] = []  # all of the run's text
-        self._start = 0  # where in it the current segment starts
-        self._earlier = ""  # what was said of it before a retry: its repetition may or may not hold this
-        self._held: str | None = None  # a delta that may be a repetition: what follows it tells
         # A delta shorter than this is no repetition and may simply be added to `said`: the segment is at least so
         # long, and nothing is held.
         self.floor = 0
+        self._start = 0  # where in `said` the current segment starts
+        self._counted = 0  # up to where in `said` the length of the segment is known
+        self._length = 0
+        self._earlier = ""  # what was said of it before a retry: its repetition may or may not hold this
+        self._held: str | None = None  # a delta that may be a repetition: what follows it tells
 
     @property
     def holds(self) -> bool:
@@ -30,14 +32,9 @@ class Reconciler:
         if self.is_repetition(text):
             self._held, self.floor = text, 0
             return released
-        self.floor = 0 if self._earlier else sum(map(len, self.said[self._start :]))
+        self.floor = 0 if self._earlier else self._segment_length()
         self.said.append(text)
         return released + text
-
-    def is_repetition(self, text: str) -> bool:
-        """It is all that was said of the segment."""
-        segment = self._segment()
-        return bool(text) and text in (segment, self._earlier + segment)
 
     def deltas(self, texts: list[str]) -> str:
         """Several in a row."""
@@ -51,6 +48,14 @@ class Reconciler:
                 break
             said.append(self.delta(text))
         return "".join(said)
+
+    def is_repetition(self, text: str) -> bool:
+        """It is all that was said of the segment."""
+        length = self._segment_length()
+        if not text or len(text) not in (length, length + len(self._earlier)):
+            return False
+        segment = self._segment()
+        return text in (segment, self._earlier + segment)
 
     def repetition(self, text: str) -> str:
         """The segment's whole text, at its end. What of it has not been said yet."""
@@ -86,7 +91,8 @@ class Reconciler:
         """The connection was lost. Whether the segment goes on or starts anew is not known. What was held is text."""
         released = self.go_on()
         self._earlier += self._segment()
-        self._start, self.floor = len(self.said), 0
+        self._start = self._counted = len(self.said)
+        self._length = self.floor = 0
         return released
 
     def finish(self, result: str | None) -> tuple[str, bool]:
@@ -102,5 +108,12 @@ class Reconciler:
     def _segment(self) -> str:
         return "".join(self.said[self._start :])
 
+    def _segment_length(self) -> int:
+        """Each piece is counted once, however often this is asked."""
+        self._length += sum(map(len, self.said[self._counted :]))
+        self._counted = len(self.said)
+        return self._length
+
     def _end_segment(self) -> None:
-        self._start, self._earlier, self.floor = len(self.said), "", 0
+        self._start = self._counted = len(self.said)
+        self._length, self._earlier, self.floor = 0, "", 0

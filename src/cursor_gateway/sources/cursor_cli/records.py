@@ -36,14 +36,14 @@ class Message(Struct, gc=False):
 class Assistant(Struct, tag_field="type", tag="assistant", gc=False):
     message: Message
     model_call_id: str | None = None
-    timestamp_ms: int | None = None
+    timestamp_ms: int | float | None = None
 
 
 class Thinking(Struct, tag_field="type", tag="thinking", gc=False):
     subtype: str = "delta"
     text: str = ""
     content: str = ""  # where the oldest builds have the text
-    timestamp_ms: int | None = None
+    timestamp_ms: int | float | None = None
 
 
 class ToolCall(Struct, tag_field="type", tag="tool_call"):
@@ -51,7 +51,7 @@ class ToolCall(Struct, tag_field="type", tag="tool_call"):
     call_id: str = ""
     tool_call: dict[str, Any] = {}
     model_call_id: str | None = None
-    timestamp_ms: int | None = None
+    timestamp_ms: int | float | None = None
     name: str = ""  # these three: the oldest builds
     arguments: Any = None
     id: str = ""
@@ -62,7 +62,7 @@ class Query(Struct, tag_field="type", tag="interaction_query"):
     query_type: str = ""
     query: dict[str, Any] = {}
     response: dict[str, Any] = {}
-    timestamp_ms: int | None = None
+    timestamp_ms: int | float | None = None
 
 
 class System(Struct, tag_field="type", tag="system"):
@@ -78,13 +78,13 @@ class User(Struct, tag_field="type", tag="user"):
 class Connection(Struct, tag_field="type", tag="connection"):
     subtype: str = ""
     attempt: int = 0
-    timestamp_ms: int | None = None
+    timestamp_ms: int | float | None = None
 
 
 class Retry(Struct, tag_field="type", tag="retry"):
     subtype: str = ""
     attempt: int = 0
-    timestamp_ms: int | None = None
+    timestamp_ms: int | float | None = None
 
 
 class UsageFigures(Struct, rename="camel"):
@@ -98,6 +98,8 @@ class Result(Struct, tag_field="type", tag="result"):
     subtype: str = "success"
     is_error: bool = False
     result: str | None = None
+    error: Any = None
+    message: str = ""
     duration_ms: int | None = None
     usage: UsageFigures | None = None
 
@@ -149,7 +151,7 @@ def _read_loosely(line: bytes) -> Line:
         record = mended(record)
     if isinstance(usage := record.get("usage"), dict):
         record["usage"] = {key: field for key, field in usage.items() if field is not None}
-    if "message" in record:
+    if "message" in record and name != "result":
         record["message"] = {"content": [{"text": _text(record["message"])}]}
     try:
         return _convert(record)
@@ -161,6 +163,7 @@ def _read_loosely(line: bytes) -> Line:
             subtype=fields.text("subtype") or "success",
             is_error=fields.flag("is_error") is True,
             result=fields.maybe_text("result"),
+            error=fields.all.get("error"),
         )
     return Unknown(name if isinstance(name, str) else "")
 
