@@ -1,7 +1,7 @@
 """The front door: bytes in any pieces to document events, or to the whole response."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 
 import pytest
 
@@ -10,7 +10,7 @@ from cursor_gateway.core.documents import ErrorDocument
 from cursor_gateway.core.run_info import RunInfo
 from cursor_gateway.core.transcript import Transcript
 from cursor_gateway.errors import RunCancelled
-from cursor_gateway.reader import DocumentReader, aread_events, read_events, read_response
+from cursor_gateway.reader import DocumentReader, aread_events, aread_response, read_events, read_response, whole_line
 from tests.laws.agent import Ends, Recording, Says, Starts, Thinks, play
 from tests.laws.laws import joined, text_of
 
@@ -110,3 +110,17 @@ def test_a_reader_knows_whether_any_of_it_was_the_agents(data: bytes, recognized
     reader.flush()
     assert bool(reader.recognized) == recognized
     assert reader.stray_text == stray
+
+
+def test_the_whole_response_is_the_same_from_an_async_source() -> None:
+    async def chunks() -> AsyncIterator[bytes]:
+        for piece in pieces(RECORDING, 50):
+            yield piece
+
+    assert asyncio.run(aread_response(chunks(), RUN)) == read_response([RECORDING.data], RUN)
+
+
+@pytest.mark.parametrize("form", [bytes.decode, bytes.strip, lambda line: line + b"\r\n"])
+def test_lines_may_be_text_and_may_lack_their_ends(form: Callable[[bytes], str | bytes]) -> None:
+    lines = [form(line.rstrip(b"\n")) for line in RECORDING.lines]
+    assert read_response(map(whole_line, lines), RUN) == read_response([RECORDING.data], RUN)

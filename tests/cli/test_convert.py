@@ -292,6 +292,36 @@ def test_ctrl_c_ends_the_command_with_130_and_no_traceback() -> None:
         assert b"Traceback" not in process.stderr.read()
 
 
+def test_a_stream_that_ctrl_c_ends_says_that_it_was_cancelled() -> None:
+    with started("convert", "--to", "sse") as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write(init() + delta("so far"))
+        process.stdin.flush()
+        read_until(process.stdout.fileno(), b"so far")
+        process.send_signal(signal.SIGINT)
+        rest = process.stdout.read()
+        assert process.wait(TIMEOUT) == 130
+    assert b"CANCELLED" in rest
+    assert rest.rstrip().splitlines()[-2] == b"event: done"
+
+
+@pytest.mark.parametrize("command", ["convert", "show"])
+def test_an_output_that_cannot_be_written_is_one_clear_line(command: str, tmp_path: Path) -> None:
+    recording = tmp_path / "run.ndjson"
+    recording.write_bytes(init() + delta("so far"))
+    for redirection in (">&-", "> /dev/full"):
+        ended = subprocess.run(
+            ["sh", "-c", f'"$0" -m cursor_gateway {command} "$1" {redirection}', sys.executable, recording],
+            capture_output=True,
+            timeout=TIMEOUT,
+            check=False,
+        )
+        assert ended.returncode == 2
+        (line,) = ended.stderr.splitlines()
+        assert b"cannot be written" in line
+
+
 # --- what it costs ----------------------------------------------------------------------------------
 
 

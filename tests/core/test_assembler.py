@@ -669,6 +669,19 @@ TURNS: dict[str, tuple[list[AgentEvent], int]] = {
         [starts("1", model_call="m"), ends("1"), starts("2", model_call="m"), ends("2"), TextDelta("b")],
         2,
     ),
+    "a call that a query told of, then another of the same turn": (
+        [starts("1"), starts("1", model_call="m"), ends("1"), starts("2", model_call="m"), ends("2"), TextDelta("b")],
+        2,
+    ),
+    "a call that a query told of after one of the same turn": (
+        [starts("1", model_call="m"), ends("1"), starts("2"), starts("2", model_call="m"), ends("2")],
+        1,
+    ),
+    "a call that a query told of after one of another turn": (
+        [starts("1", model_call="m"), ends("1"), starts("2"), starts("2", model_call="n"), ends("2")],
+        2,
+    ),
+    "a call that nobody named": ([starts("1", model_call="m"), ends("1"), starts("2")], 2),
     "calls of two turns": (
         [starts("1", model_call="m"), ends("1"), starts("2", model_call="n"), ends("2"), ThinkingDelta("b")],
         3,

@@ -730,6 +730,56 @@ def test_a_patch_is_read_where_the_before_is_missing(value: dict[str, Any]) -> N
     assert found.diff == Diff(old_string="b", new_string="B", start_line=5, end_line=5)
 
 
+@pytest.mark.parametrize(
+    "args",
+    [
+        {"path": "x", "strReplace": {"oldText": "a\nb", "newText": "c"}},
+        {"path": "x", "multiStrReplace": {"edits": [{"oldText": "a\nb", "newText": "c"}]}},
+        {"path": "x", "old_string": "a\nb", "new_string": "c"},
+    ],
+)
+def test_a_replacement_is_a_change_whose_place_is_not_known(args: dict[str, Any]) -> None:
+    found = edit(args, {"resultForModel": "ok"})
+    assert (found.operation, found.content) == ("edit", "c")
+    assert found.diff == Diff(old_string="a\nb", new_string="c", start_line=1, end_line=2)
+
+
+def test_several_replacements_are_one_change_with_their_texts_joined() -> None:
+    edits = [{"oldText": "a", "newText": "b"}, {"oldText": "c", "newText": "d"}, {"oldText": "no new text"}]
+    found = edit({"path": "x", "multiStrReplace": {"edits": edits}}, {})
+    assert found.diff == Diff(old_string="a\nc", new_string="b\nd", start_line=1, end_line=2)
+
+
+def test_a_patch_may_stand_in_the_arguments() -> None:
+    found = edit({"path": "x", "applyPatch": {"patchContent": PATCH}}, {"resultForModel": "ok"})
+    assert found.diff == Diff(old_string="b", new_string="B", start_line=5, end_line=5)
+
+
+def test_a_plan_has_the_todos_of_its_phases_too_each_once() -> None:
+    phases = [{"name": "one", "todos": [{"id": "a", "content": "again"}, {"id": "b"}, {"content": "nameless"}]}]
+    plan = read_call("createPlan", {"name": "P", "todos": [{"id": "a", "content": "first"}], "phases": phases})
+    assert isinstance(plan, Plan)
+    assert [(todo.id, todo.content) for todo in plan.todos] == [("a", "first"), ("b", ""), ("3", "nameless")]
+
+
+def test_text_in_mcps_own_shape_is_text() -> None:
+    action, _ = read_result("mcp", {"toolName": "t"}, {"success": {"content": [{"type": "text", "text": "hello"}]}})
+    assert isinstance(action, OtherTool)
+    assert action.data == "hello"
+
+
+def test_a_result_of_no_known_shape_is_kept_as_it_came() -> None:
+    result = {"value": {"why": "x"}, "isBackground": False}
+    action, outcome = read_result("newThing", {"a": 1}, result)
+    assert outcome == Outcome()
+    assert action == OtherTool(tool="new_thing", arguments={"a": 1}, data={"value": {"why": "x"}})
+
+
+def test_a_failure_that_names_nothing_is_about_what_the_call_named() -> None:
+    _, outcome = read_result("read", {"path": "a.py"}, {"error": {"errorMessage": "File not found"}})
+    assert (outcome.code, outcome.details) == ("FILE_NOT_FOUND", "a.py")
+
+
 def test_a_patch_without_a_hunk_leaves_the_text_that_is_known() -> None:
     known = {"path": "x", "streamContent": "written"}
     assert edit(known, {"diffString": "…", "afterFullFileContent": "after"}).content == "after"

@@ -39,7 +39,15 @@ from cursor_gateway.core.documents import (
     Usage,
     make_document,
 )
-from cursor_gateway.dialects.openai_chat import AgentTools, ChunkEncoder, CompletionFold, CompletionHead, error_body
+from cursor_gateway.dialects.openai_chat import (
+    AgentTools,
+    ChatCompletion,
+    ChunkEncoder,
+    CompletionFold,
+    CompletionHead,
+    encode_completion,
+    error_body,
+)
 from cursor_gateway.errors import (
     AgentCrashed,
     AgentError,
@@ -227,6 +235,14 @@ def test_the_completion_has_every_field_that_clients_ask_for() -> None:
             "completion_tokens_details": {"reasoning_tokens": 0},
         },
     }
+
+
+def test_a_completion_is_encoded_as_it_is() -> None:
+    fold = CompletionFold(HEAD)
+    fold.push(done())
+    whole = fold.completion()
+    assert whole is not None
+    assert msgspec.json.decode(encode_completion(whole), type=ChatCompletion) == whole
 
 
 def test_a_failed_runs_completion_keeps_what_had_arrived_beside_the_error() -> None:

@@ -718,6 +718,13 @@ def test_a_call_by_name_is_told_whole(record: bytes, events: list[tuple[object, 
     assert tools(record) == events
 
 
+def test_a_function_without_an_id_starts_and_ends_once() -> None:
+    call = {"function": {"name": "grep", "arguments": {"pattern": "x"}}}
+    found = tools(line("tool_call", "started", tool_call=call), line("tool_call", "completed", tool_call=call))
+    assert len({told[1] for told in found}) == 1
+    assert found[-1][0] == "ended"
+
+
 def test_calls_by_name_without_an_id_are_told_apart() -> None:
     found = tools(line("tool_call", name="grep"), line("tool_call", name="grep"))
     assert found[0][1] == found[1][1] != found[2][1] == found[3][1]

@@ -15,7 +15,7 @@ from cursor_gateway.errors import (
     SessionLost,
     WorkspaceUntrusted,
 )
-from cursor_gateway.sources.cursor_cli.failures import failure_of, known_failure
+from cursor_gateway.sources.cursor_cli.failures import failure_of, known_failure, reported_failure
 
 USAGE_LIMIT = """Error: You've hit your usage limit
 fallbackModel:
@@ -98,6 +98,19 @@ def test_unknown_last_words_are_a_crash_that_keeps_them(words: str) -> None:
     assert type(crash) is AgentCrashed
     assert crash.failure().retryable
     assert crash.details == words
+
+
+def test_what_the_agent_reports_itself_is_told_in_its_words() -> None:
+    error = reported_failure("\x1b[31mThe moon\nis full\x1b[0m")
+    assert (error.code, error.details) == ("agent_failed", "The moon\nis full")
+    assert "The moon is full" in str(error)
+    assert reported_failure("You've reached your usage limit").code == "insufficient_quota"
+    assert "no reason" in str(reported_failure(""))
+
+
+@pytest.mark.parametrize("text", ["notes about http/2", "this name is already in use", "the usage limit of the API"])
+def test_words_that_anybody_might_write_are_no_failure(text: str) -> None:
+    assert known_failure(text) is None
 
 
 def test_only_the_end_of_long_last_words_is_kept() -> None:

@@ -18,6 +18,7 @@ from cursor_gateway.core.transcript import Transcript
 from cursor_gateway.dialects.documents import NdjsonEncoder, SseEncoder, encode_response
 from cursor_gateway.dialects.openai_chat import ChunkEncoder, CompletionFold, CompletionHead, encode_completion
 from cursor_gateway.dialects.text import TextEncoder
+from cursor_gateway.errors import Failure, RunCancelled
 from cursor_gateway.reader import DocumentReader
 
 Form: TypeAlias = Literal["documents", "sse", "ndjson", "openai", "openai-sse", "text"]
@@ -62,22 +63,37 @@ def convert(file: str, form: Form, mode: Mode, fences: Fences, include: tuple[In
     """Convert the output of cursor-agent, from FILE or as it comes in from a pipe."""
     now = datetime.now(UTC)
     reader = DocumentReader(new_run(mode, fences, frozenset(include), model, now))
-    out = sys.stdout.buffer
-    encoder: Encoder | None = None
-    done: Done | None = None
-    for events in read_run(file, reader):
-        if not events:
-            continue
-        # made when there is something to write: the agent tells its model's name in its first line
-        encoder = encoder or _encoder(form, reader.model, now, for_people=sys.stdout.isatty())
-        if data := b"".join(map(encoder.push, events)):
-            out.write(data)
-            out.flush()
-        done = event if isinstance(event := events[-1], Done) else done
-    if done is None or done.failure is None:
+    writer = _Writer(form, reader, now)
+    try:
+        for events in read_run(file, reader):
+            writer.write(events)
+    except KeyboardInterrupt:  # a reader never sees a bare end
+        writer.write(reader.flush(RunCancelled("The conversion was stopped; start it again to have all.").failure()))
+        raise
+    if writer.failure is None:
         return 0
-    click.echo(f"cursor-gateway: the run failed: {' '.join(done.failure.message.split())}", err=True)
+    click.echo(f"cursor-gateway: the run failed: {' '.join(writer.failure.message.split())}", err=True)
     return 1
+
+
+class _Writer:
+    """What each read meant, to standard output at once."""
+
+    def __init__(self, form: Form, reader: DocumentReader, now: datetime) -> None:
+        self.failure: Failure | None = None
+        self._form, self._reader, self._now = form, reader, now
+        self._encoder: Encoder | None = None
+
+    def write(self, events: list[DocumentEvent]) -> None:
+        if not events:
+            return
+        if self._encoder is None:  # only now: the agent tells its model's name in its first line
+            self._encoder = _encoder(self._form, self._reader.model, self._now, for_people=sys.stdout.isatty())
+        if data := b"".join(map(self._encoder.push, events)):
+            sys.stdout.buffer.write(data)
+            sys.stdout.buffer.flush()
+        if isinstance(done := events[-1], Done):
+            self.failure = done.failure
 
 
 def _encoder(form: Form, model: str, now: datetime, *, for_people: bool) -> Encoder:

@@ -12,7 +12,7 @@ from cursor_gateway.core.document_events import DocumentEvent
 from cursor_gateway.core.documents import Mode
 from cursor_gateway.core.fences import Fences
 from cursor_gateway.core.run_info import Include, RunInfo
-from cursor_gateway.errors import Failure, RunCancelled, UnusableInput
+from cursor_gateway.errors import Failure, UnusableInput
 from cursor_gateway.reader import DocumentReader
 from cursor_gateway.sources.cursor_cli.failures import known_failure
 
@@ -45,9 +45,6 @@ def read_run(file: str, reader: DocumentReader) -> Iterator[list[DocumentEvent]]
                     select.select([source], [], [])
                     continue
                 yield reader.push(piece)
-    except KeyboardInterrupt:
-        yield reader.flush(RunCancelled("The conversion was stopped; start it again to have all of it.").failure())
-        raise
     except OSError as error:
         failure = UnusableInput(f"{name} cannot be read: {error.strerror}; name a recording, or pipe one in.").failure()
     events = reader.flush(failure)
