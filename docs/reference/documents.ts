@@ -325,7 +325,7 @@ export interface ClarificationAnswer {
   questionId: string;
   /** The options that were chosen. */
   selectedOptionIds: string[];
-  /** What was written, where the answer is no option. */
+  /** Ours: what was written, where the answer is no option. */
   text?: string;
 }
 
