@@ -128,10 +128,10 @@ class Assembler:
 
     def push(self, event: AgentEvent, /) -> list[DocumentEvent]:
         # The short ways of text and thinking, nearly every event.
-        if type(event) is TextDelta:
+        if event.__class__ is TextDelta:
             text, prose = event.text, self._prose
-            if prose is not None and text and "\n" not in text and "\r" not in text and not self._thinking:
-                said = text if self._fences.flowing else self._fences.begin(text)
+            if prose is not None and text and "\n" not in text and "\r" not in text:
+                said = text if self._fences.flowing else self._fences.begin(text) if not self._thinking else None
                 if said is not None:
                     self._said.append(text)
                     if self._space:
@@ -139,7 +139,7 @@ class Assembler:
                         return self._take()
                     prose.pieces.append(said)
                     return [ContentDelta(prose.id, said)]
-        elif type(event) is ThinkingDelta and self._thinking and not self._shows_thinking and event.text:
+        elif event.__class__ is ThinkingDelta and self._thinking and not self._shows_thinking and event.text:
             self._said.append(event.text)
             return [Reasoning(event.text)]
         if not self._done:

@@ -88,7 +88,7 @@ class SseEncoder:
 
     def push(self, event: DocumentEvent, /) -> bytes:
         self._number += 1
-        if type(event) is ContentDelta and event.text:  # nearly every event
+        if event.__class__ is ContentDelta and event.text:  # nearly every event
             if event.id != self._growing:
                 self._growing = event.id
                 self._delta_head = b'event: content_delta\ndata: {"documentId":%b,"delta":' % _encode(event.id)

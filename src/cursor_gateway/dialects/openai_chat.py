@@ -283,9 +283,9 @@ class ChunkEncoder:
         self._content_end = b"}" + self._after
 
     def push(self, event: DocumentEvent, /) -> bytes:
-        if type(event) is ContentDelta and event.raw is None and self._begun:  # nearly every event
+        if event.__class__ is ContentDelta and event.raw is None and self._begun:  # nearly every event
             return self._content + _encode(event.text) + self._content_end
-        if type(event) is Reasoning and not event.opens and self._begun:
+        if event.__class__ is Reasoning and not event.opens and self._begun:
             self._translator.thinks_on(event.text)
             return self._reasoning + _encode(event.text) + self._content_end
         frames = [self._frames(delta) for delta in self._translator.push(event)]

@@ -131,7 +131,7 @@ class CursorDecoder:
             record = read_again(line)
         if record.__class__ is Assistant and record.timestamp_ms is not None and record.model_call_id is None:
             text = record.message.content[0].text
-            if len(text) < self._reconciler.floor and text and not self._half_text:
+            if len(text) < self._reconciler.floor:
                 self._reconciler.said.append(text)
                 self._last_ms = record.timestamp_ms
                 return [TextDelta(text)]
@@ -214,6 +214,7 @@ class CursorDecoder:
                 else:
                     text, self._half_text = _join_halves(self._half_text, text)
                 self._out.append(TextDelta(self._reconciler.delta(text)))
+                self._reconciler.floor = 0  # what comes next is looked at: it may be the other half
             case Assistant(message=message):
                 self._repetition(mended(message.text))
             case Thinking(subtype=subtype, text=text, content=content):
