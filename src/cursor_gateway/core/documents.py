@@ -273,34 +273,27 @@ DocumentType: TypeAlias = Literal[
 ]
 
 
+_TYPES: dict[type[Metadata], DocumentType] = {
+    TextMetadata: "text",
+    CodeReferenceMetadata: "code_reference",
+    CodeBlockMetadata: "code_block",
+    FileEditMetadata: "file_edit",
+    ToolCallMetadata: "tool_call",
+    TerminalCommandMetadata: "terminal_command",
+    PlanMetadata: "plan",
+    ClarificationMetadata: "clarification",
+    ErrorMetadata: "error",
+    TodoUpdateMetadata: "todo_update",
+    ThinkingMetadata: "thinking",
+}
+
+
 def document_type(metadata: Metadata) -> DocumentType:
-    match metadata:
-        case TextMetadata():
-            return "text"
-        case CodeReferenceMetadata():
-            return "code_reference"
-        case CodeBlockMetadata():
-            return "code_block"
-        case FileEditMetadata():
-            return "file_edit"
-        case ToolCallMetadata():
-            return "tool_call"
-        case TerminalCommandMetadata():
-            return "terminal_command"
-        case PlanMetadata():
-            return "plan"
-        case ClarificationMetadata():
-            return "clarification"
-        case ErrorMetadata():
-            return "error"
-        case TodoUpdateMetadata():
-            return "todo_update"
-        case ThinkingMetadata():
-            return "thinking"
+    return _TYPES[type(metadata)]
 
 
 def make_document(id: str, sequence: int, content: str | None, metadata: Metadata) -> Document:
-    """The one place where a document's type follows from its metadata."""
+    """A document whose type follows from its metadata."""
     text = content or ""  # for the types whose content is never null
     match metadata:
         case TextMetadata():

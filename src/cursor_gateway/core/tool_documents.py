@@ -1,8 +1,8 @@
 """An action and its outcome in; the document's metadata and content out."""
 
-from typing import Any
+from typing import Any, TypedDict
 
-from msgspec import UNSET
+from msgspec import UNSET, UnsetType
 
 from cursor_gateway.core.actions import Action, Command, FileEdit, OtherTool, Outcome, Plan, Question, TodoUpdate
 from cursor_gateway.core.document_events import KnownMetadata
@@ -12,12 +12,21 @@ from cursor_gateway.core.documents import (
     FileEditMetadata,
     Metadata,
     PlanMetadata,
+    State,
     TerminalCommandMetadata,
     TodoUpdateMetadata,
     ToolCallMetadata,
     ToolCallResult,
 )
 from cursor_gateway.core.languages import language_of
+
+
+class _Trace(TypedDict):
+    """The fields of `ToolTrace`."""
+
+    state: State | UnsetType
+    reason: str | UnsetType
+    raw: Any
 
 
 def started(action: Action) -> tuple[DocumentType, KnownMetadata | None]:
@@ -52,8 +61,9 @@ def content_of(action: Action) -> str | None:
 def metadata_of(action: Action, outcome: Outcome, *, call_id: str, agent_call_id: str, payload: Any) -> Metadata:
     """`call_id` is ours; the agent's is told beside it where the two differ. `payload` is UNSET unless asked for."""
     plain = outcome.state == "completed"
-    state = UNSET if plain else outcome.state
-    reason = UNSET if plain else outcome.message
+    trace: _Trace = {"state": UNSET, "reason": UNSET, "raw": payload}
+    if not plain:
+        trace = {"state": outcome.state, "reason": outcome.message, "raw": payload}
     match action:
         case FileEdit():
             return FileEditMetadata(
@@ -62,9 +72,7 @@ def metadata_of(action: Action, outcome: Outcome, *, call_id: str, agent_call_id
                 language=language_of(action.path),
                 diff=action.diff or UNSET,
                 old_path=action.old_path or UNSET,
-                state=state,
-                reason=reason,
-                raw=payload,
+                **trace,
             )
         case Command():
             return TerminalCommandMetadata(
@@ -74,34 +82,26 @@ def metadata_of(action: Action, outcome: Outcome, *, call_id: str, agent_call_id
                 output=action.output,
                 duration_ms=outcome.duration_ms or 0,
                 permissions=action.permissions,
-                state=state,
-                reason=reason,
-                raw=payload,
+                **trace,
             )
         case Plan():
             return PlanMetadata(
                 title=action.title,
                 overview=action.overview,
                 todos=action.todos,
-                state=state,
-                reason=reason,
-                raw=payload,
+                **trace,
             )
         case Question():
             return ClarificationMetadata(
                 questions=action.questions,
                 answers=action.answers or UNSET,
-                state=state,
-                reason=reason,
-                raw=payload,
+                **trace,
             )
         case TodoUpdate():
             return TodoUpdateMetadata(
                 todos=action.todos,
                 merge=UNSET if action.merge else False,
-                state=state,
-                reason=reason,
-                raw=payload,
+                **trace,
             )
         case OtherTool():
             return ToolCallMetadata(
@@ -113,7 +113,5 @@ def metadata_of(action: Action, outcome: Outcome, *, call_id: str, agent_call_id
                 else ToolCallResult(status="error", data=action.data or outcome.message),
                 duration_ms=outcome.duration_ms or 0,
                 agent_call_id=UNSET if agent_call_id == call_id else agent_call_id,
-                state=state,
-                reason=reason,
-                raw=payload,
+                **trace,
             )
