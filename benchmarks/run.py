@@ -77,20 +77,20 @@ def pieces(data: bytes, size: int = PIECE) -> list[bytes]:
     return [data[start : start + size] for start in range(0, len(data), size)]
 
 
+def contenders(long: Session) -> dict[str, Callable[[], object]]:
+    lines, blocks = long.lines, pieces(long.data)
+    line_by_line = [line + b"\n" for line in lines]
+    return {
+        "decode": lambda: decode_only(lines),
+        "chat, 64 kB": lambda: convert(blocks, chat()),
+        "documents, 64 kB": lambda: convert(blocks, SseEncoder()),
+        "chat, lines": lambda: convert(line_by_line, chat()),
+        "documents, lines": lambda: convert(line_by_line, SseEncoder()),
+    }
+
+
 def pipeline_rows(long: Session) -> list[tuple[str, float, float]]:
-    blocks = pieces(long.data)
-    line_by_line = [line + b"\n" for line in long.lines]
-    lines = long.lines
-    found = ratios(
-        {
-            "decode": lambda: decode_only(lines),
-            "chat, 64 kB": lambda: convert(blocks, chat()),
-            "documents, 64 kB": lambda: convert(blocks, SseEncoder()),
-            "chat, lines": lambda: convert(line_by_line, chat()),
-            "documents, lines": lambda: convert(line_by_line, SseEncoder()),
-        },
-        "decode",
-    )
+    found = ratios(contenders(long), "decode")
     return [
         ("OpenAI chunks, fed in 64 kB pieces", found["chat, 64 kB"], 2.0),
         ("documents SSE, fed in 64 kB pieces", found["documents, 64 kB"], 2.5),

@@ -80,9 +80,8 @@ class CursorDecoder:
         self._nameless: dict[str, list[str]] = {}  # tool -> calls under way that have no id
         self._nameless_count = 0
         self._stray: list[str] = []
-        self._first_ms: float | None = (
-            None  # of a run that never says how long it took, the first and the last time tell
-        )
+        # Of a run that never says how long it took, the first and the last time tell.
+        self._first_ms: float | None = None
         self._last_ms: float | None = None
         self._finished = False
 
