@@ -373,7 +373,9 @@ class CursorDecoder:
     def _query(self, record: Query) -> None:
         """The CLI asks itself, before or after the call's start; the call may never start or lack its arguments."""
         self._boundary()
-        name = next((key for key in record.query if key != "id"), record.query_type)
+        name = record.query_type
+        if name not in record.query:
+            name = next((key for key in record.query if key != "id"), name)
         query = Fields(record.query.get(name))
         args = query.all.get("args", query.all if name.endswith("Args") else None)
         call_id = query.text("toolCallId") or Fields(args).text("toolCallId")
