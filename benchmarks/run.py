@@ -1,8 +1,8 @@
 """Measures the pure pipeline and the command against the bare decoding of the same lines, and prints ratios.
 
 The rounds of all contenders are interleaved and a ratio is taken within each round, so that a noisy
-machine moves both sides; what is shown is the median. A wrong text, growth or memory beyond its limit fails; a ratio
-against the decoding, which a busy machine's caches move, is only reported.
+machine moves both sides; what is shown is the median. A wrong text fails, and so do growth or memory that are far over
+their limits; the ratios against the decoding, which a busy machine's caches move, are only reported.
 """
 
 import statistics
@@ -23,6 +23,7 @@ from cursor_gateway.sources.cursor_cli.records import decode
 
 ROUNDS = 9
 PIECE = 65_536
+FAR_OVER = 1.3  # times its limit: no noise, but a mistake
 FORMS = ("documents", "sse", "openai-sse", "text")
 RUN = RunInfo(id="chat_benchmark", created="2026-02-23T10:30:00Z")
 
@@ -158,7 +159,7 @@ def main() -> None:
         for what, measured, limit in rows(long):
             verdict = "[green]ok[/]" if measured <= limit else "[red]over[/]"
             table.add_row(what, f"{measured:.2f} {unit}", f"{limit:g}", verdict)
-            failed = failed or (measured > limit and rows is not pipeline_rows)
+            failed = failed or (measured > FAR_OVER * limit and rows is not pipeline_rows)
     console.print(table)
     sys.exit(1 if failed else 0)
 
