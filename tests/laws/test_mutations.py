@@ -151,8 +151,8 @@ MUTATIONS = [
     Mutation(
         "a query ends the segment",
         _DECODER,
-        "        self._boundary()\n        name = next(",
-        "        name = next(",
+        "        self._boundary()\n        name = record.query_type\n",
+        "        name = record.query_type\n",
         f"{_STREAM}[a query without a call]",
     ),
     Mutation(
