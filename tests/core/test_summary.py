@@ -65,7 +65,11 @@ LINES: list[tuple[Metadata, str | None, str | None]] = [
     (edit("create"), "a", "Created a.py, 1 line"),
     (edit("create"), None, "Created a.py, 0 lines"),
     (edit("edit"), "b", "Edited a.py"),
-    (edit("edit", state="failed", reason="The file\nis in use."), "b", "Edited a.py (failed: The file is in use.)"),
+    (
+        edit("edit", state="failed", reason="The file\nis in use."),
+        "b",
+        "Tried to edit a.py (failed: The file is in use.)",
+    ),
     (edit("delete"), None, "Deleted a.py"),
     (edit("delete", state="rejected", reason="no"), None, "Did not delete a.py (rejected: no)"),
     (edit("rename", old_path="b.py"), None, "Renamed b.py to a.py"),

@@ -60,8 +60,9 @@ def _line(done: str, trace: ToolTrace, note: str = "") -> str:
 
 
 def _edited(metadata: FileEditMetadata, content: str | None) -> str:
-    if metadata.state == "rejected":
-        return f"Did not {metadata.operation} {metadata.file_path}"
+    if metadata.state is not UNSET:
+        verb = "Did not" if metadata.state == "rejected" else "Tried to"
+        return f"{verb} {metadata.operation} {metadata.file_path}"
     match metadata.operation:
         case "create":
             return f"Created {metadata.file_path}, {_count(len((content or '').splitlines()), 'line')}"

@@ -1,6 +1,6 @@
 """Text in, an estimate of its tokens out, for answers whose agent reports no usage.
 
-A tokenizer with its vocabulary weighs 120 MB in memory and is exact for one model family only, so
+A tokenizer with its vocabulary weighs 140 MB in memory and is exact for one model family only, so
 this counts the pieces that byte-pair vocabularies agree on: short words, three digits, a few
 punctuation marks, a line end with its indentation. Within a fifth of o200k on prose and code.
 """
