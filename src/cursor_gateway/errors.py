@@ -2,7 +2,21 @@
 
 GatewayError            foreseen; raise a subclass
 ├── RequestError        the caller's to mend
-│   └── UnusableInput       400   no event of cursor-agent in the input
+│   ├── UnusableInput       400   no event of cursor-agent in the input
+│   ├── InvalidRequest      400   a field that is missing, wrong or cannot be honoured
+│   ├── KeyRefused          401   no API key, or one that is not known here
+│   ├── RequestForbidden    403   a foreign web page, or a Host that is not ours
+│   ├── WorkspaceForbidden  403   a folder outside the allowed roots
+│   ├── NotFound            404   no such path, run or conversation, or somebody else's
+│   ├── MethodRefused       405   a path that knows other methods
+│   ├── RequestTooSlow      408   the body did not arrive in time
+│   ├── ConversationBusy    409   one run at a time in a conversation
+│   ├── RequestTooLarge     413   the body is over the limit
+│   ├── MediaTypeRefused    415   not application/json
+│   ├── TooManyRuns         429   all places are taken
+│   └── SettingsError       400   a setting that is unknown or wrong
+├── GatewayFault            500   a mistake of ours; the log has the details
+├── ShuttingDown            503   the gateway is about to stop
 └── AgentError          the agent's side; in a running answer it becomes an `error` document
     ├── AgentUnauthenticated 401  not logged in, or a key that is refused
     ├── WorkspaceUntrusted   403  the folder is not trusted
@@ -14,6 +28,10 @@ GatewayError            foreseen; raise a subclass
     ├── AgentUnreachable     502  the agent cannot reach its service
     ├── AgentCrashed         502  it ended without a result
     ├── AgentFailed          502  it says itself that it failed
+    ├── AgentOutputTooLarge  502  more output than is allowed
+    ├── AnswerUnfit          502  the answer is not in the form that was asked for
+    ├── AgentMissing         503  no agent is installed, or it cannot be started
+    ├── AgentTimedOut        504  no first event, silence, or a run that is too long
     └── RunCancelled         499  stopped on request
 
 An error states facts; each dialect has one function that shapes it.
@@ -35,6 +53,8 @@ class Failure(msgspec.Struct, frozen=True):
     retryable: bool = False
     details: str = ""
     source: str = "agent"
+    param: str | None = None  # the field of the request that is to blame
+    retry_after: int | None = None  # seconds
 
 
 class GatewayError(Exception):
@@ -45,9 +65,12 @@ class GatewayError(Exception):
     retryable: ClassVar[bool] = False
     source: ClassVar[str] = "gateway"
 
-    def __init__(self, message: str, *, details: str = "") -> None:
+    retry_after: ClassVar[int | None] = None
+
+    def __init__(self, message: str, *, details: str = "", param: str | None = None) -> None:
         super().__init__(message)
         self.details = details
+        self.param = param
 
     def failure(self) -> Failure:
         return Failure(
@@ -57,6 +80,8 @@ class GatewayError(Exception):
             retryable=self.retryable,
             details=self.details,
             source=self.source,
+            param=self.param,
+            retry_after=self.retry_after,
         )
 
 
@@ -66,6 +91,62 @@ class RequestError(GatewayError):
 
 class UnusableInput(RequestError):
     code, status = "unusable_input", 400
+
+
+class InvalidRequest(RequestError):
+    code, status = "invalid_request", 400
+
+
+class KeyRefused(RequestError):
+    code, status = "invalid_api_key", 401
+
+
+class RequestForbidden(RequestError):
+    code, status = "forbidden", 403
+
+
+class WorkspaceForbidden(RequestError):
+    code, status = "workspace_forbidden", 403
+
+
+class NotFound(RequestError):
+    code, status = "not_found", 404
+
+
+class MethodRefused(RequestError):
+    code, status = "method_not_allowed", 405
+
+
+class RequestTooSlow(RequestError):
+    code, status, retryable = "request_timeout", 408, True
+
+
+class ConversationBusy(RequestError):
+    code, status, retryable, retry_after = "conversation_busy", 409, True, 1
+
+
+class RequestTooLarge(RequestError):
+    code, status = "request_too_large", 413
+
+
+class MediaTypeRefused(RequestError):
+    code, status = "unsupported_media_type", 415
+
+
+class TooManyRuns(RequestError):
+    code, status, retryable, retry_after = "too_many_runs", 429, True, 1
+
+
+class SettingsError(RequestError):
+    code, status = "settings_error", 400
+
+
+class GatewayFault(GatewayError):
+    code, status = "internal_error", 500
+
+
+class ShuttingDown(GatewayError):
+    code, status, retryable, retry_after = "shutting_down", 503, True, 5
 
 
 class AgentError(GatewayError):
@@ -83,7 +164,7 @@ class WorkspaceUntrusted(AgentError):
 
 
 class ModelUnavailable(AgentError):
-    code, status = "model_unavailable", 404
+    code, status = "model_not_found", 404
 
 
 class SessionLost(AgentError):
@@ -95,7 +176,7 @@ class AgentQuotaExhausted(AgentError):
 
 
 class AgentOverloaded(AgentError):
-    code, status, retryable = "agent_overloaded", 429, True
+    code, status, retryable, retry_after = "agent_overloaded", 429, True, 10
 
 
 class AgentMisconfigured(AgentError):
@@ -109,12 +190,28 @@ class AgentUnreachable(AgentError):
 class AgentCrashed(AgentError):
     code, status, retryable = "agent_crashed", 502, True
 
-    def __init__(self, message: str = _CUT_SHORT, *, details: str = "") -> None:
-        super().__init__(message, details=details)
+    def __init__(self, message: str = _CUT_SHORT, *, details: str = "", param: str | None = None) -> None:
+        super().__init__(message, details=details, param=param)
 
 
 class AgentFailed(AgentError):
     code, status, retryable = "agent_failed", 502, True
+
+
+class AgentOutputTooLarge(AgentError):
+    code, status = "agent_output_too_large", 502
+
+
+class AnswerUnfit(AgentError):
+    code, status, retryable = "answer_unfit", 502, True
+
+
+class AgentMissing(AgentError):
+    code, status, retry_after = "agent_missing", 503, 60
+
+
+class AgentTimedOut(AgentError):
+    code, status, retryable = "agent_timed_out", 504, True
 
 
 class RunCancelled(AgentError):

@@ -1,0 +1,1 @@
+"""Runs: started once, numbered, read by anybody, ended for sure."""

@@ -1,0 +1,53 @@
+"""What every source of agent runs offers: a turn in, batches of agent events out; and the models it knows."""
+
+from collections.abc import AsyncGenerator, Sequence
+from typing import Protocol
+
+from msgspec import Struct
+
+from cursor_gateway.core.agent_events import AgentEvent
+from cursor_gateway.core.documents import Mode
+
+
+class Turn(Struct, frozen=True, kw_only=True):
+    """One prompt for an agent, and where it works."""
+
+    run_id: str
+    prompt: str
+    model: str
+    mode: Mode = "agent"
+    workspace: str  # absolute, and allowed
+    folder: str  # ours: lives as long as the conversation, for the agent's configuration, chats and images
+    session_id: str | None = None  # the agent's own session, to go on with
+
+
+class Model(Struct, frozen=True):
+    id: str
+    label: str
+    is_default: bool = False
+
+
+class SourceState(Struct, frozen=True, kw_only=True):
+    """For /health, the banner and `doctor`."""
+
+    name: str  # cli, replay, demo
+    detail: str  # for people: which program and version, which recordings
+    is_demo: bool = False
+
+
+class Source(Protocol):
+    def state(self) -> SourceState: ...
+
+    def events(self, turn: Turn) -> AsyncGenerator[Sequence[AgentEvent], None]:
+        """What one read of the agent's output meant, batch by batch; the last ends the run.
+
+        Closing the generator, or cancelling who waits for it, ends the agent and all it has started.
+        Raises a `GatewayError` where the agent cannot even be started.
+        """
+        ...
+
+    async def models(self) -> list[Model]:
+        """Raises an `AgentError` when the agent does not tell."""
+        ...
+
+    async def close(self) -> None: ...
