@@ -6,7 +6,18 @@ from collections.abc import Iterator
 import pytest
 
 from cursor_gateway import errors
-from cursor_gateway.errors import AgentError, Failure, GatewayError, RequestError
+from cursor_gateway.errors import (
+    AgentError,
+    ConversationBusy,
+    Failure,
+    GatewayError,
+    GatewayFault,
+    RequestError,
+    RequestTooSlow,
+    ShuttingDown,
+    TooManyRuns,
+    unknown_model,
+)
 
 
 def descendants(of: type[GatewayError]) -> Iterator[type[GatewayError]]:
@@ -30,8 +41,17 @@ def test_the_tree_in_the_documentation_lists_exactly_the_classes_with_their_stat
 
 @pytest.mark.parametrize("error", CONCRETE)
 def test_an_error_is_somebodys_fault(error: type[GatewayError]) -> None:
-    assert issubclass(error, RequestError | AgentError)
+    """The caller's, the agent's, or our own."""
+    assert issubclass(error, RequestError | AgentError) or error in (GatewayFault, ShuttingDown)
     assert error.source == ("agent" if issubclass(error, AgentError) else "gateway")
+
+
+@pytest.mark.parametrize("error", CONCRETE)
+def test_the_status_says_whose_fault_it_is(error: type[GatewayError]) -> None:
+    if issubclass(error, RequestError):
+        assert error.status < 500
+    elif not issubclass(error, AgentError):
+        assert error.status >= 500
 
 
 @pytest.mark.parametrize("error", CONCRETE)
@@ -45,13 +65,29 @@ def test_no_two_errors_share_a_code() -> None:
     assert len(set(codes)) == len(codes)
 
 
-def test_an_error_of_the_caller_is_not_worth_another_try() -> None:
-    assert not any(error.retryable for error in CONCRETE if issubclass(error, RequestError))
+def test_of_the_callers_errors_only_those_of_the_moment_are_worth_another_try() -> None:
+    """The same request may do later; what is wrong with the others is in the request itself."""
+    worth_it = {error for error in CONCRETE if issubclass(error, RequestError) and error.retryable}
+    assert worth_it == {RequestTooSlow, ConversationBusy, TooManyRuns}
+
+
+@pytest.mark.parametrize("error", CONCRETE)
+def test_who_is_told_when_to_try_again_is_told_a_time_to_come(error: type[GatewayError]) -> None:
+    if error.retry_after is not None:
+        assert error.retry_after >= 1
+        assert error.status in (409, 429, 503)
+
+
+def test_too_many_and_not_now_say_when_to_try_again() -> None:
+    """Clients honour `Retry-After` on these; without it they guess. A usage limit has no such time."""
+    for error in CONCRETE:
+        if error.status in (429, 503) and error.retryable:
+            assert error.retry_after is not None
 
 
 @pytest.mark.parametrize("error", CONCRETE)
 def test_a_failure_carries_the_facts_of_its_error(error: type[GatewayError]) -> None:
-    raised = error("do this", details="because of that")
+    raised = error("do this", details="because of that", param="model")
     assert str(raised) == "do this"
     assert raised.failure() == Failure(
         code=error.code,
@@ -60,11 +96,23 @@ def test_a_failure_carries_the_facts_of_its_error(error: type[GatewayError]) -> 
         retryable=error.retryable,
         details="because of that",
         source=error.source,
+        param="model",
+        retry_after=error.retry_after,
     )
-    assert error("do this").failure().details == ""
+    bare = error("do this").failure()
+    assert (bare.details, bare.param) == ("", None)
 
 
 def test_every_error_is_caught_by_its_branch() -> None:
     for error in CONCRETE:
         with pytest.raises(GatewayError, match=r"^why$"):
             raise error("why")
+
+
+def test_an_unknown_model_is_told_with_the_nearest_or_where_to_look() -> None:
+    near, far = unknown_model("opsu", ["opus", "opus-fast"]), unknown_model("x\n", [])
+    assert "'opsu'" in str(near)
+    assert "did you mean opus, opus-fast?" in str(near)
+    assert "GET /v1/models" in str(far)
+    assert "\n" not in str(far)
+    assert near.failure().param == "model"

@@ -22,7 +22,9 @@ AT_ONCE = 2
 
 PURE = [
     "errors.py",
+    "keys.py",
     "reader.py",
+    "settings.py",
     "wire/*.py",
     "core/*.py",
     "dialects/*.py",

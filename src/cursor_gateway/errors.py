@@ -216,3 +216,8 @@ class AgentTimedOut(AgentError):
 
 class RunCancelled(AgentError):
     code, status = "cancelled", 499
+
+
+def unknown_model(model: str, nearest: list[str]) -> ModelUnavailable:
+    near = f"did you mean {', '.join(nearest)}?" if nearest else "see GET /v1/models."
+    return ModelUnavailable(f"There is no model {model!r} here; {near}", param="model")

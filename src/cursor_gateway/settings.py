@@ -1,12 +1,24 @@
-"""What the operator decides, as one typed object: each setting with its default and its meaning."""
+"""What the operator decides, as one typed object: each setting with its default and its meaning.
 
-from typing import Annotated, Literal, TypeAlias
+Defaults, the parsed file, the environment and flags in; the settings, each with where it came from, out.
+A name that nobody knows is refused: a misspelt setting is worse than none.
+"""
 
+import difflib
+import ipaddress
+from collections.abc import Iterable, Mapping
+from functools import cache
+from typing import Annotated, Any, Literal, TypeAlias
+
+import msgspec
 from msgspec import Meta, Struct
+from msgspec.inspect import BoolType, DictType, FloatType, IntType, ListType, LiteralType, Metadata, StrType
 
 from cursor_gateway.core.documents import Mode
 from cursor_gateway.core.fences import Fences
 from cursor_gateway.dialects.openai_chat import AgentTools
+from cursor_gateway.errors import SettingsError
+from cursor_gateway.keys import is_hash, is_name
 
 SourceName: TypeAlias = Literal["auto", "cli", "replay"]
 LogFormat: TypeAlias = Literal["auto", "human", "json"]
@@ -114,7 +126,8 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         str, Meta(description="The recordings that `replay` plays; empty plays the built-in demo.")
     ] = ""
     replay_speed: Annotated[
-        float, Meta(ge=0, description="How fast recordings are played: 1 as recorded, 2 twice as fast, 0 at once.")
+        float,
+        Meta(ge=0, le=1e6, description="How fast recordings are played: 1 as recorded, 2 twice as fast, 0 at once."),
     ] = 1.0
     log_level: Annotated[LogLevel, Meta(description="The least important lines that are logged.")] = "info"
     log_format: Annotated[
@@ -125,3 +138,297 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         str, Meta(description="The gateway that `chat` and `models` talk to; empty tries the local one.")
     ] = ""
     api_key: Annotated[str, Meta(description="The key that `chat` and `models` send.")] = ""
+
+    def __repr__(self) -> str:
+        """Without secrets: it may end up in a log."""
+        return f"Settings({', '.join(f'{name}={value!r}' for name, value in _masked(self))})"
+
+
+# --- what there is to set -------------------------------------------------------------------------------
+
+PREFIX = "CURSOR_GATEWAY_"
+FILE_VARIABLE = f"{PREFIX}CONFIG"  # where the file is
+_NO_SETTINGS = frozenset({FILE_VARIABLE, f"{PREFIX}LIVE"})  # the second: whether tests may use the real agent
+_SECRET = frozenset({"api_keys", "agent_headers", "api_key"})  # headers carry tokens, too
+
+_GROUPS = {  # by the first setting of each
+    "host": "Where it listens, and to whom",
+    "source": "What is run",
+    "fences": "How answers look",
+    "max_runs": "Limits",
+    "data_dir": "What is kept and told",
+    "url": "The command line as a client",
+}
+
+Kind: TypeAlias = StrType | IntType | FloatType | BoolType | LiteralType | ListType | DictType
+
+
+class Setting(Struct, frozen=True, kw_only=True):
+    name: str
+    group: str
+    kind: Kind
+    default: object
+    meaning: str
+    type: Any
+
+    @property
+    def variable(self) -> str:
+        return PREFIX + self.name.upper()
+
+    @property
+    def flag(self) -> str:
+        return "--" + self.name.replace("_", "-")
+
+    @property
+    def takes(self) -> str:
+        """What it accepts, in words."""
+        return _takes(self.kind)
+
+    def masked(self, value: object) -> object:
+        """For people, without secrets; of keys and headers the names stay."""
+        if self.name not in _SECRET or not value:
+            return value
+        return dict.fromkeys(value, "…") if isinstance(value, dict) else "…"
+
+
+@cache
+def every_setting() -> tuple[Setting, ...]:
+    """In their order, which is that of their groups."""
+    found, group = [], ""
+    types = {field.name: field.type for field in msgspec.structs.fields(Settings)}
+    described = msgspec.inspect.type_info(Settings)
+    assert isinstance(described, msgspec.inspect.StructType)
+    defaults = Settings()
+    for field in described.fields:
+        assert isinstance(field.type, Metadata)
+        assert isinstance(field.type.type, Kind)
+        group = _GROUPS.get(field.name, group)
+        found.append(
+            Setting(
+                name=field.name,
+                group=group,
+                kind=field.type.type,
+                default=getattr(defaults, field.name),
+                meaning=(field.type.extra_json_schema or {})["description"],
+                type=types[field.name],
+            )
+        )
+    return tuple(found)
+
+
+def _masked(settings: Settings) -> Iterable[tuple[str, object]]:
+    return ((setting.name, setting.masked(getattr(settings, setting.name))) for setting in every_setting())
+
+
+# --- putting them together ------------------------------------------------------------------------------
+
+
+class Loaded(Struct, frozen=True):
+    settings: Settings
+    origins: dict[str, str]  # of each setting: `default`, `file PATH`, `CURSOR_GATEWAY_PORT` or `--port`
+
+
+_Layer: TypeAlias = Literal["file", "environment", "flags"]
+
+
+def load(
+    file: Mapping[str, object], environ: Mapping[str, str], flags: Mapping[str, object], *, path: str = "config.toml"
+) -> Loaded:
+    """The later of file, environment and flags wins. Flags that are None or () were not given.
+
+    Raises `SettingsError` for a name that is unknown and a value that is wrong, also where another one wins.
+    """
+    names = {setting.name: setting for setting in every_setting()}
+    variables = {setting.variable: setting for setting in every_setting()}
+    values: dict[str, object] = {}
+    origins = dict.fromkeys(names, "default")
+
+    def take(setting: Setting, layer: _Layer, origin: str, value: object) -> None:
+        values[setting.name] = _read(setting, layer, origin, value)
+        origins[setting.name] = origin
+
+    for name, value in file.items():
+        take(_known(name, names, f"file {path}"), "file", f"file {path}", value)
+    for name, text in environ.items():
+        if name.startswith(PREFIX) and name not in _NO_SETTINGS:
+            take(_known(name, variables, "environment"), "environment", name, text)
+    for name, value in flags.items():
+        if value is not None and value != ():
+            setting = _known(name, names, "flags")
+            take(setting, "flags", setting.flag, value)
+    return Loaded(msgspec.convert(values, Settings), origins)
+
+
+def _known(name: str, settings: Mapping[str, Setting], where: str) -> Setting:
+    if name in settings:
+        return settings[name]
+    # without the prefix: it would make all variables look alike
+    nearest = difflib.get_close_matches(
+        name.removeprefix(PREFIX).lower(), [setting.name for setting in every_setting()], n=1, cutoff=0
+    )
+    written = next(written for written, setting in settings.items() if setting.name in nearest)
+    mend = f"the nearest is `{written}`: correct it, or take it out."
+    if name.startswith((f"{PREFIX}SERVICE_", f"{PREFIX}PORT_")):
+        mend = _KUBERNETES
+    raise SettingsError(f"there is no setting {name!r} ({where}); {mend}")
+
+
+_KUBERNETES = "Kubernetes sets it for a Service named cursor-gateway: give the pod `enableServiceLinks: false`."
+
+
+def _read(setting: Setting, layer: _Layer, origin: str, value: object) -> object:
+    try:
+        read: object = msgspec.convert(_given(setting.kind, layer, value), setting.type)
+    except (KeyError, ValueError, msgspec.ValidationError):
+        raise _wrong(setting, layer, origin, value) from None  # what was raised may hold a secret
+    if setting.name == "api_keys":
+        assert isinstance(read, dict)
+        _check_keys(read, origin)
+    return read
+
+
+def _given(kind: Kind, layer: _Layer, value: object) -> object:
+    match layer:
+        case "file":
+            return value
+        case "environment" | "flags":
+            if isinstance(value, str):
+                return _from_text(kind, value)
+            return _pairs(value) if isinstance(kind, DictType) and isinstance(value, tuple) else value
+
+
+def _wrong(setting: Setting, layer: _Layer, origin: str, value: object) -> SettingsError:
+    told = "not what it takes:" if setting.name in _SECRET else f"{_short(value)}, but takes"
+    takes = _takes(setting.kind) if layer == "file" else _takes_text(setting.kind)
+    if layer == "file" and isinstance(value, str) and isinstance(setting.kind, IntType | FloatType | BoolType):
+        takes += ", without quotes"
+    mend = f"correct it, or leave it out for {msgspec.json.encode(setting.default).decode()}{_misplaced(value)}."
+    if setting.name == "port" and str(value).startswith("tcp://"):
+        mend = _KUBERNETES
+    return SettingsError(f"the setting `{setting.name}` ({origin}) is {told} {takes}; {mend}", param=setting.name)
+
+
+def _short(value: object) -> str:
+    told = repr(value)
+    return told if len(told) <= 100 else f"{told[:100]}…"
+
+
+def _misplaced(value: object) -> str:
+    """TOML's tables end where the next one begins: settings below one belong to it."""
+    if not isinstance(value, Mapping):
+        return ""
+    found = [f"`{setting.name}`" for setting in every_setting() if setting.name in value]
+    return f"; settings stand above all tables, but {', '.join(found)} stands in this one" if found else ""
+
+
+def _check_keys(keys: Mapping[str, str], origin: str) -> None:
+    """Names entries by their place: who mixes names, hashes and keys up must not find a key in a log."""
+    owners: dict[str, int] = {}
+    for place, (name, hashed) in enumerate(keys.items(), start=1):
+        if not is_name(name):
+            reason = "has a wrong name: 1 to 64 letters, digits, `_`, `.` or `-`, and not the key itself"
+        elif not is_hash(hashed):
+            reason = f"is no hash: `sha256:` and 64 hex digits, never the key itself{_misplaced(keys)}"
+        elif hashed in owners:
+            reason = f"has the key of entry {owners[hashed]}: each owner needs another one"
+        else:
+            owners[hashed] = place
+            continue
+        raise SettingsError(
+            f"the setting `api_keys` ({origin}): entry {place} {reason}; "
+            "make a key and its hash with `cursor-gateway key NAME`.",
+            param="api_keys",
+        )
+
+
+# --- values as text -------------------------------------------------------------------------------------
+
+_TRUTH = {"true": True, "1": True, "yes": True, "on": True, "false": False, "0": False, "no": False, "off": False}
+
+
+def _from_text(kind: Kind, text: str) -> object:
+    """Raises `KeyError` or `ValueError` for what cannot be read."""
+    match kind:
+        case StrType():
+            return text
+        case LiteralType():
+            return text.strip()
+        case IntType():
+            return int(text)
+        case FloatType():
+            return float(text)
+        case BoolType():
+            return _TRUTH[text.strip().lower()]
+        case ListType():
+            return _items(text)
+        case DictType():
+            return _pairs(_items(text))
+
+
+def _items(text: str) -> list[str]:
+    return [item for part in text.split(",") if (item := part.strip())]
+
+
+def _pairs(items: Iterable[str]) -> dict[str, str]:
+    pairs = [item.partition("=") for item in items]
+    read = {name.strip(): value.strip() for name, mark, value in pairs if mark}
+    if len(read) != len(pairs):
+        raise ValueError("a pair without `=`, or a name that is given twice")
+    return read
+
+
+def _takes(kind: Kind) -> str:
+    match kind:
+        case StrType(min_length=least):
+            return "text that is not empty" if least else "text"
+        case IntType(ge=least, le=most):
+            return f"a whole number{_bounds(least, None, most)}"
+        case FloatType(ge=least, gt=above, le=most):
+            return f"a number{_bounds(least, above, most)}"
+        case BoolType():
+            return "true or false"
+        case LiteralType(values=values):
+            return f"one of {', '.join(f'`{value}`' for value in values)}"
+        case ListType():
+            return "a list of texts"
+        case DictType():
+            return "a table of texts"
+
+
+def _takes_text(kind: Kind) -> str:
+    match kind:
+        case ListType():
+            return "texts separated by commas"
+        case DictType():
+            return "`name=value` pairs separated by commas, each name once"
+        case StrType() | IntType() | FloatType() | BoolType() | LiteralType():
+            return _takes(kind)
+
+
+def _bounds(least: float | None, above: float | None, most: float | None) -> str:
+    words = {"at least": least, "above": above, "at most": most}
+    told = [f"{word} {bound:.0f}" for word, bound in words.items() if bound is not None]
+    return f", {' and '.join(told)}"
+
+
+# --- what must hold before the gateway listens ----------------------------------------------------------
+
+
+def is_loopback(host: str) -> bool:
+    """Of what is not understood: no."""
+    if host.lower() == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host.removeprefix("[").removesuffix("]")).is_loopback
+    except ValueError:
+        return False
+
+
+def check_exposed(settings: Settings) -> None:
+    """Who can use the gateway can run commands on its machine."""
+    if not settings.api_keys and not is_loopback(settings.host):
+        raise SettingsError(
+            f"the gateway refuses to listen on {settings.host!r} without API keys: whoever reaches it could run "
+            "commands on this machine; make one with `cursor-gateway key NAME`, or listen on 127.0.0.1.",
+            param="host",
+        )

@@ -186,7 +186,7 @@ MUTATIONS = [
     Mutation(
         "a run has one result",
         _DECODER,
-        "        if self._finished:\n            return\n",
+        "        if self.finished:\n            return\n",
         "",
         "tests/sources/test_decoder.py::test_a_run_has_one_result",
     ),

@@ -15,7 +15,7 @@ from cursor_gateway.errors import (
     SessionLost,
     WorkspaceUntrusted,
 )
-from cursor_gateway.sources.cursor_cli.failures import failure_of, known_failure, reported_failure
+from cursor_gateway.sources.cursor_cli.failures import failure_of, known_failure, nearest_names, reported_failure
 
 USAGE_LIMIT = """Error: You've hit your usage limit
 fallbackModel:
@@ -82,6 +82,58 @@ def test_the_message_tells_what_to_do_and_the_details_are_the_agents_own_words()
     assert failure.details == USAGE_LIMIT
     assert "10/2/2026" not in failure.message
     assert failure.message.endswith(".")
+
+
+NAMES = ["auto", "gpt-5.4-nano-none", "gpt-5.3-codex-low", "claude-opus-4-8-high", "claude-sonnet-5"]
+
+
+def test_a_model_that_is_unknown_is_named_with_the_nearest_ones() -> None:
+    words = f"Cannot use this model: gpt-5.4-nona. Available models: {', '.join(NAMES)}"
+    failure = failure_of(f"\x1b[31m{words}\x1b[0m\n").failure()
+    assert (failure.code, failure.status, failure.param) == ("model_not_found", 404, "model")
+    assert failure.details == words
+    assert "gpt-5.4-nona" in failure.message
+    assert "gpt-5.4-nano-none" in failure.message
+    assert "sonnet" not in failure.message
+
+
+@pytest.mark.parametrize("end", ["", ".", ". Available models: ", ". Available models: auto, gpt-5"])
+def test_a_model_is_named_where_nothing_is_like_it(end: str) -> None:
+    message = failure_of(f"Cannot use this model: zzz-1.5{end}\nand more").failure().message
+    assert "zzz-1.5'" in message
+    assert "auto" not in message
+
+
+def test_a_model_that_is_not_named_is_unknown_all_the_same() -> None:
+    assert "--list-models" in failure_of("Cannot use this model").failure().message
+
+
+def test_an_absurd_name_is_not_repeated_in_full() -> None:
+    message = failure_of(f"Cannot use this model: {'x' * 100_000}. Available models: auto").failure().message
+    assert len(message) < 300
+
+
+@pytest.mark.parametrize(
+    ("wanted", "names"),
+    [
+        ("Opus", ["claude-opus-4-8-high"]),
+        ("OPUS 4.8", ["claude-opus-4-8-high"]),
+        ("claude", ["claude-sonnet-5", "claude-opus-4-8-high"]),
+        ("gpt-5", ["gpt-5.4-nano-none", "gpt-5.3-codex-low"]),
+        ("gpt-5.3-kodex", ["gpt-5.3-codex-low", "gpt-5.4-nano-none"]),
+        ("quick", ["auto"]),  # what else it is called
+        ("zzz", []),
+        ("", []),
+        ("!", []),
+    ],
+)
+def test_the_likeliest_names_come_first(wanted: str, names: list[str]) -> None:
+    calls = {name: ["Quick and good"] if name == "auto" else [] for name in NAMES}
+    assert nearest_names(wanted, calls) == names
+
+
+def test_at_most_so_many_names_are_offered() -> None:
+    assert nearest_names("gpt", dict.fromkeys(["gpt-1", "gpt-22", "gpt-333"], ()), 2) == ["gpt-1", "gpt-22"]
 
 
 def test_colours_are_no_part_of_the_details() -> None:

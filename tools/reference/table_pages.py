@@ -1,14 +1,17 @@
-"""The error classes, the table of tools and the commands in; their pages out."""
+"""The error classes, the settings, the table of tools and the commands in; their pages out."""
 
 import re
 from collections.abc import Iterator
+from itertools import groupby
 
 import click
+import msgspec
 
 from cursor_gateway import errors
 from cursor_gateway.core import tools
 from cursor_gateway.core.tool_documents import started
 from cursor_gateway.errors import GatewayError
+from cursor_gateway.settings import FILE_VARIABLE, PREFIX, Setting, every_setting
 from tools.reference.markdown import code, page, table
 
 _WIDTH = 100  # of the commands' help, whatever terminal this runs in
@@ -56,6 +59,45 @@ def error_meanings() -> dict[str, str]:
     """By class: the tree in the docstring of `errors` says what each is."""
     found = re.findall(r"(\w+) +\d{3} +(.+)$", errors.__doc__ or "", re.MULTILINE)
     return {name: meaning[:1].upper() + meaning[1:] + "." for name, meaning in found}
+
+
+def settings_page() -> str:
+    groups = [
+        part
+        for group, members in groupby(every_setting(), key=lambda setting: setting.group)
+        for part in (
+            f"## {group}",
+            table(["setting", "takes", "default", "environment", "meaning"], map(_row, members)),
+        )
+    ]
+    return page(
+        "Settings",
+        "A flag wins over the environment, the environment over the file, the file over the default. A name that is\n"
+        "not known and a value that is wrong are refused, with what to do. `cursor-gateway settings` shows each\n"
+        "setting with its value and where that came from.",
+        f"The file is TOML: the one that `--config` or `{FILE_VARIABLE}` names, else\n"
+        "`$XDG_CONFIG_HOME/cursor-gateway/config.toml` or `~/.config/cursor-gateway/config.toml`, if it exists.\n"
+        "Settings stand above all tables:",
+        code(_FILE, "toml"),
+        f"In the environment each has the prefix `{PREFIX}`. Lists are separated by commas, tables are `name=value`\n"
+        "pairs separated by commas; what holds a comma itself belongs into the file. True is also `1`, `yes` or\n"
+        "`on`, false also `0`, `no` or `off`. As a flag, where a command has it, `max_runs` is `--max-runs`.",
+        *groups,
+    )
+
+
+_FILE = """\
+port = 9000
+workspace_roots = ["/srv/projects"]
+
+[api_keys] # each line is printed by `cursor-gateway key NAME`
+laptop = "sha256:…"
+"""
+
+
+def _row(setting: Setting) -> tuple[str, ...]:
+    default = msgspec.json.encode(setting.default).decode()
+    return f"`{setting.name}`", setting.takes, f"`{default}`", f"`{setting.variable}`", setting.meaning
 
 
 def tools_page() -> str:

@@ -46,7 +46,7 @@ _TOOL_TYPES: frozenset[DocumentType] = frozenset(
 def show(file: str, mode: Mode, fences: Fences, include: tuple[Include, ...]) -> int:
     """Show the output of cursor-agent, from FILE or as it comes in from a pipe, as documents."""
     reader = DocumentReader(new_run(mode, fences, frozenset(include), None, datetime.now(UTC)))
-    return _view(read_run(file, reader), _console())
+    return _view(read_run(file, reader), terminal())
 
 
 @click.command(short_help="Watch a built-in recording.")
@@ -57,7 +57,7 @@ def demo(fast: bool) -> int:
 
     from cursor_gateway.demo import recording
 
-    console = _console()
+    console = terminal()
     console.print(Text("Demo: a built-in recording, replayed. No agent runs, no file changes.", "bold reverse"))
     console.print()
     run = new_run("agent", "split", frozenset({"thinking"}), None, datetime.now(UTC))
@@ -91,7 +91,7 @@ def _paced(batches: Iterable[list[DocumentEvent]]) -> Iterator[list[DocumentEven
         time.sleep(_TOOL_SECONDS if runs else _LINE_SECONDS)
 
 
-def _console() -> "Console":
+def terminal() -> "Console":
     from cursor_gateway.render.terminal import make_console
 
     if isinstance(sys.stdout, io.TextIOWrapper):

@@ -80,6 +80,8 @@ class _Payloads:
 class SseEncoder:
     """Each event is one frame; its id is the event's number in the run, so a reader can resume after it."""
 
+    is_over = False  # it says all that the run says
+
     def __init__(self) -> None:
         self._payloads = _Payloads()
         self._number = 0
@@ -101,6 +103,8 @@ class SseEncoder:
 
 class NdjsonEncoder:
     """The specification's `StreamEvent`, one a line; `data` is the frame's payload."""
+
+    is_over = False
 
     def __init__(self) -> None:
         self._payloads = _Payloads()

@@ -10,6 +10,7 @@ from typing import Any, Literal, TypeAlias
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
+from cursor_gateway.core.cutting import Cutter
 from cursor_gateway.core.document_events import (
     ContentDelta,
     DocumentEnded,
@@ -38,6 +39,7 @@ from cursor_gateway.core.documents import (
     Usage,
 )
 from cursor_gateway.core.summary import one_line
+from cursor_gateway.core.tokens import estimate_tokens
 from cursor_gateway.errors import Failure
 from cursor_gateway.wire.sse import frame
 
@@ -104,7 +106,7 @@ class CompletionUsage(Struct, frozen=True, kw_only=True):
 class ErrorBody(Struct, frozen=True):
     message: str
     type: str
-    param: None
+    param: str | None
     code: str
 
 
@@ -130,7 +132,27 @@ def error_body(failure: Failure) -> ErrorBody:
             kind = "invalid_request_error"
         case _:
             kind = "api_error"
-    return ErrorBody(failure.message, kind, None, failure.code)
+    return ErrorBody(failure.message, kind, failure.param, failure.code)
+
+
+def encode_error(failure: Failure) -> bytes:
+    """The body of a reply that failed before it began."""
+    return b'{"error":%b}' % _encode(error_body(failure))
+
+
+def error_frames(failure: Failure) -> bytes:
+    """The end of a stream that failed."""
+    return _error_frames(error_body(failure))
+
+
+def _error_frames(error: ErrorBody) -> bytes:
+    return frame(b'{"error":%b}' % _encode(error)) + _DONE
+
+
+def completion_frames(completion: ChatCompletion, include_usage: bool = False) -> bytes:
+    """A whole answer as a stream, for one that had to be checked before it could be shown."""
+    head = CompletionHead(completion.id, completion.created, completion.model)
+    return ChunkEncoder(head, include_usage=include_usage)._whole(completion)
 
 
 def encode_completion(completion: ChatCompletion) -> bytes:
@@ -164,7 +186,8 @@ class Called(Struct, frozen=True):
 
 class Ended(Struct, frozen=True):
     usage: CompletionUsage
-    failure: Failure | None
+    failure: Failure | None = None
+    reason: FinishReason = "stop"
 
 
 Delta: TypeAlias = Content | Thought | Called | Ended
@@ -232,6 +255,47 @@ class _Translator:
                 return []
 
 
+class _Cutting:
+    """Document events to deltas, up to where a cutter ends the answer.
+
+    What the agent had used when its answer was cut is not known, so the usage is then an estimate: of what was said,
+    beside the prompt's estimate that is handed in.
+    """
+
+    def __init__(self, translator: _Translator, cutter: Cutter, prompt_tokens: int) -> None:
+        self._translator = translator
+        self._cutter = cutter
+        self._prompt_tokens = prompt_tokens
+        self._said: list[str] = []
+
+    def push(self, event: DocumentEvent) -> list[Delta]:
+        deltas: list[Delta] = []
+        for delta in self._translator.push(event):
+            match delta:
+                case Content(text=text):
+                    deltas += self._say(self._cutter.push(text))
+                case Ended():
+                    deltas += self._say(self._cutter.flush())
+                    if self._cutter.reason is None:
+                        deltas.append(delta)
+                case Thought() | Called():
+                    deltas.append(delta)
+            if self._cutter.reason is not None:
+                return [*deltas, self._cut_short(self._cutter.reason)]
+        return deltas
+
+    def _say(self, text: str) -> list[Delta]:
+        self._said.append(text)
+        return [Content(text)] if text else []
+
+    def _cut_short(self, reason: FinishReason) -> Ended:
+        said = estimate_tokens("".join(self._said))
+        usage = Usage(
+            prompt_tokens=self._prompt_tokens, completion_tokens=said, total_tokens=self._prompt_tokens + said
+        )
+        return Ended(_usage(usage), reason=reason)
+
+
 _FILE_TOOLS = {"create": "write_file", "edit": "edit_file", "delete": "delete_file", "rename": "rename_file"}
 
 
@@ -262,14 +326,26 @@ def _call(id: str, name: str, arguments: dict[str, Any]) -> ToolCall:
 
 
 class ChunkEncoder:
-    """The streaming reply: frames, the last of them `[DONE]`; the connection is to be closed after it."""
+    """The streaming reply: frames, the last of them `[DONE]`; then it is over, and the connection is to be closed.
+
+    With a cutter it may be over before the run is, which then serves nobody.
+    """
 
     def __init__(
-        self, head: CompletionHead, *, include_usage: bool = False, agent_tools: AgentTools = "reasoning"
+        self,
+        head: CompletionHead,
+        *,
+        include_usage: bool = False,
+        agent_tools: AgentTools = "reasoning",
+        cutter: Cutter | None = None,
+        prompt_tokens: int = 0,
     ) -> None:
+        self.is_over = False
         self._translator = _Translator(agent_tools)
+        self._deltas = self._translator if cutter is None else _Cutting(self._translator, cutter, prompt_tokens)
         self._include_usage = include_usage
         self._begun = False
+        self._says_all = False  # begun, not over, and without a cutter
         # Every chunk is these bytes around its delta: 34 times as fast as encoding it each time.
         self._envelope = b'data: {"id":%b,"object":"chat.completion.chunk","created":%d,"model":%b,"choices":[' % (
             _encode(head.id),
@@ -283,16 +359,41 @@ class ChunkEncoder:
         self._content_end = b"}" + self._after
 
     def push(self, event: DocumentEvent, /) -> bytes:
-        if event.__class__ is ContentDelta and event.raw is None and self._begun:  # nearly every event
+        if event.__class__ is ContentDelta and event.raw is None and self._says_all:  # nearly every event
             return self._content + _encode(event.text) + self._content_end
-        if event.__class__ is Reasoning and not event.opens and self._begun:
+        if event.__class__ is Reasoning and not event.opens and self._says_all:
             self._translator.thinks_on(event.text)
             return self._reasoning + _encode(event.text) + self._content_end
-        frames = [self._frames(delta) for delta in self._translator.push(event)]
+        if self.is_over:
+            return b""
+        deltas = self._deltas.push(event)
+        frames = [self._frames(delta) for delta in deltas]
         if not self._begun:
             self._begun = True
-            frames.insert(0, self._chunk(b'{"role":"assistant","content":""}'))
+            frames.insert(0, self._role())
+        self.is_over = bool(deltas) and isinstance(deltas[-1], Ended)
+        self._says_all = self._deltas is self._translator and not self.is_over
         return b"".join(frames)
+
+    def _whole(self, completion: ChatCompletion) -> bytes:
+        """All frames of an answer that is there already."""
+        (choice,) = completion.choices
+        deltas: list[Delta] = []
+        if choice.message.reasoning_content:
+            deltas.append(Thought(choice.message.reasoning_content))
+        if choice.message.content:
+            deltas.append(Content(choice.message.content))
+        deltas += [Called(index, call) for index, call in enumerate(choice.message.tool_calls or ())]
+        frames = [self._role(), *(self._frames(delta) for delta in deltas)]
+        if completion.error:
+            frames.append(_error_frames(completion.error))
+        else:
+            frames.append(self._frames(Ended(completion.usage, reason=choice.finish_reason)))
+        self.is_over = True
+        return b"".join(frames)
+
+    def _role(self) -> bytes:
+        return self._chunk(b'{"role":"assistant","content":""}')
 
     def _frames(self, delta: Delta) -> bytes:
         match delta:
@@ -306,9 +407,9 @@ class ChunkEncoder:
                 pieces = {"tool_calls": [{"index": index, "function": {"arguments": call.function.arguments}}]}
                 return self._chunk(first) + self._chunk(_encode(pieces))
             case Ended(failure=Failure() as failure):
-                return frame(b'{"error":%b}' % _encode(error_body(failure))) + _DONE
-            case Ended(usage=usage):
-                finish = self._before + b'{},"finish_reason":"stop"}]}\n\n'
+                return error_frames(failure)
+            case Ended(usage=usage, reason=reason):
+                finish = b'%b{},"finish_reason":%b}]}\n\n' % (self._before, _encode(reason))
                 counted = b'%b],"usage":%b}\n\n' % (self._envelope, _encode(usage)) if self._include_usage else b""
                 return finish + counted + _DONE
 
@@ -317,18 +418,40 @@ class ChunkEncoder:
 
 
 class CompletionFold:
-    """The non-streaming reply."""
+    """The non-streaming reply. With a cutter it may be over before the run is."""
 
-    def __init__(self, head: CompletionHead, *, agent_tools: AgentTools = "reasoning") -> None:
-        self._head = head
-        self._translator = _Translator(agent_tools)
+    def __init__(
+        self,
+        head: CompletionHead,
+        *,
+        agent_tools: AgentTools = "reasoning",
+        cutter: Cutter | None = None,
+        prompt_tokens: int = 0,
+    ) -> None:
+        self._head, self._agent_tools = head, agent_tools
+        translator = _Translator(agent_tools)
+        self._deltas = translator if cutter is None else _Cutting(translator, cutter, prompt_tokens)
         self._content: list[str] = []
         self._reasoning: list[str] = []
         self._calls: list[ToolCall] = []
         self._ended: Ended | None = None
 
+    @property
+    def is_over(self) -> bool:
+        return self._ended is not None
+
+    @property
+    def failure(self) -> Failure | None:
+        return self._ended.failure if self._ended is not None else None
+
+    def again(self) -> "CompletionFold":
+        """For another run that is to give the same reply."""
+        return CompletionFold(self._head, agent_tools=self._agent_tools)
+
     def push(self, event: DocumentEvent, /) -> None:
-        for delta in self._translator.push(event):
+        if self.is_over:
+            return
+        for delta in self._deltas.push(event):
             match delta:
                 case Content(text=text):
                     self._content.append(text)
@@ -340,7 +463,7 @@ class CompletionFold:
                     self._ended = delta
 
     def completion(self) -> ChatCompletion | None:
-        """None until the run is done. A failed run's says `length` (it is cut short) and carries the error."""
+        """None until the run is done, or cut. A failed run's says `length` (it is cut short) and carries the error."""
         if self._ended is None:
             return None
         failure = self._ended.failure
@@ -353,7 +476,7 @@ class CompletionFold:
             id=self._head.id,
             created=self._head.created,
             model=self._head.model,
-            choices=[Choice(message=message, finish_reason="length" if failure else "stop")],
+            choices=[Choice(message=message, finish_reason="length" if failure else self._ended.reason)],
             usage=self._ended.usage,
             error=error_body(failure) if failure else UNSET,
         )

@@ -83,7 +83,7 @@ class CursorDecoder:
         # Of a run that never says how long it took, the first and the last time tell.
         self._first_ms: float | None = None
         self._last_ms: float | None = None
-        self._finished = False
+        self.finished = False  # the run has said how it ended
 
     def push(self, lines: list[bytes], /) -> list[AgentEvent]:
         """The lines of one read. Adjacent deltas among them become one.
@@ -160,12 +160,12 @@ class CursorDecoder:
 
     def flush(self, failure: Failure | None = None) -> list[AgentEvent]:
         """The end of the output. Without a result the run has failed: as the caller knows, or as stray text tells."""
-        if not self._finished:
+        if not self.finished:
             self._boundary()
             self._end_answered_queries()
             failure = failure or failure_of("\n".join(self._stray)).failure()
             self._out.append(RunFailed(failure=failure, duration_ms=self._elapsed()))
-            self._finished = True
+            self.finished = True
         return self._take()
 
     @property
@@ -288,7 +288,7 @@ class CursorDecoder:
         self._out.append(Unrecognized(reason))
 
     def _result(self, record: Result) -> None:
-        if self._finished:
+        if self.finished:
             return
         self._boundary()
         self._end_answered_queries()
@@ -302,7 +302,7 @@ class CursorDecoder:
             self._out.append(RunFailed(failure=failure, usage=usage, duration_ms=record.duration_ms))
         else:
             self._out.append(RunFinished(usage=usage, duration_ms=record.duration_ms, text_differs=differs))
-        self._finished = True
+        self.finished = True
 
     # --- tools --------------------------------------------------------------------------------------
 

@@ -5,6 +5,8 @@ builds print the error's class as one letter ("T: [internal] …"), so only the 
 """
 
 import re
+from collections.abc import Iterable, Mapping
+from difflib import SequenceMatcher
 
 from cursor_gateway.errors import (
     AgentCrashed,
@@ -19,9 +21,14 @@ from cursor_gateway.errors import (
     RunCancelled,
     SessionLost,
     WorkspaceUntrusted,
+    unknown_model,
 )
 
 _ANSI = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]")
+_BREAKS = re.compile(r"[^a-z0-9]+")
+_MODEL = re.compile(r"Cannot use this model: (.+?)\.?(?: Available models: (.*))?$", re.IGNORECASE | re.MULTILINE)
+_LONGEST_NAME = 100  # of a model: whatever a caller sends is compared and repeated
+_ALIKE = 0.5  # how much of two names must agree for one to be offered in the other's place
 
 _TABLE: list[tuple[str, type[AgentError], str]] = [
     (
@@ -106,25 +113,54 @@ _PATTERNS = [(re.compile(pattern, re.IGNORECASE), error, message) for pattern, e
 
 def known_failure(text: str) -> AgentError | None:
     """None when the text is none of the agent's known last words."""
-    text = _plain(text)
+    text = plain(text)
     for pattern, error, message in _PATTERNS:
         if pattern.search(text):
+            if error is ModelUnavailable and (found := _MODEL.search(text)):
+                id, available = found[1], (found[2] or "").split(", ")
+                near = nearest_names(id, {name.strip(): () for name in available if name.strip()})
+                unknown = unknown_model(id[:_LONGEST_NAME], near)
+                unknown.details = text[-2000:]
+                return unknown
             return error(message, details=text[-2000:])
     return None
 
 
+def nearest_names(wanted: str, names: Mapping[str, Iterable[str]], count: int = 3) -> list[str]:
+    """Names, each with what else it is called, that somebody may have meant; the likeliest first.
+
+    A name that holds all that was written comes before one that only looks like it: `opus` means
+    `claude-opus-4-8-high`, though most of their letters differ.
+    """
+    wanted = _comparable(wanted[:_LONGEST_NAME])
+    found = []
+    for name, others in names.items():
+        calls = [_comparable(call) for call in (name, *others)]
+        alike = max(SequenceMatcher(None, wanted, call, autojunk=False).ratio() for call in calls)
+        holds = bool(wanted) and any(wanted in call for call in calls)
+        if holds or alike >= _ALIKE:
+            found.append((not holds, -alike, name))
+    found.sort(key=lambda entry: entry[:2])  # of two alike the one that is listed first
+    return [name for *_, name in found[:count]]
+
+
+def _comparable(name: str) -> str:
+    return _BREAKS.sub("-", name.casefold()).strip("-")
+
+
 def failure_of(text: str) -> AgentError:
     """The error for a run that ended without a result."""
-    return known_failure(text) or AgentCrashed(details=_plain(text)[-2000:])
+    return known_failure(text) or AgentCrashed(details=plain(text)[-2000:])
 
 
 def reported_failure(text: str) -> AgentError:
     """The error for a result that says itself that the run failed."""
-    told = " ".join(_plain(text).split())[:300] or "no reason"
+    told = " ".join(plain(text).split())[:300] or "no reason"
     return known_failure(text) or AgentFailed(
-        f"The agent gave up and says: {told}. Run it again, or ask it in another way.", details=_plain(text)[-2000:]
+        f"The agent gave up and says: {told}. Run it again, or ask it in another way.", details=plain(text)[-2000:]
     )
 
 
-def _plain(text: str) -> str:
+def plain(text: str) -> str:
+    """Without the terminal's colours and the white space around it."""
     return _ANSI.sub("", text).strip()

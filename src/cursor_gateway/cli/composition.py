@@ -1,0 +1,122 @@
+"""The settings in; the parts of a gateway, chosen and put together, out."""
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from time import monotonic
+
+from msgspec import Struct
+
+from cursor_gateway.cli.configuration import data_dir
+from cursor_gateway.demo import recordings
+from cursor_gateway.errors import AgentError, AgentMissing, SettingsError
+from cursor_gateway.runs.conversations import Conversations
+from cursor_gateway.runs.registry import Runs
+from cursor_gateway.runs.run import Limits, Observer
+from cursor_gateway.runs.service import Defaults, Service
+from cursor_gateway.runs.workspaces import Workspaces
+from cursor_gateway.settings import Settings
+from cursor_gateway.sources.base import Source
+from cursor_gateway.sources.cursor_cli.command import CommandOptions
+from cursor_gateway.sources.cursor_cli.source import CliOptions, CursorCliSource
+from cursor_gateway.sources.ledger import Ledger
+from cursor_gateway.sources.recorder import Recorder
+from cursor_gateway.sources.replay import Recording, ReplaySource, load
+
+
+class Gateway(Struct, frozen=True):
+    """A service and what must be tidied up after it."""
+
+    service: Service
+    ledger: Ledger
+    why_demo: str = ""  # why the built-in recordings answer
+
+    async def close(self) -> None:
+        await self.service.close(0)
+        self.ledger.close()
+
+
+async def compose(
+    settings: Settings,
+    observers: Sequence[Observer] = (),
+    environ: Mapping[str, str] = os.environ,
+    warn: Callable[[str], None] = lambda told: None,
+) -> Gateway:
+    """Raises `SettingsError`, or an `AgentError` where `source = "cli"` and there is no agent."""
+    ledger = Ledger(data_dir(settings, environ) / "instances")
+    try:
+        ledger.open()
+    except OSError as error:
+        raise SettingsError(
+            f"the gateway cannot write to {error.filename}: {error.strerror}; set `data_dir` to a folder it may use.",
+            param="data_dir",
+        ) from None
+    ledger.end_orphans()
+    source, why_demo = await choose_source(settings, ledger, environ, warn)
+    model = settings.model
+    if isinstance(source, ReplaySource):
+        model = (await source.models())[0].id
+    default = Path(settings.workspace or ".").expanduser()
+    if not default.is_dir():
+        raise SettingsError(f"there is no folder {str(default)!r}; set `workspace` to one.", param="workspace")
+    limits = Limits(
+        first_event_seconds=settings.first_event_seconds,
+        idle_seconds=settings.idle_seconds,
+        run_seconds=settings.run_seconds,
+    )
+    service = Service(
+        source,
+        Runs(source, limits, settings.max_runs, observers),
+        Conversations(ledger.folder / "conversations", settings.max_conversations),
+        Workspaces(default, [Path(root).expanduser() for root in settings.workspace_roots]),
+        Defaults(model=model, mode=settings.mode, fences=settings.fences),
+    )
+    return Gateway(service, ledger, why_demo)
+
+
+async def choose_source(
+    settings: Settings, ledger: Ledger, environ: Mapping[str, str], warn: Callable[[str], None]
+) -> tuple[Source, str]:
+    """And why it is the demo, if it is."""
+    match settings.source:
+        case "replay":
+            return _replay(settings), "" if settings.replay_dir else "`source` is `replay`, and `replay_dir` is not set"
+        case "cli":
+            source = cli_source(settings, ledger, environ, warn)
+            await source.probe()
+            return source, ""
+        case "auto":
+            source = cli_source(settings, ledger, environ, warn)
+            try:
+                await source.probe()
+            except AgentMissing as error:
+                if settings.agent_program:  # whoever names a program does not want a demo
+                    raise
+                return _replay(settings), str(error)
+            except AgentError as error:  # it is there, and a run will tell what is wrong with it
+                warn(str(error))
+            return source, ""
+
+
+def cli_source(
+    settings: Settings, ledger: Ledger, environ: Mapping[str, str], warn: Callable[[str], None] = lambda told: None
+) -> CursorCliSource:
+    options = CliOptions(
+        program=settings.agent_program,
+        command=CommandOptions(trust=settings.trust, force=settings.force, headers=settings.agent_headers),
+        environment=settings.agent_environment,
+        max_output_bytes=settings.max_output_bytes,
+        grace_seconds=settings.grace_seconds,
+        models_seconds=settings.models_seconds,
+    )
+    recorder = None
+    if settings.record_dir:
+        recorder = Recorder(Path(settings.record_dir).expanduser(), prompts=settings.record_prompts, warn=warn)
+    return CursorCliSource(options, environ, ledger, monotonic, recorder)
+
+
+def _replay(settings: Settings) -> ReplaySource:
+    if settings.replay_dir:
+        return ReplaySource(load(Path(settings.replay_dir).expanduser()), settings.replay_speed, is_demo=False)
+    built_in = [Recording(name, data) for name, data in recordings().items()]
+    return ReplaySource(built_in, settings.replay_speed, is_demo=True)

@@ -1,0 +1,82 @@
+"""The configuration file, the environment and flags in; the settings, with where each came from, out."""
+
+import os
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+
+import click
+
+from cursor_gateway.errors import SettingsError
+from cursor_gateway.settings import FILE_VARIABLE, Loaded, Settings, load
+
+config = click.option(
+    "--config",
+    metavar="FILE",
+    help=f"The configuration file (TOML), instead of ${FILE_VARIABLE} or ~/.config/cursor-gateway/config.toml.",
+)
+
+
+def configuration(
+    file: str | None = None, flags: Mapping[str, object] | None = None, environ: Mapping[str, str] = os.environ
+) -> Loaded:
+    """`flags` by the names of their settings; None was not given. Raises `SettingsError`."""
+    path, values = _read_file(file or environ.get(FILE_VARIABLE), environ)
+    return load(values, environ, flags or {}, path=path)
+
+
+def usual_file(environ: Mapping[str, str] = os.environ) -> Path | None:
+    """Where the file is looked for when nobody names one. None: the user has no home."""
+    return _in_home("XDG_CONFIG_HOME", "~/.config", "config.toml", environ)
+
+
+def data_dir(settings: Settings, environ: Mapping[str, str] = os.environ) -> Path:
+    """Where the gateway keeps its files. It may not exist yet."""
+    if settings.data_dir:
+        return _expanded(settings.data_dir).absolute()
+    found = _in_home("XDG_DATA_HOME", "~/.local/share", "", environ)
+    if found is None:
+        raise SettingsError("there is no home for the gateway's files; name a place with `data_dir`.", param="data_dir")
+    return found
+
+
+def _in_home(variable: str, otherwise: str, name: str, environ: Mapping[str, str]) -> Path | None:
+    base = Path(environ.get(variable, ""))
+    try:
+        # the XDG specification: a relative path is invalid, and ignored
+        return (base if base.is_absolute() else Path(otherwise).expanduser()) / "cursor-gateway" / name
+    except RuntimeError:  # containers run under users that the system does not know
+        return None
+
+
+def _expanded(path: str) -> Path:
+    try:
+        return Path(path).expanduser()
+    except RuntimeError:
+        raise SettingsError(f"nobody knows whose home is meant by {path!r}; write the whole path.") from None
+
+
+def _read_file(named: str | None, environ: Mapping[str, str]) -> tuple[str, Mapping[str, object]]:
+    """Its path, and what it holds: nothing, if nobody named it and it does not exist."""
+    path = _expanded(named) if named else usual_file(environ)
+    if path is None:
+        return "", {}
+    try:
+        data = path.read_bytes()
+    except (FileNotFoundError, NotADirectoryError) as error:
+        if not named:
+            return str(path), {}
+        raise _unusable(path, f"cannot be read: {error.strerror}; name one that exists") from None
+    except OSError as error:
+        raise _unusable(path, f"cannot be read: {error.strerror}; see to its permissions, or name another") from None
+    try:
+        return str(path), tomllib.loads(data.decode("utf-8-sig"))
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise _unusable(path, f"is not UTF-8 (at line {line}); save it as UTF-8") from None
+    except tomllib.TOMLDecodeError as error:
+        raise _unusable(path, f"is not TOML: {error}; write `name = value` lines, text in quotes") from None
+
+
+def _unusable(path: Path, reason: str) -> SettingsError:
+    return SettingsError(f"the configuration file {str(path)!r} {reason}.")

@@ -1,0 +1,40 @@
+"""`cursor-gateway key`: a name in; a new API key out, once, and what the gateway must know of it."""
+
+import click
+
+from cursor_gateway.cli.configuration import usual_file
+from cursor_gateway.errors import SettingsError
+from cursor_gateway.keys import hash_key, is_name, new_key
+
+
+@click.command(
+    short_help="Make an API key.",
+    epilog="""\b
+    Examples:
+      cursor-gateway key laptop
+      cursor-gateway key ci > ci.key       the key alone goes to the standard output
+
+    \b
+    Nothing is stored: the gateway needs only the hash, nobody can read the key out of it.""",
+)
+@click.argument("name")
+def key(name: str) -> int:
+    """Make an API key for NAME and print it, with the lines that make the gateway accept it."""
+    if not is_name(name):
+        raise SettingsError("the name of a key is 1 to 64 letters, digits, `_`, `.` or `-`; choose another one.")
+    made = new_key()
+    click.echo(_lines(name, hash_key(made)), err=True)
+    click.echo(made)
+    return 0
+
+
+def _lines(name: str, hashed: str) -> str:
+    file = usual_file()
+    entry = f'"{name}"' if "." in name else name  # TOML takes a bare dot for a table in a table
+    return (
+        f"In the configuration file{f' ({file})' if file else ''}:\n\n"
+        f'  [api_keys]\n  {entry} = "{hashed}"\n\n'
+        "or in the environment (it replaces those of the file; commas separate several):\n\n"
+        f"  CURSOR_GATEWAY_API_KEYS={name}={hashed}\n\n"
+        f"The key of {name}, shown only now:\n"
+    )

@@ -1,0 +1,110 @@
+"""`cursor-gateway serve`: the settings in, a running gateway out."""
+
+import asyncio
+import signal
+import socket
+import sys
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+import click
+
+from cursor_gateway.cli.configuration import config, configuration
+from cursor_gateway.errors import SettingsError
+from cursor_gateway.settings import Settings, check_exposed
+
+if TYPE_CHECKING:
+    from cursor_gateway.cli.composition import Gateway
+
+
+@click.command(
+    short_help="Run the gateway.",
+    epilog="""\b
+    Examples:
+      cursor-gateway serve
+      cursor-gateway serve --port 0 --workspace ~/project
+      cursor-gateway serve --host 0.0.0.0          with API keys: see `cursor-gateway key`
+
+    Every setting can also stand in the configuration file or the environment: see `cursor-gateway settings`.""",
+)
+@config
+@click.option("--host", metavar="H", help="The address to listen on; any but loopback needs API keys.")
+@click.option("--port", type=int, metavar="N", help="The port to listen on; 0 takes a free one and prints it.")
+@click.option("--source", metavar="NAME", help="What answers: auto, cli or replay.")
+@click.option("--workspace", metavar="DIR", help="The folder of requests that name none.")
+@click.option("--model", metavar="NAME", help="The model of requests that name none.")
+@click.option("--force/--no-force", default=None, help="Let the agent run every command without asking. Dangerous.")
+@click.option("--record", "record_dir", metavar="DIR", help="Write a recording of every run into this folder.")
+@click.option("--record-prompts/--no-record-prompts", default=None, help="Whether recordings hold the prompts.")
+@click.option("--replay", "replay_dir", metavar="DIR", help="Play the recordings in this folder; no agent runs.")
+@click.option("--log-format", metavar="FORM", help="Lines for people or JSON: auto, human or json.")
+@click.option("--log-level", metavar="LEVEL", help="The least important lines: debug, info, warning or error.")
+def serve(config: str | None, **flags: object) -> int:
+    """Serve Cursor's agent over HTTP: documents, OpenAI's API, and a page that describes them."""
+    if flags["replay_dir"] is not None and flags["source"] is None:
+        flags["source"] = "replay"
+    settings = configuration(config, flags).settings
+    check_exposed(settings)
+    # Unlike a filter in a pipe, a server goes on when nobody reads what it prints.
+    signal.signal(signal.SIGPIPE, signal.SIG_IGN)
+    from cursor_gateway.server.logs import configure
+    from cursor_gateway.server.serving import bound_socket
+
+    configure(settings.log_format, settings.log_level, sys.stderr)
+    try:
+        bound = bound_socket(settings.host, settings.port)
+    except OSError as error:
+        raise SettingsError(
+            f"the gateway cannot listen on {settings.host} port {settings.port}: {error.strerror or error}; "
+            "choose another with `--port`, or 0 for a free one.",
+            param="port",
+        ) from None
+    with bound, suppress(KeyboardInterrupt):  # uvicorn raises the signal again when it has stopped
+        _run(_serve(settings, bound))
+    return 0
+
+
+def _run(serving: Coroutine[None, None, None]) -> None:
+    try:
+        import uvloop
+    except ImportError:
+        asyncio.run(serving)
+    else:
+        uvloop.run(serving)
+
+
+async def _serve(settings: Settings, bound: socket.socket) -> None:
+    import structlog
+
+    from cursor_gateway.cli.composition import compose
+    from cursor_gateway.server.app import build_app
+    from cursor_gateway.server.logs import RunLog
+    from cursor_gateway.server.metrics import Metrics
+    from cursor_gateway.server.serving import serve_app
+
+    metrics = Metrics()
+    log = structlog.get_logger()
+    gateway = await compose(settings, [RunLog(), metrics], warn=lambda told: log.warning(told))
+    try:
+        app = build_app(gateway.service, settings, metrics)
+        host, port = bound.getsockname()[:2]
+        await serve_app(app, bound, gateway.service, settings, _banner(gateway, settings, host, port))
+    finally:
+        await gateway.close()
+
+
+def _banner(gateway: "Gateway", settings: Settings, host: str, port: int) -> Callable[[], None]:
+    def show() -> None:
+        from cursor_gateway.cli.banner import show_banner
+        from cursor_gateway.cli.show import terminal
+
+        show_banner(terminal(), gateway, settings, url_of(host, port))
+
+    return show
+
+
+def url_of(host: str, port: int) -> str:
+    """For people: an address that stands for all addresses is no address to go to."""
+    shown = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
+    return f"http://[{shown}]:{port}" if ":" in shown else f"http://{shown}:{port}"

@@ -1,0 +1,212 @@
+"""Answers that must be JSON: what to ask for, what to take out of the text, whether it fits, what to ask again.
+
+The agent has no switch for it, so it is asked in the prompt and its answer is checked. References of a
+schema are looked up in the schema alone, never on the network. A schema's own regular expressions run
+as they are, and one can be written to take for ever: who may send requests may run the agent anyway.
+"""
+
+import json
+import re
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
+
+import msgspec
+from msgspec import Struct
+
+from cursor_gateway.core.blocks import BlockParser, Closed, Content, Opened, Prose
+from cursor_gateway.errors import InvalidRequest
+
+if TYPE_CHECKING:
+    from jsonschema.exceptions import SchemaError, ValidationError
+
+_LONGEST_REASON = 600
+_DATA = frozenset({"const", "enum", "default", "examples"})  # what stands below these is no schema
+_LINE_END = re.compile(r"\r\n|\n|\r")  # U+2028 may stand in a JSON string
+_OPENING = re.compile(r"""\{\s*["}]|\[\s*["\[\]{0-9tfn-]""")  # few braces of code look so
+_READS = 32  # how often each character may be read in search of JSON, before the search is given up
+
+
+class JsonObject(Struct, frozen=True):
+    """Any JSON object."""
+
+
+class JsonSchema(Struct, frozen=True):
+    schema: dict[str, Any]
+    name: str = ""
+    description: str = ""
+    strict: bool = False  # answers are checked either way
+
+
+Format: TypeAlias = JsonObject | JsonSchema
+
+
+class Fit(Struct, frozen=True):
+    text: str  # the JSON, without what stood around it
+
+
+class Misfit(Struct, frozen=True):
+    reason: str  # a sentence, for the agent and for people
+
+
+# --- asking -----------------------------------------------------------------------------------------
+
+
+def instructions(format: Format) -> str:
+    alone = "Write nothing before or after it: no explanation, no code fence."
+    match format:
+        case JsonObject():
+            return f"Your final answer must be one JSON object. {alone}"
+        case JsonSchema(schema=schema, name=name, description=description):
+            what = f" (“{name}”)" if name else ""
+            about = f" {description.strip()}" if description.strip() else ""
+            rules = msgspec.json.encode(schema).decode()
+            return (
+                f"Your final answer must be one JSON value{what} that is valid against the JSON Schema below.{about} "
+                f"{alone}\n\n{rules}"
+            )
+
+
+def repair_prompt(misfit: Misfit, format: Format) -> str:
+    return (
+        f"Your last answer cannot be used. {misfit.reason} Do no more work for it: only write the same answer again in "
+        f"the right form. {instructions(format)}"
+    )
+
+
+# --- finding ----------------------------------------------------------------------------------------
+
+
+def extract_json(text: str) -> str | None:
+    """The JSON of an answer: the whole text, its only fenced block, its last block that says `json`, or the longest
+    object or array in it, in this order; None where none of these is JSON."""
+    blocks = _fenced(text)
+    only = [content for _, content in blocks] if len(blocks) == 1 else []
+    named = [content for info, content in blocks if info.split()[:1] in (["json"], ["JSON"])]
+    for candidate in (text, *only, *named[-1:]):
+        if _is_json(candidate):
+            return candidate.strip()
+    return max(_values(text), key=len, default=None)
+
+
+def _fenced(text: str) -> list[tuple[str, str]]:
+    """The fenced blocks, info string and content; one that never ends is a block, too."""
+    parser = BlockParser()
+    blocks: list[tuple[str, list[str]]] = []
+    for line in _LINE_END.split(text):
+        match parser.line(line):
+            case Opened(info=info):
+                blocks.append((info, []))
+            case Content(text=content):
+                blocks[-1][1].append(content)
+            case Closed() | Prose():
+                pass
+    return [(info, "\n".join(lines)) for info, lines in blocks]
+
+
+def _values(text: str) -> Iterator[str]:
+    """The objects and arrays that stand in a text and in no other."""
+    reads, at = _READS * len(text), 0
+    while reads > 0 and (start := _OPENING.search(text, at)):
+        at = start.start()
+        try:
+            _, end = _DECODER.raw_decode(text, at)
+        except json.JSONDecodeError as error:
+            reads -= error.pos - at + error.pos // 64  # to say where, it counts the lines from the start, fast
+            at += 1
+        except (ValueError, RecursionError):  # no number of JSON, or nested absurdly
+            reads -= len(text) - at
+            at += 1
+        else:
+            yield text[at:end]
+            at = end
+
+
+def _refuse(constant: str) -> NoReturn:
+    raise ValueError(f"{constant} is no JSON")
+
+
+_DECODER = json.JSONDecoder(parse_constant=_refuse)
+
+
+def _is_json(text: str) -> bool:
+    try:
+        _DECODER.decode(text)
+    except (ValueError, RecursionError):
+        return False
+    return True
+
+
+# --- checking ---------------------------------------------------------------------------------------
+
+
+def check_schema(schema: dict[str, Any], param: str = "response_format.json_schema.schema") -> None:
+    """Raises InvalidRequest for what is no JSON Schema (2020-12), or refers to something that is not in it."""
+    from jsonschema import Draft202012Validator  # late: a tenth of a second that few runs of the gateway need
+    from jsonschema.exceptions import SchemaError
+    from referencing import Registry
+    from referencing.exceptions import Unresolvable
+    from referencing.jsonschema import DRAFT202012
+
+    try:
+        Draft202012Validator.check_schema(schema)
+        resolver = Registry[Any]().resolver_with_root(DRAFT202012.create_resource(schema))
+        for reference in _references(schema):
+            try:
+                resolver.lookup(reference)
+            except Unresolvable:
+                raise InvalidRequest(
+                    f"{param} refers to {reference!r}, which is not in it; put what is referred to into its $defs.",
+                    param=param,
+                ) from None
+    except SchemaError as error:
+        raise InvalidRequest(f"{param} is no JSON Schema: {_told(error)}.", param=param) from None
+    except (RecursionError, ValueError) as error:  # ValueError: an $id that is no address
+        raise InvalidRequest(f"{param} cannot be used: {error}.", param=param) from None
+
+
+def check(text: str, format: Format) -> Fit | Misfit:
+    found = extract_json(text)
+    if found is None:
+        return Misfit("There is no JSON in it.")
+    match format:
+        case JsonObject():
+            return Fit(found) if found.startswith("{") else Misfit("It is JSON, but no object.")
+        case JsonSchema(schema=schema):
+            wrong = _violation(json.loads(found), schema)
+            return Misfit(f"It does not fit the schema: {wrong}.") if wrong else Fit(found)
+
+
+def _violation(value: object, schema: dict[str, Any]) -> str:
+    from jsonschema import Draft202012Validator
+    from jsonschema.exceptions import best_match
+    from referencing import Registry
+    from referencing.exceptions import Unresolvable
+
+    try:
+        error = best_match(Draft202012Validator(schema, registry=Registry()).iter_errors(value))
+    except (Unresolvable, RecursionError, ValueError) as failed:  # a schema that goes round in circles, mostly
+        return f"it could not be checked ({_cut(str(failed))})"
+    return "" if error is None else _told(error)
+
+
+def _references(schema: object) -> Iterator[str]:
+    """The references of a schema, without those in schemas inside it that have an address of their own."""
+    if isinstance(schema, list):
+        for item in schema:
+            yield from _references(item)
+    elif isinstance(schema, dict):
+        for key, value in schema.items():
+            if key in ("$ref", "$dynamicRef") and isinstance(value, str):
+                yield value
+            elif key not in _DATA and not (isinstance(value, dict) and "$id" in value):
+                yield from _references(value)
+
+
+def _told(error: "ValidationError | SchemaError") -> str:
+    place = error.json_path.removeprefix("$").removeprefix(".")
+    return _cut(f"{place}: {error.message}" if place else error.message)
+
+
+def _cut(text: str) -> str:
+    """jsonschema quotes the value, which may be the whole answer."""
+    return text if len(text) <= _LONGEST_REASON else f"{text[:_LONGEST_REASON]}…"

@@ -1,0 +1,545 @@
+"""OpenAI's chat request: the body in; what is asked for, with the conversation and its images, out.
+
+Unknown fields are ignored, as OpenAI's own clients send new ones all the time. `IGNORED` are those that
+are known and change nothing here; `REFUSED` are those whose answer would be wrong, so that nobody
+takes it for what was asked for. Ours is `cursor`, where a name that is not known is a mistake.
+"""
+
+import base64
+import hashlib
+import json
+import re
+from collections.abc import Sequence
+from difflib import get_close_matches
+from typing import Annotated, Any, Literal, TypeAlias, get_args
+
+import msgspec
+from msgspec import Meta, Struct
+
+from cursor_gateway.core.documents import MODES, Mode
+from cursor_gateway.core.fences import Fences
+from cursor_gateway.core.prompt import (
+    AssistantMessage,
+    Call,
+    Instructions,
+    Message,
+    ToolMessage,
+    UserMessage,
+)
+from cursor_gateway.core.run_info import Include
+from cursor_gateway.core.structured import Format, JsonObject, JsonSchema, check_schema
+from cursor_gateway.errors import InvalidRequest
+
+_NO_SWITCH = "Cursor's agent has no such setting."
+_NO_EFFECT = "It changes nothing about the answer."
+
+IGNORED: dict[str, str] = {
+    "temperature": _NO_SWITCH,
+    "top_p": _NO_SWITCH,
+    "presence_penalty": _NO_SWITCH,
+    "frequency_penalty": _NO_SWITCH,
+    "logit_bias": _NO_SWITCH,
+    "seed": _NO_SWITCH,
+    "verbosity": _NO_SWITCH,
+    "reasoning_effort": "Cursor's models have their effort in their names: choose it with `model`.",
+    "prediction": "It only makes OpenAI's own models faster.",
+    "web_search_options": "The agent searches when it sees fit.",
+    "audio": "It only says how audio is to sound, and answers are text.",
+    "service_tier": _NO_EFFECT,
+    "prompt_cache_key": _NO_EFFECT,
+    "prompt_cache_retention": _NO_EFFECT,
+    "safety_identifier": _NO_EFFECT,
+    "store": "What is kept is the operator's decision.",
+    "metadata": "It only labels what OpenAI stores.",
+    "user": "Conversations belong to the API key.",
+    "messages[].reasoning_content": "Thinking that a client sends back is no part of the conversation.",
+    "messages[].reasoning": "Thinking that a client sends back is no part of the conversation.",
+}
+
+REFUSED: dict[str, str] = {
+    "n": "A request has one answer; send 1 or leave it out, and send the request again for another answer.",
+    "logprobs": "Cursor's agent tells no probabilities; send false or leave it out.",
+    "top_logprobs": "Cursor's agent tells no probabilities; send 0 or leave it out.",
+    "modalities": 'Answers are text; send ["text"] or leave it out.',
+    "messages[].content[].image_url": "Images are read from the request alone; send a data: URI with the base64 of a "
+    "png, jpeg, gif or webp.",
+    "messages[].content[].type": "The agent can be given text and images; send parts of type text or image_url.",
+    "tools[].type": "Only functions can be called; send tools of type function.",
+    "tool_choice.type": "Send none, auto, required, or an object that names one function.",
+    "response_format.type": "Send text, json_object or json_schema.",
+}
+
+
+# --- what is asked for ------------------------------------------------------------------------------
+
+
+class Image(Struct, frozen=True):
+    message: int  # the number of its message, from 0
+    media_type: str
+    data: bytes
+
+    @property
+    def name(self) -> str:
+        """A file name that the same image always has, so that prompts with it stay the same."""
+        return f"{hashlib.sha256(self.data).hexdigest()[:16]}.{_EXTENSIONS[self.media_type]}"
+
+
+class Tool(Struct, frozen=True):
+    """A function of the caller's."""
+
+    name: str
+    description: str
+    parameters: dict[str, Any]  # JSON Schema
+    strict: bool
+
+
+class NoTool(Struct, frozen=True):
+    pass
+
+
+class AnyTool(Struct, frozen=True):
+    """The model decides whether to call any."""
+
+
+class SomeTool(Struct, frozen=True):
+    """At least one must be called."""
+
+
+class NamedTool(Struct, frozen=True):
+    name: str
+
+
+ToolChoice: TypeAlias = NoTool | AnyTool | SomeTool | NamedTool
+
+_NonEmpty: TypeAlias = Annotated[str, Meta(min_length=1)]
+
+
+class CursorOptions(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+    """The request's `cursor`: what OpenAI has no field for."""
+
+    mode: Mode | None = None
+    workspace: _NonEmpty | None = None
+    fences: Fences | None = None
+    include: tuple[Include, ...] | None = None
+    conversation_id: _NonEmpty | None = None
+
+
+class ChatRequest(Struct, frozen=True, kw_only=True):
+    model: str | None
+    messages: tuple[Message, ...]  # with the names of their images
+    images: tuple[Image, ...]
+    stream: bool
+    include_usage: bool
+    stop: tuple[str, ...]
+    max_tokens: int | None
+    format: Format | None
+    tools: tuple[Tool, ...]
+    tool_choice: ToolChoice
+    parallel_tool_calls: bool
+    legacy_functions: bool  # they came as `functions`: a call goes back as `function_call`
+    cursor: CursorOptions
+
+
+def read_request(body: bytes) -> ChatRequest:
+    """Raises InvalidRequest, with the field that is to blame, for whatever is wrong with it."""
+    wire = _decoded(body)
+    _refuse_what_would_be_wrong(wire)
+    messages, images = _conversation(wire.messages)
+    tools = _tools(wire)
+    limits = [limit for limit in (wire.max_tokens, wire.max_completion_tokens) if limit is not None]
+    return ChatRequest(
+        model=wire.model,
+        messages=tuple(messages),
+        images=tuple(images),
+        stream=wire.stream or False,
+        include_usage=bool(wire.stream_options and wire.stream_options.include_usage),
+        stop=(wire.stop,) if isinstance(wire.stop, str) else tuple(wire.stop or ()),
+        max_tokens=min(limits, default=None),
+        format=_format(wire.response_format),
+        tools=tools,
+        tool_choice=_tool_choice(wire, tools),
+        parallel_tool_calls=wire.parallel_tool_calls is not False,
+        legacy_functions=bool(wire.functions),
+        cursor=wire.cursor or CursorOptions(),
+    )
+
+
+def to_messages(request: ChatRequest, paths: Sequence[str] = ()) -> list[Message]:
+    """The conversation for a prompt, once its images have been written to these files (in the images' order)."""
+    if not paths:
+        return list(request.messages)
+    placed: dict[int, list[str]] = {}
+    for image, path in zip(request.images, paths, strict=True):
+        placed.setdefault(image.message, []).append(path)
+    return [
+        msgspec.structs.replace(message, images=tuple(placed[number])) if number in placed else message
+        for number, message in enumerate(request.messages)
+    ]
+
+
+# --- the body's shape -------------------------------------------------------------------------------
+
+
+class _Text(Struct, frozen=True, tag_field="type", tag="text"):
+    text: str
+
+
+class _Refusal(Struct, frozen=True, tag_field="type", tag="refusal"):
+    refusal: str
+
+
+class _Address(Struct, frozen=True):
+    url: str
+
+
+class _ImageUrl(Struct, frozen=True, tag_field="type", tag="image_url"):
+    image_url: str | _Address
+
+
+_Content: TypeAlias = str | list[_Text | _Refusal | _ImageUrl]
+
+
+class _Function(Struct, frozen=True):
+    name: str
+    arguments: str
+
+
+class _ToolCall(Struct, frozen=True):
+    id: str
+    function: _Function
+    type: Literal["function"] = "function"
+
+
+class _System(Struct, frozen=True, tag_field="role", tag="system"):
+    content: _Content
+
+
+class _Developer(Struct, frozen=True, tag_field="role", tag="developer"):
+    content: _Content
+
+
+class _User(Struct, frozen=True, tag_field="role", tag="user"):
+    content: _Content
+    name: str | None = None
+
+
+class _Assistant(Struct, frozen=True, tag_field="role", tag="assistant"):
+    content: _Content | None = None
+    refusal: str | None = None
+    tool_calls: list[_ToolCall] | None = None
+    function_call: _Function | None = None
+
+
+class _Tool(Struct, frozen=True, tag_field="role", tag="tool"):
+    tool_call_id: str
+    content: _Content | None = None
+    name: str | None = None
+
+
+class _FunctionResult(Struct, frozen=True, tag_field="role", tag="function"):
+    name: str
+    content: _Content | None = None
+
+
+_WireMessage: TypeAlias = _System | _Developer | _User | _Assistant | _Tool | _FunctionResult
+
+
+class _Declaration(Struct, frozen=True):
+    name: _NonEmpty
+    description: str | None = None
+    parameters: dict[str, Any] | None = None
+    strict: bool | None = None
+
+
+class _Offered(Struct, frozen=True):
+    function: _Declaration
+    type: Literal["function"] = "function"
+
+
+class _Named(Struct, frozen=True):
+    name: str
+
+
+class _Choice(Struct, frozen=True):
+    function: _Named
+    type: Literal["function"] = "function"
+
+
+class _StreamOptions(Struct, frozen=True):
+    include_usage: bool | None = None
+
+
+class _TextFormat(Struct, frozen=True, tag_field="type", tag="text"):
+    pass
+
+
+class _ObjectFormat(Struct, frozen=True, tag_field="type", tag="json_object"):
+    pass
+
+
+class _Schema(Struct, frozen=True):
+    name: str | None = None
+    description: str | None = None
+    schema: dict[str, Any] | None = None
+    strict: bool | None = None
+
+
+class _SchemaFormat(Struct, frozen=True, tag_field="type", tag="json_schema"):
+    json_schema: _Schema
+
+
+_WireFormat: TypeAlias = _TextFormat | _ObjectFormat | _SchemaFormat
+_Limit: TypeAlias = Annotated[int, Meta(ge=1)]
+
+
+class _Body(Struct, frozen=True, kw_only=True):
+    messages: Annotated[list[_WireMessage], Meta(min_length=1)]
+    model: _NonEmpty | None = None
+    stream: bool | None = None
+    stream_options: _StreamOptions | None = None
+    max_tokens: _Limit | None = None
+    max_completion_tokens: _Limit | None = None
+    stop: _NonEmpty | Annotated[list[_NonEmpty], Meta(max_length=4)] | None = None
+    response_format: _WireFormat | None = None
+    tools: list[_Offered] | None = None
+    tool_choice: Literal["none", "auto", "required"] | _Choice | None = None
+    parallel_tool_calls: bool | None = None
+    functions: list[_Declaration] | None = None
+    function_call: Literal["none", "auto"] | _Named | None = None
+    cursor: CursorOptions | None = None
+    # Refused for some of their values:
+    n: int | None = None
+    logprobs: bool | None = None
+    top_logprobs: int | None = None
+    modalities: list[str] | None = None
+    # Ignored, but a caller who gets their type wrong wants to know:
+    temperature: float | None = None
+    top_p: float | None = None
+    presence_penalty: float | None = None
+    frequency_penalty: float | None = None
+    seed: int | None = None
+    reasoning_effort: str | None = None
+    store: bool | None = None
+    metadata: dict[str, Any] | None = None
+    user: str | None = None
+
+
+_decode = msgspec.json.Decoder(_Body).decode
+
+
+# --- reading it -------------------------------------------------------------------------------------
+
+
+def _one_of(names: Sequence[str]) -> str:
+    return f"Send one of {', '.join(names)}."
+
+
+# What to say beside the value that is wrong, by its field.
+_HINTS = {
+    "messages[].role": _one_of(("system", "developer", "user", "assistant", "tool", "function")),
+    "messages[].content[].type": REFUSED["messages[].content[].type"],
+    "tools[].type": REFUSED["tools[].type"],
+    "tool_choice": REFUSED["tool_choice.type"],
+    "tool_choice.type": REFUSED["tool_choice.type"],
+    "response_format.type": REFUSED["response_format.type"],
+    "cursor.mode": _one_of(MODES),
+    "cursor.fences": _one_of(get_args(Fences)),
+    "cursor.include[]": _one_of(get_args(Include)),
+}
+_CURSOR_NAMES = [field.encode_name for field in msgspec.structs.fields(CursorOptions)]
+_QUOTED = re.compile(r"Object (missing required|contains unknown) field `(.*)`", re.DOTALL)
+_LONGEST_REASON = 300
+
+
+def _decoded(body: bytes) -> _Body:
+    try:
+        try:
+            return _decode(body)
+        except msgspec.ValidationError:
+            raise
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            return _decode(_mended(body))
+    except msgspec.ValidationError as error:
+        raise _wrong(str(error)) from None
+    except RecursionError:
+        raise InvalidRequest("The body is nested more deeply than any request needs to be.") from None
+    except ValueError as error:
+        raise InvalidRequest(f"The body is not JSON: {error}.") from None
+
+
+def _mended(body: bytes) -> str:
+    """JavaScript's strings may end in half a character, which the strict decoder refuses: that becomes U+FFFD."""
+    value = json.loads(body.decode("utf-8-sig"), parse_constant=_refuse_constant)
+    text = json.dumps(value, ensure_ascii=False)
+    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+
+
+def _refuse_constant(constant: str) -> None:
+    raise ValueError(f"{constant} is no number of JSON")
+
+
+def _wrong(told: str) -> InvalidRequest:
+    """What the decoder says, with the field's name as callers write it."""
+    reason, _, path = told.rpartition(" - at `$") if told.endswith("`") and " - at `$" in told else (told, "", "")
+    reason = reason if len(reason) <= _LONGEST_REASON else f"{reason[:_LONGEST_REASON]}…"
+    param = path.removesuffix("`").removeprefix(".")
+    if quoted := _QUOTED.fullmatch(reason):
+        kind, name = quoted.groups()
+        if kind == "contains unknown":
+            return _unknown(name, param)
+        param = f"{param}.{name}" if param else name
+        return InvalidRequest(f"{param} is missing.", param=param)
+    if not param:
+        return InvalidRequest(f"The body must be a JSON object. {reason}.")
+    hint = _HINTS.get(re.sub(r"\[[^\]]*\]", "[]", param), "")
+    return InvalidRequest(f"{param}: {reason}. {hint}".strip(), param=param)
+
+
+def _unknown(name: str, param: str) -> InvalidRequest:
+    near = get_close_matches(name, _CURSOR_NAMES, n=1, cutoff=0.4)
+    meant = f"did you mean {near[0]}?" if near else f"it has {', '.join(_CURSOR_NAMES)}."
+    return InvalidRequest(f"{param} has no field {name}: {meant}", param=f"{param}.{name}")
+
+
+def _refused(field: str, param: str) -> InvalidRequest:
+    return InvalidRequest(f"{param}: {REFUSED[field]}", param=param)
+
+
+def _refuse_what_would_be_wrong(wire: _Body) -> None:
+    if wire.n not in (None, 1):
+        raise _refused("n", "n")
+    if wire.logprobs:
+        raise _refused("logprobs", "logprobs")
+    if wire.top_logprobs:
+        raise _refused("top_logprobs", "top_logprobs")
+    if set(wire.modalities or ()) - {"text"}:
+        raise _refused("modalities", "modalities")
+
+
+# --- messages ---------------------------------------------------------------------------------------
+
+_EXTENSIONS = {"image/png": "png", "image/jpeg": "jpg", "image/gif": "gif", "image/webp": "webp"}
+
+
+def _conversation(wire: list[_WireMessage]) -> tuple[list[Message], list[Image]]:
+    messages: list[Message] = []
+    images: list[Image] = []
+    called: dict[str, str] = {}  # the names of the tools, by the ids of their calls
+    for number, message in enumerate(wire):
+        text, found = _content(message.content, number)
+        if found and not isinstance(message, _User | _Tool):
+            raise InvalidRequest(
+                f"messages[{number}].content: Images can stand in messages of the user and of tools only.",
+                param=f"messages[{number}].content",
+            )
+        images += found
+        names = tuple(image.name for image in found)
+        match message:
+            case _System() | _Developer():
+                messages.append(Instructions(text))
+            case _User(name=name):
+                messages.append(UserMessage(text, names, name or ""))
+            case _Assistant(refusal=refusal, tool_calls=tool_calls, function_call=function_call):
+                calls = [Call(call.id, call.function.name, call.function.arguments) for call in tool_calls or ()]
+                if function_call is not None:
+                    calls.append(Call("", function_call.name, function_call.arguments))
+                called |= {call.id: call.name for call in calls}
+                messages.append(AssistantMessage(text or refusal or "", tuple(calls)))
+            case _Tool(tool_call_id=call_id, name=name):
+                messages.append(ToolMessage(text, call_id, called.get(call_id) or name or "", names))
+            case _FunctionResult(name=name):
+                messages.append(ToolMessage(text, "", name))
+    if not any(_says_something(message) for message in messages):
+        raise InvalidRequest("messages: There is no text and no image in them, so nothing to answer.", param="messages")
+    return messages, images
+
+
+def _says_something(message: Message) -> bool:
+    match message:
+        case AssistantMessage(calls=calls) if calls:
+            return True
+        case UserMessage(images=images) | ToolMessage(images=images) if images:
+            return True
+        case _:
+            return bool(message.text.strip())
+
+
+def _content(content: _Content | None, number: int) -> tuple[str, list[Image]]:
+    """Parts of text are paragraphs of their own to the clients that send several."""
+    texts: list[str] = []
+    images: list[Image] = []
+    parts = [_Text(content)] if isinstance(content, str) else content or []
+    for place, part in enumerate(parts):
+        match part:
+            case _Text(text=text) | _Refusal(refusal=text):
+                texts.append(text)
+            case _ImageUrl(image_url=address):
+                url = address if isinstance(address, str) else address.url
+                images.append(_image(url, number, f"messages[{number}].content[{place}].image_url"))
+    return "\n".join(texts), images
+
+
+def _image(url: str, number: int, param: str) -> Image:
+    header, _, data = url.partition(",")
+    scheme, *options = header[:200].lower().split(";")
+    media_type = scheme.removeprefix("data:").strip().replace("image/jpg", "image/jpeg")
+    if not scheme.startswith("data:") or media_type not in _EXTENSIONS or "base64" not in options:
+        raise _refused("messages[].content[].image_url", param)
+    data = "".join(data.split()).rstrip("=")
+    try:
+        decoded = base64.b64decode(data + "=" * (-len(data) % 4), validate=True)
+    except ValueError:
+        decoded = b""
+    if not decoded:
+        raise InvalidRequest(f"{param}: What follows the comma of the data: URI is no base64.", param=param)
+    return Image(number, media_type, decoded)
+
+
+# --- tools and format -------------------------------------------------------------------------------
+
+
+def _tools(wire: _Body) -> tuple[Tool, ...]:
+    if wire.tools and wire.functions:
+        raise InvalidRequest("functions: Send tools or functions, which they replace, but not both.", param="functions")
+    tools: dict[str, Tool] = {}
+    for number, offered in enumerate([tool.function for tool in wire.tools or ()] or wire.functions or ()):
+        if offered.name in tools:
+            param = f"functions[{number}].name" if wire.functions else f"tools[{number}].function.name"
+            raise InvalidRequest(f"{param}: There are two tools of this name; a call could mean either.", param=param)
+        tools[offered.name] = Tool(
+            name=offered.name,
+            description=offered.description or "",
+            parameters=offered.parameters or {"type": "object", "properties": {}},
+            strict=offered.strict or False,
+        )
+    return tuple(tools.values())
+
+
+def _tool_choice(wire: _Body, tools: tuple[Tool, ...]) -> ToolChoice:
+    names = [tool.name for tool in tools]
+    param = "function_call" if wire.tool_choice is None else "tool_choice"
+    match wire.function_call if wire.tool_choice is None else wire.tool_choice:
+        case "none":
+            return NoTool()
+        case "auto" | None:
+            return AnyTool() if tools else NoTool()
+        case "required":
+            if not tools:
+                raise InvalidRequest("tool_choice: A call is required, but there are no tools.", param=param)
+            return SomeTool()
+        case _Choice(function=_Named(name=name)) | _Named(name=name):
+            if name not in names:
+                there = f"there are {', '.join(names)}" if names else "there are none"
+                raise InvalidRequest(f"{param}: {name[:100]!r} is none of the tools; {there}.", param=param)
+            return NamedTool(name)
+
+
+def _format(wire: _WireFormat | None) -> Format | None:
+    match wire:
+        case None | _TextFormat():
+            return None
+        case _ObjectFormat():
+            return JsonObject()
+        case _SchemaFormat(json_schema=_Schema(name=name, description=description, schema=schema, strict=strict)):
+            check_schema(schema or {})
+            return JsonSchema(schema or {}, name or "", description or "", strict or False)

@@ -1,0 +1,70 @@
+"""Orders for runs in; runs that are counted, found again by their id and owner, and ended at shutdown, out."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+
+from cursor_gateway.core.run_info import RunInfo
+from cursor_gateway.errors import NotFound, ShuttingDown, TooManyRuns
+from cursor_gateway.runs.run import Limits, Observer, Run
+from cursor_gateway.sources.base import Source, Turn
+
+_REMEMBERED = 64  # runs that have ended, for a cancel that comes too late
+
+
+class Runs:
+    def __init__(self, source: Source, limits: Limits, max_runs: int, observers: Sequence[Observer] = ()) -> None:
+        self._source, self._limits, self._max_runs = source, limits, max_runs
+        self._observers = tuple(observers)
+        self._running: dict[str, Run] = {}
+        self._ended: dict[str, Run] = {}
+        self._is_closing = False
+
+    @property
+    def running(self) -> int:
+        return len(self._running)
+
+    @property
+    def limit(self) -> int:
+        return self._max_runs
+
+    def check_free(self) -> None:
+        if self._is_closing:
+            raise ShuttingDown("The gateway is about to stop; try again when it is back.")
+        if len(self._running) >= self._max_runs:
+            raise TooManyRuns(
+                f"All {self._max_runs} places for runs are taken; try again when one has ended, or raise `max_runs`."
+            )
+
+    def start(
+        self, info: RunInfo, turn: Turn, *, owner: str, request_id: str, ended: Callable[[Run], None] = lambda run: None
+    ) -> Run:
+        self.check_free()
+        run = Run(info, turn, owner, request_id)
+        self._running[run.id] = run
+
+        def forget() -> None:
+            del self._running[run.id]
+            self._ended[run.id] = run
+            if len(self._ended) > _REMEMBERED:
+                del self._ended[next(iter(self._ended))]
+            ended(run)
+
+        run.start(self._source, self._limits, self._observers, forget)
+        return run
+
+    def get(self, id: str, owner: str) -> Run:
+        run = self._running.get(id) or self._ended.get(id)
+        if run is None or run.owner != owner:
+            raise NotFound(f"There is no run {id!r}; it may have ended long ago.", param="id")
+        return run
+
+    async def close(self, drain_seconds: float) -> None:
+        """No new runs; those that run may finish within that time, then they are ended."""
+        self._is_closing = True
+        running = list(self._running.values())
+        if not running:
+            return
+        await asyncio.wait([asyncio.ensure_future(run.finished()) for run in running], timeout=drain_seconds)
+        for run in running:
+            run.stop(ShuttingDown("The gateway was stopped during this run; run it again."))
+        await asyncio.gather(*(run.abandon() for run in running))

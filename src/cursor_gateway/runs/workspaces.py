@@ -1,0 +1,44 @@
+"""The name of a folder in; the folder itself, links resolved, if it lies below an allowed root, out."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from cursor_gateway.errors import InvalidRequest, WorkspaceForbidden
+
+
+class Workspaces:
+    def __init__(self, default: Path, roots: Sequence[Path]) -> None:
+        self.default = default.resolve()
+        self._roots = [root.resolve() for root in roots] or [self.default]
+
+    @property
+    def told(self) -> str:
+        """For people."""
+        others = [str(root) for root in self._roots if root != self.default]
+        return f"{self.default}{'; requests may name folders below ' + ', '.join(others) if others else ''}"
+
+    def find(self, name: str | None) -> str:
+        """Raises `WorkspaceForbidden`, also for what does not exist: nobody may feel around outside."""
+        if name is None:
+            return str(self.default)
+        if not name or "\0" in name:
+            raise InvalidRequest(
+                "`workspace` must be the path of a folder; leave it out for the default.", param="workspace"
+            )
+        folder = self._allowed(name)
+        if folder is None:
+            raise WorkspaceForbidden(
+                "This folder is not below a folder that the gateway may work in; its operator adds some with "
+                "`workspace_roots`.",
+                param="workspace",
+            )
+        if not folder.is_dir():
+            raise InvalidRequest(f"There is no folder {name!r}; name one that exists.", param="workspace")
+        return str(folder)
+
+    def _allowed(self, name: str) -> Path | None:
+        try:
+            folder = (self.default / Path(name).expanduser()).resolve()
+        except (OSError, RuntimeError, ValueError):  # a circle of links, somebody's home that is not there
+            return None
+        return folder if any(folder.is_relative_to(root) for root in self._roots) else None

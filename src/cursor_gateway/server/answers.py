@@ -1,0 +1,133 @@
+"""A run in; a whole completion out: as it is, or checked to be the JSON that was asked for, with one repair."""
+
+import asyncio
+from collections.abc import Mapping
+from typing import Protocol
+
+from msgspec.structs import replace
+from starlette.types import Receive, Scope, Send
+
+from cursor_gateway.core.document_events import DocumentEvent
+from cursor_gateway.core.prompt import UserMessage
+from cursor_gateway.core.structured import Fit, Format, Misfit, check, repair_prompt
+from cursor_gateway.dialects.openai_chat import (
+    ChatCompletion,
+    CompletionFold,
+    CompletionUsage,
+    PromptTokensDetails,
+    completion_frames,
+    error_frames,
+)
+from cursor_gateway.errors import AnswerUnfit, Failure, GatewayError, RunCancelled
+from cursor_gateway.runs.run import Run
+from cursor_gateway.runs.service import Order, Service
+from cursor_gateway.server.guard import error_response
+from cursor_gateway.server.streaming import SSE, Reading, read_to_end, stream_headers
+
+
+class Answer(Protocol):
+    async def completion(self, receive: Receive) -> ChatCompletion | Failure: ...
+
+
+class WholeAnswer:
+    """The completion of one run."""
+
+    def __init__(self, run: Run, fold: CompletionFold, reading: Reading) -> None:
+        self.run, self.fold, self.reading = run, fold, reading
+
+    async def completion(self, receive: Receive) -> ChatCompletion | Failure:
+        await read_to_end(self.run, receive, self.reading, self._is_enough)
+        completion = self.fold.completion()
+        if completion is None:  # the client has gone
+            return RunCancelled("The client left before the answer was complete; ask again.").failure()
+        return completion if self.fold.failure is None else self.fold.failure
+
+    def _is_enough(self, event: DocumentEvent) -> bool:
+        self.fold.push(event)
+        return self.fold.is_over
+
+
+class CheckedAnswer:
+    """The completion of a run whose text must be JSON; when it is not, the agent is told why, and asked again once."""
+
+    def __init__(self, first: WholeAnswer, order: Order, format: Format, service: Service) -> None:
+        self._first, self._order, self._format, self._service = first, order, format, service
+
+    async def completion(self, receive: Receive) -> ChatCompletion | Failure:
+        first = await self._first.completion(receive)
+        if isinstance(first, Failure):
+            return first
+        checked = self._checked(first)
+        if isinstance(checked, ChatCompletion):
+            return checked
+        second = await self._ask_again(checked, receive)
+        if isinstance(second, Failure):
+            return second
+        match self._checked(second):
+            case ChatCompletion() as completion:
+                return replace(completion, usage=_sum(first.usage, completion.usage))
+            case Misfit(reason=reason):
+                return AnswerUnfit(
+                    f"The agent's answer is not in the form that was asked for, also when asked again: {reason} "
+                    "Ask in another way, or allow another form.",
+                    param="response_format",
+                ).failure()
+
+    def _checked(self, completion: ChatCompletion) -> ChatCompletion | Misfit:
+        (choice,) = completion.choices
+        if choice.finish_reason == "length":  # as with OpenAI: what was cut off is not JSON, and says so
+            return completion
+        match check(choice.message.content or "", self._format):
+            case Fit(text=text):
+                message = replace(choice.message, content=text)
+                return replace(completion, choices=[replace(choice, message=message)])
+            case Misfit() as misfit:
+                return misfit
+
+    async def _ask_again(self, misfit: Misfit, receive: Receive) -> ChatCompletion | Failure:
+        run, fold = self._first.run, self._first.fold
+        await run.gone()  # one turn at a time
+        prompt = repair_prompt(misfit, self._format)
+        order = replace(
+            self._order, messages=[UserMessage(prompt)], images=(), conversation_id=run.info.conversation_id
+        )
+        try:
+            repair = self._service.start(order)
+        except GatewayError as error:
+            return error.failure()
+        return await WholeAnswer(repair, fold.again(), self._first.reading).completion(receive)
+
+
+def _sum(first: CompletionUsage, second: CompletionUsage) -> CompletionUsage:
+    return CompletionUsage(
+        prompt_tokens=first.prompt_tokens + second.prompt_tokens,
+        completion_tokens=first.completion_tokens + second.completion_tokens,
+        total_tokens=first.total_tokens + second.total_tokens,
+        prompt_tokens_details=PromptTokensDetails(
+            first.prompt_tokens_details.cached_tokens + second.prompt_tokens_details.cached_tokens
+        ),
+    )
+
+
+class LateStream:
+    """An answer that cannot be shown before it is whole, as a stream all the same."""
+
+    def __init__(self, answer: Answer, headers: Mapping[str, str], reading: Reading, *, include_usage: bool) -> None:
+        self._answer, self._headers, self._reading, self._include_usage = answer, headers, reading, include_usage
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        task = asyncio.ensure_future(self._answer.completion(receive))
+        try:
+            await asyncio.wait([task], timeout=self._reading.hold_seconds)
+            if task.done() and isinstance(failure := task.result(), Failure):
+                await error_response(failure, self._headers)(scope, receive, send)
+                return
+            await send({"type": "http.response.start", "status": 200, "headers": stream_headers(SSE, self._headers)})
+            while not task.done():
+                await send({"type": "http.response.body", "body": SSE.keep_alive, "more_body": True})
+                await asyncio.wait([task], timeout=self._reading.keep_alive_seconds)
+            told = task.result()
+            data = error_frames(told) if isinstance(told, Failure) else completion_frames(told, self._include_usage)
+            await send({"type": "http.response.body", "body": data, "more_body": False})
+        finally:
+            task.cancel()

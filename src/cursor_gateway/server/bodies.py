@@ -1,0 +1,32 @@
+"""A request in; its body, within the limits of size and time, out."""
+
+import asyncio
+
+from starlette.requests import Request
+
+from cursor_gateway.errors import InvalidRequest, RequestTooLarge, RequestTooSlow
+from cursor_gateway.settings import Settings
+
+
+async def read_body(request: Request, settings: Settings) -> bytes:
+    max_bytes, seconds = settings.max_body_bytes, settings.body_seconds
+    too_large = RequestTooLarge(
+        f"The body is over the limit of {max_bytes} bytes; send less, or raise `max_body_bytes`."
+    )
+    length = request.headers.get("content-length", "0")
+    if not (length.isascii() and length.isdigit()):
+        raise InvalidRequest("`Content-Length` must be a number.")
+    if len(length) > 18 or int(length) > max_bytes:
+        raise too_large
+    pieces: list[bytes] = []
+    size = 0
+    try:
+        async with asyncio.timeout(seconds):
+            async for piece in request.stream():
+                size += len(piece)
+                if size > max_bytes:
+                    raise too_large
+                pieces.append(piece)
+    except TimeoutError:
+        raise RequestTooSlow(f"The body did not arrive within {seconds:g} s; send it again.") from None
+    return b"".join(pieces)

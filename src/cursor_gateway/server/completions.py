@@ -1,0 +1,178 @@
+"""OpenAI's API over HTTP: chat completions and models."""
+
+import time
+from collections.abc import Mapping
+from typing import Literal
+
+import msgspec
+from msgspec import UNSET, Struct, UnsetType
+from msgspec.structs import replace
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import ASGIApp
+
+from cursor_gateway.core.cutting import Cutter
+from cursor_gateway.core.prompt import AssistantMessage, Instructions, Message
+from cursor_gateway.core.structured import instructions
+from cursor_gateway.core.tokens import estimate_tokens
+from cursor_gateway.dialects.openai_chat import (
+    AgentTools,
+    ChunkEncoder,
+    CompletionFold,
+    CompletionHead,
+    encode_completion,
+)
+from cursor_gateway.dialects.openai_request import (
+    AnyTool,
+    ChatRequest,
+    CursorOptions,
+    NamedTool,
+    NoTool,
+    SomeTool,
+    read_request,
+)
+from cursor_gateway.errors import Failure, InvalidRequest, unknown_model
+from cursor_gateway.runs.service import Order, Service
+from cursor_gateway.server.answers import Answer, CheckedAnswer, LateStream, WholeAnswer
+from cursor_gateway.server.bodies import read_body
+from cursor_gateway.server.guard import error_response
+from cursor_gateway.server.streaming import SSE, EventStream, Reading, run_headers
+from cursor_gateway.settings import Settings
+from cursor_gateway.sources.base import Model
+
+_HEADERS = {  # for clients that cannot send a field of ours
+    "mode": "x-cursor-mode",
+    "workspace": "x-cursor-workspace",
+    "fences": "x-cursor-fences",
+    "include": "x-cursor-include",
+    "conversationId": "x-cursor-conversation-id",
+}
+
+
+class ModelEntry(Struct, frozen=True, kw_only=True):
+    id: str
+    object: Literal["model"] = "model"
+    created: int
+    owned_by: str = "cursor"
+    name: str | UnsetType = UNSET  # ours: for people
+
+
+class ModelList(Struct, frozen=True, kw_only=True):
+    object: Literal["list"] = "list"
+    data: list[ModelEntry]
+
+
+class CompletionEndpoints:
+    def __init__(self, service: Service, settings: Settings, reading: Reading) -> None:
+        self._service, self._settings, self._reading = service, settings, reading
+        self._began = int(time.time())
+
+    async def completions(self, request: Request) -> ASGIApp:
+        asked = read_request(await read_body(request, self._settings))
+        agent_tools = self._settings.agent_tools
+        _check_tools(asked, agent_tools)
+        order = _order(asked, request)
+        run = self._service.start(order)
+        head = CompletionHead(f"chatcmpl-{run.id.removeprefix('chat_')}", int(time.time()), run.info.model or "")
+        cutter = Cutter(asked.stop, asked.max_tokens) if asked.stop or asked.max_tokens is not None else None
+        prompt_tokens = estimate_tokens(run.turn.prompt) if cutter is not None else 0
+        if asked.stream and asked.format is None:
+            encoder = ChunkEncoder(
+                head,
+                include_usage=asked.include_usage,
+                agent_tools=agent_tools,
+                cutter=cutter,
+                prompt_tokens=prompt_tokens,
+            )
+            return EventStream(run, encoder, SSE, self._reading, run_headers(run))
+        fold = CompletionFold(head, agent_tools=agent_tools, cutter=cutter, prompt_tokens=prompt_tokens)
+        answer: Answer
+        if asked.format is None:
+            answer = WholeAnswer(run, fold, self._reading)
+        else:
+            answer = CheckedAnswer(WholeAnswer(run, fold, self._reading), order, asked.format, self._service)
+        if asked.stream:
+            return LateStream(answer, run_headers(run), self._reading, include_usage=asked.include_usage)
+        told = await answer.completion(request.receive)
+        if isinstance(told, Failure):
+            return error_response(told, run_headers(run))
+        return Response(encode_completion(told), media_type="application/json", headers=run_headers(run))
+
+    async def models(self, request: Request) -> Response:
+        models = await self._service.source.models()
+        return _json(ModelList(data=[self._entry(model) for model in models]))
+
+    async def model(self, request: Request) -> Response:
+        id = request.path_params["id"]
+        models = await self._service.source.models()
+        for model in models:
+            if model.id == id:
+                return _json(self._entry(model))
+        self._service.source.check_model(id)
+        raise unknown_model(id, [])
+
+    def _entry(self, model: Model) -> ModelEntry:
+        return ModelEntry(id=model.id, created=self._began, name=model.label or UNSET)
+
+
+def _json(value: Struct) -> Response:
+    return Response(msgspec.json.encode(value), media_type="application/json")
+
+
+def _check_tools(asked: ChatRequest, agent_tools: AgentTools) -> None:
+    """Tools of the caller's are not offered to the agent; a request that can do without them is answered."""
+    match asked.tool_choice:
+        case SomeTool() | NamedTool():
+            raise InvalidRequest(
+                "The agent cannot be made to call tools of the caller's; send `tool_choice` auto or none.",
+                param="tool_choice",
+            )
+        case AnyTool() | NoTool():
+            pass
+    if asked.tools and agent_tools == "tool_calls":
+        raise InvalidRequest(
+            "This gateway shows the agent's own tools as `tool_calls` (its setting `agent_tools`), so a request with "
+            "`tools` would run them twice; leave `tools` out.",
+            param="tools",
+        )
+
+
+def _order(asked: ChatRequest, request: Request) -> Order:
+    options = _options(asked.cursor, request.headers)
+    messages: list[Message] = list(asked.messages)
+    images = asked.images
+    if options.conversation_id is not None:  # the agent remembers the rest
+        known = max((n for n, message in enumerate(messages, 1) if isinstance(message, AssistantMessage)), default=0)
+        messages = messages[known:]
+        images = tuple(replace(image, message=image.message - known) for image in images if image.message >= known)
+        if not messages:
+            raise InvalidRequest("There is no message after the last answer, so nothing new to say.", param="messages")
+    if asked.format is not None:
+        messages.append(Instructions(instructions(asked.format)))
+    return Order(
+        owner=request.state.owner,
+        request_id=request.state.request_id,
+        messages=messages,
+        images=images,
+        model=asked.model,
+        mode=options.mode,
+        workspace=options.workspace,
+        conversation_id=options.conversation_id,
+        fences=options.fences,
+        include=frozenset(options.include or ()),
+    )
+
+
+def _options(asked: CursorOptions, headers: Mapping[str, str]) -> CursorOptions:
+    """The request's own, then those of its headers."""
+    given: dict[str, object] = {name: headers[header] for name, header in _HEADERS.items() if header in headers}
+    if isinstance(included := given.get("include"), str):
+        given["include"] = [word.strip() for word in included.split(",")]
+    for name, value in given.items():
+        try:
+            msgspec.convert({name: value}, CursorOptions)
+        except msgspec.ValidationError as error:
+            reason = str(error).partition(" - at ")[0]
+            raise InvalidRequest(f"The header {_HEADERS[name]} is wrong: {reason}.", param=_HEADERS[name]) from None
+    body = {name: value for name, value in msgspec.to_builtins(asked).items() if value is not None}
+    return msgspec.convert({**given, **body}, CursorOptions)

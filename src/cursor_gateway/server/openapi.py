@@ -1,0 +1,504 @@
+"""The gateway's version in; the description of its HTTP API, an OpenAPI 3.1 document, out.
+
+Schemas come from the types, errors from the classes in `errors`, and the examples of replies from a short
+recording through our own encoders, so none of them can fall behind.
+"""
+
+import re
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import msgspec
+
+from cursor_gateway import errors
+from cursor_gateway.core.run_info import RunInfo
+from cursor_gateway.dialects.documents import NdjsonEncoder, SseEncoder, encode_response
+from cursor_gateway.dialects.openai_chat import ChunkEncoder, CompletionFold, CompletionHead, error_body
+from cursor_gateway.errors import (
+    AgentError,
+    AnswerUnfit,
+    Failure,
+    GatewayError,
+    GatewayFault,
+    KeyRefused,
+    MediaTypeRefused,
+    MethodRefused,
+    ModelUnavailable,
+    NotFound,
+    RequestForbidden,
+    RunCancelled,
+    SessionLost,
+    SettingsError,
+    ShuttingDown,
+    UnusableInput,
+    WorkspaceUntrusted,
+)
+from cursor_gateway.reader import read_events, read_response
+from cursor_gateway.server.api_page import api_page, api_style
+from cursor_gateway.server.openapi_schemas import ref, schemas
+
+__all__ = ["api_page", "api_style", "openapi_document"]
+
+Json = dict[str, Any]
+
+_ABOUT = """\
+Cursor's agent over HTTP. The agent works in a folder on the machine where the gateway runs; what it says and does \
+comes back as an ordered list of typed **documents**, or in the form of **OpenAI's API**, at once or as it happens.
+
+- Requests are JSON and say so: `Content-Type: application/json`.
+- A gateway with API keys wants one in every request: `Authorization: Bearer …`.
+- Every reply has an `X-Request-Id`; the log has the same. A request may bring its own.
+- Errors have OpenAI's form, a stable `code` and a sentence that says what to do.
+- A streaming reply waits for the first sign of the agent, so that a run that cannot start has its own status. \
+After that, an error is the last thing that the stream tells. A silent stream is kept open by comments.
+"""
+
+_TAGS = {
+    "Documents": "The answer as an ordered list of typed documents.",
+    "OpenAI": "The same agent for any client of OpenAI's API.",
+    "Operation": "For operators, and about the API itself.",
+}
+
+
+def openapi_document(version: str) -> Json:
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "cursor-gateway",
+            "version": version,
+            "summary": "Cursor's agent as documents, and as OpenAI's API.",
+            "description": _ABOUT,
+            "license": {"name": "MIT", "identifier": "MIT"},
+        },
+        "servers": [{"url": "/"}],
+        "security": [{}, {"bearer": []}, {"header": []}],
+        "tags": [{"name": name, "description": about} for name, about in _TAGS.items()],
+        "paths": _paths(),
+        "components": {
+            "schemas": schemas(),
+            "headers": {name: _header(about) for name, about in _HEADERS.items()},
+            "parameters": _PARAMETERS,
+            "securitySchemes": {
+                "bearer": {"type": "http", "scheme": "bearer", "description": "A key that `cursor-gateway key` made."},
+                "header": {"type": "apiKey", "in": "header", "name": "X-Api-Key", "description": "The same key."},
+            },
+        },
+    }
+
+
+# --- operations -----------------------------------------------------------------------------------------
+
+
+def _paths() -> Json:
+    examples = _Examples()
+    return {
+        "/v1/chat": {
+            "post": _operation(
+                "createChat",
+                "Documents",
+                "Ask the agent",
+                "Runs the agent with one message. The answer is a `ChatResponse`; with `stream` it comes as it "
+                "happens: Server-Sent Events, or NDJSON for `Accept: application/x-ndjson`. A client that leaves "
+                "cancels the run, unless the operator has decided otherwise.",
+                _body("ChatRequest", _CHATS),
+                _reply(
+                    "The answer.",
+                    {
+                        "application/json": {"schema": ref("ChatResponse"), "example": examples.response},
+                        "text/event-stream": _events(
+                            "The data of each event is the `data` of a `StreamEvent`, its name the `type`.",
+                            ref("StreamEvent"),
+                            examples.sse,
+                        ),
+                        "application/x-ndjson": _events(
+                            "Each line is a `StreamEvent`.", ref("StreamEvent"), examples.ndjson
+                        ),
+                    },
+                    _RUN_HEADERS,
+                ),
+                set(_all_errors()) - {AnswerUnfit},
+                failed="FailedChatResponse",
+            )
+        },
+        "/v1/chat/{id}/cancel": {
+            "post": _operation(
+                "cancelChat",
+                "Documents",
+                "Stop a run",
+                "Stops the agent and all that it has started, and waits for its end. A run that is over stays as it "
+                "is. The body may be empty, but it needs its `Content-Type`.",
+                # Marked as required although an empty one is taken: clients would leave out its type otherwise.
+                {
+                    "required": True,
+                    "content": {"application/json": {"schema": {"type": "object"}, "example": {}}},
+                },
+                _reply("What the run has come to.", _json(ref("ChatResponse"), examples.response), _RUN_HEADERS),
+                {*_ANYWHERE, KeyRefused, MediaTypeRefused, NotFound},
+                parameters=[_path("id", "The answer's id, from `X-Chat-Id` or its `id`.", "chat_7f3a2b1c")],
+            )
+        },
+        "/v1/chat/completions": {
+            "post": _operation(
+                "createChatCompletion",
+                "OpenAI",
+                "Ask the agent, as OpenAI's clients do",
+                "The whole conversation in, the agent's text out. Thinking, and a line for each thing that the agent "
+                "did, come as `reasoning_content`. What would make the answer wrong is refused; what only cannot be "
+                "honoured is ignored, and says so below.",
+                _body("ChatCompletionRequest", _COMPLETIONS),
+                _reply(
+                    "The answer.",
+                    {
+                        "application/json": {"schema": ref("ChatCompletion"), "example": examples.completion},
+                        "text/event-stream": _events(
+                            "The data of each event is a `ChatCompletionChunk`, or an `ErrorReply` when the run "
+                            "fails; the last is `[DONE]`.",
+                            {"anyOf": [ref("ChatCompletionChunk"), ref("ErrorReply"), {"const": "[DONE]"}]},
+                            examples.chunks,
+                        ),
+                    },
+                    _RUN_HEADERS,
+                ),
+                _all_errors(),
+                failed="ChatCompletion",
+                parameters=_CURSOR_HEADERS,
+            )
+        },
+        "/v1/models": {
+            "get": _operation(
+                "listModels",
+                "OpenAI",
+                "List the models",
+                "Those of the agent's account. The list is kept for a while.",
+                None,
+                _reply("The models.", _json(ref("ModelList"), {"object": "list", "data": [_MODEL]})),
+                _MODEL_ERRORS,
+            )
+        },
+        "/v1/models/{id}": {
+            "get": _operation(
+                "getModel",
+                "OpenAI",
+                "Look up a model",
+                "One of the list.",
+                None,
+                _reply("The model.", _json(ref("Model"), _MODEL)),
+                {*_MODEL_ERRORS, ModelUnavailable},
+                parameters=[_path("id", "The model's id.", "auto")],
+            )
+        },
+        "/health": {
+            "get": _operation(
+                "getHealth",
+                "Operation",
+                "See whether it works",
+                "Whether the gateway is there, and what answers.",
+                None,
+                _reply("It is there.", _json(ref("Health"), _HEALTH)),
+                _ANYWHERE,
+                is_open=True,
+            )
+        },
+        "/metrics": {
+            "get": _operation(
+                "getMetrics",
+                "Operation",
+                "Read the figures",
+                "Runs, tokens, failures, requests and times, for Prometheus.",
+                None,
+                _reply("The figures.", _text("text/plain", _METRICS)),
+                {*_ANYWHERE, KeyRefused},
+            )
+        },
+        "/openapi.json": {
+            "get": _operation(
+                "getOpenapi",
+                "Operation",
+                "Read this description",
+                "This document, for programs.",
+                None,
+                _reply("An OpenAPI 3.1 document.", {"application/json": {"schema": {"type": "object"}}}),
+                _ANYWHERE,
+                is_open=True,
+            )
+        },
+        "/docs": {
+            "get": _operation(
+                "getDocs",
+                "Operation",
+                "Read this page",
+                "This document, for people.",
+                None,
+                _reply("A page.", _text("text/html")),
+                _ANYWHERE,
+                is_open=True,
+            )
+        },
+    }
+
+
+def _operation(
+    id: str,
+    tag: str,
+    summary: str,
+    description: str,
+    body: Json | None,
+    reply: Json,
+    errors: Iterable[type[GatewayError]],
+    *,
+    failed: str = "",
+    parameters: Iterable[Json] = (),
+    is_open: bool = False,
+) -> Json:
+    return {
+        "operationId": id,
+        "tags": [tag],
+        "summary": summary,
+        "description": description,
+        "parameters": [*parameters, {"$ref": "#/components/parameters/X-Request-Id"}],
+        **({"requestBody": body} if body is not None else {}),
+        "responses": {"200": reply, **_error_responses(errors, failed)},
+        **({"security": []} if is_open else {}),
+    }
+
+
+def _body(schema: str, examples: Json) -> Json:
+    return {"required": True, "content": {"application/json": {"schema": ref(schema), "examples": examples}}}
+
+
+def _path(name: str, about: str, example: str) -> Json:
+    schema = {"type": "string", "minLength": 1}
+    return {
+        "name": name,
+        "in": "path",
+        "required": True,
+        "description": about,
+        "schema": schema,
+        "example": example,
+    }
+
+
+# --- replies --------------------------------------------------------------------------------------------
+
+_HEADERS = {
+    "X-Request-Id": "The request's id, as in the log: the caller's own, or a new one.",
+    "X-Cursor-Gateway-Source": "What answers: `cli` for Cursor's agent, `replay` or `demo` for recordings.",
+    "X-Chat-Id": "The answer's id, there before the answer is.",
+    "X-Conversation-Id": "The conversation, to go on with as `conversationId`.",
+    "Retry-After": "How many seconds to wait before another try, where that is known.",
+    "WWW-Authenticate": "`Bearer`, where a key of the gateway's is missing.",
+    "Allow": "The methods that the path knows.",
+}
+_EVERY_REPLY = ("X-Request-Id", "X-Cursor-Gateway-Source")
+_RUN_HEADERS = ("X-Chat-Id", "X-Conversation-Id")
+
+_PARAMETERS: Json = {
+    "X-Request-Id": {
+        "name": "X-Request-Id",
+        "in": "header",
+        "description": "An id of the caller's for this request: up to 128 letters, digits, `.`, `_`, `:` and `-`. Any "
+        "other is replaced.",
+        "schema": {"type": "string"},
+        "example": "my-request-1",
+    }
+}
+_CURSOR_HEADERS: list[Json] = [
+    {
+        "name": f"X-Cursor-{name}",
+        "in": "header",
+        "description": f"For clients that cannot send `cursor.{field}`, which wins over it.",
+        "schema": schema,
+    }
+    for name, field, schema in [
+        ("Mode", "mode", {"enum": ["agent", "plan", "ask", "debug"]}),
+        ("Workspace", "workspace", {"type": "string", "minLength": 1}),
+        ("Fences", "fences", {"enum": ["split", "inline"]}),
+        ("Include", "include", {"type": "string", "pattern": "^(thinking|raw)(, ?(thinking|raw))*$"}),
+        ("Conversation-Id", "conversationId", {"type": "string", "minLength": 1}),
+    ]
+]
+
+
+def _header(about: str) -> Json:
+    return {"description": about, "schema": {"type": "string"}}
+
+
+def _reply(about: str, content: Json, headers: Iterable[str] = ()) -> Json:
+    told = {name: {"$ref": f"#/components/headers/{name}"} for name in (*_EVERY_REPLY, *headers)}
+    return {"description": about, "headers": told, "content": content}
+
+
+def _json(schema: Json, example: Json) -> Json:
+    return {"application/json": {"schema": schema, "example": example}}
+
+
+def _text(media_type: str, example: str = "") -> Json:
+    return {media_type: {"schema": {"type": "string"}, **({"example": example} if example else {})}}
+
+
+def _events(about: str, item: Json, example: str) -> Json:
+    # OpenAPI 3.1 can only call a stream a string; what each event holds is `itemSchema` from 3.2 on.
+    return {"schema": {"type": "string", "description": about}, "x-itemSchema": item, "example": example}
+
+
+# --- errors ---------------------------------------------------------------------------------------------
+
+_LOCAL = (SettingsError, UnusableInput)  # of the command line and the library
+_ANYWHERE = (RequestForbidden, MethodRefused, GatewayFault)
+_OF_RUNS = (AnswerUnfit, ModelUnavailable, RunCancelled, SessionLost, WorkspaceUntrusted)
+
+
+def _all_errors(of: type[GatewayError] = GatewayError) -> list[type[GatewayError]]:
+    """Those that a reply may have, by status."""
+    return sorted(set(_raised(of)) - set(_LOCAL), key=lambda error: (error.status, error.code))
+
+
+def _raised(error: type[GatewayError]) -> Iterator[type[GatewayError]]:
+    children = [child for child in error.__subclasses__() if child.__module__ == errors.__name__]
+    if not children:
+        yield error
+    for child in children:
+        yield from _raised(child)
+
+
+_MODEL_ERRORS = {*_ANYWHERE, KeyRefused, ShuttingDown, *_all_errors(AgentError)} - set(_OF_RUNS)
+
+
+def _error_responses(errors: Iterable[type[GatewayError]], failed: str) -> Json:
+    grouped: dict[str, list[type[GatewayError]]] = {}
+    for error in sorted(errors, key=lambda error: (error.status, error.code)):
+        grouped.setdefault(str(error.status), []).append(error)
+    return {status: _error_response(group, failed) for status, group in grouped.items()}
+
+
+def _error_response(errors: list[type[GatewayError]], failed: str) -> Json:
+    """`failed` is what else there may be when a run had begun."""
+    of_run = failed and any(issubclass(error, AgentError) for error in errors)
+    headers = [
+        *(_RUN_HEADERS if of_run else ()),
+        *(["Retry-After"] if any(error.retry_after is not None for error in errors) else ()),
+        *(["WWW-Authenticate"] if KeyRefused in errors else ()),
+        *(["Allow"] if MethodRefused in errors else ()),
+    ]
+    meanings = _meanings()
+    told = {error.code: meanings.get(error.__name__) or _from_code(error) for error in errors}
+    schema = {"anyOf": [ref("ErrorReply"), ref(failed)]} if of_run else ref("ErrorReply")
+    examples = {
+        error.code: {"summary": told[error.code], "value": _error_example(error, told[error.code])} for error in errors
+    }
+    return _reply(
+        " ".join(f"`{code}`: {sentence}" for code, sentence in told.items()),
+        {"application/json": {"schema": schema, "examples": examples}},
+        headers,
+    )
+
+
+def _meanings() -> dict[str, str]:
+    """By class: the tree in the docstring of `errors` says what each is."""
+    found = re.findall(r"(\w+) +\d{3} +(.+)$", errors.__doc__ or "", re.MULTILINE)
+    return {name: f"{meaning[:1].upper()}{meaning[1:]}." for name, meaning in found}
+
+
+def _from_code(error: type[GatewayError]) -> str:
+    """Where there is no sentence: Python's -OO leaves docstrings out."""
+    return f"{error.code.replace('_', ' ').capitalize()}."
+
+
+def _error_example(error: type[GatewayError], message: str) -> Json:
+    failure = Failure(code=error.code, message=message, status=error.status)
+    return {"error": msgspec.to_builtins(error_body(failure))}
+
+
+# --- examples -------------------------------------------------------------------------------------------
+
+_QUESTION = "What does this project do?"
+_CHATS: Json = {
+    "question": {"summary": "A question", "value": {"message": _QUESTION, "mode": "ask"}},
+    "stream": {
+        "summary": "The answer as it happens",
+        "value": {"message": "Add a test for the parser and run it.", "stream": True, "include": ["thinking"]},
+    },
+    "continued": {
+        "summary": "The next message of a conversation",
+        "value": {"message": "Now in Rust.", "conversationId": "conv_9e8d7c6b"},
+    },
+}
+_ASKED: list[Json] = [{"role": "user", "content": _QUESTION}]
+_COMPLETIONS: Json = {
+    "question": {"summary": "A question", "value": {"model": "auto", "messages": _ASKED}},
+    "stream": {
+        "summary": "The answer as it happens, and its tokens",
+        "value": {
+            "model": "auto",
+            "messages": _ASKED,
+            "stream": True,
+            "stream_options": {"include_usage": True},
+        },
+    },
+    "json": {
+        "summary": "An answer that is JSON",
+        "value": {
+            "model": "auto",
+            "messages": [{"role": "user", "content": "Which languages is this project written in?"}],
+            "response_format": {
+                "type": "json_schema",
+                "json_schema": {
+                    "name": "languages",
+                    "schema": {
+                        "type": "object",
+                        "properties": {"languages": {"type": "array", "items": {"type": "string"}}},
+                        "required": ["languages"],
+                    },
+                },
+            },
+            "cursor": {"mode": "ask"},
+        },
+    },
+}
+_MODEL: Json = {"id": "auto", "object": "model", "created": 1771842600, "owned_by": "cursor", "name": "Auto"}
+_HEALTH: Json = {
+    "status": "ok",
+    "version": "0.1.0",
+    "source": {"name": "cli", "detail": "cursor-agent 2026.02.20", "demo": False},
+    "runs": {"running": 0, "limit": 8},
+}
+_METRICS = """\
+# HELP cursor_gateway_runs_running Runs whose agent is there.
+# TYPE cursor_gateway_runs_running gauge
+cursor_gateway_runs_running 0.0
+"""
+_RUN = RunInfo(
+    id="chat_7f3a2b1c", conversation_id="conv_9e8d7c6b", created="2026-02-23T10:30:00Z", mode="ask", model="auto"
+)
+_HEAD = CompletionHead(id="chatcmpl-7f3a2b1c", created=1771842600, model="auto")
+_SAID = ("It is a calculator ", "for the terminal.")
+_RECORDING: list[Json] = [
+    {"type": "system", "subtype": "init", "session_id": "9e8d7c6b", "model": "Auto"},
+    *(
+        {"type": "assistant", "message": {"content": [{"type": "text", "text": text}]}, "timestamp_ms": number}
+        for number, text in enumerate(_SAID, 1)
+    ),
+    {
+        "type": "result",
+        "subtype": "success",
+        "result": "".join(_SAID),
+        "duration_ms": 2400,
+        "usage": {"inputTokens": 310, "outputTokens": 9, "cacheReadTokens": 1200, "cacheWriteTokens": 0},
+    },
+]
+
+
+class _Examples:
+    """What a short run gives."""
+
+    def __init__(self) -> None:
+        lines = [msgspec.json.encode(event) + b"\n" for event in _RECORDING]
+        events = list(read_events(lines, _RUN))
+        fold = CompletionFold(_HEAD)
+        for event in events:
+            fold.push(event)
+        self.response: Json = msgspec.json.decode(encode_response(read_response(lines, _RUN)))
+        self.completion: Json = msgspec.json.decode(msgspec.json.encode(fold.completion()))
+        self.sse = b"".join(map(SseEncoder().push, events)).decode()
+        self.ndjson = b"".join(map(NdjsonEncoder().push, events)).decode()
+        self.chunks = b"".join(map(ChunkEncoder(_HEAD, include_usage=True).push, events)).decode()

@@ -1,0 +1,417 @@
+"""The types of requests and replies in; the schemas of the OpenAPI document, each with its meaning, out.
+
+The documents come from `cursor_gateway.schema`; everything else from the msgspec types that read or write it. Where
+a reader checks more than its types say, `_EXACT` says it, if a schema can; otherwise a sentence does.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Literal
+
+import msgspec
+from msgspec import UNSET, Struct, UnsetType
+
+from cursor_gateway.dialects import openai_request
+from cursor_gateway.dialects.documents_request import ChatRequest
+from cursor_gateway.dialects.openai_chat import ChatCompletion, CompletionUsage, ErrorBody, FinishReason
+from cursor_gateway.schema import openapi_components
+
+Schema = dict[str, Any]
+
+REFS = "#/components/schemas/"
+
+
+def schemas() -> dict[str, Schema]:
+    """In the order in which people read them: what is asked, what is answered, what that is made of."""
+    documents = openapi_components()["schemas"]
+    asked = _described(_components([ChatRequest, openai_request._Body], _REQUEST_NAMES, "ChatCompletionRequest"))
+    told = _described(_always_written(_components(_REPLIES, _REPLY_NAMES, "ChatCompletion")))
+    failed = {
+        "title": "FailedChatResponse",
+        "description": "A run that failed: what had arrived, and why.",
+        "allOf": [ref("ChatResponse"), ref("ErrorReply")],
+    }
+    first = ("ChatRequest", "ChatCompletionRequest")
+    return {
+        **{name: asked[name] for name in first},
+        "ChatResponse": documents["ChatResponse"],
+        "FailedChatResponse": failed,
+        **told,
+        **{name: schema for name, schema in asked.items() if name not in first},
+        **documents,
+    }
+
+
+def ref(name: str) -> Schema:
+    return {"$ref": f"{REFS}{name}"}
+
+
+# --- shapes that no type of ours has: they are written from templates, or as plain dictionaries ---------
+
+
+class FunctionDelta(Struct, frozen=True):
+    name: str | UnsetType = UNSET
+    arguments: str | UnsetType = UNSET
+
+
+class ToolCallDelta(Struct, frozen=True):
+    index: int
+    id: str | UnsetType = UNSET
+    type: Literal["function"] | UnsetType = UNSET
+    function: FunctionDelta | UnsetType = UNSET
+
+
+class Delta(Struct, frozen=True):
+    role: Literal["assistant"] | UnsetType = UNSET
+    content: str | UnsetType = UNSET
+    reasoning_content: str | UnsetType = UNSET
+    tool_calls: list[ToolCallDelta] | UnsetType = UNSET
+
+
+class ChunkChoice(Struct, frozen=True):
+    index: int
+    delta: Delta
+    finish_reason: FinishReason | None
+
+
+class Chunk(Struct, frozen=True):
+    id: str
+    object: Literal["chat.completion.chunk"]
+    created: int
+    model: str
+    choices: list[ChunkChoice]
+    usage: CompletionUsage | UnsetType = UNSET
+
+
+class Model(Struct, frozen=True):
+    id: str
+    object: Literal["model"]
+    created: int
+    owned_by: str
+    name: str | UnsetType = UNSET
+
+
+class ModelList(Struct, frozen=True):
+    object: Literal["list"]
+    data: list[Model]
+
+
+class ErrorReply(Struct, frozen=True):
+    error: ErrorBody
+
+
+class HealthSource(Struct, frozen=True):
+    name: str
+    detail: str
+    demo: bool
+
+
+class HealthRuns(Struct, frozen=True):
+    running: int
+    limit: int
+
+
+class Health(Struct, frozen=True):
+    status: Literal["ok"]
+    version: str
+    source: HealthSource
+    runs: HealthRuns
+
+
+_REPLIES = [ErrorReply, ChatCompletion, Chunk, ModelList, Health]
+
+# --- names: those of the types, with what keeps the two dialects apart --------------------------------
+
+_REQUEST_NAMES = {
+    "ChatRequest": "ChatRequest",
+    "CursorOptions": "CursorOptions",
+    "_Body": "ChatCompletionRequest",
+    "_System": "ChatCompletionSystemMessage",
+    "_Developer": "ChatCompletionDeveloperMessage",
+    "_User": "ChatCompletionUserMessage",
+    "_Assistant": "ChatCompletionAssistantMessage",
+    "_Tool": "ChatCompletionToolMessage",
+    "_FunctionResult": "ChatCompletionFunctionMessage",
+    "_Text": "ChatCompletionTextPart",
+    "_Refusal": "ChatCompletionRefusalPart",
+    "_ImageUrl": "ChatCompletionImagePart",
+    "_Address": "ChatCompletionImageAddress",
+    "_Offered": "ChatCompletionTool",
+    "_Declaration": "ChatCompletionFunctionDefinition",
+    "_Choice": "ChatCompletionToolChoice",
+    "_Named": "ChatCompletionFunctionName",
+    "_StreamOptions": "ChatCompletionStreamOptions",
+    "_TextFormat": "ChatCompletionTextFormat",
+    "_ObjectFormat": "ChatCompletionJsonObjectFormat",
+    "_SchemaFormat": "ChatCompletionJsonSchemaFormat",
+    "_Schema": "ChatCompletionJsonSchema",
+}
+_REPLY_NAMES = {
+    "ErrorReply": "ErrorReply",
+    "ErrorBody": "Error",
+    "ChatCompletion": "ChatCompletion",
+    "CompletionUsage": "ChatCompletionUsage",
+    "ModelList": "ModelList",
+    "Model": "Model",
+    "Health": "Health",
+    "HealthSource": "HealthSource",
+    "HealthRuns": "HealthRuns",
+}
+
+
+def _components(types: Iterable[Any], names: Mapping[str, str], prefix: str) -> dict[str, Schema]:
+    """A type that has no name here yet gets its own, with the prefix."""
+    _, found = msgspec.json.schema_components(types, ref_template=REFS + "{name}")
+    renamed = {name: names.get(name) or prefix + name.lstrip("_") for name in found}
+    refs = {REFS + old: REFS + new for old, new in renamed.items()}
+    return {new: {**_mapped(found[old], refs), "title": new} for old, new in renamed.items()}
+
+
+def _mapped(value: Any, strings: Mapping[str, str]) -> Any:
+    match value:
+        case dict():
+            return {key: _mapped(item, strings) for key, item in value.items()}
+        case list():
+            return [_mapped(item, strings) for item in value]
+        case str():
+            return strings.get(value, value)
+        case _:
+            return value
+
+
+def _always_written(components: dict[str, Schema]) -> dict[str, Schema]:
+    """A default is for readers; what we write has the field."""
+    for schema in components.values():
+        properties = schema["properties"]
+        schema["required"] = [
+            name for name, field in properties.items() if name in schema.get("required", ()) or "default" in field
+        ]
+        for field in properties.values():
+            field.pop("default", None)
+    return components
+
+
+# --- what a reader checks beside the types ------------------------------------------------------------
+
+_IMAGE = {
+    "type": "string",
+    "pattern": "^data:image/(png|jpeg|gif|webp);base64,"
+    "([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{4}|[A-Za-z0-9+/]{3}=|[A-Za-z0-9+/]{2}==)$",
+}
+_NULL = {"type": "null"}
+_TEXT_PARTS = {
+    "type": "array",
+    "items": {"anyOf": [ref("ChatCompletionTextPart"), ref("ChatCompletionRefusalPart")]},
+}
+_TEXT = [{"type": "string"}, _TEXT_PARTS]  # images stand in messages of the user and of tools only
+
+_EXACT: dict[str, Schema] = {
+    "ChatRequest.message": {"type": "string", "pattern": r"\S"},
+    "ChatRequest.model": {"anyOf": [{"type": "string", "minLength": 1}, _NULL]},
+    "ChatRequest.images": {"type": "array", "items": _IMAGE},
+    "ChatCompletionSystemMessage.content": {"anyOf": _TEXT},
+    "ChatCompletionDeveloperMessage.content": {"anyOf": _TEXT},
+    "ChatCompletionAssistantMessage.content": {"anyOf": [*_TEXT, _NULL]},
+    "ChatCompletionFunctionMessage.content": {"anyOf": [*_TEXT, _NULL]},
+    "ChatCompletionImagePart.image_url": {"anyOf": [_IMAGE, ref("ChatCompletionImageAddress")]},
+    "ChatCompletionImageAddress.url": _IMAGE,
+    "ChatCompletionRequest.n": {"enum": [1, None]},
+    "ChatCompletionRequest.logprobs": {"enum": [False, None]},
+    "ChatCompletionRequest.top_logprobs": {"enum": [0, None]},
+    "ChatCompletionRequest.modalities": {"anyOf": [{"type": "array", "items": {"const": "text"}}, _NULL]},
+}
+
+
+def _described(components: dict[str, Schema]) -> dict[str, Schema]:
+    for name, sentence in _IGNORED.items():
+        type, _, field = name.partition(".")
+        if type in components:
+            components[type]["properties"].setdefault(field, {})["description"] = f"Ignored. {sentence}"
+    for name, schema in components.items():
+        schema["description"] = _MEANINGS.get(name, "")
+        for field, its in schema["properties"].items():
+            if (exact := _EXACT.get(f"{name}.{field}")) is not None:
+                default = {"default": its["default"]} if "default" in its else {}
+                schema["properties"][field] = its = {**exact, **default}
+            if "description" not in its and (meaning := _meaning(name, field)):
+                its["description"] = meaning
+    return components
+
+
+def _meaning(name: str, field: str) -> str:
+    return _MEANINGS.get(f"{name}.{field}") or _MEANINGS.get(f".{field}", "")
+
+
+_MESSAGE = "messages[]."
+_IGNORED = {
+    f"ChatCompletionAssistantMessage.{field.removeprefix(_MESSAGE)}"
+    if field.startswith(_MESSAGE)
+    else f"ChatCompletionRequest.{field}": sentence
+    for field, sentence in openai_request.IGNORED.items()
+}
+
+# --- what everything means: `Type`, `Type.field`, or `.field` wherever it stands -----------------------
+
+_MEANINGS: dict[str, str] = {
+    # --- POST /v1/chat
+    "ChatRequest": "One message to the agent.",
+    "ChatRequest.message": "What the agent shall do; never empty.",
+    "ChatRequest.conversationId": "Goes on with this conversation; left out, a new one begins.",
+    "ChatRequest.model": "One of `GET /v1/models`; left out, the operator's choice.",
+    "ChatRequest.stream": "Whether the answer comes as it happens.",
+    "ChatRequest.images": "Images to look at, as data: URIs: png, jpeg, gif or webp in base64.",
+    ".mode": "`agent` works, `plan` and `ask` change nothing, `debug` works and looks for causes first; left out, "
+    "the operator's choice.",
+    ".include": "What else to tell: `thinking` as documents, `raw` payloads of the agent's tools.",
+    ".fences": "`split` makes documents of the code in a text, `inline` leaves it there; left out, the operator's "
+    "choice.",
+    ".workspace": "The folder to work in, below one that the operator allows.",
+    # --- POST /v1/chat/completions
+    "ChatCompletionRequest": "OpenAI's request. Fields that are not listed are ignored, so that any client works.",
+    "ChatCompletionRequest.messages": "The conversation. At least one message must say something.",
+    "ChatCompletionRequest.model": "One of `GET /v1/models`; left out, the operator's choice.",
+    "ChatCompletionRequest.stream": "Whether the answer comes as it happens.",
+    "ChatCompletionRequest.stream_options": "What a stream tells beside the answer.",
+    "ChatCompletionRequest.max_tokens": "Where to cut the answer; the smaller one of both limits counts.",
+    "ChatCompletionRequest.max_completion_tokens": "Where to cut the answer.",
+    "ChatCompletionRequest.stop": "Texts before which the answer ends.",
+    "ChatCompletionRequest.response_format": "The form of the answer: asked for, checked, and asked for once more "
+    "when it does not fit.",
+    "ChatCompletionRequest.tools": "Functions of the caller's, with different names.",
+    "ChatCompletionRequest.tool_choice": "Which of the tools to call. `required`, or a name, needs the tools.",
+    "ChatCompletionRequest.parallel_tool_calls": "Whether several tools may be called at once.",
+    "ChatCompletionRequest.functions": "The old form of `tools`; send one of both.",
+    "ChatCompletionRequest.function_call": "The old form of `tool_choice`.",
+    "ChatCompletionRequest.cursor": "Ours: what OpenAI has no field for. Clients that cannot send it have headers.",
+    "ChatCompletionRequest.n": "A request has one answer.",
+    "ChatCompletionRequest.logprobs": "Cursor's agent tells no probabilities.",
+    "ChatCompletionRequest.top_logprobs": "Cursor's agent tells no probabilities.",
+    "ChatCompletionRequest.modalities": "Answers are text.",
+    "CursorOptions": "Ours: what OpenAI's API has no field for.",
+    "CursorOptions.conversationId": "Goes on with this conversation of the gateway's.",
+    "ChatCompletionSystemMessage": "Instructions.",
+    "ChatCompletionDeveloperMessage": "Instructions, under their newer name.",
+    "ChatCompletionUserMessage": "What the user says, with images if need be.",
+    "ChatCompletionUserMessage.name": "Tells several users apart.",
+    "ChatCompletionAssistantMessage": "What was answered before.",
+    "ChatCompletionAssistantMessage.content": "The text; null beside calls.",
+    "ChatCompletionAssistantMessage.refusal": "Why there was no answer.",
+    "ChatCompletionAssistantMessage.tool_calls": "The tools that were called.",
+    "ChatCompletionAssistantMessage.function_call": "The old form of `tool_calls`.",
+    "ChatCompletionToolMessage": "What a tool of the caller's gave.",
+    "ChatCompletionToolMessage.tool_call_id": "The call that it answers.",
+    "ChatCompletionToolMessage.name": "The tool's name.",
+    "ChatCompletionFunctionMessage": "The old form of a tool's message.",
+    "ChatCompletionFunctionMessage.name": "The function's name.",
+    ".role": "Whose message it is.",
+    ".content": "A text, or parts.",
+    "ChatCompletionTextPart": "A part that is text.",
+    "ChatCompletionTextPart.text": "The text.",
+    "ChatCompletionRefusalPart": "A part that says why there was no answer.",
+    "ChatCompletionRefusalPart.refusal": "The text.",
+    "ChatCompletionImagePart": "A part that is an image.",
+    "ChatCompletionImagePart.image_url": "The image as a data: URI, bare or in an object. Nothing is fetched.",
+    "ChatCompletionImageAddress": "Where an image is: in the request itself.",
+    "ChatCompletionImageAddress.url": "A data: URI: png, jpeg, gif or webp in base64.",
+    "ChatCompletionTool": "A tool of the caller's.",
+    "ChatCompletionTool.function": "The function.",
+    "ChatCompletionFunctionDefinition": "A function that can be called.",
+    "ChatCompletionFunctionDefinition.name": "Its name.",
+    "ChatCompletionFunctionDefinition.description": "What it does, for the model.",
+    "ChatCompletionFunctionDefinition.parameters": "Its arguments, as a JSON Schema.",
+    "ChatCompletionToolChoice": "The one tool to call.",
+    "ChatCompletionToolChoice.function": "The function.",
+    "ChatCompletionFunctionName": "A function, by its name.",
+    "ChatCompletionFunctionName.name": "The name.",
+    "ChatCompletionStreamOptions": "What a stream tells beside the answer.",
+    "ChatCompletionStreamOptions.include_usage": "Whether a last chunk tells the tokens.",
+    "ChatCompletionTextFormat": "Any text.",
+    "ChatCompletionJsonObjectFormat": "Any JSON object.",
+    "ChatCompletionJsonSchemaFormat": "JSON that is valid against a schema.",
+    "ChatCompletionJsonSchemaFormat.json_schema": "The schema, and its name.",
+    "ChatCompletionJsonSchema": "A schema, and its name.",
+    "ChatCompletionJsonSchema.name": "What the answer is called.",
+    "ChatCompletionJsonSchema.description": "What the answer is for.",
+    "ChatCompletionJsonSchema.schema": "The JSON Schema itself. References lead nowhere but into it.",
+    ".strict": "Accepted; answers are checked either way.",
+    "ChatCompletionRequestToolCall": "A call that was made before.",
+    "ChatCompletionRequestFunction": "The function that was called.",
+    # --- its replies
+    "ChatCompletion": "OpenAI's reply.",
+    "ChatCompletion.id": "The id of this answer, `chatcmpl-…`.",
+    "ChatCompletion.choices": "The answer: always one.",
+    "ChatCompletion.error": "Ours: why the run failed; the choice then has what had arrived, cut short.",
+    "ChatCompletionChoice": "The answer.",
+    "ChatCompletionChoice.message": "What is answered.",
+    "ChatCompletionMessage": "What is answered.",
+    "ChatCompletionMessage.content": "The agent's own text, byte for byte.",
+    "ChatCompletionMessage.refusal": "Always null.",
+    "ChatCompletionToolCall": "A call.",
+    "ChatCompletionFunction": "The function that is called.",
+    "ChatCompletionUsage": "The tokens a run used.",
+    "ChatCompletionUsage.prompt_tokens": "Tokens read, those from the cache included.",
+    "ChatCompletionUsage.completion_tokens": "Tokens written.",
+    "ChatCompletionUsage.total_tokens": "The sum of both.",
+    "ChatCompletionUsage.prompt_tokens_details": "More about the tokens read.",
+    "ChatCompletionUsage.completion_tokens_details": "More about the tokens written.",
+    "ChatCompletionPromptTokensDetails": "More about the tokens read.",
+    "ChatCompletionPromptTokensDetails.cached_tokens": "Those that came from the cache.",
+    "ChatCompletionCompletionTokensDetails": "More about the tokens written.",
+    "ChatCompletionCompletionTokensDetails.reasoning_tokens": "Always 0: the agent does not tell.",
+    "ChatCompletionChunk": "One event of a stream: what is new.",
+    "ChatCompletionChunk.id": "The same in all chunks.",
+    "ChatCompletionChunk.choices": "What is new; empty in the chunk that tells the usage.",
+    "ChatCompletionChunk.usage": "The tokens, in a last chunk, when they were asked for.",
+    "ChatCompletionChunkChoice": "What is new.",
+    "ChatCompletionChunkChoice.delta": "What is new; the first one has the role.",
+    "ChatCompletionChunkChoice.finish_reason": "Why the answer ends; null while it goes on.",
+    "ChatCompletionDelta": "What is new.",
+    "ChatCompletionDelta.content": "The next piece of the text.",
+    "ChatCompletionToolCallDelta": "The beginning of a call, or the next piece of its arguments.",
+    "ChatCompletionToolCallDelta.index": "Which call.",
+    "ChatCompletionToolCallDelta.id": "The call's id, at its beginning only.",
+    "ChatCompletionToolCallDelta.type": "At its beginning only.",
+    "ChatCompletionFunctionDelta": "A function's name, at the beginning of a call only, and arguments.",
+    "ChatCompletionFunctionDelta.name": "The function's name, at the beginning of a call only.",
+    "ChatCompletionFunctionDelta.arguments": "The next piece of the JSON.",
+    ".object": "What it is.",
+    ".created": "When it began, in seconds since 1970.",
+    ".model": "The model that answered.",
+    ".usage": "Tokens of the whole run.",
+    ".index": "Always 0.",
+    ".logprobs": "Always null.",
+    ".finish_reason": "`stop`, or `length` for an answer that is cut short.",
+    ".reasoning_content": "Ours, as many clients read it: thinking, and a line for each thing that the agent did.",
+    ".tool_calls": "Calls of tools.",
+    ".id": "The call's id.",
+    ".type": "What it is.",
+    ".function": "The function, and its arguments.",
+    ".name": "The function's name.",
+    ".arguments": "JSON, as the model wrote it.",
+    # --- models, errors, health
+    "ModelList": "The models of the agent.",
+    "ModelList.data": "One by one.",
+    "Model": "A model.",
+    "Model.id": "Its name in requests.",
+    "Model.created": "When the gateway was started, in seconds since 1970: nobody knows better.",
+    "Model.owned_by": "Who offers it.",
+    "Model.name": "Ours: its name for people.",
+    "ErrorReply": "Why there is no answer.",
+    "ErrorReply.error": "What went wrong.",
+    "Error": "What went wrong, in OpenAI's form.",
+    "Error.message": "What happened, and what to do, in a sentence.",
+    "Error.type": "OpenAI's kind of error.",
+    "Error.param": "The field of the request that is to blame, if one is.",
+    "Error.code": "A stable name of what went wrong.",
+    "Health": "Whether the gateway is there, and what answers.",
+    "Health.status": "It answers.",
+    "Health.version": "The gateway's version.",
+    "Health.source": "What answers.",
+    "Health.runs": "How busy it is.",
+    "HealthSource": "What answers.",
+    "HealthSource.name": "`cli` for Cursor's agent, `replay` for recordings, `demo` for the built-in one.",
+    "HealthSource.detail": "Which program and version, or which recordings.",
+    "HealthSource.demo": "Whether answers are only a demonstration.",
+    "HealthRuns": "How busy it is.",
+    "HealthRuns.running": "Runs at this moment.",
+    "HealthRuns.limit": "The most at a time; the next one gets 429.",
+}

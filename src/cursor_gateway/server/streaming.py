@@ -1,0 +1,136 @@
+"""A run and an encoder in; an HTTP reply that grows with the run, or one that waits for its end, out.
+
+One write for each read of the agent's output, and no timer but the keep-alive's.
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from typing import Protocol
+
+from msgspec import Struct
+from starlette.types import Receive, Scope, Send
+
+from cursor_gateway.core.document_events import DocumentEvent, DocumentStarted, Reasoning
+from cursor_gateway.errors import Failure, RunCancelled
+from cursor_gateway.runs.run import Reader, Run
+from cursor_gateway.server.guard import error_response
+from cursor_gateway.server.metrics import Metrics
+
+
+class Encoder(Protocol):
+    def push(self, event: DocumentEvent, /) -> bytes: ...
+
+    @property
+    def is_over(self) -> bool:
+        """Nothing more is to be said, whatever the run still does."""
+        ...
+
+
+class Form(Struct, frozen=True):
+    media_type: str
+    keep_alive: bytes
+
+
+SSE = Form("text/event-stream; charset=utf-8", b": keep-alive\n\n")
+NDJSON = Form("application/x-ndjson", b"\n")
+
+
+def stream_headers(form: Form, more: Mapping[str, str]) -> list[tuple[bytes, bytes]]:
+    headers = {
+        "content-type": form.media_type,
+        "cache-control": "no-cache, no-transform",
+        "x-accel-buffering": "no",  # or nginx waits for more
+        **more,
+    }
+    return [(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers.items()]
+
+
+def run_headers(run: Run) -> dict[str, str]:
+    return {"x-chat-id": run.id, "x-conversation-id": run.info.conversation_id or ""}
+
+
+class Reading(Struct, frozen=True, kw_only=True):
+    """What every reply needs to know."""
+
+    hold_seconds: float
+    keep_alive_seconds: float
+    cancels_when_left: bool
+    metrics: Metrics
+
+
+class EventStream:
+    """The 200 is held back until there is something to tell, so that a run that cannot start has its own status."""
+
+    def __init__(self, run: Run, encoder: Encoder, form: Form, reading: Reading, headers: Mapping[str, str]) -> None:
+        self._run, self._encoder, self._form, self._reading, self._headers = run, encoder, form, reading, headers
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        self._reading.metrics.stream_opened()
+        try:
+            async with Presence(self._run, receive, self._reading) as reader:
+                events = await reader.next(self._reading.hold_seconds)
+                if (failure := early_failure(self._run)) is not None:
+                    await error_response(failure, self._headers)(scope, receive, send)
+                else:
+                    await self._stream(reader, events, send)
+        finally:
+            self._reading.metrics.stream_closed()
+
+    async def _stream(self, reader: Reader, events: list[DocumentEvent], send: Send) -> None:
+        headers = stream_headers(self._form, self._headers)
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        while not reader.has_left:
+            data = b"".join(map(self._encoder.push, events)) if events else self._form.keep_alive
+            is_last = reader.at_end or self._encoder.is_over
+            if data or is_last:
+                await send({"type": "http.response.body", "body": data, "more_body": not is_last})
+            if is_last:
+                return
+            events = await reader.next(self._reading.keep_alive_seconds)
+
+
+async def read_to_end(
+    run: Run, receive: Receive, reading: Reading, push: Callable[[DocumentEvent], bool] = lambda event: False
+) -> bool:
+    """Waits for the end of the run, or until `push` has heard enough. False when the client has gone before."""
+    async with Presence(run, receive, reading) as reader:
+        while not reader.at_end and not reader.has_left:
+            for event in await reader.next():
+                if push(event):
+                    return True
+        return not reader.has_left
+
+
+def early_failure(run: Run) -> Failure | None:
+    """Why a run failed before it had said anything."""
+    if run.done is None or run.done.failure is None:
+        return None
+    for event in run.events:
+        if isinstance(event, Reasoning) or (isinstance(event, DocumentStarted) and event.type != "error"):
+            return None
+    return run.done.failure
+
+
+class Presence:
+    """A client that reads a run, until it goes; when it was the last, the run is stopped."""
+
+    def __init__(self, run: Run, receive: Receive, reading: Reading) -> None:
+        self._run, self._receive, self._reading = run, receive, reading
+        self._reader = Reader(run)
+        self._watch: asyncio.Task[None] | None = None
+
+    async def __aenter__(self) -> Reader:
+        self._watch = asyncio.get_running_loop().create_task(self._notice())
+        return self._reader.__enter__()
+
+    async def __aexit__(self, *_: object) -> None:
+        assert self._watch is not None
+        self._watch.cancel()
+        self._reader.__exit__()
+        if self._run.readers == 0 and self._reading.cancels_when_left:
+            self._run.stop(RunCancelled("The client left before the answer was complete; ask again to have all of it."))
+
+    async def _notice(self) -> None:
+        while (await self._receive())["type"] != "http.disconnect":
+            pass
+        self._reader.leave()

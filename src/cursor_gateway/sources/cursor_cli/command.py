@@ -1,0 +1,106 @@
+"""A turn in; the arguments, standard input and environment of cursor-agent out."""
+
+import re
+from collections.abc import Iterable, Mapping
+
+from msgspec import Struct
+
+from cursor_gateway.errors import AgentMisconfigured
+from cursor_gateway.sources.base import Turn
+
+# The kernel refuses a longer single argument (MAX_ARG_STRLEN, 128 KiB with its NUL); some room is left.
+_LONGEST_ARGUMENT = 120 * 1024
+
+# A prompt that is one of these words would run that command: `logout` must not log anybody out.
+_COMMANDS = """
+about acp agent bedrock create-chat generate-rule help install install-shell-integration login logout ls mcp models
+persist plugin resume sandbox status team uninstall-shell-integration update whoami worker
+"""
+
+# The keychain that holds the login is reached over D-Bus.
+_ENVIRONMENT = """
+PATH HOME USER LOGNAME SHELL LANG LANGUAGE TZ TERM TMPDIR TMP TEMP DBUS_SESSION_BUS_ADDRESS
+SSL_CERT_FILE SSL_CERT_DIR NODE_EXTRA_CA_CERTS
+HTTP_PROXY HTTPS_PROXY ALL_PROXY NO_PROXY http_proxy https_proxy all_proxy no_proxy
+CURSOR_API_KEY CURSOR_AUTH_TOKEN CURSOR_API_ENDPOINT CURSOR_DATA_DIR AGENT_CLI_CREDENTIAL_STORE
+"""
+_ENVIRONMENT_PREFIXES = ("LC_", "XDG_")
+
+_FLAG = re.compile(r"(?<![\w-])--[a-z][a-z-]*")
+
+
+class Program(Struct, frozen=True):
+    """The agent as it was found and asked."""
+
+    path: str
+    version: str
+    flags: frozenset[str]  # of its --help
+
+    def can(self, flag: str) -> bool:
+        return flag in self.flags
+
+
+class CommandOptions(Struct, frozen=True, kw_only=True):
+    """What the operator has decided."""
+
+    trust: bool = True
+    force: bool = False
+    headers: Mapping[str, str] = {}
+
+
+class Command(Struct, frozen=True):
+    arguments: list[str]
+    stdin: bytes | None  # None: closed. An open one keeps some builds from starting, others from ending.
+
+
+def flags_of(help_text: str) -> frozenset[str]:
+    return frozenset(_FLAG.findall(help_text))
+
+
+def command_for(turn: Turn, program: Program, options: CommandOptions, extra_folders: Iterable[str] = ()) -> Command:
+    arguments = [program.path, "-p", "--output-format", "stream-json"]
+    if program.can("--stream-partial-output"):
+        arguments.append("--stream-partial-output")
+    # Always said: without it the agent takes the model that its user chose last.
+    arguments += ["--model", turn.model]
+    match turn.mode:
+        case "plan" | "ask":
+            if not program.can("--mode"):
+                raise AgentMisconfigured(
+                    f"cursor-agent {program.version} has no `{turn.mode}` mode; update it with `cursor-agent update`."
+                )
+            arguments += ["--mode", turn.mode]
+        case "agent" | "debug":  # `debug` is a preamble in the prompt
+            pass
+    if program.can("--workspace"):
+        arguments += ["--workspace", turn.workspace]
+    if options.trust and program.can("--trust"):
+        arguments.append("--trust")
+    if options.force:
+        arguments.append("--force")
+    if program.can("--add-dir"):
+        for folder in extra_folders:
+            arguments += ["--add-dir", folder]
+    for name, value in options.headers.items():
+        arguments += ["--header", f"{name}: {value}"]
+    if turn.session_id is not None:
+        arguments += ["--resume", turn.session_id]
+    prompt = turn.prompt.encode("utf-8", "replace")
+    if len(prompt) > _LONGEST_ARGUMENT or b"\0" in prompt or turn.prompt in _COMMANDS.split():
+        return Command(arguments, prompt)
+    if turn.prompt.startswith("-"):
+        arguments.append("--")
+    return Command([*arguments, turn.prompt], None)
+
+
+def environment_for(environ: Mapping[str, str], further: Iterable[str], config_dir: str | None) -> dict[str, str]:
+    """An allow list: the gateway's own secrets are not the agent's business."""
+    names = {*_ENVIRONMENT.split(), *(name for name in further if not name.endswith("*"))}
+    prefixes = (*_ENVIRONMENT_PREFIXES, *(name.removesuffix("*") for name in further if name.endswith("*")))
+    kept = {name: value for name, value in environ.items() if name in names or name.startswith(prefixes)}
+    if not kept.get("CURSOR_API_KEY"):
+        kept.pop("CURSOR_API_KEY", None)  # set but empty, the agent takes it for a wrong key
+    kept["NO_OPEN_BROWSER"] = "1"
+    if config_dir is not None:
+        kept["CURSOR_CONFIG_DIR"] = config_dir
+    return kept

@@ -1,0 +1,42 @@
+"""The user's configuration of cursor-agent in; a copy that a run may change out.
+
+`--model` rewrites the configuration and so changes the user's later runs: each conversation has a copy of its
+own. It stays at one path as long as the conversation, because the agent keeps its chats in there.
+"""
+
+import os
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+
+from cursor_gateway.errors import AgentMisconfigured
+
+_LARGEST = 4 * 1024 * 1024  # settings, MCP servers and a login are small; what is not is none of these
+
+
+def user_configuration(environ: Mapping[str, str]) -> Path:
+    """Where the agent itself would look."""
+    if given := environ.get("CURSOR_CONFIG_DIR"):
+        return Path(given)
+    if (base := environ.get("XDG_CONFIG_HOME")) and (Path(base) / "cursor").is_dir():
+        return Path(base) / "cursor"
+    return Path(environ.get("HOME") or os.path.expanduser("~")) / ".cursor"
+
+
+def copy_configuration(original: Path, copy: Path) -> None:
+    """The files at the top; the folders beside them hold chats and caches. What the copy has besides, stays."""
+    try:
+        copy.mkdir(parents=True, exist_ok=True, mode=0o700)
+        if not original.is_dir():
+            return
+        for entry in original.iterdir():
+            if entry.is_file() and entry.stat().st_size <= _LARGEST:
+                temporary = copy / f".{entry.name}.new"
+                shutil.copyfile(entry, temporary)
+                temporary.chmod(0o600)
+                temporary.replace(copy / entry.name)
+    except OSError as error:
+        raise AgentMisconfigured(
+            f"The agent's configuration cannot be copied: {error.strerror}; make it readable, and see to free space.",
+            details=str(error.filename),
+        ) from error

@@ -1,0 +1,223 @@
+"""A command in; its output in pieces as they come, and its end, out. Its process group never outlives it.
+
+`Popen` (which uses vfork) with `add_reader`, because uvloop's own subprocesses take four times as long to
+start, and with a large heap forty times.
+"""
+
+import asyncio
+import fcntl
+import os
+import signal
+import subprocess
+import tempfile
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+
+from cursor_gateway.errors import AgentMissing
+from cursor_gateway.sources.process_groups import signal_group
+
+_PIECE = 256 * 1024
+_PIPE = 1024 * 1024  # one read takes what many writes have left
+_F_SETPIPE_SZ = 1031  # Linux's; Python 3.11 has no name for it everywhere
+_LAST_WORDS = 64 * 1024
+_DEAD_PIPE_SECONDS = 0.5  # for what a dead agent's pipe still holds, when somebody else keeps it open
+
+
+class AgentProcess:
+    """Made by `start`; `end` must be awaited."""
+
+    def __init__(self, popen: "subprocess.Popen[bytes]", on_gone: Callable[[int], None]) -> None:
+        assert popen.stdout is not None
+        assert popen.stderr is not None
+        self.pid = popen.pid
+        self.is_discarding = False
+        self._popen = popen
+        self._on_gone = on_gone
+        self._loop = asyncio.get_running_loop()
+        self._pieces: list[bytes] = []
+        self._errors = bytearray()
+        self._open_pipes = {popen.stdout.fileno(), popen.stderr.fileno()}
+        self._wakers: set[asyncio.Future[None]] = set()
+        self._gone = False
+        self._pidfd = -1
+        self._deadline: asyncio.TimerHandle | None = None
+        for pipe in (popen.stdout, popen.stderr):
+            os.set_blocking(pipe.fileno(), False)
+        self._out, self._err = popen.stdout.fileno(), popen.stderr.fileno()
+        self._loop.add_reader(self._out, self._readable, self._out)
+        self._loop.add_reader(self._err, self._readable, self._err)
+        self._watch_end()
+
+    @classmethod
+    def start(
+        cls,
+        arguments: Sequence[str],
+        *,
+        folder: str,
+        environment: Mapping[str, str],
+        stdin: bytes | None,
+        on_gone: Callable[[int], None] = lambda pid: None,
+    ) -> "AgentProcess":
+        """Raises `AgentMissing`. `on_gone` is told the process group that has ended."""
+        source = subprocess.DEVNULL if stdin is None else _file_of(stdin)
+        try:
+            popen = subprocess.Popen(
+                arguments,
+                cwd=folder,
+                env=dict(environment),
+                stdin=source,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                start_new_session=True,
+                bufsize=0,
+            )
+        except (OSError, ValueError) as error:
+            reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+            raise AgentMissing(
+                f"The agent cannot be started: {reason}; see `cursor-gateway doctor`, then try again.",
+                details=arguments[0],
+            ) from error
+        finally:
+            if source != subprocess.DEVNULL:
+                os.close(source)
+        assert popen.stdout is not None
+        with suppress(OSError):
+            fcntl.fcntl(popen.stdout.fileno(), _F_SETPIPE_SZ, _PIPE)
+        return cls(popen, on_gone)
+
+    @property
+    def status(self) -> int | None:
+        """The exit status, negative for a signal; None while it runs."""
+        return self._popen.returncode
+
+    @property
+    def last_words(self) -> str:
+        """The end of what it wrote to its standard error."""
+        return self._errors.decode("utf-8", "replace")
+
+    async def read(self) -> bytes:
+        """What has come since the last call, as soon as anything has; empty at the end of the output."""
+        while not self._pieces and self._out in self._open_pipes:
+            await self._change()
+        piece = self._pieces[0] if len(self._pieces) == 1 else b"".join(self._pieces)
+        self._pieces.clear()
+        return piece
+
+    async def wait(self, seconds: float) -> bool:
+        """Whether it has ended, and said all, within that time."""
+        try:
+            async with asyncio.timeout(seconds):
+                while not self._gone or self._open_pipes:
+                    await self._change()
+        except TimeoutError:
+            return False
+        return True
+
+    async def end(self, grace_seconds: float) -> None:
+        """Asks it to end, then ends it; the whole group. After this nothing of it is left."""
+        try:
+            if not self._gone:
+                signal_group(self.pid, signal.SIGTERM)  # its session stays resumable
+                if not await self.wait(grace_seconds):
+                    signal_group(self.pid, signal.SIGKILL)
+                    await self.wait(10)  # only a process in uninterruptible sleep takes that long
+        finally:  # also when whoever waits here is cancelled
+            if not self._gone:
+                signal_group(self.pid, signal.SIGKILL)
+            self._close()
+
+    # --- callbacks ----------------------------------------------------------------------------------
+
+    def _readable(self, pipe: int) -> None:
+        try:
+            piece = os.read(pipe, _PIECE)
+        except BlockingIOError:
+            return
+        except OSError:
+            piece = b""
+        if not piece:
+            self._close_pipe(pipe)
+        elif pipe == self._err:
+            self._errors += piece
+            del self._errors[:-_LAST_WORDS]
+            return
+        elif not self.is_discarding:
+            self._pieces.append(piece)
+        self._wake()
+
+    def _watch_end(self) -> None:
+        try:
+            self._pidfd = os.pidfd_open(self.pid)
+        except (AttributeError, OSError):  # not Linux, an old kernel, or no descriptor left
+            threading.Thread(target=self._wait_in_thread, name=f"agent {self.pid}", daemon=True).start()
+        else:
+            self._loop.add_reader(self._pidfd, self._ended)
+
+    def _wait_in_thread(self) -> None:
+        with suppress(ChildProcessError):
+            os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT)
+        with suppress(RuntimeError):  # the loop is closed
+            self._loop.call_soon_threadsafe(self._ended)
+
+    def _ended(self) -> None:
+        if self._gone:
+            return
+        # Before it is reaped: until then its number, and so its group's, belongs to nobody else.
+        signal_group(self.pid, signal.SIGKILL)
+        self._popen.wait()
+        self._gone = True
+        if self._pidfd >= 0:
+            self._loop.remove_reader(self._pidfd)
+            os.close(self._pidfd)
+            self._pidfd = -1
+        self._on_gone(self.pid)
+        self._deadline = self._loop.call_later(_DEAD_PIPE_SECONDS, self._close_pipes)
+        self._wake()
+
+    # --- cleaning up --------------------------------------------------------------------------------
+
+    def _close_pipe(self, pipe: int) -> None:
+        if pipe in self._open_pipes:
+            self._open_pipes.discard(pipe)
+            self._loop.remove_reader(pipe)
+            stream = self._popen.stdout if pipe == self._out else self._popen.stderr
+            assert stream is not None
+            stream.close()
+
+    def _close_pipes(self) -> None:
+        for pipe in tuple(self._open_pipes):
+            self._close_pipe(pipe)
+        self._wake()
+
+    def _close(self) -> None:
+        self._close_pipes()
+        if self._deadline is not None:
+            self._deadline.cancel()
+
+    async def _change(self) -> None:
+        future: asyncio.Future[None] = self._loop.create_future()
+        self._wakers.add(future)
+        try:
+            await future
+        finally:
+            self._wakers.discard(future)
+
+    def _wake(self) -> None:
+        for future in self._wakers:
+            if not future.done():
+                future.set_result(None)
+
+
+def _file_of(data: bytes) -> int:
+    """A file, not a pipe: nobody has to write it, and an agent that does not read it breaks nothing."""
+    try:
+        file = os.memfd_create("prompt")
+    except (AttributeError, OSError):
+        with tempfile.TemporaryFile() as unnamed:
+            file = os.dup(unnamed.fileno())
+    view = memoryview(data)
+    while view:
+        view = view[os.write(file, view) :]
+    os.lseek(file, 0, os.SEEK_SET)
+    return file

@@ -1,0 +1,68 @@
+"""Names in; Cursor's agent, found on this machine and asked what it can, out."""
+
+import os
+import re
+import shutil
+from collections.abc import Mapping, Sequence
+
+from msgspec import Struct
+
+from cursor_gateway.errors import AgentMissing, AgentTimedOut
+from cursor_gateway.sources.cursor_cli.command import Program, flags_of
+from cursor_gateway.sources.cursor_cli.process import AgentProcess
+
+_NAMES = ("cursor-agent", "agent")
+_VERSION = re.compile(r"^\d{4}\.\d{2}\.\d{2}-[0-9a-z]+", re.MULTILINE)
+_PROBE_SECONDS = 30.0
+_INSTALL = "install it from Cursor's site and run `cursor-agent login`, or set `agent_program`"
+
+
+class Ran(Struct, frozen=True):
+    status: int | None
+    stdout: str
+    stderr: str
+
+
+async def run_to_end(
+    arguments: Sequence[str], environment: Mapping[str, str], seconds: float = _PROBE_SECONDS, folder: str = "/"
+) -> Ran:
+    """For the agent's short commands. Raises `AgentMissing`, `AgentTimedOut`."""
+    process = AgentProcess.start(arguments, folder=folder, environment=environment, stdin=None)
+    try:
+        if not await process.wait(seconds):
+            raise AgentTimedOut(
+                f"`{' '.join([os.path.basename(arguments[0]), *arguments[1:]])}` did not end within {seconds:g} s; "
+                "run it in a terminal to see why."
+            )
+        return Ran(process.status, (await process.read()).decode("utf-8", "replace"), process.last_words)
+    finally:
+        await process.end(0.2)
+
+
+async def find_program(wanted: str, environment: Mapping[str, str]) -> Program:
+    """The first that is Cursor's: other programs are called `agent`, too. Raises `AgentMissing`."""
+    tried = []
+    for path in candidates(wanted, environment):
+        program = await ask_program(path, environment)
+        if program is not None:
+            return program
+        tried.append(path)
+    if tried:
+        raise AgentMissing(f"{', '.join(tried)} is not Cursor's agent; {_INSTALL}.")
+    raise AgentMissing(f"{wanted or 'cursor-agent'} is not installed; {_INSTALL}.")
+
+
+def candidates(wanted: str, environment: Mapping[str, str]) -> list[str]:
+    folders = [environment.get("PATH", os.defpath), os.path.join(environment.get("HOME", ""), ".local", "bin")]
+    names = [os.path.expanduser(wanted)] if wanted else list(_NAMES)
+    found = [shutil.which(name, path=os.pathsep.join(folders)) for name in names]
+    return list(dict.fromkeys(os.path.abspath(path) for path in found if path))
+
+
+async def ask_program(path: str, environment: Mapping[str, str]) -> Program | None:
+    """None when it is not Cursor's."""
+    version = _VERSION.search((await run_to_end([path, "--version"], environment)).stdout)
+    told = (await run_to_end([path, "--help"], environment)).stdout
+    if version is None and "Cursor" not in told:
+        return None
+    return Program(path, version[0] if version else "unknown", flags_of(told))

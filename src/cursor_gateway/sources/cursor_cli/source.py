@@ -1,0 +1,155 @@
+"""A turn in; cursor-agent, started for it, and what it does as agent events, out."""
+
+import asyncio
+import os
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from pathlib import Path
+
+from msgspec import Struct
+
+from cursor_gateway.core.agent_events import AgentEvent
+from cursor_gateway.errors import AgentCrashed, AgentError, AgentOutputTooLarge, Failure, unknown_model
+from cursor_gateway.sources.base import Model, SourceState, Turn
+from cursor_gateway.sources.cursor_cli.command import CommandOptions, Program, command_for, environment_for
+from cursor_gateway.sources.cursor_cli.configuration import copy_configuration, user_configuration
+from cursor_gateway.sources.cursor_cli.decoder import CursorDecoder
+from cursor_gateway.sources.cursor_cli.failures import failure_of
+from cursor_gateway.sources.cursor_cli.models import ModelCache, is_known, nearest, parse_models
+from cursor_gateway.sources.cursor_cli.process import AgentProcess
+from cursor_gateway.sources.cursor_cli.program import find_program, run_to_end
+from cursor_gateway.sources.ledger import Ledger
+from cursor_gateway.sources.recorder import Recorder
+from cursor_gateway.wire.lines import LineSplitter
+
+
+class CliOptions(Struct, frozen=True, kw_only=True):
+    program: str = ""
+    command: CommandOptions = CommandOptions()
+    environment: Sequence[str] = ()  # further names
+    max_output_bytes: int = 256 * 1024 * 1024
+    grace_seconds: float = 2.0
+    models_seconds: float = 600.0
+
+
+class CursorCliSource:
+    def __init__(
+        self,
+        options: CliOptions,
+        environ: Mapping[str, str],
+        ledger: Ledger,
+        clock: Callable[[], float],
+        recorder: Recorder | None = None,
+    ) -> None:
+        self._options, self._environ, self._ledger, self._recorder = options, environ, ledger, recorder
+        self._program: Program | None = None
+        self._asking = asyncio.Lock()
+        self._stamp: object = None  # of the program's file when it was asked
+        self._models = ModelCache(self._list_models, options.models_seconds, clock)
+
+    async def probe(self) -> Program:
+        """The agent, asked once; asked again when its file has changed, since it updates itself."""
+        async with self._asking:
+            if self._program is None or _stamp(self._program.path) != self._stamp:
+                self._program = await find_program(self._options.program, self._environment(None))
+                self._stamp = _stamp(self._program.path)
+            return self._program
+
+    def state(self) -> SourceState:
+        detail = "cursor-agent, not asked yet"
+        if self._program is not None:
+            detail = f"cursor-agent {self._program.version} ({self._program.path})"
+        return SourceState(name="cli", detail=detail)
+
+    async def models(self) -> list[Model]:
+        return await self._models.get()
+
+    def check_model(self, model: str) -> None:
+        models = self._models.peek()
+        if models is not None and not is_known(model, models):
+            raise unknown_model(model, nearest(model, models))
+
+    async def close(self) -> None:
+        await self._models.close()
+
+    async def events(self, turn: Turn) -> AsyncGenerator[Sequence[AgentEvent], None]:
+        program = await self.probe()
+        folder = Path(turn.folder)
+        copy_configuration(user_configuration(self._environ), folder / "cursor")
+        images = folder / "images"
+        command = command_for(turn, program, self._options.command, [str(images)] if images.is_dir() else [])
+        process = AgentProcess.start(
+            command.arguments,
+            folder=turn.workspace,
+            environment=self._environment(str(folder / "cursor")),
+            stdin=command.stdin,
+            on_gone=self._ledger.remove,
+        )
+        self._ledger.add(process.pid)
+        recording = self._recorder.begin(turn.run_id) if self._recorder is not None else None
+        lines, decoder = LineSplitter(), CursorDecoder()
+        size, last_words = 0, b""
+        try:
+            while not decoder.finished and (chunk := await process.read()):
+                size += len(chunk)
+                if size > self._options.max_output_bytes:
+                    raise AgentOutputTooLarge(
+                        f"The agent wrote more than {self._options.max_output_bytes} bytes; "
+                        "ask for less at once, or raise `max_output_bytes`."
+                    )
+                if recording is not None:
+                    recording.write(chunk)
+                if chunk.find(b"\n") == len(chunk) - 1 and not lines.rest:  # a line, as the agent writes them
+                    events = decoder.push_line(chunk)
+                else:
+                    events = decoder.push(lines.push(chunk))
+                if events:
+                    yield events
+            if not decoder.finished:
+                await process.wait(self._options.grace_seconds)  # for its last words
+                events = decoder.push(lines.flush())  # the last line may lack its end
+                if not decoder.finished:
+                    last_words = process.last_words.encode()
+                    events += decoder.flush(_failure(process, decoder.stray_text))
+                yield events
+            process.is_discarding = True
+            await process.wait(self._options.grace_seconds)
+        finally:
+            await process.end(self._options.grace_seconds)
+            if recording is not None:
+                recording.end(last_words)
+
+    async def _list_models(self) -> list[Model]:
+        program = await self.probe()
+        ran = await run_to_end([program.path, "--list-models"], self._environment(None))
+        models = parse_models(ran.stdout)
+        if not models:
+            raise failure_of(ran.stderr or ran.stdout)
+        return models
+
+    def _environment(self, config_dir: str | None) -> dict[str, str]:
+        if config_dir is None:
+            config_dir = self._environ.get("CURSOR_CONFIG_DIR")
+        return environment_for(self._environ, self._options.environment, config_dir)
+
+
+def _failure(process: AgentProcess, stray: str) -> Failure:
+    error: AgentError = failure_of("\n".join(text for text in (process.last_words, stray) if text))
+    if isinstance(error, AgentCrashed):
+        match process.status:
+            case None:
+                how = "it closed its output and did not end"
+            case int(status) if status < 0:
+                how = f"ended by signal {-status}"
+            case status:
+                how = f"exit status {status}"
+        error.details = f"{how}\n{error.details}".strip()
+    return error.failure()
+
+
+def _stamp(path: str) -> object:
+    """Of the file that the name leads to: an update points the name to another."""
+    try:
+        target = os.path.realpath(path)
+        return target, os.stat(target).st_mtime_ns
+    except OSError:
+        return None

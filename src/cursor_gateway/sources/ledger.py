@@ -1,0 +1,66 @@
+"""The agents that this gateway runs, written down, so that the next gateway ends those that were orphaned.
+
+A gateway that is killed cannot end its agents. Each gateway has a folder named for its process; in it one
+empty file for each agent's process group, also named for its process; a process is its number and its start.
+"""
+
+import os
+import shutil
+import signal
+from contextlib import suppress
+from pathlib import Path
+
+from cursor_gateway.sources.process_groups import members, signal_group, start_of
+
+
+class Ledger:
+    def __init__(self, directory: Path) -> None:
+        """`directory` is shared by all gateways; nothing is written before `open`."""
+        self._all = directory
+        self.folder = directory / _name(os.getpid())
+        self._agents = self.folder / "agents"
+
+    def open(self) -> None:
+        self._agents.mkdir(parents=True, exist_ok=True, mode=0o700)
+
+    def add(self, group: int) -> None:
+        with suppress(OSError):  # a full disk must not keep anybody from working
+            (self._agents / _name(group)).touch()
+
+    def remove(self, group: int) -> None:
+        for entry in self._agents.glob(f"{group}-*"):
+            entry.unlink(missing_ok=True)
+
+    def end_orphans(self) -> list[int]:
+        """Ends what gateways that are gone have left, and removes their folders. Returns the groups it ended."""
+        ended = []
+        for folder in _entries(self._all):
+            if not _is_alive(folder.name):
+                for entry in _entries(folder / "agents"):
+                    group, _, start = entry.name.partition("-")
+                    # Another process with this number means that the group had ended: a living group keeps it.
+                    if start_of(int(group)) in (None, start) and members(int(group)):
+                        signal_group(int(group), signal.SIGKILL)
+                        ended.append(int(group))
+                shutil.rmtree(folder, ignore_errors=True)
+        return ended
+
+    def close(self) -> None:
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def _name(pid: int) -> str:
+    return f"{pid}-{start_of(pid)}"
+
+
+def _is_alive(name: str) -> bool:
+    pid, _, start = name.partition("-")
+    return start_of(int(pid)) == start
+
+
+def _entries(folder: Path) -> list[Path]:
+    """Those that we have made."""
+    try:
+        return [entry for entry in folder.iterdir() if entry.name.partition("-")[0].isdigit()]
+    except OSError:
+        return []

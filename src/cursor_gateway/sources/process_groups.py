@@ -1,0 +1,53 @@
+"""Processes by number in; when they started, who belongs to their group, and their end, out.
+
+A process is known by its number and its start: numbers are used again.
+"""
+
+import os
+import signal
+import subprocess
+from contextlib import suppress
+from pathlib import Path
+
+_PROC = Path("/proc")
+
+
+def start_of(pid: int) -> str | None:
+    """When a process started, in the system's own words; None when it is gone (a zombie is)."""
+    if _PROC.is_dir():
+        fields = _stat(pid)
+        return None if fields is None or fields[0] in "ZX" else fields[19]
+    told = _ps("-o", "lstart=", "-p", str(pid)).strip()
+    return "-".join(told.split()).replace(":", ".") or None
+
+
+def members(group: int) -> list[int]:
+    """The living processes of a group."""
+    if not _PROC.is_dir():
+        lines = (line.split() for line in _ps("-axo", "pid=,pgid=,stat=").splitlines())
+        return [int(pid) for pid, pgid, stat in lines if pgid == str(group) and not stat.startswith("Z")]
+    found = []
+    for entry in _PROC.iterdir():
+        if entry.name.isdigit():
+            fields = _stat(int(entry.name))
+            if fields is not None and fields[2] == str(group) and fields[0] not in "ZX":
+                found.append(int(entry.name))
+    return found
+
+
+def signal_group(group: int, number: signal.Signals) -> None:
+    with suppress(ProcessLookupError, PermissionError):  # macOS says the latter of a group of zombies
+        os.killpg(group, number)
+
+
+def _stat(pid: int) -> list[str] | None:
+    """The fields of /proc/PID/stat after the name: state, parent, group, session, … start time (the 20th)."""
+    try:
+        text = (_PROC / str(pid) / "stat").read_text("utf-8", "replace")
+    except OSError:
+        return None
+    return text[text.rindex(")") + 2 :].split()
+
+
+def _ps(*arguments: str) -> str:
+    return subprocess.run(["ps", *arguments], capture_output=True, text=True, check=False, timeout=10).stdout

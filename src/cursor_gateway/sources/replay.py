@@ -1,0 +1,228 @@
+"""Recordings of cursor-agent in; one of them, chosen by the prompt and played at its own pace, out.
+
+A recording is what the agent wrote, a line for each event; plain text after the last event is what it
+said on stderr.
+"""
+
+import asyncio
+import re
+from collections import Counter
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
+from io import BytesIO
+from itertools import islice
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+
+from cursor_gateway.core.agent_events import AgentEvent, PromptEchoed
+from cursor_gateway.errors import SettingsError, unknown_model
+from cursor_gateway.sources.base import Model, SourceState, Turn
+from cursor_gateway.sources.cursor_cli.decoder import CursorDecoder
+from cursor_gateway.sources.cursor_cli.failures import failure_of
+from cursor_gateway.sources.cursor_cli.records import REFUSED, Line, User, decode, read_again
+from cursor_gateway.sources.recorder import PROMPT_REMOVED
+from cursor_gateway.wire.lines import LineSplitter
+
+_READ_BYTES = 64 * 1024  # as much as one read of a pipe gives; the loop's other work goes on between two
+_LONGEST_PAUSE = 5.0  # seconds: whoever watches need not sit through a build
+_SHORTEST_PAUSE = 0.005  # shorter ones add up, since a timer is no finer
+_LAST_WORDS = 100  # of a prompt: before them may stand the whole conversation
+_PROMPT_LINES = 20  # the prompt is in the second line; before it at most a few strange ones
+_NAMES = 8  # of recordings, in a line for people
+_NAMED = re.compile(r"\brecording:\s*[\"'`]?", re.IGNORECASE)
+_WORD = re.compile(r"\w+")
+_COMMON = frozenset(
+    _WORD.findall(
+        "a about all also an and any are as at be but by can could did do does for from get give had has have "
+        "how i if in into is it its just like make me more my need no not now of on one or our out over "
+        "please see should show so some tell than that the their them then there these they this to up us use "
+        "used using want was we were what when where which who why will with without would you your"
+    )
+)
+
+
+class Recording(Struct, frozen=True):
+    name: str
+    data: bytes
+
+
+def load(directory: Path) -> list[Recording]:
+    """The folder's recordings, by name. Raises `SettingsError` where there is nothing to play."""
+    try:
+        files = sorted(file for file in directory.iterdir() if file.suffix in (".ndjson", ".jsonl") and file.is_file())
+        recordings = [Recording(file.stem, file.read_bytes()) for file in files]
+    except OSError as error:
+        told = f"The recordings in {directory} cannot be read: {error.strerror}; set `replay_dir` to a folder of them."
+        raise SettingsError(told, param="replay_dir") from None
+    if not recordings:
+        told = f"There is no recording (*.ndjson, *.jsonl) in {directory}; make some with `record_dir`."
+        raise SettingsError(told, param="replay_dir")
+    return recordings
+
+
+# --- which one ------------------------------------------------------------------------------------------
+
+
+def choose(prompt: str, recordings: Sequence[Recording]) -> Recording:
+    """The one that is named; else the one of the same prompt; else of the most alike one; else the first."""
+    if named := _named(prompt, recordings):
+        return named
+    words = _words(prompt)
+    prompts = [_words(recorded_prompt(recording.data)) for recording in recordings]
+    same = [number for number, said in enumerate(prompts) if said and words[-len(said) :] == said]
+    if same:
+        return recordings[max(same, key=lambda number: len(prompts[number]))]
+    subjects = [
+        _subjects([*said, *_words(recording.name.replace("_", " "))])
+        for said, recording in zip(prompts, recordings, strict=True)
+    ]
+    counts = Counter(word for subject in subjects for word in subject)
+    shared = [subject & _subjects(words[-_LAST_WORDS:]) for subject in subjects]
+    alike = [sum(1 / counts[word] for word in common) for common in shared]
+    return recordings[alike.index(max(alike))]
+
+
+def _named(prompt: str, recordings: Sequence[Recording]) -> Recording | None:
+    """`recording: NAME`; the last one of a conversation counts, and of two names the longer."""
+    found: Recording | None = None
+    for place in _NAMED.finditer(prompt):
+        after = prompt[place.end() :]
+        fitting = [
+            recording
+            for recording in recordings
+            if re.match(rf"{re.escape(recording.name)}(?![\w-])", after, re.IGNORECASE)
+        ]
+        found = max(fitting, key=lambda recording: len(recording.name), default=found)
+    return found
+
+
+def recorded_prompt(data: bytes) -> str:
+    """What the agent was asked in a recording; empty when that is not recorded."""
+    for line in islice(BytesIO(data), _PROMPT_LINES):
+        record: Line | None
+        try:
+            record = decode(line)
+        except REFUSED:
+            record = read_again(line)
+        if isinstance(record, User):
+            text = record.message.text
+            return "" if text == PROMPT_REMOVED else text
+    return ""
+
+
+def _words(text: str) -> list[str]:
+    return _WORD.findall(text.casefold())
+
+
+def _subjects(words: Sequence[str]) -> set[str]:
+    """What is spoken of: `tests` and `test` are one subject, `the` is none."""
+    return {word.removesuffix("s") for word in words if word not in _COMMON}
+
+
+# --- its pace -------------------------------------------------------------------------------------------
+
+
+class _Timed(Struct):
+    timestamp_ms: int | float | None = None
+
+
+_decode_time = msgspec.json.Decoder(_Timed).decode
+
+
+def paced(data: bytes, speed: float) -> Iterator[tuple[float, list[bytes]]]:
+    """Seconds to wait, and the lines that are then said at once; a speed of 0 does not wait at all."""
+    last: float | None = None
+    pause = owed = 0.0
+    for lines in _reads(data):
+        together: list[bytes] = []
+        for line in lines:
+            time = _time_of(line) if speed else None
+            if time is not None:
+                if last is not None:
+                    owed += min(max(0.0, time - last) / 1000 / speed, _LONGEST_PAUSE)
+                last = time
+            if owed >= _SHORTEST_PAUSE:
+                if together:
+                    yield pause, together
+                pause, owed, together = owed, 0.0, []
+            together.append(line)
+        if together:
+            yield pause, together
+            pause = 0.0
+
+
+def _reads(data: bytes) -> Iterator[list[bytes]]:
+    splitter = LineSplitter()
+    for start in range(0, len(data), _READ_BYTES):
+        yield splitter.push(data[start : start + _READ_BYTES])
+    yield splitter.flush()
+
+
+def _time_of(line: bytes) -> float | None:
+    try:
+        return _decode_time(line).timestamp_ms
+    except REFUSED:
+        return None
+
+
+def parted(data: bytes) -> tuple[bytes, str]:
+    """The agent's output, and what it said on stderr: the lines after the last that begins like an event."""
+    last = data.rfind(b"\n{") + 1  # else the first line
+    if not data.startswith(b"{", last):
+        return b"", data.decode("utf-8", "replace")
+    end = data.find(b"\n", last) + 1 or len(data)
+    return data[:end], data[end:].decode("utf-8", "replace")
+
+
+# --- the source -----------------------------------------------------------------------------------------
+
+
+class ReplaySource:
+    def __init__(
+        self,
+        recordings: Sequence[Recording],
+        speed: float,
+        *,
+        is_demo: bool,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        self._recordings, self._speed, self._is_demo, self._sleep = recordings, speed, is_demo, sleep
+
+    def state(self) -> SourceState:
+        names = ", ".join(recording.name for recording in self._recordings[:_NAMES])
+        if len(self._recordings) > _NAMES:
+            names += ", …"
+        kind = "built-in recordings" if self._is_demo else "recordings"
+        return SourceState(
+            name="demo" if self._is_demo else "replay",
+            detail=f"{len(self._recordings)} {kind}, no agent runs: {names}",
+            is_demo=self._is_demo,
+        )
+
+    async def models(self) -> list[Model]:
+        return [self._model()]
+
+    def _model(self) -> Model:
+        if self._is_demo:
+            return Model("demo", "Demo (built-in recordings)", is_default=True)
+        return Model("replay", "Replay (recordings)", is_default=True)
+
+    def check_model(self, model: str) -> None:
+        """A recording must not pass for the answer of another model; `auto` asks for none."""
+        if model not in ("auto", self._model().id):
+            raise unknown_model(model, [self._model().id])
+
+    async def close(self) -> None:
+        pass
+
+    async def events(self, turn: Turn) -> AsyncGenerator[Sequence[AgentEvent], None]:
+        output, last_words = parted(choose(turn.prompt, self._recordings).data)
+        decoder = CursorDecoder()
+        for pause, lines in paced(output, self._speed):
+            await self._sleep(pause)  # also for 0 seconds: others get their turn
+            if events := decoder.push(lines):
+                yield [PromptEchoed(turn.prompt) if isinstance(event, PromptEchoed) else event for event in events]
+        told = "\n".join(text for text in (last_words.strip(), decoder.stray_text) if text)
+        if events := decoder.flush(failure_of(told).failure()):
+            yield events

@@ -1,0 +1,70 @@
+"""A file beside the launcher and the environment in; what a test decides that no prompt can, out.
+
+The file counts where the caller hands down only a part of the environment; the environment goes first.
+
+    login=none              nobody is logged in (a CURSOR_API_KEY still helps, unless empty or `bad…`)
+    trust=all               every workspace is trusted already
+    log=FILE                one line of JSON for each invocation is added to it
+    version, email, tier    what `--version`, `status` and `about` say
+    models                  see `Knobs.models`
+    models_fail             1, or what `models` then says on stderr
+    slow_start_seconds      before anything else, for every command
+    force_forbidden         --force fails
+    sandbox_missing         --sandbox enabled fails
+    create_chat_hangs       after printing the id
+"""
+
+import json
+import os
+from collections.abc import Mapping
+
+FILE = "standin.json"
+PREFIX = "STANDIN_"
+
+
+def plain(names: Mapping[str, object]) -> dict[str, object]:
+    """`STANDIN_LOGIN` and `login` are the same knob."""
+    return {name.removeprefix(PREFIX).lower(): value for name, value in names.items()}
+
+
+class Knobs:
+    def __init__(self, values: Mapping[str, object]) -> None:
+        self._values = values
+
+    @classmethod
+    def read(cls, directory: str, environ: Mapping[str, str]) -> "Knobs":
+        try:
+            with open(os.path.join(directory, FILE), encoding="utf-8") as file:
+                written = plain(json.load(file))
+        except FileNotFoundError:
+            written = {}
+        given = {name: value for name, value in environ.items() if name.startswith(PREFIX)}
+        return cls({**written, **plain(given)})
+
+    def text(self, name: str, default: str = "") -> str:
+        value = self._values.get(name, default)
+        return value if isinstance(value, str) else json.dumps(value)
+
+    def number(self, name: str) -> float:
+        return float(self.text(name) or 0)
+
+    def flag(self, name: str) -> bool:
+        return self.text(name) not in ("", "0", "false", "null")
+
+    def models(self) -> list[tuple[str, str]]:
+        """Id and label; given as a list, or comma-separated, of `id` or `id - Label`."""
+        given = self._values.get("models", DEFAULT_MODELS)
+        lines = given.split(",") if isinstance(given, str) else given
+        assert isinstance(lines, list | tuple), "models is a list"
+        pairs = [str(line).strip().partition(" - ") for line in lines]
+        return [(id, label or id) for id, _, label in pairs]
+
+
+DEFAULT_MODELS = (
+    "auto - Auto",
+    "gpt-5.3-codex-low - Codex 5.3 Low",
+    "gpt-5-mini - GPT-5 Mini",
+    "claude-sonnet-5-thinking-high - Claude Sonnet 5 1M  Thinking",  # labels with double spaces are seen
+    "composer-2.5-fast - Composer 2.5 Fast",
+    "grok-4.7-256k - Grok 4.7 256K",
+)

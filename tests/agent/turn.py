@@ -1,0 +1,165 @@
+"""A prompt in; the scenario that it names, and all that a scenario may use, out."""
+
+import os
+import re
+import signal
+import time
+from collections.abc import Callable, Iterable
+
+from tests.agent.config import Permissions
+from tests.agent.emitter import Call, Emitter, Record, random_letters
+from tests.agent.sessions import Chat, new_id
+
+_NAMED = re.compile(r'standin: ([a-z0-9-]+)((?:[ \t]+[a-z_]+=(?:"[^"\n]*"|[^\s"<]*))*)')
+_SETTING = re.compile(r'([a-z_]+)=(?:"([^"\n]*)"|(\S*))')
+_BODY = re.compile(r"^---[ \t]*\r?\n(.*?)(?:\n--- end|\Z)", re.MULTILINE | re.DOTALL)
+
+
+class Request:
+    """What the last scenario's line of a prompt says; without one, `name` is empty."""
+
+    def __init__(self, prompt: str) -> None:
+        found = next(reversed([*_NAMED.finditer(prompt)]), None)
+        self.name = found[1] if found else ""
+        settings = _SETTING.findall(found[2]) if found else []
+        self.settings: dict[str, str] = {name: quoted or plain for name, quoted, plain in settings}
+        body = _BODY.search(prompt, found.end()) if found else None
+        self.body = body[1] if body else ""
+
+
+def request_of(prompt: str, history: list[dict[str, str]]) -> Request:
+    """A repair of bad JSON is asked for in the client's words, so the turn before decides about it."""
+    request = Request(prompt)
+    before = Request(history[-1]["prompt"]) if history and not request.name else request
+    return before if before.name == "json-bad-then-good" else request
+
+
+class Turn:
+    """What a scenario may use: the request, the permissions, the surroundings, and the agent's voice."""
+
+    def __init__(
+        self,
+        agent: Emitter,
+        chat: Chat,
+        prompt: str,
+        permissions: Permissions,
+        *,
+        key_source: str,
+        model: tuple[str, str],
+        models: Iterable[str],
+        mode: str | None,
+        workspace: str,
+        invocation: Record,
+        warn: Callable[[str], None],
+    ) -> None:
+        self.agent = agent
+        self.prompt = prompt
+        self.history = list(chat.turns)  # without this turn
+        self.request = request_of(prompt, self.history)
+        self.permissions = permissions
+        self.model, self._label = model
+        self.models = list(models)
+        self.read_only = mode in ("plan", "ask")
+        self.workspace = workspace
+        self.invocation = invocation
+        self.warn = warn
+        self._chat = chat
+        self._key_source = key_source
+
+    def begin(self) -> None:
+        self._chat.turns.append({"prompt": self.prompt, "answer": ""})
+        self._chat.save()
+        self.agent.begin(self.workspace, self._key_source, self._label, self.prompt)
+
+    def save(self) -> None:
+        if len(self._chat.turns) > len(self.history):
+            self._chat.turns[-1]["answer"] = self.agent.said
+            self._chat.save()
+
+    def finish(self, usage: Record | None = None, *, counts: bool = True, end: bytes = b"\n") -> None:
+        self.save()  # before the result: a client may resume as soon as it has read it
+        guessed = {"inputTokens": 1000 + len(self.prompt) // 4, "outputTokens": 10 + len(self.agent.said) // 4}
+        counted = usage or {**guessed, "cacheReadTokens": 2048, "cacheWriteTokens": 0}
+        self.agent.finish(counted if counts else None, end=end)
+
+    def text(self, name: str, default: str) -> str:
+        return self.request.settings.get(name, default)
+
+    def number(self, name: str, default: int) -> int:
+        return int(self.text(name, str(default)))
+
+    def pause(self, name: str, default: int = 0) -> None:
+        time.sleep(self.number(name, default) / 1000)
+
+    def path(self, default: str) -> str:
+        return os.path.join(self.workspace, self.text("path", default))
+
+    def say(self, text: str) -> None:
+        """In words, as models do."""
+        for word in re.findall(r"\s*\S+|\s+$", text):
+            self.agent.say(word)
+
+    def think(self, text: str) -> None:
+        for piece in pieces(text, 20):
+            self.agent.think(piece)
+        self.agent.stop_thinking()
+
+    def call(self, tool: str, args: Record, *, names_itself: bool = False, description: str = "") -> Call:
+        """`names_itself`: the arguments of some tools hold the call's id, too."""
+        id = call_id(self.model)
+        return Call(tool, id, {**args, "toolCallId": id} if names_itself else args, description)
+
+    def use(self, call: Call, result: Record) -> None:
+        self.agent.start(call)
+        self.agent.complete(call, result)
+
+
+Scenario = Callable[[Turn], int | None]
+SCENARIOS: dict[str, Scenario] = {}
+
+
+def answers(name: str) -> Callable[[Callable[[Turn], None]], Callable[[Turn], None]]:
+    """A scenario that goes well: begun before it, finished after it."""
+
+    def register(tell: Callable[[Turn], None]) -> Callable[[Turn], None]:
+        def run(turn: Turn) -> None:
+            turn.begin()
+            tell(turn)
+            turn.finish()
+
+        SCENARIOS[name] = run
+        return tell
+
+    return register
+
+
+def runs(name: str) -> Callable[[Scenario], Scenario]:
+    """A scenario that begins, and ends, as it likes; its value is the exit status."""
+
+    def register(run: Scenario) -> Scenario:
+        SCENARIOS[name] = run
+        return run
+
+    return register
+
+
+def pieces(text: str, size: int) -> list[str]:
+    """Of so many UTF-16 units: as a JavaScript program cuts, through a character if need be."""
+    data = text.encode("utf-16-le", "surrogatepass")
+    return [data[at : at + 2 * size].decode("utf-16-le", "surrogatepass") for at in range(0, len(data), 2 * size)]
+
+
+def call_id(model: str) -> str:
+    """Each maker's models have their own kind; two of the four kinds hold a line feed."""
+    if model.startswith("claude"):
+        return f"toolu_01{random_letters(22)}"
+    if model.startswith("gpt"):
+        return f"call_{random_letters(24)}\nfc_{os.urandom(25).hex()}"
+    if model.startswith("composer"):
+        return f"tool_{new_id()[:-1]}"
+    return f"call-{new_id()}-0\nfc_{new_id()}_0"
+
+
+def hang() -> None:
+    while True:
+        signal.pause()

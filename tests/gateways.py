@@ -1,0 +1,85 @@
+"""A real gateway for tests: `cursor-gateway serve` as a process of its own, with the stand-in agent, on a free port."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+from msgspec import Struct
+
+from tests.agent.install import install
+from tests.cli.processes import TIMEOUT, read_until
+
+_READY = re.compile(rb"http://[\w.\[\]:]+:(\d+)/v1\b")
+
+
+class RunningGateway(Struct, frozen=True):
+    url: str
+    process: "subprocess.Popen[bytes]"
+    home: Path  # everything that the gateway and the agent may write lies below it
+    agent_log: Path  # one line of JSON for each start of the stand-in
+    log: Path  # what the gateway writes to its standard error
+
+    @property
+    def workspace(self) -> Path:
+        return self.home / "work"
+
+    @property
+    def data(self) -> Path:
+        return self.home / "data"
+
+    @property
+    def openai_url(self) -> str:
+        return f"{self.url}/v1"
+
+
+@contextmanager
+def running_gateway(
+    home: Path,
+    *flags: str,
+    settings: Mapping[str, str] | None = None,
+    knobs: Mapping[str, object] | None = None,
+    has_agent: bool = True,
+    environment: Mapping[str, str] | None = None,
+) -> Iterator[RunningGateway]:
+    """`settings` by their names; `knobs` are the stand-in's. On leaving it is told to stop, and must."""
+    for folder in ("work", "data", ".cursor", "bin"):
+        (home / folder).mkdir(parents=True, exist_ok=True)
+    agent_log, log = home / "agent.log", home / "gateway.log"
+    if has_agent:
+        install(home / "bin", knobs={"log": str(agent_log), **(knobs or {})})
+    given = {"data_dir": str(home / "data"), "workspace": str(home / "work"), "grace_seconds": "1", **(settings or {})}
+    env = {
+        "PATH": f"{home / 'bin'}{os.pathsep}/usr/bin{os.pathsep}/bin",
+        "HOME": str(home),
+        "PYTHONUNBUFFERED": "1",
+        **{f"CURSOR_GATEWAY_{name.upper()}": value for name, value in given.items()},
+        **(environment or {}),
+    }
+    with (
+        log.open("wb") as told,
+        subprocess.Popen(
+            [sys.executable, "-m", "cursor_gateway", "serve", "--port", "0", *flags],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=told,
+            env=env,
+            cwd=home,
+        ) as process,
+    ):
+        try:
+            assert process.stdout is not None
+            said = read_until(process.stdout.fileno(), b"Ctrl-C")
+            found = _READY.search(said)
+            assert found, said
+            url = found[0].removesuffix(b"/v1").decode()
+            yield RunningGateway(url, process, home, agent_log, log)
+            process.send_signal(signal.SIGTERM)
+            process.wait(TIMEOUT)
+        finally:
+            if process.poll() is None:
+                process.kill()

@@ -1,0 +1,50 @@
+"""What an agent does in; a run that did it, with its observers told, out."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Sequence
+from typing import cast
+
+from cursor_gateway.core.agent_events import AgentEvent
+from cursor_gateway.core.run_info import RunInfo
+from cursor_gateway.errors import GatewayError
+from cursor_gateway.runs.run import Limits, Observer, Run
+from cursor_gateway.sources.base import Source, Turn
+
+PROMPT = "the secret prompt"
+
+
+class _Scripted:
+    def __init__(self, events: Sequence[AgentEvent], error: Exception | None, lingers: bool) -> None:
+        self._events, self._error, self._lingers = events, error, lingers
+
+    async def events(self, turn: Turn) -> AsyncGenerator[Sequence[AgentEvent], None]:
+        for event in self._events:
+            yield [event]
+        if self._lingers:
+            await asyncio.get_running_loop().create_future()
+        if self._error is not None:
+            raise self._error
+
+
+def observed(
+    *events: AgentEvent,
+    observer: Observer,
+    error: Exception | None = None,
+    stopped: GatewayError | None = None,
+    model: str = "auto",
+) -> Run:
+    turn = Turn(run_id="chat_1", prompt=PROMPT, model=model, workspace="/w", folder="/f")
+    run = Run(RunInfo(id="chat_1", created="2026-02-23T10:30:00Z"), turn, owner="laptop", request_id="req_1")
+    source = cast(Source, _Scripted(events, error, lingers=stopped is not None))
+
+    async def live() -> None:
+        run.start(source, Limits(first_event_seconds=60, idle_seconds=60, run_seconds=60), (observer,), lambda: None)
+        if stopped is not None:
+            while len(run.events) < 1:
+                await asyncio.sleep(0)
+            run.stop(stopped)
+        await run.gone()
+        await asyncio.sleep(0)  # observers are told right after the task
+
+    asyncio.run(live())
+    return run

@@ -1,0 +1,303 @@
+"""Defaults < file < environment < flags; what is unknown or wrong is refused, with what to do; secrets stay secret."""
+
+import re
+from itertools import pairwise
+from typing import Any
+
+import msgspec
+import pytest
+
+from cursor_gateway.errors import SettingsError
+from cursor_gateway.keys import hash_key, new_key
+from cursor_gateway.settings import Loaded, Settings, check_exposed, every_setting, is_loopback, load
+
+HASH = hash_key("cgw_one")
+OTHER = hash_key("cgw_two")
+BY_NAME = {setting.name: setting for setting in every_setting()}
+
+
+def from_file(**values: object) -> Loaded:
+    return load(values, {}, {}, path="/etc/gateway.toml")
+
+
+def from_environment(**values: str) -> Loaded:
+    return load({}, {f"CURSOR_GATEWAY_{name.upper()}": value for name, value in values.items()}, {})
+
+
+def from_flags(**values: object) -> Loaded:
+    return load({}, {}, values)
+
+
+def refused(name: str, loading: Any, **values: object) -> str:
+    with pytest.raises(SettingsError) as caught:
+        loading(**values)
+    assert caught.value.param == name
+    assert caught.value.__cause__ is None
+    assert caught.value.__suppress_context__ or caught.value.__context__ is None
+    return str(caught.value)
+
+
+# --- which one wins ---------------------------------------------------------------------------------
+
+
+def test_without_anything_all_are_defaults() -> None:
+    loaded = load({}, {"PATH": "/bin", "CURSOR_API_KEY": "x", "GATEWAY_PORT": "1"}, {})
+    assert loaded.settings == Settings()
+    assert loaded.origins == dict.fromkeys(BY_NAME, "default")
+
+
+def test_the_later_one_wins_and_says_where_it_came_from() -> None:
+    file: dict[str, object] = {"port": 1, "model": "file", "max_runs": 3}
+    environ = {"CURSOR_GATEWAY_PORT": "2", "CURSOR_GATEWAY_MODEL": "environment"}
+    loaded = load(file, environ, {"port": 3, "host": None, "allowed_hosts": ()}, path="/x.toml")
+    assert (loaded.settings.port, loaded.settings.model, loaded.settings.max_runs) == (3, "environment", 3)
+    told = {name: origin for name, origin in loaded.origins.items() if origin != "default"}
+    assert told == {"port": "--port", "model": "CURSOR_GATEWAY_MODEL", "max_runs": "file /x.toml"}
+
+
+def test_a_flag_is_spelt_with_hyphens() -> None:
+    assert from_flags(max_runs="4").origins["max_runs"] == "--max-runs"
+
+
+def test_reserved_names_are_no_settings() -> None:
+    environ = {"CURSOR_GATEWAY_CONFIG": "/x.toml", "CURSOR_GATEWAY_LIVE": "1"}
+    assert load({}, environ, {}).settings == Settings()
+
+
+# --- values -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("word", ["true", "1", "yes", "on", "True", " ON "])
+def test_words_for_true(word: str) -> None:
+    assert from_environment(force=word).settings.force is True
+
+
+@pytest.mark.parametrize("word", ["false", "0", "no", "off", "FALSE"])
+def test_words_for_false(word: str) -> None:
+    assert from_environment(trust=word).settings.trust is False
+
+
+def test_text_is_read_by_the_type_of_its_setting() -> None:
+    settings = from_environment(
+        port=" 9000 ",
+        idle_seconds="1.5",
+        mode="plan",
+        workspace="",
+        url=" as it is ",
+        allowed_hosts="a.example, b.example,,",
+        allowed_origins="",
+        agent_headers="x-one=1, x-two=a=b",
+    ).settings
+    assert (settings.port, settings.idle_seconds, settings.mode) == (9000, 1.5, "plan")
+    assert (settings.workspace, settings.url) == ("", " as it is ")
+    assert settings.allowed_hosts == ["a.example", "b.example"]
+    assert settings.allowed_origins == []
+    assert settings.agent_headers == {"x-one": "1", "x-two": "a=b"}
+
+
+def test_the_file_has_types_of_its_own() -> None:
+    settings = from_file(
+        port=0, idle_seconds=5, force=True, allowed_hosts=["a", "b"], agent_headers={"x": "a,b=c"}
+    ).settings
+    assert (settings.port, settings.idle_seconds, settings.force) == (0, 5.0, True)
+    assert (settings.allowed_hosts, settings.agent_headers) == (["a", "b"], {"x": "a,b=c"})
+
+
+def test_flags_are_text_values_or_repeated() -> None:
+    settings = from_flags(
+        port=1, max_runs="2", force=True, allowed_hosts=("a", "b,c"), agent_headers=("x=1", "y=2,3"), model="m"
+    ).settings
+    assert (settings.port, settings.max_runs, settings.force, settings.model) == (1, 2, True, "m")
+    assert settings.allowed_hosts == ["a", "b,c"]
+    assert settings.agent_headers == {"x": "1", "y": "2,3"}
+
+
+@pytest.mark.parametrize("name", BY_NAME)
+def test_every_default_can_be_written_into_the_file_and_back(name: str) -> None:
+    default = msgspec.json.decode(msgspec.json.encode(BY_NAME[name].default))
+    assert getattr(from_file(**{name: default}).settings, name) == BY_NAME[name].default
+
+
+# --- what is unknown --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("wrong", "nearest"), [("prot", "port"), ("api_kyes", "api_keys"), ("max_run", "max_runs")])
+def test_an_unknown_name_is_refused_with_the_nearest(wrong: str, nearest: str) -> None:
+    with pytest.raises(SettingsError, match=rf"no setting '{wrong}' \(file /etc/gateway.toml\).* `{nearest}`"):
+        from_file(**{wrong: "secret"})
+    with pytest.raises(SettingsError, match=rf"'CURSOR_GATEWAY_{wrong.upper()}'.* `CURSOR_GATEWAY_{nearest.upper()}`"):
+        from_environment(**{wrong: "secret"})
+    with pytest.raises(SettingsError, match=rf"'{wrong}' \(flags\).* `{nearest}`") as caught:
+        from_flags(**{wrong: "secret"})
+    assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["CURSOR_GATEWAY_", "CURSOR_GATEWAY_ö\n", "CURSOR_GATEWAY_port"])
+def test_a_strange_name_is_refused_in_one_line(name: str) -> None:
+    with pytest.raises(SettingsError, match=r"^there is no setting .*$") as caught:
+        load({}, {name: "1"}, {})
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["SERVICE_HOST", "SERVICE_PORT", "PORT_8787_TCP_ADDR"])
+def test_what_kubernetes_sets_for_a_service_is_explained(name: str) -> None:
+    with pytest.raises(SettingsError, match="enableServiceLinks: false"):
+        from_environment(**{name: "10.0.0.1"})
+
+
+def test_the_port_that_kubernetes_sets_is_explained() -> None:
+    assert "enableServiceLinks: false" in refused("port", from_environment, port="tcp://10.0.0.1:8787")
+
+
+# --- what is wrong ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "takes"),
+    [
+        ("port", "eighty", "a whole number, at least 0 and at most 65535"),
+        ("port", "", "a whole number"),
+        ("port", "65536", "a whole number"),
+        ("max_runs", "0", "a whole number, at least 1;"),
+        ("idle_seconds", "0", "a number, above 0 and at most 2592000"),
+        ("idle_seconds", "nan", "a number"),
+        ("replay_speed", "inf", "a number, at least 0"),
+        ("force", "perhaps", "true or false"),
+        ("mode", "agnet", "one of `agent`, `ask`, `debug`, `plan`"),
+        ("host", "", "text that is not empty"),
+    ],
+)
+def test_a_wrong_value_is_named_with_what_was_expected(name: str, value: str, takes: str) -> None:
+    told = refused(name, from_environment, **{name: value})
+    assert f"`{name}` (CURSOR_GATEWAY_{name.upper()}) is {value!r}, but takes {takes}" in told
+    assert "correct it, or leave it out for " in told
+    assert f"({BY_NAME[name].flag}) is {value!r}" in refused(name, from_flags, **{name: value})
+
+
+def test_a_type_of_the_file_is_not_guessed() -> None:
+    for name, value, takes in (
+        ("port", "8787", "a whole number, at least 0 and at most 65535, without quotes"),
+        ("force", "true", "true or false, without quotes"),
+        ("port", True, "a whole number"),
+        ("port", 1.5, "a whole number"),
+        ("host", 1, "text that is not empty"),
+        ("url", [], "text"),
+        ("allowed_hosts", "a,b", "a list of texts"),
+        ("allowed_hosts", [1], "a list of texts"),
+    ):
+        assert f"(file /etc/gateway.toml) is {value!r}, but takes {takes}" in refused(name, from_file, **{name: value})
+
+
+def test_a_long_value_is_cut() -> None:
+    assert len(refused("port", from_environment, port="9" * 10_000)) < 300
+
+
+def test_text_for_lists_and_tables_is_explained_as_text() -> None:
+    assert "texts separated by commas" in refused("allowed_hosts", from_flags, allowed_hosts=7)
+    for text in ("a", "a=1,a=2", "a=1,b"):
+        assert "`name=value` pairs separated by commas" in refused(
+            "agent_headers", from_environment, agent_headers=text
+        )
+
+
+def test_a_wrong_value_is_refused_also_where_another_one_wins() -> None:
+    with pytest.raises(SettingsError, match=r"config\.toml"):
+        load({"port": -1}, {"CURSOR_GATEWAY_PORT": "1"}, {"port": 2})
+
+
+# --- keys -------------------------------------------------------------------------------------------
+
+
+def test_keys_are_names_with_hashes() -> None:
+    assert from_file(api_keys={"a.b": HASH, "c": OTHER}).settings.api_keys == {"a.b": HASH, "c": OTHER}
+    assert from_environment(api_keys=f"a={HASH},b={OTHER}").settings.api_keys == {"a": HASH, "b": OTHER}
+
+
+@pytest.mark.parametrize(
+    ("keys", "told"),
+    [
+        ({"a": HASH, "b": "secret"}, "entry 2 is no hash"),
+        ({"a": HASH.upper()}, "entry 1 is no hash"),
+        ({"": HASH}, "entry 1 has a wrong name"),
+        ({"secret secret": HASH}, "entry 1 has a wrong name"),
+        ({"a": HASH, "b": OTHER, "c": HASH}, "entry 3 has the key of entry 1"),
+    ],
+)
+def test_what_is_no_name_with_a_hash_is_refused(keys: dict[str, str], told: str) -> None:
+    message = refused("api_keys", from_file, api_keys=keys)
+    assert f"`api_keys` (file /etc/gateway.toml): {told}" in message
+    assert "`cursor-gateway key NAME`" in message
+    assert "secret" not in message
+
+
+def test_a_key_never_stands_in_an_error_however_it_was_mixed_up() -> None:
+    key = new_key()
+    for text in (key, f"{key}={key}", f"a={key}", f"{key}={HASH}", f"a={HASH},{key}", f"sk-{key}=x"):
+        for loading in (from_environment, from_flags):
+            assert key not in refused("api_keys", loading, api_keys=text)
+    for value in (key, [key], {key: HASH}, {"a": key}, {"a": [key]}, 1):
+        assert key not in refused("api_keys", from_file, api_keys=value)
+    assert key not in refused("api_key", from_file, api_key=[key])
+    assert key not in refused("agent_headers", from_file, agent_headers={"authorization": [key]})
+
+
+def test_settings_that_slipped_into_a_table_are_told() -> None:
+    """TOML's tables end where the next one begins."""
+    for value in ("0.0.0.0", 1):
+        told = refused("api_keys", from_file, api_keys={"a": HASH, "host": value})
+        assert "settings stand above all tables, but `host` stands in this one" in told
+    assert "above all tables" not in refused("api_keys", from_file, api_keys={"a": 1})
+
+
+def test_secrets_are_masked_but_names_stay() -> None:
+    settings = Settings(api_key="cgw_s", api_keys={"a": HASH}, agent_headers={"x": "token"}, model="m")
+    shown = {setting.name: setting.masked(getattr(settings, setting.name)) for setting in every_setting()}
+    assert (shown["api_key"], shown["api_keys"], shown["agent_headers"]) == ("…", {"a": "…"}, {"x": "…"})
+    assert shown["model"] == "m"
+    assert BY_NAME["api_key"].masked("") == ""
+    assert BY_NAME["api_keys"].masked({}) == {}
+
+
+def test_settings_show_no_secret_when_printed() -> None:
+    shown = repr(Settings(api_key="cgw_s", api_keys={"a": HASH}, agent_headers={"x": "token"}))
+    assert shown.startswith("Settings(host='127.0.0.1', port=8787, api_keys={'a': '…'}, ")
+    for secret in ("cgw_s", HASH, "token"):
+        assert secret not in shown
+
+
+# --- where it listens -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("host", ["localhost", "LocalHost", "127.0.0.1", "127.255.0.7", "::1", "[::1]"])
+def test_loopback_needs_no_keys(host: str) -> None:
+    assert is_loopback(host)
+    check_exposed(Settings(host=host))
+
+
+@pytest.mark.parametrize(
+    "host", ["0.0.0.0", "::", "192.168.1.2", "localhost.example", "127.1", "example.org", "128.0.0.1"]
+)
+def test_any_other_address_needs_keys(host: str) -> None:
+    assert not is_loopback(host)
+    with pytest.raises(SettingsError, match=r"refuses to listen on .* without API keys.*`cursor-gateway key NAME`"):
+        check_exposed(Settings(host=host))
+    check_exposed(Settings(host=host, api_keys={"a": HASH}))
+
+
+# --- what there is to set ---------------------------------------------------------------------------
+
+
+def test_every_setting_has_a_group_a_meaning_and_names() -> None:
+    assert list(BY_NAME) == list(Settings.__struct_fields__)
+    groups = [setting.group for setting in every_setting()]
+    assert all(groups)
+    assert sum(first != second for first, second in pairwise(groups)) == len(set(groups)) - 1
+    for setting in every_setting():
+        assert re.fullmatch(r"[A-Z].*\.", setting.meaning)
+        assert setting.variable == f"CURSOR_GATEWAY_{setting.name.upper()}"
+        assert setting.takes
+
+
+def test_tables_and_lists_have_words_for_what_they_take() -> None:
+    assert BY_NAME["api_keys"].takes == "a table of texts"
+    assert BY_NAME["allowed_hosts"].takes == "a list of texts"
