@@ -6,8 +6,8 @@ UV := $(BIN)/uv pip
 
 .PHONY: run test check cover fix golden bench docs lock clean
 
-run: $(VENV)/.run ## set up and show what the gateway does
-	$(BIN)/cursor-gateway demo
+run: $(VENV)/.run ## set up and start the gateway
+	$(BIN)/cursor-gateway serve
 
 test: $(VENV)/.dev ## set up and run all tests
 	$(BIN)/pytest -n auto --cov --cov-report=term:skip-covered

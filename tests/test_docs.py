@@ -1,12 +1,20 @@
 """What the pages for readers show, works as they show it."""
 
 import doctest
+import json
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
+
+from tests.cli.processes import TIMEOUT
+from tests.gateways import running_gateway
+
 ROOT = Path(__file__).parent.parent
+USUAL = "http://127.0.0.1:8787"
 
 
 def test_the_library_page_is_true() -> None:
@@ -15,10 +23,34 @@ def test_the_library_page_is_true() -> None:
     assert found.failed == 0
 
 
-def test_the_readmes_python_snippet_runs() -> None:
-    (snippet,) = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
-    ran = subprocess.run([sys.executable, "-c", snippet], capture_output=True, text=True, timeout=300, check=True)
-    assert len(ran.stdout.splitlines()) == 20
+@pytest.fixture(scope="module")
+def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Of a gateway in demo mode, as a newcomer has it."""
+    with running_gateway(tmp_path_factory.mktemp("home"), has_agent=False, settings={"replay_speed": "0"}) as gateway:
+        yield gateway.url
+
+
+def examples(page: str, language: str) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", (ROOT / page).read_text(), re.DOTALL)
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/server.md"])
+def test_the_python_examples_run(page: str, url: str) -> None:
+    snippets = [snippet for snippet in examples(page, "python") if USUAL in snippet]
+    assert snippets
+    for snippet in snippets:
+        code = snippet.replace(USUAL, url)
+        ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=TIMEOUT, check=False)
+        assert "built-in demo" in ran.stdout, ran.stderr
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/server.md"])
+def test_the_curl_examples_run(page: str, url: str) -> None:
+    lines = [line for shell in examples(page, "sh") for line in shell.splitlines() if line.startswith("curl")]
+    assert lines
+    for line in lines:
+        ran = subprocess.run(line.replace(USUAL, url), shell=True, capture_output=True, timeout=TIMEOUT, check=True)
+        assert json.loads(ran.stdout)["status"] == "completed"
 
 
 def test_every_link_between_the_pages_leads_somewhere() -> None:

@@ -6,6 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from cursor_gateway.core.cutting import Cutter
 from cursor_gateway.core.document_events import (
     ContentDelta,
     DocumentEnded,
@@ -45,8 +46,12 @@ from cursor_gateway.dialects.openai_chat import (
     ChunkEncoder,
     CompletionFold,
     CompletionHead,
+    FinishReason,
+    completion_frames,
     encode_completion,
+    encode_error,
     error_body,
+    error_frames,
 )
 from cursor_gateway.errors import (
     AgentCrashed,
@@ -55,11 +60,13 @@ from cursor_gateway.errors import (
     AgentQuotaExhausted,
     AgentUnauthenticated,
     Failure,
+    InvalidRequest,
     ModelUnavailable,
     RunCancelled,
     WorkspaceUntrusted,
 )
 from cursor_gateway.wire.sse import SseDecoder
+from tests.laws.folds import fold_chunks
 
 HEAD = CompletionHead('chatcmpl-"1"', 1_771_842_600, "auto é")
 CALL = TerminalCommandMetadata(command="ls", exit_code=0, output="", duration_ms=1, permissions=[])
@@ -126,7 +133,7 @@ SAID = '\nHi é "\u2028\n```py\n  x\n```'
 
 
 def test_the_first_delta_has_the_role_and_comes_with_the_first_event() -> None:
-    for event in [*TEXT, Reasoning("hm", opens=True), Reasoning("hm"), done()]:
+    for event in [*TEXT, Reasoning("hm", opens=True), Reasoning("hm")]:
         encoder = ChunkEncoder(HEAD)
         first, *_ = SseDecoder().push(encoder.push(event))
         assert json.loads(first.data) == {
@@ -267,6 +274,178 @@ def test_a_failed_runs_completion_keeps_what_had_arrived_beside_the_error() -> N
 def test_an_error_has_openais_shape_and_kind(error: type[AgentError], kind: str) -> None:
     body = json.loads(msgspec.json.encode(error_body(error("It failed.").failure())))
     assert body == {"message": "It failed.", "type": kind, "param": None, "code": error.code}
+
+
+def test_an_error_names_the_field_that_is_to_blame() -> None:
+    body = json.loads(encode_error(InvalidRequest("Send 1.", param="n").failure()))
+    assert body == {
+        "error": {"message": "Send 1.", "type": "invalid_request_error", "param": "n", "code": "invalid_request"}
+    }
+
+
+def test_an_error_in_a_stream_is_a_frame_of_its_own_and_the_last() -> None:
+    failure = AgentCrashed("It crashed.").failure()
+    error, end = SseDecoder().push(error_frames(failure))
+    assert json.loads(error.data) == json.loads(encode_error(failure))
+    assert end.data == "[DONE]"
+
+
+# --- cut short --------------------------------------------------------------------------------------
+
+
+def words(*texts: str) -> list[DocumentEvent]:
+    return [DocumentStarted("doc_001", "text", 1), *(ContentDelta("doc_001", text) for text in texts)]
+
+
+# stop, max_tokens, the events, what is said, why it ended, the tokens it cost (None: what the agent says)
+CUTS: dict[str, tuple[tuple[str, ...], int | None, list[DocumentEvent], str, FinishReason, int | None]] = {
+    "at a stop sequence": (("END",), None, [*words("a E", "ND b"), done()], "a ", "stop", 1),
+    "at a stop sequence at once": (("a",), None, [*words("a"), done()], "", "stop", 0),
+    "at the limit": ((), 2, [*words("one", " two", " three"), done()], "one two ", "length", 2),
+    "by what was held back": (("three!",), 2, [*words("one two", " three"), done()], "one two ", "length", 2),
+    "not at all": (("END",), 9, [*words("a E", "N"), done()], "a EN", "stop", None),
+    "not by thinking": (("END",), 1, [Reasoning("END of it all", opens=True), *words("a"), done()], "a", "stop", None),
+    "in the source of a fence": (
+        ("```",),
+        None,
+        [*words("a\n"), DocumentStarted("doc_002", "code_block", 2, raw="```py\n"), done()],
+        "a\n",
+        "stop",
+        2,
+    ),
+    "in the last of the source": (("\n",), None, [*words("a"), done(raw="\n")], "a", "stop", 1),
+    "before the run failed": (("b",), None, [*words("a b"), done(AgentCrashed().failure())], "a ", "stop", 1),
+}
+
+
+@pytest.mark.parametrize(("stop", "limit", "events", "said", "reason", "tokens"), CUTS.values(), ids=CUTS)
+def test_a_cut_answer_ends_at_once_with_its_reason_and_an_estimate(
+    stop: tuple[str, ...],
+    limit: int | None,
+    events: list[DocumentEvent],
+    said: str,
+    reason: FinishReason,
+    tokens: int | None,
+) -> None:
+    usage = {
+        "prompt_tokens": 10 if tokens is None else 7,
+        "completion_tokens": 5 if tokens is None else tokens,
+        "total_tokens": 15 if tokens is None else 7 + tokens,
+        "prompt_tokens_details": {"cached_tokens": 3 if tokens is None else 0},
+        "completion_tokens_details": {"reasoning_tokens": 0},
+    }
+    encoder = ChunkEncoder(HEAD, include_usage=True, cutter=Cutter(stop, limit), prompt_tokens=7)
+    fold = CompletionFold(HEAD, cutter=Cutter(stop, limit), prompt_tokens=7)
+    stream = b""
+    for event in events:
+        was_over = encoder.is_over
+        frames = encoder.push(event)
+        fold.push(event)
+        assert not (was_over and frames)
+        assert encoder.is_over == fold.is_over == (fold.completion() is not None)
+        assert frames.endswith(b"data: [DONE]\n\n") == (encoder.is_over and not was_over)
+        stream += frames
+    *chunks, counted, _ = (json.loads(frame.data) for frame in SseDecoder().push(stream.replace(b"[DONE]", b"null")))
+    assert "".join(chunk["choices"][0]["delta"].get("content", "") for chunk in chunks) == said
+    assert [chunk["choices"][0]["finish_reason"] for chunk in chunks] == [None] * (len(chunks) - 1) + [reason]
+    assert counted["usage"] == usage
+    whole: Any = msgspec.to_builtins(fold.completion())
+    assert whole["choices"][0]["message"]["content"] == said
+    assert whole["choices"][0]["finish_reason"] == reason
+    assert whole["usage"] == usage
+    assert "error" not in whole
+
+
+def test_a_run_that_fails_before_the_cut_has_failed() -> None:
+    events: list[DocumentEvent] = [*words("a E"), done(AgentCrashed("It crashed.").failure())]
+    encoder, fold = ChunkEncoder(HEAD, cutter=Cutter(("END",))), CompletionFold(HEAD, cutter=Cutter(("END",)))
+    stream = b"".join(encoder.push(event) for event in events)
+    for event in events:
+        fold.push(event)
+    *_, held, error, _ = SseDecoder().push(stream)
+    assert json.loads(held.data)["choices"][0]["delta"] == {"content": "E"}
+    assert json.loads(error.data)["error"]["code"] == "agent_crashed"
+    whole = fold.completion()
+    assert whole is not None
+    assert (whole.choices[0].message.content, whole.choices[0].finish_reason) == ("a E", "length")
+    assert whole.error
+
+
+def test_a_cut_answer_still_tells_of_tools_before_the_cut() -> None:
+    fold = CompletionFold(HEAD, agent_tools="tool_calls", cutter=Cutter(("END",)))
+    for event in [ended(CALL), *words("END"), ended(CALL), done()]:
+        fold.push(event)
+    whole = fold.completion()
+    assert whole is not None
+    assert [call.function.name for call in whole.choices[0].message.tool_calls or ()] == ["run_terminal_cmd"]
+
+
+def test_a_fold_says_whether_the_run_failed_and_another_one_takes_its_place() -> None:
+    failure = AgentCrashed("It crashed.").failure()
+    fold = CompletionFold(HEAD, agent_tools="none")
+    failures = [fold.failure]
+    fold.push(done(failure))
+    assert [*failures, fold.failure] == [None, failure]
+    other = fold.again()
+    assert not other.is_over
+    for event in [ended(CALL), *words("a"), done()]:
+        other.push(event)
+    whole = other.completion()
+    assert whole is not None
+    assert (whole.id, other.failure) == (HEAD.id, None)
+    assert whole.choices[0].message.reasoning_content is msgspec.UNSET
+
+
+def test_after_the_end_nothing_is_said() -> None:
+    encoder, fold = ChunkEncoder(HEAD), CompletionFold(HEAD)
+    for event in [*TEXT, done()]:
+        assert not encoder.is_over
+        assert not fold.is_over
+        encoder.push(event)
+        fold.push(event)
+    assert encoder.is_over
+    assert fold.is_over
+    told = fold.completion()
+    for event in [ContentDelta("doc_001", "x"), Reasoning("x"), *TEXT, done(AgentCrashed().failure())]:
+        assert encoder.push(event) == b""
+        fold.push(event)
+    assert fold.completion() == told
+
+
+# --- a whole answer as a stream ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("include_usage", [True, False])
+@pytest.mark.parametrize("agent_tools", ["reasoning", "tool_calls"])
+@pytest.mark.parametrize("failure", [None, AgentCrashed("It crashed.").failure()])
+def test_a_whole_answer_is_streamed_as_if_it_had_just_come(
+    agent_tools: AgentTools, include_usage: bool, failure: Failure | None
+) -> None:
+    events: list[DocumentEvent] = [Reasoning("hm", opens=True), *TEXT, ended(CALL), ended(GREP), done(failure)]
+    fold = CompletionFold(HEAD, agent_tools=agent_tools)
+    for event in events:
+        fold.push(event)
+    whole = fold.completion()
+    assert whole is not None
+    frames = completion_frames(whole, include_usage)
+    expected: Any = json.loads(encode_completion(whole))
+    usage = expected.pop("usage")
+    found = fold_chunks(frames, include_usage=include_usage)
+    assert found.pop("usage", usage) == usage
+    assert found == expected
+
+
+def test_a_whole_answer_without_text_has_its_reason() -> None:
+    fold = CompletionFold(HEAD, cutter=Cutter((), 1))
+    for event in [*words("one two"), done()]:
+        fold.push(event)
+    whole = fold.completion()
+    assert whole is not None
+    empty = msgspec.structs.replace(whole.choices[0].message, content=None)
+    silent = msgspec.structs.replace(whole, choices=[msgspec.structs.replace(whole.choices[0], message=empty)])
+    role, finish, _ = (frame.data for frame in SseDecoder().push(completion_frames(silent)))
+    assert json.loads(role)["choices"][0]["delta"] == {"role": "assistant", "content": ""}
+    assert json.loads(finish)["choices"] == [{"index": 0, "delta": {}, "finish_reason": "length"}]
 
 
 # --- thinking ---------------------------------------------------------------------------------------

@@ -6,13 +6,16 @@ from collections.abc import Sequence
 
 import click
 
+from cursor_gateway.cli.chat import chat
 from cursor_gateway.cli.convert import convert
+from cursor_gateway.cli.doctor import doctor
 from cursor_gateway.cli.key import key
+from cursor_gateway.cli.models import models
 from cursor_gateway.cli.schema import schema
 from cursor_gateway.cli.serve import serve
 from cursor_gateway.cli.settings import settings
 from cursor_gateway.cli.show import demo, show
-from cursor_gateway.errors import SettingsError, UnusableInput
+from cursor_gateway.errors import GatewayError
 
 _UNUSABLE, _INTERRUPTED = 2, 130
 
@@ -30,14 +33,14 @@ def cli() -> None:
     """Cursor's agent as ordered, typed documents."""
 
 
-for command in (serve, convert, show, demo, schema, settings, key):
+for command in (serve, chat, models, doctor, convert, show, demo, schema, settings, key):
     cli.add_command(command)
 
 
 def run(arguments: Sequence[str]) -> int:
     try:
         return cli.main(list(arguments), prog_name="cursor-gateway", standalone_mode=False) or 0
-    except (SettingsError, UnusableInput) as error:
+    except GatewayError as error:
         click.echo(f"cursor-gateway: {error}", err=True)
         return _UNUSABLE
     except click.ClickException as error:

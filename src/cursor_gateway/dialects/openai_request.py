@@ -5,8 +5,6 @@ are known and change nothing here; `REFUSED` are those whose answer would be wro
 takes it for what was asked for. Ours is `cursor`, where a name that is not known is a mistake.
 """
 
-import base64
-import hashlib
 import json
 import re
 from collections.abc import Sequence
@@ -18,14 +16,8 @@ from msgspec import Meta, Struct
 
 from cursor_gateway.core.documents import MODES, Mode
 from cursor_gateway.core.fences import Fences
-from cursor_gateway.core.prompt import (
-    AssistantMessage,
-    Call,
-    Instructions,
-    Message,
-    ToolMessage,
-    UserMessage,
-)
+from cursor_gateway.core.images import Image, place_images, read_image
+from cursor_gateway.core.prompt import AssistantMessage, Call, Instructions, Message, ToolMessage, UserMessage
 from cursor_gateway.core.run_info import Include
 from cursor_gateway.core.structured import Format, JsonObject, JsonSchema, check_schema
 from cursor_gateway.errors import InvalidRequest
@@ -71,17 +63,6 @@ REFUSED: dict[str, str] = {
 
 
 # --- what is asked for ------------------------------------------------------------------------------
-
-
-class Image(Struct, frozen=True):
-    message: int  # the number of its message, from 0
-    media_type: str
-    data: bytes
-
-    @property
-    def name(self) -> str:
-        """A file name that the same image always has, so that prompts with it stay the same."""
-        return f"{hashlib.sha256(self.data).hexdigest()[:16]}.{_EXTENSIONS[self.media_type]}"
 
 
 class Tool(Struct, frozen=True):
@@ -166,15 +147,7 @@ def read_request(body: bytes) -> ChatRequest:
 
 def to_messages(request: ChatRequest, paths: Sequence[str] = ()) -> list[Message]:
     """The conversation for a prompt, once its images have been written to these files (in the images' order)."""
-    if not paths:
-        return list(request.messages)
-    placed: dict[int, list[str]] = {}
-    for image, path in zip(request.images, paths, strict=True):
-        placed.setdefault(image.message, []).append(path)
-    return [
-        msgspec.structs.replace(message, images=tuple(placed[number])) if number in placed else message
-        for number, message in enumerate(request.messages)
-    ]
+    return place_images(request.messages, request.images, paths) if paths else list(request.messages)
 
 
 # --- the body's shape -------------------------------------------------------------------------------
@@ -418,8 +391,6 @@ def _refuse_what_would_be_wrong(wire: _Body) -> None:
 
 # --- messages ---------------------------------------------------------------------------------------
 
-_EXTENSIONS = {"image/png": "png", "image/jpeg": "jpg", "image/gif": "gif", "image/webp": "webp"}
-
 
 def _conversation(wire: list[_WireMessage]) -> tuple[list[Message], list[Image]]:
     messages: list[Message] = []
@@ -475,24 +446,8 @@ def _content(content: _Content | None, number: int) -> tuple[str, list[Image]]:
                 texts.append(text)
             case _ImageUrl(image_url=address):
                 url = address if isinstance(address, str) else address.url
-                images.append(_image(url, number, f"messages[{number}].content[{place}].image_url"))
+                images.append(read_image(url, f"messages[{number}].content[{place}].image_url", number))
     return "\n".join(texts), images
-
-
-def _image(url: str, number: int, param: str) -> Image:
-    header, _, data = url.partition(",")
-    scheme, *options = header[:200].lower().split(";")
-    media_type = scheme.removeprefix("data:").strip().replace("image/jpg", "image/jpeg")
-    if not scheme.startswith("data:") or media_type not in _EXTENSIONS or "base64" not in options:
-        raise _refused("messages[].content[].image_url", param)
-    data = "".join(data.split()).rstrip("=")
-    try:
-        decoded = base64.b64decode(data + "=" * (-len(data) % 4), validate=True)
-    except ValueError:
-        decoded = b""
-    if not decoded:
-        raise InvalidRequest(f"{param}: What follows the comma of the data: URI is no base64.", param=param)
-    return Image(number, media_type, decoded)
 
 
 # --- tools and format -------------------------------------------------------------------------------

@@ -3,12 +3,13 @@
 import asyncio
 from collections.abc import Callable, Sequence
 
+from cursor_gateway.core.documents import Envelope
 from cursor_gateway.core.run_info import RunInfo
-from cursor_gateway.errors import NotFound, ShuttingDown, TooManyRuns
+from cursor_gateway.errors import NotFound, RunCancelled, ShuttingDown, TooManyRuns
 from cursor_gateway.runs.run import Limits, Observer, Run
 from cursor_gateway.sources.base import Source, Turn
 
-_REMEMBERED = 64  # runs that have ended, for a cancel that comes too late
+_REMEMBERED = 1000  # runs that have ended, without what they said, for a cancel that comes too late
 
 
 class Runs:
@@ -16,7 +17,7 @@ class Runs:
         self._source, self._limits, self._max_runs = source, limits, max_runs
         self._observers = tuple(observers)
         self._running: dict[str, Run] = {}
-        self._ended: dict[str, Run] = {}
+        self._ended: dict[str, tuple[str, Envelope]] = {}  # with their owners
         self._is_closing = False
 
     @property
@@ -44,7 +45,8 @@ class Runs:
 
         def forget() -> None:
             del self._running[run.id]
-            self._ended[run.id] = run
+            assert run.done is not None
+            self._ended[run.id] = (run.owner, run.done.envelope)
             if len(self._ended) > _REMEMBERED:
                 del self._ended[next(iter(self._ended))]
             ended(run)
@@ -52,11 +54,16 @@ class Runs:
         run.start(self._source, self._limits, self._observers, forget)
         return run
 
-    def get(self, id: str, owner: str) -> Run:
-        run = self._running.get(id) or self._ended.get(id)
-        if run is None or run.owner != owner:
-            raise NotFound(f"There is no run {id!r}; it may have ended long ago.", param="id")
-        return run
+    async def cancel(self, id: str, owner: str) -> Envelope:
+        """How it ended: now, or before."""
+        run = self._running.get(id)
+        if run is not None and run.owner == owner:
+            run.stop(RunCancelled("The run was cancelled on request; start it again to have the whole answer."))
+            return (await run.finished()).envelope
+        by, envelope = self._ended.get(id, (None, None))
+        if envelope is None or by != owner:
+            raise NotFound(f"There is no run {id[:100]!r}; it may have ended long ago.", param="id")
+        return envelope
 
     async def close(self, drain_seconds: float) -> None:
         """No new runs; those that run may finish within that time, then they are ended."""

@@ -1,5 +1,6 @@
 """The documents dialect over HTTP: `POST /v1/chat` and what can be done to a run."""
 
+import msgspec
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import ASGIApp
@@ -10,7 +11,6 @@ from cursor_gateway.core.prompt import UserMessage
 from cursor_gateway.dialects.documents import NdjsonEncoder, SseEncoder, encode_response
 from cursor_gateway.dialects.documents_request import read_chat_request
 from cursor_gateway.dialects.openai_chat import encode_error
-from cursor_gateway.errors import RunCancelled
 from cursor_gateway.runs.run import Run
 from cursor_gateway.runs.service import Order, Service
 from cursor_gateway.server.bodies import read_body
@@ -49,10 +49,9 @@ class ChatEndpoints:
         return _answer(run, headers)
 
     async def cancel(self, request: Request) -> Response:
-        run = self._service.runs.get(request.path_params["id"], request.state.owner)
-        run.stop(RunCancelled("The run was cancelled on request; start it again to have the whole answer."))
-        await run.finished()
-        return Response(encode_response(_response(run)), media_type="application/json", headers=run_headers(run))
+        """The reply is what the run's `done` says."""
+        envelope = await self._service.runs.cancel(request.path_params["id"], request.state.owner)
+        return Response(msgspec.json.encode(envelope), media_type="application/json")
 
 
 def _answer(run: Run, headers: dict[str, str]) -> Response:

@@ -5,8 +5,9 @@ recording through our own encoders, so none of them can fall behind.
 """
 
 import re
-from collections.abc import Iterable, Iterator
-from typing import Any
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cache
+from typing import Any, TypeAlias
 
 import msgspec
 
@@ -117,7 +118,7 @@ def _paths() -> Json:
                     _RUN_HEADERS,
                 ),
                 set(_all_errors()) - {AnswerUnfit},
-                failed="FailedChatResponse",
+                failed=[ref("FailedChatResponse"), ref("ErrorReply")],
             )
         },
         "/v1/chat/{id}/cancel": {
@@ -132,7 +133,7 @@ def _paths() -> Json:
                     "required": True,
                     "content": {"application/json": {"schema": {"type": "object"}, "example": {}}},
                 },
-                _reply("What the run has come to.", _json(ref("ChatResponse"), examples.response), _RUN_HEADERS),
+                _reply("What the run's `done` says.", _json(ref("DonePayload"), examples.cancelled)),
                 {*_ANYWHERE, KeyRefused, MediaTypeRefused, NotFound},
                 parameters=[_path("id", "The answer's id, from `X-Chat-Id` or its `id`.", "chat_7f3a2b1c")],
             )
@@ -160,7 +161,7 @@ def _paths() -> Json:
                     _RUN_HEADERS,
                 ),
                 _all_errors(),
-                failed="ChatCompletion",
+                failed=[ref("ErrorReply")],
                 parameters=_CURSOR_HEADERS,
             )
         },
@@ -246,7 +247,7 @@ def _operation(
     reply: Json,
     errors: Iterable[type[GatewayError]],
     *,
-    failed: str = "",
+    failed: Sequence[Json] = (),
     parameters: Iterable[Json] = (),
     is_open: bool = False,
 ) -> Json:
@@ -255,7 +256,7 @@ def _operation(
         "tags": [tag],
         "summary": summary,
         "description": description,
-        "parameters": [*parameters, {"$ref": "#/components/parameters/X-Request-Id"}],
+        "parameters": [*parameters, *([] if is_open else [{"$ref": "#/components/parameters/X-Request-Id"}])],
         **({"requestBody": body} if body is not None else {}),
         "responses": {"200": reply, **_error_responses(errors, failed)},
         **({"security": []} if is_open else {}),
@@ -313,7 +314,7 @@ _CURSOR_HEADERS: list[Json] = [
         ("Mode", "mode", {"enum": ["agent", "plan", "ask", "debug"]}),
         ("Workspace", "workspace", {"type": "string", "minLength": 1}),
         ("Fences", "fences", {"enum": ["split", "inline"]}),
-        ("Include", "include", {"type": "string", "pattern": "^(thinking|raw)(, ?(thinking|raw))*$"}),
+        ("Include", "include", {"type": "string", "pattern": "^(thinking|raw)( *, *(thinking|raw))*$"}),
         ("Conversation-Id", "conversationId", {"type": "string", "minLength": 1}),
     ]
 ]
@@ -343,9 +344,10 @@ def _events(about: str, item: Json, example: str) -> Json:
 
 # --- errors ---------------------------------------------------------------------------------------------
 
-_LOCAL = (SettingsError, UnusableInput)  # of the command line and the library
-_ANYWHERE = (RequestForbidden, MethodRefused, GatewayFault)
-_OF_RUNS = (AnswerUnfit, ModelUnavailable, RunCancelled, SessionLost, WorkspaceUntrusted)
+_Errors: TypeAlias = tuple[type[GatewayError], ...]
+_LOCAL: _Errors = (SettingsError, UnusableInput)  # of the command line and the library
+_ANYWHERE: _Errors = (RequestForbidden, MethodRefused, GatewayFault)
+_OF_RUNS: _Errors = (AnswerUnfit, ModelUnavailable, RunCancelled, SessionLost, WorkspaceUntrusted)
 
 
 def _all_errors(of: type[GatewayError] = GatewayError) -> list[type[GatewayError]]:
@@ -364,44 +366,44 @@ def _raised(error: type[GatewayError]) -> Iterator[type[GatewayError]]:
 _MODEL_ERRORS = {*_ANYWHERE, KeyRefused, ShuttingDown, *_all_errors(AgentError)} - set(_OF_RUNS)
 
 
-def _error_responses(errors: Iterable[type[GatewayError]], failed: str) -> Json:
+def _error_responses(errors: Iterable[type[GatewayError]], failed: Sequence[Json]) -> Json:
     grouped: dict[str, list[type[GatewayError]]] = {}
     for error in sorted(errors, key=lambda error: (error.status, error.code)):
         grouped.setdefault(str(error.status), []).append(error)
     return {status: _error_response(group, failed) for status, group in grouped.items()}
 
 
-def _error_response(errors: list[type[GatewayError]], failed: str) -> Json:
-    """`failed` is what else there may be when a run had begun."""
-    of_run = failed and any(issubclass(error, AgentError) for error in errors)
+def _error_response(errors: list[type[GatewayError]], failed: Sequence[Json]) -> Json:
+    """`failed` are the forms of the body when it is a run that has failed."""
+    is_of_run = bool(failed) and any(issubclass(error, AgentError) for error in errors)
     headers = [
-        *(_RUN_HEADERS if of_run else ()),
+        *(_RUN_HEADERS if is_of_run else ()),
         *(["Retry-After"] if any(error.retry_after is not None for error in errors) else ()),
         *(["WWW-Authenticate"] if KeyRefused in errors else ()),
         *(["Allow"] if MethodRefused in errors else ()),
     ]
-    meanings = _meanings()
-    told = {error.code: meanings.get(error.__name__) or _from_code(error) for error in errors}
-    schema = {"anyOf": [ref("ErrorReply"), ref(failed)]} if of_run else ref("ErrorReply")
+    told = {error: _sentence(error) for error in errors}
+    schema = {"anyOf": list(failed)} if is_of_run and len(failed) > 1 else ref("ErrorReply")
     examples = {
-        error.code: {"summary": told[error.code], "value": _error_example(error, told[error.code])} for error in errors
+        error.code: {"summary": sentence, "value": _error_example(error, sentence)} for error, sentence in told.items()
     }
     return _reply(
-        " ".join(f"`{code}`: {sentence}" for code, sentence in told.items()),
+        " ".join(f"`{error.code}`: {sentence}" for error, sentence in told.items()),
         {"application/json": {"schema": schema, "examples": examples}},
         headers,
     )
 
 
+def _sentence(error: type[GatewayError]) -> str:
+    sentence = _meanings().get(error.__name__) or f"{error.code.replace('_', ' ').capitalize()}."
+    return sentence if error.retry_after is None else f"{sentence} `Retry-After` says when to try again."
+
+
+@cache
 def _meanings() -> dict[str, str]:
-    """By class: the tree in the docstring of `errors` says what each is."""
+    """By class: the tree in the docstring of `errors` says what each is. Python's -OO leaves it out."""
     found = re.findall(r"(\w+) +\d{3} +(.+)$", errors.__doc__ or "", re.MULTILINE)
     return {name: f"{meaning[:1].upper()}{meaning[1:]}." for name, meaning in found}
-
-
-def _from_code(error: type[GatewayError]) -> str:
-    """Where there is no sentence: Python's -OO leaves docstrings out."""
-    return f"{error.code.replace('_', ' ').capitalize()}."
 
 
 def _error_example(error: type[GatewayError], message: str) -> Json:
@@ -416,7 +418,7 @@ _CHATS: Json = {
     "question": {"summary": "A question", "value": {"message": _QUESTION, "mode": "ask"}},
     "stream": {
         "summary": "The answer as it happens",
-        "value": {"message": "Add a test for the parser and run it.", "stream": True, "include": ["thinking"]},
+        "value": {"message": _QUESTION, "stream": True, "include": ["thinking"]},
     },
     "continued": {
         "summary": "The next message of a conversation",
@@ -498,6 +500,8 @@ class _Examples:
         for event in events:
             fold.push(event)
         self.response: Json = msgspec.json.decode(encode_response(read_response(lines, _RUN)))
+        envelope = {name: value for name, value in self.response.items() if name != "documents"}
+        self.cancelled: Json = {**envelope, "status": "error"}
         self.completion: Json = msgspec.json.decode(msgspec.json.encode(fold.completion()))
         self.sse = b"".join(map(SseEncoder().push, events)).decode()
         self.ndjson = b"".join(map(NdjsonEncoder().push, events)).decode()

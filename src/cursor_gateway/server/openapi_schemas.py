@@ -4,7 +4,7 @@ The documents come from `cursor_gateway.schema`; everything else from the msgspe
 a reader checks more than its types say, `_EXACT` says it, if a schema can; otherwise a sentence does.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Literal
 
 import msgspec
@@ -14,6 +14,7 @@ from cursor_gateway.dialects import openai_request
 from cursor_gateway.dialects.documents_request import ChatRequest
 from cursor_gateway.dialects.openai_chat import ChatCompletion, CompletionUsage, ErrorBody, FinishReason
 from cursor_gateway.schema import openapi_components
+from cursor_gateway.server.completions import ModelList
 
 Schema = dict[str, Any]
 
@@ -21,24 +22,45 @@ REFS = "#/components/schemas/"
 
 
 def schemas() -> dict[str, Schema]:
-    """In the order in which people read them: what is asked, what is answered, what that is made of."""
+    """In the order in which people read them: what is asked, what is answered, what both are made of."""
     documents = openapi_components()["schemas"]
     asked = _described(_components([ChatRequest, openai_request._Body], _REQUEST_NAMES, "ChatCompletionRequest"))
     told = _described(_always_written(_components(_REPLIES, _REPLY_NAMES, "ChatCompletion")))
-    failed = {
-        "title": "FailedChatResponse",
-        "description": "A run that failed: what had arrived, and why.",
-        "allOf": [ref("ChatResponse"), ref("ErrorReply")],
-    }
-    first = ("ChatRequest", "ChatCompletionRequest")
-    return {
-        **{name: asked[name] for name in first},
+    del told["ChatCompletion"]["properties"]["error"]  # over HTTP an error has its own reply
+    first = {
+        "ChatRequest": asked["ChatRequest"],
         "ChatResponse": documents["ChatResponse"],
-        "FailedChatResponse": failed,
-        **told,
-        **{name: schema for name, schema in asked.items() if name not in first},
-        **documents,
+        "FailedChatResponse": _FAILED,
+        "StreamEvent": documents["StreamEvent"],
+        "ChatCompletionRequest": asked["ChatCompletionRequest"],
     }
+    found = {**first, **told, **asked, **documents}
+    used = _reached(found, [*first, *(_REPLY_NAMES[type.__name__] for type in _REPLIES)])
+    return {name: schema for name, schema in found.items() if name in used}
+
+
+def _reached(schemas: dict[str, Schema], names: Iterable[str]) -> set[str]:
+    """With all that they are made of."""
+    reached: set[str] = set()
+    waiting = list(names)
+    while waiting:
+        name = waiting.pop()
+        if name not in reached:
+            reached.add(name)
+            waiting += _references(schemas[name])
+    return reached
+
+
+def _references(value: Any) -> Iterator[str]:
+    match value:
+        case {"$ref": str(ref)}:
+            yield ref.removeprefix(REFS)
+        case dict():
+            for item in value.values():
+                yield from _references(item)
+        case list():
+            for item in value:
+                yield from _references(item)
 
 
 def ref(name: str) -> Schema:
@@ -82,19 +104,6 @@ class Chunk(Struct, frozen=True):
     usage: CompletionUsage | UnsetType = UNSET
 
 
-class Model(Struct, frozen=True):
-    id: str
-    object: Literal["model"]
-    created: int
-    owned_by: str
-    name: str | UnsetType = UNSET
-
-
-class ModelList(Struct, frozen=True):
-    object: Literal["list"]
-    data: list[Model]
-
-
 class ErrorReply(Struct, frozen=True):
     error: ErrorBody
 
@@ -117,7 +126,12 @@ class Health(Struct, frozen=True):
     runs: HealthRuns
 
 
-_REPLIES = [ErrorReply, ChatCompletion, Chunk, ModelList, Health]
+_FAILED = {
+    "title": "FailedChatResponse",
+    "description": "A run that failed: what had arrived, and why there is no more.",
+    "allOf": [{"$ref": f"{REFS}ChatResponse"}, {"$ref": f"{REFS}ErrorReply"}],
+}
+_REPLIES: list[type[Struct]] = [ErrorReply, ChatCompletion, Chunk, ModelList, Health]
 
 # --- names: those of the types, with what keeps the two dialects apart --------------------------------
 
@@ -149,9 +163,10 @@ _REPLY_NAMES = {
     "ErrorReply": "ErrorReply",
     "ErrorBody": "Error",
     "ChatCompletion": "ChatCompletion",
+    "Chunk": "ChatCompletionChunk",
     "CompletionUsage": "ChatCompletionUsage",
     "ModelList": "ModelList",
-    "Model": "Model",
+    "ModelEntry": "Model",
     "Health": "Health",
     "HealthSource": "HealthSource",
     "HealthRuns": "HealthRuns",
@@ -214,6 +229,9 @@ _EXACT: dict[str, Schema] = {
     "ChatCompletionFunctionMessage.content": {"anyOf": [*_TEXT, _NULL]},
     "ChatCompletionImagePart.image_url": {"anyOf": [_IMAGE, ref("ChatCompletionImageAddress")]},
     "ChatCompletionImageAddress.url": _IMAGE,
+    # Tools of the caller's are not offered to the agent, so it cannot be made to call one.
+    "ChatCompletionRequest.tool_choice": {"enum": ["auto", "none", None]},
+    "ChatCompletionRequest.function_call": {"enum": ["auto", "none", None]},
     "ChatCompletionRequest.n": {"enum": [1, None]},
     "ChatCompletionRequest.logprobs": {"enum": [False, None]},
     "ChatCompletionRequest.top_logprobs": {"enum": [0, None]},
@@ -276,9 +294,10 @@ _MEANINGS: dict[str, str] = {
     "ChatCompletionRequest.stop": "Texts before which the answer ends.",
     "ChatCompletionRequest.response_format": "The form of the answer: asked for, checked, and asked for once more "
     "when it does not fit.",
-    "ChatCompletionRequest.tools": "Functions of the caller's, with different names.",
-    "ChatCompletionRequest.tool_choice": "Which of the tools to call. `required`, or a name, needs the tools.",
-    "ChatCompletionRequest.parallel_tool_calls": "Whether several tools may be called at once.",
+    "ChatCompletionRequest.tools": "Functions of the caller's, with different names. Accepted, but not offered to the "
+    "agent, which has tools of its own.",
+    "ChatCompletionRequest.tool_choice": "Accepted; the agent cannot be made to call a tool of the caller's.",
+    "ChatCompletionRequest.parallel_tool_calls": "Accepted, as `tools` are.",
     "ChatCompletionRequest.functions": "The old form of `tools`; send one of both.",
     "ChatCompletionRequest.function_call": "The old form of `tool_choice`.",
     "ChatCompletionRequest.cursor": "Ours: what OpenAI has no field for. Clients that cannot send it have headers.",
@@ -318,10 +337,6 @@ _MEANINGS: dict[str, str] = {
     "ChatCompletionFunctionDefinition.name": "Its name.",
     "ChatCompletionFunctionDefinition.description": "What it does, for the model.",
     "ChatCompletionFunctionDefinition.parameters": "Its arguments, as a JSON Schema.",
-    "ChatCompletionToolChoice": "The one tool to call.",
-    "ChatCompletionToolChoice.function": "The function.",
-    "ChatCompletionFunctionName": "A function, by its name.",
-    "ChatCompletionFunctionName.name": "The name.",
     "ChatCompletionStreamOptions": "What a stream tells beside the answer.",
     "ChatCompletionStreamOptions.include_usage": "Whether a last chunk tells the tokens.",
     "ChatCompletionTextFormat": "Any text.",
@@ -339,7 +354,6 @@ _MEANINGS: dict[str, str] = {
     "ChatCompletion": "OpenAI's reply.",
     "ChatCompletion.id": "The id of this answer, `chatcmpl-…`.",
     "ChatCompletion.choices": "The answer: always one.",
-    "ChatCompletion.error": "Ours: why the run failed; the choice then has what had arrived, cut short.",
     "ChatCompletionChoice": "The answer.",
     "ChatCompletionChoice.message": "What is answered.",
     "ChatCompletionMessage": "What is answered.",

@@ -34,10 +34,10 @@ class Program(Struct, frozen=True):
 
     path: str
     version: str
-    flags: frozenset[str]  # of its --help
+    flags: frozenset[str]  # of its --help; none when it does not tell
 
     def can(self, flag: str) -> bool:
-        return flag in self.flags
+        return not self.flags or flag in self.flags
 
 
 class CommandOptions(Struct, frozen=True, kw_only=True):

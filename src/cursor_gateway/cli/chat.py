@@ -1,0 +1,370 @@
+"""`cursor-gateway chat`: a prompt in; the agent's answer, live, as JSON or as text, out."""
+
+import asyncio
+import os
+import select
+import signal
+import sys
+from collections.abc import AsyncGenerator, Coroutine
+from contextlib import aclosing
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Literal, Protocol, Self, TypeAlias, get_args
+
+import click
+import msgspec
+from msgspec import Struct
+
+from cursor_gateway.cli.configuration import config, configuration
+from cursor_gateway.cli.remote import (
+    Remote,
+    Trouble,
+    aside,
+    aside_demo,
+    direct_option,
+    find_gateway,
+    local_url,
+    remote_events,
+    url_option,
+)
+from cursor_gateway.core.document_events import ContentDelta, DocumentEnded, DocumentEvent, DocumentStarted, Done
+from cursor_gateway.core.documents import MODES, CodeBlockDocument, CodeReferenceDocument, Mode
+from cursor_gateway.core.fences import Fences
+from cursor_gateway.core.prompt import UserMessage
+from cursor_gateway.core.run_info import Include
+from cursor_gateway.core.transcript import Transcript
+from cursor_gateway.dialects.documents import encode_response
+from cursor_gateway.dialects.documents_request import ChatRequest
+from cursor_gateway.errors import Failure
+from cursor_gateway.settings import Settings
+
+if TYPE_CHECKING:
+    from cursor_gateway.runs.run import Run
+
+Form: TypeAlias = Literal["view", "json", "text"]
+Batches: TypeAlias = AsyncGenerator[list[DocumentEvent], None]
+
+_OWNER = "local"
+_WAIT_SECONDS = 2.0  # for a pipe, before somebody who forgot about it is told
+
+
+@click.command(
+    short_help="Ask the agent.",
+    epilog="""\b
+    Examples:
+      cursor-gateway chat "Why does the build fail?"
+      git diff | cursor-gateway chat "Review this change."
+      cursor-gateway chat --text --mode ask "One word: what is this project?" < /dev/null
+      cursor-gateway chat --url https://gateway.example:8787 --json "hello" | jq .usage
+
+    \b
+    Ctrl-C stops the agent. Exit status: 0 the run completed; 1 it ended in an error;
+    2 it could not begin; 130 it was stopped.""",
+)
+@click.argument("words", nargs=-1, metavar="[PROMPT…|-]")
+@config
+@click.option("--model", metavar="NAME", help="The model; see `cursor-gateway models`.")
+@click.option("--mode", type=click.Choice(MODES), help="How the agent works; without one as the settings say.")
+@click.option(
+    "--workspace", metavar="DIR", help="Where the agent works: the current folder, or what the gateway was told."
+)
+@click.option("--conversation", metavar="ID", help="Go on with a conversation of a gateway.")
+@click.option("--fences", type=click.Choice(get_args(Fences)), help="Whether code becomes documents of its own.")
+@click.option(
+    "--include",
+    type=click.Choice(get_args(Include)),
+    multiple=True,
+    help="Also show the model's thinking; for --json also each tool's own payload (raw).",
+)
+@url_option
+@direct_option
+@click.option("--json", "form", flag_value="json", help="The whole response as JSON, for scripts.")
+@click.option("--text", "form", flag_value="text", help="Only what the agent says, as it says it.")
+def chat(
+    words: tuple[str, ...],
+    config: str | None,
+    model: str | None,
+    mode: Mode | None,
+    workspace: str | None,
+    conversation: str | None,
+    fences: Fences | None,
+    include: tuple[Include, ...],
+    url: str | None,
+    direct: bool,
+    form: Form | None,
+) -> int:
+    """Ask the agent: by a running gateway, or else the agent on this machine.
+
+    The prompt is what stands on the command line, and below it what comes in from a pipe.
+    """
+    if direct and (url or conversation):
+        raise click.UsageError(f"--direct uses no gateway, so there is no {'--url' if url else '--conversation'}.")
+    settings = configuration(config).settings
+    asked = Asked(
+        ChatRequest(
+            message=_prompt(words),
+            conversation_id=conversation,
+            model=model,
+            mode=mode,
+            include=list(include),
+            # As text, code belongs where it was said.
+            fences=fences or ("inline" if form == "text" else None),
+            workspace=workspace,
+        ),
+        form or "view",
+        url,
+        direct,
+    )
+    return _run(_chat(asked, settings))
+
+
+class Asked(Struct, frozen=True):
+    request: ChatRequest
+    form: Form
+    url: str | None
+    is_direct: bool
+
+
+# --- the prompt -----------------------------------------------------------------------------------------
+
+
+def _prompt(words: tuple[str, ...]) -> str:
+    said = "" if words == ("-",) else " ".join(words).strip()
+    piped = _piped(bool(said))
+    if prompt := "\n\n".join(part for part in (said, piped) if part):
+        return prompt
+    raise click.UsageError('There is nothing to ask: say it like `cursor-gateway chat "…"`, or pipe it in.')
+
+
+def _piped(has_words: bool) -> str:
+    if sys.stdin is None or sys.stdin.isatty():
+        return ""
+    source = sys.stdin.buffer
+    if not select.select([source], [], [], _WAIT_SECONDS)[0]:
+        more = ", too; if there is none, add `< /dev/null`" if has_words else ""
+        aside(f"Reading the standard input{more}.")
+    return source.read().decode("utf-8", "replace").strip("\n")
+
+
+# --- asking ---------------------------------------------------------------------------------------------
+
+
+def _run(talk: Coroutine[None, None, int]) -> int:
+    """However this command ends, the agent ends first."""
+    # A pipe that nobody reads any more, and a socket, are errors here, not an end without tidying up.
+    signal.signal(signal.SIGPIPE, signal.SIG_IGN)
+    try:
+        return asyncio.run(_heeding_signals(talk))
+    except KeyboardInterrupt:
+        aside("Stopped.")
+        return 130
+    except BrokenPipeError:
+        signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+        os.kill(os.getpid(), signal.SIGPIPE)  # and now as any other program in a pipe
+        raise
+
+
+async def _heeding_signals(talk: Coroutine[None, None, int]) -> int:
+    """Ctrl-C is heeded by `asyncio.run`. A closed window and `kill` would leave the agent alone."""
+    loop, task = asyncio.get_running_loop(), asyncio.ensure_future(talk)
+    received: list[int] = []
+
+    def stop(number: int) -> None:
+        received.append(number)
+        task.cancel()
+
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) is signal.SIG_DFL:  # not under `nohup`
+            loop.add_signal_handler(number, stop, number)
+    try:
+        return await task
+    except asyncio.CancelledError:
+        if not received:
+            raise
+        return 128 + received[0]
+
+
+async def _chat(asked: Asked, settings: Settings) -> int:
+    remote = None if asked.is_direct else await find_gateway(settings, asked.url)
+    if remote is not None:
+        return await _ask_gateway(asked, remote)
+    if asked.request.conversation_id is not None:
+        raise Trouble(
+            f"a conversation lives in a gateway, and none answers at {local_url(settings)}; start it with "
+            "`cursor-gateway serve`, or name another with --url."
+        )
+    return await _ask_agent(asked, settings)
+
+
+async def _ask_gateway(asked: Asked, remote: Remote) -> int:
+    request = asked.request
+    if request.workspace is not None and remote.is_local:
+        # The gateway would begin at its own folder, and whoever writes `.` means theirs.
+        here = str(Path(request.workspace).expanduser().absolute())
+        request = msgspec.structs.replace(request, workspace=here)
+    remote.announce()
+    done = await _present(remote_events(remote, request), asked.form)
+    if asked.form == "view":
+        address = f" --url {remote.url}" if asked.url else ""
+        aside(f'Go on: cursor-gateway chat{address} --conversation {done.envelope.conversation_id} "…"')
+    return _status(done.failure, asked.form)
+
+
+async def _ask_agent(asked: Asked, settings: Settings) -> int:
+    from cursor_gateway.cli.composition import compose
+    from cursor_gateway.runs.service import Order
+
+    request = asked.request
+    here = Path(request.workspace or ".").expanduser().absolute()
+    if not here.is_dir():
+        raise Trouble(f"there is no folder {request.workspace!r}; name one that exists.")
+    # Whoever sits here may work wherever they are; the roots are for those who reach the gateway from elsewhere.
+    gateway = await compose(msgspec.structs.replace(settings, workspace=str(here), workspace_roots=[]), warn=aside)
+    try:
+        state = gateway.service.source.state()
+        if state.is_demo:
+            aside_demo()
+            aside(gateway.why_demo)
+        else:
+            aside(f"Directly, in {here}: {state.detail}")
+        order = Order(
+            owner=_OWNER,
+            messages=[UserMessage(request.message)],
+            model=request.model,
+            mode=request.mode,
+            fences=request.fences,
+            include=frozenset(request.include),
+        )
+        done = await _present(_agent_events(gateway.service.start(order)), asked.form)
+        return _status(done.failure, asked.form)
+    finally:
+        await gateway.close()
+
+
+async def _agent_events(run: "Run") -> Batches:
+    from cursor_gateway.runs.run import Reader
+
+    with Reader(run) as reader:
+        while not reader.at_end:
+            yield await reader.next()
+
+
+def _status(failure: Failure | None, form: Form) -> int:
+    if failure is None:
+        return 0
+    if form != "view":  # which has shown it
+        raise Trouble(f"the run failed: {failure.message}", 1)
+    return 1
+
+
+# --- showing --------------------------------------------------------------------------------------------
+
+
+class Output(Protocol):
+    def __enter__(self) -> Self: ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+
+    def push(self, event: DocumentEvent, /) -> None: ...
+
+
+async def _present(batches: Batches, form: Form) -> Done:
+    done: Done | None = None
+    async with aclosing(batches):
+        with _output(form) as output:
+            async for events in batches:
+                for event in events:
+                    output.push(event)
+                    if isinstance(event, Done):
+                        done = event
+    assert done is not None  # both sources end with it, or raise
+    return done
+
+
+def _output(form: Form) -> Output:
+    match form:
+        case "view":
+            from cursor_gateway.cli.show import terminal
+            from cursor_gateway.render.terminal import TerminalView
+
+            return TerminalView(terminal())
+        case "json":
+            return _Json()
+        case "text":
+            return _Text()
+
+
+class _Json:
+    """Nothing until the run is done, then all of it."""
+
+    def __init__(self) -> None:
+        self._transcript = Transcript()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def push(self, event: DocumentEvent, /) -> None:
+        self._transcript.push(event)
+        if (response := self._transcript.response()) is not None:
+            json = encode_response(response)
+            _write((msgspec.json.format(json, indent=2) if sys.stdout.isatty() else json) + b"\n")
+
+
+class _Text:
+    """What the agent says, as Markdown; between two documents an empty line.
+
+    The same whoever answers: the documents of a gateway do not tell what stood between them.
+    """
+
+    def __init__(self) -> None:
+        self._prose: set[str] = set()  # open documents whose deltas are written at once
+        self._has_written = False
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._has_written:
+            _write(b"\n")
+
+    def push(self, event: DocumentEvent, /) -> None:
+        match event:
+            case DocumentStarted(id=id, type="text"):
+                self._prose.add(id)
+                self._begin()
+            case ContentDelta(id=id, text=text) if id in self._prose:
+                self._say(text)
+            case DocumentEnded(document=CodeBlockDocument() as document):
+                self._begin()
+                self._say(_fenced(document.metadata.language, document.content))
+            case DocumentEnded(document=CodeReferenceDocument() as document):
+                told = document.metadata
+                self._begin()
+                self._say(_fenced(f"{told.start_line}:{told.end_line}:{told.file_path}", document.content))
+            case _:  # what it does
+                pass
+
+    def _begin(self) -> None:
+        if self._has_written:
+            _write(b"\n\n")
+
+    def _say(self, text: str) -> None:
+        self._has_written = True
+        _write(text.encode("utf-8", "replace"))
+
+
+def _fenced(info: str, code: str) -> str:
+    mark = "```"
+    while mark in code:
+        mark += "`"
+    return f"{mark}{info}\n{code}\n{mark}"
+
+
+def _write(data: bytes) -> None:
+    sys.stdout.buffer.write(data)
+    sys.stdout.buffer.flush()

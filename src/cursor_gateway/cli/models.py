@@ -1,0 +1,98 @@
+"""`cursor-gateway models`: a gateway, or the agent here, in; the models that it can use out."""
+
+import asyncio
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import click
+import msgspec
+
+from cursor_gateway.cli.configuration import config, configuration
+from cursor_gateway.cli.remote import (
+    Trouble,
+    aside,
+    aside_demo,
+    direct_option,
+    find_gateway,
+    remote_models,
+    url_option,
+)
+from cursor_gateway.errors import AgentError
+from cursor_gateway.render.visible import visible_line
+from cursor_gateway.settings import Settings
+from cursor_gateway.sources.base import Model
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+
+@click.command(
+    short_help="List the models.",
+    epilog="""\b
+    Examples:
+      cursor-gateway models
+      cursor-gateway models | grep -i opus       one a line: its id, a tab, its name
+      cursor-gateway models --json
+
+    \b
+    Exit status: 0 there are models; 1 the agent does not tell them; 2 the gateway cannot be reached.""",
+)
+@config
+@url_option
+@direct_option
+@click.option("--json", "as_json", is_flag=True, help="A list of objects, for scripts.")
+def models(config: str | None, url: str | None, direct: bool, as_json: bool) -> int:
+    """List the models that the gateway, or the agent on this machine, can use."""
+    found = asyncio.run(_models(configuration(config).settings, url, direct))
+    if as_json:
+        told = [{"id": model.id, "label": model.label, "default": model.is_default} for model in found]
+        json = msgspec.json.encode(told)
+        click.echo((msgspec.json.format(json, indent=2) if sys.stdout.isatty() else json).decode())
+    elif sys.stdout.isatty():
+        from cursor_gateway.cli.show import terminal
+
+        terminal().print(_table(found))
+    else:
+        for model in found:
+            click.echo(f"{visible_line(model.id)}\t{visible_line(model.label)}")
+    return 0
+
+
+async def _models(settings: Settings, url: str | None, direct: bool) -> list[Model]:
+    remote = None if direct else await find_gateway(settings, url)
+    if remote is not None:
+        remote.announce()
+        return await remote_models(remote)
+
+    from cursor_gateway.cli.composition import compose
+
+    gateway = await compose(settings, warn=aside)
+    try:
+        state = gateway.service.source.state()
+        if state.is_demo:
+            aside_demo()
+            aside(gateway.why_demo)
+        else:
+            aside(f"Directly: {state.detail}")
+        default = gateway.service.defaults.model  # of requests that name none; the agent's own mark is another's choice
+        found = await gateway.service.source.models()
+        return [Model(model.id, model.label, model.id == default) for model in found]
+    except AgentError as error:
+        raise Trouble(str(error), 1) from None
+    finally:
+        await gateway.close()
+
+
+def _table(models: Sequence[Model]) -> "Table":
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
+    table.add_column("model", overflow="fold")
+    table.add_column("name", overflow="fold")
+    for model in models:
+        mark = Text("  default", "green") if model.is_default else Text()
+        name = Text.assemble(visible_line(model.label), mark)
+        table.add_row(Text(visible_line(model.id), "cyan"), name)
+    return table

@@ -1,0 +1,231 @@
+"""A real gateway with the stand-in agent, one for each worker, and what is needed to talk to it over its socket."""
+
+import json
+import time
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Literal, TypeAlias, TypeVar
+from uuid import uuid4
+
+import httpx2
+import pytest
+from msgspec import Struct
+from openai import OpenAI
+
+from cursor_gateway.wire.sse import SseDecoder, SseEvent
+from tests.gateways import RunningGateway, running_gateway
+from tests.openai_shapes import read_stream, validate_completion, validate_error
+
+Dialect: TypeAlias = Literal["documents", "openai"]
+Json: TypeAlias = dict[str, Any]
+T = TypeVar("T")
+
+PATIENCE = 120  # seconds, for a red build only: a loaded machine must not come near it
+WAYS: list[tuple[Dialect, bool]] = [("documents", False), ("documents", True), ("openai", False), ("openai", True)]
+
+
+# --- the gateway --------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="session")
+def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningGateway]:
+    """With the default settings. Whoever changes something about it starts one of their own."""
+    with running_gateway(tmp_path_factory.mktemp("gateway")) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def http(gateway: RunningGateway) -> Iterator[httpx2.Client]:
+    with http_client(gateway) as client:
+        yield client
+
+
+@pytest.fixture(scope="session")
+def openai(gateway: RunningGateway) -> Iterator[OpenAI]:
+    with openai_client(gateway) as client:
+        yield client
+
+
+def http_client(gateway: RunningGateway) -> httpx2.Client:
+    return httpx2.Client(base_url=gateway.url, timeout=PATIENCE)
+
+
+def openai_client(gateway: RunningGateway, **options: Any) -> OpenAI:
+    """It asks once: a retry would hide what went wrong, and count twice."""
+    return OpenAI(base_url=gateway.openai_url, timeout=PATIENCE, **{"api_key": "any", "max_retries": 0, **options})
+
+
+# --- asking -------------------------------------------------------------------------------------------
+
+
+def standin(scenario: str, body: str | None = None) -> str:
+    """A prompt that makes the stand-in play a scenario; `body` is what it then says, or returns."""
+    return f"standin: {scenario}" if body is None else f"standin: {scenario}\n---\n{body}\n--- end"
+
+
+def unique() -> str:
+    """A word that finds one run among the others in the stand-in's log."""
+    return f"mark-{uuid4().hex}"
+
+
+def question(text: str, **fields: Any) -> Json:
+    return {"model": "auto", "messages": [{"role": "user", "content": text}], **fields}
+
+
+def ask(client: httpx2.Client, dialect: Dialect, text: str, *, stream: bool = False, **fields: Any) -> httpx2.Response:
+    if dialect == "documents":
+        return client.post("/v1/chat", json={"message": text, "stream": stream, **fields})
+    return client.post("/v1/chat/completions", json=question(text, stream=stream, **fields))
+
+
+def chat(client: httpx2.Client, message: str, **fields: Any) -> Json:
+    """The documents of a run that must succeed."""
+    response = client.post("/v1/chat", json={"message": message, **fields})
+    assert response.status_code == 200, response.text
+    told: Json = response.json()
+    assert told["status"] == "completed", told
+    return told
+
+
+def text_of(response: Json) -> str:
+    return "".join(document["content"] for document in response["documents"] if document["type"] == "text")
+
+
+# --- what came ----------------------------------------------------------------------------------------
+
+
+class Told(Struct, frozen=True):
+    """A reply of either dialect, streaming or not, in the same terms."""
+
+    status: int
+    text: str
+    code: str = ""  # of the error, if there was one
+    kind: str = ""  # only before the first byte, and in OpenAI's form
+    message: str = ""
+    param: str | None = None
+
+
+def told(response: httpx2.Response, dialect: Dialect) -> Told:
+    """Raises an AssertionError for a reply that is not in the dialect's form, or does not say how it ended."""
+    body, status = response.content, response.status_code
+    streams = response.headers["content-type"].startswith("text/event-stream")
+    if dialect == "openai":
+        if status != 200:
+            error = validate_error(body)
+            return Told(status, "", error.code or "", error.type, error.message, error.param)
+        if not streams:
+            return Told(status, validate_completion(body).choices[0].message.content or "")
+        stream = read_stream(body)
+        if stream.error is None:
+            return Told(status, stream.text)
+        failed = stream.error
+        return Told(status, stream.text, failed.code or "", failed.type, failed.message, failed.param)
+    if status == 200:
+        return _told_by_events(sse(body)) if streams else Told(status, text_of(json.loads(body)))
+    answer = json.loads(body)
+    assert set(answer["error"]) == {"message", "type", "param", "code"}
+    error = validate_error(json.dumps({"error": answer["error"]}).encode())
+    if "documents" in answer:  # what had arrived stands beside the error, and ends with it
+        assert answer["status"] == "error"
+        last = answer["documents"][-1]
+        assert (last["type"], last["content"]) == ("error", error.message)
+        assert last["metadata"]["errorCode"] == str(error.code).upper()
+    return Told(
+        status, text_of({"documents": answer.get("documents", [])}), error.code or "", error.type, error.message
+    )
+
+
+def _told_by_events(events: list[SseEvent]) -> Told:
+    datas = [json.loads(event.data) for event in events]
+    assert [event.event for event in events].index("done") == len(events) - 1
+    kinds = {
+        data["id"]: data["type"]
+        for event, data in zip(events, datas, strict=True)
+        if event.event.endswith("start") and "type" in data
+    }
+    ended = [data for event, data in zip(events, datas, strict=True) if event.event == "document_end"]
+    text = "".join(data["finalContent"] for data in ended if kinds[data["documentId"]] == "text")
+    if datas[-1]["status"] == "completed":
+        return Told(200, text)
+    last = ended[-1]
+    assert kinds[last["documentId"]] == "error"
+    return Told(200, text, last["metadata"]["errorCode"].lower(), "", last["finalContent"])
+
+
+def sse(body: bytes) -> list[SseEvent]:
+    return SseDecoder().push(body)
+
+
+class Growing:
+    """A streaming reply as it comes."""
+
+    def __init__(self, response: httpx2.Response) -> None:
+        self.response = response
+        self.body = b""
+        self._pieces = response.iter_raw()
+
+    def until(self, expected: bytes) -> bytes:
+        """All that has come when `expected` has."""
+        while expected not in self.body:
+            piece = next(self._pieces, b"")
+            assert piece, f"the reply ended without {expected!r}: {self.body!r}"
+            self.body += piece
+        return self.body
+
+    def rest(self) -> bytes:
+        """The whole body. httpx2 raises where the connection breaks before the body's end."""
+        self.body += b"".join(self._pieces)
+        return self.body
+
+
+@contextmanager
+def growing(client: httpx2.Client, dialect: Dialect, text: str, **fields: Any) -> Iterator[Growing]:
+    headers = fields.pop("headers", None)
+    path, body = ("/v1/chat", {"message": text}) if dialect == "documents" else ("/v1/chat/completions", question(text))
+    with client.stream("POST", path, json={**body, "stream": True, **fields}, headers=headers) as response:
+        yield Growing(response)
+
+
+# --- the agent's side ---------------------------------------------------------------------------------
+
+
+def invocations(gateway: RunningGateway, mark: str) -> list[Json]:
+    """What the stand-in was started with, where the prompt holds this."""
+    if not gateway.agent_log.exists():
+        return []
+    lines = [json.loads(line) for line in gateway.agent_log.read_bytes().splitlines()]
+    return [line for line in lines if mark in (line["prompt"] or "")]
+
+
+def invocation(gateway: RunningGateway, mark: str) -> Json:
+    """The only one. Waits for it: a reply may begin before the agent has."""
+    (only,) = eventually(lambda: invocations(gateway, mark))
+    return only
+
+
+def eventually(value: Callable[[], T]) -> T:
+    """The first that is true."""
+    end = time.monotonic() + PATIENCE
+    while not (found := value()):
+        assert time.monotonic() < end, "it did not come"
+        time.sleep(0.005)
+    return found
+
+
+def at_once(questions: Mapping[Any, Callable[[], T]]) -> dict[Any, T]:
+    """The answers, all asked for at the same time."""
+    with ThreadPoolExecutor(len(questions)) as pool:
+        asked = {key: pool.submit(question) for key, question in questions.items()}
+        return {key: future.result(PATIENCE) for key, future in asked.items()}
+
+
+def option(argv: list[str], name: str) -> str | None:
+    """The value of an option that the agent was given."""
+    return argv[argv.index(name) + 1] if name in argv else None
+
+
+def conversation_folder(gateway: RunningGateway, conversation_id: str) -> Path:
+    (folder,) = gateway.data.glob(f"instances/*/conversations/{conversation_id}")
+    return folder

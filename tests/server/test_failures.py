@@ -1,0 +1,218 @@
+"""What can go wrong with the agent, in both dialects, streaming or not: its own status, code and advice, every time.
+
+Before the first text a failure is the reply's status; after it, an event in the dialect's form. Never an empty 200.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Literal, TypeAlias
+
+import httpx2
+import pytest
+from msgspec import Struct
+
+from tests.agent.install import install
+from tests.gateways import RunningGateway, running_gateway
+from tests.server.conftest import (
+    WAYS,
+    Dialect,
+    Told,
+    ask,
+    at_once,
+    chat,
+    conversation_folder,
+    growing,
+    http_client,
+    standin,
+    told,
+    unique,
+)
+
+When: TypeAlias = Literal["early", "late", "either"]  # before any text, after it, or as the machine's load has it
+
+SAID = "I was about to say more."
+
+
+class Row(Struct, frozen=True):
+    prompt: str
+    status: int
+    code: str
+    kind: str
+    advice: str  # a part of the message: what to do
+    when: When = "early"
+    retry_after: str | None = None
+
+
+LOGIN = (401, "agent_unauthenticated", "authentication_error")
+MODEL = (404, "model_not_found", "invalid_request_error")
+QUOTA = (429, "insufficient_quota", "insufficient_quota", "wait for its reset or raise the limit")
+BUSY = (429, "agent_overloaded", "rate_limit_error", "try again in a while")
+NETWORK = (502, "agent_unreachable", "api_error", "check the network and try again")
+SERVICE = (502, "agent_unreachable", "api_error", "try again in a while")
+CRASH = (502, "agent_crashed", "api_error", "Run it again")
+OPTION = (500, "agent_misconfigured", "api_error")
+TIME = (504, "agent_timed_out", "api_error")
+
+ROWS = [
+    Row("fail-auth", *LOGIN, "run `cursor-agent login` or set CURSOR_API_KEY"),
+    Row("fail-key", *LOGIN, "set CURSOR_API_KEY to a valid one"),
+    Row("fail-model model=gpt-5-mino", *MODEL, "did you mean gpt-5-mini"),
+    Row("fail-free-plan", *MODEL, "can only use the model `auto`"),
+    Row("fail-quota-early", *QUOTA),
+    Row("fail-quota", *QUOTA, when="late"),
+    Row("fail-quota variant=action", *QUOTA, when="late"),
+    Row("fail-capacity", *BUSY, retry_after="10"),
+    Row("fail-capacity class=T", *BUSY, retry_after="10"),
+    Row("fail-capacity-late", *BUSY, when="late", retry_after="10"),
+    Row("fail-network kind=dns", *NETWORK),
+    Row("fail-network kind=cancel", *NETWORK),
+    Row("fail-network kind=ping class=S", *NETWORK),
+    Row("fail-network kind=internal", *SERVICE),
+    Row("fail-network-late kind=dns class=T", *NETWORK, when="late"),
+    Row("fail-network-late kind=cancel", *NETWORK, when="late"),
+    Row("fail-network-late kind=ping", *NETWORK, when="late"),
+    Row("fail-network-late kind=internal class=T", *SERVICE, when="late"),
+    Row("fail-internal", *SERVICE),
+    Row("fail-resume", 404, "session_lost", "invalid_request_error", "start a new conversation"),
+    Row("fail-sandbox", *OPTION, "turn it off in the agent's configuration"),
+    Row("fail-result", 502, "agent_failed", "api_error", "Run it again, or ask it in another way"),
+    Row("fail-result exit=0", 502, "agent_failed", "api_error", "The agent could not finish"),
+    Row("crash-early", *CRASH),
+    Row("crash", *CRASH, when="late"),
+    Row("crash exit=139", *CRASH, when="late"),
+    Row("killed", *CRASH, when="late"),
+    Row("truncated", *CRASH, when="late"),
+]
+
+
+def check(row: Row, response: httpx2.Response, dialect: Dialect, *, stream: bool) -> Told:
+    found = told(response, dialect)
+    failed = (found.code, row.advice in found.message)
+    assert failed == (row.code, True), found
+    begins = row.when == "late" or (row.when == "either" and response.status_code == 200)
+    assert found.status == (200 if stream and begins else row.status)
+    if found.kind:  # an event of the documents dialect has no place for it
+        assert found.kind == row.kind
+    if found.status != 200:
+        assert response.headers.get("retry-after") == row.retry_after
+    if row.when == "late" and (stream or dialect == "documents"):
+        assert found.text == SAID  # what had arrived is not lost
+    return found
+
+
+@pytest.mark.parametrize(("dialect", "stream"), WAYS)
+@pytest.mark.parametrize("row", ROWS, ids=[row.prompt for row in ROWS])
+def test_a_failure_of_the_agent(http: httpx2.Client, row: Row, dialect: Dialect, stream: bool) -> None:
+    check(row, ask(http, dialect, standin(row.prompt), stream=stream), dialect, stream=stream)
+
+
+def check_all(http: httpx2.Client, row: Row) -> None:
+    """In every dialect, streaming or not, at the same time: some of these rows wait for a limit."""
+    replies = at_once(
+        {way: lambda way=way: ask(http, way[0], standin(row.prompt), stream=way[1]) for way in WAYS}  # type: ignore[misc]
+    )
+    for (dialect, stream), response in replies.items():
+        check(row, response, dialect, stream=stream)
+
+
+# --- failures that need another gateway -----------------------------------------------------------------
+
+SET: dict[str, tuple[dict[str, str], dict[str, object], Row]] = {
+    "the folder is not trusted": (
+        {"trust": "false"},
+        {},
+        Row("text", 403, "workspace_untrusted", "permission_error", "run it there once and accept"),
+    ),
+    "force is forbidden": (
+        {"force": "true"},
+        {"force_forbidden": True},
+        Row("text", *OPTION, "does not allow `--force`; run without it"),
+    ),
+    "nobody is logged in": ({}, {"login": "none"}, Row("text", *LOGIN, "run `cursor-agent login`")),
+    "nothing is ever said": ({"first_event_seconds": "0.3"}, {}, Row("hang", *TIME, "raise `first_event_seconds`")),
+    "silence from the start": ({"idle_seconds": "0.3"}, {}, Row("hang-after-init", *TIME, "raise `idle_seconds`")),
+    "silence in the middle": ({"idle_seconds": "0.3"}, {}, Row("hang-mid", *TIME, "raise `idle_seconds`", "either")),
+    "a run that is too long": ({"run_seconds": "0.3"}, {}, Row("hang-after-init", *TIME, "raise `run_seconds`")),
+    "too much output": (
+        {"max_output_bytes": "100000"},
+        {},
+        Row("huge-line size=1000000", 502, "agent_output_too_large", "api_error", "raise `max_output_bytes`", "either"),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SET)
+def test_a_failure_that_settings_bring_about(name: str, tmp_path: Path) -> None:
+    settings, knobs, row = SET[name]
+    with running_gateway(tmp_path, settings=settings, knobs=knobs) as gateway, http_client(gateway) as http:
+        check_all(http, row)
+
+
+def test_an_agent_that_is_removed_and_installed_again(tmp_path: Path) -> None:
+    with running_gateway(tmp_path) as gateway, http_client(gateway) as http:
+        assert chat(http, "hello")["status"] == "completed"
+        for program in ("cursor-agent", "agent"):
+            (tmp_path / "bin" / program).unlink()
+        check_all(http, Row("text", 503, "agent_missing", "api_error", "install it", retry_after="60"))
+        install(tmp_path / "bin", knobs={"log": str(gateway.agent_log)})
+        assert chat(http, "hello")["status"] == "completed"
+
+
+def test_too_many_runs(tmp_path: Path) -> None:
+    row = Row("text", 429, "too_many_runs", "rate_limit_error", "try again when one has ended", retry_after="1")
+    file = tmp_path / "go"
+    with running_gateway(tmp_path / "home", settings={"max_runs": "1"}) as gateway, http_client(gateway) as http:
+        with growing(http, "documents", standin(f"wait-for file={file}")) as reply:
+            reply.until(b"file.")
+            check_all(http, row)
+            file.touch()
+            assert b"It is there." in reply.rest()
+        check_all_after(http, file)
+
+
+def check_all_after(http: httpx2.Client, file: Path) -> None:
+    """The place is free when the agent is gone, which may be a moment after its answer's end."""
+    for dialect, stream in WAYS:
+        for _ in range(1000):
+            response = ask(http, dialect, standin(f"wait-for file={file}"), stream=stream)
+            if response.status_code != 429:
+                break
+        assert told(response, dialect) == Told(200, "Waiting for the file. It is there.")
+
+
+@pytest.mark.parametrize(("dialect", "stream"), WAYS)
+def test_a_conversation_whose_store_is_broken(
+    gateway: RunningGateway, http: httpx2.Client, dialect: Dialect, stream: bool
+) -> None:
+    conversation = chat(http, "hello")["conversationId"]
+    (store,) = conversation_folder(gateway, conversation).glob("cursor/chats/*/*/store.db")
+    store.write_bytes(b"no database")
+    row = Row("text", 404, "session_lost", "invalid_request_error", "start a new conversation")
+    fields: Mapping[str, object] = {"conversationId": conversation}
+    response = ask(
+        http, dialect, "hello again", stream=stream, **(fields if dialect == "documents" else {"cursor": fields})
+    )
+    check(row, response, dialect, stream=stream)
+
+
+@pytest.mark.parametrize(("dialect", "stream"), WAYS)
+def test_an_unknown_model_has_the_nearest_names(http: httpx2.Client, dialect: Dialect, stream: bool) -> None:
+    """Whether the gateway knows the list by now or the agent says so: the same reply."""
+    row = Row("", *MODEL, "'gpt-5-mino'")
+    for _ in range(2):
+        found = check(row, ask(http, dialect, unique(), stream=stream, model="gpt-5-mino"), dialect, stream=stream)
+        assert "did you mean gpt-5-mini" in found.message
+        http.get("/v1/models")
+
+
+def test_an_agent_that_answers_nothing_is_no_failure(http: httpx2.Client) -> None:
+    for dialect, stream in WAYS:
+        assert told(ask(http, dialect, standin("empty"), stream=stream), dialect) == Told(200, "")
+
+
+@pytest.mark.parametrize("scenario", ["garbage", "bad-utf8", "stderr-flood", "no-newline", "hang-after-result"])
+def test_noise_is_no_failure(http: httpx2.Client, scenario: str) -> None:
+    replies = [told(ask(http, dialect, standin(scenario), stream=stream), dialect) for dialect, stream in WAYS]
+    assert {(reply.status, reply.code) for reply in replies} == {(200, "")}
+    assert len({reply.text for reply in replies}) == 1
+    assert replies[0].text
