@@ -333,6 +333,7 @@ def test_a_cut_answer_ends_at_once_with_its_reason_and_an_estimate(
         "total_tokens": 15 if tokens is None else 7 + tokens,
         "prompt_tokens_details": {"cached_tokens": 3 if tokens is None else 0},
         "completion_tokens_details": {"reasoning_tokens": 0},
+        **({} if tokens is None else {"estimated": True}),
     }
     encoder = ChunkEncoder(HEAD, include_usage=True, cutter=Cutter(stop, limit), prompt_tokens=7)
     fold = CompletionFold(HEAD, cutter=Cutter(stop, limit), prompt_tokens=7)

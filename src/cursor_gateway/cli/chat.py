@@ -18,6 +18,7 @@ from msgspec import Struct
 from cursor_gateway.cli.configuration import config, configuration
 from cursor_gateway.cli.remote import (
     Remote,
+    RunFailed,
     Trouble,
     aside,
     aside_demo,
@@ -253,7 +254,7 @@ def _status(failure: Failure | None, form: Form) -> int:
     if failure is None:
         return 0
     if form != "view":  # which has shown it
-        raise Trouble(f"the run failed: {failure.message}", 1)
+        raise RunFailed(f"the run failed: {failure.message}")
     return 1
 
 

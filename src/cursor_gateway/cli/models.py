@@ -10,7 +10,7 @@ import msgspec
 
 from cursor_gateway.cli.configuration import config, configuration
 from cursor_gateway.cli.remote import (
-    Trouble,
+    RunFailed,
     aside,
     aside_demo,
     direct_option,
@@ -79,7 +79,7 @@ async def _models(settings: Settings, url: str | None, direct: bool) -> list[Mod
         found = await gateway.service.source.models()
         return [Model(model.id, model.label, model.id == default) for model in found]
     except AgentError as error:
-        raise Trouble(str(error), 1) from None
+        raise RunFailed(str(error)) from None
     finally:
         await gateway.close()
 

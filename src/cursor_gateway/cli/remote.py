@@ -38,14 +38,16 @@ direct_option = click.option("--direct", is_flag=True, help="Do not look for a g
 
 
 class Trouble(click.ClickException):
-    """Told in one line, like everything that goes wrong in this command."""
+    """Told in one line, like everything that goes wrong in this command. This one: it could not begin."""
 
-    def __init__(self, message: str, status: int = 2) -> None:
-        super().__init__(message)
-        self.exit_code = status
+    exit_code = 2
 
     def show(self, file: IO[Any] | None = None) -> None:
         click.echo(f"cursor-gateway: {visible_line(self.message)}", err=True)
+
+
+class RunFailed(Trouble):
+    exit_code = 1
 
 
 def aside(text: str, **style: bool) -> None:
@@ -262,7 +264,7 @@ def _refusal(remote: Remote, status: int, body: bytes) -> Trouble:
     if error.code == KeyRefused.code:
         return Trouble(f"{error.message} Here it is the setting `api_key` (CURSOR_GATEWAY_API_KEY).")
     # A run that the agent could not even begin has failed like any other.
-    return Trouble(error.message, 1 if error.code in _codes(AgentError) else 2)
+    return RunFailed(error.message) if error.code in _codes(AgentError) else Trouble(error.message)
 
 
 def _stranger(remote: Remote, status: int) -> Trouble:
@@ -270,7 +272,7 @@ def _stranger(remote: Remote, status: int) -> Trouble:
 
 
 def _broken_off(remote: Remote, reason: str) -> Trouble:
-    return Trouble(f"the connection to {remote.url} broke off: {reason}; what had arrived is kept. Ask again.", 1)
+    return RunFailed(f"the connection to {remote.url} broke off: {reason}; what had arrived is kept. Ask again.")
 
 
 def _reason(error: BaseException) -> str:

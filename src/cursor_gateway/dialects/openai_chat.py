@@ -101,6 +101,7 @@ class CompletionUsage(Struct, frozen=True, kw_only=True):
     total_tokens: int
     prompt_tokens_details: PromptTokensDetails
     completion_tokens_details: CompletionTokensDetails = CompletionTokensDetails()
+    estimated: bool | UnsetType = UNSET  # ours: the agent reported nothing, and we counted
 
 
 class ErrorBody(Struct, frozen=True):
@@ -165,6 +166,7 @@ def _usage(usage: Usage) -> CompletionUsage:
         completion_tokens=usage.completion_tokens,
         total_tokens=usage.total_tokens,
         prompt_tokens_details=PromptTokensDetails(usage.cached_tokens or 0),
+        estimated=usage.estimated,
     )
 
 
@@ -291,7 +293,10 @@ class _Cutting:
     def _cut_short(self, reason: FinishReason) -> Ended:
         said = estimate_tokens("".join(self._said))
         usage = Usage(
-            prompt_tokens=self._prompt_tokens, completion_tokens=said, total_tokens=self._prompt_tokens + said
+            prompt_tokens=self._prompt_tokens,
+            completion_tokens=said,
+            total_tokens=self._prompt_tokens + said,
+            estimated=True,
         )
         return Ended(_usage(usage), reason=reason)
 

@@ -16,7 +16,7 @@ from msgspec import Meta, Struct
 
 from cursor_gateway.core.documents import MODES, Mode
 from cursor_gateway.core.fences import Fences
-from cursor_gateway.core.images import Image, place_images, read_image
+from cursor_gateway.core.images import Image, read_image
 from cursor_gateway.core.prompt import AssistantMessage, Call, Instructions, Message, ToolMessage, UserMessage
 from cursor_gateway.core.run_info import Include
 from cursor_gateway.core.structured import Format, JsonObject, JsonSchema, check_schema
@@ -143,11 +143,6 @@ def read_request(body: bytes) -> ChatRequest:
         legacy_functions=bool(wire.functions),
         cursor=wire.cursor or CursorOptions(),
     )
-
-
-def to_messages(request: ChatRequest, paths: Sequence[str] = ()) -> list[Message]:
-    """The conversation for a prompt, once its images have been written to these files (in the images' order)."""
-    return place_images(request.messages, request.images, paths) if paths else list(request.messages)
 
 
 # --- the body's shape -------------------------------------------------------------------------------

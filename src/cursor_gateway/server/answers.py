@@ -106,6 +106,7 @@ def _sum(first: CompletionUsage, second: CompletionUsage) -> CompletionUsage:
         prompt_tokens_details=PromptTokensDetails(
             first.prompt_tokens_details.cached_tokens + second.prompt_tokens_details.cached_tokens
         ),
+        estimated=first.estimated or second.estimated,
     )
 
 

@@ -35,7 +35,7 @@ def schemas() -> dict[str, Schema]:
         "ChatCompletionRequest": asked["ChatCompletionRequest"],
     }
     found = {**first, **told, **asked, **documents}
-    used = _reached(found, [*first, *(_REPLY_NAMES[type.__name__] for type in _REPLIES)])
+    used = _reached(found, [*first, *documents, *(_REPLY_NAMES[type.__name__] for type in _REPLIES)])
     return {name: schema for name, schema in found.items() if name in used}
 
 
@@ -61,6 +61,8 @@ def _references(value: Any) -> Iterator[str]:
         case list():
             for item in value:
                 yield from _references(item)
+        case _:
+            pass
 
 
 def ref(name: str) -> Schema:

@@ -1,0 +1,612 @@
+"""`cursor-gateway doctor`: this machine in; what works, what does not, and what to do about it, out.
+
+A check looks and says what it found; none changes anything, waits for ever or takes the others down with it.
+"""
+
+import asyncio
+import errno
+import json
+import os
+import platform
+import shutil
+import sys
+import threading
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Future
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, TypeAlias, TypeVar
+
+import click
+import msgspec
+from msgspec import Struct
+
+from cursor_gateway.cli.configuration import config, configuration, data_dir, usual_file
+from cursor_gateway.cli.remote import Health, Remote, ask_health, local_url
+from cursor_gateway.errors import AgentError, GatewayError, SettingsError
+from cursor_gateway.settings import FILE_VARIABLE, Loaded, Settings, check_exposed, is_loopback
+from cursor_gateway.sources.base import Model
+from cursor_gateway.sources.cursor_cli.command import Program
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+Level: TypeAlias = Literal["good", "warning", "broken"]
+_T = TypeVar("_T")
+
+_FILES_SECONDS = 5.0  # a folder of a server that is gone never answers
+_PORT_SECONDS = 5.0
+_AGENT_SECONDS = 30.0
+_LOGIN_SECONDS = 30.0
+_MODELS_SECONDS = 60.0
+
+_MEGABYTE = 1024 * 1024
+_TOO_LITTLE, _LITTLE = 50 * _MEGABYTE, 500 * _MEGABYTE  # the agent's chats and the largest output of a run
+
+_INSTALL = "install it from Cursor's site and run `cursor-agent login`, or set `agent_program`"
+
+
+class Finding(Struct, frozen=True):
+    level: Level
+    subject: str
+    found: str
+    advice: str = ""
+
+
+@click.command(
+    short_help="Check the agent, the settings and this machine.",
+    epilog="""\b
+    Examples:
+      cursor-gateway doctor
+      cursor-gateway doctor --json | jq '.findings[] | select(.level != "good")'
+
+    \b
+    Nothing is changed, and no model is asked. Exit status: 0 nothing is broken; 1 something is.""",
+)
+@config
+@click.option("--json", "as_json", is_flag=True, help="All findings as one JSON object, for scripts.")
+def doctor(config: str | None, as_json: bool) -> int:
+    """Check all that the gateway needs, and say what to do about what is not right."""
+    from cursor_gateway.cli.show import terminal
+
+    console = terminal()
+    if as_json or not console.is_terminal:
+        findings = asyncio.run(_examine(config, os.environ))
+    else:
+        with console.status("Looking at the agent and this machine…"):
+            findings = asyncio.run(_examine(config, os.environ))
+    if as_json:
+        told = msgspec.json.encode({"status": worst(findings), "findings": findings})
+        click.echo(msgspec.json.format(told, indent=2).decode())
+    else:
+        console.print(picture(findings), soft_wrap=not console.is_terminal)
+    return 1 if worst(findings) == "broken" else 0
+
+
+def worst(findings: Iterable[Finding]) -> Level:
+    levels = {finding.level for finding in findings}
+    return "broken" if "broken" in levels else "warning" if "warning" in levels else "good"
+
+
+# --- how it looks ---------------------------------------------------------------------------------------
+
+_MARKS: dict[Level, tuple[str, str]] = {"good": ("✓", "green"), "warning": ("!", "yellow"), "broken": ("✗", "red")}
+
+
+def picture(findings: Sequence[Finding]) -> "RenderableType":
+    """What to do stands below what was found, not beside it: at 80 columns there is no room for both."""
+    from rich.console import Group
+    from rich.text import Text
+
+    from cursor_gateway.render.listing import Listing, Row
+    from cursor_gateway.render.visible import visible_line
+
+    width = max(len(finding.subject) for finding in findings) + 2
+    rows = []
+    for finding in findings:
+        mark, colour = _MARKS[finding.level]
+        style = "" if finding.level == "good" else colour
+        head = Text.assemble((f"{mark} ", f"bold {colour}"), (finding.subject.ljust(width), "bold"))
+        rows.append(Row(head, Text(visible_line(finding.found), style)))
+        if finding.advice:
+            rows.append(Row(Text(" " * (width + 2)), Text(f"→ {visible_line(finding.advice)}", "bold")))
+    return Group(Listing(rows), "", Text(summary(findings), f"bold {_MARKS[worst(findings)][1]}"))
+
+
+def summary(findings: Sequence[Finding]) -> str:
+    broken = sum(finding.level == "broken" for finding in findings)
+    warnings = sum(finding.level == "warning" for finding in findings)
+    looks = f"; {warnings} {'thing is' if warnings == 1 else 'things are'} worth a look" if warnings else ""
+    if not broken:
+        return f"Nothing is broken{looks}."
+    return f"{broken} {'thing is' if broken == 1 else 'things are'} broken{looks}."
+
+
+# --- what the facts mean --------------------------------------------------------------------------------
+
+
+def of_python(found: tuple[int, int, int], told: str) -> Finding:
+    if found < (3, 11, 0):
+        return Finding("broken", "Python", told, "use 3.11 or newer")
+    return Finding("good", "Python", told)
+
+
+def of_settings(loaded: Loaded, file: Path | None) -> Finding:
+    origins = set(loaded.origins.values()) - {"default"}
+    count = sum(origin != "default" for origin in loaded.origins.values())
+    in_file = next((origin.removeprefix("file ") for origin in origins if origin.startswith("file ")), None)
+    if in_file is None and file is not None and file.is_file():
+        in_file = str(file)
+    where = in_file or (f"no file ({file})" if file is not None else "no file")
+    return Finding("good", "settings", f"{where}; {f'{count} set' if count else 'all are the defaults'}")
+
+
+class Found(Struct, frozen=True):
+    """A program that is called like the agent."""
+
+    path: str
+    program: Program | None  # None: it is not Cursor's
+    trouble: str = ""  # why it could not be asked
+
+
+def of_agent(found: Sequence[Found], settings: Settings) -> list[Finding]:
+    """The first good one is used; the others are named, since one of them may be meant."""
+    used = next((one for one in found if one.program is not None), None)
+    findings = []
+    if used is not None and used.program is not None:
+        findings.append(Finding("good", "agent", f"cursor-agent {used.program.version} ({used.path})"))
+    elif not any(one.trouble for one in found):
+        needed = bool(settings.agent_program) or settings.source == "cli"
+        told = f"{settings.agent_program or 'cursor-agent'} is not found"
+        answers = "" if needed else "; the built-in demo answers instead"
+        findings.append(Finding("broken" if needed else "warning", "agent", told + answers, f"{_INSTALL}."))
+    for one in found:
+        if one.trouble:
+            level: Level = "broken" if used is None else "warning"
+            findings.append(Finding(level, "agent", f"{one.path}: {one.trouble}", "run it in a terminal to see why."))
+        elif one.program is None:
+            told = f"{one.path} is another program of the same name"
+            findings.append(Finding("good" if used else "warning", "agent", f"{told}; it is not used"))
+        elif used is not None and one is not used and one.program != used.program:
+            told = f"another one, {one.program.version}, is not used ({one.path})"
+            findings.append(Finding("warning", "agent", told, "set `agent_program` to the one you mean."))
+    return findings
+
+
+_ABILITIES = {  # what is lost without each
+    "--stream-partial-output": "text comes in whole paragraphs, not word by word",
+    "--mode": "the modes `plan` and `ask` are refused",
+    "--workspace": "the agent works in its current folder and may not see that it is a project",
+    "--trust": "runs fail in folders that the agent does not trust yet",
+    "--resume": "conversations cannot go on",
+    "--add-dir": "the agent may not read images",
+}
+
+
+def of_abilities(program: Program) -> Finding:
+    lost = {flag: loss for flag, loss in _ABILITIES.items() if not program.can(flag)}
+    if not lost:
+        return Finding("good", "abilities", "it has every option that the gateway uses")
+    if len(lost) == len(_ABILITIES):
+        return Finding("warning", "abilities", "its help names no option that the gateway knows", _UPDATE)
+    told = "; ".join(f"no {flag}: {loss}" for flag, loss in lost.items())
+    return Finding("warning", "abilities", told, _UPDATE)
+
+
+_UPDATE = "update it with `cursor-agent update`."
+
+
+def of_login(status: str, environ: Mapping[str, str]) -> list[Finding]:
+    """`status` is what `cursor-agent status --format json` prints. A key does not change what it says."""
+    findings = []
+    key = environ.get("CURSOR_API_KEY")
+    if key == "":
+        told = "CURSOR_API_KEY is set, but empty: the gateway hides it; alone, the agent takes it for a wrong key"
+        findings.append(Finding("warning", "login", told, "`unset CURSOR_API_KEY`, or give it a value."))
+    has_key = next((name for name in ("CURSOR_API_KEY", "CURSOR_AUTH_TOKEN") if environ.get(name)), None)
+    is_in, who = _read_status(status)
+    if has_key is not None:
+        findings.append(Finding("good", "login", f"by {has_key}{f'; also logged in{who}' if is_in else ''}"))
+    elif is_in is None:
+        told = f"its status cannot be read: {status.strip()[:200] or 'it says nothing'}"
+        findings.append(Finding("warning", "login", told, f"see `cursor-agent status`; {_UPDATE}"))
+    elif is_in:
+        findings.append(Finding("good", "login", f"logged in{who}"))
+    else:
+        advice = "run `cursor-agent login`, or set CURSOR_API_KEY."
+        findings.append(Finding("broken", "login", "nobody is logged in, and there is no API key", advice))
+    return findings
+
+
+class _User(Struct, frozen=True):
+    email: str | None = None
+
+
+class _Status(Struct, frozen=True, rename="camel"):
+    is_authenticated: bool
+    user_info: _User | None = None
+
+
+def _read_status(text: str) -> tuple[bool | None, str]:
+    try:
+        status = msgspec.json.decode(text[text.index("{") : text.rindex("}") + 1], type=_Status)
+    except (ValueError, msgspec.DecodeError):
+        return None, ""
+    email = status.user_info.email if status.user_info is not None else None
+    return status.is_authenticated, f" as {email}" if email else ""
+
+
+def of_models(models: Sequence[Model], wanted: str) -> Finding:
+    from cursor_gateway.sources.cursor_cli.models import is_known, nearest
+
+    told = f"{len(models)} model{'' if len(models) == 1 else 's'}; the setting `model` is {wanted}"
+    if is_known(wanted, models):
+        return Finding("good", "models", told)
+    near = ", ".join(nearest(wanted, models)) or "one of `cursor-gateway models`"
+    return Finding("broken", "models", f"{told}, which is none of them", f"set `model` to {near}.")
+
+
+def of_port(settings: Settings, taken: OSError | None, health: Health | None) -> Finding:
+    where = f"{settings.host} port {settings.port}"
+    if settings.port == 0:
+        return Finding("good", "port", f"any free one on {settings.host}")
+    if taken is None:
+        return Finding("good", "port", f"{where} is free")
+    if taken.errno == errno.EADDRINUSE and health is not None:
+        told = f"{where}: a gateway answers here, {health.version}, from {health.source.detail}"
+        return Finding("good", "port", told)
+    another = "choose another with `--port` or the setting `port`."
+    if taken.errno == errno.EADDRINUSE:
+        return Finding("broken", "port", f"{where} is taken by another program", another)
+    if taken.errno == errno.EACCES:
+        return Finding("broken", "port", f"{where} may only be used by the administrator", another)
+    told = f"{where} cannot be used: {taken.strerror or taken}"
+    return Finding("broken", "port", told, "set `host` to an address of this machine, usually 127.0.0.1.")
+
+
+def of_exposure(settings: Settings) -> Finding:
+    keys = f"keys of {', '.join(sorted(settings.api_keys))}" if settings.api_keys else "no API keys"
+    try:
+        check_exposed(settings)
+    except SettingsError as error:
+        return Finding("broken", "exposure", f"{settings.host} without API keys", str(error))
+    if is_loopback(settings.host):
+        return Finding("good", "exposure", f"only this machine can reach it; {keys}")
+    told = f"other machines can reach {settings.host}, and run commands here with a key; {keys}"
+    return Finding("warning", "exposure", told, "keys travel unencrypted: put a proxy with TLS before it.")
+
+
+class Folder(Struct, frozen=True):
+    path: str
+    is_there: bool
+    is_writable: bool
+
+
+def of_workspaces(default: Folder, roots: Sequence[Folder]) -> list[Finding]:
+    findings = []
+    if not default.is_there:
+        told = f"there is no folder {default.path}"
+        findings.append(Finding("broken", "workspace", told, "make it, or set `workspace` to another."))
+    elif not default.is_writable:
+        told = f"{default.path} cannot be written to"
+        findings.append(
+            Finding("warning", "workspace", told, "the agent can only look there; set another `workspace`.")
+        )
+    else:
+        findings.append(Finding("good", "workspace", default.path))
+    for root in roots:
+        if not root.is_there:
+            told = f"there is no folder {root.path}"
+            findings.append(Finding("warning", "workspace", told, "take it out of `workspace_roots`, or make it."))
+        elif not root.is_writable:
+            told = f"{root.path} cannot be written to"
+            findings.append(Finding("warning", "workspace", told, "the agent can only look there."))
+        else:
+            findings.append(Finding("good", "workspace", f"requests may name folders at or below {root.path}"))
+    return findings
+
+
+def of_data(folder: Folder, free: int) -> Finding:
+    room = f"{free / 1024**3:.1f} GB free" if free >= 1024**3 else f"{free // _MEGABYTE} MB free"
+    if not folder.is_writable:
+        told = f"{folder.path} cannot be written to"
+        return Finding("broken", "data", told, "see to its permissions, or set `data_dir` to another.")
+    told = f"{folder.path}{'' if folder.is_there else ' (not made yet)'}, {room}"
+    if free < _TOO_LITTLE:
+        return Finding("broken", "data", told, "make room: no run can begin without.")
+    if free < _LITTLE:
+        return Finding("warning", "data", told, "make room: the agent's chats and large answers need some.")
+    return Finding("good", "data", told)
+
+
+def of_configuration(folder: str, unreadable: Sequence[str], wrong: str, is_there: bool) -> Finding:
+    if unreadable:
+        told = f"{', '.join(unreadable)} cannot be read, so no run can begin"
+        return Finding("broken", "configuration", told, "make it readable for whoever runs the gateway.")
+    if wrong:
+        return Finding("warning", "configuration", wrong, "mend it, or remove it: the agent makes another.")
+    return Finding("good", "configuration", f"{folder}{'' if is_there else ' (none yet: the agent uses its defaults)'}")
+
+
+def of_permissions(settings: Settings, is_unrestricted: bool) -> list[Finding]:
+    findings = []
+    if settings.force:
+        told = "`force`: the agent runs every command without asking"
+        findings.append(Finding("warning", "permissions", told, "set `force` to false unless all who ask are trusted."))
+    elif is_unrestricted:
+        told = "the agent's own configuration says `approvalMode: unrestricted`: it runs every command without asking"
+        advice = "set it to `allowlist` unless all who ask are trusted."
+        findings.append(Finding("warning", "permissions", told, advice))
+    else:
+        told = "the agent reads and edits files, and runs the commands that its configuration allows"
+        findings.append(Finding("good", "permissions", told))
+    if not settings.trust:
+        told = "`trust` is off: runs fail in folders that the agent does not trust yet"
+        findings.append(Finding("warning", "permissions", told, "run the agent once in each, or set `trust` to true."))
+    return findings
+
+
+def of_leftovers(gateways: int, left: int) -> Finding:
+    running = f"{gateways} gateway{'' if gateways == 1 else 's'} running, " if gateways else ""
+    if not left:
+        return Finding("good", "leftovers", f"{running}no agent without one")
+    told = f"{running}{left} agent{'' if left == 1 else 's'} of gateways that are gone"
+    return Finding("warning", "leftovers", told, "the next `cursor-gateway serve` or `chat` ends them.")
+
+
+def of_extras(versions: Mapping[str, str | None]) -> Finding:
+    there = ", ".join(f"{name} {found}" for name, found in versions.items() if found)
+    missing = [name for name, found in versions.items() if not found]
+    if not missing:
+        return Finding("good", "extras", there)
+    told = f"{f'{there}; ' if there else ''}no {' and no '.join(missing)}"
+    return Finding("warning", "extras", told, f"`pip install {' '.join(missing)}` makes the gateway faster.")
+
+
+def of_url(url: str, health: Health | None, trouble: str) -> Finding:
+    if trouble:
+        return Finding(
+            "broken", "url", f"{url} cannot be reached: {trouble}", "correct the setting `url`, or leave it out."
+        )
+    if health is None:
+        return Finding("warning", "url", f"{url} does not answer as a gateway does", "correct the setting `url`.")
+    return Finding("good", "url", f"{url}: a gateway, {health.version}, from {health.source.detail}")
+
+
+# --- looking --------------------------------------------------------------------------------------------
+
+
+async def _examine(file: str | None, environ: Mapping[str, str]) -> list[Finding]:
+    findings = [
+        of_python(sys.version_info[:3], f"{platform.python_version()} ({platform.system()} {platform.machine()})"),
+        Finding("good", "gateway", version("cursor-gateway")),
+    ]
+    settings = Settings()
+    try:
+        loaded = configuration(file, environ=environ)
+        settings = loaded.settings
+        named = file or environ.get(FILE_VARIABLE)
+        findings.append(of_settings(loaded, Path(named).expanduser() if named else usual_file(environ)))
+    except SettingsError as error:
+        findings.append(Finding("broken", "settings", str(error), "until then, what follows is about the defaults."))
+    looks = [
+        _agent(settings, environ),
+        _checked("port", _PORT_SECONDS, lambda: _port(settings)),
+        _checked("url", _PORT_SECONDS * 3, lambda: _url(settings)),
+        _checked("exposure", _FILES_SECONDS, lambda: _at_once([of_exposure(settings)])),
+        _checked("workspace", _FILES_SECONDS, lambda: _in_thread(lambda: _workspaces(settings))),
+        _checked("data", _FILES_SECONDS, lambda: _in_thread(lambda: _data(settings, environ))),
+        _checked("configuration", _FILES_SECONDS, lambda: _in_thread(lambda: _configuration(settings, environ))),
+        _checked("leftovers", _FILES_SECONDS, lambda: _in_thread(lambda: _leftovers(settings, environ))),
+        _checked("extras", _FILES_SECONDS, lambda: _at_once([of_extras(_versions("uvloop", "httptools"))])),
+    ]
+    for found in await asyncio.gather(*looks):
+        findings += found
+    return findings
+
+
+async def _checked(subject: str, seconds: float, look: Callable[[], Awaitable[list[Finding]]]) -> list[Finding]:
+    try:
+        async with asyncio.timeout(seconds):
+            return await look()
+    except TimeoutError:
+        return [Finding("broken", subject, f"no answer within {seconds:g} s", "find out what it waits for.")]
+    except GatewayError as error:
+        return [Finding("broken", subject, str(error))]
+    except Exception as error:  # noqa: BLE001 -- one check must not take the others down with it
+        told = f"it cannot be looked at: {type(error).__name__}: {error}"
+        return [Finding("warning", subject, told, "please report this.")]
+
+
+async def _at_once(findings: list[Finding]) -> list[Finding]:
+    return findings
+
+
+async def _in_thread(look: Callable[[], _T]) -> _T:
+    """In one that nobody waits for: a folder that never answers would keep the command from ending."""
+    future: Future[_T] = Future()
+
+    def work() -> None:
+        future.set_running_or_notify_cancel()
+        try:
+            future.set_result(look())
+        except Exception as error:  # noqa: BLE001 -- raised again where it is waited for
+            future.set_exception(error)
+
+    threading.Thread(target=work, daemon=True).start()
+    return await asyncio.wrap_future(future)
+
+
+# --- the agent ------------------------------------------------------------------------------------------
+
+
+async def _agent(settings: Settings, environ: Mapping[str, str]) -> list[Finding]:
+    from cursor_gateway.sources.cursor_cli.command import environment_for
+
+    environment = environment_for(environ, settings.agent_environment, environ.get("CURSOR_CONFIG_DIR"))
+    found: list[Found] = []
+
+    async def look() -> list[Finding]:
+        paths = await _in_thread(lambda: _programs(settings.agent_program, environment))
+        found.extend(await asyncio.gather(*(_ask(path, environment) for path in paths)))
+        return of_agent(found, settings)
+
+    findings = await _checked("agent", _AGENT_SECONDS * 2 + 5, look)
+    program = next((one.program for one in found if one.program is not None), None)
+    if program is None:
+        return findings
+    findings.append(of_abilities(program))
+    login, models = await asyncio.gather(
+        _checked("login", _LOGIN_SECONDS + 5, lambda: _login(program, environment, environ)),
+        _checked("models", _MODELS_SECONDS + 5, lambda: _models(program, environment, settings.model)),
+    )
+    if worst(login) == "broken" and worst(models) == "broken":
+        models = [Finding("warning", "models", "nobody can tell without a login")]
+    return [*findings, *login, *models]
+
+
+def _programs(wanted: str, environment: Mapping[str, str]) -> list[str]:
+    """Every file that is called like the agent; the same file under two names is one. The first is what is used."""
+    from cursor_gateway.sources.cursor_cli.program import candidates
+
+    paths = candidates(wanted, environment)
+    if not wanted:
+        folders = environment.get("PATH", os.defpath).split(os.pathsep)
+        further = [
+            shutil.which(name, path=folder) for name in ("cursor-agent", "agent") for folder in folders if folder
+        ]
+        paths += [os.path.abspath(path) for path in further if path]
+    files: dict[str, str] = {}
+    for path in paths:
+        files.setdefault(os.path.realpath(path), path)
+    return list(files.values())
+
+
+async def _ask(path: str, environment: Mapping[str, str]) -> Found:
+    from cursor_gateway.sources.cursor_cli.program import ask_program
+
+    try:
+        return Found(path, await ask_program(path, environment))
+    except AgentError as error:
+        return Found(path, None, str(error).partition(";")[0])  # what to do is told for all of them
+
+
+async def _login(program: Program, environment: Mapping[str, str], environ: Mapping[str, str]) -> list[Finding]:
+    from cursor_gateway.sources.cursor_cli.program import run_to_end
+
+    ran = await run_to_end([program.path, "status", "--format", "json"], environment, _LOGIN_SECONDS)
+    return of_login(ran.stdout if ran.stdout.strip() else ran.stderr, environ)
+
+
+async def _models(program: Program, environment: Mapping[str, str], wanted: str) -> list[Finding]:
+    from cursor_gateway.sources.cursor_cli.failures import known_failure
+    from cursor_gateway.sources.cursor_cli.models import parse_models
+    from cursor_gateway.sources.cursor_cli.program import run_to_end
+
+    ran = await run_to_end([program.path, "--list-models"], environment, _MODELS_SECONDS)
+    if models := parse_models(ran.stdout):
+        return [of_models(models, wanted)]
+    said = ran.stderr.strip() or ran.stdout.strip()
+    if (error := known_failure(said)) is not None:
+        return [Finding("broken", "models", str(error))]
+    told = f"the agent does not tell: {said[:200] or 'it says nothing'}"
+    return [Finding("broken", "models", told, f"run `{os.path.basename(program.path)} --list-models` to see why.")]
+
+
+# --- the machine ----------------------------------------------------------------------------------------
+
+
+async def _port(settings: Settings) -> list[Finding]:
+    taken, health = None, None
+    try:
+        await _in_thread(lambda: _bind(settings.host, settings.port))
+    except OSError as error:
+        taken = error
+        if error.errno == errno.EADDRINUSE:
+            health = await _health(local_url(settings))
+    return [of_port(settings, taken, health)]
+
+
+def _bind(host: str, port: int) -> None:
+    from cursor_gateway.server.serving import bound_socket
+
+    bound_socket(host, port).close()
+
+
+async def _health(url: str) -> Health | None:
+    try:
+        return await ask_health(Remote(url=url), 2.0)
+    except OSError:
+        return None
+
+
+async def _url(settings: Settings) -> list[Finding]:
+    if not settings.url:
+        return []
+    try:
+        return [of_url(settings.url, await ask_health(Remote(url=settings.url), 10.0), "")]
+    except OSError as error:
+        return [of_url(settings.url, None, str(error))]
+
+
+def _folder(path: Path) -> Folder:
+    is_there = path.is_dir()
+    return Folder(str(path), is_there, is_there and os.access(path, os.W_OK | os.X_OK))
+
+
+def _workspaces(settings: Settings) -> list[Finding]:
+    roots = [_folder(Path(root).expanduser().absolute()) for root in settings.workspace_roots]
+    return of_workspaces(_folder(Path(settings.workspace or ".").expanduser().absolute()), roots)
+
+
+def _data(settings: Settings, environ: Mapping[str, str]) -> list[Finding]:
+    path = data_dir(settings, environ)
+    there = next(above for above in (path, *path.parents) if above.exists())  # what is missing will be made
+    writable = there.is_dir() and os.access(there, os.W_OK | os.X_OK)
+    return [of_data(Folder(str(path), path.is_dir(), writable), shutil.disk_usage(there).free)]
+
+
+def _configuration(settings: Settings, environ: Mapping[str, str]) -> list[Finding]:
+    from cursor_gateway.sources.cursor_cli.configuration import user_configuration
+
+    folder = user_configuration(environ)
+    unreadable, wrong, approval = [], "", None
+    if folder.is_dir():
+        try:
+            entries = [entry for entry in folder.iterdir() if entry.is_file()]
+            unreadable = [str(entry) for entry in entries if not os.access(entry, os.R_OK)]
+        except OSError:
+            unreadable = [str(folder)]
+        own = folder / "cli-config.json"
+        if own.is_file() and not unreadable:
+            try:
+                approval = json.loads(own.read_bytes()).get("approvalMode")
+            except (ValueError, AttributeError):
+                wrong = f"{own} is not a JSON object"
+    finding = of_configuration(str(folder), unreadable, wrong, folder.is_dir())
+    return [finding, *of_permissions(settings, approval == "unrestricted")]
+
+
+def _leftovers(settings: Settings, environ: Mapping[str, str]) -> list[Finding]:
+    from cursor_gateway.sources.ledger import _entries, _is_alive
+    from cursor_gateway.sources.process_groups import members, start_of
+
+    gateways, left = 0, 0
+    for instance in _entries(data_dir(settings, environ) / "instances"):
+        if _is_alive(instance.name):
+            gateways += 1
+            continue
+        for agent in _entries(instance / "agents"):
+            group, _, start = agent.name.partition("-")
+            left += start_of(int(group)) in (None, start) and bool(members(int(group)))
+    return [of_leftovers(gateways, left)]
+
+
+def _versions(*packages: str) -> dict[str, str | None]:
+    found: dict[str, str | None] = {}
+    for package in packages:
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            found[package] = None
+    return found

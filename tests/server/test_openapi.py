@@ -1,0 +1,468 @@
+"""The OpenAPI document is one, describes every route and every error, and says what the readers and writers do."""
+
+import gc
+import json
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any, cast
+
+import msgspec
+import pytest
+import schemathesis
+from hypothesis import HealthCheck, given, settings
+from jsonschema import Draft202012Validator
+from schemathesis.specs.openapi.definitions import OPENAPI_31_VALIDATOR
+from starlette.routing import Route
+
+from cursor_gateway import ChunkEncoder, CompletionFold, errors, read_events
+from cursor_gateway.core.images import read_image
+from cursor_gateway.dialects.documents_request import read_chat_request
+from cursor_gateway.dialects.openai_request import IGNORED, read_request
+from cursor_gateway.errors import (
+    AgentError,
+    AnswerUnfit,
+    GatewayError,
+    InvalidRequest,
+    SettingsError,
+    UnusableInput,
+)
+from cursor_gateway.runs.service import Service
+from cursor_gateway.schema import openapi_components
+from cursor_gateway.server import openapi
+from cursor_gateway.server.app import build_app
+from cursor_gateway.server.metrics import Metrics
+from cursor_gateway.server.openapi import openapi_document
+from cursor_gateway.server.openapi_schemas import _MEANINGS
+from cursor_gateway.settings import Settings
+from cursor_gateway.sources.base import SourceState
+from cursor_gateway.wire.sse import SseDecoder
+from tests.openai_shapes import validate_stream
+from tests.scenarios.golden import HEAD, Scenario, scenarios
+
+Json = dict[str, Any]
+
+DOCUMENT = openapi_document("1.2.3")
+SCHEMAS: dict[str, Json] = DOCUMENT["components"]["schemas"]
+OPERATIONS: dict[str, Json] = {
+    f"{method.upper()} {path}": operation
+    for path, item in DOCUMENT["paths"].items()
+    for method, operation in item.items()
+}
+RUNNING = ("POST /v1/chat", "POST /v1/chat/completions")
+FOR_BROWSERS = {("GET", "/"), ("GET", "/docs.css")}  # a redirection, and a part of the page
+
+
+def validator(schema: Json) -> Draft202012Validator:
+    return Draft202012Validator({**schema, "components": DOCUMENT["components"]})
+
+
+def complaints(value: Any, schema: Json) -> list[str]:
+    return [f"{error.json_path}: {error.message}" for error in validator(schema).iter_errors(value)]
+
+
+def ref(name: str) -> Json:
+    return {"$ref": f"#/components/schemas/{name}"}
+
+
+def resolved(value: Json) -> Json:
+    found: Any = DOCUMENT
+    if "$ref" not in value:
+        return value
+    for part in value["$ref"].removeprefix("#/").split("/"):
+        found = found[part]
+    return cast(Json, found)
+
+
+def references(value: Any) -> Iterator[str]:
+    match value:
+        case dict():
+            for key, item in value.items():
+                if key == "$ref" and isinstance(item, str):
+                    yield item
+                elif key == "mapping":
+                    yield from item.values()
+                elif key not in ("example", "examples"):
+                    yield from references(item)
+        case list():
+            for item in value:
+                yield from references(item)
+        case _:
+            pass
+
+
+# --- the document --------------------------------------------------------------------------------------
+
+
+def test_it_is_an_openapi_document() -> None:
+    assert [error.message for error in OPENAPI_31_VALIDATOR.iter_errors(DOCUMENT)] == []
+    assert DOCUMENT["info"]["version"] == "1.2.3"
+    assert len(list(schemathesis.openapi.from_dict(DOCUMENT).get_all_operations())) == len(OPERATIONS)
+
+
+def test_it_is_json_as_it_stands() -> None:
+    assert msgspec.json.decode(msgspec.json.encode(DOCUMENT)) == DOCUMENT
+
+
+def test_making_it_changes_nothing() -> None:
+    assert openapi_document("1.2.3") == DOCUMENT
+
+
+def test_every_reference_leads_somewhere() -> None:
+    for found in set(references(DOCUMENT)):
+        assert resolved({"$ref": found})
+
+
+def test_every_schema_is_one_and_has_its_name() -> None:
+    for name, schema in SCHEMAS.items():
+        Draft202012Validator.check_schema(schema)
+        assert schema["title"] == name
+
+
+def test_the_documents_are_those_of_the_schema_command() -> None:
+    for name, schema in openapi_components()["schemas"].items():
+        assert SCHEMAS[name] == schema
+
+
+def test_every_schema_is_used_or_a_name_of_the_documents() -> None:
+    used = {found.rpartition("/")[2] for found in references(DOCUMENT)}
+    assert set(SCHEMAS) - used <= set(openapi_components()["schemas"])
+
+
+def test_every_schema_and_every_field_has_a_sentence() -> None:
+    documents = openapi_components()["schemas"]  # have their own test
+    for name, schema in SCHEMAS.items():
+        assert schema["description"].endswith("."), name
+        for field, its in schema.get("properties", {}).items():
+            assert name in documents or its["description"].endswith("."), f"{name}.{field}"
+
+
+def test_no_sentence_is_left_over() -> None:
+    said = {schema["description"] for schema in SCHEMAS.values()}
+    said |= {its.get("description", "") for schema in SCHEMAS.values() for its in schema.get("properties", {}).values()}
+    assert [key for key, sentence in _MEANINGS.items() if sentence not in said] == []
+
+
+# --- operations ------------------------------------------------------------------------------------------
+
+
+def test_every_route_is_described() -> None:
+    state = SourceState(name="demo", detail="", is_demo=True)
+    service = cast(Service, SimpleNamespace(source=SimpleNamespace(state=lambda: state)))
+    guard: Any = build_app(service, Settings(), Metrics())
+    routes: list[Route] = guard._app.routes
+    served = {(method, route.path_format) for route in routes for method in (route.methods or set()) - {"HEAD"}}
+    assert {f"{method} {path}" for method, path in served - FOR_BROWSERS} == set(OPERATIONS)
+
+
+def test_operations_have_ids_tags_and_words() -> None:
+    ids = [operation["operationId"] for operation in OPERATIONS.values()]
+    tags = {tag["name"] for tag in DOCUMENT["tags"]}
+    assert len(ids) == len(set(ids))
+    assert {tag for operation in OPERATIONS.values() for tag in operation["tags"]} == tags
+    for operation in OPERATIONS.values():
+        assert operation["summary"]
+        assert operation["description"].endswith(".")
+
+
+def test_a_key_may_be_needed_everywhere_but_where_nothing_is_told() -> None:
+    is_open = {name for name, operation in OPERATIONS.items() if operation.get("security") == []}
+    assert is_open == {"GET /health", "GET /openapi.json", "GET /docs"}
+    assert {} in DOCUMENT["security"]
+    for name, operation in OPERATIONS.items():
+        assert ("401" in operation["responses"]) == (name not in is_open)
+
+
+def test_every_reply_has_the_headers_that_all_have() -> None:
+    for operation in OPERATIONS.values():
+        for reply in operation["responses"].values():
+            assert {"X-Request-Id", "X-Cursor-Gateway-Source"} <= set(reply["headers"])
+
+
+def test_runs_tell_their_ids() -> None:
+    for name in RUNNING:
+        assert {"X-Chat-Id", "X-Conversation-Id"} <= set(OPERATIONS[name]["responses"]["200"]["headers"])
+
+
+def test_the_replies_of_runs_come_in_all_their_forms() -> None:
+    forms = {name: set(OPERATIONS[name]["responses"]["200"]["content"]) for name in RUNNING}
+    assert forms == {
+        "POST /v1/chat": {"application/json", "text/event-stream", "application/x-ndjson"},
+        "POST /v1/chat/completions": {"application/json", "text/event-stream"},
+    }
+
+
+# --- errors ----------------------------------------------------------------------------------------------
+
+
+def raised(error: type[GatewayError] = GatewayError) -> set[type[GatewayError]]:
+    children = error.__subclasses__()
+    return {error} if not children else {found for child in children for found in raised(child)}
+
+
+def codes(operation: Json) -> set[tuple[str, str]]:
+    return {
+        (status, code)
+        for status, reply in operation["responses"].items()
+        if status != "200"
+        for code in reply["content"]["application/json"]["examples"]
+    }
+
+
+def of(found: set[type[GatewayError]]) -> set[tuple[str, str]]:
+    return {(str(error.status), error.code) for error in found}
+
+
+def test_a_run_may_fail_in_every_way() -> None:
+    served = raised() - {SettingsError, UnusableInput}
+    assert codes(OPERATIONS["POST /v1/chat/completions"]) == of(served)
+    assert codes(OPERATIONS["POST /v1/chat"]) == of(served - {AnswerUnfit})
+    statuses = ["400", "401", "403", "404", "405", "408", "409", "413", "415", "429", "499", "500", "502", "503", "504"]
+    for name in RUNNING:
+        assert list(OPERATIONS[name]["responses"]) == ["200", *statuses]
+
+
+def test_each_operation_has_its_own_errors() -> None:
+    everywhere = {"403", "405", "500"}
+    found = {name: set(operation["responses"]) - {"200"} for name, operation in OPERATIONS.items()}
+    assert found["GET /health"] == found["GET /docs"] == found["GET /openapi.json"] == everywhere
+    assert found["GET /metrics"] == everywhere | {"401"}
+    assert found["POST /v1/chat/{id}/cancel"] == everywhere | {"401", "404", "415"}
+    assert found["GET /v1/models"] == everywhere | {"401", "429", "502", "503", "504"}
+    assert found["GET /v1/models/{id}"] == found["GET /v1/models"] | {"404"}
+
+
+def test_a_new_error_appears_by_itself() -> None:
+    class Teapot(AgentError):
+        code, status, retry_after = "teapot", 418, 7
+
+    Teapot.__module__ = errors.__name__
+    responses = openapi_document("1")["paths"]["/v1/chat"]["post"]["responses"]
+    del Teapot
+    gc.collect()  # or later tests meet it
+    assert responses["418"]["description"] == "`teapot`: Teapot. `Retry-After` says when to try again."
+    assert "Retry-After" in responses["418"]["headers"]
+    assert all(error.__name__ != "Teapot" for error in raised())
+
+
+def test_every_error_has_a_sentence_of_its_own() -> None:
+    assert {error.__name__ for error in raised()} <= set(openapi._meanings())
+
+
+def test_errors_that_say_when_to_come_back_have_the_header() -> None:
+    patient = {str(error.status) for error in raised() if error.retry_after is not None}
+    assert {"429", "503"} <= patient
+    for name in RUNNING:
+        found = {status for status, reply in OPERATIONS[name]["responses"].items() if "Retry-After" in reply["headers"]}
+        assert found == patient
+
+
+def test_an_errors_envelope_has_four_fields() -> None:
+    error = {"message": "No.", "type": "api_error", "param": None, "code": "x"}
+    assert not complaints({"error": error}, ref("ErrorReply"))
+    assert not complaints({"error": {**error, "param": "messages[0]"}}, ref("ErrorReply"))
+    for field in error:
+        assert complaints({"error": {key: error[key] for key in error if key != field}}, ref("ErrorReply"))
+
+
+def test_a_failed_chat_is_its_response_beside_the_error() -> None:
+    response = OPERATIONS["POST /v1/chat"]["responses"]["200"]["content"]["application/json"]["example"]
+    error = {"error": {"message": "No.", "type": "api_error", "param": None, "code": "x"}}
+    assert not complaints({**response, **error}, ref("FailedChatResponse"))
+    assert complaints(response, ref("FailedChatResponse"))
+    assert complaints(error, ref("FailedChatResponse"))
+
+
+# --- examples --------------------------------------------------------------------------------------------
+
+
+def contents() -> Iterator[tuple[str, str, Json]]:
+    for name, operation in OPERATIONS.items():
+        for place in [operation.get("requestBody", {}), *operation["responses"].values()]:
+            for media_type, content in place.get("content", {}).items():
+                yield name, media_type, content
+
+
+def examples(content: Json) -> list[Any]:
+    found = [example["value"] for example in content.get("examples", {}).values()]
+    return [*found, content["example"]] if "example" in content else found
+
+
+def test_every_example_is_valid() -> None:
+    tried = 0
+    for name, _, content in contents():
+        for example in examples(content):
+            assert complaints(example, content["schema"]) == [], name
+            tried += 1
+    assert tried > 60
+
+
+def test_the_examples_of_requests_are_taken() -> None:
+    for body in examples(OPERATIONS["POST /v1/chat"]["requestBody"]["content"]["application/json"]):
+        read_chat_request(msgspec.json.encode(body))
+    for body in examples(OPERATIONS["POST /v1/chat/completions"]["requestBody"]["content"]["application/json"]):
+        read_request(msgspec.json.encode(body))
+
+
+def test_the_examples_of_streams_are_streams() -> None:
+    chat = OPERATIONS["POST /v1/chat"]["responses"]["200"]["content"]
+    lines = [json.loads(line) for line in chat["application/x-ndjson"]["example"].splitlines()]
+    events = SseDecoder().push(chat["text/event-stream"]["example"].encode())
+    assert [(event.event, json.loads(event.data)) for event in events] == [
+        (line["type"], line["data"]) for line in lines
+    ]
+    assert all(not complaints(line, chat["application/x-ndjson"]["x-itemSchema"]) for line in lines)
+    chunks = OPERATIONS["POST /v1/chat/completions"]["responses"]["200"]["content"]["text/event-stream"]
+    assert len(validate_stream(chunks["example"].encode(), include_usage=True)) == 5
+    for event in SseDecoder().push(chunks["example"].encode()):
+        told = event.data if event.data == "[DONE]" else json.loads(event.data)
+        assert not complaints(told, chunks["x-itemSchema"])
+
+
+# --- what is asked ---------------------------------------------------------------------------------------
+
+API = schemathesis.openapi.from_dict(DOCUMENT)
+PNG = "data:image/png;base64,iVBORw0KGgo="
+quickly = settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+
+
+@given(case=API["/v1/chat"]["POST"].as_strategy())
+@quickly
+def test_what_the_schema_of_a_chat_allows_is_taken(case: Any) -> None:
+    request = read_chat_request(msgspec.json.encode(case.body))
+    for image in request.images:
+        read_image(image, "images")
+
+
+# What a schema cannot say: names that differ, something in some message, a JSON Schema that is one.
+CANNOT_SAY = ("tools", "functions", "messages", "response_format")
+
+
+@given(case=API["/v1/chat/completions"]["POST"].as_strategy())
+@quickly
+def test_what_the_schema_of_a_completion_allows_is_taken_or_refused_for_what_it_cannot_say(case: Any) -> None:
+    try:
+        read_request(msgspec.json.encode(case.body))
+    except InvalidRequest as error:
+        if not (error.param or "").startswith(CANNOT_SAY):
+            raise
+
+
+ASKED: Json = {"messages": [{"role": "user", "content": "Hi"}]}
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {},
+        {"message": ""},
+        {"message": " \n"},
+        {"message": 1},
+        {"message": "Hi", "mode": "think"},
+        {"message": "Hi", "model": ""},
+        {"message": "Hi", "include": ["everything"]},
+        {"message": "Hi", "include": None},
+        {"message": "Hi", "stream": "yes"},
+        {"message": "Hi", "conversation_id": "conv_1"},
+    ],
+)
+def test_what_the_reader_of_a_chat_refuses_the_schema_does_not_allow(body: Json) -> None:
+    assert complaints(body, ref("ChatRequest"))
+    with pytest.raises(InvalidRequest):
+        read_chat_request(msgspec.json.encode(body))
+
+
+@pytest.mark.parametrize("image", ["x", "https://example.org/x.png", "data:text/html;base64,aGk=", "data:image/png,x"])
+def test_what_is_no_image_is_refused_by_both(image: str) -> None:
+    assert complaints({"message": "Hi", "images": [image]}, ref("ChatRequest"))
+    with pytest.raises(InvalidRequest):
+        read_image(image, "images[0]")
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {},
+        {"messages": []},
+        {"messages": [{"role": "wizard", "content": "Hi"}]},
+        {"messages": [{"role": "user"}]},
+        {"messages": [{"role": "tool", "content": "Hi"}]},
+        {"messages": [{"role": "user", "content": [{"type": "input_audio", "input_audio": {}}]}]},
+        {"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": "https://example.org/x.png"}]}]},
+        {"messages": [{"role": "system", "content": [{"type": "image_url", "image_url": PNG}]}]},
+        {**ASKED, "model": ""},
+        {**ASKED, "n": 2},
+        {**ASKED, "logprobs": True},
+        {**ASKED, "top_logprobs": 1},
+        {**ASKED, "modalities": ["text", "audio"]},
+        {**ASKED, "max_tokens": 0},
+        {**ASKED, "stop": ["a", "b", "c", "d", "e"]},
+        {**ASKED, "response_format": {"type": "xml"}},
+        {**ASKED, "tools": [{"type": "retrieval"}]},
+        {**ASKED, "tool_choice": "required"},
+        {**ASKED, "temperature": "hot"},
+        {**ASKED, "cursor": {"workspce": "/tmp"}},
+        {**ASKED, "cursor": {"mode": "think"}},
+    ],
+)
+def test_what_the_reader_of_a_completion_refuses_the_schema_does_not_allow(body: Json) -> None:
+    assert complaints(body, ref("ChatCompletionRequest"))
+    with pytest.raises(InvalidRequest):
+        read_request(msgspec.json.encode(body))
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        ASKED,
+        {**ASKED, "model": None, "stream": None, "stop": None, "tools": None, "n": None, "unheard_of": {}},
+        {**ASKED, "n": 1, "logprobs": False, "top_logprobs": 0, "modalities": ["text"], "stop": "END"},
+        {**ASKED, "max_tokens": 5, "max_completion_tokens": 5, "temperature": 0, "reasoning_effort": "low"},
+        {**ASKED, "tools": [{"type": "function", "function": {"name": "ls", "strict": False}}], "tool_choice": "auto"},
+        {**ASKED, "cursor": {"mode": "plan", "conversationId": "conv_1", "include": ["thinking"]}},
+        {
+            "messages": [
+                {"role": "developer", "content": "Be brief."},
+                {"role": "user", "content": [{"type": "text", "text": "Hi"}, {"type": "image_url", "image_url": PNG}]},
+                {
+                    "role": "assistant",
+                    "content": None,
+                    "reasoning_content": "Hm.",
+                    "tool_calls": [{"id": "c1", "type": "function", "function": {"name": "ls", "arguments": "{}"}}],
+                },
+                {
+                    "role": "tool",
+                    "tool_call_id": "c1",
+                    "content": [{"type": "image_url", "image_url": {"url": PNG, "detail": "high"}}],
+                },
+                {"role": "function", "name": "ls", "content": None},
+            ]
+        },
+    ],
+)
+def test_what_real_clients_send_is_allowed_and_taken(body: Json) -> None:
+    assert complaints(body, ref("ChatCompletionRequest")) == []
+    read_request(msgspec.json.encode(body))
+
+
+def test_what_is_ignored_says_so() -> None:
+    request = SCHEMAS["ChatCompletionRequest"]["properties"]
+    message = SCHEMAS["ChatCompletionAssistantMessage"]["properties"]
+    for name, why in IGNORED.items():
+        field = message[name.removeprefix("messages[].")] if name.startswith("messages[].") else request[name]
+        assert field["description"] == f"Ignored. {why}"
+
+
+# --- what is told ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("found", scenarios(), ids=lambda found: found.name)
+def test_what_openais_dialect_says_of_a_scenario_is_valid(found: Scenario) -> None:
+    events = list(read_events(found.lines, found.run))
+    chunk, completion = validator(ref("ChatCompletionChunk")), validator(ref("ChatCompletion"))
+    encoder, fold = ChunkEncoder(HEAD, include_usage=True, agent_tools="tool_calls"), CompletionFold(HEAD)
+    for told in SseDecoder().push(b"".join(map(encoder.push, events))):
+        if told.data != "[DONE]" and not told.data.startswith('{"error"'):
+            chunk.validate(json.loads(told.data))
+    for event in events:
+        fold.push(event)
+    completion.validate(msgspec.to_builtins(fold.completion()))
