@@ -2,8 +2,8 @@
 
 The types are written from OpenAI's published API (its reference, and the types that the `openai` package
 generates from it), not from our encoders: required keys, what may be null, the values that exist. What OpenAI does
-not have is refused, but for the two additions that we document: `reasoning_content`, and `error` in a completion
-whose run failed. The rules of a stream are those that some real client breaks on.
+not have is refused, but for the additions that we document, marked `ours` below. The rules of a stream are those
+that some real client breaks on.
 """
 
 from typing import Literal, NoReturn, TypeAlias, TypeVar
@@ -63,6 +63,7 @@ class Usage(_Closed, frozen=True, kw_only=True):
     total_tokens: int
     prompt_tokens_details: PromptTokensDetails | UnsetType = UNSET
     completion_tokens_details: CompletionTokensDetails | UnsetType = UNSET
+    estimated: bool | UnsetType = UNSET  # ours
 
 
 # --- logprobs ---------------------------------------------------------------------------------------
@@ -178,6 +179,7 @@ class Model(_Closed, frozen=True, kw_only=True):
     object: Literal["model"]
     created: int
     owned_by: str
+    name: str | UnsetType = UNSET  # ours
 
 
 class Models(_Closed, frozen=True, kw_only=True):

@@ -37,9 +37,13 @@ GatewayError            foreseen; raise a subclass
 An error states facts; each dialect has one function that shapes it.
 """
 
+import re
 from typing import ClassVar
 
 import msgspec
+
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
+_LONGEST = 1000  # characters of what callers are told: it may repeat what they sent
 
 _CUT_SHORT = "The agent's output ended before the agent had finished; what had arrived is kept. Run it again."
 
@@ -75,14 +79,20 @@ class GatewayError(Exception):
     def failure(self) -> Failure:
         return Failure(
             code=self.code,
-            message=str(self),
+            message=_presentable(str(self)),
             status=self.status,
             retryable=self.retryable,
             details=self.details,
             source=self.source,
-            param=self.param,
+            param=None if self.param is None else _presentable(self.param),
             retry_after=self.retry_after,
         )
+
+
+def _presentable(text: str) -> str:
+    """In one line that moves no cursor. What is too long loses its middle: its end says what to do."""
+    cut = text if len(text) <= _LONGEST else f"{text[: _LONGEST // 2]} … {text[-_LONGEST // 2 :]}"
+    return _CONTROL.sub(lambda control: control[0].encode("unicode_escape").decode(), cut)
 
 
 class RequestError(GatewayError):

@@ -1,6 +1,7 @@
 """A real gateway with the stand-in agent, one for each worker, and what is needed to talk to it over its socket."""
 
 import json
+import os
 import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -219,6 +220,14 @@ def at_once(questions: Mapping[Any, Callable[[], T]]) -> dict[Any, T]:
     with ThreadPoolExecutor(len(questions)) as pool:
         asked = {key: pool.submit(question) for key, question in questions.items()}
         return {key: future.result(PATIENCE) for key, future in asked.items()}
+
+
+def is_gone(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return True
+    return False
 
 
 def option(argv: list[str], name: str) -> str | None:

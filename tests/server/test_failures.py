@@ -21,8 +21,11 @@ from tests.server.conftest import (
     at_once,
     chat,
     conversation_folder,
+    eventually,
     growing,
     http_client,
+    invocation,
+    is_gone,
     standin,
     told,
     unique,
@@ -167,24 +170,19 @@ def test_too_many_runs(tmp_path: Path) -> None:
             check_all(http, row)
             file.touch()
             assert b"It is there." in reply.rest()
-        check_all_after(http, file)
-
-
-def check_all_after(http: httpx2.Client, file: Path) -> None:
-    """The place is free when the agent is gone, which may be a moment after its answer's end."""
-    for dialect, stream in WAYS:
-        for _ in range(1000):
-            response = ask(http, dialect, standin(f"wait-for file={file}"), stream=stream)
-            if response.status_code != 429:
-                break
-        assert told(response, dialect) == Told(200, "Waiting for the file. It is there.")
+        for dialect, stream in WAYS:  # free with the answer's end, not only when the agent has gone
+            response = ask(http, dialect, standin("hang-after-result"), stream=stream)
+            assert told(response, dialect) == Told(200, "I have said it all.")
 
 
 @pytest.mark.parametrize(("dialect", "stream"), WAYS)
 def test_a_conversation_whose_store_is_broken(
     gateway: RunningGateway, http: httpx2.Client, dialect: Dialect, stream: bool
 ) -> None:
-    conversation = chat(http, "hello")["conversationId"]
+    mark = unique()
+    conversation = chat(http, mark)["conversationId"]
+    pid = invocation(gateway, mark)["pid"]
+    eventually(lambda: is_gone(pid))  # or it writes its store once more
     (store,) = conversation_folder(gateway, conversation).glob("cursor/chats/*/*/store.db")
     store.write_bytes(b"no database")
     row = Row("text", 404, "session_lost", "invalid_request_error", "start a new conversation")

@@ -227,7 +227,7 @@ async def _ask_agent(asked: Asked, settings: Settings) -> int:
             aside_demo()
             aside(gateway.why_demo)
         else:
-            aside(f"Directly, in {here}: {state.detail}")
+            aside(f"{state.detail}, run directly in {here}")
         order = Order(
             owner=_OWNER,
             messages=[UserMessage(request.message)],

@@ -51,6 +51,20 @@ async def compose(
             f"the gateway cannot write to {error.filename}: {error.strerror}; set `data_dir` to a folder it may use.",
             param="data_dir",
         ) from None
+    try:
+        return await _compose(settings, ledger, observers, environ, warn)
+    except BaseException:
+        ledger.close()
+        raise
+
+
+async def _compose(
+    settings: Settings,
+    ledger: Ledger,
+    observers: Sequence[Observer],
+    environ: Mapping[str, str],
+    warn: Callable[[str], None],
+) -> Gateway:
     ledger.end_orphans()
     source, why_demo = await choose_source(settings, ledger, environ, warn)
     model = settings.model

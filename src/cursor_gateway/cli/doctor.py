@@ -167,7 +167,7 @@ def of_agent(found: Sequence[Found], settings: Settings) -> list[Finding]:
         elif one.program is None:
             told = f"{one.path} is another program of the same name"
             findings.append(Finding("good" if used else "warning", "agent", f"{told}; it is not used"))
-        elif used is not None and one is not used and one.program != used.program:
+        elif used is not None and used.program is not None and one.program.version != used.program.version:
             told = f"another one, {one.program.version}, is not used ({one.path})"
             findings.append(Finding("warning", "agent", told, "set `agent_program` to the one you mean."))
     return findings
@@ -184,13 +184,12 @@ _ABILITIES = {  # what is lost without each
 
 
 def of_abilities(program: Program) -> Finding:
-    lost = {flag: loss for flag, loss in _ABILITIES.items() if not program.can(flag)}
-    if not lost:
-        return Finding("good", "abilities", "it has every option that the gateway uses")
-    if len(lost) == len(_ABILITIES):
-        return Finding("warning", "abilities", "its help names no option that the gateway knows", _UPDATE)
-    told = "; ".join(f"no {flag}: {loss}" for flag, loss in lost.items())
-    return Finding("warning", "abilities", told, _UPDATE)
+    if not program.flags:
+        return Finding("warning", "abilities", "its help names no option, so all are used and some may fail", _UPDATE)
+    lost = [f"no {flag}: {loss}" for flag, loss in _ABILITIES.items() if not program.can(flag)]
+    if lost:
+        return Finding("warning", "abilities", "; ".join(lost), _UPDATE)
+    return Finding("good", "abilities", "it has every option that the gateway uses")
 
 
 _UPDATE = "update it with `cursor-agent update`."
@@ -593,7 +592,7 @@ def _leftovers(settings: Settings, environ: Mapping[str, str]) -> list[Finding]:
 
     gateways, left = 0, 0
     for instance in _entries(data_dir(settings, environ) / "instances"):
-        if _is_alive(instance.name):
+        if _is_alive(instance):
             gateways += 1
             continue
         for agent in _entries(instance / "agents"):

@@ -74,7 +74,7 @@ async def _models(settings: Settings, url: str | None, direct: bool) -> list[Mod
             aside_demo()
             aside(gateway.why_demo)
         else:
-            aside(f"Directly: {state.detail}")
+            aside(f"{state.detail}, asked directly")
         default = gateway.service.defaults.model  # of requests that name none; the agent's own mark is another's choice
         found = await gateway.service.source.models()
         return [Model(model.id, model.label, model.id == default) for model in found]

@@ -234,10 +234,9 @@ async def _cancel(client: "httpx2.AsyncClient", id: str) -> None:
     """Also where the gateway would let a run finish whose reader has gone."""
     import httpx2
 
-    with suppress(TimeoutError, httpx2.HTTPError):
-        async with asyncio.timeout(_CANCEL_SECONDS):
-            if id:
-                await client.post(f"/v1/chat/{id}/cancel", json={})
+    with suppress(httpx2.HTTPError, httpx2.InvalidURL):
+        if id:
+            await client.post(f"/v1/chat/{id}/cancel", json={}, timeout=_CANCEL_SECONDS)
 
 
 # --- what it does not answer ----------------------------------------------------------------------------
@@ -280,6 +279,7 @@ def _reason(error: BaseException) -> str:
     below: BaseException | None = error
     while below is not None:
         if isinstance(below, OSError) and below.strerror:
-            return below.strerror
+            # asyncio writes an address there instead of what went wrong
+            return os.strerror(below.errno) if below.strerror.startswith("Connect call failed") else below.strerror
         below = below.__cause__ or below.__context__
     return str(error) or type(error).__name__

@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING
 import click
 
 from cursor_gateway.cli.configuration import config, configuration
-from cursor_gateway.errors import SettingsError
+from cursor_gateway.errors import GatewayError, SettingsError
 from cursor_gateway.settings import Settings, check_exposed
 
 if TYPE_CHECKING:
     from cursor_gateway.cli.composition import Gateway
+    from cursor_gateway.sources.base import Source
 
 
 @click.command(
@@ -48,6 +49,8 @@ def serve(config: str | None, **flags: object) -> int:
     check_exposed(settings)
     # Unlike a filter in a pipe, a server goes on when nobody reads what it prints.
     signal.signal(signal.SIGPIPE, signal.SIG_IGN)
+    # Else the signal that uvicorn raises again would end us before our files are removed.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     from cursor_gateway.server.logs import configure
     from cursor_gateway.server.serving import bound_socket
 
@@ -86,12 +89,20 @@ async def _serve(settings: Settings, bound: socket.socket) -> None:
     metrics = Metrics()
     log = structlog.get_logger()
     gateway = await compose(settings, [RunLog(), metrics], warn=lambda told: log.warning(told))
+    asking = asyncio.ensure_future(_ask_models(gateway.service.source))
     try:
         app = build_app(gateway.service, settings, metrics)
         host, port = bound.getsockname()[:2]
         await serve_app(app, bound, gateway.service, settings, _banner(gateway, settings, host, port))
     finally:
+        asking.cancel()
         await gateway.close()
+
+
+async def _ask_models(source: "Source") -> None:
+    """Ahead of the first request: only a model that is known to be wrong is refused without asking the agent."""
+    with suppress(GatewayError):
+        await source.models()
 
 
 def _banner(gateway: "Gateway", settings: Settings, host: str, port: int) -> Callable[[], None]:

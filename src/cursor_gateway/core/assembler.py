@@ -70,6 +70,7 @@ from cursor_gateway.core.fences import (
 from cursor_gateway.core.languages import language_of
 from cursor_gateway.core.run_info import RunInfo
 from cursor_gateway.core.tokens import estimate_tokens
+from cursor_gateway.core.turns import Turns
 from cursor_gateway.errors import AgentCrashed, Failure
 
 _BLANK_LINES = re.compile(r"(?:[ \t]*(?:\r\n|\n|\r))*")
@@ -114,7 +115,7 @@ class Assembler:
         self._ended_calls: set[str] = set()
         self._call_ids: set[str] = set()
         self._tool_call_count = 0
-        self._turns = _Turns()
+        self._turns = Turns()
         self._unrecognized = 0
         self._session = ""
         self._model = run.model
@@ -427,38 +428,3 @@ class Assembler:
         return Usage(
             prompt_tokens=prompt, completion_tokens=completion, total_tokens=prompt + completion, estimated=True
         )
-
-
-class _Turns:
-    """Counts the model's turns: what it says and the calls it makes, up to the results it is given."""
-
-    def __init__(self) -> None:
-        self._count = 0
-        self._open = False
-        self._unnamed = False  # a call is open, and whether it belongs to a new turn is not known yet
-        self._model_call: str | None = None
-
-    @property
-    def count(self) -> int:
-        return self._count + self._unnamed
-
-    def output(self) -> None:
-        if not self._open:
-            self._open = True
-            self._count += 1
-
-    def tool(self, model_call: str | None) -> None:
-        """A call may end before the next one of the same turn starts; the agent's own name of the turn tells."""
-        if model_call is None:
-            self._unnamed = self._unnamed or not self._open
-        else:
-            is_new = model_call != self._model_call
-            if is_new and (self._unnamed or not self._open):
-                self._count += 1
-            self._unnamed = False
-            self._model_call = model_call
-        self._open = True
-
-    def tool_ended(self) -> None:
-        self._count += self._unnamed
-        self._open = self._unnamed = False

@@ -14,7 +14,7 @@ Status: TypeAlias = Literal["completed", "streaming", "error"]
 Operation: TypeAlias = Literal["create", "edit", "delete", "rename"]
 Purpose: TypeAlias = Literal["new_code", "example", "suggestion"]
 TodoStatus: TypeAlias = Literal["pending", "in_progress", "completed", "cancelled"]
-State: TypeAlias = Literal["completed", "failed", "rejected", "timed_out", "interrupted"]
+State: TypeAlias = Literal["completed", "failed", "rejected", "timed_out", "interrupted", "running"]
 
 MODES: tuple[Mode, ...] = get_args(Mode)
 

@@ -7,6 +7,7 @@ from uuid import uuid4
 from msgspec import Struct
 
 from cursor_gateway.errors import ConversationBusy, InvalidRequest, NotFound
+from cursor_gateway.runs.run import Run
 
 
 class Conversation(Struct):
@@ -16,6 +17,16 @@ class Conversation(Struct):
     folder: Path  # the agent's configuration and chats; at one path for as long as the conversation lives
     session_id: str | None = None
     is_busy: bool = False
+    run: Run | None = None  # the latest, until nothing is left of it
+
+    @property
+    def is_answered(self) -> bool:
+        """Its run is done, though the agent may take a moment to go: who has the answer may go on at once."""
+        return self.run is not None and self.run.done is not None
+
+    @property
+    def latest_session(self) -> str | None:
+        return (self.run.session_id if self.run is not None else None) or self.session_id
 
 
 class Conversations:
@@ -40,7 +51,7 @@ class Conversations:
     def resume(self, id: str, owner: str, workspace: str | None) -> Conversation:
         """For a turn that begins now."""
         conversation = self._known.get(id)
-        if conversation is None or conversation.owner != owner:
+        if conversation is None or conversation.owner != owner or _never_began(conversation):
             raise NotFound(
                 f"There is no conversation {id!r}; leave `conversationId` out to begin one.", param="conversationId"
             )
@@ -49,15 +60,17 @@ class Conversations:
                 f"This conversation works in {conversation.workspace!r}; begin a new one to work elsewhere.",
                 param="workspace",
             )
-        if conversation.is_busy:
+        if conversation.is_busy and not conversation.is_answered:
             raise ConversationBusy("This conversation has a run that has not ended; wait for it, or cancel it.")
-        conversation.is_busy = True
+        conversation.is_busy, conversation.session_id = True, conversation.latest_session
         self._known[id] = self._known.pop(id)  # the last used is the last to go
         return conversation
 
-    def release(self, conversation: Conversation, session_id: str | None) -> None:
-        conversation.is_busy = False
-        conversation.session_id = session_id
+    def release(self, conversation: Conversation) -> None:
+        conversation.session_id = conversation.latest_session
+        conversation.is_busy, conversation.run = False, None
+        if conversation.id in self._known:
+            self._known[conversation.id] = self._known.pop(conversation.id)  # its turn may have been a long one
 
     def remove(self, conversation: Conversation) -> None:
         self._known.pop(conversation.id, None)
@@ -66,3 +79,8 @@ class Conversations:
     def close(self) -> None:
         for conversation in list(self._known.values()):
             self.remove(conversation)
+
+
+def _never_began(conversation: Conversation) -> bool:
+    """The agent did not get as far as a session: what is left of it is about to be removed."""
+    return conversation.is_answered and conversation.latest_session is None

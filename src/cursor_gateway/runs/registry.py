@@ -22,7 +22,8 @@ class Runs:
 
     @property
     def running(self) -> int:
-        return len(self._running)
+        """Without those that have answered, and whose agent is about to go."""
+        return sum(run.done is None for run in self._running.values())
 
     @property
     def limit(self) -> int:
@@ -31,13 +32,20 @@ class Runs:
     def check_free(self) -> None:
         if self._is_closing:
             raise ShuttingDown("The gateway is about to stop; try again when it is back.")
-        if len(self._running) >= self._max_runs:
+        if self.running >= self._max_runs:
             raise TooManyRuns(
                 f"All {self._max_runs} places for runs are taken; try again when one has ended, or raise `max_runs`."
             )
 
     def start(
-        self, info: RunInfo, turn: Turn, *, owner: str, request_id: str, ended: Callable[[Run], None] = lambda run: None
+        self,
+        info: RunInfo,
+        turn: Turn,
+        *,
+        owner: str,
+        request_id: str,
+        after: Run | None = None,
+        ended: Callable[[Run], None] = lambda run: None,
     ) -> Run:
         self.check_free()
         run = Run(info, turn, owner, request_id)
@@ -51,7 +59,7 @@ class Runs:
                 del self._ended[next(iter(self._ended))]
             ended(run)
 
-        run.start(self._source, self._limits, self._observers, forget)
+        run.start(self._source, self._limits, self._observers, forget, after)
         return run
 
     async def cancel(self, id: str, owner: str) -> Envelope:

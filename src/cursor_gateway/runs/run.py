@@ -58,8 +58,18 @@ class Run:
 
     # --- driving ------------------------------------------------------------------------------------
 
-    def start(self, source: Source, limits: Limits, observers: tuple[Observer, ...], ended: Callable[[], None]) -> None:
-        """Returns at once. `ended` is called when the agent is gone, which may be a while after `Done`."""
+    def start(
+        self,
+        source: Source,
+        limits: Limits,
+        observers: tuple[Observer, ...],
+        ended: Callable[[], None],
+        after: "Run | None" = None,
+    ) -> None:
+        """Returns at once; the agent starts when nothing is left of the run `after` which it comes.
+
+        `ended` is called when the agent is gone, which may be a while after `Done`.
+        """
         loop = asyncio.get_running_loop()
         self.started_at = self._heard_at = loop.time()
         for observer in observers:
@@ -68,11 +78,11 @@ class Run:
         def settle(_: object) -> None:  # also for a task that was cancelled before it began
             self._end(RunCancelled("The run was stopped; start it again to have the whole answer."))
             self.ended_at = loop.time()
+            ended()  # first: an observer's mistake must not keep the run's place
             for observer in observers:
                 observer.ended(self)
-            ended()
 
-        self._task = loop.create_task(self._drive(source, limits, observers), name=self.id)
+        self._task = loop.create_task(self._drive(source, limits, observers, after), name=self.id)
         self._task.add_done_callback(settle)
 
     def stop(self, why: GatewayError) -> None:
@@ -92,10 +102,14 @@ class Run:
             self._task.cancel()
             await self.gone()
 
-    async def _drive(self, source: Source, limits: Limits, observers: tuple[Observer, ...]) -> None:
+    async def _drive(
+        self, source: Source, limits: Limits, observers: tuple[Observer, ...], after: "Run | None"
+    ) -> None:
         loop = asyncio.get_running_loop()
         watch = _Watch(self, limits, loop)
         try:
+            if after is not None:
+                await after.gone()
             async with aclosing(source.events(self.turn)) as batches:
                 async for batch in batches:
                     self._heard_at = loop.time()
@@ -150,11 +164,11 @@ class Run:
         return transcript.response()
 
     async def finished(self) -> Done:
-        """Waits for the end of the answer."""
-        with Reader(self) as reader:
-            while self.done is None:
-                await reader.next()
-            return self.done
+        """Waits for the end of the answer; not counted as a reader."""
+        reader = Reader(self)
+        while self.done is None:
+            await reader.next()
+        return self.done
 
     def _wait(self) -> "asyncio.Future[None]":
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -216,7 +230,7 @@ class _Watch:
     def __init__(self, run: Run, limits: Limits, loop: asyncio.AbstractEventLoop) -> None:
         self.heard = False
         self._run, self._limits, self._loop = run, limits, loop
-        self._timer = loop.call_later(self._left(), self._ring)
+        self._timer = self._set(self._left())
 
     def cancel(self) -> None:
         self._timer.cancel()
@@ -230,13 +244,17 @@ class _Watch:
         if self._run.done is not None:
             return
         if (left := self._left()) > 0:
-            self._timer = self._loop.call_later(left, self._ring)
+            self._timer = self._set(left)
             return
         self._run.stop(AgentTimedOut(self._told()))
 
+    def _set(self, seconds: float) -> asyncio.TimerHandle:
+        """Before the first event, too, it rings within the limit of silence, which may be the shorter one."""
+        return self._loop.call_later(min(seconds, self._limits.idle_seconds), self._ring)
+
     def _told(self) -> str:
         limits = self._limits
-        if self._loop.time() - self._run.started_at >= limits.run_seconds:
+        if self._run.started_at + limits.run_seconds <= self._loop.time():  # as `_left` adds: rounding must agree
             return f"The run took longer than {limits.run_seconds:g} s; ask for less at once, or raise `run_seconds`."
         if self.heard:
             return f"The agent was silent for {limits.idle_seconds:g} s; try again, or raise `idle_seconds`."

@@ -12,12 +12,14 @@ from cursor_gateway.core.fences import Fences
 from cursor_gateway.core.images import Image, place_images
 from cursor_gateway.core.prompt import Instructions, Message, debug_preamble, render
 from cursor_gateway.core.run_info import Include, RunInfo
-from cursor_gateway.errors import GatewayFault
+from cursor_gateway.errors import GatewayFault, unknown_model
 from cursor_gateway.runs.conversations import Conversation, Conversations
 from cursor_gateway.runs.registry import Runs
 from cursor_gateway.runs.run import Run
 from cursor_gateway.runs.workspaces import Workspaces
 from cursor_gateway.sources.base import Source, Turn
+
+_LONGEST_MODEL = 200  # characters of a name; the agent's own have some 40
 
 
 class Order(Struct, frozen=True, kw_only=True):
@@ -54,19 +56,20 @@ class Service:
     def start(self, order: Order) -> Run:
         """Raises a `RequestError` for what cannot be, `ModelUnavailable` for a model that is known to be none."""
         model = order.model or self.defaults.model
+        _check_name(model)
         self.source.check_model(model)
         self.runs.check_free()
-        conversation = self._conversation(order)
         try:
-            return self._start(order, model, conversation)
+            conversation = self._conversation(order)
+            try:
+                return self._start(order, model, conversation)
+            except BaseException:
+                self._let_go(conversation)
+                raise
         except OSError as error:
-            self._let_go(conversation)
             raise GatewayFault(
                 f"The gateway cannot write its files: {error.strerror}; see `cursor-gateway doctor`."
             ) from error
-        except BaseException:
-            self._let_go(conversation)
-            raise
 
     def _conversation(self, order: Order) -> Conversation:
         if order.conversation_id is None:
@@ -78,7 +81,7 @@ class Service:
         id = f"chat_{uuid4().hex}"
         mode = order.mode or self.defaults.mode
         prompt = _prompt(order, mode, conversation.folder / "images")
-        return self.runs.start(
+        conversation.run = self.runs.start(
             RunInfo(
                 id=id,
                 created=datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
@@ -99,11 +102,15 @@ class Service:
             ),
             owner=order.owner,
             request_id=order.request_id,
-            ended=lambda run: self._let_go(conversation, run.session_id),
+            after=conversation.run,
+            ended=lambda run: self._let_go(conversation, run),
         )
+        return conversation.run
 
-    def _let_go(self, conversation: Conversation, session_id: str | None = None) -> None:
-        self._conversations.release(conversation, session_id or conversation.session_id)
+    def _let_go(self, conversation: Conversation, run: Run | None = None) -> None:
+        if conversation.run is not run:  # the end of another one lets go
+            return
+        self._conversations.release(conversation)
         if conversation.session_id is None:  # the agent never got as far as a session
             self._conversations.remove(conversation)
 
@@ -111,6 +118,12 @@ class Service:
         await self.runs.close(drain_seconds)
         self._conversations.close()
         await self.source.close()
+
+
+def _check_name(model: str) -> None:
+    """No agent is started for what can be no model's name: it would be an option of its own, or no argument at all."""
+    if len(model) > _LONGEST_MODEL or model.startswith("-") or not model.isprintable():
+        raise unknown_model(model[:_LONGEST_MODEL], [])
 
 
 def _prompt(order: Order, mode: Mode, folder: Path) -> str:

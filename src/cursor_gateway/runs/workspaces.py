@@ -32,7 +32,7 @@ class Workspaces:
                 "`workspace_roots`.",
                 param="workspace",
             )
-        if not folder.is_dir():
+        if not _is_folder(folder):
             raise InvalidRequest(f"There is no folder {name!r}; name one that exists.", param="workspace")
         return str(folder)
 
@@ -42,3 +42,10 @@ class Workspaces:
         except (OSError, RuntimeError, ValueError):  # a circle of links, somebody's home that is not there
             return None
         return folder if any(folder.is_relative_to(root) for root in self._roots) else None
+
+
+def _is_folder(path: Path) -> bool:
+    try:
+        return path.is_dir()
+    except OSError:  # a name that is too long, or below a folder that may not be looked into
+        return False

@@ -216,9 +216,10 @@ def _replies(document: Json, operation: Json) -> str:
     reply = operation["responses"]["200"]
     parts = [f"<h4>Reply {_code('200')}</h4><p>{_inline(reply['description'])}</p>"]
     for media_type, content in reply["content"].items():
-        schema = content["schema"]
-        about = f": {_inline(schema['description'])}" if "description" in schema else f": {_type(schema)}"
-        parts.append(f"<p>{_code(media_type)}{about}</p>")
+        about = (
+            _inline(content["x-itemSchema"]["description"]) if "x-itemSchema" in content else _type(content["schema"])
+        )
+        parts.append(f"<p>{_code(media_type)}: {about}</p>")
         if "example" in content:
             example = content["example"]
             text = example if isinstance(example, str) else _pretty(example)

@@ -7,7 +7,6 @@ script (Origin, Sec-Fetch-Site, Content-Type), nor under a name that it has poin
 import ipaddress
 import re
 from collections.abc import Callable, Mapping
-from urllib.parse import urlsplit
 from uuid import uuid4
 
 import structlog
@@ -36,6 +35,7 @@ LOCAL_OWNER = "local"  # of everything, where there are no keys
 
 _log = structlog.get_logger("cursor_gateway.server")
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._:-]{1,128}")
+_HOST = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([A-Za-z0-9._-]+))(?::[0-9]{0,5})?")
 _OPEN_PATHS = ("/health", "/openapi.json", "/docs", "/docs.css", "/")  # no key: they tell nothing and start nothing
 _READING = ("GET", "HEAD")
 _STATIC_HEADERS = {"x-content-type-options": "nosniff", "referrer-policy": "no-referrer", "x-frame-options": "DENY"}
@@ -45,6 +45,8 @@ class Guard:
     def __init__(self, app: ASGIApp, settings: Settings, metrics: Metrics, more_headers: dict[str, str]) -> None:
         self._app, self._settings, self._metrics = app, settings, metrics
         self._headers = {**_STATIC_HEADERS, **more_headers}
+        names = ("localhost", settings.host.strip("[]"), *settings.allowed_hosts)
+        self._names = frozenset(name.lower() for name in names)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -81,8 +83,8 @@ class Guard:
             self._metrics.request(_route(scope), scope["method"], reply.status)
 
     def _check_host(self, headers: Headers) -> None:
-        host = _host(headers.get("host", ""))
-        if host in ("localhost", *self._settings.allowed_hosts, self._settings.host.strip("[]")):
+        host = _host(headers.getlist("host"))
+        if host in self._names:
             return
         try:
             address = ipaddress.ip_address(host)
@@ -98,8 +100,8 @@ class Guard:
     def _check_page(self, method: str, headers: Headers) -> None:
         origin = headers.get("origin")
         if origin is not None and origin not in self._settings.allowed_origins:
-            parts = urlsplit(origin)
-            if parts.scheme not in ("http", "https") or parts.netloc != headers.get("host"):
+            host = headers.get("host")
+            if origin not in (f"http://{host}", f"https://{host}"):
                 raise RequestForbidden(
                     "A web page of another origin may not use the gateway; add it to `allowed_origins` if you trust it."
                 )
@@ -114,7 +116,8 @@ class Guard:
         scheme, _, key = headers.get("authorization", "").partition(" ")
         if scheme.lower() != "bearer":
             key = headers.get("x-api-key", "")
-        owner = owner_of(key.strip(), keys)
+        key = key.strip()
+        owner = owner_of(key, keys) if key else None  # whatever hash was configured: no key is nobody's
         if owner is None:
             raise KeyRefused(
                 "This gateway needs an API key that it knows; send it as `Authorization: Bearer …`. "
@@ -169,11 +172,10 @@ async def _no_receive() -> Message:
     return {"type": "http.disconnect"}
 
 
-def _host(value: str) -> str:
-    """Without its port; an IPv6 address without its brackets."""
-    if value.startswith("["):
-        return value[1:].partition("]")[0]
-    return value.rpartition(":")[0].lower() if value.count(":") == 1 else value.lower()
+def _host(values: list[str]) -> str:
+    """Without its port; an IPv6 address without its brackets. Empty when it is not exactly one, or none that can be."""
+    found = _HOST.fullmatch(values[0]) if len(values) == 1 else None
+    return (found[1] or found[2]).lower() if found else ""
 
 
 def _check_form(method: str, headers: Headers) -> None:

@@ -7,11 +7,13 @@ recording through our own encoders, so none of them can fall behind.
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, get_args
 
 import msgspec
 
 from cursor_gateway import errors
+from cursor_gateway.core.documents import Mode
+from cursor_gateway.core.fences import Fences
 from cursor_gateway.core.run_info import RunInfo
 from cursor_gateway.dialects.documents import NdjsonEncoder, SseEncoder, encode_response
 from cursor_gateway.dialects.openai_chat import ChunkEncoder, CompletionFold, CompletionHead, error_body
@@ -106,12 +108,12 @@ def _paths() -> Json:
                     "The answer.",
                     {
                         "application/json": {"schema": ref("ChatResponse"), "example": examples.response},
-                        "text/event-stream": _events(
-                            "The data of each event is the `data` of a `StreamEvent`, its name the `type`.",
-                            ref("StreamEvent"),
+                        "text/event-stream": _stream(
+                            "Each event has the name and the data of a `StreamEvent`, and a number of its own.",
+                            _event(_PAYLOADS, event=ref("StreamEventType"), id={"type": "string"}),
                             examples.sse,
                         ),
-                        "application/x-ndjson": _events(
+                        "application/x-ndjson": _stream(
                             "Each line is a `StreamEvent`.", ref("StreamEvent"), examples.ndjson
                         ),
                     },
@@ -151,10 +153,10 @@ def _paths() -> Json:
                     "The answer.",
                     {
                         "application/json": {"schema": ref("ChatCompletion"), "example": examples.completion},
-                        "text/event-stream": _events(
+                        "text/event-stream": _stream(
                             "The data of each event is a `ChatCompletionChunk`, or an `ErrorReply` when the run "
                             "fails; the last is `[DONE]`.",
-                            {"anyOf": [ref("ChatCompletionChunk"), ref("ErrorReply"), {"const": "[DONE]"}]},
+                            _event(("ChatCompletionChunk", "ErrorReply")),
                             examples.chunks,
                         ),
                     },
@@ -307,15 +309,20 @@ _CURSOR_HEADERS: list[Json] = [
     {
         "name": f"X-Cursor-{name}",
         "in": "header",
-        "description": f"For clients that cannot send `cursor.{field}`, which wins over it.",
+        "description": f"For clients that cannot send `{field}`, which wins over it.{more}",
         "schema": schema,
     }
-    for name, field, schema in [
-        ("Mode", "mode", {"enum": ["agent", "plan", "ask", "debug"]}),
-        ("Workspace", "workspace", {"type": "string", "minLength": 1}),
-        ("Fences", "fences", {"enum": ["split", "inline"]}),
-        ("Include", "include", {"type": "string", "pattern": "^(thinking|raw)( *, *(thinking|raw))*$"}),
-        ("Conversation-Id", "conversationId", {"type": "string", "minLength": 1}),
+    for name, field, schema, more in [
+        ("Mode", "cursor.mode", {"enum": list(get_args(Mode))}, ""),
+        ("Workspace", "cursor.workspace", {"type": "string", "minLength": 1}, ""),
+        ("Fences", "cursor.fences", {"enum": list(get_args(Fences))}, ""),
+        (
+            "Include",
+            "cursor.include",
+            {"type": "string", "pattern": "^(thinking|raw)( *, *(thinking|raw))*$"},
+            " Separated by commas.",
+        ),
+        ("Conversation-Id", "cursor.conversationId", {"type": "string", "minLength": 1}, ""),
     ]
 ]
 
@@ -337,9 +344,27 @@ def _text(media_type: str, example: str = "") -> Json:
     return {media_type: {"schema": {"type": "string"}, **({"example": example} if example else {})}}
 
 
-def _events(about: str, item: Json, example: str) -> Json:
-    # OpenAPI 3.1 can only call a stream a string; what each event holds is `itemSchema` from 3.2 on.
-    return {"schema": {"type": "string", "description": about}, "x-itemSchema": item, "example": example}
+def _stream(about: str, item: Json, example: str) -> Json:
+    # What a stream consists of is `itemSchema` from OpenAPI 3.2 on; a `schema` would be about all of it at once.
+    return {"x-itemSchema": {**item, "description": about}, "example": example}
+
+
+def _event(data: Iterable[str], **fields: Json) -> Json:
+    """A Server-Sent Event whose data is JSON of one of these schemas."""
+    content = {"anyOf": [ref(name) for name in data]}
+    told = {"type": "string", "contentMediaType": "application/json", "contentSchema": content}
+    return {"type": "object", "properties": {**fields, "data": told}, "required": [*fields, "data"]}
+
+
+_PAYLOADS = (
+    "DocumentStartPayload",
+    "ContentDeltaPayload",
+    "ToolCallStartPayload",
+    "ToolCallArgumentsPayload",
+    "ToolResultPayload",
+    "DocumentEndPayload",
+    "DonePayload",
+)
 
 
 # --- errors ---------------------------------------------------------------------------------------------
@@ -418,7 +443,7 @@ _CHATS: Json = {
     "question": {"summary": "A question", "value": {"message": _QUESTION, "mode": "ask"}},
     "stream": {
         "summary": "The answer as it happens",
-        "value": {"message": _QUESTION, "stream": True, "include": ["thinking"]},
+        "value": {"message": _QUESTION, "stream": True},
     },
     "continued": {
         "summary": "The next message of a conversation",

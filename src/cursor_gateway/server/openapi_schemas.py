@@ -224,6 +224,7 @@ _TEXT = [{"type": "string"}, _TEXT_PARTS]  # images stand in messages of the use
 _EXACT: dict[str, Schema] = {
     "ChatRequest.message": {"type": "string", "pattern": r"\S"},
     "ChatRequest.model": {"anyOf": [{"type": "string", "minLength": 1}, _NULL]},
+    "ChatRequest.workspace": {"anyOf": [{"type": "string", "minLength": 1}, _NULL]},
     "ChatRequest.images": {"type": "array", "items": _IMAGE},
     "ChatCompletionSystemMessage.content": {"anyOf": _TEXT},
     "ChatCompletionDeveloperMessage.content": {"anyOf": _TEXT},
@@ -369,6 +370,7 @@ _MEANINGS: dict[str, str] = {
     "ChatCompletionUsage.total_tokens": "The sum of both.",
     "ChatCompletionUsage.prompt_tokens_details": "More about the tokens read.",
     "ChatCompletionUsage.completion_tokens_details": "More about the tokens written.",
+    "ChatCompletionUsage.estimated": "Ours: true when the agent reported no figures and these are counted.",
     "ChatCompletionPromptTokensDetails": "More about the tokens read.",
     "ChatCompletionPromptTokensDetails.cached_tokens": "Those that came from the cache.",
     "ChatCompletionCompletionTokensDetails": "More about the tokens written.",

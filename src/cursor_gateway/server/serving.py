@@ -2,13 +2,17 @@
 
 import asyncio
 import socket
+from collections import deque
 from collections.abc import Callable
 
 import uvicorn
 from starlette.types import ASGIApp
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from cursor_gateway.runs.service import Service
 from cursor_gateway.settings import Settings
+
+_LONGEST_HEAD = 64 * 1024  # bytes, and what one read brings; the parser itself keeps any number of them
 
 
 def bound_socket(host: str, port: int) -> socket.socket:
@@ -22,6 +26,46 @@ def bound_socket(host: str, port: int) -> socket.socket:
         bound.close()
         raise
     return bound
+
+
+class _Connection(HttpToolsProtocol):
+    """Uvicorn's, but every request of a connection hears that it is lost, and heads have an end.
+
+    Uvicorn tells the last request alone: a client that sends two at once and goes would leave the first one's agent.
+    """
+
+    _unanswered: deque[RequestResponseCycle]
+    _head_size = 0
+    _in_head = True
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        self._unanswered = deque()
+        super().connection_made(transport)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        for cycle in self._unanswered:
+            if not cycle.response_complete:
+                cycle.disconnected = True
+                cycle.message_event.set()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        if self._in_head:
+            self._head_size += len(data)
+        super().data_received(data)
+        if self._in_head and self._head_size > _LONGEST_HEAD and not self.transport.is_closing():
+            self.send_400_response("The request's headers are too long.")
+
+    def on_headers_complete(self) -> None:
+        self._in_head, self._head_size = False, 0
+        super().on_headers_complete()
+        while self._unanswered and self._unanswered[0].response_complete:
+            self._unanswered.popleft()
+        self._unanswered.append(self.cycle)
+
+    def on_message_complete(self) -> None:
+        self._in_head = True
+        super().on_message_complete()
 
 
 class _Server(uvicorn.Server):
@@ -40,7 +84,9 @@ class _Server(uvicorn.Server):
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         draining = asyncio.ensure_future(self._service.runs.close(0 if self.force_exit else self._drain_seconds))
         await super().shutdown(sockets)
-        await draining
+        if self.force_exit:  # the second Ctrl-C
+            draining.cancel()
+        await asyncio.wait([draining])
 
 
 async def serve_app(
@@ -48,7 +94,7 @@ async def serve_app(
 ) -> None:
     config = uvicorn.Config(
         app,
-        http="httptools",
+        http=_Connection,
         ws="none",
         lifespan="off",
         access_log=False,

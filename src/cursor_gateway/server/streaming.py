@@ -79,14 +79,19 @@ class EventStream:
     async def _stream(self, reader: Reader, events: list[DocumentEvent], send: Send) -> None:
         headers = stream_headers(self._form, self._headers)
         await send({"type": "http.response.start", "status": 200, "headers": headers})
+        loop, seconds = asyncio.get_running_loop(), self._reading.keep_alive_seconds
+        silent_since = loop.time()  # not only without events: a dialect has no words for some of them
         while not reader.has_left:
-            data = b"".join(map(self._encoder.push, events)) if events else self._form.keep_alive
+            data = b"".join(map(self._encoder.push, events))
             is_last = reader.at_end or self._encoder.is_over
+            if not data and not is_last and (not events or loop.time() >= silent_since + seconds):
+                data = self._form.keep_alive
             if data or is_last:
                 await send({"type": "http.response.body", "body": data, "more_body": not is_last})
+                silent_since = loop.time()
             if is_last:
                 return
-            events = await reader.next(self._reading.keep_alive_seconds)
+            events = await reader.next(max(0.0, silent_since + seconds - loop.time()))
 
 
 async def read_to_end(

@@ -2,15 +2,20 @@
 
 A gateway that is killed cannot end its agents. Each gateway has a folder named for its process; in it one
 empty file for each agent's process group, also named for its process; a process is its number and its start.
+It also holds a lock: its number tells nothing to a gateway in another container, or on another machine.
 """
 
+import fcntl
 import os
 import shutil
 import signal
+import subprocess
 from contextlib import suppress
 from pathlib import Path
 
 from cursor_gateway.sources.process_groups import members, signal_group, start_of
+
+_LOCK = "lock"
 
 
 class Ledger:
@@ -19,23 +24,30 @@ class Ledger:
         self._all = directory
         self.folder = directory / _name(os.getpid())
         self._agents = self.folder / "agents"
+        self._lock = -1
 
     def open(self) -> None:
-        self._agents.mkdir(parents=True, exist_ok=True, mode=0o700)
+        """Raises `OSError`."""
+        self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)  # conversations stand in it, too
+        self._agents.mkdir(exist_ok=True, mode=0o700)
+        self._lock = os.open(self.folder / _LOCK, os.O_RDWR | os.O_CREAT, 0o600)
+        with suppress(OSError):  # some file systems have none
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
     def add(self, group: int) -> None:
-        with suppress(OSError):  # a full disk must not keep anybody from working
+        with suppress(OSError, subprocess.SubprocessError):  # a full disk must not keep anybody from working
             (self._agents / _name(group)).touch()
 
     def remove(self, group: int) -> None:
-        for entry in self._agents.glob(f"{group}-*"):
-            entry.unlink(missing_ok=True)
+        with suppress(OSError):
+            for entry in self._agents.glob(f"{group}-*"):
+                entry.unlink(missing_ok=True)
 
     def end_orphans(self) -> list[int]:
         """Ends what gateways that are gone have left, and removes their folders. Returns the groups it ended."""
         ended = []
         for folder in _entries(self._all):
-            if not _is_alive(folder.name):
+            if not _is_alive(folder):
                 for entry in _entries(folder / "agents"):
                     group, _, start = entry.name.partition("-")
                     # Another process with this number means that the group had ended: a living group keeps it.
@@ -47,15 +59,32 @@ class Ledger:
 
     def close(self) -> None:
         shutil.rmtree(self.folder, ignore_errors=True)
+        if self._lock >= 0:
+            os.close(self._lock)
+            self._lock = -1
 
 
 def _name(pid: int) -> str:
     return f"{pid}-{start_of(pid)}"
 
 
-def _is_alive(name: str) -> bool:
-    pid, _, start = name.partition("-")
-    return start_of(int(pid)) == start
+def _is_alive(gateway: Path) -> bool:
+    pid, _, start = gateway.name.partition("-")
+    return start_of(int(pid)) == start or _is_locked(gateway / _LOCK)
+
+
+def _is_locked(path: Path) -> bool:
+    try:
+        file = os.open(path, os.O_RDWR)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        return isinstance(error, BlockingIOError)
+    finally:
+        os.close(file)
+    return False
 
 
 def _entries(folder: Path) -> list[Path]:

@@ -17,14 +17,15 @@ def start_of(pid: int) -> str | None:
     if _PROC.is_dir():
         fields = _stat(pid)
         return None if fields is None or fields[0] in "ZX" else fields[19]
-    told = _ps("-o", "lstart=", "-p", str(pid)).strip()
-    return "-".join(told.split()).replace(":", ".") or None
+    state, *start = _ps("-o", "stat=", "-o", "lstart=", "-p", str(pid)).split() or ["Z"]
+    return None if state.startswith("Z") else "-".join(start).replace(":", ".")
 
 
 def members(group: int) -> list[int]:
     """The living processes of a group."""
     if not _PROC.is_dir():
-        lines = (line.split() for line in _ps("-axo", "pid=,pgid=,stat=").splitlines())
+        # Each with its own -o: what follows a first `=` may be the title of its column, commas and all.
+        lines = (line.split() for line in _ps("-ax", "-o", "pid=", "-o", "pgid=", "-o", "stat=").splitlines())
         return [int(pid) for pid, pgid, stat in lines if pgid == str(group) and not stat.startswith("Z")]
     found = []
     for entry in _PROC.iterdir():
@@ -50,4 +51,7 @@ def _stat(pid: int) -> list[str] | None:
 
 
 def _ps(*arguments: str) -> str:
-    return subprocess.run(["ps", *arguments], capture_output=True, text=True, check=False, timeout=10).stdout
+    # Gateways compare what they are told, also with other languages and time zones around them.
+    environment = {**os.environ, "LC_ALL": "C", "TZ": "UTC0"}
+    command = ["ps", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=10, env=environment).stdout

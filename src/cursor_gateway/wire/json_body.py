@@ -15,6 +15,7 @@ _HALF = re.compile(rb"\\u[dD][89a-fA-F]")
 
 _PLACE = re.compile(r" - at `(?:key in )?\$\.?(.*?)`$")
 _UNKNOWN = re.compile(r"Object contains unknown field `(.*)`")
+_LONGEST_NAME = 100  # of a field: it is compared and repeated
 
 
 def read_json(body: bytes, type: type[T]) -> T:
@@ -27,7 +28,7 @@ def read_json(body: bytes, type: type[T]) -> T:
         raise _misfit(str(error), type) from None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         mended = _mended(body)
-        if mended is None:
+        if mended is None or mended == body:  # Python's decoder takes more, such as NaN
             raise InvalidRequest(f"The body is no JSON: {error}.") from None
         return read_json(mended, type)
     except RecursionError:
@@ -50,7 +51,7 @@ def _misfit(told: str, type: type) -> InvalidRequest:
     param = place[1] if place and place[1] else None
     what = _PLACE.sub("", told)
     if unknown := _UNKNOWN.search(what):
-        name = unknown[1]
+        name = unknown[1][:_LONGEST_NAME]
         fields = [field.encode_name for field in msgspec.structs.fields(type)] if param is None else []
         near = get_close_matches(name, fields, 1)
         hint = (

@@ -1,7 +1,7 @@
 """A turn in; the arguments, standard input and environment of cursor-agent out."""
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from msgspec import Struct
 
@@ -93,7 +93,7 @@ def command_for(turn: Turn, program: Program, options: CommandOptions, extra_fol
     return Command([*arguments, turn.prompt], None)
 
 
-def environment_for(environ: Mapping[str, str], further: Iterable[str], config_dir: str | None) -> dict[str, str]:
+def environment_for(environ: Mapping[str, str], further: Collection[str], config_dir: str | None) -> dict[str, str]:
     """An allow list: the gateway's own secrets are not the agent's business."""
     names = {*_ENVIRONMENT.split(), *(name for name in further if not name.endswith("*"))}
     prefixes = (*_ENVIRONMENT_PREFIXES, *(name.removesuffix("*") for name in further if name.endswith("*")))

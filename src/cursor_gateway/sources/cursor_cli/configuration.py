@@ -7,6 +7,7 @@ own. It stays at one path as long as the conversation, because the agent keeps i
 import os
 import shutil
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 
 from cursor_gateway.errors import AgentMisconfigured
@@ -30,11 +31,12 @@ def copy_configuration(original: Path, copy: Path) -> None:
         if not original.is_dir():
             return
         for entry in original.iterdir():
-            if entry.is_file() and entry.stat().st_size <= _LARGEST:
-                temporary = copy / f".{entry.name}.new"
-                shutil.copyfile(entry, temporary)
-                temporary.chmod(0o600)
-                temporary.replace(copy / entry.name)
+            with suppress(FileNotFoundError):  # another agent's temporary file, gone meanwhile
+                if entry.is_file() and entry.stat().st_size <= _LARGEST:
+                    temporary = copy / f".{entry.name}.new"
+                    shutil.copyfile(entry, temporary)
+                    temporary.chmod(0o600)
+                    temporary.replace(copy / entry.name)
     except OSError as error:
         raise AgentMisconfigured(
             f"The agent's configuration cannot be copied: {error.strerror}; make it readable, and see to free space.",

@@ -21,6 +21,7 @@ _PIECE = 256 * 1024
 _PIPE = 1024 * 1024  # one read takes what many writes have left
 _F_SETPIPE_SZ = 1031  # Linux's; Python 3.11 has no name for it everywhere
 _LAST_WORDS = 64 * 1024
+_KILLED_SECONDS = 10.0  # only a process in uninterruptible sleep takes that long
 _DEAD_PIPE_SECONDS = 0.5  # for what a dead agent's pipe still holds, when somebody else keeps it open
 
 
@@ -42,12 +43,11 @@ class AgentProcess:
         self._gone = False
         self._pidfd = -1
         self._deadline: asyncio.TimerHandle | None = None
-        for pipe in (popen.stdout, popen.stderr):
-            os.set_blocking(pipe.fileno(), False)
         self._out, self._err = popen.stdout.fileno(), popen.stderr.fileno()
-        self._loop.add_reader(self._out, self._readable, self._out)
-        self._loop.add_reader(self._err, self._readable, self._err)
-        self._watch_end()
+        self._watch_end()  # first: it may fail
+        for pipe in (self._out, self._err):
+            os.set_blocking(pipe, False)
+            self._loop.add_reader(pipe, self._readable, pipe)
 
     @classmethod
     def start(
@@ -60,8 +60,10 @@ class AgentProcess:
         on_gone: Callable[[int], None] = lambda pid: None,
     ) -> "AgentProcess":
         """Raises `AgentMissing`. `on_gone` is told the process group that has ended."""
-        source = subprocess.DEVNULL if stdin is None else _file_of(stdin)
+        source = subprocess.DEVNULL
         try:
+            if stdin is not None:
+                source = _file_of(stdin)
             popen = subprocess.Popen(
                 arguments,
                 cwd=folder,
@@ -72,19 +74,29 @@ class AgentProcess:
                 start_new_session=True,
                 bufsize=0,
             )
-        except (OSError, ValueError) as error:
+            return cls._watched(popen, on_gone)
+        except (OSError, ValueError, RuntimeError) as error:  # the last: no thread can be started
             reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+            where = error.filename if isinstance(error, OSError) else None
             raise AgentMissing(
                 f"The agent cannot be started: {reason}; see `cursor-gateway doctor`, then try again.",
-                details=arguments[0],
+                details=str(where or arguments[0]),  # its folder may be what is missing
             ) from error
         finally:
             if source != subprocess.DEVNULL:
                 os.close(source)
+
+    @classmethod
+    def _watched(cls, popen: "subprocess.Popen[bytes]", on_gone: Callable[[int], None]) -> "AgentProcess":
         assert popen.stdout is not None
         with suppress(OSError):
             fcntl.fcntl(popen.stdout.fileno(), _F_SETPIPE_SZ, _PIPE)
-        return cls(popen, on_gone)
+        try:
+            return cls(popen, on_gone)
+        except BaseException:  # nobody would ever end it
+            signal_group(popen.pid, signal.SIGKILL)
+            with popen:  # which waits, and closes its pipes
+                raise
 
     @property
     def status(self) -> int | None:
@@ -106,26 +118,30 @@ class AgentProcess:
 
     async def wait(self, seconds: float) -> bool:
         """Whether it has ended, and said all, within that time."""
-        try:
-            async with asyncio.timeout(seconds):
-                while not self._gone or self._open_pipes:
-                    await self._change()
-        except TimeoutError:
-            return False
+        # No `asyncio.timeout`: before Python 3.11.3 it does not work in a task that is being cancelled.
+        deadline = self._loop.time() + seconds
+        while not self._gone or self._open_pipes:
+            left = deadline - self._loop.time()
+            if left <= 0:
+                return False
+            await self._change(left)
         return True
 
     async def end(self, grace_seconds: float) -> None:
         """Asks it to end, then ends it; the whole group. After this nothing of it is left."""
+        self.is_discarding = True  # nobody reads any more, however much it still writes
         try:
-            if not self._gone:
-                signal_group(self.pid, signal.SIGTERM)  # its session stays resumable
-                if not await self.wait(grace_seconds):
-                    signal_group(self.pid, signal.SIGKILL)
-                    await self.wait(10)  # only a process in uninterruptible sleep takes that long
+            self._signal(signal.SIGTERM)  # its session stays resumable
+            if not self._gone and not await self.wait(grace_seconds):
+                self._signal(signal.SIGKILL)
+                await self.wait(_KILLED_SECONDS)
         finally:  # also when whoever waits here is cancelled
-            if not self._gone:
-                signal_group(self.pid, signal.SIGKILL)
+            self._signal(signal.SIGKILL)
             self._close()
+
+    def _signal(self, number: signal.Signals) -> None:
+        if not self._gone:  # after that its number may be anybody's
+            signal_group(self.pid, number)
 
     # --- callbacks ----------------------------------------------------------------------------------
 
@@ -155,8 +171,12 @@ class AgentProcess:
             self._loop.add_reader(self._pidfd, self._ended)
 
     def _wait_in_thread(self) -> None:
-        with suppress(ChildProcessError):
-            os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT)
+        waitid = getattr(os, "waitid", None)
+        if waitid is None:  # macOS before Python 3.13; a number is not used again as soon as this
+            self._popen.wait()
+        else:
+            with suppress(ChildProcessError):
+                waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT)
         with suppress(RuntimeError):  # the loop is closed
             self._loop.call_soon_threadsafe(self._ended)
 
@@ -171,9 +191,9 @@ class AgentProcess:
             self._loop.remove_reader(self._pidfd)
             os.close(self._pidfd)
             self._pidfd = -1
-        self._on_gone(self.pid)
-        self._deadline = self._loop.call_later(_DEAD_PIPE_SECONDS, self._close_pipes)
+        self._deadline = self._loop.call_later(_DEAD_PIPE_SECONDS, self._close_dead_pipes)
         self._wake()
+        self._on_gone(self.pid)
 
     # --- cleaning up --------------------------------------------------------------------------------
 
@@ -185,6 +205,14 @@ class AgentProcess:
             assert stream is not None
             stream.close()
 
+    def _close_dead_pipes(self) -> None:
+        """After a last look: a loop that was busy all that time has not read what a pipe can hold."""
+        for pipe in tuple(self._open_pipes):
+            for _ in range(_PIPE // _PIECE):
+                if pipe in self._open_pipes:
+                    self._readable(pipe)
+        self._close_pipes()
+
     def _close_pipes(self) -> None:
         for pipe in tuple(self._open_pipes):
             self._close_pipe(pipe)
@@ -195,18 +223,25 @@ class AgentProcess:
         if self._deadline is not None:
             self._deadline.cancel()
 
-    async def _change(self) -> None:
+    async def _change(self, seconds: float | None = None) -> None:
         future: asyncio.Future[None] = self._loop.create_future()
+        timer = self._loop.call_later(seconds, _settle, future) if seconds is not None else None
         self._wakers.add(future)
         try:
             await future
         finally:
             self._wakers.discard(future)
+            if timer is not None:
+                timer.cancel()
 
     def _wake(self) -> None:
         for future in self._wakers:
-            if not future.done():
-                future.set_result(None)
+            _settle(future)
+
+
+def _settle(future: "asyncio.Future[None]") -> None:
+    if not future.done():
+        future.set_result(None)
 
 
 def _file_of(data: bytes) -> int:
@@ -216,8 +251,12 @@ def _file_of(data: bytes) -> int:
     except (AttributeError, OSError):
         with tempfile.TemporaryFile() as unnamed:
             file = os.dup(unnamed.fileno())
-    view = memoryview(data)
-    while view:
-        view = view[os.write(file, view) :]
-    os.lseek(file, 0, os.SEEK_SET)
+    try:
+        view = memoryview(data)
+        while view:
+            view = view[os.write(file, view) :]
+        os.lseek(file, 0, os.SEEK_SET)
+    except OSError:
+        os.close(file)
+        raise
     return file

@@ -1,5 +1,6 @@
 """Names in; Cursor's agent, found on this machine and asked what it can, out."""
 
+import asyncio
 import os
 import re
 import shutil
@@ -7,13 +8,14 @@ from collections.abc import Mapping, Sequence
 
 from msgspec import Struct
 
-from cursor_gateway.errors import AgentMissing, AgentTimedOut
+from cursor_gateway.errors import AgentError, AgentMissing, AgentTimedOut
 from cursor_gateway.sources.cursor_cli.command import Program, flags_of
 from cursor_gateway.sources.cursor_cli.process import AgentProcess
 
 _NAMES = ("cursor-agent", "agent")
 _VERSION = re.compile(r"^\d{4}\.\d{2}\.\d{2}-[0-9a-z]+", re.MULTILINE)
 _PROBE_SECONDS = 30.0
+_MOST = 1024 * 1024  # bytes that are kept: a program that prints for ever is not Cursor's
 _INSTALL = "install it from Cursor's site and run `cursor-agent login`, or set `agent_program`"
 
 
@@ -28,32 +30,45 @@ async def run_to_end(
 ) -> Ran:
     """For the agent's short commands. Raises `AgentMissing`, `AgentTimedOut`."""
     process = AgentProcess.start(arguments, folder=folder, environment=environment, stdin=None)
+    told = bytearray()
     try:
-        if not await process.wait(seconds):
-            raise AgentTimedOut(
-                f"`{' '.join([os.path.basename(arguments[0]), *arguments[1:]])}` did not end within {seconds:g} s; "
-                "run it in a terminal to see why."
-            )
-        return Ran(process.status, (await process.read()).decode("utf-8", "replace"), process.last_words)
+        async with asyncio.timeout(seconds):
+            while piece := await process.read():
+                told += piece[: _MOST - len(told)]
+            await process.wait(seconds)
+    except TimeoutError:
+        raise AgentTimedOut(
+            f"`{' '.join([os.path.basename(arguments[0]), *arguments[1:]])}` did not end within {seconds:g} s; "
+            "run it in a terminal to see why."
+        ) from None
     finally:
         await process.end(0.2)
+    return Ran(process.status, told.decode("utf-8", "replace"), process.last_words)
 
 
 async def find_program(wanted: str, environment: Mapping[str, str]) -> Program:
-    """The first that is Cursor's: other programs are called `agent`, too. Raises `AgentMissing`."""
-    tried = []
+    """The first that is Cursor's: other programs are called `agent`, too. Raises `AgentMissing`, `AgentTimedOut`."""
+    tried, failures = [], []
     for path in candidates(wanted, environment):
-        program = await ask_program(path, environment)
+        try:
+            program = await ask_program(path, environment)
+        except AgentError as error:
+            failures.append(error)
+            continue
         if program is not None:
             return program
         tried.append(path)
+    if failures:
+        raise failures[0]
     if tried:
         raise AgentMissing(f"{', '.join(tried)} is not Cursor's agent; {_INSTALL}.")
     raise AgentMissing(f"{wanted or 'cursor-agent'} is not installed; {_INSTALL}.")
 
 
 def candidates(wanted: str, environment: Mapping[str, str]) -> list[str]:
-    folders = [environment.get("PATH", os.defpath), os.path.join(environment.get("HOME", ""), ".local", "bin")]
+    folders = [environment.get("PATH", os.defpath)]
+    if home := environment.get("HOME"):
+        folders.append(os.path.join(home, ".local", "bin"))
     names = [os.path.expanduser(wanted)] if wanted else list(_NAMES)
     found = [shutil.which(name, path=os.pathsep.join(folders)) for name in names]
     return list(dict.fromkeys(os.path.abspath(path) for path in found if path))

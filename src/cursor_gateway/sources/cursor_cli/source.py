@@ -18,7 +18,7 @@ from cursor_gateway.sources.cursor_cli.models import ModelCache, is_known, neare
 from cursor_gateway.sources.cursor_cli.process import AgentProcess
 from cursor_gateway.sources.cursor_cli.program import find_program, run_to_end
 from cursor_gateway.sources.ledger import Ledger
-from cursor_gateway.sources.recorder import Recorder
+from cursor_gateway.sources.recorder import Recorder, RunRecording
 from cursor_gateway.wire.lines import LineSplitter
 
 
@@ -84,11 +84,13 @@ class CursorCliSource:
             stdin=command.stdin,
             on_gone=self._ledger.remove,
         )
-        self._ledger.add(process.pid)
-        recording = self._recorder.begin(turn.run_id) if self._recorder is not None else None
+        recording: RunRecording | None = None
         lines, decoder = LineSplitter(), CursorDecoder()
         size, last_words = 0, b""
         try:
+            self._ledger.add(process.pid)
+            if self._recorder is not None:
+                recording = self._recorder.begin(turn.run_id)
             while not decoder.finished and (chunk := await process.read()):
                 size += len(chunk)
                 if size > self._options.max_output_bytes:
@@ -114,9 +116,11 @@ class CursorCliSource:
             process.is_discarding = True
             await process.wait(self._options.grace_seconds)
         finally:
-            await process.end(self._options.grace_seconds)
-            if recording is not None:
-                recording.end(last_words)
+            try:
+                await process.end(self._options.grace_seconds)
+            finally:
+                if recording is not None:
+                    recording.end(last_words)
 
     async def _list_models(self) -> list[Model]:
         program = await self.probe()

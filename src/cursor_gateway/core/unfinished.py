@@ -1,0 +1,215 @@
+"""The events of a run that has not said how it ended in; what it is so far, or the events that end it, out."""
+
+from collections.abc import Iterable
+from typing import Any, Literal, TypeAlias
+
+from msgspec import Struct
+
+from cursor_gateway.core.document_events import (
+    ContentDelta,
+    DocumentEnded,
+    DocumentEvent,
+    DocumentStarted,
+    Done,
+    KnownMetadata,
+    Reasoning,
+    ToolCallArguments,
+    ToolCallEnded,
+    ToolCallStarted,
+    source_text,
+)
+from cursor_gateway.core.documents import (
+    ChatResponse,
+    ClarificationMetadata,
+    CodeBlockMetadata,
+    CodeReferenceMetadata,
+    Document,
+    DocumentType,
+    Envelope,
+    ErrorMetadata,
+    FileEditMetadata,
+    Metadata,
+    PlanMetadata,
+    ResponseMetadata,
+    Status,
+    TerminalCommandMetadata,
+    TextMetadata,
+    ThinkingMetadata,
+    TodoUpdateMetadata,
+    ToolCallMetadata,
+    ToolCallResult,
+    Usage,
+    make_document,
+)
+from cursor_gateway.core.languages import language_of
+from cursor_gateway.core.run_info import RunInfo
+from cursor_gateway.core.tokens import estimate_tokens
+from cursor_gateway.core.transcript import Transcript
+from cursor_gateway.core.turns import Turns
+from cursor_gateway.errors import Failure
+
+OpenState: TypeAlias = Literal["running", "interrupted"]
+
+_PROSE: frozenset[DocumentType] = frozenset({"text", "code_reference", "code_block", "thinking", "error"})
+_NOTHING = KnownMetadata()
+
+
+class _Open(Struct):
+    id: str
+    type: DocumentType
+    sequence: int
+    known: KnownMetadata
+    pieces: list[str]
+    tool_name: str = ""
+    call_id: str = ""
+    arguments: dict[str, Any] = {}
+    result: ToolCallResult | None = None
+
+
+class Unfinished:
+    """Follows a run by its events alone: of one that a dead gateway drove, nothing else is left."""
+
+    def __init__(self, events: Iterable[DocumentEvent] = ()) -> None:
+        self._transcript = Transcript()
+        self._open: dict[str, _Open] = {}
+        self._turns = Turns()
+        self._calls = 0
+        self._last_sequence = 0
+        self._said: list[str] = []
+        for event in events:
+            self.push(event)
+
+    def push(self, event: DocumentEvent, /) -> None:
+        self._transcript.push(event)
+        match event:
+            case DocumentStarted(id=id, type=type, sequence=sequence, metadata=known):
+                self._open[id] = _Open(id, type, sequence, known or _NOTHING, [])
+                self._last_sequence = sequence
+                self._calls += type == "tool_call"
+                if type in _PROSE:
+                    self._turns.output()
+                else:
+                    self._turns.tool(None)
+            case ContentDelta(id=id, text=text):
+                self._open[id].pieces.append(text)
+            case ToolCallStarted(id=id, tool_name=name, tool_call_id=call_id):
+                self._open[id].tool_name, self._open[id].call_id = name, call_id
+            case ToolCallArguments(id=id, arguments=arguments):
+                self._open[id].arguments = arguments
+            case ToolCallEnded(id=id, result=result):
+                self._open[id].result = result
+            case DocumentEnded(document=document):
+                if self._open.pop(document.id).type not in _PROSE:
+                    self._turns.tool_ended()
+            case Reasoning(text=text):
+                self._turns.output()
+                self._said.append(text)
+            case Done():
+                pass
+        self._said.append(source_text(event))
+
+    def snapshot(self, run: RunInfo, prompt: str) -> ChatResponse:
+        """What there is now. A tool that still runs says so: its result is not there yet."""
+        envelope = self._envelope(run, "streaming", prompt)
+        unfinished = [self._document(open, "running") for open in self._open.values()]
+        documents = sorted([*self._transcript.documents, *unfinished], key=lambda document: document.sequence)
+        return ChatResponse(
+            id=envelope.id,
+            conversation_id=envelope.conversation_id,
+            model=envelope.model,
+            mode=envelope.mode,
+            created=envelope.created,
+            status=envelope.status,
+            documents=documents,
+            usage=envelope.usage,
+            metadata=envelope.metadata,
+        )
+
+    def end(self, run: RunInfo, prompt: str, failure: Failure) -> list[DocumentEvent]:
+        """What is open ends, an `error` document says why, then `Done`."""
+        events: list[DocumentEvent] = []
+        for open in self._open.values():
+            document = self._document(open, "interrupted")
+            if isinstance(document.metadata, ToolCallMetadata) and open.result is None:
+                events.append(ToolCallEnded(open.id, document.metadata.result))
+            events.append(DocumentEnded(document))
+        id, sequence = f"doc_{self._last_sequence + 1:03d}", self._last_sequence + 1
+        told = ErrorMetadata(error_code=failure.code.upper(), source=failure.source, details=failure.details)
+        events += [
+            DocumentStarted(id, "error", sequence),
+            ContentDelta(id, failure.message, raw=""),
+            DocumentEnded(make_document(id, sequence, failure.message, told)),
+            Done(self._envelope(run, "error", prompt), failure),
+        ]
+        return events
+
+    def _envelope(self, run: RunInfo, status: Status, prompt: str) -> Envelope:
+        asked, said = estimate_tokens(prompt), estimate_tokens("".join(self._said))
+        return Envelope(
+            id=run.id,
+            conversation_id=run.conversation_id or "",
+            model=run.model or "unknown",
+            mode=run.mode,
+            created=run.created,
+            status=status,
+            usage=Usage(prompt_tokens=asked, completion_tokens=said, total_tokens=asked + said, estimated=True),
+            metadata=ResponseMetadata(duration_ms=0, tool_call_count=self._calls, turn_count=self._turns.count),
+        )
+
+    def _document(self, open: _Open, state: OpenState) -> Document:
+        content = "".join(open.pieces)
+        return make_document(open.id, open.sequence, content or None, _metadata(open, state))
+
+
+def _metadata(open: _Open, state: OpenState) -> Metadata:
+    known = open.known
+    match open.type:
+        case "text":
+            return TextMetadata()
+        case "thinking":
+            return ThinkingMetadata()
+        case "code_reference":
+            return CodeReferenceMetadata(
+                file_path=known.file_path or "",
+                start_line=known.start_line or 0,
+                end_line=known.end_line or 0,
+                language=known.language or "text",
+                indent=known.indent,
+            )
+        case "code_block":
+            return CodeBlockMetadata(
+                language=known.language or "text", purpose=known.purpose or "new_code", indent=known.indent
+            )
+        case "file_edit":
+            path = known.file_path or ""
+            return FileEditMetadata(file_path=path, operation="edit", language=language_of(path), state=state)
+        case "terminal_command":
+            return TerminalCommandMetadata(
+                command=known.command or "",
+                working_directory=known.working_directory,
+                exit_code=-1,
+                output="",
+                duration_ms=0,
+                permissions=[],
+                state=state,
+            )
+        case "plan":
+            return PlanMetadata(
+                title=known.title or "", overview=known.overview or "", todos=known.todos or [], state=state
+            )
+        case "clarification":
+            return ClarificationMetadata(questions=known.questions or [], state=state)
+        case "todo_update":
+            return TodoUpdateMetadata(todos=[], state=state)
+        case "tool_call":
+            status: Literal["success", "error"] = "success" if state == "running" else "error"
+            return ToolCallMetadata(
+                tool_name=open.tool_name,
+                tool_call_id=open.call_id,
+                arguments=open.arguments,
+                result=open.result or ToolCallResult(status=status, data=None),
+                duration_ms=0,
+                state=state,
+            )
+        case "error":
+            return ErrorMetadata(error_code="UNKNOWN", source="agent", details="")

@@ -1,0 +1,421 @@
+"""`cursor-gateway doctor`: what facts mean, and the command on machines of all kinds."""
+
+import asyncio
+import errno
+import json
+import os
+import re
+import signal
+import socket
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cursor_gateway.cli.doctor import (
+    Finding,
+    Folder,
+    Found,
+    Level,
+    _checked,
+    _in_thread,
+    of_abilities,
+    of_agent,
+    of_configuration,
+    of_data,
+    of_exposure,
+    of_extras,
+    of_leftovers,
+    of_login,
+    of_models,
+    of_permissions,
+    of_port,
+    of_python,
+    of_url,
+    of_workspaces,
+    summary,
+    worst,
+)
+from cursor_gateway.cli.remote import Health, _Source
+from cursor_gateway.errors import AgentMissing
+from cursor_gateway.keys import hash_key
+from cursor_gateway.settings import Settings
+from cursor_gateway.sources.base import Model
+from cursor_gateway.sources.cursor_cli.command import Program
+from cursor_gateway.sources.process_groups import members, start_of
+from tests.agent.install import install
+from tests.cli.processes import TIMEOUT, finished, on_a_terminal, read_until, started
+from tests.gateways import running_gateway
+
+FLAGS = frozenset({"--stream-partial-output", "--mode", "--workspace", "--trust", "--resume", "--add-dir"})
+AGENT = Program("/bin/cursor-agent", "2026.10.01-e373342", FLAGS)
+HEALTH = Health("0.1.0", _Source("cli", "cursor-agent 2026"))
+GB = 1024**3
+
+
+# --- what facts mean --------------------------------------------------------------------------------
+
+
+def levels(findings: list[Finding]) -> list[Level]:
+    return [finding.level for finding in findings]
+
+
+def test_an_old_python_is_broken() -> None:
+    assert of_python((3, 10, 9), "3.10.9").level == "broken"
+    assert of_python((3, 11, 0), "3.11.0").level == "good"
+
+
+def test_no_agent_is_a_warning_unless_one_is_wanted() -> None:
+    assert levels(of_agent([], Settings())) == ["warning"]
+    assert levels(of_agent([], Settings(source="cli"))) == ["broken"]
+    assert levels(of_agent([], Settings(agent_program="my-agent"))) == ["broken"]
+
+
+def test_the_first_agent_of_cursors_is_used_and_others_are_named() -> None:
+    stranger = Found("/bin/agent", None)
+    older = Found("/opt/cursor-agent", Program("/opt/cursor-agent", "2025.01.01-abc", FLAGS))
+    used = Found("/bin/cursor-agent", AGENT)
+    assert levels(of_agent([used], Settings())) == ["good"]
+    assert levels(of_agent([stranger, used], Settings())) == ["good", "good"]
+    found = of_agent([used, older], Settings())
+    assert levels(found) == ["good", "warning"]
+    assert "/opt/cursor-agent" in found[1].found
+    assert levels(of_agent([stranger], Settings())) == ["warning", "warning"]
+    assert levels(of_agent([Found("/bin/cursor-agent", None, "it did not end")], Settings())) == ["broken"]
+    same = Found("/usr/bin/cursor-agent", Program("/usr/bin/cursor-agent", AGENT.version, FLAGS))
+    assert levels(of_agent([used, same], Settings())) == ["good"]
+
+
+@pytest.mark.parametrize("flag", sorted(FLAGS))
+def test_an_ability_that_is_missing_is_named_with_what_will_not_work(flag: str) -> None:
+    finding = of_abilities(Program("agent", "2025", FLAGS - {flag}))
+    assert finding.level == "warning"
+    assert f"no {flag}: " in finding.found
+    assert "update" in finding.advice
+    assert of_abilities(AGENT).level == "good"
+    assert of_abilities(Program("agent", "2025", frozenset())).level == "warning"
+
+
+IN = '{"status": "authenticated", "isAuthenticated": true, "userInfo": {"email": "a@b.c"}}'
+OUT = '{"status": "unauthenticated", "isAuthenticated": false, "message": "Not logged in"}'
+
+
+@pytest.mark.parametrize(
+    ("status", "environ", "expected", "told"),
+    [
+        (IN, {}, ["good"], "logged in as a@b.c"),
+        (OUT, {}, ["broken"], "nobody is logged in"),
+        (OUT, {"CURSOR_API_KEY": "key_secret"}, ["good"], "by CURSOR_API_KEY"),
+        (IN, {"CURSOR_API_KEY": "key_secret"}, ["good"], "also logged in as a@b.c"),
+        (OUT, {"CURSOR_AUTH_TOKEN": "key_secret"}, ["good"], "by CURSOR_AUTH_TOKEN"),
+        (IN, {"CURSOR_API_KEY": ""}, ["warning", "good"], "set, but empty"),
+        (OUT, {"CURSOR_API_KEY": ""}, ["warning", "broken"], "set, but empty"),
+        ("error: unknown option '--format'", {}, ["warning"], "unknown option"),
+        ("", {}, ["warning"], "it says nothing"),
+        (f"A tip!\n{IN}\n", {}, ["good"], "a@b.c"),
+        ("{]}", {}, ["warning"], "cannot be read"),
+    ],
+)
+def test_the_login(status: str, environ: dict[str, str], expected: list[Level], told: str) -> None:
+    found = of_login(status, environ)
+    assert levels(found) == expected
+    assert any(told in finding.found for finding in found)
+    assert "key_secret" not in str(found)
+
+
+def test_a_model_that_the_agent_does_not_know_is_broken() -> None:
+    models = [Model("auto", "Auto"), Model("gpt-5-mini", "GPT-5 Mini")]
+    assert of_models(models, "auto").level == "good"
+    finding = of_models(models, "gpt5-mini")
+    assert finding.level == "broken"
+    assert "gpt-5-mini" in finding.advice
+
+
+@pytest.mark.parametrize(
+    ("port", "taken", "health", "level"),
+    [
+        (8787, None, None, "good"),
+        (0, None, None, "good"),
+        (8787, errno.EADDRINUSE, HEALTH, "good"),
+        (8787, errno.EADDRINUSE, None, "broken"),
+        (80, errno.EACCES, None, "broken"),
+        (8787, errno.EADDRNOTAVAIL, None, "broken"),
+    ],
+)
+def test_the_port(port: int, taken: int | None, health: Health | None, level: Level) -> None:
+    error = OSError(taken, os.strerror(taken)) if taken is not None else None
+    finding = of_port(Settings(port=port), error, health)
+    assert finding.level == level
+    assert bool(finding.advice) == (level == "broken")
+
+
+def test_the_exposure() -> None:
+    keys = {"laptop": hash_key("cgw_x")}
+    assert of_exposure(Settings()).level == "good"
+    assert of_exposure(Settings(api_keys=keys)).level == "good"
+    assert of_exposure(Settings(host="0.0.0.0")).level == "broken"
+    finding = of_exposure(Settings(host="0.0.0.0", api_keys=keys))
+    assert finding.level == "warning"
+    assert "laptop" in finding.found
+    assert "sha256" not in finding.found
+
+
+def test_workspaces() -> None:
+    good, closed, missing = Folder("/a", True, True), Folder("/b", True, False), Folder("/c", False, False)
+    assert levels(of_workspaces(good, [good])) == ["good", "good"]
+    assert levels(of_workspaces(missing, [missing])) == ["broken", "warning"]
+    assert levels(of_workspaces(closed, [closed])) == ["warning", "warning"]
+
+
+def test_the_data_directory() -> None:
+    assert of_data(Folder("/d", True, True), 10 * GB).level == "good"
+    assert "not made yet" in of_data(Folder("/d", False, True), 10 * GB).found
+    assert of_data(Folder("/d", True, True), GB // 8).level == "warning"
+    assert of_data(Folder("/d", True, True), 1000).level == "broken"
+    assert of_data(Folder("/d", True, False), 10 * GB).level == "broken"
+
+
+def test_the_agents_configuration_and_permissions() -> None:
+    assert of_configuration("/c", [], "", True).level == "good"
+    assert of_configuration("/c", ["/c/cli-config.json"], "", True).level == "broken"
+    assert of_configuration("/c", [], "is not JSON", True).level == "warning"
+    assert levels(of_permissions(Settings(), False)) == ["good"]
+    assert levels(of_permissions(Settings(), True)) == ["warning"]
+    assert levels(of_permissions(Settings(force=True), False)) == ["warning"]
+    assert levels(of_permissions(Settings(trust=False), False)) == ["good", "warning"]
+
+
+def test_the_rest() -> None:
+    assert of_leftovers(1, 0).level == "good"
+    assert of_leftovers(0, 2).level == "warning"
+    assert of_extras({"uvloop": "1", "httptools": "2"}).level == "good"
+    finding = of_extras({"uvloop": None, "httptools": "2"})
+    assert finding.level == "warning"
+    assert finding.advice.startswith("`pip install uvloop`")
+    assert of_url("http://x", HEALTH, "").level == "good"
+    assert of_url("http://x", None, "").level == "warning"
+    assert of_url("http://x", None, "Connection refused").level == "broken"
+
+
+def test_the_worst_decides() -> None:
+    good, warning, broken = (Finding(level, "x", "y") for level in ("good", "warning", "broken"))
+    assert worst([good]) == "good"
+    assert worst([good, warning]) == "warning"
+    assert worst([broken, good, warning]) == "broken"
+    assert summary([good]) == "Nothing is broken."
+    assert summary([good, warning]) == "Nothing is broken; 1 thing is worth a look."
+    assert summary([broken, broken, warning, warning]) == "2 things are broken; 2 things are worth a look."
+
+
+def test_a_check_that_hangs_or_fails_is_a_finding() -> None:
+    async def hangs() -> list[Finding]:
+        return await _in_thread(lambda: [Finding("good", str(time.sleep(600)), "")])
+
+    async def fails() -> list[Finding]:
+        return await _in_thread(lambda: [Finding("good", str(1 // 0), "")])
+
+    async def refuses() -> list[Finding]:
+        raise AgentMissing("It is not there.")
+
+    async def all_of_them() -> list[list[Finding]]:
+        checks = [_checked("a", 0.01, hangs), _checked("b", 60, fails), _checked("c", 60, refuses)]
+        return await asyncio.gather(*checks)
+
+    hung, failed, refused = asyncio.run(all_of_them())
+    assert "no answer within 0.01 s" in hung[0].found
+    assert "ZeroDivisionError" in failed[0].found
+    assert refused == [Finding("broken", "c", "It is not there.")]
+
+
+# --- the command ------------------------------------------------------------------------------------
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A machine of its own: nobody's settings, no agent."""
+    for name in [*os.environ]:
+        if name.startswith(("CURSOR_", "XDG_")):
+            monkeypatch.delenv(name)
+    (tmp_path / "work").mkdir()
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}{os.pathsep}/usr/bin{os.pathsep}/bin")
+    monkeypatch.setenv("CURSOR_GATEWAY_PORT", "0")
+    monkeypatch.chdir(tmp_path / "work")
+    return tmp_path
+
+
+def doctor(*arguments: str, **environment: str) -> tuple[int, dict[str, list[dict[str, Any]]]]:
+    """The exit status, and the findings by subject."""
+    ended = finished("doctor", "--json", *arguments, **environment)
+    assert ended.stderr == b""
+    told = json.loads(ended.stdout)
+    assert (told["status"] == "broken") == (ended.returncode == 1)
+    by_subject: dict[str, list[dict[str, Any]]] = {}
+    for finding in told["findings"]:
+        by_subject.setdefault(finding["subject"], []).append(finding)
+    return ended.returncode, by_subject
+
+
+def test_all_is_well_with_an_agent(home: Path) -> None:
+    program = install(home / "bin")
+    status, found = doctor()
+    assert status == 0
+    assert list(found) == [
+        "Python",
+        "gateway",
+        "settings",
+        "agent",
+        "abilities",
+        "login",
+        "models",
+        "port",
+        "exposure",
+        "workspace",
+        "data",
+        "configuration",
+        "permissions",
+        "leftovers",
+        "extras",
+    ]
+    assert {finding["level"] for findings in found.values() for finding in findings} == {"good"}
+    assert found["agent"][0]["found"] == f"cursor-agent 2026.10.01-e373342 ({program})"
+    assert found["models"][0]["found"].startswith("6 models")
+    assert found["workspace"][0]["found"] == str(home / "work")
+    assert {entry.name for entry in home.iterdir()} == {"work", "bin"}  # nothing is made
+
+
+def test_without_an_agent_nothing_is_broken(home: Path) -> None:
+    status, found = doctor()
+    assert status == 0
+    assert found["agent"][0]["level"] == "warning"
+    assert "install it" in found["agent"][0]["advice"]
+    assert "login" not in found
+
+
+def test_an_agent_without_a_login_is_broken(home: Path) -> None:
+    install(home / "bin", knobs={"login": "none"})
+    status, found = doctor()
+    assert status == 1
+    assert found["login"][0]["level"] == "broken"
+    assert found["models"][0]["level"] == "warning"
+    status, found = doctor(CURSOR_API_KEY="key_1")
+    assert status == 0
+    assert doctor(CURSOR_API_KEY="bad_key")[1]["models"][0]["level"] == "broken"
+
+
+def test_an_agent_that_does_not_tell_its_models_is_broken(home: Path) -> None:
+    install(home / "bin", knobs={"models_fail": "Error: the moon is full"})
+    status, found = doctor()
+    assert status == 1
+    assert "the moon is full" in found["models"][0]["found"]
+
+
+def test_programs_of_the_same_name(home: Path) -> None:
+    (home / "bin").mkdir()
+    stranger = home / "bin" / "agent"
+    stranger.write_text("#!/bin/sh\necho Grok 1.0\n")
+    stranger.chmod(0o755)
+    status, found = doctor()
+    assert status == 0
+    assert [finding["level"] for finding in found["agent"]] == ["warning", "warning"]
+    wrecked = home / "bin" / "cursor-agent"
+    wrecked.write_bytes(b"\x7fELF")
+    wrecked.chmod(0o755)
+    status, found = doctor()
+    assert status == 1
+    assert "Exec format error" in str(found["agent"])
+    install(home / "bin", names=["cursor-agent"])
+    other = install(home / "opt", knobs={"version": "2025.01.01-abc"}, names=["cursor-agent"])
+    _, found = doctor(PATH=f"{home / 'bin'}{os.pathsep}{other.parent}{os.pathsep}/usr/bin")
+    assert [finding["level"] for finding in found["agent"]] == ["good", "good", "warning"]
+    assert "2025.01.01-abc" in found["agent"][2]["found"]
+
+
+def test_settings_that_are_wrong_do_not_end_it(home: Path) -> None:
+    (home / "c.toml").write_text("prot = 1")
+    status, found = doctor("--config", str(home / "c.toml"))
+    assert status == 1
+    assert "there is no setting 'prot'" in found["settings"][0]["found"]
+    assert found["workspace"][0]["level"] == "good"
+    (home / "c.toml").write_text("max_runs = 1")
+    status, found = doctor("--config", str(home / "c.toml"))
+    assert status == 0
+    assert found["settings"][0]["found"] == f"{home / 'c.toml'}; 2 set"
+
+
+def test_a_port_that_is_taken(home: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        status, found = doctor(CURSOR_GATEWAY_PORT=str(other.getsockname()[1]))
+    assert status == 1
+    assert "taken by another program" in found["port"][0]["found"]
+    with running_gateway(home / "gateway", settings={"data_dir": str(home / ".local/share/cursor-gateway")}) as gateway:
+        status, found = doctor(CURSOR_GATEWAY_PORT=gateway.url.rpartition(":")[2], CURSOR_GATEWAY_URL=gateway.url)
+        assert status == 0
+        assert "a gateway answers here, 0." in found["port"][0]["found"]
+        assert found["url"][0]["level"] == "good"
+        assert found["leftovers"][0]["found"].startswith("1 gateway running")
+    assert doctor(CURSOR_GATEWAY_URL="http://127.0.0.1:1")[0] == 1
+    assert doctor(CURSOR_GATEWAY_HOST="203.0.113.1")[1]["port"][0]["level"] == "broken"
+    assert doctor(CURSOR_GATEWAY_HOST="no-such-host.invalid")[1]["port"][0]["level"] == "broken"
+
+
+def test_folders_that_are_missing_are_found(home: Path) -> None:
+    status, found = doctor(CURSOR_GATEWAY_WORKSPACE="/nowhere", CURSOR_GATEWAY_DATA_DIR="/proc/here")
+    assert status == 1
+    assert found["workspace"][0]["level"] == "broken"
+    assert found["data"][0]["level"] in ("broken", "warning")
+
+
+def test_the_agents_own_configuration_is_read(home: Path) -> None:
+    (home / ".cursor").mkdir()
+    (home / ".cursor" / "cli-config.json").write_text('{"approvalMode": "unrestricted"}')
+    assert doctor()[1]["permissions"][0]["level"] == "warning"
+    (home / ".cursor" / "cli-config.json").write_text("[]")
+    assert doctor()[1]["configuration"][0]["level"] == "warning"
+
+
+def test_agents_that_were_left_alone_are_counted_and_left(home: Path) -> None:
+    install(home / "bin", knobs={"log": str(home / "log")})
+    with started("chat", "--direct", "--text", "standin: hang-mid") as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.close()
+        read_until(process.stdout.fileno(), b"more.")
+        process.kill()
+        process.wait(TIMEOUT)
+    group = json.loads((home / "log").read_text().splitlines()[-1])["pgid"]
+    try:
+        _, found = doctor()
+        assert found["leftovers"][0]["level"] == "warning"
+        assert "1 agent of gateways that are gone" in found["leftovers"][0]["found"]
+        assert members(group)
+        assert finished("models", "--direct").returncode == 0  # any gateway that begins here ends it
+        assert members(group) == []
+    finally:
+        if start_of(group):
+            os.killpg(group, signal.SIGKILL)
+
+
+@pytest.mark.parametrize("columns", [80, 120])
+def test_the_table_fits_the_terminal(columns: int, home: Path) -> None:
+    install(home / "bin", knobs={"login": "none"})
+    status, sent, error = on_a_terminal("doctor", COLUMNS=str(columns), LINES="50", CURSOR_GATEWAY_FORCE="1")
+    assert (status, error) == (1, "")
+    plain = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", sent)
+    lines = [line.rpartition("\r")[2] for line in plain.splitlines()]
+    assert max(len(line) for line in lines) <= columns
+    assert any(line.startswith("✗ login ") for line in lines)
+    assert any(line.strip().startswith("→ run `cursor-agent login`") for line in lines)
+    assert lines[-1] == "1 thing is broken; 2 things are worth a look."
+
+
+def test_without_a_terminal_it_is_plain_text_and_no_line_is_broken(home: Path) -> None:
+    ended = finished("doctor", COLUMNS="40")
+    assert ended.returncode == 0
+    assert b"\x1b" not in ended.stdout
+    assert re.search(rb"^! agent +cursor-agent is not found; the built-in demo answers instead$", ended.stdout, re.M)
+
+
+def test_an_encoding_without_our_marks_is_no_error(home: Path) -> None:
+    assert finished("doctor", PYTHONIOENCODING="ascii").returncode == 0
