@@ -50,7 +50,7 @@ from cursor_gateway.errors import Failure
 
 OpenState: TypeAlias = Literal["running", "interrupted"]
 
-_PROSE: frozenset[DocumentType] = frozenset({"text", "code_reference", "code_block", "thinking", "error"})
+_PROSE: frozenset[DocumentType] = frozenset({"text", "code_reference", "code_block", "thinking"})
 _NOTHING = KnownMetadata()
 
 
@@ -88,7 +88,7 @@ class Unfinished:
                 self._calls += type == "tool_call"
                 if type in _PROSE:
                     self._turns.output()
-                else:
+                elif type != "error":
                     self._turns.tool(None)
             case ContentDelta(id=id, text=text):
                 self._open[id].pieces.append(text)
@@ -99,7 +99,7 @@ class Unfinished:
             case ToolCallEnded(id=id, result=result):
                 self._open[id].result = result
             case DocumentEnded(document=document):
-                if self._open.pop(document.id).type not in _PROSE:
+                if self._open.pop(document.id).type not in (*_PROSE, "error"):
                     self._turns.tool_ended()
             case Reasoning(text=text):
                 self._turns.output()
@@ -129,6 +129,9 @@ class Unfinished:
         """What is open ends, an `error` document says why, then `Done`."""
         events: list[DocumentEvent] = []
         for open in self._open.values():
+            if open.type == "tool_call" and not open.call_id:  # cut between its start and its name
+                open.tool_name, open.call_id = "unknown", f"call_{open.sequence:03d}"
+                events.append(ToolCallStarted(open.id, open.tool_name, open.call_id))
             document = self._document(open, "interrupted")
             if isinstance(document.metadata, ToolCallMetadata) and open.result is None:
                 events.append(ToolCallEnded(open.id, document.metadata.result))
