@@ -223,7 +223,7 @@ def test_a_run_cut_anywhere_ends_well(scenario: Scenario, cut: float) -> None:
 def test_calls_are_counted_as_the_run_itself_counts_them(scenario: Scenario) -> None:
     *told, done = list(read_events(scenario.lines, scenario.run))
     assert isinstance(done, Done)
-    counted = Unfinished(told).snapshot(RUN, "").metadata
+    counted = Unfinished([*told, done]).snapshot(RUN, "").metadata
     assert counted.tool_call_count == done.envelope.metadata.tool_call_count
     # At least: which calls are of one turn, only the agent itself tells, and not in these events.
     assert bool(counted.turn_count) == bool(done.envelope.metadata.turn_count)

@@ -1,0 +1,51 @@
+"""A conversation as a client tells it in; a short text that is the same whenever the same is told, out.
+
+Plain clients of OpenAI's API send the whole history with every request and no name for it. Its fingerprint
+finds the agent's session that has said it; a history that was edited, shortened or put in another order
+has another fingerprint.
+"""
+
+import hashlib
+from collections.abc import Sequence
+
+import msgspec
+from msgspec import Struct
+
+from cursor_gateway.core.documents import Mode
+from cursor_gateway.core.prompt import AssistantMessage, Instructions, Message, ToolMessage, UserMessage
+
+
+class Scope(Struct, frozen=True, kw_only=True):
+    """What else must be the same: a session is nobody else's, works in one folder, and knows one set of tools."""
+
+    owner: str
+    workspace: str
+    mode: Mode
+    tools: tuple[str, ...] = ()
+    client_session: str = ""  # the name that the client itself gives to its session, if any
+
+
+def fingerprint(scope: Scope, messages: Sequence[Message]) -> str:
+    told = msgspec.json.encode([scope, [_told(message) for message in messages]])
+    return hashlib.sha256(told).hexdigest()
+
+
+def answered(messages: Sequence[Message]) -> int:
+    """How many messages there are up to the last answer, with it: what a session would know already."""
+    return max(
+        (number for number, message in enumerate(messages, 1) if isinstance(message, AssistantMessage)), default=0
+    )
+
+
+def _told(message: Message) -> list[object]:
+    """Clients trim white space, leave empty texts out, and name images as they like: those do not matter."""
+    text = message.text.strip()
+    match message:
+        case Instructions():
+            return ["instructions", text]
+        case UserMessage(images=images, name=name):
+            return ["user", text, name, len(images)]
+        case AssistantMessage(calls=calls):
+            return ["assistant", text, [[call.id, call.name] for call in calls]]
+        case ToolMessage(call_id=call_id, images=images):
+            return ["tool", text, call_id, len(images)]
