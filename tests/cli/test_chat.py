@@ -106,6 +106,24 @@ def test_without_a_prompt_there_is_nothing_to_ask(words: tuple[str, ...]) -> Non
     assert (status, out) == (2, "")
 
 
+def test_a_standard_input_that_cannot_be_read_is_told(home: Path) -> None:
+    with (home / "file").open("wb") as file:  # for writing
+        ended = subprocess.run(
+            arguments_of("chat", "hi"), stdin=file, capture_output=True, check=False, timeout=TIMEOUT
+        )
+    assert ended.returncode == 2
+    assert ended.stderr == b"cursor-gateway: the standard input cannot be read: Bad file descriptor; pipe a text in.\n"
+
+
+def test_arguments_that_are_not_utf_8(agent_log: Path, gateway: RunningGateway) -> None:
+    broken = os.fsdecode(b"caf\xe9")
+    for how in (["--direct"], ["--url", gateway.url]):
+        assert chat("--text", *how, broken)[:2] == (0, "You said: caf\ufffd\n")
+    status, _, error = chat("--url", gateway.url, "--model", broken, "hi")
+    assert status == 2
+    assert "is not UTF-8" in error
+
+
 def test_whoever_forgets_a_pipe_is_told(agent_log: Path) -> None:
     with started("chat", "--text", "hello") as process:
         assert process.stderr is not None
@@ -230,10 +248,24 @@ def test_a_run_that_fails_is_told_and_exits_with_1(scenario: str, message: str, 
     assert message in error
 
 
-def test_a_folder_that_is_not_there_is_refused(agent_log: Path) -> None:
-    status, out, error = chat("--workspace", "nowhere", "hi")
+@pytest.mark.parametrize("name", ["nowhere", "~nobody-of-this-name/x"])
+def test_a_folder_that_is_not_there_is_refused(name: str, agent_log: Path) -> None:
+    status, out, error = chat("--workspace", name, "hi")
     assert (status, out) == (2, "")
-    assert error == "cursor-gateway: there is no folder 'nowhere'; name one that exists.\n"
+    assert error == f"cursor-gateway: there is no folder '{name}'; name one that exists.\n"
+
+
+def test_a_current_folder_that_is_gone_is_told(home: Path, agent_log: Path) -> None:
+    (home / "work").rmdir()
+    status, out, error = chat("hi")
+    assert (status, out) == (2, "")
+    assert "the current folder is gone" in error
+
+
+def test_text_cannot_draw_on_the_terminal_but_goes_through_a_pipe_as_it_is(agent_log: Path) -> None:
+    prompt = "standin: say\n---\none\x1b[2Jtwo"
+    assert chat("--text", prompt)[1] == "one\x1b[2Jtwo\n"
+    assert "\x1b" not in on_a_terminal("chat", "--text", prompt)[1]
 
 
 def test_an_agent_that_is_wanted_and_not_there_is_no_demo() -> None:
@@ -269,7 +301,7 @@ def test_a_gateway_is_used_when_it_is_named_or_found(gateway: RunningGateway) ->
         ([], {"CURSOR_GATEWAY_PORT": port_of(gateway), "HTTP_PROXY": "http://127.0.0.1:1"}),
     ]
     for arguments, environment in ways:
-        status, out, error = chat(*arguments, "standin: tools", **environment)
+        status, out, error = chat(*arguments, "standin: tools", stdin=b"", **environment)
         assert status == 0
         assert "$ pytest -q\n  2 passed" in out
         first, last = error.splitlines()
@@ -527,14 +559,19 @@ def test_when_it_is_stopped_no_process_is_left(
     assert list((home / ".local/share/cursor-gateway/instances").iterdir()) == []
 
 
-def test_a_reader_that_goes_away_ends_the_agent(agent_log: Path) -> None:
-    process, _ = begun("standin: slow count=1000 delay_ms=20", expected=b"3 ")
-    with process:
-        (turn,) = turns(agent_log)
+@pytest.mark.parametrize("form", ["--text", "--fences=split"])
+def test_a_reader_that_goes_away_ends_the_agent(form: str, agent_log: Path) -> None:
+    body = "".join(f"line {number}\n" for number in range(40_000))  # more than a pipe holds
+    with started("chat", form) as process:
+        assert process.stdin is not None
         assert process.stdout is not None
         assert process.stderr is not None
+        process.stdin.write(f"standin: say size=50\n---\n{body}".encode())
+        process.stdin.close()
+        read_until(process.stdout.fileno(), b"line 3")
+        (turn,) = turns(agent_log)
         process.stdout.close()
-        assert process.wait(TIMEOUT) == -signal.SIGPIPE
+        assert process.wait(TIMEOUT) == (-signal.SIGPIPE if form == "--text" else 1)  # rich has its own way
         assert members(turn["pgid"]) == []
         assert b"Traceback" not in process.stderr.read()
 
@@ -573,10 +610,29 @@ def test_ctrl_c_on_a_terminal(agent_log: Path) -> None:
         sent = read_until(ours, b"grandchild=")
         (turn,) = turns(agent_log)
         assert b"\x1b[2m" in sent  # what it talks to, dimly
+        assert not termios.tcgetattr(ours)[3] & termios.ECHO  # or the key would be written into the view
         os.write(ours, b"\x03")
         assert process.wait(TIMEOUT) == 130
         assert members(turn["pgid"]) == []
+        assert termios.tcgetattr(ours)[3] & termios.ECHO
     os.close(ours)
+
+
+def test_ctrl_c_twice_does_not_wait_for_an_agent_that_does_not_listen(
+    agent_log: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CURSOR_GATEWAY_GRACE_SECONDS", str(TIMEOUT * 2))
+    process, _ = begun("standin: ignore-term", expected=b"listen.")
+    with process:
+        (turn,) = turns(agent_log)
+        process.send_signal(signal.SIGINT)
+        time.sleep(0.5)
+        assert process.poll() is None
+        process.send_signal(signal.SIGINT)
+        assert process.wait(TIMEOUT) == 130
+        wait_until(lambda: not members(turn["pgid"]))
+        assert process.stderr is not None
+        assert b"Traceback" not in process.stderr.read()
 
 
 # --- help -------------------------------------------------------------------------------------------

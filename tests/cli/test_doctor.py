@@ -7,8 +7,8 @@ import os
 import re
 import signal
 import socket
-import time
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import pytest
@@ -210,7 +210,7 @@ def test_the_worst_decides() -> None:
 
 def test_a_check_that_hangs_or_fails_is_a_finding() -> None:
     async def hangs() -> list[Finding]:
-        return await _in_thread(lambda: [Finding("good", str(time.sleep(600)), "")])
+        return await _in_thread(lambda: [Finding("good", str(Event().wait(600)), "")])
 
     async def fails() -> list[Finding]:
         return await _in_thread(lambda: [Finding("good", str(1 // 0), "")])
@@ -247,7 +247,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def doctor(*arguments: str, **environment: str) -> tuple[int, dict[str, list[dict[str, Any]]]]:
     """The exit status, and the findings by subject."""
-    ended = finished("doctor", "--json", *arguments, **environment)
+    ended = finished("doctor", "--json", *arguments, stdin=b"", **environment)
     assert ended.stderr == b""
     told = json.loads(ended.stdout)
     assert (told["status"] == "broken") == (ended.returncode == 1)
@@ -341,7 +341,7 @@ def test_settings_that_are_wrong_do_not_end_it(home: Path) -> None:
     (home / "c.toml").write_text("max_runs = 1")
     status, found = doctor("--config", str(home / "c.toml"))
     assert status == 0
-    assert found["settings"][0]["found"] == f"{home / 'c.toml'}; 2 set"
+    assert found["settings"][0]["found"] == f"{home / 'c.toml'}; set: port, max_runs"
 
 
 def test_a_port_that_is_taken(home: Path) -> None:

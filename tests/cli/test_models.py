@@ -28,7 +28,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def models(*arguments: str, **environment: str) -> tuple[int, str, str]:
-    ended = finished("models", *arguments, **environment)
+    ended = finished("models", *arguments, stdin=b"", **environment)
     assert b"Traceback" not in ended.stderr
     return ended.returncode, ended.stdout.decode(), ended.stderr.decode()
 

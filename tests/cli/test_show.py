@@ -133,7 +133,7 @@ def test_the_demo_says_what_it_is_and_what_to_try_next(
 def test_the_demo_is_lively_on_a_terminal_and_short(monkeypatch: pytest.MonkeyPatch) -> None:
     pauses: list[float] = []
     monkeypatch.setattr("cursor_gateway.cli.show.time.sleep", pauses.append)
-    monkeypatch.setattr("cursor_gateway.cli.show._console", lambda: make_console(StringIO(), plain=False))
+    monkeypatch.setattr("cursor_gateway.cli.show.terminal", lambda: make_console(StringIO(), plain=False))
     assert run(["demo", "--fast"]) == 0
     assert pauses == []
     assert run(["demo"]) == 0

@@ -28,6 +28,7 @@ from cursor_gateway.cli.remote import (
     remote_events,
     url_option,
 )
+from cursor_gateway.cli.terminals import unechoed
 from cursor_gateway.core.document_events import ContentDelta, DocumentEnded, DocumentEvent, DocumentStarted, Done
 from cursor_gateway.core.documents import MODES, CodeBlockDocument, CodeReferenceDocument, Mode
 from cursor_gateway.core.fences import Fences
@@ -36,7 +37,8 @@ from cursor_gateway.core.run_info import Include
 from cursor_gateway.core.transcript import Transcript
 from cursor_gateway.dialects.documents import encode_response
 from cursor_gateway.dialects.documents_request import ChatRequest
-from cursor_gateway.errors import Failure
+from cursor_gateway.errors import Failure, RunCancelled
+from cursor_gateway.render.visible import visible
 from cursor_gateway.settings import Settings
 
 if TYPE_CHECKING:
@@ -55,12 +57,12 @@ _WAIT_SECONDS = 2.0  # for a pipe, before somebody who forgot about it is told
     Examples:
       cursor-gateway chat "Why does the build fail?"
       git diff | cursor-gateway chat "Review this change."
-      cursor-gateway chat --text --mode ask "One word: what is this project?" < /dev/null
-      cursor-gateway chat --url https://gateway.example:8787 --json "hello" | jq .usage
+      cursor-gateway chat --mode ask --text "What is this project?" < /dev/null
+      cursor-gateway chat --url https://gateway.example --json "hello" | jq .usage
 
     \b
-    Ctrl-C stops the agent. Exit status: 0 the run completed; 1 it ended in an error;
-    2 it could not begin; 130 it was stopped.""",
+    Ctrl-C stops the agent. Exit status: 0 the run completed; 1 it ended in an
+    error; 2 it could not begin; 130 it was stopped.""",
 )
 @click.argument("words", nargs=-1, metavar="[PROMPT…|-]")
 @config
@@ -130,7 +132,9 @@ class Asked(Struct, frozen=True):
 
 
 def _prompt(words: tuple[str, ...]) -> str:
-    said = "" if words == ("-",) else " ".join(words).strip()
+    # An argument that is not UTF-8 comes in as halves of characters, which nobody could encode.
+    given = " ".join(words).encode("utf-8", "surrogateescape").decode("utf-8", "replace").strip()
+    said = "" if words == ("-",) else given
     piped = _piped(bool(said))
     if prompt := "\n\n".join(part for part in (said, piped) if part):
         return prompt
@@ -141,10 +145,13 @@ def _piped(has_words: bool) -> str:
     if sys.stdin is None or sys.stdin.isatty():
         return ""
     source = sys.stdin.buffer
-    if not select.select([source], [], [], _WAIT_SECONDS)[0]:
-        more = ", too; if there is none, add `< /dev/null`" if has_words else ""
-        aside(f"Reading the standard input{more}.")
-    return source.read().decode("utf-8", "replace").strip("\n")
+    try:
+        if not select.select([source], [], [], _WAIT_SECONDS)[0]:
+            more = ", too; if there is none, add `< /dev/null`" if has_words else ""
+            aside(f"Reading the standard input{more}.")
+        return source.read().decode("utf-8", "replace").strip("\n")
+    except OSError as error:
+        raise Trouble(f"the standard input cannot be read: {error.strerror}; pipe a text in.") from None
 
 
 # --- asking ---------------------------------------------------------------------------------------------
@@ -201,11 +208,11 @@ async def _ask_gateway(asked: Asked, remote: Remote) -> int:
     request = asked.request
     if request.workspace is not None and remote.is_local:
         # The gateway would begin at its own folder, and whoever writes `.` means theirs.
-        here = str(Path(request.workspace).expanduser().absolute())
-        request = msgspec.structs.replace(request, workspace=here)
+        request = msgspec.structs.replace(request, workspace=str(_folder(request.workspace)))
     remote.announce()
     done = await _present(remote_events(remote, request), asked.form)
     if asked.form == "view":
+        aside()
         address = f" --url {remote.url}" if asked.url else ""
         aside(f'Go on: cursor-gateway chat{address} --conversation {done.envelope.conversation_id} "…"')
     return _status(done.failure, asked.form)
@@ -216,7 +223,7 @@ async def _ask_agent(asked: Asked, settings: Settings) -> int:
     from cursor_gateway.runs.service import Order
 
     request = asked.request
-    here = Path(request.workspace or ".").expanduser().absolute()
+    here = _folder(request.workspace or ".")
     if not here.is_dir():
         raise Trouble(f"there is no folder {request.workspace!r}; name one that exists.")
     # Whoever sits here may work wherever they are; the roots are for those who reach the gateway from elsewhere.
@@ -236,10 +243,23 @@ async def _ask_agent(asked: Asked, settings: Settings) -> int:
             fences=request.fences,
             include=frozenset(request.include),
         )
-        done = await _present(_agent_events(gateway.service.start(order)), asked.form)
+        run = gateway.service.start(order)
+        try:
+            done = await _present(_agent_events(run), asked.form)
+        except BaseException:  # Ctrl-C: the agent is given its time, since it has processes of its own to end
+            run.stop(RunCancelled("The run was stopped; start it again to have the whole answer."))
+            await run.gone()
+            raise
         return _status(done.failure, asked.form)
     finally:
         await gateway.close()
+
+
+def _folder(name: str) -> Path:
+    try:
+        return Path(os.path.expanduser(name)).absolute()
+    except OSError:
+        raise Trouble("the current folder is gone; go to another, or name one with --workspace.") from None
 
 
 async def _agent_events(run: "Run") -> Batches:
@@ -273,8 +293,10 @@ class Output(Protocol):
 
 async def _present(batches: Batches, form: Form) -> Done:
     done: Done | None = None
+    if form == "view":
+        aside()
     async with aclosing(batches):
-        with _output(form) as output:
+        with unechoed(), _output(form) as output:
             async for events in batches:
                 for event in events:
                     output.push(event)
@@ -287,7 +309,7 @@ async def _present(batches: Batches, form: Form) -> Done:
 def _output(form: Form) -> Output:
     match form:
         case "view":
-            from cursor_gateway.cli.show import terminal
+            from cursor_gateway.cli.terminals import terminal
             from cursor_gateway.render.terminal import TerminalView
 
             return TerminalView(terminal())
@@ -356,7 +378,8 @@ class _Text:
 
     def _say(self, text: str) -> None:
         self._has_written = True
-        _write(text.encode("utf-8", "replace"))
+        # In a pipe it is data; on a terminal it could move the cursor and hide what it says.
+        _write((visible(text) if sys.stdout.isatty() else text).encode("utf-8", "replace"))
 
 
 def _fenced(info: str, code: str) -> str:

@@ -43,6 +43,7 @@ _MODELS_SECONDS = 60.0
 _MEGABYTE = 1024 * 1024
 _TOO_LITTLE, _LITTLE = 50 * _MEGABYTE, 500 * _MEGABYTE  # the agent's chats and the largest output of a run
 
+_NAMES = 8  # of settings, in a line for people
 _INSTALL = "install it from Cursor's site and run `cursor-agent login`, or set `agent_program`"
 
 
@@ -67,7 +68,7 @@ class Finding(Struct, frozen=True):
 @click.option("--json", "as_json", is_flag=True, help="All findings as one JSON object, for scripts.")
 def doctor(config: str | None, as_json: bool) -> int:
     """Check all that the gateway needs, and say what to do about what is not right."""
-    from cursor_gateway.cli.show import terminal
+    from cursor_gateway.cli.terminals import terminal
 
     console = terminal()
     if as_json or not console.is_terminal:
@@ -102,15 +103,16 @@ def picture(findings: Sequence[Finding]) -> "RenderableType":
     from cursor_gateway.render.visible import visible_line
 
     width = max(len(finding.subject) for finding in findings) + 2
-    rows = []
+    parts: list[RenderableType] = []
     for finding in findings:
         mark, colour = _MARKS[finding.level]
         style = "" if finding.level == "good" else colour
         head = Text.assemble((f"{mark} ", f"bold {colour}"), (finding.subject.ljust(width), "bold"))
-        rows.append(Row(head, Text(visible_line(finding.found), style)))
+        parts.append(Listing([Row(head, Text(visible_line(finding.found), style))]))
         if finding.advice:
-            rows.append(Row(Text(" " * (width + 2)), Text(f"→ {visible_line(finding.advice)}", "bold")))
-    return Group(Listing(rows), "", Text(summary(findings), f"bold {_MARKS[worst(findings)][1]}"))
+            arrow = Text(f"{' ' * (width + 2)}→ ", "bold")
+            parts.append(Listing([Row(arrow, Text(visible_line(finding.advice), "bold"))]))
+    return Group(*parts, "", Text(summary(findings), f"bold {_MARKS[worst(findings)][1]}"))
 
 
 def summary(findings: Sequence[Finding]) -> str:
@@ -131,14 +133,11 @@ def of_python(found: tuple[int, int, int], told: str) -> Finding:
     return Finding("good", "Python", told)
 
 
-def of_settings(loaded: Loaded, file: Path | None) -> Finding:
-    origins = set(loaded.origins.values()) - {"default"}
-    count = sum(origin != "default" for origin in loaded.origins.values())
-    in_file = next((origin.removeprefix("file ") for origin in origins if origin.startswith("file ")), None)
-    if in_file is None and file is not None and file.is_file():
-        in_file = str(file)
-    where = in_file or (f"no file ({file})" if file is not None else "no file")
-    return Finding("good", "settings", f"{where}; {f'{count} set' if count else 'all are the defaults'}")
+def of_settings(loaded: Loaded, file: Path | None, is_there: bool) -> Finding:
+    given = [name for name, origin in loaded.origins.items() if origin != "default"]
+    names = ", ".join(given[:_NAMES]) + (", …" if len(given) > _NAMES else "")
+    where = f"{'' if is_there else 'no file '}{file}" if file is not None else "no file"
+    return Finding("good", "settings", f"{where}; {f'set: {names}' if given else 'all are the defaults'}")
 
 
 class Found(Struct, frozen=True):
@@ -247,10 +246,8 @@ def of_models(models: Sequence[Model], wanted: str) -> Finding:
 
 def of_port(settings: Settings, taken: OSError | None, health: Health | None) -> Finding:
     where = f"{settings.host} port {settings.port}"
-    if settings.port == 0:
-        return Finding("good", "port", f"any free one on {settings.host}")
     if taken is None:
-        return Finding("good", "port", f"{where} is free")
+        return Finding("good", "port", f"{where} is free" if settings.port else f"any free one on {settings.host}")
     if taken.errno == errno.EADDRINUSE and health is not None:
         told = f"{where}: a gateway answers here, {health.version}, from {health.source.detail}"
         return Finding("good", "port", told)
@@ -385,7 +382,8 @@ async def _examine(file: str | None, environ: Mapping[str, str]) -> list[Finding
         loaded = configuration(file, environ=environ)
         settings = loaded.settings
         named = file or environ.get(FILE_VARIABLE)
-        findings.append(of_settings(loaded, Path(named).expanduser() if named else usual_file(environ)))
+        path = Path(named).expanduser() if named else usual_file(environ)
+        findings.append(of_settings(loaded, path, path is not None and path.is_file()))
     except SettingsError as error:
         findings.append(Finding("broken", "settings", str(error), "until then, what follows is about the defaults."))
     looks = [

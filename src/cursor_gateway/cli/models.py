@@ -50,7 +50,7 @@ def models(config: str | None, url: str | None, direct: bool, as_json: bool) -> 
         json = msgspec.json.encode(told)
         click.echo((msgspec.json.format(json, indent=2) if sys.stdout.isatty() else json).decode())
     elif sys.stdout.isatty():
-        from cursor_gateway.cli.show import terminal
+        from cursor_gateway.cli.terminals import terminal
 
         terminal().print(_table(found))
     else:

@@ -2,7 +2,9 @@
 
 import asyncio
 import os
+import shutil
 import sys
+import textwrap
 from collections.abc import AsyncGenerator
 from contextlib import suppress
 from typing import IO, TYPE_CHECKING, Any
@@ -50,13 +52,16 @@ class RunFailed(Trouble):
     exit_code = 1
 
 
-def aside(text: str, **style: bool) -> None:
-    """A line beside the answer: to people, never into a pipe that wants the answer."""
-    if sys.stderr is None:
+def aside(text: str = "", **style: bool) -> None:
+    """A line for people, never in the pipe that wants the answer; without text, an empty one for their eyes."""
+    if sys.stderr is None or not (text or sys.stderr.isatty()):
         return
-    plain = not sys.stderr.isatty() or os.environ.get("NO_COLOR") or os.environ.get("TERM") in (None, "dumb")
     text = visible_line(text)
-    click.echo(text if plain else click.style(text, **(style or {"dim": True})), err=True)
+    if sys.stderr.isatty() and os.environ.get("TERM") not in (None, "dumb"):
+        text = textwrap.fill(text, shutil.get_terminal_size().columns, break_long_words=False, break_on_hyphens=False)
+        if not os.environ.get("NO_COLOR"):
+            text = click.style(text, **(style or {"dim": True}))
+    click.echo(text, err=True)
 
 
 def aside_demo(where: str = "") -> None:
@@ -200,7 +205,10 @@ async def remote_events(remote: Remote, request: ChatRequest) -> AsyncGenerator[
     """
     import httpx2
 
-    asked = msgspec.json.encode(msgspec.structs.replace(request, stream=True))
+    try:
+        asked = msgspec.json.encode(msgspec.structs.replace(request, stream=True))
+    except UnicodeEncodeError:
+        raise Trouble("an option is not UTF-8, which is all that a gateway reads; write it anew.") from None
     has_begun = False
     async with client_of(remote) as client:
         try:
@@ -278,7 +286,7 @@ def _reason(error: BaseException) -> str:
     """The system's own words stand below those of the client, which are about itself."""
     below: BaseException | None = error
     while below is not None:
-        if isinstance(below, OSError) and below.strerror:
+        if isinstance(below, OSError) and below.errno and below.strerror:
             # asyncio writes an address there instead of what went wrong
             return os.strerror(below.errno) if below.strerror.startswith("Connect call failed") else below.strerror
         below = below.__cause__ or below.__context__

@@ -108,7 +108,7 @@ async def _ask_models(source: "Source") -> None:
 def _banner(gateway: "Gateway", settings: Settings, host: str, port: int) -> Callable[[], None]:
     def show() -> None:
         from cursor_gateway.cli.banner import show_banner
-        from cursor_gateway.cli.show import terminal
+        from cursor_gateway.cli.terminals import terminal
 
         show_banner(terminal(), gateway, settings, url_of(host, port))
 

@@ -1,8 +1,5 @@
 """`cursor-gateway show` and `demo`: a stream of cursor-agent in, a live view in the terminal out."""
 
-import io
-import os
-import sys
 import time
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
@@ -12,6 +9,7 @@ import click
 
 from cursor_gateway.cli import options
 from cursor_gateway.cli.reading import new_run, read_run
+from cursor_gateway.cli.terminals import terminal, unechoed
 from cursor_gateway.core.document_events import DocumentEvent, DocumentStarted, Done
 from cursor_gateway.core.documents import DocumentType, Mode
 from cursor_gateway.core.fences import Fences
@@ -91,20 +89,11 @@ def _paced(batches: Iterable[list[DocumentEvent]]) -> Iterator[list[DocumentEven
         time.sleep(_TOOL_SECONDS if runs else _LINE_SECONDS)
 
 
-def terminal() -> "Console":
-    from cursor_gateway.render.terminal import make_console
-
-    if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="replace")  # an old locale lacks our marks, and the agent's letters
-    plain = not sys.stdout.isatty() or bool(os.environ.get("NO_COLOR")) or os.environ.get("TERM") in (None, "dumb")
-    return make_console(sys.stdout, plain=plain)
-
-
 def _view(batches: Iterable[list[DocumentEvent]], console: "Console") -> int:
     from cursor_gateway.render.terminal import TerminalView
 
     failed = False
-    with TerminalView(console) as view:
+    with unechoed(), TerminalView(console) as view:
         for events in batches:
             for event in events:
                 view.push(event)

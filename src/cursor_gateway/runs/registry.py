@@ -11,6 +11,8 @@ from cursor_gateway.sources.base import Source, Turn
 
 _REMEMBERED = 1000  # runs that have ended, without what they said, for a cancel that comes too late
 
+_LAST_SECONDS = 15.0  # at shutdown; more than any agent is given to end by itself
+
 
 class Runs:
     def __init__(self, source: Source, limits: Limits, max_runs: int, observers: Sequence[Observer] = ()) -> None:
@@ -82,4 +84,6 @@ class Runs:
         await asyncio.wait([asyncio.ensure_future(run.finished()) for run in running], timeout=drain_seconds)
         for run in running:
             run.stop(ShuttingDown("The gateway was stopped during this run; run it again."))
+        # Asked to end, an agent saves its session; one that does not end is ended by its source, in the end by us.
+        await asyncio.wait([asyncio.ensure_future(run.gone()) for run in running], timeout=_LAST_SECONDS)
         await asyncio.gather(*(run.abandon() for run in running))
