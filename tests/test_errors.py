@@ -15,6 +15,7 @@ from cursor_gateway.errors import (
     RequestError,
     RequestTooSlow,
     ShuttingDown,
+    StoreUnavailable,
     TooManyRuns,
     unknown_model,
 )
@@ -42,7 +43,11 @@ def test_the_tree_in_the_documentation_lists_exactly_the_classes_with_their_stat
 @pytest.mark.parametrize("error", CONCRETE)
 def test_an_error_is_somebodys_fault(error: type[GatewayError]) -> None:
     """The caller's, the agent's, or our own."""
-    assert issubclass(error, RequestError | AgentError) or error in (GatewayFault, ShuttingDown)
+    assert issubclass(error, RequestError | AgentError) or error in (
+        GatewayFault,
+        ShuttingDown,
+        StoreUnavailable,
+    )
     assert error.source == ("agent" if issubclass(error, AgentError) else "gateway")
 
 

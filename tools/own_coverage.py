@@ -28,7 +28,7 @@ PURE = [
     "wire/*.py",
     "core/*.py",
     "dialects/*.py",
-    *(f"sources/cursor_cli/{name}.py" for name in ("records", "reconcile", "decoder", "failures")),
+    *(f"sources/cursor_cli/{name}.py" for name in ("command", "records", "reconcile", "decoder", "failures")),
 ]
 
 

@@ -17,6 +17,7 @@ GatewayError            foreseen; raise a subclass
 │   └── SettingsError       400   a setting that is unknown or wrong
 ├── GatewayFault            500   a mistake of ours; the log has the details
 ├── ShuttingDown            503   the gateway is about to stop
+├── StoreUnavailable        503   the history cannot be read or written now
 └── AgentError          the agent's side; in a running answer it becomes an `error` document
     ├── AgentUnauthenticated 401  not logged in, or a key that is refused
     ├── WorkspaceUntrusted   403  the folder is not trusted
@@ -157,6 +158,10 @@ class GatewayFault(GatewayError):
 
 class ShuttingDown(GatewayError):
     code, status, retryable, retry_after = "shutting_down", 503, True, 5
+
+
+class StoreUnavailable(GatewayError):
+    code, status, retryable, retry_after = "store_unavailable", 503, True, 5
 
 
 class AgentError(GatewayError):

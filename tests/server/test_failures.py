@@ -13,6 +13,7 @@ from msgspec import Struct
 
 from tests.agent.install import install
 from tests.gateways import RunningGateway, running_gateway
+from tests.openai_shapes import validate_error
 from tests.server.conftest import (
     WAYS,
     Dialect,
@@ -201,6 +202,25 @@ def test_an_unknown_model_has_the_nearest_names(http: httpx2.Client, dialect: Di
         found = check(row, ask(http, dialect, unique(), stream=stream, model="gpt-5-mino"), dialect, stream=stream)
         assert "did you mean gpt-5-mini" in found.message
         http.get("/v1/models")
+
+
+@pytest.mark.parametrize(
+    ("knobs", "failed"),
+    [
+        ({"login": "none"}, (401, "agent_unauthenticated", "cursor-agent login")),
+        ({"models_fail": True}, (502, "agent_failed", "Failed to list models")),
+    ],
+    ids=["nobody is logged in", "no list"],
+)
+def test_models_that_the_agent_does_not_tell(
+    tmp_path: Path, knobs: dict[str, object], failed: tuple[int, str, str]
+) -> None:
+    status, code, advice = failed
+    with running_gateway(tmp_path, knobs=knobs) as gateway, http_client(gateway) as http:
+        for path in ("/v1/models", "/v1/models/auto"):
+            reply = http.get(path)
+            error = validate_error(reply.content)
+            assert (reply.status_code, error.code, advice in error.message) == (status, code, True)
 
 
 def test_an_agent_that_answers_nothing_is_no_failure(http: httpx2.Client) -> None:

@@ -408,7 +408,22 @@ def test_a_sane_request_id_comes_back(given: str) -> None:
 
 @pytest.mark.parametrize(
     "given",
-    ["", " ", "x" * 129, "a b", "a\tb", "a\r\nset-cookie: x=1", "a\nb", "a\n", "é", "\x00", "a;b", '"a"', "<a>", "../a"],
+    [
+        "",
+        " ",
+        "x" * 129,
+        "a b",
+        "a\tb",
+        "a\r\nset-cookie: x=1",
+        "a\nb",
+        "a\n",
+        "é",
+        "\x00",
+        "a;b",
+        '"a"',
+        "<a>",
+        "../a",
+    ],
 )
 def test_any_other_request_id_is_replaced(given: str) -> None:
     for settings in (Settings(), KEYED):

@@ -334,6 +334,7 @@ class ResponseMetadata(_Wire, frozen=True, kw_only=True):
     turn_count: int
     unrecognized: int | UnsetType = UNSET  # ours: events and lines of the agent that nobody here knows
     result_differs: bool | UnsetType = UNSET  # ours: the agent's closing text is not what it had streamed
+    stored: bool | UnsetType = UNSET  # ours: false when the history could not take the answer
 
 
 class Envelope(_Wire, frozen=True, kw_only=True):

@@ -82,9 +82,10 @@ class SseEncoder:
 
     is_over = False  # it says all that the run says
 
-    def __init__(self) -> None:
+    def __init__(self, after: int = 0) -> None:
+        """`after` is the number of the last event that the reader has."""
         self._payloads = _Payloads()
-        self._number = 0
+        self._number = after
         self._growing = ""  # the document that grew last
         self._delta_head = b""  # what all its deltas begin with
 

@@ -20,9 +20,9 @@ class Conversation(Struct):
     run: Run | None = None  # the latest, until nothing is left of it
 
     @property
-    def is_answered(self) -> bool:
-        """Its run is done, though the agent may take a moment to go: who has the answer may go on at once."""
-        return self.run is not None and self.run.done is not None
+    def is_ending(self) -> bool:
+        """Who has the answer, or enough of it, may go on at once: the next run waits for the agent to go."""
+        return self.run is not None and self.run.is_ending
 
     @property
     def latest_session(self) -> str | None:
@@ -60,7 +60,7 @@ class Conversations:
                 f"This conversation works in {conversation.workspace!r}; begin a new one to work elsewhere.",
                 param="workspace",
             )
-        if conversation.is_busy and not conversation.is_answered:
+        if conversation.is_busy and not conversation.is_ending:
             raise ConversationBusy("This conversation has a run that has not ended; wait for it, or cancel it.")
         conversation.is_busy, conversation.session_id = True, conversation.latest_session
         self._known[id] = self._known.pop(id)  # the last used is the last to go
@@ -83,4 +83,4 @@ class Conversations:
 
 def _never_began(conversation: Conversation) -> bool:
     """The agent did not get as far as a session: what is left of it is about to be removed."""
-    return conversation.is_answered and conversation.latest_session is None
+    return conversation.is_ending and conversation.latest_session is None

@@ -91,6 +91,11 @@ class Run:
             self._why = why
             self._task.cancel()
 
+    @property
+    def is_ending(self) -> bool:
+        """It is done or stopped: only its agent has still to go, which may take a moment."""
+        return self.done is not None or self._why is not None
+
     async def gone(self) -> None:
         """Waits until nothing of the run is left."""
         if self._task is not None:

@@ -27,6 +27,7 @@ MEANINGS: dict[str, str] = {
     "ResponseMetadata.turnCount": "How many turns the model took.",
     "ResponseMetadata.unrecognized": "Ours: how many of the agent's lines and events nobody here knows.",
     "ResponseMetadata.resultDiffers": "Ours: true when the agent's closing text is not the text it had streamed.",
+    "ResponseMetadata.stored": "Ours: false when the history could not take the answer, which is complete all the same.",
     # --- documents
     "Document": "One part of an answer. Its `type` tells which.",
     "DocumentMetadata": "The metadata of any document; which one follows from the document's type.",
@@ -121,7 +122,7 @@ MEANINGS: dict[str, str] = {
     "TodoChange.content": "Ours: what is to be done.",
     "ThinkingMetadata": "Ours: the metadata of a `thinking` document.",
     "ThinkingMetadata.format": "How to read the content.",
-    ".state": "Ours: how the tool ended, where it did not simply complete.",
+    ".state": "Ours: how the tool ended, where it did not simply complete; `running` in a snapshot.",
     ".reason": "Ours: why it ended so.",
     ".raw": 'Ours: the agent\'s own payload, with `include: ["raw"]`.',
     # --- streaming

@@ -13,7 +13,7 @@ from cursor_gateway.sources.base import Model, SourceState, Turn
 from cursor_gateway.sources.cursor_cli.command import CommandOptions, Program, command_for, environment_for
 from cursor_gateway.sources.cursor_cli.configuration import copy_configuration, user_configuration
 from cursor_gateway.sources.cursor_cli.decoder import CursorDecoder
-from cursor_gateway.sources.cursor_cli.failures import failure_of
+from cursor_gateway.sources.cursor_cli.failures import failure_of, reported_failure
 from cursor_gateway.sources.cursor_cli.models import ModelCache, is_known, nearest, parse_models
 from cursor_gateway.sources.cursor_cli.process import AgentProcess
 from cursor_gateway.sources.cursor_cli.program import find_program, run_to_end
@@ -127,7 +127,7 @@ class CursorCliSource:
         ran = await run_to_end([program.path, "--list-models"], self._environment(None))
         models = parse_models(ran.stdout)
         if not models:
-            raise failure_of(ran.stderr or ran.stdout)
+            raise reported_failure(ran.stderr or ran.stdout)
         return models
 
     def _environment(self, config_dir: str | None) -> dict[str, str]:

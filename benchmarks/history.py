@@ -1,0 +1,156 @@
+"""Is a large history dearer to ask than a hundredth of it? `python -m benchmarks.history`
+
+What is asked of a history must not cost more because there is more of it. The rounds of both are
+interleaved and a ratio is taken within each, so that a noisy machine moves both sides.
+"""
+
+import random
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from cursor_gateway.core.document_events import ContentDelta, DocumentEnded, DocumentEvent, DocumentStarted, Done
+from cursor_gateway.core.documents import (
+    Document,
+    Envelope,
+    ResponseMetadata,
+    TerminalCommandMetadata,
+    TextMetadata,
+    Usage,
+    make_document,
+)
+from cursor_gateway.store.base import NewMessage, NewRun, RunEnd
+from cursor_gateway.store.sqlite import SqliteStore
+
+CONVERSATIONS, EVENTS = 10_000, 1_000_000
+SMALLER = 100
+ROUNDS = 41
+LIMIT = 3.0
+OWNER = "local"
+BATCH = 10  # events of one read
+
+_COMMON = [
+    "the", "gateway", "reads", "each", "line", "once", "and", "says", "what", "it", "means", "while", "the", "agent",
+    "still", "writes", "its", "answer",
+]  # fmt: skip
+_START_MS = 1_790_000_000_000
+
+
+def fill(store: SqliteStore, conversations: int, events: int) -> None:
+    """Conversations of one run each; the words of a run are common ones, some rarer, and one that is its own."""
+    dice = random.Random(1)
+    for number in range(conversations):
+        _add_run(store, dice, number, events // conversations)
+
+
+def _add_run(store: SqliteStore, dice: random.Random, number: int, events: int) -> None:
+    run, conversation, now = f"chat_{number}", f"conv_{number}", _START_MS + 1000 * number
+    words = [dice.choice(_COMMON) if dice.random() < 0.7 else f"word{int(dice.expovariate(0.002))}" for _ in range(150)]
+    store.begin_run(
+        NewRun(
+            id=run,
+            conversation_id=conversation,
+            owner=OWNER,
+            instance="benchmark",
+            workspace="/w",
+            model="auto",
+            mode="agent",
+            created="2026-02-23T10:30:00Z",
+            messages=[NewMessage("user", f"Mend unique{number}: {' '.join(words[:20])}")],
+            started_ms=now,
+        )
+    )
+    envelope = Envelope(
+        id=run,
+        conversation_id=conversation,
+        model="auto",
+        mode="agent",
+        created="2026-02-23T10:30:00Z",
+        status="completed",
+        usage=Usage(prompt_tokens=10, completion_tokens=20, total_tokens=30),
+        metadata=ResponseMetadata(duration_ms=5, tool_call_count=0, turn_count=1),
+    )
+    documents = _documents(" ".join(words), number)
+    said: list[DocumentEvent] = [DocumentStarted("doc_001", "text", 1)]
+    said += [ContentDelta("doc_001", f"{words[place % len(words)]} ") for place in range(events - 4)]
+    said += [*(DocumentEnded(document) for document in documents), Done(envelope)]
+    last = len(said) - len(said) % BATCH or len(said) - BATCH
+    for place in range(0, last, BATCH):
+        store.append(run, place + 1, said[place : place + BATCH])
+    end = RunEnd(envelope=envelope, documents=documents, answer=" ".join(words), ended_ms=now)
+    store.end_run(run, last + 1, said[last:], end)
+
+
+def _documents(text: str, number: int) -> list[Document]:
+    command = f"pytest tests/test_part{number}.py"
+    ran = TerminalCommandMetadata(command=command, exit_code=0, output="", duration_ms=1, permissions=[])
+    return [make_document("doc_001", 1, text, TextMetadata()), make_document("doc_002", 2, None, ran)]
+
+
+def questions(store: SqliteStore, conversations: int) -> dict[str, Callable[[], object]]:
+    middle = conversations // 2
+    page = store.conversations(OWNER, limit=conversations // 2).next
+    return {
+        "first page": lambda: store.conversations(OWNER),
+        "a page in the middle": lambda: store.conversations(OWNER, before=page),
+        "search, a word of every run": lambda: store.conversations(OWNER, query="gateway"),
+        "search, two words": lambda: store.conversations(OWNER, query="agent answer"),
+        "search, two letters": lambda: store.conversations(OWNER, query="wo"),
+        "search, a word of one run": lambda: store.conversations(OWNER, query=f"unique{middle}"),
+        "search, a command": lambda: store.conversations(OWNER, query=f"pytest tests/test_part{middle}.py"),
+        "resume a run": lambda: store.events(f"chat_{middle}", OWNER, after=50),
+        "a run": lambda: store.run(f"chat_{middle}", OWNER),
+    }
+
+
+def seconds(action: Callable[[], object]) -> float:
+    start = time.perf_counter()
+    action()
+    return time.perf_counter() - start
+
+
+def ratios(
+    small: dict[str, Callable[[], object]], large: dict[str, Callable[[], object]]
+) -> dict[str, tuple[float, float]]:
+    """Of each question: the median of the large store's seconds, and of the ratio to the small one's."""
+    found: dict[str, list[tuple[float, float]]] = {name: [] for name in small}
+    for _ in range(ROUNDS):
+        for name, times in found.items():
+            times.append((seconds(small[name]), seconds(large[name])))
+    return {
+        name: (statistics.median(b for _, b in times), statistics.median(b / a for a, b in times))
+        for name, times in found.items()
+    }
+
+
+def main() -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        small, large = SqliteStore(Path(folder, "small")), SqliteStore(Path(folder, "large"))
+        fill(small, CONVERSATIONS // SMALLER, EVENTS // SMALLER)
+        took = seconds(lambda: fill(large, CONVERSATIONS, EVENTS))
+        size = (
+            f"{CONVERSATIONS:,} conversations, {EVENTS:,} events, {large.size() / 1e6:.0f} MB, filled in {took:.0f} s"
+        )
+        table = Table(title=f"{size}; against 1 % of it, median of {ROUNDS} rounds")
+        for heading in ("what", "µs", "×", "at most", ""):
+            table.add_column(heading, justify="left" if heading == "what" else "right")
+        failed = False
+        asked = ratios(questions(small, CONVERSATIONS // SMALLER), questions(large, CONVERSATIONS))
+        for name, (cost, ratio) in asked.items():
+            failed = failed or ratio > LIMIT
+            verdict = "[green]ok[/]" if ratio <= LIMIT else "[red]over[/]"
+            table.add_row(name, f"{cost * 1e6:,.0f}", f"{ratio:.2f}", f"{LIMIT:g}", verdict)
+        Console().print(table)
+        small.close()
+        large.close()
+    sys.exit(1 if failed else 0)
+
+
+if __name__ == "__main__":
+    main()

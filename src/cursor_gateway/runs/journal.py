@@ -1,0 +1,106 @@
+"""A run's events in, before anybody sees them; kept in the store, or kept back until it takes them again."""
+
+from collections.abc import Callable, Sequence
+
+import msgspec
+
+from cursor_gateway.core.document_events import DocumentEvent, Done, source_text
+from cursor_gateway.core.transcript import Transcript
+from cursor_gateway.errors import StoreUnavailable
+from cursor_gateway.store.base import NewRun, RunEnd, Store
+
+_PAUSE_MS = 1000  # between two tries: each may wait for somebody else's lock
+
+
+class Journal:
+    """Of one run. What is not stored yet is kept here, so nothing that readers were told is lost while this lives."""
+
+    def __init__(self, store: Store, new: NewRun, now_ms: Callable[[], int]) -> None:
+        self._store, self._new, self._now_ms = store, new, now_ms
+        self._has_begun = False
+        self._waiting: list[DocumentEvent] = []
+        self._stored = 0  # how many events are
+        self._end: RunEnd | None = None
+        self._again_ms = 0
+        self._transcript = Transcript()
+        self._said: list[str] = []
+        self._first_event_ms: int | None = None
+        self.session_id: str | None = None
+        self.fingerprint: Callable[[str], str | None] = lambda answer: None  # of the conversation, with this answer
+
+    @property
+    def stored(self) -> int:
+        """How many events are safe: who comes too late for them here finds them in the store."""
+        return self._stored
+
+    @property
+    def is_complete(self) -> bool:
+        return self._end is not None and not self._waiting
+
+    def begin(self) -> bool:
+        """False when the run's idempotency key is another run's: then it must not start."""
+        try:
+            begun = self._store.begin_run(self._new)
+        except StoreUnavailable:
+            self._put_off()
+            return True
+        self._has_begun = begun
+        return begun
+
+    def write(self, events: Sequence[DocumentEvent]) -> Sequence[DocumentEvent]:
+        """The events as readers are to see them: `Done` tells when the answer could not be stored."""
+        if self._first_event_ms is None:
+            self._first_event_ms = self._now_ms()
+        self._waiting += events
+        for event in events:
+            self._transcript.push(event)
+            self._said.append(source_text(event))
+        last = events[-1]
+        if isinstance(last, Done):
+            self._end = self._ended(last)
+            if not self.try_again():
+                last = _not_stored(last)
+                self._waiting[-1] = last
+                self._end = self._ended(last)
+                return [*events[:-1], last]
+        elif self._now_ms() >= self._again_ms:
+            self.try_again()
+        return events
+
+    def try_again(self) -> bool:
+        """Whether all is stored now."""
+        try:
+            if not self._has_begun:
+                self._has_begun = self._store.begin_run(self._new)
+            if self._end is None:
+                self._store.append(self._new.id, self._stored + 1, self._waiting)
+            else:
+                self._store.end_run(self._new.id, self._stored + 1, self._waiting, self._end)
+        except StoreUnavailable:
+            self._put_off()
+            return False
+        self._stored += len(self._waiting)
+        self._waiting = []
+        return True
+
+    def _put_off(self) -> None:
+        self._again_ms = self._now_ms() + _PAUSE_MS
+
+    def _ended(self, done: Done) -> RunEnd:
+        answer = "".join(self._said)
+        return RunEnd(
+            envelope=done.envelope,
+            failure_code=done.failure.code if done.failure is not None else None,
+            documents=self._transcript.documents,
+            answer=answer,
+            session_id=self.session_id,
+            # A session that was broken off knows something else than its caller.
+            fingerprint=(self.fingerprint(answer) if done.failure is None else None) or f"none {self._new.id}",
+            first_event_ms=self._first_event_ms,
+            ended_ms=self._now_ms(),
+        )
+
+
+def _not_stored(done: Done) -> Done:
+    metadata = msgspec.structs.replace(done.envelope.metadata, stored=False)
+    return msgspec.structs.replace(done, envelope=msgspec.structs.replace(done.envelope, metadata=metadata))

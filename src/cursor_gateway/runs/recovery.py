@@ -1,0 +1,62 @@
+"""A store in; the runs in it that a gateway left unfinished when it died, ended with what they had, out."""
+
+from collections.abc import Callable
+
+from cursor_gateway.core.document_events import Done, source_text
+from cursor_gateway.core.run_info import RunInfo
+from cursor_gateway.core.transcript import Transcript
+from cursor_gateway.core.unfinished import Unfinished
+from cursor_gateway.errors import AgentCrashed
+from cursor_gateway.store.base import RunEnd, Store, StoredRun
+
+_WHY = "The gateway was killed during this run; what had arrived is kept. Run it again."
+
+
+def end_interrupted_runs(store: Store, is_alive: Callable[[str], bool], now_ms: int) -> int:
+    """How many there were. `is_alive` tells of a gateway, by its name, whether it still drives its runs."""
+    interrupted = [run for run in store.unfinished_runs() if not is_alive(run.instance)]
+    for run in interrupted:
+        _end(store, run, now_ms)
+    return len(interrupted)
+
+
+def run_info(run: StoredRun) -> RunInfo:
+    return RunInfo(
+        id=run.id,
+        created=run.created,
+        mode=run.mode,
+        model=run.model,
+        conversation_id=run.conversation_id,
+        fences=run.fences,
+        include=run.include,
+    )
+
+
+def _end(store: Store, run: StoredRun, now_ms: int) -> None:
+    unfinished, transcript, said, last = Unfinished(), Transcript(), list[str](), 0
+    while (page := store.events(run.id, run.owner, after=last)).events:
+        for event in page.events:
+            unfinished.push(event)
+            transcript.push(event)
+            said.append(source_text(event))
+        last = page.last_number
+    prompt = next((m.text for m in store.messages(run.conversation_id, run.owner) if m.run_id == run.id), "")
+    end = unfinished.end(run_info(run), prompt, AgentCrashed(_WHY).failure())
+    for event in end:
+        transcript.push(event)
+    done = end[-1]
+    assert isinstance(done, Done)
+    store.end_run(
+        run.id,
+        last + 1,
+        end,
+        RunEnd(
+            envelope=done.envelope,
+            failure_code=AgentCrashed.code,
+            documents=transcript.documents,
+            answer="".join(said),
+            fingerprint=f"none {run.id}",
+            first_event_ms=run.first_event_ms,
+            ended_ms=now_ms,
+        ),
+    )

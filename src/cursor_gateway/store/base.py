@@ -1,0 +1,208 @@
+"""What every store of the history takes and gives: the values, and the protocol.
+
+Ids and times are handed in. Whatever is looked up is looked up for an owner, and what belongs to
+another one is not there. A call that changes something can be repeated: what is stored already is
+left as it is, so that whoever was told `StoreUnavailable` keeps what it has and tries again later.
+"""
+
+from collections.abc import Sequence, Set
+from typing import Literal, Protocol, TypeAlias
+
+from msgspec import Struct
+
+from cursor_gateway.core.document_events import DocumentEvent
+from cursor_gateway.core.documents import Document, Envelope, Mode, Usage
+from cursor_gateway.core.fences import Fences
+from cursor_gateway.core.run_info import Include
+
+RunState: TypeAlias = Literal["running", "completed", "error"]
+Role: TypeAlias = Literal["user", "assistant"]
+
+# --- what is handed in ------------------------------------------------------------------------------
+
+
+class NewMessage(Struct, frozen=True):
+    role: Role
+    text: str
+
+
+class Idempotency(Struct, frozen=True):
+    """A caller's name for a request, and what it asked for."""
+
+    key: str
+    body_hash: str
+
+
+class NewRun(Struct, frozen=True, kw_only=True):
+    id: str
+    conversation_id: str  # begun with this run, if the owner has none of this id
+    owner: str
+    instance: str  # the gateway process that drives it
+    workspace: str
+    model: str
+    mode: Mode
+    created: str  # ISO 8601, UTC: what the answer says
+    fences: Fences = "split"
+    include: Set[Include] = frozenset()
+    messages: Sequence[NewMessage]  # those that are new in the conversation
+    started_ms: int  # since 1970, as all times here
+    idempotency: Idempotency | None = None
+
+
+class RunEnd(Struct, frozen=True, kw_only=True):
+    envelope: Envelope
+    failure_code: str | None = None
+    documents: Sequence[Document]  # all of the run's: what can be searched for
+    answer: str  # the assistant's message
+    session_id: str | None = None  # None leaves the conversation's as it is, and so with the fingerprint
+    fingerprint: str | None = None
+    first_event_ms: int | None = None
+    ended_ms: int
+
+
+# --- what is handed out -----------------------------------------------------------------------------
+
+
+class StoredRun(Struct, frozen=True, kw_only=True):
+    id: str
+    conversation_id: str
+    owner: str
+    instance: str
+    state: RunState
+    model: str
+    mode: Mode
+    created: str
+    fences: Fences
+    include: frozenset[Include]
+    started_ms: int
+    first_event_ms: int | None
+    ended_ms: int | None
+    usage: Usage | None  # None until it has ended
+    failure_code: str | None
+    event_count: int
+
+
+class StoredConversation(Struct, frozen=True, kw_only=True):
+    id: str
+    owner: str
+    title: str
+    workspace: str
+    mode: Mode  # of the newest run, and so the model
+    model: str
+    created_ms: int
+    updated_ms: int
+    session_id: str | None  # the agent's own
+    fingerprint: str | None
+    is_running: bool
+
+
+class StoredMessage(Struct, frozen=True, kw_only=True):
+    number: int
+    role: Role
+    text: str
+    run_id: str
+    created_ms: int
+
+
+class FoundConversation(Struct, frozen=True):
+    conversation: StoredConversation
+    snippet: str | None = None  # where the words were found
+
+
+class ConversationPage(Struct, frozen=True):
+    found: list[FoundConversation]
+    next: str | None  # what to hand in for the page after this one; opaque
+
+
+class EventPage(Struct, frozen=True):
+    """Events that follow each other. The next page is the one after `last_number`."""
+
+    first_number: int
+    events: list[DocumentEvent]
+
+    @property
+    def last_number(self) -> int:
+        return self.first_number + len(self.events) - 1
+
+
+class IdempotentRun(Struct, frozen=True):
+    run_id: str
+    body_hash: str
+
+
+# --- the protocol -----------------------------------------------------------------------------------
+
+
+class Store(Protocol):
+    """All methods may raise `StoreUnavailable`.
+
+    Those that change something are short and made for the event loop's own thread, except `prune`. Those
+    that read may be long and belong into a thread; all may be called from any.
+    """
+
+    def begin_run(self, new: NewRun) -> bool:
+        """False, and nothing is stored, when the idempotency key is another run's."""
+        ...
+
+    def append(self, run_id: str, first_number: int, events: Sequence[DocumentEvent]) -> bool:
+        """The events of one read of the agent, of which the beginning may be stored already; numbers are from 1.
+
+        False when not all of them are stored now, and never will be: the run was deleted, or ended by another.
+        """
+        ...
+
+    def end_run(self, run_id: str, first_number: int, events: Sequence[DocumentEvent], end: RunEnd) -> bool:
+        """The last events and all that follows from the end, or nothing. Returns what `append` does."""
+        ...
+
+    def set_session(
+        self, conversation_id: str, owner: str, session_id: str | None, fingerprint: str | None
+    ) -> None: ...
+
+    def delete_conversation(self, id: str, owner: str) -> bool:
+        """At once for everybody who looks; its space is given back afterwards. False: there was none."""
+        ...
+
+    def prune(self, max_age_seconds: float | None, max_bytes: int | None, now_ms: int) -> int:
+        """Deletes the oldest conversations that have no running run, as many as it takes, and says how many."""
+        ...
+
+    def run(self, id: str, owner: str) -> StoredRun | None: ...
+
+    def runs_of(self, conversation_id: str, owner: str) -> list[StoredRun]:
+        """In the order in which they began."""
+        ...
+
+    def unfinished_runs(self) -> list[StoredRun]:
+        """Everybody's that are `running`: of this process, of another one that lives, or of one that died."""
+        ...
+
+    def events(self, run_id: str, owner: str, *, after: int = 0, max_bytes: int = 1_000_000) -> EventPage:
+        """Those after a number, about so many bytes of them but at least one; none when there are no more."""
+        ...
+
+    def conversation(self, id: str, owner: str) -> StoredConversation | None: ...
+
+    def conversations(
+        self, owner: str, *, limit: int = 20, before: str | None = None, query: str | None = None
+    ) -> ConversationPage:
+        """The newest first: by when they were used last; with a query, by their newest run that has all its words.
+
+        The last word may be the beginning of one. `before` is `next` of the page before this one; raises
+        `InvalidRequest` for what never was.
+        """
+        ...
+
+    def messages(self, conversation_id: str, owner: str) -> list[StoredMessage]: ...
+
+    def find_by_fingerprint(self, owner: str, fingerprint: str) -> list[StoredConversation]:
+        """Those that have no running run, the newest first."""
+        ...
+
+    def find_run_by_idempotency(self, owner: str, key: str) -> IdempotentRun | None: ...
+
+    def size(self) -> int:
+        """Bytes on the disk."""
+        ...
+
+    def close(self) -> None: ...

@@ -1,0 +1,168 @@
+"""What a database needs done behind the backs of those who use it: its log copied into it, and what is deleted removed.
+
+Everything is done in short steps with a pause between, so that who writes never waits for long.
+"""
+
+import sqlite3
+import threading
+from contextlib import closing, suppress
+
+from cursor_gateway.errors import StoreUnavailable
+from cursor_gateway.store.connections import Connections
+
+_LOG_BYTES = 4 * 1024 * 1024  # written since the last checkpoint
+_PAGES_PER_WRITE = 2 * 4096  # bytes: a transaction writes whole pages
+_LONGEST_LOG = 16 * 1024  # pages, 64 MB
+_PAUSE = 0.005  # seconds between two steps, for those who wait to write
+_EVENTS_PER_STEP = 100  # rows
+_PAGES_PER_STEP = 100
+
+_DELETED_RUN = """
+    SELECT runs.key FROM conversations JOIN runs ON runs.conversation = conversations.key
+    WHERE conversations.owner IS NULL LIMIT 1
+"""
+_DELETE_EVENTS = """
+    DELETE FROM events WHERE run = :run AND first_number IN (
+        SELECT first_number FROM events WHERE run = :run ORDER BY first_number LIMIT :most
+    )
+"""
+_DELETE_EMPTY = """
+    DELETE FROM conversations
+    WHERE owner IS NULL AND NOT EXISTS (SELECT 1 FROM runs WHERE runs.conversation = conversations.key)
+"""
+
+
+class Keeper:
+    """A thread that is started by the first one who has work for it."""
+
+    def __init__(self, connections: Connections) -> None:
+        self._connections = connections
+        self._written = 0
+        self._is_sweeping_wanted = False
+        self._wake = threading.Event()
+        self._stop = threading.Event()
+        self._one_sweeper = threading.Lock()
+        self._thread: threading.Thread | None = None
+
+    def wrote(self, size: int) -> None:
+        self._written += size + _PAGES_PER_WRITE
+        if self._written > _LOG_BYTES:
+            self._written = 0
+            self._call()
+
+    def sweep_soon(self) -> None:
+        self._is_sweeping_wanted = True
+        self._call()
+
+    def close(self) -> None:
+        self._stop.set()
+        self._wake.set()
+        if self._thread is not None:
+            self._thread.join()
+        if self._connections.is_usable:
+            with suppress(StoreUnavailable):
+                self._empty_log()
+
+    def sweep(self) -> None:
+        """Removes what is deleted, to the last word in the index and the last page in the file.
+
+        A conversation's own row goes last: as long as it is there, there is something left to do, also after a crash.
+        """
+        with self._one_sweeper:
+            if not self._is_anything_deleted():
+                return
+            while self._remove_rows():
+                self._pause()
+            self._forget_words()
+            with self._connections.writing() as connection:
+                connection.execute(_DELETE_EMPTY)
+            while self._give_back():
+                self._pause()
+            self._empty_log()
+
+    def remove_deleted(self) -> None:
+        """The first part of `sweep`: enough to see how much is left."""
+        with self._one_sweeper:
+            while self._remove_rows():
+                self._pause()
+
+    # --- the thread ---------------------------------------------------------------------------------
+
+    def _call(self) -> None:
+        if self._thread is None and not self._stop.is_set():
+            self._thread = threading.Thread(target=self._work, name="history", daemon=True)
+            self._thread.start()
+        self._wake.set()
+
+    def _work(self) -> None:
+        while True:
+            self._wake.wait()
+            self._wake.clear()
+            if self._stop.is_set():
+                return
+            try:
+                self._checkpoint()
+                if self._is_sweeping_wanted:
+                    self.sweep()
+                    self._is_sweeping_wanted = False
+            except StoreUnavailable:
+                pass  # who reads or writes is told why; the work is still there for the next time
+
+    def _pause(self) -> None:
+        if self._stop.wait(_PAUSE):
+            raise StoreUnavailable("The history is closed; what is left to remove goes the next time.")
+
+    # --- the steps ----------------------------------------------------------------------------------
+
+    def _checkpoint(self) -> None:
+        """The log begins anew when somebody writes after all of it was copied. Who writes without a pause never leaves
+        it such a moment, and must wait for one now and then. Has a connection of its own: it waits for the disk.
+
+        What cannot be copied now is copied the next time: a full disk or a lock are told to those who write.
+        """
+        with suppress(sqlite3.Error), closing(self._connections.another()) as connection:
+            _, pages, _ = connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+            if pages > _LONGEST_LOG:  # what is left of it now is short
+                connection.execute("PRAGMA wal_checkpoint(RESTART)").fetchall()
+
+    def _empty_log(self) -> None:
+        with suppress(sqlite3.Error), closing(self._connections.another()) as connection:
+            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+
+    def _is_anything_deleted(self) -> bool:
+        with self._connections.reading() as connection:
+            return connection.execute("SELECT 1 FROM conversations WHERE owner IS NULL LIMIT 1").fetchone() is not None
+
+    def _remove_rows(self) -> bool:
+        with self._connections.writing() as connection:
+            found = connection.execute(_DELETED_RUN).fetchone()
+            if found is None:
+                return False
+            (run,) = found
+            gone = connection.execute(_DELETE_EVENTS, {"run": run, "most": _EVENTS_PER_STEP}).rowcount
+            if gone < _EVENTS_PER_STEP:
+                connection.execute("DELETE FROM search WHERE rowid = -?", (run,))
+                connection.execute("DELETE FROM messages WHERE run = ?", (run,))
+                connection.execute("DELETE FROM idempotency WHERE run = ?", (run,))
+                connection.execute("DELETE FROM runs WHERE key = ?", (run,))
+            return True
+
+    def _forget_words(self) -> None:
+        """The index only notes that a row is gone; its words stay until the parts that hold them are merged. A negative
+        number begins to merge all parts into one, positive ones go on with it (https://sqlite.org/fts5.html, 6.8)."""
+        pages = -_PAGES_PER_STEP
+        while True:
+            with self._connections.writing() as connection:
+                before = connection.total_changes
+                connection.execute("INSERT INTO search (search, rank) VALUES ('merge', ?)", (pages,))
+                is_done = connection.total_changes - before < 2
+            if is_done:
+                return
+            pages = _PAGES_PER_STEP
+            self._pause()
+
+    def _give_back(self) -> bool:
+        with self._connections.writing() as connection:
+            (free,) = connection.execute("PRAGMA freelist_count").fetchone()
+            connection.execute(f"PRAGMA incremental_vacuum({_PAGES_PER_STEP})").fetchall()
+            return bool(free > _PAGES_PER_STEP)

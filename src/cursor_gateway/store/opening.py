@@ -1,0 +1,223 @@
+"""A folder in, a database in it that this version can use, out: made, brought up to date, or begun anew.
+
+The file itself is opened by nobody but SQLite: its locks belong to the process, and closing any other
+descriptor of the file would drop them (https://sqlite.org/howtocorrupt.html, 2.2).
+"""
+
+import errno
+import fcntl
+import os
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, suppress
+from datetime import UTC, datetime
+from importlib import resources
+from pathlib import Path
+
+from cursor_gateway.errors import SettingsError, StoreUnavailable
+
+FILE = "history.db"
+
+_OURS = 0x43_47_48_31  # the application_id of the file: CGH1
+_CHECKED_WHOLE = 32 * 1024 * 1024  # bytes; a larger file is only checked when something was found wrong with it
+_PATIENCE = 5.0  # seconds for another process that is opening it, too
+_DAMAGE = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
+_COMPANIONS = ("-wal", "-shm")
+
+
+def open_database(path: Path, now_ms: int) -> str | None:
+    """Sets a damaged file aside, which is told by the sentence that is returned.
+
+    Raises `SettingsError` for what the operator must decide, `StoreUnavailable` or SQLite's error for what may pass.
+    """
+    _prepare(path.parent)
+    with _alone(path):
+        warning = _set_aside_if_damaged(path, now_ms) if path.exists() else None
+        update(path, _PATIENCE)
+        _suspicion(path).unlink(missing_ok=True)
+        return warning
+
+
+def update(path: Path, patience: float) -> None:
+    """Makes the file, if there is none, and the tables that it does not have. A damaged one raises."""
+    _prepare(path.parent)
+    with _said(path.parent), suppress(FileExistsError):
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+    with closing(connect(path, patience)) as connection:
+        version = _version(connection, path)
+        if not version:
+            connection.execute("PRAGMA auto_vacuum = INCREMENTAL")  # only takes before the first page is written
+        connection.execute("PRAGMA journal_mode = WAL")
+        for number, script in list(migrations())[version:]:
+            _apply(connection, path, number, script)
+
+
+def connect(path: Path, patience: float) -> sqlite3.Connection:
+    """Never makes a file. Waits so many seconds for others; may be used by any thread, one at a time."""
+    uri = f"{path.absolute().as_uri()}?mode=rw"
+    return sqlite3.connect(uri, uri=True, timeout=patience, isolation_level=None, check_same_thread=False)
+
+
+def is_damage(error: sqlite3.Error) -> bool:
+    return primary_code(error) in _DAMAGE
+
+
+def primary_code(error: sqlite3.Error) -> int:
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF  # errors of the module itself have none
+
+
+def suspect(path: Path) -> None:
+    """Have it checked, however large it is, when it is opened the next time."""
+    with suppress(OSError):
+        _suspicion(path).touch(mode=0o600)
+
+
+def _suspicion(path: Path) -> Path:
+    return path.with_name(f"{path.name}.suspect")
+
+
+# --- the folder -------------------------------------------------------------------------------------
+
+
+def _prepare(directory: Path) -> None:
+    with _said(directory):
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+
+
+@contextmanager
+def _said(directory: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.EMFILE, errno.ENFILE):
+            raise StoreUnavailable(
+                f"The history cannot be written: {error.strerror}; see to the disk that has the gateway's files.",
+                details=str(directory),
+            ) from error
+        raise SettingsError(
+            f"the history cannot be kept in {str(directory)!r}: {error.strerror}; "
+            "see to its permissions, or set `data_dir` to another.",
+            param="data_dir",
+        ) from error
+
+
+@contextmanager
+def _alone(path: Path) -> Iterator[None]:
+    """Two processes must not set the same file aside: the second would take the first one's new file."""
+    with _said(path.parent):
+        lock = os.open(path.with_name(f"{path.name}.lock"), os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(lock)
+
+
+# --- the file ---------------------------------------------------------------------------------------
+
+
+def _set_aside_if_damaged(path: Path, now_ms: int) -> str | None:
+    with closing(connect(path, _PATIENCE)) as connection:
+        try:
+            _check(connection, path)
+        except sqlite3.DatabaseError as error:
+            if not is_damage(error):
+                raise
+            aside = _set_aside(path, now_ms)  # while it is open: closing it would remove the log
+            return f"The history was damaged ({error}). It is kept as {aside}; a new one was begun."
+    return None
+
+
+def _check(connection: sqlite3.Connection, path: Path) -> None:
+    """Raises an `sqlite3.DatabaseError` that `is_damage` for what cannot be relied on."""
+    if not _version(connection, path) or (path.stat().st_size > _CHECKED_WHOLE and not _suspicion(path).exists()):
+        return
+    (found,) = connection.execute("PRAGMA quick_check(1)").fetchone()
+    if found != "ok":
+        raise _damage(found)
+    try:
+        connection.execute("INSERT INTO search (search) VALUES ('integrity-check')")
+    except sqlite3.DatabaseError as error:
+        if not is_damage(error):
+            raise
+        connection.execute("INSERT INTO search (search) VALUES ('rebuild')")  # it has all it is made of
+
+
+def _damage(found: str) -> sqlite3.DatabaseError:
+    error = sqlite3.DatabaseError(" ".join(found.split()))
+    error.sqlite_errorcode = sqlite3.SQLITE_CORRUPT
+    return error
+
+
+def _set_aside(path: Path, now_ms: int) -> Path:
+    time = datetime.fromtimestamp(now_ms / 1000, UTC).strftime("%Y%m%dT%H%M%SZ")
+    name = f"{path.name}.damaged-{time}"
+    aside, number = path.with_name(name), 1
+    while any(path.with_name(f"{aside.name}{end}").exists() for end in ("", *_COMPANIONS)):
+        number += 1
+        aside = path.with_name(f"{name}-{number}")
+    with _said(path.parent):
+        for end in ("", *_COMPANIONS):  # what is in the log belongs to the file, under its new name, too
+            with suppress(FileNotFoundError):
+                path.with_name(f"{path.name}{end}").rename(path.with_name(f"{aside.name}{end}"))
+    return aside
+
+
+# --- the tables -------------------------------------------------------------------------------------
+
+
+def migrations() -> Iterator[tuple[int, str]]:
+    """Their numbers, from 1 without a gap, and what is to be done."""
+    files = [
+        file for file in resources.files(__package__).joinpath("migrations").iterdir() if file.name.endswith(".sql")
+    ]
+    for expected, file in enumerate(sorted(files, key=lambda file: file.name), start=1):
+        number = int(file.name.partition("_")[0])
+        assert number == expected, file.name
+        yield number, file.read_text(encoding="utf-8")
+
+
+def _version(connection: sqlite3.Connection, path: Path) -> int:
+    """Of the tables; 0 when there are none."""
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    (application,) = connection.execute("PRAGMA application_id").fetchone()
+    (tables,) = connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
+    if application != _OURS and tables:
+        raise SettingsError(
+            f"{str(path)!r} is another program's database; move it away, or set `data_dir` to another folder.",
+            param="data_dir",
+        )
+    newest = len(list(migrations()))
+    if version > newest:
+        raise SettingsError(
+            f"{str(path)!r} was written by a newer cursor-gateway (format {version}, this one knows {newest}); "
+            "install the newer one again, or set `data_dir` to another folder.",
+            param="data_dir",
+        )
+    return int(version)
+
+
+def _apply(connection: sqlite3.Connection, path: Path, number: int, script: str) -> None:
+    """All of it or nothing, and once, whoever else does the same."""
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        if _version(connection, path) < number:
+            for statement in _statements(script):
+                connection.execute(statement)
+            connection.execute(f"PRAGMA application_id = {_OURS}")
+            connection.execute(f"PRAGMA user_version = {number}")
+        connection.execute("COMMIT")
+    finally:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+
+
+def _statements(script: str) -> Iterator[str]:
+    """`executescript` would commit before it begins."""
+    statement = ""
+    for line in script.splitlines():
+        statement += f"{line}\n"
+        if sqlite3.complete_statement(statement):
+            yield statement
+            statement = ""
+    assert not statement.strip(), "a migration ends with `;`"

@@ -1,0 +1,118 @@
+"""What somebody types in, an expression for FTS5 out; documents in, the words by which they are found, out.
+
+FTS5 has a language of its own. Nobody who searches knows it, so each word is quoted: whatever
+stands in it is text.
+"""
+
+import hashlib
+import re
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from cursor_gateway.core.documents import (
+    ClarificationDocument,
+    CodeBlockDocument,
+    CodeReferenceDocument,
+    Document,
+    ErrorDocument,
+    FileEditDocument,
+    PlanDocument,
+    TerminalCommandDocument,
+    TextDocument,
+    ThinkingDocument,
+    TodoUpdateDocument,
+    ToolCallDocument,
+)
+
+_SURROGATE = re.compile("[\ud800-\udfff]")
+_MOST_WORDS = 32  # of a query: each costs a look-up
+_LONGEST_TEXT = 250_000  # characters of a run: indexing them takes some 20 ms of the event loop's time
+_SHORTEST_PREFIX = 2  # words that begin with one letter are nearly all words
+_BEFORE, _AFTER = 40, 120  # characters of a snippet
+
+
+def sound(text: str) -> str:
+    """Without halves of characters, which no database can keep."""
+    return _SURROGATE.sub("\ufffd", text)
+
+
+# --- what is looked for -----------------------------------------------------------------------------
+
+
+def query_words(query: str) -> list[str]:
+    """What has no letter or digit in it is no word to the index, and would find nothing."""
+    words = sound(query).replace("\0", " ").split()
+    return [word for word in words if any(character.isalnum() for character in word)][:_MOST_WORDS]
+
+
+def expression(words: Sequence[str], scope: str) -> str:
+    """All words, the last one perhaps only begun, within the scope."""
+    quoted = [f'"{word.replace(chr(34), chr(34) * 2)}"' for word in words]
+    if len(words[-1]) >= _SHORTEST_PREFIX:
+        quoted[-1] += " *"
+    return f'scope : "{scope}" AND words : ({" AND ".join(quoted)})'
+
+
+def owner_scope(owner: str) -> str:
+    """As one word, whatever the name is made of."""
+    return f"o{hashlib.sha256(owner.encode('utf-8', 'surrogatepass')).hexdigest()[:24]}"
+
+
+def conversation_scope(key: int) -> str:
+    return f"c{key}"
+
+
+def snippet(text: str, words: Sequence[str]) -> str:
+    """What stands around the first of the words, in one line."""
+    found = re.search("|".join(re.escape(word) for word in words), text, re.IGNORECASE)
+    at = found.start() if found else 0  # the index does not see accents; the eye finds the word
+    start, end = max(0, at - _BEFORE), min(len(text), at + _AFTER)
+    line = " ".join(text[start:end].split())
+    return f"{'…' if start > 0 else ''}{line}{'…' if end < len(text) else ''}"
+
+
+# --- what is found ----------------------------------------------------------------------------------
+
+
+def searchable(messages: Iterable[str], documents: Iterable[Document]) -> str:
+    """The words of a run. Names come before contents: a long file must not hide the commands after it."""
+    names, contents = [], []
+    for document in documents:
+        found, content = _words(document)
+        names += [name for name in found if name]
+        if content:
+            contents.append(content)
+    return sound("\n".join([*messages, *names, *contents]))[:_LONGEST_TEXT]
+
+
+def _words(document: Document) -> tuple[list[str], str | None]:
+    """Commands, paths and titles; and the content. What a tool or a command put out is not indexed: it is long, and
+    seldom what somebody remembers."""
+    match document:
+        case TextDocument(content=content) | CodeBlockDocument(content=content) | ThinkingDocument(content=content):
+            return [], content
+        case ErrorDocument(content=content, metadata=metadata):
+            return [metadata.error_code], content
+        case CodeReferenceDocument(content=content, metadata=metadata):
+            return [metadata.file_path], content
+        case FileEditDocument(content=content, metadata=metadata):
+            return [metadata.file_path, metadata.old_path or ""], content
+        case TerminalCommandDocument(metadata=metadata):
+            return [metadata.command], None
+        case ToolCallDocument(metadata=metadata):
+            return [metadata.tool_name, *_strings(metadata.arguments)], None
+        case PlanDocument(content=content, metadata=metadata):
+            return [metadata.title, metadata.overview, *(todo.content for todo in metadata.todos)], content
+        case ClarificationDocument(content=content, metadata=metadata):
+            options = [option.label for question in metadata.questions for option in question.options]
+            return [*(question.text for question in metadata.questions), *options], content
+        case TodoUpdateDocument(metadata=metadata):
+            return [todo.content or "" for todo in metadata.todos], None
+
+
+def _strings(value: Any) -> list[str]:
+    """Of a tool's arguments: paths, patterns, queries."""
+    if isinstance(value, str):
+        return [value]
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return [text for item in inner for text in _strings(item)]

@@ -1,0 +1,527 @@
+"""The history in a file of SQLite, next to the gateway. Any number of processes may share it.
+
+A batch is one row and one short transaction, in the log before `append` returns: a process that is
+killed then loses nothing of it (a machine that loses its power may).
+"""
+
+import base64
+import sqlite3
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Annotated, Any, NamedTuple, TypeVar
+
+import msgspec
+from msgspec import UNSET, Meta, Struct
+
+from cursor_gateway.core.document_events import DocumentEvent
+from cursor_gateway.core.documents import Usage
+from cursor_gateway.errors import InvalidRequest
+from cursor_gateway.store.base import (
+    ConversationPage,
+    EventPage,
+    FoundConversation,
+    IdempotentRun,
+    NewRun,
+    RunEnd,
+    StoredConversation,
+    StoredMessage,
+    StoredRun,
+)
+from cursor_gateway.store.connections import Connections
+from cursor_gateway.store.keeping import Keeper
+from cursor_gateway.store.opening import FILE
+from cursor_gateway.store.search import (
+    conversation_scope,
+    expression,
+    owner_scope,
+    query_words,
+    searchable,
+    snippet,
+    sound,
+)
+from cursor_gateway.store.titles import title_of
+
+_MOST = 2**62  # SQLite's whole numbers have 64 bits
+_HIDDEN_AT_ONCE = 20  # conversations that make room, before it is seen whether that was enough
+_SAME_FINGERPRINT = 10  # conversations; who has more of them needs no more to choose from
+
+_Number = Annotated[int, Meta(ge=0, le=_MOST)]
+
+
+class _ByTime(Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """A place in the list: the last conversation of a page."""
+
+    updated_ms: _Number
+    id: str
+
+
+class _ByRun(Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """A place in what was found."""
+
+    top: _Number  # the newest run of the first page: what came later does not move the other pages
+    last: _Number  # run of this page
+
+
+_START = _ByRun(_MOST, _MOST)
+
+_events = msgspec.json.Decoder(list[DocumentEvent])
+_encoder = msgspec.json.Encoder()
+
+# --- statements -------------------------------------------------------------------------------------
+
+_PLACE = """
+    SELECT key, conversation, state, coalesce(
+        (SELECT first_number + count FROM events WHERE run = runs.key ORDER BY first_number DESC LIMIT 1), 1
+    ) FROM runs WHERE id = ?
+"""
+_ADD_EVENTS = "INSERT INTO events (run, first_number, count, data) VALUES (?, ?, ?, ?)"
+_ADD_CONVERSATION = """
+    INSERT INTO conversations (id, owner, title, workspace, mode, model, created_ms, updated_ms)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?)
+"""
+_ADD_RUN = """
+    INSERT INTO runs (id, conversation, instance, state, model, mode, created, fences, include, started_ms)
+    VALUES (?, ?, ?, 'running', ?, ?, ?, ?, ?, ?)
+"""
+_ADD_MESSAGE = """
+    INSERT INTO messages (conversation, number, role, text, run, created_ms)
+    SELECT :conversation, coalesce(max(number), 0) + 1, :role, :text, :run, :created_ms
+    FROM messages WHERE conversation = :conversation
+"""
+_ADD_WORDS = "INSERT INTO search (rowid, scope, words) VALUES (-?, ?, ?)"
+_END_RUN = """
+    UPDATE runs SET state = ?, model = ?, first_event_ms = ?, ended_ms = ?, prompt_tokens = ?, completion_tokens = ?,
+        total_tokens = ?, cached_tokens = ?, estimated = ?, failure_code = ?
+    WHERE key = ?
+"""
+_END_TURN = """
+    UPDATE conversations SET model = ?, updated_ms = max(updated_ms, ?), session_id = coalesce(?, session_id),
+        fingerprint = coalesce(?, fingerprint)
+    WHERE key = ?
+"""
+_RUNS = """
+    SELECT runs.id, conversations.id AS conversation_id, conversations.owner, runs.instance, runs.state, runs.model,
+        runs.mode, runs.created, runs.fences, runs.include, runs.started_ms, runs.first_event_ms, runs.ended_ms,
+        runs.prompt_tokens, runs.completion_tokens, runs.total_tokens, runs.cached_tokens, runs.estimated,
+        runs.failure_code, coalesce(
+            (SELECT first_number + count - 1 FROM events WHERE run = runs.key ORDER BY first_number DESC LIMIT 1), 0
+        ) AS event_count
+    FROM runs JOIN conversations ON conversations.key = runs.conversation
+"""
+_CONVERSATIONS = """
+    SELECT id, owner, title, workspace, mode, model, created_ms, updated_ms, session_id, fingerprint,
+        EXISTS (SELECT 1 FROM runs WHERE runs.conversation = conversations.key AND runs.state = 'running') AS is_running
+    FROM conversations
+"""
+_EVENTS_AFTER = """
+    SELECT first_number, data FROM events WHERE run = :run AND first_number >= coalesce(
+        (SELECT max(first_number) FROM events WHERE run = :run AND first_number <= :next), 0
+    ) ORDER BY first_number
+"""
+_MESSAGES = """
+    SELECT messages.number, messages.role, messages.text, runs.id AS run_id, messages.created_ms
+    FROM conversations
+        JOIN messages ON messages.conversation = conversations.key
+        JOIN runs ON runs.key = messages.run
+    WHERE conversations.owner = ? AND conversations.id = ? ORDER BY messages.number
+"""
+_MATCHES = """
+    SELECT runs.key, runs.conversation
+    FROM search
+        JOIN runs ON runs.key = -search.rowid
+        JOIN conversations ON conversations.key = runs.conversation
+    WHERE search MATCH ? AND search.rowid > -? AND conversations.owner = ? ORDER BY search.rowid
+"""
+_NEWER_MATCH = "SELECT 1 FROM search WHERE search MATCH ? AND rowid BETWEEN -? AND -? LIMIT 1"
+_IDEMPOTENT = """
+    SELECT runs.id AS run_id, idempotency.body_hash FROM idempotency JOIN runs ON runs.key = idempotency.run
+    WHERE idempotency.owner = ? AND idempotency.key = ?
+"""
+_OLDEST = """
+    SELECT key FROM conversations
+    WHERE owner IS NOT NULL AND updated_ms <= ?
+        AND NOT EXISTS (SELECT 1 FROM runs WHERE runs.conversation = conversations.key AND runs.state = 'running')
+    ORDER BY updated_ms LIMIT ?
+"""
+
+
+class SqliteStore:
+    """A `Store`. `open` may be left out, and may fail: each call tries to open what is not open."""
+
+    def __init__(self, directory: Path) -> None:
+        self._connections = Connections(directory / FILE)
+        self._keeper = Keeper(self._connections)
+
+    def open(self, now_ms: int) -> str | None:
+        """What to warn of: a damaged file was set aside.
+
+        Raises `SettingsError` for what only the operator can mend, `StoreUnavailable` for what may pass by itself.
+        """
+        warning = self._connections.open(now_ms)
+        self._keeper.sweep_soon()  # what a process was about to remove when it died
+        return warning
+
+    def close(self) -> None:
+        self._keeper.close()
+        self._connections.close()
+
+    # --- runs ---------------------------------------------------------------------------------------
+
+    def begin_run(self, new: NewRun) -> bool:
+        with self._connections.writing() as connection:
+            if connection.execute("SELECT 1 FROM runs WHERE id = ?", (new.id,)).fetchone():
+                return True
+            if new.idempotency and connection.execute(_IDEMPOTENT, (new.owner, new.idempotency.key)).fetchone():
+                return False
+            conversation = _conversation_of(connection, new)
+            run = connection.execute(
+                _ADD_RUN,
+                (
+                    *(new.id, conversation, new.instance, new.model, new.mode, new.created, new.fences),
+                    *(_encoder.encode(sorted(new.include)).decode(), new.started_ms),
+                ),
+            ).lastrowid
+            texts = [sound(message.text) for message in new.messages]
+            for message, text in zip(new.messages, texts, strict=True):
+                _add_message(connection, conversation, run, message.role, text, new.started_ms)
+            scope = f"{owner_scope(new.owner)} {conversation_scope(conversation)}"
+            connection.execute(_ADD_WORDS, (run, scope, searchable(texts, [])))
+            if new.idempotency:
+                connection.execute(
+                    "INSERT INTO idempotency (owner, key, run, body_hash, created_ms) VALUES (?, ?, ?, ?, ?)",
+                    (new.owner, new.idempotency.key, run, new.idempotency.body_hash, new.started_ms),
+                )
+        self._keeper.wrote(sum(map(len, texts)))
+        return True
+
+    def append(self, run_id: str, first_number: int, events: Sequence[DocumentEvent]) -> bool:
+        with self._connections.writing() as connection:
+            place = _place(connection, run_id)
+            rest = _rest(place, first_number, events)
+            if place is None or (rest and place.state != "running"):
+                return False
+            size = _add_events(connection, place, rest)
+        self._keeper.wrote(size)
+        return True
+
+    def end_run(self, run_id: str, first_number: int, events: Sequence[DocumentEvent], end: RunEnd) -> bool:
+        with self._connections.writing() as connection:
+            place = _place(connection, run_id)
+            rest = _rest(place, first_number, events)
+            if place is None or place.state != "running":
+                return place is not None and not rest
+            size = _add_events(connection, place, rest)
+            _end(connection, place, end)
+        self._keeper.wrote(size)
+        return True
+
+    def run(self, id: str, owner: str) -> StoredRun | None:
+        found = self._select(f"{_RUNS} WHERE runs.id = ? AND conversations.owner = ?", (sound(id), owner))
+        return _run(found[0]) if found else None
+
+    def runs_of(self, conversation_id: str, owner: str) -> list[StoredRun]:
+        where = "WHERE conversations.owner = ? AND conversations.id = ? ORDER BY runs.key"
+        return [_run(row) for row in self._select(f"{_RUNS} {where}", (owner, sound(conversation_id)))]
+
+    def unfinished_runs(self) -> list[StoredRun]:
+        where = "WHERE runs.state = 'running' AND conversations.owner IS NOT NULL ORDER BY runs.key"
+        return [_run(row) for row in self._select(f"{_RUNS} {where}", ())]
+
+    def find_run_by_idempotency(self, owner: str, key: str) -> IdempotentRun | None:
+        found = self._select(_IDEMPOTENT, (owner, sound(key)))
+        return msgspec.convert(found[0], IdempotentRun) if found else None
+
+    def events(self, run_id: str, owner: str, *, after: int = 0, max_bytes: int = 1_000_000) -> EventPage:
+        next = min(max(after, 0), _MOST) + 1
+        batches: list[tuple[int, bytes]] = []
+        with self._connections.reading() as connection:
+            key = connection.execute(
+                "SELECT runs.key FROM runs JOIN conversations ON conversations.key = runs.conversation"
+                " WHERE runs.id = ? AND conversations.owner = ?",
+                (sound(run_id), owner),
+            ).fetchone()
+            if key is not None:
+                batches = _up_to(connection.execute(_EVENTS_AFTER, {"run": key[0], "next": next}), max_bytes)
+        # the first batch is the one that the number stands in, so it may be all known
+        events = [event for _, data in batches for event in _events.decode(data)]
+        skipped = next - batches[0][0] if batches else 0
+        return EventPage(next, events[skipped:])
+
+    # --- conversations ------------------------------------------------------------------------------
+
+    def conversation(self, id: str, owner: str) -> StoredConversation | None:
+        found = self._select(f"{_CONVERSATIONS} WHERE owner = ? AND id = ?", (owner, sound(id)))
+        return _conversation(found[0]) if found else None
+
+    def messages(self, conversation_id: str, owner: str) -> list[StoredMessage]:
+        return msgspec.convert(self._select(_MESSAGES, (owner, sound(conversation_id))), list[StoredMessage])
+
+    def conversations(
+        self, owner: str, *, limit: int = 20, before: str | None = None, query: str | None = None
+    ) -> ConversationPage:
+        if query is None or not query.strip():
+            return self._newest(owner, limit, before)
+        words = query_words(query)
+        return self._matching(owner, limit, before, words) if words else ConversationPage([], None)
+
+    def find_by_fingerprint(self, owner: str, fingerprint: str) -> list[StoredConversation]:
+        where = "WHERE owner = ? AND fingerprint = ? AND NOT is_running ORDER BY updated_ms DESC LIMIT ?"
+        rows = self._select(f"{_CONVERSATIONS} {where}", (owner, fingerprint, _SAME_FINGERPRINT))
+        return [_conversation(row) for row in rows]
+
+    def set_session(self, conversation_id: str, owner: str, session_id: str | None, fingerprint: str | None) -> None:
+        with self._connections.writing() as connection:
+            connection.execute(
+                "UPDATE conversations SET session_id = ?, fingerprint = ? WHERE owner = ? AND id = ?",
+                (session_id, fingerprint, owner, conversation_id),
+            )
+        self._keeper.wrote(0)
+
+    # --- less ---------------------------------------------------------------------------------------
+
+    def delete_conversation(self, id: str, owner: str) -> bool:
+        with self._connections.writing() as connection:
+            key = connection.execute(
+                "SELECT key FROM conversations WHERE owner = ? AND id = ?", (owner, sound(id))
+            ).fetchone()
+            if key is None:
+                return False
+            _hide(connection, [key])
+        self._keeper.sweep_soon()
+        return True
+
+    def prune(self, max_age_seconds: float | None, max_bytes: int | None, now_ms: int) -> int:
+        hidden = 0
+        if max_age_seconds is not None:
+            while some := self._hide_oldest(now_ms - int(max_age_seconds * 1000)):
+                hidden += some
+        if max_bytes is not None:
+            self._keeper.remove_deleted()
+            while self._used() > max_bytes and (some := self._hide_oldest(_MOST)):
+                hidden += some
+                self._keeper.remove_deleted()
+        self._keeper.sweep()
+        return hidden
+
+    def size(self) -> int:
+        with self._connections.reading() as connection:
+            (pages,) = connection.execute("PRAGMA page_count").fetchone()
+            (page,) = connection.execute("PRAGMA page_size").fetchone()
+        try:
+            log = self._connections.path.with_name(f"{FILE}-wal").stat().st_size
+        except FileNotFoundError:
+            log = 0
+        return int(pages * page) + log
+
+    def _used(self) -> int:
+        """What would be left of the file without its free pages."""
+        with self._connections.reading() as connection:
+            numbers = [connection.execute(f"PRAGMA {name}").fetchone()[0] for name in ("page_count", "freelist_count")]
+            (page,) = connection.execute("PRAGMA page_size").fetchone()
+        return int((numbers[0] - numbers[1]) * page)
+
+    def _hide_oldest(self, until_ms: int) -> int:
+        with self._connections.writing() as connection:
+            keys = connection.execute(_OLDEST, (until_ms, _HIDDEN_AT_ONCE)).fetchall()
+            _hide(connection, keys)
+        return len(keys)
+
+    # --- lists --------------------------------------------------------------------------------------
+
+    def _newest(self, owner: str, limit: int, before: str | None) -> ConversationPage:
+        where, values = "WHERE owner = ?", list[int | str]([owner])
+        if before is not None:
+            place = _cursor(before, _ByTime)
+            where += " AND (updated_ms, id) < (?, ?)"
+            values += [place.updated_ms, sound(place.id)]
+        rows = self._select(f"{_CONVERSATIONS} {where} ORDER BY updated_ms DESC, id DESC LIMIT ?", (*values, limit + 1))
+        page = [_conversation(row) for row in rows[:limit]]
+        last = page[-1] if page and len(rows) > limit else None
+        return ConversationPage(
+            [FoundConversation(conversation) for conversation in page],
+            None if last is None else _opaque(_ByTime(last.updated_ms, last.id)),
+        )
+
+    def _matching(self, owner: str, limit: int, before: str | None, words: list[str]) -> ConversationPage:
+        """A conversation stands where its newest run that matches stands: the index gives runs by their keys, the
+        newest first and only as many as are asked for, so a page costs the same however many there are."""
+        place = _START if before is None else _cursor(before, _ByRun)
+        match = expression(words, owner_scope(owner))
+        page: dict[int, int] = {}  # conversations, and their runs
+        shown: set[int] = set()
+        more = False
+        with self._connections.reading() as connection:
+            for run, conversation in connection.execute(_MATCHES, (match, place.last, owner)):
+                if conversation in page or conversation in shown:
+                    continue
+                if place is not _START and _was_shown(connection, conversation, words, place):
+                    shown.add(conversation)
+                    continue
+                if len(page) == limit:
+                    more = True
+                    break
+                page[conversation] = run
+            found = [_found(connection, key, run, words) for key, run in page.items()]
+        runs = list(page.values())
+        top = runs[0] if runs and place is _START else place.top
+        return ConversationPage(found, _opaque(_ByRun(top, runs[-1])) if more else None)
+
+    def _select(self, sql: str, values: Sequence[Any]) -> list[dict[str, Any]]:
+        with self._connections.reading() as connection:
+            return _rows(connection.execute(sql, values))
+
+
+# --- within a transaction ---------------------------------------------------------------------------
+
+
+class _Place(NamedTuple):
+    run: int
+    conversation: int
+    state: str
+    next_number: int
+
+
+def _place(connection: sqlite3.Connection, run_id: str) -> _Place | None:
+    row = connection.execute(_PLACE, (run_id,)).fetchone()
+    return None if row is None else _Place._make(row)
+
+
+def _rest(place: _Place | None, first_number: int, events: Sequence[DocumentEvent]) -> Sequence[DocumentEvent]:
+    """Those that are not stored yet."""
+    known = 0 if place is None else place.next_number - first_number
+    if known < 0:
+        raise ValueError(f"events before number {first_number} are missing: {-known} of them")
+    return events[known:] if known else events
+
+
+def _add_events(connection: sqlite3.Connection, place: _Place, events: Sequence[DocumentEvent]) -> int:
+    if not events:
+        return 0
+    data = _encoder.encode(events)
+    connection.execute(_ADD_EVENTS, (place.run, place.next_number, len(events), data))
+    return len(data)
+
+
+def _conversation_of(connection: sqlite3.Connection, new: NewRun) -> int:
+    """The key of the run's conversation, which is begun if it is not there."""
+    found = connection.execute(
+        "SELECT key FROM conversations WHERE owner = ? AND id = ?", (new.owner, new.conversation_id)
+    ).fetchone()
+    if found is not None:
+        key = int(found[0])
+        connection.execute(
+            "UPDATE conversations SET mode = ?, model = ?, updated_ms = max(updated_ms, ?) WHERE key = ?",
+            (new.mode, new.model, new.started_ms, key),
+        )
+        return key
+    said = [message.text for message in new.messages if message.role == "user"]
+    title = title_of(sound(said[0] if said else ""))
+    values = (new.conversation_id, new.owner, title, new.workspace, new.mode, new.model, new.started_ms, new.started_ms)
+    begun = connection.execute(_ADD_CONVERSATION, values).lastrowid
+    assert begun is not None
+    return begun
+
+
+def _add_message(
+    connection: sqlite3.Connection, conversation: int, run: int | None, role: str, text: str, created_ms: int
+) -> None:
+    connection.execute(
+        _ADD_MESSAGE, {"conversation": conversation, "role": role, "text": text, "run": run, "created_ms": created_ms}
+    )
+
+
+def _end(connection: sqlite3.Connection, place: _Place, end: RunEnd) -> None:
+    envelope, usage = end.envelope, end.envelope.usage
+    state = "completed" if envelope.status == "completed" else "error"
+    cached, estimated = (None if value is UNSET else value for value in (usage.cached_tokens, usage.estimated))
+    connection.execute(
+        _END_RUN,
+        (
+            *(state, envelope.model, end.first_event_ms, end.ended_ms),
+            *(usage.prompt_tokens, usage.completion_tokens, usage.total_tokens, cached, estimated),
+            *(end.failure_code, place.run),
+        ),
+    )
+    connection.execute(_END_TURN, (envelope.model, end.ended_ms, end.session_id, end.fingerprint, place.conversation))
+    asked = [text for (text,) in connection.execute("SELECT text FROM messages WHERE run = ?", (place.run,))]
+    if end.answer:
+        _add_message(connection, place.conversation, place.run, "assistant", sound(end.answer), end.ended_ms)
+    connection.execute("UPDATE search SET words = ? WHERE rowid = -?", (searchable(asked, end.documents), place.run))
+
+
+def _hide(connection: sqlite3.Connection, keys: Iterable[tuple[int]]) -> None:
+    """From now on nobody finds them."""
+    keys = list(keys)
+    connection.executemany("DELETE FROM idempotency WHERE run IN (SELECT key FROM runs WHERE conversation = ?)", keys)
+    connection.executemany(
+        "UPDATE conversations SET owner = NULL, title = '', workspace = '', session_id = NULL, fingerprint = NULL"
+        " WHERE key = ?",
+        keys,
+    )
+
+
+# --- rows to values ---------------------------------------------------------------------------------
+
+
+def _rows(cursor: sqlite3.Cursor) -> list[dict[str, Any]]:
+    names = [column[0] for column in cursor.description]
+    return [dict(zip(names, row, strict=True)) for row in cursor]
+
+
+def _run(row: dict[str, Any]) -> StoredRun:
+    figures = {name: row.pop(name) for name in ("prompt_tokens", "completion_tokens", "total_tokens")}
+    cached, estimated = row.pop("cached_tokens"), row.pop("estimated")
+    usage = None
+    if figures["total_tokens"] is not None:
+        usage = Usage(
+            **figures,
+            cached_tokens=UNSET if cached is None else cached,
+            estimated=UNSET if estimated is None else bool(estimated),
+        )
+    include = msgspec.json.decode(row.pop("include"))
+    return msgspec.convert({**row, "include": include, "usage": usage}, StoredRun)
+
+
+def _conversation(row: dict[str, Any]) -> StoredConversation:
+    return msgspec.convert({**row, "is_running": bool(row["is_running"])}, StoredConversation)
+
+
+def _up_to(rows: Iterable[tuple[int, bytes]], max_bytes: int) -> list[tuple[int, bytes]]:
+    found, size = [], 0
+    for first_number, data in rows:
+        found.append((first_number, data))
+        size += len(data)
+        if size >= max_bytes:
+            break
+    return found
+
+
+def _was_shown(connection: sqlite3.Connection, conversation: int, words: list[str], place: _ByRun) -> bool:
+    """On a page before this one: it has a newer run that matches."""
+    match = expression(words, conversation_scope(conversation))
+    return connection.execute(_NEWER_MATCH, (match, place.top, place.last)).fetchone() is not None
+
+
+def _found(connection: sqlite3.Connection, key: int, run: int, words: list[str]) -> FoundConversation:
+    (row,) = _rows(connection.execute(f"{_CONVERSATIONS} WHERE key = ?", (key,)))
+    (text,) = connection.execute("SELECT words FROM search WHERE rowid = -?", (run,)).fetchone()
+    return FoundConversation(_conversation(row), snippet(text, words))
+
+
+# --- cursors ----------------------------------------------------------------------------------------
+
+_Cursor = TypeVar("_Cursor")
+
+
+def _opaque(place: object) -> str:
+    return base64.urlsafe_b64encode(_encoder.encode(place)).decode().rstrip("=")
+
+
+def _cursor(text: str, kind: type[_Cursor]) -> _Cursor:
+    try:
+        return msgspec.json.decode(base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)), type=kind)
+    except ValueError as error:
+        raise InvalidRequest(
+            "This is no place in a list; take the one that came with the page before, or begin without one.",
+            param="before",
+        ) from error

@@ -1,0 +1,14 @@
+"""A first message in, the title of its conversation out."""
+
+_LONGEST = 80
+_UNTITLED = "Untitled"
+
+
+def title_of(text: str) -> str:
+    """Its first line that says something, in one row of words, cut between two of them."""
+    lines = (" ".join("".join(c if c.isprintable() else " " for c in line).split()) for line in text.splitlines())
+    line = next((line for line in lines if line), _UNTITLED)
+    if len(line) <= _LONGEST:
+        return line
+    words, _, _ = line[:_LONGEST].rpartition(" ")
+    return f"{words or line[: _LONGEST - 1]}…"

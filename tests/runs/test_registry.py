@@ -1,0 +1,217 @@
+"""The registry: so many runs and no more, each found by its owner alone, and none left at shutdown."""
+
+import asyncio
+
+import pytest
+
+from cursor_gateway.errors import NotFound, ShuttingDown, TooManyRuns
+from cursor_gateway.runs import registry
+from cursor_gateway.runs.registry import Runs
+from cursor_gateway.runs.run import Run
+from tests.runs.scripted import (
+    ENDLESS,
+    FINISHED,
+    LOOPS,
+    Loop,
+    ScriptedSource,
+    Until,
+    Watcher,
+    forever,
+    info,
+    say,
+    turn,
+    turns_of_the_loop,
+)
+
+
+def start(runs: Runs, id: str = "chat_1", owner: str = "me", ended: list[Run] | None = None) -> Run:
+    told = [] if ended is None else ended
+    return runs.start(info(id), turn(id), owner=owner, request_id="req_1", ended=told.append)
+
+
+# --- places ---------------------------------------------------------------------------------------------
+
+
+def test_runs_are_counted_until_they_have_answered() -> None:
+    async def live() -> None:
+        goes = asyncio.Event()
+        source = ScriptedSource([Until(goes), say("All"), [FINISHED]])
+        runs, ended, watcher = Runs(source, ENDLESS, 2), list[Run](), Watcher()
+        assert (runs.running, runs.limit) == (0, 2)
+        first, second = start(runs, "chat_1", ended=ended), start(runs, "chat_2", ended=ended)
+        assert runs.running == 2
+        with pytest.raises(TooManyRuns, match="All 2 places"):
+            runs.check_free()
+        with pytest.raises(TooManyRuns):
+            start(runs, "chat_3")
+        goes.set()
+        await asyncio.gather(first.gone(), second.gone())
+        assert (runs.running, ended, watcher.told) == (0, [first, second], [])
+        runs.check_free()
+
+    asyncio.run(live())
+
+
+def test_an_agent_that_lingers_after_its_answer_takes_no_place() -> None:
+    async def live() -> None:
+        runs = Runs(ScriptedSource([say("All"), [FINISHED], forever()]), ENDLESS, 1)
+        first = start(runs, "chat_1")
+        await first.finished()
+        second = start(runs, "chat_2")
+        await second.finished()
+        await asyncio.gather(first.abandon(), second.abandon())
+
+    asyncio.run(live())
+
+
+def test_observers_hear_of_every_run() -> None:
+    async def live() -> None:
+        watcher = Watcher()
+        runs = Runs(ScriptedSource([[FINISHED]]), ENDLESS, 1, [watcher])
+        await start(runs).gone()
+        assert watcher.told == ["started", "first_event", "ended"]
+
+    asyncio.run(live())
+
+
+# --- cancelling -----------------------------------------------------------------------------------------
+
+
+def test_a_run_is_cancelled_by_its_owner_and_nobody_else() -> None:
+    async def live() -> None:
+        runs = Runs(ScriptedSource([say("Half"), forever()]), ENDLESS, 1)
+        run = start(runs, owner="me")
+        with pytest.raises(NotFound):
+            await runs.cancel(run.id, "you")
+        with pytest.raises(NotFound):
+            await runs.cancel("chat_2", "me")
+        assert runs.running == 1
+        envelope = await runs.cancel(run.id, "me")
+        assert envelope.status == "error"
+        await run.gone()
+        assert await runs.cancel(run.id, "me") is envelope  # once more
+        with pytest.raises(NotFound):
+            await runs.cancel(run.id, "you")
+
+    asyncio.run(live())
+
+
+def test_a_cancel_that_comes_too_late_is_told_how_the_run_ended() -> None:
+    async def live() -> None:
+        runs = Runs(ScriptedSource([say("All"), [FINISHED], forever()]), ENDLESS, 1)
+        run = start(runs)
+        done = await run.finished()
+        assert await runs.cancel(run.id, "me") is done.envelope
+        assert done.envelope.status == "completed"
+        await run.abandon()
+        assert await runs.cancel(run.id, "me") is done.envelope
+
+    asyncio.run(live())
+
+
+def test_two_cancels_at_once_hear_the_same() -> None:
+    async def live() -> None:
+        runs = Runs(ScriptedSource([forever()]), ENDLESS, 1)
+        run = start(runs)
+        first, second = await asyncio.gather(runs.cancel(run.id, "me"), runs.cancel(run.id, "me"))
+        assert first is second
+
+    asyncio.run(live())
+
+
+def test_only_the_latest_runs_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def live() -> None:
+        runs = Runs(ScriptedSource([[FINISHED]]), ENDLESS, 1)
+        for number in range(4):
+            await start(runs, f"chat_{number}").gone()
+        for number in range(2):
+            with pytest.raises(NotFound):
+                await runs.cancel(f"chat_{number}", "me")
+        for number in range(2, 4):
+            assert (await runs.cancel(f"chat_{number}", "me")).id == f"chat_{number}"
+
+    monkeypatch.setattr(registry, "_REMEMBERED", 2)
+    asyncio.run(live())
+
+
+# --- closing --------------------------------------------------------------------------------------------
+
+
+def test_a_closed_registry_starts_nothing() -> None:
+    async def live() -> None:
+        runs = Runs(ScriptedSource([[FINISHED]]), ENDLESS, 1)
+        await runs.close(1e6)
+        await runs.close(0)
+        with pytest.raises(ShuttingDown):
+            start(runs)
+
+    asyncio.run(live())
+
+
+def test_runs_may_finish_while_the_registry_drains() -> None:
+    async def live() -> None:
+        goes = asyncio.Event()
+        runs = Runs(ScriptedSource([Until(goes), say("All"), [FINISHED]]), ENDLESS, 2)
+        first, second = start(runs, "chat_1"), start(runs, "chat_2")
+        closing = asyncio.ensure_future(runs.close(1e6))
+        await turns_of_the_loop()
+        with pytest.raises(ShuttingDown):
+            start(runs, "chat_3")
+        goes.set()
+        await closing
+        for run in (first, second):
+            assert run.done is not None
+            assert run.done.failure is None
+        assert runs.running == 0
+
+    asyncio.run(live())
+
+
+@pytest.mark.parametrize("loop", LOOPS)
+def test_runs_that_do_not_finish_in_time_are_ended_and_say_why(loop: Loop) -> None:
+    async def live() -> None:
+        source = ScriptedSource([say("Half"), forever()])
+        runs = Runs(source, ENDLESS, 3)
+        begun = [start(runs, f"chat_{number}") for number in range(2)]
+        await turns_of_the_loop()
+        unbegun = start(runs, "chat_2")
+        await asyncio.gather(runs.close(0), runs.close(0))
+        for run in [*begun, unbegun]:
+            assert run.done is not None
+            assert run.done.failure is not None
+            assert run.done.failure.code == "shutting_down"
+        assert source.ended == len(source.turns)
+        assert runs.running == 0
+
+    loop(live())
+
+
+def test_an_agent_that_lingers_is_not_waited_for_longer_than_agents_take_to_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def live() -> None:
+        source = ScriptedSource([say("All"), [FINISHED], forever()])
+        runs = Runs(source, ENDLESS, 1)
+        run = start(runs)
+        await run.finished()
+        await runs.close(1e6)
+        assert run.done is not None
+        assert (run.done.failure, source.ended) == (None, 1)
+
+    monkeypatch.setattr(registry, "_LAST_SECONDS", 0.001)
+    asyncio.run(live())
+
+
+def test_a_drain_that_is_cut_short_can_be_closed_again() -> None:
+    async def live() -> None:
+        runs = Runs(ScriptedSource([forever()]), ENDLESS, 1)
+        run = start(runs)
+        draining = asyncio.ensure_future(runs.close(1e6))
+        await turns_of_the_loop()
+        draining.cancel()
+        await asyncio.wait([draining])
+        assert runs.running == 1
+        await runs.close(0)
+        assert (runs.running, run.is_ending) == (0, True)
+
+    asyncio.run(live())

@@ -1,0 +1,236 @@
+"""A conversation goes on where it was: in the same session of the agent, which is sent only what is new."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+
+from tests.gateways import RunningGateway, running_gateway
+from tests.server.conftest import (
+    Dialect,
+    ask,
+    at_once,
+    chat,
+    conversation_folder,
+    eventually,
+    growing,
+    http_client,
+    invocation,
+    is_gone,
+    option,
+    question,
+    standin,
+    text_of,
+    unique,
+)
+
+DIALECTS: list[Dialect] = ["documents", "openai"]
+
+
+def continued(dialect: Dialect, conversation: str) -> dict[str, Any]:
+    """The field that continues a conversation."""
+    return {"conversationId": conversation} if dialect == "documents" else {"cursor": {"conversationId": conversation}}
+
+
+def test_the_agent_remembers(gateway: RunningGateway, http: httpx2.Client) -> None:
+    first, second = unique(), unique()
+    conversation = chat(http, first)["conversationId"]
+    told = chat(http, f"{second} {standin('history')}", conversationId=conversation)
+    assert told["conversationId"] == conversation
+    assert json.loads(text_of(told)) == {"turns": 1, "prompts": [first], "answers": [f"You said: {first}"]}
+    before, after = invocation(gateway, first), invocation(gateway, second)
+    assert "--resume" not in before["argv"]
+    assert option(after["argv"], "--resume") == before["session"] == after["session"]
+    assert after["prompt"] == f"{second} {standin('history')}"
+    assert (after["config_dir"], after["cwd"]) == (before["config_dir"], before["cwd"])
+
+
+@pytest.mark.parametrize("by", ["field", "header"])
+def test_an_openai_client_sends_all_and_the_agent_is_told_what_is_new(
+    gateway: RunningGateway, http: httpx2.Client, by: str
+) -> None:
+    first, second = unique(), unique()
+    reply = ask(http, "openai", first)
+    conversation = reply.headers["x-conversation-id"]
+    messages = [
+        {"role": "system", "content": "Be brief."},
+        {"role": "user", "content": first},
+        reply.json()["choices"][0]["message"],
+        {"role": "user", "content": f"{second} {standin('history')}"},
+    ]
+    fields = {"cursor": {"conversationId": conversation}} if by == "field" else {}
+    headers = {"x-cursor-conversation-id": conversation} if by == "header" else {}
+    told = http.post("/v1/chat/completions", json={"messages": messages, **fields}, headers=headers)
+    assert told.headers["x-conversation-id"] == conversation
+    known = json.loads(told.json()["choices"][0]["message"]["content"])
+    assert known["prompts"] == [first]
+    assert invocation(gateway, second)["prompt"] == f"{second} {standin('history')}"
+
+
+def test_a_conversation_may_change_its_dialect(http: httpx2.Client) -> None:
+    first = unique()
+    conversation = chat(http, first)["conversationId"]
+    reply = ask(http, "openai", standin("history"), **continued("openai", conversation))
+    assert json.loads(reply.json()["choices"][0]["message"]["content"])["prompts"] == [first]
+
+
+def test_without_its_id_a_conversation_is_a_new_one(http: httpx2.Client) -> None:
+    ids = {chat(http, "hello")["conversationId"], chat(http, "hello")["conversationId"]}
+    assert len(ids) == 2
+    assert json.loads(text_of(chat(http, standin("history"))))["turns"] == 0
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_who_has_the_answer_can_go_on_at_once(http: httpx2.Client, dialect: Dialect, stream: bool) -> None:
+    """Though the agent takes its time to go: this one would never."""
+    reply = ask(http, dialect, standin("hang-after-result"), stream=stream)
+    for turns in (1, 2):
+        fields = continued(dialect, reply.headers["x-conversation-id"])
+        next_reply = ask(http, dialect, standin("history"), **fields)
+        assert next_reply.status_code == 200, next_reply.text
+        answer = next_reply.json()
+        text = text_of(answer) if dialect == "documents" else answer["choices"][0]["message"]["content"]
+        assert json.loads(text)["turns"] == turns
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_who_has_enough_of_an_answer_can_go_on_at_once(http: httpx2.Client, stream: bool) -> None:
+    """An answer that was cut is over for the client, though this agent does not listen when it is told to stop."""
+    cut = ask(http, "openai", standin("ignore-term"), stream=stream, max_tokens=1)
+    assert cut.status_code == 200
+    told = ask(http, "openai", standin("history"), **continued("openai", cut.headers["x-conversation-id"]))
+    assert told.status_code == 200, told.text
+    assert json.loads(told.json()["choices"][0]["message"]["content"])["turns"] == 1
+
+
+def test_of_two_that_go_on_at_once_one_does(http: httpx2.Client) -> None:
+    conversation = chat(http, standin("hang-after-result"))["conversationId"]
+    replies = at_once({n: lambda: chat_status(http, conversation) for n in range(2)})
+    assert sorted(replies.values()) == [(200, ""), (409, "conversation_busy")]
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_one_turn_at_a_time(http: httpx2.Client, tmp_path: Path, dialect: Dialect) -> None:
+    file = tmp_path / "go"
+    with growing(http, dialect, standin(f"wait-for file={file}")) as reply:
+        reply.until(b"file.")
+        conversation = reply.response.headers["x-conversation-id"]
+        for stream in (False, True):
+            busy = ask(http, dialect, "hello", stream=stream, **continued(dialect, conversation))
+            assert (busy.status_code, busy.json()["error"]["code"]) == (409, "conversation_busy")
+            assert busy.headers["retry-after"] == "1"
+        file.touch()
+        reply.rest()
+    assert ask(http, dialect, "hello", **continued(dialect, conversation)).status_code == 200
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_a_conversation_goes_on_after_a_cancelled_turn(http: httpx2.Client, dialect: Dialect) -> None:
+    with growing(http, dialect, standin("hang-mid")) as reply:
+        reply.until(b"more")
+        headers = reply.response.headers
+        assert http.post(f"/v1/chat/{headers['x-chat-id']}/cancel", json={}).status_code == 200
+        reply.rest()
+    again = ask(http, dialect, standin("history"), **continued(dialect, headers["x-conversation-id"]))
+    assert again.status_code == 200, again.text
+    assert "I was about to say" in again.text
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_an_unknown_conversation(http: httpx2.Client, dialect: Dialect) -> None:
+    for stream in (False, True):
+        unknown = ask(http, dialect, "hello", stream=stream, **continued(dialect, "conv_0000"))
+        assert (unknown.status_code, unknown.json()["error"]["code"]) == (404, "not_found")
+        assert unknown.json()["error"]["param"] == "conversationId"
+
+
+def test_a_conversation_that_never_began(http: httpx2.Client) -> None:
+    """The agent failed before it had a session: there is nothing to go on with."""
+    failed = ask(http, "documents", standin("fail-auth"))
+    again = chat_status(http, failed.headers["x-conversation-id"])
+    assert again == (404, "not_found")
+
+
+def chat_status(http: httpx2.Client, conversation: str) -> tuple[int, str]:
+    reply = ask(http, "documents", "hello", conversationId=conversation)
+    return reply.status_code, reply.json().get("error", {}).get("code", "")
+
+
+def test_a_conversation_stays_in_its_workspace(gateway: RunningGateway, http: httpx2.Client) -> None:
+    """The agent keys its chats by folder: elsewhere the same session would be empty."""
+    below = gateway.workspace / "below"
+    below.mkdir(exist_ok=True)
+    conversation = chat(http, "hello", workspace=str(below))["conversationId"]
+    moved = ask(http, "documents", "hello", conversationId=conversation, workspace=str(gateway.workspace))
+    assert (moved.status_code, moved.json()["error"]["param"]) == (400, "workspace")
+    told = chat(http, standin("history"), conversationId=conversation)
+    assert json.loads(text_of(told))["turns"] == 1
+
+
+def test_the_oldest_conversations_go(tmp_path: Path) -> None:
+    with running_gateway(tmp_path, settings={"max_conversations": "2"}) as gateway, http_client(gateway) as http:
+        ids = []
+        for _ in range(3):
+            mark = unique()
+            ids.append(chat(http, mark)["conversationId"])
+            pid = invocation(gateway, mark)["pid"]
+            eventually(lambda pid=pid: is_gone(pid))  # type: ignore[misc]
+        assert chat_status(http, ids[0]) == (404, "not_found")
+        assert chat_status(http, ids[2]) == (200, "")
+        assert not list(gateway.data.glob(f"instances/*/conversations/{ids[0]}"))
+    assert not list(gateway.data.glob("instances/*/conversations/*"))  # they live as long as the gateway
+
+
+# --- what belongs to the user, and what to the gateway ----------------------------------------------------
+
+
+def test_the_users_configuration_is_copied_and_never_changed(tmp_path: Path) -> None:
+    """`--model` rewrites the configuration that the agent is given, and with it the user's later runs."""
+    (tmp_path / ".cursor").mkdir()
+    config = tmp_path / ".cursor" / "cli-config.json"
+    written = b'{ "version": 1,  "permissions": {"allow": ["Shell(echo)"], "deny": []},"model":{"modelId":"auto"} }\n'
+    config.write_bytes(written)
+    with running_gateway(tmp_path) as gateway, http_client(gateway) as http:
+        told = chat(http, standin("shell", "echo from-the-copy"), model="gpt-5-mini")
+        assert "from-the-copy" in json.dumps(told)  # the user's permissions count
+        copy = conversation_folder(gateway, told["conversationId"]) / "cursor" / "cli-config.json"
+        assert json.loads(copy.read_bytes())["model"]["modelId"] == "gpt-5-mini"
+        assert copy.parent.stat().st_mode & 0o077 == 0  # it may hold a login
+        chat(http, "hello", conversationId=told["conversationId"], model="composer-2.5-fast")
+        http.get("/v1/models")
+    assert config.read_bytes() == written
+    assert [entry.name for entry in (tmp_path / ".cursor").iterdir()] == ["cli-config.json"]
+
+
+def test_the_agents_environment_and_what_is_logged(tmp_path: Path) -> None:
+    """The key for Cursor goes by environment alone; the gateway's other secrets, and all prompts, go nowhere."""
+    secrets = {"CURSOR_API_KEY": "key-of-cursor", "DATABASE_PASSWORD": "hunter2", "OPENAI_API_KEY": "sk-other"}
+    more = {"TEAM_TOKEN": "for-the-agent", "LC_ALL": "C.UTF-8"}
+    with (
+        running_gateway(
+            tmp_path,
+            settings={"agent_environment": "TEAM_*", "log_level": "debug"},
+            environment={**secrets, **more},
+        ) as gateway,
+        http_client(gateway) as http,
+    ):
+        mark = unique()
+        told = json.loads(text_of(chat(http, f"{mark} {standin('echo-env')}")))
+        names = set(told["names"])
+        assert names.isdisjoint({"DATABASE_PASSWORD", "OPENAI_API_KEY"})
+        assert not [name for name in names if name.startswith("CURSOR_GATEWAY_")]
+        assert {"CURSOR_API_KEY", "CURSOR_CONFIG_DIR", "TEAM_TOKEN", "LC_ALL", "HOME", "PATH"} <= names
+        assert told["values"]["CURSOR_API_KEY"] == "key-of-cursor"
+        assert "key-of-cursor" not in " ".join(invocation(gateway, mark)["argv"])
+        for scenario in ("fail-auth", "crash", "tools", "fail-quota"):
+            for dialect in DIALECTS:
+                ask(http, dialect, f"{mark} {standin(scenario)}", stream=True)
+        http.post("/v1/chat", json={"message": [mark]})
+        http.post("/v1/chat/completions", json=question(mark, n=2))
+    logged = gateway.log.read_text()
+    assert "run started" in logged
+    for secret in (mark, "key-of-cursor", "hunter2", "sk-other", "for-the-agent", "I was about to say"):
+        assert secret not in logged

@@ -1,0 +1,334 @@
+"""`POST /v1/chat` over a socket: documents whole, as events and as lines; and what the agent is told to do."""
+
+import base64
+import json
+import re
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+
+from tests.gateways import RunningGateway, running_gateway
+from tests.server.conftest import (
+    PATIENCE,
+    Dialect,
+    chat,
+    conversation_folder,
+    eventually,
+    growing,
+    http_client,
+    invocation,
+    is_gone,
+    option,
+    sse,
+    standin,
+    text_of,
+    unique,
+)
+
+PNG = base64.b64decode(
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+)
+PIXEL = f"data:image/png;base64,{base64.b64encode(PNG).decode()}"
+
+
+def kinds(response: dict[str, Any]) -> list[str]:
+    return [document["type"] for document in response["documents"]]
+
+
+# --- the three forms of a reply -------------------------------------------------------------------------
+
+
+def test_whole(http: httpx2.Client) -> None:
+    reply = http.post("/v1/chat", json={"message": standin("tools")})
+    told = reply.json()
+    assert reply.headers["content-type"] == "application/json"
+    assert (reply.headers["x-chat-id"], reply.headers["x-conversation-id"]) == (told["id"], told["conversationId"])
+    assert kinds(told) == [
+        *("text", "tool_call", "tool_call", "tool_call", "tool_call", "text", "file_edit", "file_edit", "file_edit"),
+        *("terminal_command", "terminal_command", "error", "todo_update", "tool_call", "text"),
+    ]
+    assert [document["sequence"] for document in told["documents"]] == list(range(1, 16))
+    assert (told["status"], told["mode"], told["model"]) == ("completed", "agent", "auto")
+
+
+def test_events(http: httpx2.Client) -> None:
+    """Named and numbered; folded they are the whole reply, and the last one says all but the documents."""
+    reply = http.post("/v1/chat", json={"message": standin("tools"), "stream": True})
+    assert reply.headers["content-type"] == "text/event-stream; charset=utf-8"
+    events = sse(reply.content)
+    assert [event.id for event in events] == [str(number) for number in range(1, len(events) + 1)]
+    assert {event.event for event in events} == {
+        *("document_start", "content_delta", "tool_call_start", "tool_call_arguments", "tool_result"),
+        *("document_end", "done"),
+    }
+    data = [(event.event, json.loads(event.data)) for event in events]
+    name, done = data[-1]
+    assert name == "done"
+    assert list(done) == ["id", "conversationId", "model", "mode", "created", "status", "usage", "metadata"]
+    assert (reply.headers["x-chat-id"], reply.headers["x-conversation-id"]) == (done["id"], done["conversationId"])
+    assert (done["status"], done["metadata"]["toolCallCount"]) == ("completed", 5)
+    whole = http.post("/v1/chat", json={"message": standin("tools")}).json()
+    started = [(told["id"], told["type"], told["sequence"]) for name, told in data if name == "document_start"]
+    assert started == [(one["id"], one["type"], one["sequence"]) for one in whole["documents"]]
+    ended = {told["documentId"]: told.get("finalContent") for name, told in data if name == "document_end"}
+    assert ended == {one["id"]: one["content"] for one in whole["documents"]}
+    for id, content in ended.items():
+        deltas = [told["delta"] for name, told in data if name == "content_delta" and told["documentId"] == id]
+        assert "".join(deltas) == (content or "")
+
+
+def test_thinking_that_is_not_shown_leaves_gaps_in_the_numbers(http: httpx2.Client) -> None:
+    events = sse(http.post("/v1/chat", json={"message": standin("thinking"), "stream": True}).content)
+    numbers = [int(event.id) for event in events]
+    assert numbers == sorted(set(numbers))
+    assert numbers[0] > 1
+
+
+def test_lines(http: httpx2.Client) -> None:
+    headers = {"accept": "application/x-ndjson"}
+    prompt = {"message": standin("fences"), "stream": True}
+    reply = http.post("/v1/chat", json=prompt, headers=headers)
+    assert reply.headers["content-type"] == "application/x-ndjson"
+    assert reply.headers["x-chat-id"].startswith("chat_")
+    lines = [json.loads(line) for line in reply.content.splitlines()]
+    events = sse(http.post("/v1/chat", json=prompt).content)
+    assert [line["type"] for line in lines if line["type"] != "content_delta"] == [
+        event.event for event in events if event.event != "content_delta"
+    ]
+    assert all("documentId" in line for line in lines[:-1])
+    assert lines[-1]["data"]["status"] == "completed"
+    ends = [line["data"] for line in lines if line["type"] == "document_end"]
+    assert ends == [json.loads(event.data) for event in events if event.event == "document_end"]
+
+
+# --- what a request may ask for -------------------------------------------------------------------------
+
+
+def test_thinking_on_request(http: httpx2.Client) -> None:
+    shown = chat(http, standin("thinking"), include=["thinking"])
+    assert kinds(shown) == ["thinking", "text", "thinking", "text"]
+    assert shown["documents"][0]["content"] == "The user wants an answer.\n\nI should think about it first."
+    assert kinds(chat(http, standin("thinking"))) == ["text", "text"]
+
+
+def test_the_agents_own_payload_on_request(http: httpx2.Client) -> None:
+    shown = chat(http, standin("tools"), include=["raw"])["documents"][1]["metadata"]["raw"]
+    assert "success" in json.dumps(shown)
+    assert "raw" not in chat(http, standin("tools"))["documents"][1]["metadata"]
+
+
+def test_fences_are_documents_or_text(http: httpx2.Client) -> None:
+    split = chat(http, standin("fences"))
+    assert kinds(split) == ["text", "code_block", "text", "code_reference", "text"]
+    assert split["documents"][1]["content"] == "def double(n: int) -> int:\n    return 2 * n"
+    assert split["documents"][1]["metadata"] == {"language": "python", "purpose": "new_code"}
+    inline = chat(http, standin("fences"), fences="inline")
+    assert kinds(inline) == ["text", "code_reference", "text"]
+    assert "```python\ndef double" in inline["documents"][0]["content"]
+
+
+@pytest.mark.parametrize("mode", ["agent", "plan", "ask", "debug"])
+def test_modes(gateway: RunningGateway, http: httpx2.Client, mode: str) -> None:
+    mark = unique()
+    assert chat(http, mark, mode=mode)["mode"] == mode
+    started = invocation(gateway, mark)
+    assert option(started["argv"], "--mode") == (mode if mode in ("plan", "ask") else None)
+    assert "--force" not in started["argv"]
+    if mode == "debug":
+        assert started["prompt"].index("Work as a debugger.") < started["prompt"].index(mark)
+    else:
+        assert started["prompt"] == mark
+
+
+def test_the_purpose_of_code_follows_the_mode(http: httpx2.Client) -> None:
+    purposes = {mode: chat(http, standin("fences"), mode=mode)["documents"][1] for mode in ("agent", "plan", "ask")}
+    assert {mode: block["metadata"]["purpose"] for mode, block in purposes.items()} == {
+        "agent": "new_code",
+        "plan": "suggestion",
+        "ask": "example",
+    }
+
+
+def test_what_the_agent_is_started_with(gateway: RunningGateway, http: httpx2.Client) -> None:
+    mark = unique()
+    conversation = chat(http, mark)["conversationId"]
+    started = invocation(gateway, mark)
+    folder = conversation_folder(gateway, conversation)
+    assert started["argv"] == [
+        *("-p", "--output-format", "stream-json", "--stream-partial-output", "--model", "auto"),
+        *("--workspace", str(gateway.workspace), "--trust", mark),
+    ]
+    assert (started["cwd"], started["source"]) == (str(gateway.workspace), "argument")
+    assert started["config_dir"] == str(folder / "cursor")
+    assert started["pgid"] == started["pid"]
+
+
+def test_a_workspace_below_the_roots(tmp_path: Path) -> None:
+    root, other = tmp_path / "root", tmp_path / "other"
+    for folder in (root / "a b", other):
+        folder.mkdir(parents=True)
+    (root / "a b" / "notes.txt").write_text("twelve chars")
+    (root / "link").symlink_to(other)
+    with (
+        running_gateway(tmp_path / "home", settings={"workspace_roots": str(root)}) as gateway,
+        http_client(gateway) as http,
+    ):
+        assert "It has 12 characters." in text_of(chat(http, standin("read"), workspace=str(root / "a b")))
+        for wrong in (str(other), str(root / "link"), str(root / ".." / "other"), "/", str(tmp_path / "nowhere")):
+            refused = http.post("/v1/chat", json={"message": "hello", "workspace": wrong})
+            assert (refused.status_code, refused.json()["error"]["code"]) == (403, "workspace_forbidden"), wrong
+        missing = http.post("/v1/chat", json={"message": "hello", "workspace": str(root / "missing")})
+        assert (missing.status_code, missing.json()["error"]["param"]) == (400, "workspace")
+        mark = unique()
+        headers = {"x-cursor-workspace": str(root / "a b"), "x-cursor-mode": "ask"}
+        body = {"messages": [{"role": "user", "content": mark}]}
+        assert http.post("/v1/chat/completions", json=body, headers=headers).status_code == 200
+        started = invocation(gateway, mark)
+        assert option(started["argv"], "--workspace") == started["cwd"] == str(root / "a b")
+        assert option(started["argv"], "--mode") == "ask"
+
+
+@pytest.mark.parametrize("dialect", ["documents", "openai"])
+def test_images_are_files_when_the_agent_reads_of_them(
+    gateway: RunningGateway, http: httpx2.Client, dialect: Dialect
+) -> None:
+    mark = unique()
+    if dialect == "documents":
+        reply = http.post("/v1/chat", json={"message": mark, "images": [PIXEL]})
+    else:
+        parts = [{"type": "text", "text": mark}, {"type": "image_url", "image_url": {"url": PIXEL}}]
+        reply = http.post("/v1/chat/completions", json={"messages": [{"role": "user", "content": parts}]})
+    assert reply.status_code == 200, reply.text
+    started = invocation(gateway, mark)
+    (named,) = re.findall(r"^- (/.*\.png)$", started["prompt"], re.MULTILINE)
+    assert Path(named).read_bytes() == PNG
+    assert option(started["argv"], "--add-dir") == str(Path(named).parent)
+    assert Path(named).is_relative_to(conversation_folder(gateway, reply.headers["x-conversation-id"]))
+
+
+def test_the_agent_can_open_the_image(gateway: RunningGateway, http: httpx2.Client) -> None:
+    """The name of a file is made of its bytes, so the prompt can say it before it exists."""
+    first = unique()
+    chat(http, first, images=[PIXEL])
+    name = Path(re.findall(r"^- (/.*\.png)$", invocation(gateway, first)["prompt"], re.MULTILINE)[0]).name
+    conversation = chat(http, unique())["conversationId"]
+    path = conversation_folder(gateway, conversation) / "images" / name
+    told = chat(http, standin(f"read path={path}"), images=[PIXEL], conversationId=conversation)
+    assert kinds(told) == ["text", "tool_call", "text"]
+    assert told["documents"][1]["metadata"]["result"]["status"] == "success"
+
+
+# --- how the prompt gets there --------------------------------------------------------------------------
+
+LONG = 120 * 1024
+
+
+@pytest.mark.parametrize(
+    ("prompt", "source"),
+    [
+        ("two words", "argument"),
+        ("--help", "argument"),
+        ("-p", "argument"),
+        ("--", "argument"),
+        ("logout", "stdin"),
+        ("agent", "stdin"),
+        ("models", "stdin"),
+        ("logout now", "argument"),
+        ("é" * (LONG // 2 - 40), "argument"),
+        ("é" * (LONG // 2 + 1), "stdin"),
+        ("x" * 2_000_000, "stdin"),
+    ],
+    ids=lambda value: value if len(value) < 20 else f"{len(value)} letters",
+)
+def test_a_prompt_reaches_the_agent_as_it_is(
+    gateway: RunningGateway, http: httpx2.Client, prompt: str, source: str
+) -> None:
+    id = chat(http, prompt)["conversationId"]
+    config = str(conversation_folder(gateway, id) / "cursor")
+    lines = [json.loads(line) for line in gateway.agent_log.read_bytes().splitlines()]
+    (started,) = [line for line in lines if line["config_dir"] == config]
+    assert started["prompt"] == prompt
+    assert started["source"] == source
+    assert ("--" in started["argv"]) == prompt.startswith("-")
+    assert (prompt in started["argv"]) == (source == "argument")
+
+
+# --- cancel -----------------------------------------------------------------------------------------------
+
+
+def cancel(http: httpx2.Client, id: str) -> httpx2.Response:
+    return http.post(f"/v1/chat/{id}/cancel", json={})
+
+
+@pytest.mark.parametrize("scenario", ["hang-mid", "ignore-term"])
+def test_cancel(gateway: RunningGateway, http: httpx2.Client, scenario: str) -> None:
+    mark = unique()
+    with growing(http, "documents", f"{mark} {standin(scenario)}") as reply:
+        reply.until(b"content_delta")
+        id = reply.response.headers["x-chat-id"]
+        first, second = cancel(http, id), cancel(http, id)
+        events = sse(reply.rest())
+    assert first.status_code == second.status_code == 200
+    assert first.json() == second.json() == json.loads(events[-1].data)
+    assert first.json()["status"] == "error"
+    document = json.loads(events[-2].data)
+    assert document["metadata"]["errorCode"] == "CANCELLED"
+    pid = invocation(gateway, mark)["pid"]
+    eventually(lambda: is_gone(pid))
+
+
+def test_cancel_what_somebody_waits_for_in_one_piece(http: httpx2.Client, gateway: RunningGateway) -> None:
+    """The id of such a run is told when it is over; here it is taken from the log, as an operator would."""
+    mark = unique()
+    body = {"message": standin("hang-mid")}
+    with ThreadPoolExecutor(1) as pool:
+        asked = pool.submit(http.post, "/v1/chat", json=body, headers={"x-request-id": mark})
+        (id,) = eventually(lambda: _runs_of(gateway, mark))
+        assert cancel(http, id).status_code == 200
+        reply = asked.result(PATIENCE)
+    assert (reply.status_code, reply.json()["error"]["code"]) == (499, "cancelled")
+
+
+def _runs_of(gateway: RunningGateway, request_id: str) -> list[str]:
+    lines = [json.loads(line) for line in gateway.log.read_bytes().split(b"\n")[:-1]]
+    return [line["run_id"] for line in lines if line.get("request_id") == request_id]
+
+
+def test_cancel_what_has_ended_changes_nothing(http: httpx2.Client) -> None:
+    told = chat(http, "hello")
+    cancelled = cancel(http, told["id"])
+    assert (cancelled.status_code, cancelled.json()["status"]) == (200, "completed")
+
+
+def test_cancel_what_never_was(http: httpx2.Client) -> None:
+    unknown = cancel(http, "chat_0000")
+    assert (unknown.status_code, unknown.json()["error"]["code"]) == (404, "not_found")
+
+
+# --- requests that are wrong ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("body", "param"),
+    [
+        ({}, None),
+        ({"message": ""}, "message"),
+        ({"message": " \n"}, "message"),
+        ({"message": 7}, "message"),
+        ({"message": "hello", "mode": "dance"}, "mode"),
+        ({"message": "hello", "massage": "hello"}, "massage"),
+        ({"message": "hello", "model": ""}, "model"),
+        ({"message": "hello", "include": ["everything"]}, "include[0]"),
+        ({"message": "hello", "images": ["https://example.com/a.png"]}, "images[0]"),
+        ({"message": "hello", "images": [PIXEL, "data:image/png;base64,?"]}, "images[1]"),
+    ],
+)
+def test_a_wrong_request_names_its_field(http: httpx2.Client, body: dict[str, Any], param: str | None) -> None:
+    for stream in (False, True):
+        refused = http.post("/v1/chat", json={**body, "stream": stream})
+        assert refused.status_code == 400
+        error = refused.json()["error"]
+        assert (error["code"], error["type"], error["param"]) == ("invalid_request", "invalid_request_error", param)

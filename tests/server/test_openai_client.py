@@ -1,0 +1,418 @@
+"""OpenAI's own client against the gateway, over a socket: what it can do works, and failures are its errors."""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import openai as sdk
+import pytest
+from openai import AsyncOpenAI, OpenAI
+from openai.types.chat import ChatCompletion, ChatCompletionMessageParam
+
+from cursor_gateway.keys import hash_key
+from tests.gateways import RunningGateway, running_gateway
+from tests.openai_shapes import validate_completion, validate_stream
+from tests.server.conftest import (
+    WAYS,
+    Dialect,
+    Told,
+    ask,
+    http_client,
+    invocation,
+    openai_client,
+    option,
+    standin,
+    told,
+    unique,
+)
+
+AGENTS_WORK = [
+    "Used read_file: {root}/notes.txt",
+    "Used grep: price",
+    "Used glob_file_search: **/*.py",
+    "Used list_dir: {root}",
+    "Edited {root}/src/price.py",
+    "Created {root}/src/tax.py, 1 line",
+    "Deleted {root}/old.txt",
+    "Ran `pytest -q` (exit status 0)",
+    "Ran `ruff check` (failed: The command exited with status 1.)",
+    "Updated the to-dos (1 completed, 1 in progress)",
+    "Used get_issue",
+]
+SAID_WITH_TOOLS = "I'll look around first.Now the changes.All done: the price is 2, and there is a tax."
+WEATHER: Any = {"type": "function", "function": {"name": "weather", "parameters": {"type": "object", "properties": {}}}}
+
+
+def user(text: str) -> list[ChatCompletionMessageParam]:
+    return [{"role": "user", "content": text}]
+
+
+def completed(client: OpenAI, text: str, **fields: Any) -> ChatCompletion:
+    completion = client.chat.completions.create(model="auto", messages=user(text), **fields)
+    assert isinstance(completion, ChatCompletion)
+    return completion
+
+
+# --- the ordinary ways --------------------------------------------------------------------------------
+
+
+def test_a_completion(openai: OpenAI) -> None:
+    completion = completed(openai, "hello")
+    assert completion.choices[0].message.content == "You said: hello"
+    assert completion.choices[0].finish_reason == "stop"
+    assert completion.object == "chat.completion"
+    assert completion.id.startswith("chatcmpl-")
+    assert completion.model == "auto"
+
+
+def test_a_stream(openai: OpenAI) -> None:
+    with openai.chat.completions.create(model="auto", messages=user("hello"), stream=True) as stream:
+        chunks = list(stream)
+    assert "".join(chunk.choices[0].delta.content or "" for chunk in chunks) == "You said: hello"
+    assert (chunks[0].choices[0].delta.role, chunks[-1].choices[0].finish_reason) == ("assistant", "stop")
+    assert len({(chunk.id, chunk.created, chunk.model) for chunk in chunks}) == 1
+
+
+def test_the_streaming_helper(openai: OpenAI) -> None:
+    """It is stricter than the plain stream: each missing field is an exception in it."""
+    with openai.chat.completions.stream(model="auto", messages=user(standin("tools"))) as stream:
+        events = list(stream)
+        final = stream.get_final_completion()
+    assert final.choices[0].message.content == SAID_WITH_TOOLS
+    assert final.choices[0].finish_reason == "stop"
+    deltas = [event.delta for event in events if event.type == "content.delta"]
+    assert "".join(deltas) == SAID_WITH_TOOLS
+
+
+def test_the_asynchronous_client(gateway: RunningGateway) -> None:
+    async def both() -> tuple[str | None, str]:
+        async with AsyncOpenAI(base_url=gateway.openai_url, api_key="any", max_retries=0) as client:
+            whole = await client.chat.completions.create(model="auto", messages=user("hello"))
+            text = ""
+            stream = await client.chat.completions.create(model="auto", messages=user("hello"), stream=True)
+            async for chunk in stream:
+                text += chunk.choices[0].delta.content or ""
+            return whole.choices[0].message.content, text
+
+    assert asyncio.run(both()) == ("You said: hello", "You said: hello")
+
+
+def test_the_raw_response_has_the_ids(openai: OpenAI) -> None:
+    raw = openai.chat.completions.with_raw_response.create(
+        model="auto", messages=user("hello"), extra_headers={"x-request-id": "my-request.1"}
+    )
+    completion = raw.parse()
+    assert raw.headers["x-request-id"] == completion._request_id == "my-request.1"
+    assert completion.id == raw.headers["x-chat-id"].replace("chat_", "chatcmpl-")
+    assert raw.headers["x-conversation-id"].startswith("conv_")
+
+
+def test_a_conversation_that_the_client_sends_whole(gateway: RunningGateway, openai: OpenAI) -> None:
+    mark = unique()
+    messages: list[ChatCompletionMessageParam] = [
+        {"role": "developer", "content": "Be brief."},
+        {"role": "user", "content": [{"type": "text", "text": "One?"}, {"type": "text", "text": "Two?"}]},
+        {"role": "assistant", "content": "Three."},
+        {"role": "user", "content": f"{mark} Four?"},
+    ]
+    openai.chat.completions.create(model="auto", messages=messages)
+    prompt = invocation(gateway, mark)["prompt"]
+    places = [prompt.index(text) for text in ("Be brief.", "One?\nTwo?", "Three.", "Four?")]
+    assert places == sorted(places)
+
+
+# --- models -------------------------------------------------------------------------------------------
+
+
+def test_models(openai: OpenAI) -> None:
+    models = {model.id: model for model in openai.models.list()}
+    assert {"auto", "gpt-5-mini", "claude-sonnet-5-thinking-high"} <= set(models)
+    assert (models["auto"].object, models["auto"].owned_by) == ("model", "cursor")
+    assert openai.models.retrieve("gpt-5-mini") == models["gpt-5-mini"]
+    with pytest.raises(sdk.NotFoundError) as caught:
+        openai.models.retrieve("gpt-5-mino")
+    assert (caught.value.code, caught.value.param) == ("model_not_found", "model")
+    assert "gpt-5-mini" in caught.value.message
+
+
+def test_the_model_is_the_one_that_is_asked_for(gateway: RunningGateway, openai: OpenAI) -> None:
+    mark = unique()
+    completion = openai.chat.completions.create(model="gpt-5-mini", messages=user(mark))
+    assert completion.model == "gpt-5-mini"
+    assert option(invocation(gateway, mark)["argv"], "--model") == "gpt-5-mini"
+
+
+# --- usage, stop, max_tokens ----------------------------------------------------------------------------
+
+
+USAGE = standin("usage input=10 output=20 cache_read=300 cache_write=4000")
+
+
+def test_usage(openai: OpenAI) -> None:
+    usage = completed(openai, USAGE).usage
+    assert usage is not None
+    assert (usage.prompt_tokens, usage.completion_tokens, usage.total_tokens) == (4310, 20, 4330)
+    assert usage.prompt_tokens_details is not None
+    assert usage.prompt_tokens_details.cached_tokens == 300
+
+
+def test_usage_in_a_stream_only_where_it_is_asked_for(http: httpx2.Client) -> None:
+    body = ask(http, "openai", USAGE, stream=True, stream_options={"include_usage": True}).content
+    usage = validate_stream(body, include_usage=True)[-1].usage
+    assert usage
+    assert (usage.prompt_tokens, usage.completion_tokens, usage.total_tokens) == (4310, 20, 4330)
+    validate_stream(ask(http, "openai", USAGE, stream=True).content, include_usage=False)
+
+
+def test_usage_that_the_agent_does_not_tell_is_estimated(openai: OpenAI) -> None:
+    usage = completed(openai, standin("usage omit=1")).usage
+    assert usage is not None
+    assert usage.prompt_tokens > 0
+    assert usage.completion_tokens > 0
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_stop_ends_the_answer_before_the_word(http: httpx2.Client, stream: bool) -> None:
+    reply = ask(http, "openai", standin("say", "one two STOP three"), stream=stream, stop=["STOP", "never"])
+    assert told(reply, "openai") == Told(200, "one two ")
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_max_tokens_cuts_the_answer(http: httpx2.Client, stream: bool) -> None:
+    """The rest of the run serves nobody: it ends, though the agent would hang for ever."""
+    reply = ask(http, "openai", standin("hang-mid"), stream=stream, max_tokens=2)
+    if stream:
+        chunks = validate_stream(reply.content)
+        text = "".join(choice.delta.content or "" for chunk in chunks for choice in chunk.choices)
+        reason = chunks[-1].choices[0].finish_reason
+    else:
+        choice = validate_completion(reply.content).choices[0]
+        text, reason = choice.message.content or "", choice.finish_reason
+    assert reason == "length"
+    assert 0 < len(text) < len("I was about to say more.")
+    assert "I was about to say more.".startswith(text)
+
+
+# --- the agent's text, exactly ------------------------------------------------------------------------
+
+TEXTS = {
+    "emoji": "👩‍👩‍👧‍👦 family, 🏳️‍🌈 flag, é composed, e\u0301 combined",
+    "line separators": "one\u2028two\u2029three\x85four",
+    "line ends": "unix\nwindows\r\nold mac\rend",
+    "control characters": "".join(map(chr, range(1, 32))) + "\x7f end",
+    "sse lookalikes": "data: [DONE]\n\nevent: done\ndata: {}\n\n: comment\nid: 7",
+    "code fences": "Look:\n\n```python\nprint('hi')\n```\n\nand\n\n~~~\nplain\n~~~\n\ndone",
+    "fence that never ends": "Look:\n\n```python\nprint('hi')\n",
+    "html": "<script>alert('x')</script> &amp; <b>bold</b>",
+    "json": '{"error": {"message": "no"}} \\u0000 \\"',
+    "white space around": "\n\n  indented first line\nlast line  \n\n\n",
+    "long": "lorem ipsum dolor sit amet " * 20_000,
+}
+
+
+@pytest.mark.parametrize(("dialect", "stream"), WAYS)
+@pytest.mark.parametrize("name", TEXTS)
+def test_the_text_is_what_the_agent_said(http: httpx2.Client, name: str, dialect: Dialect, stream: bool) -> None:
+    """In deltas of one UTF-16 unit, so that every emoji is cut into halves of a character; the long text in larger."""
+    text = TEXTS[name]
+    prompt = standin(f"say size={1 if len(text) < 1000 else 4001}", text)
+    fields = {"fences": "inline"} if dialect == "documents" else {}
+    said = told(ask(http, dialect, prompt, stream=stream, **fields), dialect).text
+    if dialect == "documents":  # white space around a document's text is no part of its content
+        assert said.strip() == text.strip()
+    else:
+        assert said == text
+
+
+@pytest.mark.parametrize("scenario", ["tools", "thinking", "parallel", "question", "query-flush", "text", "plan"])
+def test_both_dialects_streaming_or_not_say_the_same(http: httpx2.Client, scenario: str) -> None:
+    """Where nothing but text is said between two tools, a document is that text."""
+    said = {told(ask(http, dialect, standin(scenario), stream=stream), dialect).text for dialect, stream in WAYS}
+    assert len(said) == 1
+    assert said != {""}
+
+
+# --- thinking and the agent's own tools -----------------------------------------------------------------
+
+
+def both_ways(client: httpx2.Client, text: str, **fields: Any) -> dict[str, Any]:
+    """The message of a completion, which must be the fold of the same as a stream."""
+    whole: dict[str, Any] = ask(client, "openai", text, **fields).json()["choices"][0]
+    chunks = validate_stream(ask(client, "openai", text, stream=True, **fields).content)
+    deltas = [choice.delta for chunk in chunks for choice in chunk.choices]
+    message = whole["message"]
+    assert "".join(delta.reasoning_content or "" for delta in deltas) == message.get("reasoning_content", "")
+    assert "".join(delta.content or "" for delta in deltas) == message["content"]
+    assert chunks[-1].choices[0].finish_reason == whole["finish_reason"]
+    return {**message, "finish_reason": whole["finish_reason"], "deltas": deltas}
+
+
+def test_thinking_is_reasoning_content(http: httpx2.Client) -> None:
+    message = both_ways(http, standin("thinking"))
+    shown = both_ways(http, standin("thinking"), cursor={"include": ["thinking"]})
+    assert shown["reasoning_content"] == message["reasoning_content"]  # a document of its own, or none
+    assert message["content"] == "I have thought once. I have thought twice."
+    assert message["reasoning_content"] == (
+        "The user wants an answer.\n\nI should think about it first.\n\nAnd now a second time, with 'quotes' and é."
+    )
+
+
+def test_the_agents_tools_are_told_as_a_line_each(gateway: RunningGateway, http: httpx2.Client) -> None:
+    message = both_ways(http, standin("tools"))
+    assert message["content"] == SAID_WITH_TOOLS
+    assert message["reasoning_content"].splitlines() == [line.format(root=gateway.workspace) for line in AGENTS_WORK]
+    assert "tool_calls" not in message
+
+
+def test_the_agents_tools_can_be_left_out(tmp_path: Path) -> None:
+    with running_gateway(tmp_path, settings={"agent_tools": "none"}) as gateway, http_client(gateway) as http:
+        message = both_ways(http, standin("tools"))
+        assert message["content"] == SAID_WITH_TOOLS
+        assert "reasoning_content" not in message
+        assert "tool_calls" not in message
+        assert both_ways(http, standin("thinking"))["reasoning_content"].startswith("The user wants")
+
+
+def test_the_agents_tools_can_be_forwarded_as_calls(tmp_path: Path) -> None:
+    """An operator's choice: then a request with tools of its own is refused, since they would be run twice."""
+    with running_gateway(tmp_path, settings={"agent_tools": "tool_calls"}) as gateway, http_client(gateway) as http:
+        message = both_ways(http, standin("tools"))
+        names = [call["function"]["name"] for call in message["tool_calls"]]
+        assert names[:2] == ["read_file", "grep"]
+        assert len(names) == len(AGENTS_WORK)
+        assert message["finish_reason"] == "stop"  # nobody is to run them
+        streamed = [call for delta in message["deltas"] for call in delta.tool_calls or []]
+        assert [call.function.name for call in streamed if call.id] == names
+        with openai_client(gateway) as client:
+            with pytest.raises(sdk.BadRequestError) as caught:
+                completed(client, "hello", tools=[WEATHER])
+            assert (caught.value.param, "leave `tools` out" in caught.value.message) == ("tools", True)
+            with client.chat.completions.stream(model="auto", messages=user(standin("tools"))) as stream:
+                calls = stream.get_final_completion().choices[0].message.tool_calls
+            assert [call.function.name for call in calls or []] == names
+
+
+def test_a_request_with_tools_that_may_go_unused_is_answered(openai: OpenAI) -> None:
+    for choice in ("auto", "none"):
+        answer = completed(openai, "hello", tools=[WEATHER], tool_choice=choice)
+        assert answer.choices[0].message.content == "You said: hello"
+
+
+@pytest.mark.parametrize("choice", ["required", {"type": "function", "function": {"name": "weather"}}])
+def test_a_request_that_demands_a_call_is_refused(openai: OpenAI, choice: Any) -> None:
+    with pytest.raises(sdk.BadRequestError) as caught:
+        completed(openai, "hello", tools=[WEATHER], tool_choice=choice)
+    assert (caught.value.param, "auto or none" in caught.value.message) == ("tool_choice", True)
+
+
+# --- errors as exceptions -------------------------------------------------------------------------------
+
+RAISED: dict[str, tuple[type[sdk.APIStatusError], int, str, str]] = {
+    "fail-auth": (sdk.AuthenticationError, 401, "agent_unauthenticated", "authentication_error"),
+    "fail-trust": (sdk.PermissionDeniedError, 403, "workspace_untrusted", "permission_error"),
+    "fail-model": (sdk.NotFoundError, 404, "model_not_found", "invalid_request_error"),
+    "fail-quota-early": (sdk.RateLimitError, 429, "insufficient_quota", "insufficient_quota"),
+    "fail-capacity": (sdk.RateLimitError, 429, "agent_overloaded", "rate_limit_error"),
+    "fail-sandbox": (sdk.InternalServerError, 500, "agent_misconfigured", "api_error"),
+    "crash-early": (sdk.APIStatusError, 502, "agent_crashed", "api_error"),
+}
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("scenario", RAISED)
+def test_an_error_before_the_first_text(openai: OpenAI, scenario: str, stream: bool) -> None:
+    expected, status, code, kind = RAISED[scenario]
+    with pytest.raises(expected) as caught:
+        openai.chat.completions.create(model="auto", messages=user(standin(scenario)), stream=stream)
+    error = caught.value
+    assert (error.status_code, error.code, error.type) == (status, code, kind)
+    assert error.request_id == error.response.headers["x-request-id"]
+    assert len(error.message) > 40  # a sentence that says what to do
+
+
+def test_an_error_in_the_middle_of_a_stream(openai: OpenAI) -> None:
+    texts: list[str | None] = []
+    with (
+        openai.chat.completions.create(
+            model="auto", messages=user(standin("fail-capacity-late")), stream=True
+        ) as stream,
+        pytest.raises(sdk.APIError) as caught,
+    ):
+        texts.extend(chunk.choices[0].delta.content for chunk in stream)
+    assert "".join(text or "" for text in texts) == "I was about to say more."
+    assert (caught.value.code, caught.value.type) == ("agent_overloaded", "rate_limit_error")
+    assert "try again in a while" in caught.value.message
+
+
+@pytest.mark.parametrize(
+    ("fields", "param"),
+    [
+        ({"n": 2}, "n"),
+        ({"logprobs": True}, "logprobs"),
+        ({"modalities": ["text", "audio"]}, "modalities"),
+        ({"max_tokens": 0}, "max_tokens"),
+        ({"extra_body": {"cursor": {"mode": "dance"}}}, "cursor.mode"),
+        ({"extra_body": {"cursor": {"mod": "ask"}}}, "cursor.mod"),
+        ({"extra_headers": {"x-cursor-mode": "dance"}}, "x-cursor-mode"),
+    ],
+)
+def test_a_request_that_cannot_be_honoured(openai: OpenAI, fields: dict[str, Any], param: str) -> None:
+    with pytest.raises(sdk.BadRequestError) as caught:
+        completed(openai, "hello", **fields)
+    error = caught.value
+    assert (error.param, error.code, error.type) == (param, "invalid_request", "invalid_request_error")
+
+
+def test_what_changes_nothing_is_ignored(openai: OpenAI) -> None:
+    ignored: dict[str, Any] = {
+        "temperature": 0.2,
+        "top_p": 0.9,
+        "seed": 7,
+        "n": 1,
+        "reasoning_effort": "low",
+        "user": "somebody",
+        "metadata": {"a": "b"},
+        "store": False,
+        "parallel_tool_calls": True,
+        "extra_body": {"nobody_knows": [1]},
+    }
+    assert completed(openai, "hello", **ignored).choices[0].message.content == "You said: hello"
+
+
+def test_keys(tmp_path: Path) -> None:
+    keys = f"ann={hash_key('cgw_anns')},bob={hash_key('cgw_bobs')}"
+    with running_gateway(tmp_path, settings={"api_keys": keys}) as gateway:
+        for wrong in ("cgw_nobodys", "cgw_ann"):
+            with openai_client(gateway, api_key=wrong) as stranger:
+                with pytest.raises(sdk.AuthenticationError) as caught:
+                    completed(stranger, "hello")
+                assert (caught.value.status_code, caught.value.code) == (401, "invalid_api_key")
+                with pytest.raises(sdk.AuthenticationError):
+                    stranger.models.list()
+        with openai_client(gateway, api_key="cgw_anns") as ann, openai_client(gateway, api_key="cgw_bobs") as bob:
+            raw = ann.chat.completions.with_raw_response.create(model="auto", messages=user("hello"))
+            conversation = {"cursor": {"conversationId": raw.headers["x-conversation-id"]}}
+            with pytest.raises(sdk.NotFoundError):  # somebody else's is not there
+                completed(bob, "hello", extra_body=conversation)
+            assert completed(ann, "hello", extra_body=conversation).choices[0].message.content == "You said: hello"
+            with http_client(gateway) as http:
+                id = raw.headers["x-chat-id"]
+                bobs = {"authorization": "Bearer cgw_bobs", "content-type": "application/json"}
+                assert http.post(f"/v1/chat/{id}/cancel", headers=bobs).status_code == 404
+                assert http.get("/health").status_code == 200
+        told_in_log = gateway.log.read_text()
+        assert "cgw_" not in told_in_log
+        assert "ann" in told_in_log
+
+
+def test_retries_are_the_clients_affair(tmp_path: Path) -> None:
+    """The client asks again for what may go better the second time, and each time the agent is started anew."""
+    with running_gateway(tmp_path) as gateway, openai_client(gateway, max_retries=1) as client:
+        mark = unique()
+        with pytest.raises(sdk.APIStatusError):
+            completed(client, f"{mark} {standin('crash-early')}")
+        with pytest.raises(sdk.AuthenticationError):
+            completed(client, f"{mark} {standin('fail-auth')}")
+        started = [line for line in gateway.agent_log.read_text().splitlines() if mark in line]
+        assert len(started) == 3

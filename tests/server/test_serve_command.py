@@ -1,0 +1,288 @@
+"""`cursor-gateway serve` as a process: how it starts, what it says, what it records, and how it stops."""
+
+import json
+import signal
+import socket
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+
+from tests.agent.install import install
+from tests.cli.processes import TIMEOUT, arguments_of
+from tests.gateways import RunningGateway, running_gateway
+from tests.openai_shapes import read_stream
+from tests.server.conftest import (
+    Dialect,
+    chat,
+    eventually,
+    growing,
+    http_client,
+    invocation,
+    is_gone,
+    openai_client,
+    sse,
+    standin,
+    text_of,
+    unique,
+)
+
+DIALECTS: list[Dialect] = ["documents", "openai"]
+
+
+def refused(home: Path, *flags: str, settings: Mapping[str, str] | None = None) -> str:
+    """What a gateway says that does not start."""
+    (home / "data").mkdir(exist_ok=True)
+    given = {"data_dir": str(home / "data"), **(settings or {})}
+    ended = subprocess.run(
+        arguments_of("serve", *flags),
+        env={
+            "PATH": f"{home / 'bin'}:/usr/bin:/bin",
+            "HOME": str(home),
+            **{f"CURSOR_GATEWAY_{name.upper()}": value for name, value in given.items()},
+        },
+        cwd=home,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        timeout=TIMEOUT,
+        check=False,
+    )
+    told = ended.stderr.decode()
+    assert (ended.returncode, ended.stdout) == (2, b""), told
+    assert told.startswith("cursor-gateway: ")
+    assert told.count("\n") == 1  # a sentence, no traceback
+    return told
+
+
+# --- starting -------------------------------------------------------------------------------------------
+
+
+def test_a_port_that_is_taken(tmp_path: Path) -> None:
+    install(tmp_path / "bin")
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        told = refused(tmp_path, "--port", str(port))
+    assert f"cannot listen on 127.0.0.1 port {port}" in told
+    assert "choose another with `--port`" in told
+
+
+def test_two_gateways_on_one_port(gateway: RunningGateway, tmp_path: Path) -> None:
+    install(tmp_path / "bin")
+    assert "in use" in refused(tmp_path, "--port", gateway.url.rpartition(":")[2])
+
+
+def test_no_agent_where_the_agent_is_asked_for(tmp_path: Path) -> None:
+    assert "cursor-agent is not installed; install it" in refused(tmp_path, "--source", "cli")
+
+
+def test_another_program_is_not_taken_for_the_agent(tmp_path: Path) -> None:
+    program = tmp_path / "mine"
+    program.write_text("#!/bin/sh\necho hello\n")
+    program.chmod(0o755)
+    told = refused(tmp_path, settings={"agent_program": str(program)})
+    assert f"{program} is not Cursor's agent" in told
+    assert "is not installed" in refused(tmp_path, settings={"agent_program": str(tmp_path / "nothing")})
+
+
+def test_a_workspace_that_does_not_exist(tmp_path: Path) -> None:
+    install(tmp_path / "bin")
+    assert "there is no folder" in refused(tmp_path, "--workspace", str(tmp_path / "nowhere"))
+
+
+def test_an_address_for_everybody_needs_keys(tmp_path: Path) -> None:
+    install(tmp_path / "bin")
+    assert "key" in refused(tmp_path, "--host", "0.0.0.0", "--port", "0")
+
+
+def test_health_says_what_answers(gateway: RunningGateway, http: httpx2.Client) -> None:
+    told = http.get("/health").json()
+    assert (told["status"], told["source"]["name"], told["source"]["demo"]) == ("ok", "cli", False)
+    assert "2026.10.01-e373342" in told["source"]["detail"]
+    assert told["runs"]["limit"] == 8
+    assert http.get("/health").headers["x-cursor-gateway-source"] == "cli"
+
+
+# --- the demo -------------------------------------------------------------------------------------------
+
+
+def test_the_demo_says_that_it_is_one(tmp_path: Path) -> None:
+    """Without an agent recordings answer, so that a newcomer sees something; nobody may take it for the agent."""
+    settings = {"replay_speed": "0"}
+    with running_gateway(tmp_path, settings=settings, has_agent=False) as gateway, http_client(gateway) as http:
+        health = http.get("/health").json()["source"]
+        assert (health["name"], health["demo"]) == ("demo", True)
+        told = http.post("/v1/chat", json={"message": "hello"})
+        assert told.headers["x-cursor-gateway-source"] == "demo"
+        assert (told.json()["status"], told.json()["model"]) == ("completed", "demo")
+        with openai_client(gateway) as client:
+            assert [model.id for model in client.models.list()] == ["demo"]
+            for model in ("demo", "auto"):
+                completion = client.chat.completions.create(
+                    model=model, messages=[{"role": "user", "content": "hello"}]
+                )
+                assert completion.choices[0].message.content
+        other = http.post("/v1/chat", json={"message": "hello", "model": "gpt-5-mini"})
+        assert (other.status_code, other.json()["error"]["code"]) == (404, "model_not_found")
+        everything = http.post("/v1/chat", json={"message": "recording: jwt_authentication"}).json()
+        assert len({document["type"] for document in everything["documents"]}) == 10
+
+
+def test_the_demos_banner(tmp_path: Path) -> None:
+    """What it prints is read by `running_gateway`, so here it is started by hand."""
+    (tmp_path / "data").mkdir()
+    environment = {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path), "CURSOR_GATEWAY_DATA_DIR": str(tmp_path / "data")}
+    with subprocess.Popen(
+        arguments_of("serve", "--port", "0"),
+        env={**environment, "PYTHONUNBUFFERED": "1", "PYTHONIOENCODING": "utf-8"},
+        cwd=tmp_path,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+    ) as process:
+        assert process.stdout is not None
+        lines = []
+        for line in process.stdout:
+            lines.append(line.decode().strip())
+            if lines[-1].startswith("Ctrl-C"):
+                break
+        process.send_signal(signal.SIGTERM)
+        process.wait(TIMEOUT)
+    said = "\n".join(lines)
+    assert "DEMO: built-in recordings answer. No agent runs" in said
+    assert "cursor-agent is not installed; install it" in said
+    assert "/v1/chat -H 'Content-Type: application/json'" in said
+
+
+# --- recording ------------------------------------------------------------------------------------------
+
+_OF_A_RUN = ("id", "conversationId", "created", "model", "metadata")  # what two runs differ in
+SCENARIOS = [
+    "tools",
+    "thinking",
+    "fences",
+    "fail-quota",
+    "fail-capacity-late",
+    "plan",
+]  # an exit status is not recorded
+
+
+def without_run(told: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in told.items() if name not in _OF_A_RUN}
+
+
+def test_a_recording_replayed_gives_the_same_documents(tmp_path: Path) -> None:
+    recordings = tmp_path / "recordings"
+    with running_gateway(tmp_path / "one", "--record", str(recordings)) as gateway, http_client(gateway) as http:
+        recorded = {name: http.post("/v1/chat", json={"message": standin(name)}) for name in SCENARIOS}
+        eventually(lambda: len(list(recordings.glob("*.ndjson"))) == len(SCENARIOS))
+    assert all(file.stat().st_mode & 0o077 == 0 for file in recordings.iterdir())  # they hold prompts
+    with (
+        running_gateway(
+            tmp_path / "two", "--replay", str(recordings), settings={"replay_speed": "0"}, has_agent=False
+        ) as gateway,
+        http_client(gateway) as http,
+    ):
+        assert http.get("/health").json()["source"]["name"] == "replay"
+        for name, before in recorded.items():
+            after = http.post("/v1/chat", json={"message": standin(name)})
+            assert after.status_code == before.status_code, name
+            assert without_run(after.json()) == without_run(before.json()), name
+
+
+def test_recordings_without_prompts(tmp_path: Path) -> None:
+    flags = ("--record", str(tmp_path / "recordings"), "--no-record-prompts")
+    mark = unique()
+    with running_gateway(tmp_path / "home", *flags) as gateway, http_client(gateway) as http:
+        chat(http, f"{mark} {standin('text')}")
+    (file,) = (tmp_path / "recordings").iterdir()
+    assert mark not in file.read_text()
+    assert "[prompt removed]" in file.read_text()
+
+
+# --- stopping -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_sigterm_lets_a_running_stream_finish(tmp_path: Path, dialect: Dialect) -> None:
+    file = tmp_path / "go"
+    settings = {"drain_seconds": "60"}
+    with running_gateway(tmp_path / "home", settings=settings) as gateway, http_client(gateway) as http:
+        with growing(http, dialect, standin(f"wait-for file={file}")) as reply:
+            reply.until(b"file.")
+            gateway.process.send_signal(signal.SIGTERM)
+            eventually(lambda: not _accepts(gateway))
+            file.touch()
+            body = reply.rest()
+        assert gateway.process.wait(TIMEOUT) == 0
+    if dialect == "openai":
+        assert read_stream(body).text == "Waiting for the file. It is there."
+    else:
+        assert json.loads(sse(body)[-1].data)["status"] == "completed"
+
+
+def _accepts(gateway: RunningGateway) -> bool:
+    try:
+        return httpx2.get(f"{gateway.url}/health", timeout=1).status_code == 200
+    except httpx2.TransportError:
+        return False
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_sigterm_ends_a_run_that_hangs(tmp_path: Path, dialect: Dialect) -> None:
+    mark = unique()
+    settings = {"drain_seconds": "0.3", "grace_seconds": "0.3"}
+    with running_gateway(tmp_path, settings=settings) as gateway, http_client(gateway) as http:
+        with growing(http, dialect, f"{mark} {standin('ignore-term')}") as reply:
+            reply.until(b"listen.")
+            pid = invocation(gateway, mark)["pid"]
+            gateway.process.send_signal(signal.SIGTERM)
+            body = reply.rest()
+        assert gateway.process.wait(TIMEOUT) == 0
+    assert is_gone(pid)
+    if dialect == "openai":
+        error = read_stream(body).error
+        assert error is not None
+        assert (error.code, "run it again" in error.message) == ("shutting_down", True)
+    else:
+        last = json.loads(sse(body)[-2].data)
+        assert last["metadata"]["errorCode"] == "SHUTTING_DOWN"
+    assert not list((gateway.data / "instances").iterdir())  # nothing is left for the next gateway to tidy up
+
+
+def test_ctrl_c_twice_does_not_wait(tmp_path: Path) -> None:
+    """The first lets runs finish (here for an hour), the second means it."""
+    mark = unique()
+    with running_gateway(tmp_path, settings={"drain_seconds": "3600"}) as gateway, http_client(gateway) as http:
+        with growing(http, "openai", f"{mark} {standin('hang-mid')}") as reply:
+            reply.until(b"more")
+            pid = invocation(gateway, mark)["pid"]
+            gateway.process.send_signal(signal.SIGINT)
+            eventually(lambda: not _accepts(gateway))
+            gateway.process.send_signal(signal.SIGINT)
+            gateway.process.wait(60)
+        eventually(lambda: is_gone(pid))
+
+
+def test_a_killed_gateways_agents_are_ended_by_the_next(tmp_path: Path) -> None:
+    mark = unique()
+    with running_gateway(tmp_path) as gateway, http_client(gateway) as http:
+        with growing(http, "openai", f"{mark} {standin('ignore-term')}") as reply:
+            reply.until(b"listen.")
+            pid = invocation(gateway, mark)["pid"]
+            gateway.process.kill()
+            gateway.process.wait(TIMEOUT)
+        assert not is_gone(pid)
+    with running_gateway(tmp_path) as gateway, http_client(gateway) as http:
+        assert text_of(chat(http, "hello")) == "You said: hello"
+        assert _has_ended(pid)
+
+
+def _has_ended(pid: int) -> bool:
+    """Also for one that nobody has reaped: its parent is gone."""
+    status = Path(f"/proc/{pid}/stat")
+    return is_gone(pid) or (status.exists() and status.read_text().rpartition(")")[2].split()[0] == "Z")

@@ -1,0 +1,238 @@
+"""The ledger: agents of a gateway that is gone are ended, those of a living one are not, and nobody else ever."""
+
+import errno
+import fcntl
+import os
+import signal
+import stat
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from cursor_gateway.sources import ledger as module
+from cursor_gateway.sources.ledger import Ledger
+from cursor_gateway.sources.process_groups import members, signal_group, start_of
+from tests.cli.processes import read_until
+
+GONE = "4194305-1"  # no process has a number as large as this
+
+
+@contextmanager
+def group(script: str = "exec sleep 600") -> Iterator["subprocess.Popen[bytes]"]:
+    command = ["/bin/sh", "-c", f"echo ready; {script}"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, start_new_session=True) as process:
+        try:
+            assert process.stdout is not None
+            read_until(process.stdout.fileno(), b"ready\n")
+            yield process
+        finally:
+            signal_group(process.pid, signal.SIGKILL)
+
+
+def left_behind(directory: Path, *entries: str, gateway: str = GONE) -> Path:
+    """What a gateway leaves that is killed."""
+    folder = directory / gateway
+    for entry in entries:
+        (folder / "agents").mkdir(parents=True, exist_ok=True)
+        (folder / "agents" / entry).touch()
+    return folder
+
+
+def entries(ledger: Ledger) -> list[str]:
+    return sorted(entry.name for entry in (ledger.folder / "agents").iterdir())
+
+
+@contextmanager
+def opened(directory: Path) -> Iterator[Ledger]:
+    ledger = Ledger(directory)
+    ledger.open()
+    try:
+        yield ledger
+    finally:
+        ledger.close()
+
+
+def test_nothing_is_written_before_it_is_opened_and_nothing_stays_after(tmp_path: Path) -> None:
+    ledger = Ledger(tmp_path / "instances")
+    assert list(tmp_path.iterdir()) == []
+    ledger.open()
+    assert ledger.folder.is_dir()
+    (ledger.folder / "conversations").mkdir()
+    ledger.close()
+    ledger.close()
+    assert list((tmp_path / "instances").iterdir()) == []
+
+
+def test_its_folder_is_nobody_elses(tmp_path: Path) -> None:
+    with opened(tmp_path / "instances") as ledger:
+        for path in (ledger.folder, ledger.folder / "agents"):
+            assert stat.S_IMODE(path.stat().st_mode) == 0o700
+
+
+def test_agents_are_written_down_by_number_and_start(tmp_path: Path) -> None:
+    with opened(tmp_path) as ledger, group() as first, group() as second:
+        ledger.add(first.pid)
+        ledger.add(second.pid)
+        assert entries(ledger) == sorted(f"{pid}-{start_of(pid)}" for pid in (first.pid, second.pid))
+        ledger.remove(first.pid)
+        ledger.remove(first.pid)
+        assert entries(ledger) == [f"{second.pid}-{start_of(second.pid)}"]
+
+
+def test_a_number_that_begins_another_is_not_taken_for_it(tmp_path: Path) -> None:
+    with opened(tmp_path) as ledger:
+        (ledger.folder / "agents" / "123-5").touch()
+        ledger.remove(12)
+        assert entries(ledger) == ["123-5"]
+
+
+def test_orphans_are_ended_with_all_that_they_have_started(tmp_path: Path) -> None:
+    with opened(tmp_path) as ledger, group("sleep 600 & exec sleep 600") as orphan:
+        folder = left_behind(tmp_path, f"{orphan.pid}-{start_of(orphan.pid)}")
+        assert ledger.end_orphans() == [orphan.pid]
+        assert orphan.wait() == -9
+        while members(orphan.pid):
+            pass
+        assert not folder.exists()
+        assert ledger.end_orphans() == []
+
+
+def test_a_group_whose_leader_has_ended_is_ended_too(tmp_path: Path) -> None:
+    with opened(tmp_path) as ledger, group("sleep 600 & kill -9 $$") as orphan:
+        start = start_of(orphan.pid)
+        orphan.wait()
+        assert members(orphan.pid)
+        left_behind(tmp_path, f"{orphan.pid}-{start}")
+        assert ledger.end_orphans() == [orphan.pid]
+        while members(orphan.pid):
+            pass
+
+
+def test_a_process_that_got_the_number_of_an_agent_is_left_alone(tmp_path: Path) -> None:
+    with opened(tmp_path) as ledger, group() as stranger:
+        folder = left_behind(tmp_path, f"{stranger.pid}-1")
+        assert ledger.end_orphans() == []
+        assert stranger.poll() is None
+        assert not folder.exists()
+
+
+def test_an_agent_that_was_gone_before_it_was_written_down_is_no_orphan(tmp_path: Path) -> None:
+    with opened(tmp_path) as ledger:
+        with group("exit 0") as agent:
+            os.waitid(os.P_PID, agent.pid, os.WEXITED | os.WNOWAIT)
+            ledger.add(agent.pid)
+        assert entries(ledger) == [f"{agent.pid}-None"]
+        left_behind(tmp_path, f"{agent.pid}-None")
+        assert ledger.end_orphans() == []
+
+
+def test_a_living_gateway_keeps_its_agents(tmp_path: Path) -> None:
+    with opened(tmp_path) as ledger, group() as agent:
+        ledger.add(agent.pid)
+        other = Ledger(tmp_path)
+        assert other.end_orphans() == []
+        assert agent.poll() is None
+        assert entries(ledger)
+
+
+def test_a_gateway_that_was_killed_has_left_orphans(tmp_path: Path) -> None:
+    script = (
+        "import signal, subprocess, sys\n"
+        "from pathlib import Path\n"
+        "from cursor_gateway.sources.ledger import Ledger\n"
+        "ledger = Ledger(Path(sys.argv[1]))\n"
+        "ledger.open()\n"
+        "agent = subprocess.Popen(['sleep', '600'], start_new_session=True)\n"
+        "ledger.add(agent.pid)\n"
+        "print('agent', agent.pid, 'ready', flush=True)\n"
+        "signal.pause()\n"
+    )
+    with (
+        opened(tmp_path) as ledger,
+        subprocess.Popen([sys.executable, "-c", script, str(tmp_path)], stdout=subprocess.PIPE) as gateway,
+    ):
+        try:
+            assert gateway.stdout is not None
+            agent = int(read_until(gateway.stdout.fileno(), b"ready").split()[1])
+            assert ledger.end_orphans() == []
+            assert start_of(agent) is not None
+        finally:
+            gateway.kill()
+        gateway.wait()
+        assert ledger.end_orphans() == [agent]
+        while start_of(agent) is not None:
+            pass
+        assert [folder.name for folder in tmp_path.iterdir()] == [ledger.folder.name]
+
+
+def test_a_gateway_in_another_container_is_known_by_its_lock(tmp_path: Path) -> None:
+    folder = left_behind(tmp_path, "5-5")
+    with opened(tmp_path) as ledger:
+        with (folder / "lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            assert ledger.end_orphans() == []
+            assert folder.is_dir()
+        assert ledger.end_orphans() == []
+        assert not folder.exists()
+
+
+def test_a_file_system_without_locks_is_no_obstacle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(fcntl, "flock", refuse)
+    folder = left_behind(tmp_path, "5-5")
+    (folder / "lock").touch()
+    with opened(tmp_path) as ledger:
+        ledger.end_orphans()
+        assert not folder.exists()
+        assert ledger.folder.is_dir()
+
+
+def test_what_we_have_not_made_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "notes").mkdir()
+    (tmp_path / "README").touch()
+    folder = left_behind(tmp_path, "5-5", "README")
+    with opened(tmp_path) as ledger:
+        ledger.end_orphans()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["README", "notes"]
+    assert not folder.exists()
+
+
+def test_there_may_be_nothing_to_look_at(tmp_path: Path) -> None:
+    assert Ledger(tmp_path / "missing").end_orphans() == []
+    (tmp_path / GONE).touch()
+    assert Ledger(tmp_path).end_orphans() == []
+
+
+def test_a_full_disk_keeps_nobody_from_working(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with opened(tmp_path) as ledger, monkeypatch.context() as patched:
+        (ledger.folder / "agents" / "5-5").touch()
+        patched.setattr(Path, "touch", refuse)
+        patched.setattr(Path, "unlink", refuse)
+        ledger.add(os.getpid())
+        ledger.remove(5)
+
+
+def test_a_system_that_does_not_tell_starts_keeps_nobody_from_working(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(pid: int) -> str:
+        raise subprocess.TimeoutExpired("ps", 10)
+
+    with opened(tmp_path) as ledger:
+        monkeypatch.setattr(module, "start_of", refuse)
+        ledger.add(os.getpid())
+
+
+def test_a_place_that_cannot_be_written_is_told(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(OSError, match="Not a directory"):
+        Ledger(tmp_path / "file").open()

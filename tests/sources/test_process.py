@@ -1,0 +1,528 @@
+"""Processes: all they say is read, their end is noticed however it can be, and nothing of them is left behind.
+
+The programs are shells that wait for nothing but signals, so no test depends on how fast anything is.
+"""
+
+import asyncio
+import errno
+import fcntl
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Awaitable, Callable, Coroutine
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import pytest
+import uvloop
+
+from cursor_gateway.errors import AgentMissing
+from cursor_gateway.sources.cursor_cli import process
+from cursor_gateway.sources.cursor_cli.process import AgentProcess
+from cursor_gateway.sources.process_groups import start_of
+
+Run: TypeAlias = Callable[[Coroutine[Any, Any, None]], None]
+
+ENVIRONMENT = {"PATH": "/usr/bin:/bin"}
+LONG = 600.0  # seconds, for a red build only
+HANG = "while :; do sleep 600; done"
+DEAF = f"trap '' TERM; echo ready; {HANG}"
+
+
+def no_pidfd(pid: int) -> int:
+    raise OSError(errno.ENOSYS, "Function not implemented")
+
+
+@pytest.fixture(
+    params=[(asyncio.run, "pidfd"), (uvloop.run, "pidfd"), (asyncio.run, "thread"), (uvloop.run, "waitpid")],
+    ids=lambda param: f"{param[0].__module__.partition('.')[0]}-{param[1]}",
+)
+def run(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Run:
+    """Both loops, and the three ways of noticing an end: Linux, an old kernel, and macOS before Python 3.13."""
+    loop, way = request.param
+    if way != "pidfd":
+        monkeypatch.setattr(os, "pidfd_open", no_pidfd, raising=False)
+    if way == "waitpid":
+        monkeypatch.delattr(os, "waitid", raising=False)
+    found: Run = loop
+    return found
+
+
+def start(script: str, *, stdin: bytes | None = None, folder: str = "/", gone: list[int] | None = None) -> AgentProcess:
+    told = [] if gone is None else gone
+    return AgentProcess.start(
+        ["/bin/sh", "-c", script], folder=folder, environment=ENVIRONMENT, stdin=stdin, on_gone=told.append
+    )
+
+
+async def everything(agent: AgentProcess) -> bytes:
+    pieces = []
+    while piece := await agent.read():
+        pieces.append(piece)
+    return b"".join(pieces)
+
+
+async def read_until(agent: AgentProcess, expected: bytes) -> bytes:
+    said = b""
+    while expected not in said:
+        piece = await agent.read()
+        assert piece, f"the output ended without {expected!r}: {said!r}"
+        said += piece
+    return said
+
+
+async def until(condition: Callable[[], object]) -> None:
+    while not condition():
+        await asyncio.sleep(0.001)
+
+
+def assert_reaped(pid: int) -> None:
+    assert start_of(pid) is None
+    with pytest.raises(ChildProcessError):
+        os.waitpid(pid, os.WNOHANG)
+
+
+def open_files() -> set[str]:
+    return set(os.listdir("/dev/fd"))
+
+
+# --- what it says ---------------------------------------------------------------------------------------
+
+
+def test_output_last_words_and_status(run: Run) -> None:
+    async def live() -> None:
+        gone: list[int] = []
+        agent = start("echo out; echo err >&2; pwd; exit 3", folder="/usr", gone=gone)
+        assert await everything(agent) == b"out\n/usr\n"
+        assert await agent.wait(LONG)
+        assert (agent.status, agent.last_words, gone) == (3, "err\n", [agent.pid])
+        assert await agent.read() == b""
+        await agent.end(LONG)
+        await agent.end(LONG)
+        assert gone == [agent.pid]
+        assert_reaped(agent.pid)
+
+    run(live())
+
+
+def test_a_signal_is_a_negative_status(run: Run) -> None:
+    async def live() -> None:
+        agent = start("kill -9 $$")
+        assert await agent.wait(LONG)
+        assert agent.status == -9
+        await agent.end(LONG)
+
+    run(live())
+
+
+def test_pieces_come_as_soon_as_they_are_there(run: Run, tmp_path: Path) -> None:
+    async def live() -> None:
+        agent = start(f"mkfifo {tmp_path}/pipe; echo one; read go < {tmp_path}/pipe; echo two")
+        assert await read_until(agent, b"\n") == b"one\n"
+        (tmp_path / "pipe").write_text("go\n")
+        assert await everything(agent) == b"two\n"
+        await agent.end(LONG)
+
+    run(live())
+
+
+def test_huge_output_is_read_to_its_last_byte(run: Run) -> None:
+    async def live() -> None:
+        agent = start("head -c 5000000 /dev/zero; printf end")
+        said = await everything(agent)
+        assert (len(said), said[-3:]) == (5_000_003, b"end")
+        await agent.end(LONG)
+
+    run(live())
+
+
+def test_a_flood_of_errors_neither_blocks_nor_stays(run: Run) -> None:
+    async def live() -> None:
+        agent = start("head -c 3000000 /dev/zero >&2; echo last words >&2; echo out")
+        assert await everything(agent) == b"out\n"
+        assert await agent.wait(LONG)
+        assert len(agent.last_words) == 64 * 1024
+        assert agent.last_words.endswith("last words\n")
+        await agent.end(LONG)
+
+    run(live())
+
+
+def test_what_is_discarded_is_not_kept(run: Run) -> None:
+    async def live() -> None:
+        agent = start("head -c 3000000 /dev/zero")
+        agent.is_discarding = True
+        assert await agent.wait(LONG)
+        assert await agent.read() == b""
+        await agent.end(LONG)
+
+    run(live())
+
+
+def test_nothing_is_kept_of_what_a_program_says_while_it_is_ended() -> None:
+    async def live() -> None:
+        agent = start("trap '' TERM PIPE; while :; do echo babble; done")
+        await agent.read()
+        await agent.end(0.01)
+        assert (await agent.read(), agent.status) == (b"", -9)
+
+    asyncio.run(live())
+
+
+# --- what it is given -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("has_memory_files", [True, False])
+@pytest.mark.parametrize("stdin", [b"", b"\0\xff prompt", b"x" * 3_000_000])
+def test_standard_input_is_read_whole_and_ends(
+    stdin: bytes, has_memory_files: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def live() -> None:
+        agent = start("cat", stdin=stdin)
+        assert await everything(agent) == stdin
+        await agent.end(LONG)
+
+    if not has_memory_files:
+        monkeypatch.delattr(os, "memfd_create", raising=False)
+    before = open_files()
+    asyncio.run(live())
+    assert open_files() == before
+
+
+def test_a_program_that_does_not_read_its_input_breaks_nothing() -> None:
+    async def live() -> None:
+        agent = start("echo out", stdin=b"x" * 3_000_000)
+        assert await everything(agent) == b"out\n"
+        await agent.end(LONG)
+
+    asyncio.run(live())
+
+
+def test_without_input_standard_input_is_closed() -> None:
+    async def live() -> None:
+        agent = start("cat; echo end")
+        assert await everything(agent) == b"end\n"
+        await agent.end(LONG)
+
+    asyncio.run(live())
+
+
+def test_the_environment_is_the_one_that_is_given() -> None:
+    async def live() -> None:
+        agent = AgentProcess.start(["/usr/bin/env"], folder="/", environment={"A": "é"}, stdin=None)
+        assert await everything(agent) == "A=é\n".encode()
+        await agent.end(LONG)
+
+    asyncio.run(live())
+
+
+# --- what cannot be started -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("arguments", "folder", "told", "details"),
+    [
+        (["/missing/agent"], "/", "No such file or directory", "/missing/agent"),
+        (["/etc/passwd"], "/", "Permission denied", "/etc/passwd"),
+        (["/bin/sh"], "/missing", "No such file or directory", "/missing"),
+        (["/bin/sh", "a\0b"], "/", "embedded null byte", "/bin/sh"),
+        (["/bin/sh", "\ud800"], "/", "surrogates not allowed", "/bin/sh"),
+        (["/bin/sh", "x" * 3_000_000], "/", "Argument list too long", "/bin/sh"),
+    ],
+)
+def test_what_cannot_be_started_says_why(arguments: list[str], folder: str, told: str, details: str) -> None:
+    async def live() -> None:
+        with pytest.raises(AgentMissing, match=told) as caught:
+            AgentProcess.start(arguments, folder=folder, environment=ENVIRONMENT, stdin=b"prompt")
+        assert caught.value.details == details
+
+    before = open_files()
+    asyncio.run(live())
+    assert open_files() == before
+
+
+@pytest.mark.parametrize("number", [errno.EMFILE, errno.EAGAIN, errno.ENOMEM])
+def test_a_system_without_resources_is_told(number: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise OSError(number, os.strerror(number))
+
+    async def live() -> None:
+        with pytest.raises(AgentMissing, match=os.strerror(number)):
+            start("true", stdin=b"prompt")
+
+    monkeypatch.setattr(subprocess, "Popen", refuse)
+    before = open_files()
+    asyncio.run(live())
+    assert open_files() == before
+
+
+@pytest.mark.parametrize("has_memory_files", [True, False])
+def test_a_prompt_that_cannot_be_written_is_told(has_memory_files: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    async def live() -> None:
+        with monkeypatch.context() as patched:
+            patched.setattr(os, "write", full)
+            if not has_memory_files:
+                patched.delattr(os, "memfd_create", raising=False)
+            with pytest.raises(AgentMissing, match="No space left on device"):
+                start("cat", stdin=b"prompt")
+
+    before = open_files()
+    asyncio.run(live())
+    assert open_files() == before
+
+
+def test_a_process_that_cannot_be_watched_is_ended_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    started: list[int] = []
+
+    class Noted(subprocess.Popen[bytes]):
+        def __init__(self, *arguments: Any, **options: Any) -> None:
+            super().__init__(*arguments, **options)
+            started.append(self.pid)
+
+    def refuse(_: object) -> None:
+        raise RuntimeError("can't start new thread")
+
+    async def live() -> None:
+        with monkeypatch.context() as patched:
+            patched.setattr(os, "pidfd_open", no_pidfd, raising=False)
+            patched.setattr(threading.Thread, "start", refuse)
+            patched.setattr(subprocess, "Popen", Noted)
+            with pytest.raises(AgentMissing, match="can't start new thread"):
+                start(HANG)
+
+    before = open_files()
+    asyncio.run(live())
+    assert open_files() == before
+    (pid,) = started
+    assert_reaped(pid)
+
+
+# --- ending it ------------------------------------------------------------------------------------------
+
+
+def test_a_program_may_end_by_itself_when_it_is_asked_to(run: Run) -> None:
+    async def live() -> None:
+        agent = start(f"trap 'echo saved >&2; exit 5' TERM; echo ready; {HANG} & wait")
+        await read_until(agent, b"ready")
+        await agent.end(LONG)
+        assert (agent.status, agent.last_words) == (5, "saved\n")
+        assert_reaped(agent.pid)
+
+    run(live())
+
+
+def test_a_program_that_does_not_listen_is_killed(run: Run) -> None:
+    async def live() -> None:
+        gone: list[int] = []
+        agent = start(DEAF, gone=gone)
+        await read_until(agent, b"ready")
+        assert not await agent.wait(0.01)
+        await agent.end(0.01)
+        assert (agent.status, gone) == (-9, [agent.pid])
+        assert_reaped(agent.pid)
+
+    run(live())
+
+
+def test_who_is_cancelled_still_ends_it_in_good_order(run: Run) -> None:
+    """A task that was cancelled has time limits of its own while it cleans up."""
+
+    async def live() -> None:
+        agent = start(DEAF)
+        await read_until(agent, b"ready")
+
+        async def use() -> None:
+            try:
+                await asyncio.Event().wait()
+            finally:
+                await agent.end(0.01)
+
+        using = asyncio.ensure_future(use())
+        await asyncio.sleep(0)
+        using.cancel()
+        await asyncio.wait([using])
+        assert using.cancelled()
+        assert agent.status == -9
+        assert_reaped(agent.pid)
+
+    run(live())
+
+
+def test_who_is_cancelled_while_ending_it_leaves_it_dead(run: Run) -> None:
+    async def live() -> None:
+        gone: list[int] = []
+        agent = start(DEAF, gone=gone)
+        await read_until(agent, b"ready")
+        ending = asyncio.ensure_future(agent.end(LONG))
+        await asyncio.sleep(0)
+        ending.cancel()
+        await asyncio.wait([ending])
+        assert ending.cancelled()
+        await until(lambda: gone)
+        assert agent.status == -9
+        assert_reaped(agent.pid)
+
+    run(live())
+
+
+def test_two_may_end_it_at_once(run: Run) -> None:
+    async def live() -> None:
+        agent = start(DEAF)
+        await read_until(agent, b"ready")
+        await asyncio.gather(agent.end(0.01), agent.end(0.01), agent.wait(LONG))
+        assert agent.status == -9
+
+    run(live())
+
+
+def test_it_may_end_in_the_moment_it_is_ended(run: Run) -> None:
+    async def live() -> None:
+        for _ in range(10):
+            agent = start("exec true")
+            await agent.end(LONG)
+            assert agent.status in (0, -15)
+            assert_reaped(agent.pid)
+
+    run(live())
+
+
+def test_no_file_is_left_open(run: Run) -> None:
+    async def live() -> None:
+        await (agent := start("true")).wait(LONG)  # whatever the loop itself opens is open then
+        await agent.end(LONG)
+        before = open_files()
+        for script in ("true", "echo out; echo err >&2", DEAF, "exec 1>&- 2>&-; sleep 600"):
+            agent = start(script, stdin=b"prompt")
+            await agent.read()
+            await agent.end(0.01)
+        assert open_files() == before
+
+    run(live())
+
+
+def test_whatever_is_told_that_it_is_gone_may_fail() -> None:
+    async def live() -> None:
+        complaints: list[object] = []
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: complaints.append(context))
+
+        def fail(pid: int) -> None:
+            raise OSError(errno.EROFS, "Read-only file system")
+
+        agent = AgentProcess.start(["true"], folder="/", environment=ENVIRONMENT, stdin=None, on_gone=fail)
+        assert await agent.wait(LONG)
+        assert agent.status == 0
+        await agent.end(LONG)
+        assert len(complaints) == 1
+
+    asyncio.run(live())
+
+
+def test_a_loop_that_is_closed_is_not_called(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A thread waits for the end, and the loop does not."""
+    ended: list[AgentProcess] = []
+
+    async def live() -> None:
+        agent = start(HANG)
+        ended.append(agent)
+        ending = asyncio.ensure_future(agent.end(LONG))
+        await asyncio.sleep(0)
+        ending.cancel()
+        await asyncio.wait([ending])
+
+    monkeypatch.setattr(os, "pidfd_open", no_pidfd, raising=False)
+    asyncio.run(live())
+    (agent,) = ended
+    for thread in threading.enumerate():
+        if thread.name == f"agent {agent.pid}":
+            thread.join(LONG)
+    agent._popen.wait()
+    assert_reaped(agent.pid)
+
+
+# --- what it has started --------------------------------------------------------------------------------
+
+
+def test_its_children_do_not_outlive_it(run: Run) -> None:
+    async def live() -> None:
+        agent = start("sleep 600 & echo $!; exit 0")
+        child = int(await read_until(agent, b"\n"))
+        assert await agent.wait(LONG)
+        await until(lambda: start_of(child) is None)
+        await agent.end(LONG)
+
+    run(live())
+
+
+def test_its_children_end_with_it(run: Run) -> None:
+    async def live() -> None:
+        agent = start(f"sleep 600 & echo $!; trap '' TERM; {HANG}")
+        child = int(await read_until(agent, b"\n"))
+        await agent.end(0.01)
+        await until(lambda: start_of(child) is None)
+
+    run(live())
+
+
+async def with_a_keeper(script: str, act: Callable[[AgentProcess], Awaitable[None]], folder: Path) -> None:
+    """Another session keeps the output open: a daemon that the agent has started."""
+    keeper = "setsid sh -c 'echo $$ > pid; mv pid keeper; exec sleep 600' &"
+    agent = start(f"{keeper} while [ ! -e keeper ]; do :; done; {script}", folder=str(folder))
+    try:
+        await act(agent)
+    finally:
+        await agent.end(LONG)
+        os.kill(int((folder / "keeper").read_text()), signal.SIGKILL)
+
+
+def test_a_pipe_that_somebody_keeps_open_is_given_up(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def act(agent: AgentProcess) -> None:
+        assert await everything(agent) == b"out\n"
+        assert await agent.wait(LONG)
+        assert agent.status == 0
+
+    monkeypatch.setattr(process, "_DEAD_PIPE_SECONDS", 0.01)
+    run(with_a_keeper("echo out; exit 0", act, tmp_path))
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the size of a pipe is Linux's to tell")
+def test_a_loop_that_was_busy_reads_all_that_a_dead_program_has_said(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The pipe is full, its program dead, and its time is up before anybody has looked."""
+
+    async def act(agent: AgentProcess) -> None:
+        size = fcntl.fcntl(agent._out, 1032)  # F_GETPIPE_SZ
+        (tmp_path / "size").write_text(f"{size}\n")
+        (tmp_path / "size").rename(tmp_path / "go")
+        while start_of(agent.pid) is not None:  # busy: the loop does not run meanwhile
+            pass
+        assert len(await everything(agent)) == size
+
+    monkeypatch.setattr(process, "_DEAD_PIPE_SECONDS", 0.0)
+    run(with_a_keeper('while [ ! -e go ]; do :; done; head -c "$(cat go)" /dev/zero; exit 0', act, tmp_path))
+
+
+def test_a_number_is_not_signalled_when_its_process_is_gone(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another process may have it then."""
+    sent: list[tuple[bool, signal.Signals]] = []
+
+    async def act(agent: AgentProcess) -> None:
+        def note(group: int, number: signal.Signals) -> None:
+            sent.append((agent.status is None or agent._gone is False, number))
+
+        monkeypatch.setattr(process, "signal_group", note)
+        (tmp_path / "go").touch()
+        await until(lambda: agent._gone)
+        assert not await agent.wait(0)  # the keeper has the pipe
+        await agent.end(0)
+        assert sent == [(True, signal.SIGKILL)]
+
+    monkeypatch.setattr(process, "_DEAD_PIPE_SECONDS", LONG)
+    run(with_a_keeper("while [ ! -e go ]; do :; done", act, tmp_path))

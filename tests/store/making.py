@@ -1,0 +1,211 @@
+"""What the tests of the store put into it."""
+
+from collections.abc import Sequence
+
+from cursor_gateway.core.document_events import (
+    ContentDelta,
+    DocumentEnded,
+    DocumentEvent,
+    DocumentStarted,
+    Done,
+    KnownMetadata,
+    Reasoning,
+    ToolCallArguments,
+    ToolCallEnded,
+    ToolCallStarted,
+)
+from cursor_gateway.core.documents import (
+    ClarificationAnswer,
+    ClarificationMetadata,
+    ClarificationOption,
+    ClarificationQuestion,
+    CodeBlockMetadata,
+    CodeReferenceMetadata,
+    Diff,
+    Document,
+    Envelope,
+    ErrorMetadata,
+    FileEditMetadata,
+    Metadata,
+    PlanMetadata,
+    PlanTodo,
+    ResponseMetadata,
+    Status,
+    TerminalCommandMetadata,
+    TextMetadata,
+    ThinkingMetadata,
+    TodoChange,
+    TodoUpdateMetadata,
+    ToolCallMetadata,
+    ToolCallResult,
+    Usage,
+    make_document,
+)
+from cursor_gateway.errors import AgentCrashed
+from cursor_gateway.store.base import Idempotency, NewMessage, NewRun, RunEnd
+from cursor_gateway.store.sqlite import SqliteStore
+
+ME, YOU = "me", "you"
+DAY_MS = 24 * 3600 * 1000
+
+
+def new_run(
+    id: str = "run",
+    conversation: str = "conv",
+    *said: str,
+    owner: str = ME,
+    at: int = 1000,
+    idempotency: Idempotency | None = None,
+) -> NewRun:
+    return NewRun(
+        id=id,
+        conversation_id=conversation,
+        owner=owner,
+        instance="host:1",
+        workspace="/w",
+        model="auto",
+        mode="agent",
+        created="2026-02-23T10:30:00Z",
+        include=frozenset({"raw", "thinking"}),
+        messages=[NewMessage("user", text) for text in said or ("Hello",)],
+        started_ms=at,
+        idempotency=idempotency,
+    )
+
+
+def envelope(run: str = "run", status: Status = "completed") -> Envelope:
+    return Envelope(
+        id=run,
+        conversation_id="conv",
+        model="opus",
+        mode="agent",
+        created="2026-02-23T10:30:00Z",
+        status=status,
+        usage=Usage(prompt_tokens=5, completion_tokens=6, total_tokens=11, cached_tokens=2),
+        metadata=ResponseMetadata(duration_ms=3, tool_call_count=0, turn_count=1),
+    )
+
+
+def run_end(
+    run: str = "run",
+    *,
+    documents: Sequence[Document] = (),
+    answer: str = "Hi",
+    at: int = 2000,
+    status: Status = "completed",
+    session_id: str | None = None,
+    fingerprint: str | None = None,
+) -> RunEnd:
+    return RunEnd(
+        envelope=envelope(run, status),
+        failure_code=None if status == "completed" else "agent_crashed",
+        documents=documents,
+        answer=answer,
+        session_id=session_id,
+        fingerprint=fingerprint,
+        first_event_ms=at - 500,
+        ended_ms=at,
+    )
+
+
+def deltas(*numbers: int) -> list[DocumentEvent]:
+    """Events that say their numbers."""
+    return [ContentDelta("doc_001", str(number)) for number in numbers]
+
+
+def text_document(text: str) -> Document:
+    return make_document("doc_001", 1, text, TextMetadata())
+
+
+def whole_run(
+    store: SqliteStore,
+    id: str,
+    conversation: str,
+    *said: str,
+    owner: str = ME,
+    at: int = 1000,
+    documents: Sequence[Document] = (),
+    fingerprint: str | None = None,
+) -> None:
+    assert store.begin_run(new_run(id, conversation, *said, owner=owner, at=at))
+    assert store.append(id, 1, deltas(1, 2, 3))
+    end = run_end(id, documents=documents, at=at, fingerprint=fingerprint)
+    assert store.end_run(id, 4, [Done(envelope(id))], end)
+
+
+# --- every kind of event ----------------------------------------------------------------------------
+
+_RESULT = ToolCallResult(status="success", data={"hits": [1, 2.5, None, True, 10**25, {"a": "é\u2028\0"}]})
+_QUESTION = ClarificationQuestion(
+    id="q", text="Which one?", options=[ClarificationOption(id="o", label="The red")], allow_multiple=True
+)
+_METADATA: list[tuple[str | None, Metadata]] = [
+    ("Some prose", TextMetadata()),
+    ("x = 1", CodeReferenceMetadata(file_path="src/main.py", start_line=1, end_line=2, language="python", indent=2)),
+    ("y = 2", CodeBlockMetadata(language="python", purpose="example")),
+    (
+        "new",
+        FileEditMetadata(
+            file_path="src/new_name.py",
+            operation="rename",
+            language="python",
+            diff=Diff(old_string="a", new_string="b", start_line=1, end_line=1),
+            old_path="src/old_name.py",
+            state="failed",
+            reason="why",
+            raw={"any": ["thing", 1]},
+        ),
+    ),
+    (None, FileEditMetadata(file_path="gone.py", operation="delete", language="python")),
+    (
+        None,
+        ToolCallMetadata(
+            tool_name="grep",
+            tool_call_id="call_1",
+            arguments={"pattern": "needle", "paths": ["lib/deep"], "depth": 3},
+            result=_RESULT,
+            duration_ms=4,
+            agent_call_id="a\nb",
+            raw=None,
+        ),
+    ),
+    (
+        None,
+        TerminalCommandMetadata(
+            command="pytest -k login", exit_code=1, output="a lot", duration_ms=9, permissions=["network"]
+        ),
+    ),
+    (
+        "# The plan",
+        PlanMetadata(
+            title="Mend it",
+            overview="Step by step",
+            todos=[PlanTodo(id="1", content="look closely", status="pending", dependencies=[])],
+        ),
+    ),
+    (
+        None,
+        ClarificationMetadata(
+            questions=[_QUESTION], answers=[ClarificationAnswer(question_id="q", selected_option_ids=["o"], text="t")]
+        ),
+    ),
+    ("It broke", ErrorMetadata(error_code="TOOL_ERROR", source="grep", details="")),
+    (None, TodoUpdateMetadata(todos=[TodoChange(id="1", status="completed", content="sweep up")], merge=False)),
+    ("Hm", ThinkingMetadata(format="plain")),
+]
+EVERY_DOCUMENT: list[Document] = [
+    make_document(f"doc_{number:03}", number, content, metadata)
+    for number, (content, metadata) in enumerate(_METADATA, start=1)
+]
+EVERY_EVENT: list[DocumentEvent] = [
+    DocumentStarted("doc_001", "text", 1),
+    DocumentStarted("doc_002", "code_block", 2, KnownMetadata(language="py", questions=[_QUESTION], indent=0), "```\n"),
+    ContentDelta("doc_001", "é\u2028\0\U0001f600"),
+    ContentDelta("doc_001", "x", raw=""),
+    ToolCallStarted("doc_003", "grep", "call_1"),
+    ToolCallArguments("doc_003", {"a": [{}, [], None, -1, 0.1, "…"]}),
+    ToolCallEnded("doc_003", _RESULT),
+    *(DocumentEnded(document, raw="\n") for document in EVERY_DOCUMENT),
+    Reasoning("hm", opens=True),
+    Done(envelope(), AgentCrashed(details="d", param="p").failure(), raw="\n"),
+]

@@ -1,0 +1,209 @@
+"""A full disk, a lock, a folder that can only be read: told as what they are, and over when they are over."""
+
+import errno
+import sqlite3
+import subprocess
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import pytest
+
+from cursor_gateway.core.document_events import ContentDelta, DocumentEvent
+from cursor_gateway.errors import SettingsError, StoreUnavailable
+from cursor_gateway.store.opening import FILE
+from cursor_gateway.store.sqlite import SqliteStore
+from tests.store.making import ME, deltas, new_run, run_end, whole_run
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    with closing(sqlite3.connect(folder / FILE, isolation_level=None)) as other:
+        other.execute("BEGIN EXCLUSIVE")
+        yield
+
+
+def patience(store: SqliteStore) -> int:
+    with store._connections.writing() as connection:
+        return int(connection.execute("PRAGMA busy_timeout").fetchone()[0])
+
+
+def test_while_another_holds_the_lock_nothing_is_written_and_all_is_read(store: SqliteStore, tmp_path: Path) -> None:
+    whole_run(store, "before", "before", "word")
+    store.begin_run(new_run())
+    with locked(tmp_path):
+        for _ in range(2):
+            with pytest.raises(StoreUnavailable, match="locked by another program") as raised:
+                store.append("run", 1, deltas(1))
+            assert raised.value.details == "SQLITE_BUSY"
+        with pytest.raises(StoreUnavailable):
+            store.begin_run(new_run("other", "other"))
+        with pytest.raises(StoreUnavailable):
+            store.delete_conversation("before", ME)
+        assert store.run("run", ME) is not None
+        assert [found.conversation.id for found in store.conversations(ME, query="word").found] == ["before"]
+    assert store.append("run", 1, deltas(1, 2))
+    assert store.events("run", ME).events == deltas(1, 2)
+
+
+def test_who_was_refused_does_not_wait_again_until_it_was_let_in(store: SqliteStore, tmp_path: Path) -> None:
+    store.begin_run(new_run())
+    assert patience(store) == 100
+    with locked(tmp_path):
+        with pytest.raises(StoreUnavailable):
+            store.append("run", 1, deltas(1))
+        writer = store._connections._writer
+        assert writer is not None
+        assert writer.execute("PRAGMA busy_timeout").fetchone() == (0,)
+    assert store.append("run", 1, deltas(1))
+    assert patience(store) == 100
+
+
+def test_a_database_that_another_has_for_itself_is_opened_when_it_is_free(tmp_path: Path) -> None:
+    first = SqliteStore(tmp_path)
+    first.open(0)
+    first.close()
+    store = SqliteStore(tmp_path)
+    with closing(sqlite3.connect(tmp_path / FILE, isolation_level=None)) as other:
+        other.execute("PRAGMA locking_mode = EXCLUSIVE")
+        other.execute("BEGIN IMMEDIATE")
+        other.execute("PRAGMA user_version = 1")
+        other.execute("COMMIT")
+        with pytest.raises(StoreUnavailable, match="locked by another program"):
+            store.begin_run(new_run())
+    assert store.begin_run(new_run())
+    store.close()
+
+
+def test_whoever_writes_for_too_long_does_not_keep_others_waiting(store: SqliteStore) -> None:
+    store.begin_run(new_run())
+    with store._connections.writing(), pytest.raises(StoreUnavailable, match="locked"):
+        store.append("run", 1, deltas(1))
+    assert store.append("run", 1, deltas(1))
+
+
+def test_a_mistake_within_a_transaction_leaves_nothing_of_it(store: SqliteStore) -> None:
+    whole_run(store, "before", "before")
+
+    def half() -> None:
+        with store._connections.writing() as connection:
+            connection.execute("UPDATE runs SET id = 'changed'")
+            connection.execute("SELECT nonsense")
+
+    with pytest.raises(sqlite3.OperationalError, match="nonsense"):
+        half()
+    assert store.run("before", ME) is not None
+    with pytest.raises(ZeroDivisionError), store._connections.reading():
+        raise ZeroDivisionError
+    assert store.begin_run(new_run())
+    assert store.run("run", ME) is not None
+
+
+def test_a_full_disk_is_told_and_nothing_that_was_stored_is_lost(small_disk: Path) -> None:
+    ballast = small_disk / "ballast"
+    ballast.write_bytes(bytes(1_000_000))
+    folder = small_disk / "data"
+    store = SqliteStore(folder)
+    store.begin_run(new_run())
+    batch: list[DocumentEvent] = [ContentDelta("doc_001", "x" * 20_000)]
+    stored = 0
+
+    def fill() -> None:
+        nonlocal stored
+        while True:
+            store.append("run", stored + 1, batch)
+            stored += 1
+
+    with pytest.raises(StoreUnavailable, match="full; make room") as raised:
+        fill()
+    assert raised.value.details == "SQLITE_FULL"
+    assert stored > 20
+    for _ in range(3):
+        with pytest.raises(StoreUnavailable):
+            store.append("run", stored + 1, batch)
+    with pytest.raises(StoreUnavailable):
+        store.begin_run(new_run("other", "other", "x" * 100_000))
+    assert store.run("other", ME) is None
+    assert store.events("run", ME, max_bytes=10**9).events == batch * stored
+    ballast.unlink()
+    assert store.append("run", stored + 1, batch)
+    assert store.end_run("run", stored + 2, batch, run_end())
+    assert store.events("run", ME, max_bytes=10**9).events == batch * (stored + 2)
+    store.close()
+    again = SqliteStore(folder)
+    assert again.open(0) is None
+    assert again.events("run", ME, max_bytes=10**9).events == batch * (stored + 2)
+    again.close()
+
+
+def test_a_disk_that_is_full_from_the_start_is_told_and_used_when_there_is_room(small_disk: Path) -> None:
+    ballast = small_disk / "ballast"
+    with pytest.raises(OSError, match="No space left"):
+        ballast.write_bytes(bytes(10_000_000))
+    store = SqliteStore(small_disk)
+    for _ in range(2):
+        with pytest.raises(StoreUnavailable):
+            store.open(0)
+        with pytest.raises(StoreUnavailable):
+            store.begin_run(new_run())
+        with pytest.raises(StoreUnavailable):
+            store.run("run", ME)
+    ballast.unlink()
+    assert store.begin_run(new_run())
+    store.close()
+
+
+def test_a_disk_that_can_only_be_read_is_told_and_used_when_it_can_be_written(small_disk: Path) -> None:
+    first = SqliteStore(small_disk)
+    first.begin_run(new_run())
+    first.close()
+    store = SqliteStore(small_disk)
+    subprocess.run(["mount", "-o", "remount,ro", str(small_disk)], check=True)
+    try:
+        for _ in range(2):
+            with pytest.raises(StoreUnavailable):
+                store.open(0)
+            with pytest.raises(StoreUnavailable):
+                store.append("run", 1, deltas(1))
+        with pytest.raises(StoreUnavailable):
+            SqliteStore(small_disk / "new").open(0)
+    finally:
+        subprocess.run(["mount", "-o", "remount,rw", str(small_disk)], check=True)
+    assert store.append("run", 1, deltas(1))
+    assert store.events("run", ME).events == deltas(1)
+    store.close()
+
+
+def test_a_connection_that_may_only_read_says_so_and_is_made_anew(store: SqliteStore) -> None:
+    """As when the system makes a disk read-only because it fails."""
+    store.begin_run(new_run())
+    with store._connections.writing() as connection:
+        pass
+    connection.execute("PRAGMA query_only = ON")
+    with pytest.raises(StoreUnavailable, match="can only be read"):
+        store.append("run", 1, deltas(1))
+    assert store.append("run", 1, deltas(1))
+
+
+def test_a_file_that_is_taken_away_is_begun_anew(store: SqliteStore, tmp_path: Path) -> None:
+    store.begin_run(new_run())
+    for _ in range(2):
+        for file in tmp_path.glob(f"{FILE}*"):
+            file.unlink()
+        assert store.run("run", ME) is None
+        assert not store.append("run", 1, deltas(1))
+        assert store.begin_run(new_run())
+        assert store.append("run", 1, deltas(1))
+    assert store.events("run", ME).events == deltas(1)
+
+
+def test_permissions_are_the_operators_to_see_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    monkeypatch.setattr(Path, "mkdir", refuse)
+    store = SqliteStore(tmp_path)
+    with pytest.raises(SettingsError, match="Permission denied; see to its permissions"):
+        store.open(0)
+    with pytest.raises(StoreUnavailable, match="Permission denied"):
+        store.begin_run(new_run())

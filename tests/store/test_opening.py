@@ -1,0 +1,226 @@
+"""A database that this version can use: made, brought up to date, refused, or begun anew with the old one kept."""
+
+import sqlite3
+import stat
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from cursor_gateway.errors import SettingsError, StoreUnavailable
+from cursor_gateway.store import opening
+from cursor_gateway.store.opening import FILE, migrations, open_database
+from cursor_gateway.store.sqlite import SqliteStore
+from tests.store.making import EVERY_DOCUMENT, ME, deltas, new_run, whole_run
+
+NOW = 1_771_842_600_000  # 2026-02-23T10:30:00Z
+ASIDE = f"{FILE}.damaged-20260223T103000Z"
+
+
+def filled(folder: Path, runs: int = 30) -> Path:
+    store = SqliteStore(folder)
+    for number in range(runs):
+        whole_run(store, f"run{number}", f"conv{number}", "Mend the login " * 50, documents=EVERY_DOCUMENT)
+    store.close()
+    return folder / FILE
+
+
+def change(path: Path, at: int, data: bytes) -> None:
+    with path.open("r+b") as file:
+        file.seek(at)
+        file.write(data)
+
+
+def pragma(path: Path, name: str) -> object:
+    with closing(sqlite3.connect(path)) as connection:
+        return connection.execute(f"PRAGMA {name}").fetchone()[0]
+
+
+def works(store: SqliteStore) -> bool:
+    return store.begin_run(new_run("fresh", "fresh")) and store.append("fresh", 1, deltas(1))
+
+
+def test_a_new_database_is_the_owners_alone_and_set_up_as_designed(tmp_path: Path) -> None:
+    folder = tmp_path / "a" / "b"
+    store = SqliteStore(folder)
+    assert store.open(NOW) is None
+    assert works(store)
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    for file in folder.iterdir():
+        assert stat.S_IMODE(file.stat().st_mode) == 0o600, file
+    store.close()
+    path = folder / FILE
+    assert pragma(path, "journal_mode") == "wal"
+    assert pragma(path, "auto_vacuum") == 2
+    assert pragma(path, "user_version") == len(list(migrations()))
+    assert not path.with_name(f"{FILE}-wal").exists()
+
+
+def test_an_empty_file_gets_its_tables(tmp_path: Path) -> None:
+    (tmp_path / FILE).touch()
+    store = SqliteStore(tmp_path)
+    assert store.open(NOW) is None
+    assert works(store)
+    store.close()
+    assert pragma(tmp_path / FILE, "auto_vacuum") == 2
+
+
+def test_what_is_there_stays_when_it_is_opened_again(tmp_path: Path) -> None:
+    filled(tmp_path)
+    store = SqliteStore(tmp_path)
+    assert store.open(NOW) is None
+    assert len(store.conversations(ME, limit=100).found) == 30
+    store.close()
+
+
+def test_migrations_are_applied_once_each_and_in_their_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = filled(tmp_path)
+    known = list(migrations())
+
+    def more() -> Iterator[tuple[int, str]]:
+        yield from known
+        yield len(known) + 1, "CREATE TABLE extra (a TEXT);\nINSERT INTO extra VALUES ('x;\n');\n"
+
+    monkeypatch.setattr(opening, "migrations", more)
+    for _ in range(2):
+        assert open_database(path, NOW) is None
+    with closing(sqlite3.connect(path)) as connection:
+        assert connection.execute("SELECT a FROM extra").fetchall() == [("x;\n",)]
+        assert connection.execute("SELECT count(*) FROM conversations").fetchone() == (30,)
+    assert pragma(path, "user_version") == len(known) + 1
+
+
+def test_a_migration_that_fails_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = filled(tmp_path)
+    known = list(migrations())
+    broken = (len(known) + 1, "CREATE TABLE extra (a TEXT);\nCREATE TABLE extra (a TEXT);\n")
+    monkeypatch.setattr(opening, "migrations", lambda: iter([*known, broken]))
+    with pytest.raises(sqlite3.OperationalError, match="already exists"):
+        open_database(path, NOW)
+    with closing(sqlite3.connect(path)) as connection:
+        assert connection.execute("SELECT name FROM sqlite_schema WHERE name = 'extra'").fetchall() == []
+    assert pragma(path, "user_version") == len(known)
+
+
+# --- what is refused --------------------------------------------------------------------------------
+
+
+def test_a_newer_database_is_refused_and_left_alone(tmp_path: Path) -> None:
+    path = filled(tmp_path)
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("PRAGMA user_version = 99")
+    before = path.read_bytes()
+    store = SqliteStore(tmp_path)
+    with pytest.raises(SettingsError, match=r"newer cursor-gateway \(format 99, this one knows 1\)"):
+        store.open(NOW)
+    with pytest.raises(StoreUnavailable, match="newer cursor-gateway"):
+        store.begin_run(new_run())
+    store.close()
+    assert path.read_bytes() == before
+
+
+def test_another_programs_database_is_refused(tmp_path: Path) -> None:
+    with closing(sqlite3.connect(tmp_path / FILE)) as connection:
+        connection.execute("CREATE TABLE theirs (a)")
+    with pytest.raises(SettingsError, match="another program's"):
+        SqliteStore(tmp_path).open(NOW)
+
+
+def test_a_folder_that_can_be_none_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    for folder in (tmp_path / "file", tmp_path / "file" / "below"):
+        with pytest.raises(SettingsError, match="cannot be kept in") as raised:
+            SqliteStore(folder).open(NOW)
+        assert raised.value.param == "data_dir"
+
+
+# --- what is set aside ------------------------------------------------------------------------------
+
+
+def no_database(path: Path) -> None:
+    path.write_bytes(b"This is a letter, not a database. " * 200)
+
+
+def a_smashed_header(path: Path) -> None:
+    change(path, 0, b"\xff" * 100)
+
+
+def half_a_file(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+
+
+def a_smashed_page(path: Path) -> None:
+    change(path, path.stat().st_size // 2 // 4096 * 4096, b"\xff" * 4096)
+
+
+def a_smashed_schema(path: Path) -> None:
+    change(path, 100, b"\xff" * 3000)
+
+
+DAMAGES = [no_database, a_smashed_header, half_a_file, a_smashed_page, a_smashed_schema]
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_damaged_database_is_kept_and_a_new_one_begun(tmp_path: Path, damage: Callable[[Path], None]) -> None:
+    path = filled(tmp_path)
+    damage(path)
+    damaged = path.read_bytes()
+    store = SqliteStore(tmp_path)
+    warning = store.open(NOW)
+    assert warning is not None
+    assert "was damaged" in warning
+    assert str(tmp_path / ASIDE) in warning
+    assert (tmp_path / ASIDE).read_bytes() == damaged
+    assert store.conversations(ME).found == []
+    assert works(store)
+    store.close()
+    again = SqliteStore(tmp_path)
+    assert again.open(NOW) is None
+    assert again.run("fresh", ME) is not None
+    again.close()
+
+
+def test_what_was_set_aside_is_never_overwritten(tmp_path: Path) -> None:
+    path = tmp_path / FILE
+    for number in range(3):
+        path.write_text(f"no database, the {number}. " * 100)
+        path.with_name(f"{FILE}-wal").write_text(f"log {number}")
+        assert open_database(path, NOW) is not None
+    for number, name in enumerate([ASIDE, f"{ASIDE}-2", f"{ASIDE}-3"]):
+        assert f"the {number}." in (tmp_path / name).read_text()
+        assert (tmp_path / f"{name}-wal").read_text() == f"log {number}"
+
+
+def test_damage_that_shows_later_is_told_and_mended_by_the_next_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A large file is not read through at every start."""
+    monkeypatch.setattr(opening, "_CHECKED_WHOLE", 0)
+    path = filled(tmp_path)
+    for page in range(10, path.stat().st_size // 4096):
+        change(path, page * 4096, b"\xff" * 4096)
+    store = SqliteStore(tmp_path)
+    assert store.open(NOW) is None
+    for _ in range(2):
+        with pytest.raises(StoreUnavailable, match="damaged; restart the gateway"):
+            [store.events(f"run{number}", ME) for number in range(30)]
+    with pytest.raises(StoreUnavailable, match="damaged; restart the gateway"):
+        store.begin_run(new_run())
+    store.close()
+    again = SqliteStore(tmp_path)
+    assert again.open(NOW) is not None
+    assert works(again)
+    again.close()
+    assert open_database(path, NOW) is None
+
+
+def test_a_damaged_index_is_made_anew_from_what_it_is_of(tmp_path: Path) -> None:
+    path = filled(tmp_path)
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("DELETE FROM search_data WHERE id > 100")
+        connection.commit()
+    store = SqliteStore(tmp_path)
+    assert store.open(NOW) is None
+    assert len(store.conversations(ME, query="login", limit=100).found) == 30
+    store.close()

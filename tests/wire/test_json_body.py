@@ -1,0 +1,159 @@
+"""JSON bodies: a value of the expected type, or an error that says what is wrong and where."""
+
+import json
+from contextlib import suppress
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec import Struct
+
+from cursor_gateway.errors import InvalidRequest
+from cursor_gateway.wire.json_body import read_json
+
+
+class Inner(Struct, forbid_unknown_fields=True, rename="camel"):
+    line_number: int = 0
+
+
+class Body(Struct, forbid_unknown_fields=True, rename="camel"):
+    message: str
+    conversation_id: str | None = None
+    inner: Inner | None = None
+    items: list[Inner] = []
+    notes: dict[str, int] = {}
+
+
+def refused(body: bytes, type: Any = Body) -> InvalidRequest:
+    with pytest.raises(InvalidRequest) as caught:
+        read_json(body, type)
+    return caught.value
+
+
+def test_a_body_becomes_a_value() -> None:
+    assert read_json(
+        b' {"message":"\\u00e9 \xf0\x9f\x98\x80","conversationId":"c","inner":{"lineNumber":3}} ', Body
+    ) == (Body("é \U0001f600", "c", Inner(3)))
+
+
+@pytest.mark.parametrize("body", [b"", b" \r\n\t"])
+def test_an_empty_body_is_told_apart(body: bytes) -> None:
+    assert str(refused(body)) == "The body is empty; send a JSON object."
+
+
+@pytest.mark.parametrize(
+    "body", [b"{", b"message=hello", b'{"message":"\xff"}', b'{"message":NaN}', b'{"message":"a"}{', b"\xff\xfe{\0"]
+)
+def test_what_is_no_json_is_refused(body: bytes) -> None:
+    error = refused(body)
+    assert str(error).startswith("The body is no JSON: ")
+    assert error.param is None
+
+
+@pytest.mark.parametrize(
+    ("body", "param", "told"),
+    [
+        (b"[]", None, "Expected `object`, got `array`."),
+        (b"{}", None, "Object missing required field `message`."),
+        (b'{"message":1}', "message", "Expected `str`, got `int` in `message`."),
+        (b'{"message":"","inner":{"lineNumber":"x"}}', "inner.lineNumber", "Expected `int`, got `str` in"),
+        (b'{"message":"","items":[{},{"lineNumber":null}]}', "items[1].lineNumber", "Expected `int`, got `null` in"),
+        (b'{"message":"","notes":{"a":"b"}}', "notes[...]", "Expected `int`, got `str` in"),
+    ],
+)
+def test_the_error_names_the_field(body: bytes, param: str | None, told: str) -> None:
+    error = refused(body)
+    assert error.param == param
+    assert str(error).startswith(told)
+
+
+@pytest.mark.parametrize(
+    ("field", "hint"),
+    [
+        ("mesage", "did you mean `message`?"),
+        ("conversation_id", "did you mean `conversationId`?"),
+        ("zzz", "known are message, conversationId, inner, items, notes."),
+    ],
+)
+def test_an_unknown_field_is_met_with_the_nearest_name(field: str, hint: str) -> None:
+    error = refused(json.dumps({"message": "", field: 1}).encode())
+    assert str(error) == f"There is no field `{field}`; {hint}"
+    assert error.param == field
+
+
+def test_an_unknown_field_further_down_is_named_with_its_place() -> None:
+    error = refused(b'{"message":"","inner":{"mesage":1}}')
+    assert str(error) == "There is no field `mesage`; leave it out."
+    assert error.param == "inner.mesage"
+
+
+def test_a_field_with_an_endless_name_is_not_repeated_to_its_end() -> None:
+    error = refused(json.dumps({"message": "", "x" * 1_000_000: 1}).encode())
+    assert len(str(error)) < 300
+    assert error.param == "x" * 100
+
+
+def test_a_place_that_is_a_key_is_named_too() -> None:
+    error = refused(b'{"a":1}', dict[int, int])
+    assert str(error).startswith("Expected `int`, got `str`")
+
+
+# --- halves of characters -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("escaped", "text"),
+    [
+        (r"\ud83d\ude00", "\U0001f600"),
+        (r"a\ud83db", "a\ufffdb"),
+        (r"\uDE00", "\ufffd"),
+        (r"\ude00\ud83d", "\ufffd\ufffd"),
+        (r"\\ud83d", r"\ud83d"),
+    ],
+)
+def test_half_a_character_becomes_a_replacement(escaped: str, text: str) -> None:
+    assert read_json(f'{{"message":"{escaped}"}}'.encode(), Body).message == text
+
+
+def test_what_was_mended_is_checked_like_everything_else() -> None:
+    assert refused(rb'{"message":1,"conversationId":"\ud83d"}').param == "message"
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        rb'{"message":"\ud83d"',
+        rb'{"message":"\\ud83d","notes":{"a":NaN}}',  # mended, it would be as it was, for ever
+        rb'{"message":"\ud83d","notes":{"a":NaN}}',
+    ],
+)
+def test_halves_are_no_excuse_for_what_is_no_json(body: bytes) -> None:
+    assert str(refused(body)).startswith("The body is no JSON: ")
+
+
+# --- hostile bodies -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("half", [b"", rb'"\ud83d",'])
+def test_nesting_has_an_end(half: bytes) -> None:
+    error = refused(b'{"message":' + b"[" + half + b"[" * 200_000 + b"]" * 200_000 + b"]}", dict[str, Any])
+    assert error.status == 400
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.text(),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
+    max_leaves=10,
+)
+
+
+@given(st.binary() | JSON.map(lambda value: json.dumps(value).encode()))
+def test_any_body_gives_a_value_or_an_error_for_the_caller(body: bytes) -> None:
+    with suppress(InvalidRequest):
+        read_json(body, Body)
+
+
+@given(JSON)
+def test_any_json_is_read_as_it_is_meant(value: Any) -> None:
+    assert read_json(json.dumps(value).encode(), object) == value
