@@ -120,9 +120,12 @@ def ratios(
 ) -> dict[str, tuple[float, float]]:
     """Of each question: the median of the large store's seconds, and of the ratio to the small one's."""
     found: dict[str, list[tuple[float, float]]] = {name: [] for name in small}
-    for _ in range(ROUNDS):
+    for turn in range(ROUNDS):
         for name, times in found.items():
-            times.append((seconds(small[name]), seconds(large[name])))
+            if turn % 2:  # whoever is asked second finds the code warm
+                times.append((seconds(small[name]), seconds(large[name])))
+            else:
+                times.append((seconds(large[name]), seconds(small[name]))[::-1])
     return {
         name: (statistics.median(b for _, b in times), statistics.median(b / a for a, b in times))
         for name, times in found.items()

@@ -11,6 +11,7 @@ GatewayError            foreseen; raise a subclass
 │   ├── MethodRefused       405   a path that knows other methods
 │   ├── RequestTooSlow      408   the body did not arrive in time
 │   ├── ConversationBusy    409   one run at a time in a conversation
+│   ├── IdempotencyMismatch 409   an idempotency key that another request has used
 │   ├── RequestTooLarge     413   the body is over the limit
 │   ├── MediaTypeRefused    415   not application/json
 │   ├── TooManyRuns         429   all places are taken
@@ -134,6 +135,10 @@ class RequestTooSlow(RequestError):
 
 class ConversationBusy(RequestError):
     code, status, retryable, retry_after = "conversation_busy", 409, True, 1
+
+
+class IdempotencyMismatch(RequestError):
+    code, status = "idempotency_mismatch", 409
 
 
 class RequestTooLarge(RequestError):

@@ -6,9 +6,10 @@ import re
 import signal
 import socket
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import httpx2
@@ -244,15 +245,17 @@ def test_the_operator_can_let_runs_finish(tmp_path: Path) -> None:
 # --- one gateway, many runs -----------------------------------------------------------------------------
 
 
-def descriptors(pid: int) -> list[str]:
+def descriptors(pid: int) -> Counter[str]:
     """What they are open on, without the numbers that differ."""
-    found = []
+    found: Counter[str] = Counter()
     for entry in Path(f"/proc/{pid}/fd").iterdir():
-        try:
-            found.append(re.sub(r"\d+", "N", os.readlink(entry)))
-        except FileNotFoundError:
-            continue  # closed meanwhile
-    return sorted(found)
+        with suppress(FileNotFoundError):  # closed meanwhile
+            found[re.sub(r"\d+", "N", os.readlink(entry))] += 1
+    return found
+
+
+def sockets(pid: int) -> int:
+    return descriptors(pid)["socket:[N]"]
 
 
 def threads(pid: int) -> int:
@@ -302,19 +305,26 @@ def test_runs_leave_nothing_behind_in_the_gateway(tmp_path: Path) -> None:
                 for kind in KINDS:
                     one_of_a_kind(client, kind)
 
-        def state() -> tuple[list[str], int, list[str], set[str]]:
-            return descriptors(pid), threads(pid), children(pid), files(home)
+        at_start = sockets(pid)
 
         def settled() -> bool:
-            return not children(pid) and not list(gateway.data.glob("instances/*/agents/*"))
+            agents = list(gateway.data.glob("instances/*/agents/*"))
+            return not children(pid) and not agents and sockets(pid) <= at_start
 
-        all_kinds()  # the first ones import, and ask the agent what it can
-        eventually(settled)
-        before = state()
-        for _ in range(3):
+        def left() -> tuple[Counter[str], int, set[str]]:
             all_kinds()
-        eventually(settled)
-        eventually(lambda: state() == before)  # closed connections take the server a moment
+            eventually(settled)
+            return descriptors(pid), threads(pid), files(home)
+
+        # The first runs import, open and warm up, and so may the next; what leaks grows with every one of them.
+        before, after = left(), left()
+        for _ in range(5):
+            more = (after[0] - before[0], max(0, after[1] - before[1]), after[2] - before[2])
+            if not any(more):
+                break
+            before, after = after, left()
+        else:
+            pytest.fail(f"every round leaves more behind: {more}")
         assert len(list(gateway.data.glob("instances/*/conversations/*"))) <= 2
         assert list(temporary.iterdir()) == []
     assert list(temporary.iterdir()) == []
@@ -344,8 +354,8 @@ def test_starts_and_stops_leave_nothing_behind(tmp_path: Path) -> None:
             assert gateway.process.returncode == 0
             assert not [pid for started in invocations(gateway.agent_log) for pid in members(started["pgid"])]
             left = files(home)
-            assert not seen or left == seen
-            seen = left
+            assert turn < 2 or left <= seen
+            seen |= left
         assert list((home / "data" / "instances").iterdir()) == []
     assert list(temporary.iterdir()) == []
 
@@ -478,9 +488,10 @@ def test_readers_that_never_read_are_forgotten_when_they_go(tmp_path: Path) -> N
     """With their descriptors, and the agents that still write for them."""
     with ended_agents(tmp_path) as home, running_gateway(home) as gateway:
         pid = gateway.process.pid
+        at_start = sockets(pid)
         with http_client(gateway) as client:
             chat(client, standin("text"))
-        eventually(lambda: not children(pid))
+        eventually(lambda: not children(pid) and sockets(pid) <= at_start)
         before = descriptors(pid)
         marks = [unique() for _ in range(5)]
 
@@ -495,4 +506,4 @@ def test_readers_that_never_read_are_forgotten_when_they_go(tmp_path: Path) -> N
             list(pool.map(never_read, marks))
         groups = [invocation(gateway, mark)["pgid"] for mark in marks]
         eventually(lambda: not [member for group in groups for member in members(group)])
-        eventually(lambda: descriptors(pid) == before)
+        eventually(lambda: not descriptors(pid) - before)

@@ -41,7 +41,7 @@ from cursor_gateway.core.documents import (
     Usage,
     make_document,
 )
-from cursor_gateway.errors import AgentCrashed
+from cursor_gateway.errors import AgentCrashed, StoreUnavailable
 from cursor_gateway.store.base import Idempotency, NewMessage, NewRun, RunEnd
 from cursor_gateway.store.sqlite import SqliteStore
 
@@ -111,6 +111,17 @@ def run_end(
 def deltas(*numbers: int) -> list[DocumentEvent]:
     """Events that say their numbers."""
     return [ContentDelta("doc_001", str(number)) for number in numbers]
+
+
+def append_patiently(store: SqliteStore, run: str, number: int) -> None:
+    """As a caller does while others write: again, when it was not let in."""
+    for _ in range(100):
+        try:
+            assert store.append(run, number, deltas(number))
+            return
+        except StoreUnavailable:
+            continue
+    raise AssertionError("it was never let in")
 
 
 def text_document(text: str) -> Document:

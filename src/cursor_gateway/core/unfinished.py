@@ -108,6 +108,10 @@ class Unfinished:
                 pass
         self._said.append(source_text(event))
 
+    def response(self, run: RunInfo, prompt: str) -> ChatResponse:
+        """The whole, if it is done after all; else what there is now."""
+        return self._transcript.response() or self.snapshot(run, prompt)
+
     def snapshot(self, run: RunInfo, prompt: str) -> ChatResponse:
         """What there is now. A tool that still runs says so: its result is not there yet."""
         envelope = self._envelope(run, "streaming", prompt)

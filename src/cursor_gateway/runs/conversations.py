@@ -1,86 +1,117 @@
-"""A conversation's id and owner in; what the next turn needs to go on with it, out. One turn at a time."""
+"""An order in; the conversation that it belongs to, and what of it the agent's session knows already, out."""
 
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 from uuid import uuid4
 
 from msgspec import Struct
 
-from cursor_gateway.errors import ConversationBusy, InvalidRequest, NotFound
+from cursor_gateway.core.fingerprints import Scope, answered, fingerprint
+from cursor_gateway.core.prompt import AssistantMessage, Message, UserMessage
+from cursor_gateway.errors import InvalidRequest, NotFound, StoreUnavailable
 from cursor_gateway.runs.run import Run
+from cursor_gateway.store.base import Store, StoredConversation
 
 
-class Conversation(Struct):
+class Conversation(Struct, frozen=True, kw_only=True):
+    """Where a turn goes on, or a conversation that begins with it."""
+
     id: str
-    owner: str
     workspace: str
-    folder: Path  # the agent's configuration and chats; at one path for as long as the conversation lives
-    session_id: str | None = None
-    is_busy: bool = False
-    run: Run | None = None  # the latest, until nothing is left of it
-
-    @property
-    def is_ending(self) -> bool:
-        """Who has the answer, or enough of it, may go on at once: the next run waits for the agent to go."""
-        return self.run is not None and self.run.is_ending
-
-    @property
-    def latest_session(self) -> str | None:
-        return (self.run.session_id if self.run is not None else None) or self.session_id
+    session_id: str | None  # the agent's own, which knows `known`
+    known: Sequence[Message]  # what was said before
+    new: Sequence[Message]
+    given_known: int = 0  # how many of the request's messages are among `known`
 
 
 class Conversations:
-    """In memory, for as long as the gateway runs: at most `limit`, the longest unused go first."""
+    """One turn at a time in each: `latest` is the run that the next one waits for."""
 
-    def __init__(self, directory: Path, limit: int) -> None:
-        self._directory, self._limit = directory, limit
-        self._known: dict[str, Conversation] = {}
+    def __init__(self, store: Store, directory: Path) -> None:
+        self._store, self._directory = store, directory
+        self._latest: dict[str, Run] = {}
 
-    def new(self, owner: str, workspace: str) -> Conversation:
-        """For a turn that begins now."""
-        id = f"conv_{uuid4().hex}"
-        folder = self._directory / id
-        folder.mkdir(parents=True, mode=0o700)
-        conversation = Conversation(id, owner, workspace, folder, is_busy=True)
-        self._known[id] = conversation
-        idle = [known for known in self._known.values() if not known.is_busy]
-        for old in idle[: max(0, len(self._known) - self._limit)]:
-            self.remove(old)
-        return conversation
+    def folder(self, id: str) -> Path:
+        """At one path for as long as the conversation lives: the agent keeps its chats in there."""
+        return self._directory / id
 
-    def resume(self, id: str, owner: str, workspace: str | None) -> Conversation:
-        """For a turn that begins now."""
-        conversation = self._known.get(id)
-        if conversation is None or conversation.owner != owner or _never_began(conversation):
+    def latest(self, id: str) -> Run | None:
+        """Until nothing is left of it."""
+        return self._latest.get(id)
+
+    def begin(self, id: str, run: Run) -> None:
+        self._latest[id] = run
+
+    def end(self, id: str, run: Run) -> None:
+        if self._latest.get(id) is run:
+            del self._latest[id]
+
+    # --- finding ------------------------------------------------------------------------------------
+
+    def named(self, id: str, owner: str, workspace: str | None, messages: Sequence[Message]) -> Conversation:
+        """The one of this id. Of the messages, those after the last answer are new."""
+        found = self._store.conversation(id, owner)
+        if found is None:
             raise NotFound(
-                f"There is no conversation {id!r}; leave `conversationId` out to begin one.", param="conversationId"
+                f"There is no conversation {id[:100]!r}; leave `conversationId` out to begin one.",
+                param="conversationId",
             )
-        if workspace is not None and workspace != conversation.workspace:
+        if workspace is not None and workspace != found.workspace:
             raise InvalidRequest(
-                f"This conversation works in {conversation.workspace!r}; begin a new one to work elsewhere.",
-                param="workspace",
+                f"This conversation works in {found.workspace!r}; begin a new one to work elsewhere.", param="workspace"
             )
-        if conversation.is_busy and not conversation.is_ending:
-            raise ConversationBusy("This conversation has a run that has not ended; wait for it, or cancel it.")
-        conversation.is_busy, conversation.session_id = True, conversation.latest_session
-        self._known[id] = self._known.pop(id)  # the last used is the last to go
-        return conversation
+        given = answered(messages)
+        if given == len(messages):
+            raise InvalidRequest("There is no message after the last answer, so nothing new to say.", param="messages")
+        known = messages[:given] or self._said_in(id, owner)
+        return self._conversation(found, known, messages[given:], given)
 
-    def release(self, conversation: Conversation) -> None:
-        conversation.session_id = conversation.latest_session
-        conversation.is_busy, conversation.run = False, None
-        if conversation.id in self._known:
-            self._known[conversation.id] = self._known.pop(conversation.id)  # its turn may have been a long one
+    def told(self, scope: Scope, messages: Sequence[Message]) -> Conversation:
+        """The one that has said all but the last of these messages, or a new one."""
+        given = answered(messages)
+        if 0 < given < len(messages):
+            try:
+                candidates = self._store.find_by_fingerprint(scope.owner, fingerprint(scope, messages[:given]))
+            except StoreUnavailable:  # it costs the agent's memory, not the answer
+                candidates = []
+            for found in candidates:
+                if found.id not in self._latest or self._latest[found.id].is_ending:
+                    return self._conversation(found, messages[:given], messages[given:], given)
+        return self.new(scope.workspace, messages)
 
-    def remove(self, conversation: Conversation) -> None:
-        self._known.pop(conversation.id, None)
-        shutil.rmtree(conversation.folder, ignore_errors=True)
+    def new(self, workspace: str, messages: Sequence[Message]) -> Conversation:
+        return Conversation(id=f"conv_{uuid4().hex}", workspace=workspace, session_id=None, known=(), new=messages)
 
-    def close(self) -> None:
-        for conversation in list(self._known.values()):
-            self.remove(conversation)
+    def _conversation(
+        self, found: StoredConversation, known: Sequence[Message], new: Sequence[Message], given_known: int
+    ) -> Conversation:
+        latest = self._latest.get(found.id)
+        return Conversation(
+            id=found.id,
+            workspace=found.workspace,
+            # The store hears of a session when its run has ended, which may be a moment after its answer.
+            session_id=(latest.session_id if latest is not None else None) or found.session_id,
+            known=known,
+            new=new,
+            given_known=given_known,
+        )
 
+    def _said_in(self, id: str, owner: str) -> list[Message]:
+        return [
+            UserMessage(message.text) if message.role == "user" else AssistantMessage(message.text)
+            for message in self._store.messages(id, owner)
+        ]
 
-def _never_began(conversation: Conversation) -> bool:
-    """The agent did not get as far as a session: what is left of it is about to be removed."""
-    return conversation.is_ending and conversation.latest_session is None
+    # --- removing -----------------------------------------------------------------------------------
+
+    def remove(self, id: str, owner: str) -> bool:
+        is_removed = self._store.delete_conversation(id, owner)
+        if is_removed:
+            shutil.rmtree(self.folder(id), ignore_errors=True)
+        return is_removed
+
+    def remove_strays(self) -> None:
+        """Folders whose conversations are gone. For another thread."""
+        for folder in self._directory.glob("conv_*"):
+            ...

@@ -1,6 +1,6 @@
 """A run's events in, before anybody sees them; kept in the store, or kept back until it takes them again."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import msgspec
 
@@ -47,7 +47,11 @@ class Journal:
         self._has_begun = begun
         return begun
 
-    def write(self, events: Sequence[DocumentEvent]) -> Sequence[DocumentEvent]:
+    def read(self, after: int) -> list[DocumentEvent]:
+        """Events that are stored, about a megabyte of them. For another thread."""
+        return self._store.events(self._new.id, self._new.owner, after=after).events
+
+    def write(self, events: list[DocumentEvent]) -> list[DocumentEvent]:
         """The events as readers are to see them: `Done` tells when the answer could not be stored."""
         if self._first_event_ms is None:
             self._first_event_ms = self._now_ms()

@@ -1,17 +1,15 @@
-"""Orders for runs in; runs that are counted, found again by their id and owner, and ended at shutdown, out."""
+"""Runs in; counted, found again while they go on, stored in the end, and ended at shutdown, out."""
 
 import asyncio
 from collections.abc import Callable, Sequence
 
-from cursor_gateway.core.documents import Envelope
-from cursor_gateway.core.run_info import RunInfo
-from cursor_gateway.errors import NotFound, RunCancelled, ShuttingDown, TooManyRuns
+from cursor_gateway.errors import ShuttingDown, TooManyRuns
 from cursor_gateway.runs.run import Limits, Observer, Run
 from cursor_gateway.sources.base import Source, Turn
 
-_REMEMBERED = 1000  # runs that have ended, without what they said, for a cancel that comes too late
-
 _LAST_SECONDS = 15.0  # at shutdown; more than any agent is given to end by itself
+_STORE_SECONDS = 2.0  # between two tries to store what the store did not take
+_MOST_UNSTORED = 100  # runs that have ended; the oldest are given up, and their answers said so
 
 
 class Runs:
@@ -19,7 +17,8 @@ class Runs:
         self._source, self._limits, self._max_runs = source, limits, max_runs
         self._observers = tuple(observers)
         self._running: dict[str, Run] = {}
-        self._ended: dict[str, tuple[str, Envelope]] = {}  # with their owners
+        self._unstored: dict[str, Run] = {}  # ended, and still only here
+        self._retry: asyncio.TimerHandle | None = None
         self._is_closing = False
 
     @property
@@ -41,49 +40,59 @@ class Runs:
 
     def start(
         self,
-        info: RunInfo,
-        turn: Turn,
+        run: Run,
         *,
-        owner: str,
-        request_id: str,
         after: Run | None = None,
-        ended: Callable[[Run], None] = lambda run: None,
-    ) -> Run:
-        self.check_free()
-        run = Run(info, turn, owner, request_id)
+        without_session: Callable[[], Turn] | None = None,
+        ended: Callable[[], None] = lambda: None,
+    ) -> None:
         self._running[run.id] = run
 
         def forget() -> None:
             del self._running[run.id]
-            assert run.done is not None
-            self._ended[run.id] = (run.owner, run.done.envelope)
-            if len(self._ended) > _REMEMBERED:
-                del self._ended[next(iter(self._ended))]
-            ended(run)
+            if not run.is_stored:
+                self._store_later(run)
+            ended()
 
-        run.start(self._source, self._limits, self._observers, forget, after)
-        return run
+        run.start(self._source, self._limits, self._observers, forget, after, without_session)
 
-    async def cancel(self, id: str, owner: str) -> Envelope:
-        """How it ended: now, or before."""
-        run = self._running.get(id)
-        if run is not None and run.owner == owner:
-            run.stop(RunCancelled("The run was cancelled on request; start it again to have the whole answer."))
-            return (await run.finished()).envelope
-        by, envelope = self._ended.get(id, (None, None))
-        if envelope is None or by != owner:
-            raise NotFound(f"There is no run {id[:100]!r}; it may have ended long ago.", param="id")
-        return envelope
+    def find(self, id: str, owner: str) -> Run | None:
+        """One that goes on, or that the store does not have yet."""
+        run = self._running.get(id) or self._unstored.get(id)
+        return run if run is not None and run.owner == owner else None
+
+    # --- what the store did not take ----------------------------------------------------------------
+
+    def _store_later(self, run: Run) -> None:
+        self._unstored[run.id] = run
+        if len(self._unstored) > _MOST_UNSTORED:
+            del self._unstored[next(iter(self._unstored))]
+        if self._retry is None:
+            self._retry = asyncio.get_running_loop().call_later(_STORE_SECONDS, self._store_again)
+
+    def _store_again(self) -> None:
+        self._retry = None
+        for run in list(self._unstored.values()):
+            if not run.store_again():
+                self._retry = asyncio.get_running_loop().call_later(_STORE_SECONDS, self._store_again)
+                return
+            del self._unstored[run.id]
+
+    # --- the end ------------------------------------------------------------------------------------
 
     async def close(self, drain_seconds: float) -> None:
         """No new runs; those that run may finish within that time, then they are ended."""
         self._is_closing = True
         running = list(self._running.values())
-        if not running:
-            return
-        await asyncio.wait([asyncio.ensure_future(run.finished()) for run in running], timeout=drain_seconds)
-        for run in running:
-            run.stop(ShuttingDown("The gateway was stopped during this run; run it again."))
-        # Asked to end, an agent saves its session; one that does not end is ended by its source, in the end by us.
-        await asyncio.wait([asyncio.ensure_future(run.gone()) for run in running], timeout=_LAST_SECONDS)
-        await asyncio.gather(*(run.abandon() for run in running))
+        if running:
+            await asyncio.wait([asyncio.ensure_future(run.finished()) for run in running], timeout=drain_seconds)
+            for run in running:
+                run.stop(ShuttingDown("The gateway was stopped during this run; run it again."))
+            # Asked to end, an agent saves its session; one that does not is ended by its source, in the end by us.
+            await asyncio.wait([asyncio.ensure_future(run.gone()) for run in running], timeout=_LAST_SECONDS)
+            await asyncio.gather(*(run.abandon() for run in running))
+        if self._retry is not None:
+            self._retry.cancel()
+            self._store_again()
+            if self._retry is not None:
+                self._retry.cancel()

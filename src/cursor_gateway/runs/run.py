@@ -10,14 +10,17 @@ from typing import Protocol
 
 from msgspec import Struct
 
-from cursor_gateway.core.agent_events import RunFailed, RunStarted
+from cursor_gateway.core.agent_events import AgentEvent, RunFailed, RunStarted
 from cursor_gateway.core.assembler import Assembler
-from cursor_gateway.core.document_events import DocumentEvent, Done
+from cursor_gateway.core.document_events import DocumentEvent, DocumentStarted, Done, Reasoning
 from cursor_gateway.core.documents import ChatResponse
 from cursor_gateway.core.run_info import RunInfo
 from cursor_gateway.core.transcript import Transcript
-from cursor_gateway.errors import AgentCrashed, AgentTimedOut, GatewayError, GatewayFault, RunCancelled
+from cursor_gateway.errors import AgentCrashed, AgentTimedOut, GatewayError, GatewayFault, RunCancelled, SessionLost
+from cursor_gateway.runs.journal import Journal
 from cursor_gateway.sources.base import Source, Turn
+
+_KEPT = 2048  # events of a run that are kept beside the store, for readers who are nearly up to date
 
 
 class Limits(Struct, frozen=True, kw_only=True):
@@ -39,13 +42,19 @@ class Observer(Protocol):
 
 
 class Run:
-    def __init__(self, info: RunInfo, turn: Turn, owner: str, request_id: str = "") -> None:
+    def __init__(
+        self, info: RunInfo, turn: Turn, owner: str, request_id: str = "", journal: Journal | None = None
+    ) -> None:
         self.info, self.turn, self.owner, self.request_id = info, turn, owner, request_id
-        self.events: list[DocumentEvent] = []  # the number of an event is its place, from 1
+        self.events: list[DocumentEvent] = []  # the latest; the number of an event is its place in the run, from 1
+        self.dropped = 0  # events before them, which are in the store
         self.done: Done | None = None
+        self.has_spoken = False  # anything but an error
+        self.transcript = Transcript()
         self.session_id = turn.session_id
         self.started_at = self.first_event_at = self.ended_at = 0.0  # of the loop's clock
         self.readers = 0
+        self._journal = journal
         self._assembler = Assembler(info)
         self._waiting: set[asyncio.Future[None]] = set()
         self._task: asyncio.Task[None] | None = None
@@ -56,6 +65,15 @@ class Run:
     def id(self) -> str:
         return self.info.id
 
+    @property
+    def count(self) -> int:
+        """How many events there are."""
+        return self.dropped + len(self.events)
+
+    @property
+    def is_stored(self) -> bool:
+        return self._journal is None or self._journal.is_complete
+
     # --- driving ------------------------------------------------------------------------------------
 
     def start(
@@ -65,10 +83,12 @@ class Run:
         observers: tuple[Observer, ...],
         ended: Callable[[], None],
         after: "Run | None" = None,
+        without_session: Callable[[], Turn] | None = None,
     ) -> None:
         """Returns at once; the agent starts when nothing is left of the run `after` which it comes.
 
-        `ended` is called when the agent is gone, which may be a while after `Done`.
+        `without_session` is the turn for an agent that has lost its session. `ended` is called when the agent is
+        gone, which may be a while after `Done`.
         """
         loop = asyncio.get_running_loop()
         self.started_at = self._heard_at = loop.time()
@@ -82,7 +102,8 @@ class Run:
             for observer in observers:
                 observer.ended(self)
 
-        self._task = loop.create_task(self._drive(source, limits, observers, after), name=self.id)
+        driving = self._drive(source, limits, observers, after, without_session)
+        self._task = loop.create_task(driving, name=self.id)
         self._task.add_done_callback(settle)
 
     def stop(self, why: GatewayError) -> None:
@@ -108,28 +129,21 @@ class Run:
             await self.gone()
 
     async def _drive(
-        self, source: Source, limits: Limits, observers: tuple[Observer, ...], after: "Run | None"
+        self,
+        source: Source,
+        limits: Limits,
+        observers: tuple[Observer, ...],
+        after: "Run | None",
+        without_session: Callable[[], Turn] | None,
     ) -> None:
-        loop = asyncio.get_running_loop()
-        watch = _Watch(self, limits, loop)
+        watch = _Watch(self, limits, asyncio.get_running_loop())
         try:
             if after is not None:
                 await after.gone()
-            async with aclosing(source.events(self.turn)) as batches:
-                async for batch in batches:
-                    self._heard_at = loop.time()
-                    watch.heard = True
-                    out: list[DocumentEvent] = []
-                    for event in batch:
-                        if isinstance(event, RunStarted):
-                            self.session_id = event.session_id or self.session_id
-                        out += self._assembler.push(event)
-                    if out:
-                        if not self.events:
-                            self.first_event_at = self._heard_at
-                            for observer in observers:
-                                observer.first_event(self)
-                        self._publish(out)
+            if await self._follow(source, observers, watch, may_lose_session=without_session is not None):
+                assert without_session is not None
+                self.turn = without_session()
+                await self._follow(source, observers, watch, may_lose_session=False)
             self._end(AgentCrashed())
         except asyncio.CancelledError:
             pass  # why is known: see `stop`
@@ -142,18 +156,62 @@ class Run:
         finally:
             watch.cancel()
 
+    async def _follow(
+        self, source: Source, observers: tuple[Observer, ...], watch: "_Watch", *, may_lose_session: bool
+    ) -> bool:
+        """True when the agent has lost its session, before it had said anything."""
+        clock = asyncio.get_running_loop().time
+        async with aclosing(source.events(self.turn)) as batches:
+            async for batch in batches:
+                self._heard_at = clock()
+                watch.heard = True
+                out: list[DocumentEvent] = []
+                for event in batch:
+                    if isinstance(event, RunStarted):
+                        self.session_id = event.session_id or self.session_id
+                    if may_lose_session and not self.has_spoken and _is_lost(event):
+                        return True
+                    out += self._assembler.push(event)
+                if out:
+                    if not self.count:
+                        self.first_event_at = self._heard_at
+                        for observer in observers:
+                            observer.first_event(self)
+                    self._publish(out)
+        return False
+
     def _end(self, why: GatewayError) -> None:
         """Unless the agent has said itself how it ended."""
         if self.done is None:
             self._publish(self._assembler.push(RunFailed(failure=(self._why or why).failure())))
 
     def _publish(self, events: list[DocumentEvent]) -> None:
+        if self._journal is not None:  # first: what readers were told outlives this process
+            self._journal.session_id = self.session_id
+            events = self._journal.write(events)
         self.events += events
+        for event in events:
+            self.transcript.push(event)
+            if not self.has_spoken:
+                self.has_spoken = says_something(event)
+        self._drop()
         if isinstance(last := events[-1], Done):
             self.done = last
         waiting, self._waiting = self._waiting, set()
         for future in waiting:
             _wake(future)
+
+    def _drop(self) -> None:
+        """What is stored, and long said: a reader who is that far behind finds it in the store."""
+        if self._journal is not None:
+            spare = min(self._journal.stored - self.dropped, len(self.events) - _KEPT)
+            if spare >= _KEPT:
+                del self.events[:spare]
+                self.dropped += spare
+
+    def store_again(self) -> bool:
+        """Whether all that was said is stored now."""
+        return self._journal is None or self._journal.try_again()
 
     @property
     def heard_at(self) -> float:
@@ -163,10 +221,15 @@ class Run:
 
     def response(self) -> ChatResponse | None:
         """The fold. None until the run is done."""
-        transcript = Transcript()
-        for event in self.events:
-            transcript.push(event)
-        return transcript.response()
+        return self.transcript.response()
+
+    def reader(self, after: int = 0) -> "Reader":
+        return Reader(self, after)
+
+    async def stored_events(self, after: int) -> list[DocumentEvent]:
+        """Of those that are no longer here, about a megabyte."""
+        assert self._journal is not None
+        return await asyncio.to_thread(self._journal.read, after)
 
     async def finished(self) -> Done:
         """Waits for the end of the answer; not counted as a reader."""
@@ -199,7 +262,7 @@ class Reader:
 
     @property
     def at_end(self) -> bool:
-        return self.run.done is not None and self.place >= len(self.run.events)
+        return self.run.done is not None and self.place >= self.run.count
 
     def leave(self) -> None:
         """Who reads has gone: whoever waits in `next` is woken."""
@@ -209,7 +272,13 @@ class Reader:
 
     async def next(self, seconds: float | None = None) -> list[DocumentEvent]:
         """The events since the last call: as soon as there are any; none after that time, at the end, or left."""
-        if self.place >= len(self.run.events) and self.run.done is None and not self.has_left:
+        if self.place < self.run.dropped:
+            events = await self.run.stored_events(self.place)
+            if not events:  # its conversation was deleted
+                self.leave()
+            self.place += len(events)
+            return events
+        if self.place >= self.run.count and self.run.done is None and not self.has_left:
             self._future = future = self.run._wait()
             timer = asyncio.get_running_loop().call_later(seconds, _wake, future) if seconds is not None else None
             try:
@@ -219,9 +288,17 @@ class Reader:
                 self.run._waiting.discard(future)
                 if timer is not None:
                     timer.cancel()
-        events = self.run.events[self.place :]
+        events = self.run.events[self.place - self.run.dropped :]
         self.place += len(events)
         return events
+
+
+def _is_lost(event: AgentEvent) -> bool:
+    return isinstance(event, RunFailed) and event.failure.code == SessionLost.code
+
+
+def says_something(event: DocumentEvent) -> bool:
+    return isinstance(event, Reasoning) or (isinstance(event, DocumentStarted) and event.type != "error")
 
 
 def _wake(future: "asyncio.Future[None]") -> None:

@@ -16,7 +16,6 @@ from typing import Literal, TextIO, TypeAlias
 import structlog
 from structlog.typing import EventDict, FilteringBoundLogger, Processor, WrappedLogger
 
-from cursor_gateway.core.document_events import DocumentEnded
 from cursor_gateway.render.visible import visible, visible_line
 from cursor_gateway.runs.run import Run
 from cursor_gateway.settings import LogFormat, LogLevel
@@ -80,7 +79,7 @@ class RunLog:
             facts["prompt_tokens"], facts["completion_tokens"] = usage.prompt_tokens, usage.completion_tokens
             if isinstance(usage.cached_tokens, int):
                 facts["cached_tokens"] = usage.cached_tokens
-        facts["documents"] = sum(isinstance(event, DocumentEnded) for event in run.events)
+        facts["documents"] = len(run.transcript.documents)
         log = self._of(run)
         (log.warning if status == "failed" else log.info)("run ended", **facts)
 

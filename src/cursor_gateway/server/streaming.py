@@ -10,7 +10,7 @@ from typing import Protocol
 from msgspec import Struct
 from starlette.types import Receive, Scope, Send
 
-from cursor_gateway.core.document_events import DocumentEvent, DocumentStarted, Reasoning
+from cursor_gateway.core.document_events import DocumentEvent
 from cursor_gateway.errors import Failure, RunCancelled
 from cursor_gateway.runs.run import Reader, Run
 from cursor_gateway.server.guard import error_response
@@ -108,12 +108,7 @@ async def read_to_end(
 
 def early_failure(run: Run) -> Failure | None:
     """Why a run failed before it had said anything."""
-    if run.done is None or run.done.failure is None:
-        return None
-    for event in run.events:
-        if isinstance(event, Reasoning) or (isinstance(event, DocumentStarted) and event.type != "error"):
-            return None
-    return run.done.failure
+    return None if run.done is None or run.has_spoken else run.done.failure
 
 
 class Presence:

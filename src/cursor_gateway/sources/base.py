@@ -50,6 +50,10 @@ class Source(Protocol):
         """Raises an `AgentError` when the agent does not tell."""
         ...
 
+    def has_session(self, turn: Turn) -> bool:
+        """Whether the agent still knows the session that the turn goes on with."""
+        ...
+
     def check_model(self, model: str) -> None:
         """Raises `ModelUnavailable` for a name that is known to be wrong; never waits to find out."""
         ...

@@ -208,6 +208,9 @@ class ReplaySource:
             return Model("demo", "Demo (built-in recordings)", is_default=True)
         return Model("replay", "Replay (recordings)", is_default=True)
 
+    def has_session(self, turn: Turn) -> bool:
+        return True  # a recording remembers nothing, and needs nothing to be told again
+
     def check_model(self, model: str) -> None:
         """A recording must not pass for the answer of another model; `auto` asks for none."""
         if model not in ("auto", self._model().id):

@@ -18,7 +18,13 @@ _WRITER_PATIENCE = 0.1  # seconds: the event loop waits with it
 _READER_PATIENCE = 2.0
 _KEEPER_PATIENCE = 0.05  # shorter than that of who writes, and waits for it
 _KEPT_READERS = 4
-_LARGEST_LOG = 16 * 1024 * 1024  # bytes of the log that are kept when it begins anew
+_WRITERS_SETTINGS = (
+    "foreign_keys = ON",
+    "synchronous = NORMAL",
+    "wal_autocheckpoint = 0",  # it waits for the disk: see `Keeper`
+    "journal_size_limit = 16777216",  # bytes of the log that are kept when it begins anew
+    "secure_delete = ON",  # what is deleted is not left in free pages
+)
 
 _BUSY = "The history is locked by another program; wait until that has ended, or end it."
 _WHY = {
@@ -40,12 +46,13 @@ class Connections:
     def __init__(self, path: Path) -> None:
         self.path = path
         self._writer: sqlite3.Connection | None = None
+        self._writers_file: int | None = None
         self._readers: list[sqlite3.Connection] = []
         self._is_usable = False  # it was opened, and nothing has happened since that casts doubt on it
         self._file: int | None = None
         self._is_damaged = False
         self._is_closed = False
-        self._was_locked = False
+        self._patience = _WRITER_PATIENCE
         self._turn = threading.Lock()  # who holds it writes
         self._state = threading.RLock()  # for all of the above
 
@@ -68,13 +75,21 @@ class Connections:
             raise StoreUnavailable(_BUSY)
         try:
             with self._told():
-                connection = self._writer if self._writer is not None and self._is_current() else self._new_writer()
                 try:
-                    self._begin(connection)
+                    connection = self._current_writer() or self._new_writer()
+                    connection.execute("BEGIN IMMEDIATE")
+                    if self._patience == 0:
+                        self._be_patient(_WRITER_PATIENCE)
                     yield connection
                     connection.execute("COMMIT")
+                except sqlite3.Error as error:
+                    if primary_code(error) == sqlite3.SQLITE_BUSY:
+                        self._be_patient(0)
+                    elif primary_code(error) not in _HARMLESS:
+                        self._close_writer()
+                    raise
                 finally:
-                    self._undo(connection)
+                    self._undo()
         finally:
             self._turn.release()
 
@@ -108,39 +123,36 @@ class Connections:
 
     # --- writing ------------------------------------------------------------------------------------
 
+    def _current_writer(self) -> sqlite3.Connection | None:
+        return self._writer if self._is_usable and self._file_now() == self._writers_file else None
+
     def _new_writer(self) -> sqlite3.Connection:
         self._close_writer()
         with self._state:
             if not self._is_current():
                 self._doubt()
             self._check_usable()
-            connection = connect(self.path, _WRITER_PATIENCE)
-            connection.execute("PRAGMA foreign_keys = ON")
-            connection.execute("PRAGMA synchronous = NORMAL")
-            connection.execute("PRAGMA wal_autocheckpoint = 0")  # a checkpoint waits for the disk: see `Keeper`
-            connection.execute(f"PRAGMA journal_size_limit = {_LARGEST_LOG}")
-            connection.execute("PRAGMA secure_delete = ON")  # what is deleted is not left in free pages
-            self._writer = connection
+            connection = connect(self.path, self._patience)
+            try:
+                for setting in _WRITERS_SETTINGS:
+                    connection.execute(f"PRAGMA {setting}")
+            except sqlite3.Error:
+                connection.close()
+                raise
+            self._writer, self._writers_file = connection, self._file
             return connection
 
-    def _begin(self, connection: sqlite3.Connection) -> None:
+    def _be_patient(self, seconds: float) -> None:
         """Who was refused does not wait again until it was let in: each wait stops the event loop."""
-        try:
-            connection.execute("BEGIN IMMEDIATE")
-        except sqlite3.OperationalError:
-            if not self._was_locked:
-                self._was_locked = True
-                connection.execute("PRAGMA busy_timeout = 0")
-            raise
-        if self._was_locked:
-            self._was_locked = False
-            connection.execute(f"PRAGMA busy_timeout = {int(_WRITER_PATIENCE * 1000)}")
+        self._patience = seconds
+        if self._writer is not None:
+            self._writer.execute(f"PRAGMA busy_timeout = {int(seconds * 1000)}")
 
-    def _undo(self, connection: sqlite3.Connection) -> None:
-        if not connection.in_transaction:
+    def _undo(self) -> None:
+        if self._writer is None or not self._writer.in_transaction:
             return
         try:
-            connection.execute("ROLLBACK")
+            self._writer.execute("ROLLBACK")
         except sqlite3.Error:  # the disk again; closing it has the same effect
             self._close_writer()
 
@@ -181,7 +193,7 @@ class Connections:
             raise StoreUnavailable(_WHY[sqlite3.SQLITE_CORRUPT])
         if not self._is_usable:
             try:
-                update(self.path, _WRITER_PATIENCE)
+                update(self.path, self._patience)
             except SettingsError as error:  # while the gateway runs it is nobody's request
                 raise StoreUnavailable(str(error)) from error
             self._is_usable = True

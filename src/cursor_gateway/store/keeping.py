@@ -164,5 +164,6 @@ class Keeper:
     def _give_back(self) -> bool:
         with self._connections.writing() as connection:
             (free,) = connection.execute("PRAGMA freelist_count").fetchone()
-            connection.execute(f"PRAGMA incremental_vacuum({_PAGES_PER_STEP})").fetchall()
+            for _ in range(min(free, _PAGES_PER_STEP)):  # the module asks SQLite only once for each call: one page
+                connection.execute("PRAGMA incremental_vacuum")
             return bool(free > _PAGES_PER_STEP)

@@ -63,6 +63,10 @@ class CursorCliSource:
     async def models(self) -> list[Model]:
         return await self._models.get()
 
+    def has_session(self, turn: Turn) -> bool:
+        """Looked up beforehand: the agent takes an unknown session for a new one, and says nothing."""
+        return any((Path(turn.folder) / "cursor" / "chats").glob(f"*/{turn.session_id}"))
+
     def check_model(self, model: str) -> None:
         models = self._models.peek()
         if models is not None and not is_known(model, models):

@@ -1,0 +1,391 @@
+"""Replies that grow with a run: their status, one write for each batch, signs of life, and clients that leave."""
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator, Sequence
+
+import pytest
+
+from cursor_gateway.core.agent_events import AgentEvent, ThinkingDelta
+from cursor_gateway.core.cutting import Cutter
+from cursor_gateway.dialects.documents import NdjsonEncoder, SseEncoder
+from cursor_gateway.dialects.openai_chat import ChunkEncoder, CompletionHead
+from cursor_gateway.errors import AgentOverloaded, AgentUnauthenticated
+from cursor_gateway.runs.run import Reader, Run
+from cursor_gateway.server.streaming import NDJSON, SSE, EventStream, Reading, read_to_end, run_headers
+from cursor_gateway.sources.base import Turn
+from cursor_gateway.wire.sse import SseDecoder, SseEvent
+from tests.runs.scripted import (
+    ENDLESS,
+    FINISHED,
+    LOOPS,
+    STARTED,
+    Loop,
+    ScriptedSource,
+    Step,
+    Until,
+    forever,
+    new_run,
+    say,
+    true,
+    turns_of_the_loop,
+)
+from tests.server.asgi import Client, open_streams, reading
+
+
+def started(*script: Step, source: ScriptedSource | None = None) -> Run:
+    run = new_run()
+    run.start(source or ScriptedSource(script), ENDLESS, (), lambda: None)
+    return run
+
+
+def sse(run: Run, asked: Reading) -> EventStream:
+    return EventStream(run, SseEncoder(), SSE, asked, run_headers(run))
+
+
+def frames(client: Client) -> list[SseEvent]:
+    decoder = SseDecoder()
+    return [*decoder.push(client.body), *decoder.flush()]
+
+
+# --- the reply ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("loop", LOOPS)
+def test_a_run_is_told_as_it_happens(loop: Loop) -> None:
+    async def live() -> None:
+        asked = reading()
+        run = started([STARTED], say("Hello "), say("you", "."), [FINISHED])
+        client = await Client().answered(sse(run, asked))
+        assert client.status == 200
+        assert client.headers == {
+            "content-type": "text/event-stream; charset=utf-8",
+            "cache-control": "no-cache, no-transform",
+            "x-accel-buffering": "no",
+            "x-chat-id": "chat_1",
+            "x-conversation-id": "conv_1",
+        }
+        told = frames(client)
+        assert [frame.event for frame in told] == [
+            *["document_start", "content_delta", "content_delta", "content_delta", "document_end", "done"]
+        ]
+        assert [frame.id for frame in told] == [str(number) for number in range(1, 7)]
+        await run.gone()
+        assert open_streams(asked) == 0
+
+    loop(live())
+
+
+def test_each_batch_is_one_write() -> None:
+    async def live() -> None:
+        gates = [asyncio.Event() for _ in range(3)]
+        texts = [say("one ", "two "), say("three "), say("four ", "five ", "six ")]
+        script = [step for gate, batch in zip(gates, texts, strict=True) for step in (Until(gate), batch)]
+        client = Client()
+        asking = client.ask(sse(started(*script, forever()), reading()))
+        for number, gate in enumerate(gates, 2):
+            gate.set()
+            await client.has(number)
+            await turns_of_the_loop()
+            assert len(client.sent) == number  # the first is the head
+        client.leaves.set()
+        await asking
+
+    asyncio.run(live())
+
+
+def test_the_other_form_has_its_own_type_and_sign_of_life() -> None:
+    async def live() -> None:
+        goes = asyncio.Event()
+        run = started(say("Hello"), Until(goes), [FINISHED])
+        client = Client()
+        asking = client.ask(EventStream(run, NdjsonEncoder(), NDJSON, reading(keep_alive=0.001), run_headers(run)))
+        await client.has(3)
+        goes.set()
+        await asking
+        assert client.headers["content-type"] == "application/x-ndjson"
+        assert b"\n" in client.pieces
+        assert [json.loads(line)["type"] for line in client.body.split(b"\n") if line][-1] == "done"
+
+    asyncio.run(live())
+
+
+def test_a_run_that_is_over_is_told_whole() -> None:
+    async def live() -> None:
+        run = started(say("Hello"), [FINISHED])
+        await run.gone()
+        client = await Client().answered(sse(run, reading()))
+        assert len(client.sent) == 2
+        assert frames(client)[-1].event == "done"
+
+    asyncio.run(live())
+
+
+# --- the status -----------------------------------------------------------------------------------------
+
+
+def test_the_status_is_held_back_until_there_is_something_to_tell() -> None:
+    async def live() -> None:
+        speaks = asyncio.Event()
+        client = Client()
+        asking = client.ask(sse(started([STARTED], Until(speaks), say("Hello"), [FINISHED]), reading()))
+        await turns_of_the_loop()
+        assert client.sent == []
+        speaks.set()
+        await asking
+        assert client.status == 200
+
+    asyncio.run(live())
+
+
+def test_a_run_that_fails_before_it_says_anything_has_its_own_status() -> None:
+    async def live() -> None:
+        asked = reading()
+        for error in (AgentUnauthenticated("Log in."), AgentOverloaded("Full.")):
+            client = await Client().answered(sse(started([STARTED], error), asked))
+            assert client.status == error.status
+            assert json.loads(client.body)["error"]["message"] == str(error)
+            assert client.headers["x-chat-id"] == "chat_1"
+            assert client.headers.get("retry-after") == (None if error.retry_after is None else str(error.retry_after))
+        assert open_streams(asked) == 0
+
+    asyncio.run(live())
+
+
+@pytest.mark.parametrize("before", [say("Half"), [ThinkingDelta("Hm")]])
+def test_a_run_that_fails_later_tells_it_in_the_stream(before: list[AgentEvent]) -> None:
+    async def live() -> None:
+        client = await Client().answered(sse(started(before, AgentOverloaded("Full.")), reading()))
+        assert client.status == 200
+        assert '"status":"error"' in frames(client)[-1].data
+
+    asyncio.run(live())
+
+
+def test_the_status_is_not_held_back_for_ever() -> None:
+    async def live() -> None:
+        fails = asyncio.Event()
+        client = Client()
+        asking = client.ask(sse(started(Until(fails), AgentOverloaded("Full.")), reading(hold=0.001)))
+        await client.has(2)
+        assert (client.status, client.pieces) == (200, [b": keep-alive\n\n"])
+        fails.set()
+        await asking
+        assert frames(client)[-1].event == "done"
+
+    asyncio.run(live())
+
+
+# --- signs of life --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("loop", LOOPS)
+def test_a_silent_stream_says_that_it_is_there(loop: Loop) -> None:
+    async def live() -> None:
+        goes = asyncio.Event()
+        client = Client()
+        asking = client.ask(sse(started(say("Hello"), Until(goes), [FINISHED]), reading(keep_alive=0.001)))
+        await client.has(5)
+        goes.set()
+        await asking
+        assert client.pieces[1:4] == [b": keep-alive\n\n"] * 3
+        assert [frame.event for frame in frames(client)][-1] == "done"
+
+    loop(live())
+
+
+class Thinker(ScriptedSource):
+    """Thinks without end, which the documents dialect has no words for."""
+
+    async def events(self, turn: Turn) -> AsyncGenerator[Sequence[AgentEvent], None]:
+        while True:
+            yield [ThinkingDelta("Hm. ")]
+            await asyncio.sleep(0)
+
+
+@pytest.mark.parametrize("loop", LOOPS)
+def test_a_stream_whose_dialect_has_no_words_for_the_events_is_silent_too(loop: Loop) -> None:
+    async def live() -> None:
+        client = Client()
+        asking = client.ask(sse(started(source=Thinker()), reading(keep_alive=0.001)))
+        await client.has(4)
+        client.leaves.set()
+        await asking
+        assert set(client.pieces) == {b": keep-alive\n\n"}
+
+    loop(live())
+
+
+def test_a_talking_stream_needs_no_sign_of_life() -> None:
+    async def live() -> None:
+        client = await Client().answered(sse(started(*[say(f"{n} ") for n in range(100)], [FINISHED]), reading()))
+        assert b"keep-alive" not in client.body
+
+    asyncio.run(live())
+
+
+# --- clients that leave ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("loop", LOOPS)
+@pytest.mark.parametrize("script", [[], [say("Half")]])
+def test_a_run_whose_client_has_gone_is_stopped(loop: Loop, script: list[Step]) -> None:
+    async def live() -> None:
+        asked, client = reading(), Client()
+        run = started(*script, forever())
+        asking = client.ask(sse(run, asked))
+        await turns_of_the_loop()
+        client.leaves.set()
+        await asking
+        done = await run.finished()
+        assert done.failure is not None
+        assert done.failure.code == "cancelled"
+        assert (run.readers, open_streams(asked)) == (0, 0)
+
+    loop(live())
+
+
+def test_a_run_whose_client_has_gone_may_go_on() -> None:
+    async def live() -> None:
+        goes, client = asyncio.Event(), Client()
+        run = started(say("Half"), Until(goes), say(" and all"), [FINISHED])
+        asking = client.ask(sse(run, reading(cancels=False)))
+        await client.has(2)
+        client.leaves.set()
+        await asking
+        goes.set()
+        assert (await run.finished()).failure is None
+
+    asyncio.run(live())
+
+
+def test_the_last_reader_decides() -> None:
+    async def live() -> None:
+        first, second = Client(), Client()
+        run = started(say("Half"), forever())
+        asked = reading()
+        one, two = first.ask(sse(run, asked)), second.ask(sse(run, asked))
+        await turns_of_the_loop()
+        assert (run.readers, open_streams(asked)) == (2, 2)
+        first.leaves.set()
+        await one
+        await turns_of_the_loop()
+        assert (run.is_ending, run.readers) == (False, 1)
+        second.leaves.set()
+        await two
+        assert run.is_ending
+        await run.gone()
+
+    asyncio.run(live())
+
+
+def test_who_only_waits_for_the_end_does_not_keep_a_run_alive() -> None:
+    async def live() -> None:
+        client = Client()
+        run = started(say("Half"), forever())
+        waits = asyncio.ensure_future(run.finished())  # a gateway that drains
+        asking = client.ask(sse(run, reading()))
+        await client.has(2)
+        client.leaves.set()
+        await asking
+        assert (await waits).failure is not None
+
+    asyncio.run(live())
+
+
+def test_a_reply_that_is_complete_before_its_run_stops_it() -> None:
+    async def live() -> None:
+        run = started(say("one two three four five six seven eight"), forever())
+        encoder = ChunkEncoder(CompletionHead("chatcmpl-1", 0, "auto"), cutter=Cutter(("three",), None))
+        client = await Client().answered(EventStream(run, encoder, SSE, reading(), {}))
+        assert client.body.endswith(b"data: [DONE]\n\n")
+        assert b"four" not in client.body
+        assert run.is_ending
+        await run.gone()
+
+    asyncio.run(live())
+
+
+def test_a_client_that_reads_slowly_holds_nobody_up() -> None:
+    async def live() -> None:
+        slow = Client()
+        slow.reads.clear()
+        run = started(*[say(f"{n} ") for n in range(50)], [FINISHED])
+        asking = slow.ask(sse(run, reading()))
+        assert (await run.finished()).failure is None
+        assert len(slow.sent) == 1
+        slow.reads.set()
+        await asking
+        assert frames(slow)[-1].event == "done"
+
+    asyncio.run(live())
+
+
+def test_a_connection_that_breaks_while_it_is_written_to_ends_the_run() -> None:
+    async def live() -> None:
+        asked, client = reading(), Client()
+        run = started(say("Half"), forever())
+        client.breaks = OSError("broken pipe")
+        with pytest.raises(OSError, match="broken pipe"):
+            await client.ask(sse(run, asked))
+        await run.gone()
+        assert (run.is_ending, open_streams(asked)) == (True, 0)
+
+    asyncio.run(live())
+
+
+@pytest.mark.parametrize("loop", LOOPS)
+def test_a_request_that_is_cancelled_ends_its_run(loop: Loop) -> None:
+    async def live() -> None:
+        asked, client = reading(), Client()
+        run = started(say("Half"), forever())
+        asking = client.ask(sse(run, asked))
+        await client.has(2)
+        asking.cancel()
+        await asyncio.wait([asking])
+        await run.gone()
+        assert (run.is_ending, run.readers, open_streams(asked)) == (True, 0, 0)
+
+    loop(live())
+
+
+# --- replies that wait for the end ----------------------------------------------------------------------
+
+
+def test_the_end_is_waited_for() -> None:
+    async def live() -> None:
+        goes, client = asyncio.Event(), Client()
+        run = started(say("All"), Until(goes), [FINISHED])
+        waits = asyncio.ensure_future(read_to_end(run, client.receive, reading()))
+        await turns_of_the_loop()
+        assert not waits.done()
+        goes.set()
+        assert await waits
+        assert await read_to_end(run, client.receive, reading())  # also when it is over
+
+    asyncio.run(live())
+
+
+def test_who_has_heard_enough_stops_the_run() -> None:
+    async def live() -> None:
+        run = started(say("All"), forever())
+        assert await read_to_end(run, Client().receive, reading(), lambda event: True)
+        assert run.is_ending
+        await run.gone()
+
+    asyncio.run(live())
+
+
+def test_who_leaves_before_the_end_is_told_apart() -> None:
+    async def live() -> None:
+        client = Client()
+        run = started(say("Half"), forever())
+        with Reader(run):  # somebody else reads on
+            waits = asyncio.ensure_future(read_to_end(run, client.receive, reading()))
+            await true(lambda: run.events)
+            client.leaves.set()
+            assert not await waits
+            assert not run.is_ending
+        await run.abandon()
+
+    asyncio.run(live())

@@ -1,0 +1,418 @@
+"""Turns with the stand-in agent: what it does as events, how it fails, and that nothing of it is left."""
+
+import asyncio
+import json
+import os
+from collections.abc import Callable, Coroutine, Sequence
+from contextlib import aclosing
+from pathlib import Path
+from typing import Any
+
+import pytest
+import uvloop
+
+from cursor_gateway.core.agent_events import AgentEvent, RunFailed, RunFinished, RunStarted, TextDelta
+from cursor_gateway.errors import AgentMissing, AgentOutputTooLarge, Failure, GatewayError, ModelUnavailable
+from cursor_gateway.sources.base import SourceState, Turn
+from cursor_gateway.sources.cursor_cli.command import CommandOptions
+from cursor_gateway.sources.cursor_cli.source import CliOptions, CursorCliSource
+from cursor_gateway.sources.ledger import Ledger
+from cursor_gateway.sources.process_groups import start_of
+from cursor_gateway.sources.recorder import Recorder
+from tests.agent.account import VERSION
+from tests.agent.install import install
+
+GRACE = 0.05  # for agents that never end by themselves
+
+
+class Place:
+    """A user's home with the stand-in in it."""
+
+    def __init__(self, home: Path, knobs: dict[str, object] | None = None) -> None:
+        self.home = home
+        for folder in ("work", "conversation", ".cursor"):
+            (home / folder).mkdir(exist_ok=True)
+        self.program = install(home / "bin", knobs={"log": str(home / "log"), **(knobs or {})})
+        self.environ = {"PATH": f"{home / 'bin'}:/usr/bin:/bin", "HOME": str(home), "SECRET": "secret"}
+        self.ledger = Ledger(home / "instances")
+        self.recorder: Recorder | None = None
+
+    def source(self, **options: Any) -> CursorCliSource:
+        return CursorCliSource(CliOptions(**options), self.environ, self.ledger, lambda: 0.0, self.recorder)
+
+    def turn(self, prompt: str, **turn: Any) -> Turn:
+        places = {"workspace": str(self.home / "work"), "folder": str(self.home / "conversation")}
+        return Turn(**{"run_id": "chat_1", "prompt": prompt, "model": "auto", **places, **turn})
+
+    @property
+    def log(self) -> list[dict[str, Any]]:
+        """Of turns alone."""
+        told = [json.loads(line) for line in (self.home / "log").read_text().splitlines()]
+        return [entry for entry in told if entry["prompt"] is not None]
+
+    @property
+    def agents(self) -> list[str]:
+        return [entry.name for entry in (self.ledger.folder / "agents").iterdir()]
+
+
+def lived(place: Place, live: Callable[[], Coroutine[Any, Any, None]], loop: Any = asyncio.run) -> None:
+    place.ledger.open()
+    try:
+        loop(live())
+        assert place.agents == []
+    finally:
+        place.ledger.close()
+
+
+async def collected(source: CursorCliSource, turn: Turn) -> list[AgentEvent]:
+    async with aclosing(source.events(turn)) as batches:
+        return [event async for batch in batches for event in batch]
+
+
+def said(events: Sequence[AgentEvent]) -> str:
+    return "".join(event.text for event in events if isinstance(event, TextDelta))
+
+
+def failure(events: Sequence[AgentEvent]) -> Failure:
+    last = events[-1]
+    assert isinstance(last, RunFailed)
+    return last.failure
+
+
+# --- what it does ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("loop", [asyncio.run, uvloop.run])
+def test_a_turn_is_told_event_by_event(tmp_path: Path, loop: Any) -> None:
+    place = Place(tmp_path)
+
+    async def live() -> None:
+        source = place.source()
+        assert source.state() == SourceState(name="cli", detail="cursor-agent, not asked yet")
+        events = await collected(source, place.turn("Hello, you."))
+        assert isinstance(events[0], RunStarted)
+        assert isinstance(events[-1], RunFinished)
+        assert "Hello, you." in said(events)
+        assert source.state().detail == f"cursor-agent {VERSION} ({place.program})"
+        await source.close()
+
+    lived(place, live, loop)
+    (entry,) = place.log
+    assert (entry["cwd"], entry["workspace"]) == (str(tmp_path / "work"), str(tmp_path / "work"))
+    assert (entry["prompt"], entry["source"]) == ("Hello, you.", "argument")
+    assert entry["config_dir"] == str(tmp_path / "conversation" / "cursor")
+    assert entry["pgid"] == entry["pid"]
+    assert "SECRET" not in entry["environment"]["names"]
+
+
+@pytest.mark.parametrize("prompt", ["logout", "x" * 200_000])
+def test_a_prompt_that_no_argument_can_be_arrives_all_the_same(tmp_path: Path, prompt: str) -> None:
+    place = Place(tmp_path)
+
+    async def live() -> None:
+        assert isinstance((await collected(place.source(), place.turn(prompt)))[-1], RunFinished)
+
+    lived(place, live)
+    assert [(entry["prompt"], entry["source"]) for entry in place.log] == [(prompt, "stdin")]
+
+
+def test_the_users_configuration_is_used_and_never_changed(tmp_path: Path) -> None:
+    place = Place(tmp_path)
+    config = tmp_path / ".cursor" / "cli-config.json"
+    config.write_text('{"permissions":{"allow":["Shell(pwd)"],"deny":[]}}')
+
+    async def live() -> None:
+        await collected(place.source(), place.turn("standin: text", model="gpt-5-mini"))
+
+    lived(place, live)
+    assert config.read_text() == '{"permissions":{"allow":["Shell(pwd)"],"deny":[]}}'
+    copied = json.loads((tmp_path / "conversation" / "cursor" / "cli-config.json").read_text())
+    assert copied["model"]["modelId"] == "gpt-5-mini"
+    assert copied["permissions"]["allow"] == ["Shell(pwd)"]
+    assert [path.name for path in (tmp_path / ".cursor").iterdir()] == ["cli-config.json"]
+
+
+def test_a_session_is_remembered_where_the_conversation_lives(tmp_path: Path) -> None:
+    place = Place(tmp_path)
+
+    async def live() -> None:
+        source = place.source()
+        first = await collected(source, place.turn("Remember me."))
+        assert isinstance(first[0], RunStarted)
+        second = await collected(source, place.turn("standin: history", session_id=first[0].session_id))
+        assert json.loads(said(second))["prompts"] == ["Remember me."]
+
+    lived(place, live)
+
+
+def test_images_of_the_conversation_are_a_folder_of_the_agent(tmp_path: Path) -> None:
+    place = Place(tmp_path)
+    (tmp_path / "conversation" / "images").mkdir()
+
+    async def live() -> None:
+        await collected(place.source(), place.turn("standin: text"))
+
+    lived(place, live)
+    (entry,) = place.log
+    assert entry["argv"][entry["argv"].index("--add-dir") + 1] == str(tmp_path / "conversation" / "images")
+
+
+def test_the_operators_options_reach_the_agent(tmp_path: Path) -> None:
+    place = Place(tmp_path)
+    place.environ["MORE"] = "1"
+
+    async def live() -> None:
+        options = CommandOptions(trust=False, force=True, headers={"X-Team": "a"})
+        await collected(place.source(command=options, environment=["MORE"]), place.turn("standin: text"))
+
+    lived(place, live)
+    (entry,) = place.log
+    assert "--force" in entry["argv"]
+    assert "--trust" not in entry["argv"]
+    assert "X-Team: a" in entry["argv"]
+    assert "MORE" in entry["environment"]["names"]
+
+
+@pytest.mark.parametrize("scenario", ["no-newline", "garbage", "bad-utf8", "stderr-flood", "huge-line size=2000000"])
+def test_noise_changes_nothing(tmp_path: Path, scenario: str) -> None:
+    place = Place(tmp_path)
+
+    async def live() -> None:
+        events = await collected(place.source(), place.turn(f"standin: {scenario}"))
+        assert isinstance(events[-1], RunFinished)
+        assert not events[-1].text_differs
+
+    lived(place, live)
+
+
+# --- how it ends ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("scenario", "code", "details"),
+    [
+        ("crash exit=7", "agent_crashed", "exit status 7"),
+        ("crash-early", "agent_crashed", "exit status 3"),
+        ("killed", "agent_crashed", "ended by signal 9"),
+        ("truncated", "agent_crashed", "exit status 0"),
+        ("fail-auth", "agent_unauthenticated", "Authentication required"),
+        ("fail-quota", "insufficient_quota", "usage limit"),
+        ("fail-result", "agent_failed", "could not finish"),
+    ],
+)
+def test_a_turn_that_fails_says_how(tmp_path: Path, scenario: str, code: str, details: str) -> None:
+    place = Place(tmp_path)
+
+    async def live() -> None:
+        told = failure(await collected(place.source(), place.turn(f"standin: {scenario}")))
+        assert told.code == code
+        assert details in told.details
+
+    lived(place, live)
+
+
+def test_an_agent_that_closes_its_output_and_stays_has_failed(tmp_path: Path) -> None:
+    place = Place(tmp_path)
+    asked = 'case "$1" in --version) echo 2026.10.01-a; exit;; --help) echo Cursor; exit;; esac'
+    place.program.write_text(f"#!/bin/sh\n{asked}\nexec >&-\nexec sleep 600\n")
+
+    async def live() -> None:
+        told = failure(await collected(place.source(grace_seconds=GRACE), place.turn("Hello")))
+        assert (told.code, told.details) == ("agent_crashed", "it closed its output and did not end")
+
+    lived(place, live)
+
+
+@pytest.mark.parametrize("scenario", ["hang-after-result", "grandchild-pipe group=session"])
+def test_an_agent_that_stays_after_its_result_is_not_waited_for(tmp_path: Path, scenario: str) -> None:
+    place = Place(tmp_path)
+
+    async def live() -> None:
+        events = await collected(place.source(grace_seconds=GRACE), place.turn(f"standin: {scenario}"))
+        assert isinstance(events[-1], RunFinished)
+        text = said(events)
+        if "grandchild=" in text:  # in a session of its own it is not ours to end
+            os.kill(int(text.partition("=")[2]), 9)
+
+    lived(place, live)
+
+
+def test_too_much_output_ends_the_agent(tmp_path: Path) -> None:
+    place = Place(tmp_path)
+
+    async def live() -> None:
+        source = place.source(max_output_bytes=100_000, grace_seconds=GRACE)
+        with pytest.raises(AgentOutputTooLarge, match="more than 100000 bytes"):
+            await collected(source, place.turn("standin: huge-line size=2000000"))
+
+    lived(place, live)
+
+
+@pytest.mark.parametrize("loop", [asyncio.run, uvloop.run])
+@pytest.mark.parametrize("scenario", ["hang-mid", "ignore-term", "grandchild"])
+@pytest.mark.parametrize("how", ["closed", "cancelled"])
+def test_who_goes_ends_the_agent_and_all_that_it_has_started(
+    tmp_path: Path, scenario: str, how: str, loop: Any
+) -> None:
+    place = Place(tmp_path)
+    seen: list[AgentEvent] = []
+
+    async def live() -> None:
+        reads = asyncio.Event()
+
+        async def read() -> None:
+            async with aclosing(
+                place.source(grace_seconds=GRACE).events(place.turn(f"standin: {scenario}"))
+            ) as batches:
+                async for batch in batches:
+                    seen.extend(batch)
+                    if said(seen).endswith((".", " ")) and said(seen).strip():
+                        reads.set()
+                        if how == "closed":
+                            break
+
+        reading = asyncio.ensure_future(read())
+        await reads.wait()
+        if how == "cancelled":
+            reading.cancel()
+        await asyncio.wait([reading])
+
+    lived(place, live, loop)
+    pids = [entry["pid"] for entry in place.log]
+    if scenario == "grandchild":
+        pids.append(int(said(seen).partition("=")[2]))
+    while any(start_of(pid) is not None for pid in pids):
+        pass
+
+
+def test_nothing_is_left_when_a_turn_cannot_be_written_down(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    place = Place(tmp_path)
+
+    def fail(*_: object) -> None:
+        raise KeyError("a mistake of ours")
+
+    async def live() -> None:
+        with monkeypatch.context() as patched:
+            patched.setattr(Ledger, "add", fail)
+            with pytest.raises(KeyError):
+                await collected(place.source(grace_seconds=GRACE), place.turn("standin: hang"))
+
+    lived(place, live)
+
+
+def test_a_workspace_that_is_gone_is_told(tmp_path: Path) -> None:
+    place = Place(tmp_path)
+
+    async def live() -> None:
+        with pytest.raises(GatewayError, match="cannot be started: No such file") as caught:
+            await collected(place.source(), place.turn("Hello", workspace=str(tmp_path / "gone")))
+        assert caught.value.details == str(tmp_path / "gone")
+
+    lived(place, live)
+
+
+# --- what is recorded -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("scenario", ["text", "crash", "hang-mid", "ignore-term"])
+def test_every_turn_is_recorded_to_its_end(tmp_path: Path, scenario: str) -> None:
+    place = Place(tmp_path)
+    place.recorder = Recorder(tmp_path / "recordings", prompts=True)
+
+    async def live() -> None:
+        reading = asyncio.ensure_future(
+            collected(place.source(grace_seconds=GRACE), place.turn(f"standin: {scenario}"))
+        )
+        if scenario in ("hang-mid", "ignore-term"):
+            while not any(b"assistant" in path.read_bytes() for path in (tmp_path / "recordings").glob("*")):
+                await asyncio.sleep(0.001)
+            reading.cancel()
+            if scenario == "ignore-term":  # again, while the agent is being ended
+                await asyncio.sleep(0)
+                reading.cancel()
+        await asyncio.wait([reading])
+        while place.agents:
+            await asyncio.sleep(0.001)
+
+    lived(place, live)
+    (recording,) = (tmp_path / "recordings").iterdir()
+    assert recording.suffix == ".ndjson"
+    assert b'"assistant"' in recording.read_bytes()
+
+
+# --- the program and its models -------------------------------------------------------------------------
+
+
+def test_the_program_is_asked_again_only_when_it_has_changed(tmp_path: Path) -> None:
+    place = Place(tmp_path)
+
+    async def live() -> None:
+        source = place.source()
+        first = await source.probe()
+        assert await source.probe() is first
+        place.program.with_name("standin.json").write_text('{"version":"2026.11.01-new"}')
+        assert await source.probe() is first
+        os.utime(place.program, ns=(1, 1))
+        assert (await source.probe()).version == "2026.11.01-new"
+        place.program.unlink()
+        place.program.with_name("agent").unlink()
+        with pytest.raises(AgentMissing):
+            await source.probe()
+
+    lived(place, live)
+
+
+def test_many_at_once_ask_once(tmp_path: Path) -> None:
+    place = Place(tmp_path)
+
+    async def live() -> None:
+        source = place.source()
+        programs = await asyncio.gather(*(source.probe() for _ in range(5)))
+        assert len({id(program) for program in programs}) == 1
+
+    lived(place, live)
+    assert len((tmp_path / "log").read_text().splitlines()) == 2  # --version and --help
+
+
+def test_models_are_listed_and_then_known(tmp_path: Path) -> None:
+    place = Place(tmp_path, {"models": ["auto - Auto", "gpt-5-mini - GPT-5 Mini"]})
+
+    async def live() -> None:
+        source = place.source()
+        source.check_model("gpt-9")  # not known to be wrong
+        assert [model.id for model in await source.models()] == ["auto", "gpt-5-mini"]
+        source.check_model("gpt-5-mini")
+        with pytest.raises(ModelUnavailable, match="did you mean gpt-5-mini"):
+            source.check_model("gpt-5-mimi")
+        await source.close()
+
+    lived(place, live)
+
+
+def test_a_list_that_fails_says_why(tmp_path: Path) -> None:
+    place = Place(tmp_path, {"login": "none"})
+
+    async def live() -> None:
+        source = place.source()
+        with pytest.raises(GatewayError) as caught:
+            await source.models()
+        assert caught.value.code == "agent_unauthenticated"
+        await source.close()
+
+    lived(place, live)
+
+
+def test_a_source_that_is_closed_while_it_asks_leaves_no_process(tmp_path: Path) -> None:
+    place = Place(tmp_path, {"slow_start_seconds": 600})
+
+    async def live() -> None:
+        source = place.source()
+        asking = asyncio.ensure_future(source.models())
+        while source._models._task is None:
+            await asyncio.sleep(0)
+        await asyncio.sleep(0.01)
+        await source.close()
+        with pytest.raises(GatewayError):
+            await asking
+
+    lived(place, live)

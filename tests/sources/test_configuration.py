@@ -1,0 +1,172 @@
+"""The agent's configuration: found where the agent looks, and copied without harm to what is there."""
+
+import errno
+import os
+import shutil
+import stat
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cursor_gateway.errors import AgentMisconfigured
+from cursor_gateway.sources.cursor_cli import configuration
+from cursor_gateway.sources.cursor_cli.configuration import copy_configuration, user_configuration
+
+
+@pytest.fixture
+def user(tmp_path: Path) -> Path:
+    folder = tmp_path / "user"
+    folder.mkdir()
+    (folder / "cli-config.json").write_text('{"model":"auto"}')
+    (folder / "mcp.json").write_text("{}")
+    return folder
+
+
+@pytest.fixture
+def copy(tmp_path: Path) -> Path:
+    return tmp_path / "conversation" / "cursor"
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+# --- where it is ----------------------------------------------------------------------------------------
+
+
+def test_it_is_where_the_agent_would_look(tmp_path: Path) -> None:
+    environ = {"HOME": str(tmp_path), "XDG_CONFIG_HOME": str(tmp_path / "config")}
+    assert user_configuration({"HOME": str(tmp_path)}) == tmp_path / ".cursor"
+    assert user_configuration(environ) == tmp_path / ".cursor"
+    (tmp_path / "config" / "cursor").mkdir(parents=True)
+    assert user_configuration(environ) == tmp_path / "config" / "cursor"
+    assert user_configuration({**environ, "CURSOR_CONFIG_DIR": "/given"}) == Path("/given")
+    assert user_configuration({**environ, "CURSOR_CONFIG_DIR": "", "XDG_CONFIG_HOME": ""}) == tmp_path / ".cursor"
+
+
+def test_without_a_home_in_the_environment_the_system_knows_one() -> None:
+    assert user_configuration({}) == Path(os.path.expanduser("~")) / ".cursor"
+
+
+# --- the copy -------------------------------------------------------------------------------------------
+
+
+def test_the_files_are_copied_and_the_folders_are_not(user: Path, copy: Path) -> None:
+    (user / "chats").mkdir()
+    (user / "chats" / "meta.json").touch()
+    copy_configuration(user, copy)
+    assert names(copy) == ["cli-config.json", "mcp.json"]
+    assert (copy / "cli-config.json").read_text() == '{"model":"auto"}'
+
+
+def test_nobody_else_may_read_the_copy(user: Path, copy: Path) -> None:
+    (user / "auth.json").write_text("secret")
+    (user / "auth.json").chmod(0o644)
+    copy_configuration(user, copy)
+    assert stat.S_IMODE(copy.stat().st_mode) == 0o700
+    assert {stat.S_IMODE(path.stat().st_mode) for path in copy.iterdir()} == {0o600}
+
+
+def test_the_original_is_not_touched(user: Path, copy: Path) -> None:
+    before = {path.name: (path.read_bytes(), path.stat().st_mtime_ns, path.stat().st_mode) for path in user.iterdir()}
+    copy_configuration(user, copy)
+    (copy / "cli-config.json").write_text("changed by a run")
+    assert {
+        path.name: (path.read_bytes(), path.stat().st_mtime_ns, path.stat().st_mode) for path in user.iterdir()
+    } == before
+
+
+def test_a_later_turn_brings_what_the_user_has_changed_and_keeps_what_the_agent_has_made(
+    user: Path, copy: Path
+) -> None:
+    copy_configuration(user, copy)
+    (copy / "chats").mkdir()
+    (copy / "chats" / "store.db").write_text("chat")
+    (copy / "cli-config.json").write_text("changed by a run")
+    (user / "mcp.json").write_text('{"new":1}')
+    copy_configuration(user, copy)
+    assert (copy / "chats" / "store.db").read_text() == "chat"
+    assert (copy / "mcp.json").read_text() == '{"new":1}'
+    assert (copy / "cli-config.json").read_text() == '{"model":"auto"}'
+
+
+def test_a_user_without_configuration_has_an_empty_copy(tmp_path: Path, copy: Path) -> None:
+    copy_configuration(tmp_path / "missing", copy)
+    assert names(copy) == []
+    (tmp_path / "file").touch()
+    copy_configuration(tmp_path / "file", copy)
+    assert names(copy) == []
+
+
+def test_links_are_followed_to_files_and_the_copy_is_none(user: Path, copy: Path, tmp_path: Path) -> None:
+    """Some keep their settings in a folder under version control, and links to them in their home."""
+    (tmp_path / "dotfiles").mkdir()
+    (tmp_path / "dotfiles" / "rules.json").write_text("rules")
+    (user / "rules.json").symlink_to(tmp_path / "dotfiles" / "rules.json")
+    (user / "folder").symlink_to(tmp_path / "dotfiles")
+    (user / "dangling").symlink_to(tmp_path / "missing")
+    (user / "circle").symlink_to(user / "circle")
+    copy_configuration(user, copy)
+    assert names(copy) == ["cli-config.json", "mcp.json", "rules.json"]
+    assert not (copy / "rules.json").is_symlink()
+    (copy / "rules.json").write_text("changed by a run")
+    assert (tmp_path / "dotfiles" / "rules.json").read_text() == "rules"
+
+
+def test_a_link_in_the_copy_is_replaced_and_not_written_through(user: Path, copy: Path, tmp_path: Path) -> None:
+    copy.mkdir(parents=True)
+    (tmp_path / "target").write_text("untouched")
+    (copy / "mcp.json").symlink_to(tmp_path / "target")
+    copy_configuration(user, copy)
+    assert (tmp_path / "target").read_text() == "untouched"
+    assert (copy / "mcp.json").read_text() == "{}"
+
+
+def test_a_configuration_that_is_a_link_is_followed(user: Path, copy: Path, tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(user)
+    copy_configuration(tmp_path / "link", copy)
+    assert names(copy) == ["cli-config.json", "mcp.json"]
+
+
+def test_what_is_no_settings_file_is_left_out(user: Path, copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    os.mkfifo(user / "pipe")
+    (user / "large.log").write_bytes(b"x" * 101)
+    (user / "small.log").write_bytes(b"x" * 100)
+    monkeypatch.setattr(configuration, "_LARGEST", 100)
+    copy_configuration(user, copy)
+    assert names(copy) == ["cli-config.json", "mcp.json", "small.log"]
+
+
+def test_a_file_that_is_gone_in_the_same_moment_is_none(
+    user: Path, copy: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another agent of the user writes its settings to a file beside them first."""
+    copyfile = shutil.copyfile
+
+    def race(source: Path, target: Path) -> Any:
+        if source.name == "cli-config.json.123":
+            source.unlink()
+        return copyfile(source, target)
+
+    (user / "cli-config.json.123").touch()
+    monkeypatch.setattr(shutil, "copyfile", race)
+    copy_configuration(user, copy)
+    assert names(copy) == ["cli-config.json", "mcp.json"]
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EACCES, errno.EIO])
+def test_what_cannot_be_copied_is_told(user: Path, copy: Path, number: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(source: Path, target: Path) -> None:
+        raise OSError(number, os.strerror(number), str(source))
+
+    monkeypatch.setattr(shutil, "copyfile", fail)
+    with pytest.raises(AgentMisconfigured, match=os.strerror(number)) as caught:
+        copy_configuration(user, copy)
+    assert Path(caught.value.details).parent == user
+
+
+def test_a_copy_that_has_no_place_is_told(user: Path, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(AgentMisconfigured, match="Not a directory"):
+        copy_configuration(user, tmp_path / "file" / "cursor")

@@ -1,0 +1,199 @@
+"""What is deleted is gone, to the last word in the file, in short steps; and the log does not grow for ever."""
+
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from cursor_gateway.core.document_events import ContentDelta, DocumentEvent
+from cursor_gateway.errors import StoreUnavailable
+from cursor_gateway.store import keeping
+from cursor_gateway.store.base import Idempotency
+from cursor_gateway.store.opening import FILE
+from cursor_gateway.store.sqlite import SqliteStore
+from tests.store.making import DAY_MS, ME, append_patiently, deltas, new_run, run_end, text_document, whole_run
+
+
+def sweep(store: SqliteStore) -> None:
+    """Now, and not behind our backs."""
+    assert store.prune(None, None, 0) == 0
+
+
+def wait_for(condition: Callable[[], bool]) -> None:
+    for _ in range(2000):
+        if condition():
+            return
+        threading.Event().wait(0.005)
+    pytest.fail("it never came true")
+
+
+def words_in_files(folder: Path, word: str) -> list[str]:
+    return [file.name for file in folder.iterdir() if word.encode() in file.read_bytes()]
+
+
+def rows(store: SqliteStore) -> dict[str, int]:
+    tables = ("conversations", "runs", "messages", "events", "idempotency", "search")
+    with store._connections.reading() as connection:
+        return {table: connection.execute(f"SELECT count(*) FROM {table}").fetchone()[0] for table in tables}
+
+
+def test_what_is_deleted_is_found_nowhere_at_once(store: SqliteStore) -> None:
+    whole_run(store, "other", "other", "word")
+    store.begin_run(new_run("run", "conv", "word", idempotency=Idempotency("key", "hash")))
+    store.append("run", 1, deltas(1))
+    store.set_session("conv", ME, "s", "f1")
+    assert store.delete_conversation("conv", ME)
+    assert not store.delete_conversation("conv", ME)
+    assert store.conversation("conv", ME) is None
+    assert store.run("run", ME) is None
+    assert store.events("run", ME).events == []
+    assert store.messages("conv", ME) == []
+    assert store.runs_of("conv", ME) == []
+    assert store.unfinished_runs() == []
+    assert store.find_by_fingerprint(ME, "f1") == []
+    assert store.find_run_by_idempotency(ME, "key") is None
+    assert [found.conversation.id for found in store.conversations(ME).found] == ["other"]
+    assert [found.conversation.id for found in store.conversations(ME, query="word").found] == ["other"]
+
+
+def test_a_run_that_goes_on_after_its_conversation_was_deleted_is_told_so(store: SqliteStore) -> None:
+    store.begin_run(new_run())
+    store.delete_conversation("conv", ME)
+    sweep(store)
+    assert not store.append("run", 1, deltas(1))
+    assert not store.end_run("run", 1, deltas(1), run_end())
+    assert rows(store) == dict.fromkeys(rows(store), 0)
+    whole_run(store, "again", "conv")  # the name is free
+    assert [run.id for run in store.runs_of("conv", ME)] == ["again"]
+
+
+def test_nothing_of_what_was_deleted_is_left_in_any_file(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path)
+    for number in range(40):
+        whole_run(store, f"run{number}", f"conv{number}", f"Keepsake{number}", documents=[text_document("common")])
+    store.begin_run(new_run("secret", "secret", "Xylophone", idempotency=Idempotency("Xylophone", "h")))
+    store.append("secret", 1, [ContentDelta("doc_001", f"Xylophone {'x' * 5000}") for _ in range(20)])
+    store.end_run("secret", 21, [], run_end(documents=[text_document("xylophone")], answer="Xylophone"))
+    store.set_session("secret", ME, "Xylophone", "Xylophone")
+    assert words_in_files(tmp_path, "Xylophone")
+    store.delete_conversation("secret", ME)
+    sweep(store)
+    assert words_in_files(tmp_path, "Xylophone") == []
+    assert words_in_files(tmp_path, "xylophone") == []
+    assert len(store.conversations(ME, query="common", limit=100).found) == 40
+    assert rows(store)["conversations"] == 40
+    store.close()
+
+
+def test_it_is_done_behind_the_backs_of_those_who_write(store: SqliteStore, tmp_path: Path) -> None:
+    whole_run(store, "run", "conv", "Xylophone")
+    store.delete_conversation("conv", ME)
+    wait_for(lambda: rows(store)["conversations"] == 0 and not words_in_files(tmp_path, "Xylophone"))
+
+
+def test_what_was_left_to_remove_is_removed_by_the_next_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patched:
+        patched.setattr(keeping.Keeper, "sweep_soon", lambda self: None)
+        store = SqliteStore(tmp_path)
+        whole_run(store, "run", "conv", "Xylophone")
+        store.delete_conversation("conv", ME)
+        store.close()
+    again = SqliteStore(tmp_path)
+    again.open(0)
+    wait_for(lambda: rows(again)["conversations"] == 0)
+    again.close()
+
+
+def test_closing_does_not_wait_until_all_is_removed(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path)
+    store.begin_run(new_run())
+    for number in range(1, 501):
+        store.append("run", number, deltas(number))
+    store.delete_conversation("conv", ME)
+    store.close()
+    with pytest.raises(StoreUnavailable):
+        sweep(store)
+    again = SqliteStore(tmp_path)
+    sweep(again)
+    assert rows(again) == dict.fromkeys(rows(again), 0)
+    again.close()
+
+
+# --- limits -----------------------------------------------------------------------------------------
+
+
+def test_the_old_go_by_their_age_unless_they_run(store: SqliteStore) -> None:
+    for day in range(50):
+        whole_run(store, f"run{day}", f"conv{day:02}", f"day {day}", at=day * DAY_MS)
+    store.begin_run(new_run("running", "running", at=0))
+    assert store.prune(10 * 24 * 3600, None, 50 * DAY_MS) == 41
+    kept = [found.conversation.id for found in store.conversations(ME, limit=100).found]
+    assert kept == [*(f"conv{day}" for day in range(49, 40, -1)), "running"]
+    assert rows(store)["runs"] == 10
+    assert store.prune(10 * 24 * 3600, None, 50 * DAY_MS) == 0
+
+
+def test_the_oldest_go_until_the_rest_fits_and_the_disk_gets_its_space_back(store: SqliteStore) -> None:
+    batch: list[DocumentEvent] = [ContentDelta("doc_001", "x" * 20_000)]
+    for number in range(100):
+        store.begin_run(new_run(f"run{number}", f"conv{number:03}", at=1000 + number))
+        store.append(f"run{number}", 1, batch)
+        store.end_run(f"run{number}", 2, batch, run_end(at=1000 + number))
+    before = store.size()
+    limit = 2_000_000
+    assert before > limit
+    gone = store.prune(None, limit, 10**6)
+    assert 0 < gone < 100
+    assert store.size() <= limit
+    kept = [found.conversation.id for found in store.conversations(ME, limit=200).found]
+    assert kept == [f"conv{number:03}" for number in range(99, gone - 1, -1)]
+    assert store.events("run99", ME).events == batch * 2
+
+
+def test_what_runs_is_kept_whatever_the_limit(store: SqliteStore) -> None:
+    whole_run(store, "run", "conv")
+    store.begin_run(new_run("again", "conv"))
+    assert store.prune(0, 0, 10**15) == 0
+    assert store.conversation("conv", ME) is not None
+
+
+def test_while_all_is_removed_others_can_write(store: SqliteStore) -> None:
+    """No step is long: who waits to write gets its turn."""
+    for number in range(200):
+        whole_run(store, f"run{number}", f"conv{number}", "word " * 50)
+    store.begin_run(new_run("live", "live", at=10**6))
+    removing = threading.Thread(target=store.prune, args=(1, None, 10**5))
+    removing.start()
+    for number in range(1, 201):
+        append_patiently(store, "live", number)
+    removing.join()
+    assert store.run("live", ME) is not None
+    assert len(store.events("live", ME).events) == 200
+    assert rows(store)["conversations"] == 1
+
+
+# --- the log ----------------------------------------------------------------------------------------
+
+
+def test_the_log_is_copied_into_the_database_and_begins_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(keeping, "_LOG_BYTES", 100_000)
+    monkeypatch.setattr(keeping, "_LONGEST_LOG", 200)
+    store = SqliteStore(tmp_path)
+    store.begin_run(new_run())
+    log = tmp_path / f"{FILE}-wal"
+
+    lengths: list[int] = []
+
+    def begins_anew() -> bool:
+        store.append("run", len(lengths) + 1, [ContentDelta("doc_001", "x" * 10_000)])
+        lengths.append(log.stat().st_size)
+        return len(lengths) > 500 and lengths[-1] == lengths[-100]
+
+    wait_for(begins_anew)
+    assert (tmp_path / FILE).stat().st_size > 4_000_000
+    assert len(store.events("run", ME, max_bytes=10**9).events) == len(lengths)
+    store.close()
+    assert not log.exists()

@@ -1,0 +1,78 @@
+"""No question reads a whole table: what is asked for is found by an index, and in its order."""
+
+import re
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from cursor_gateway.store.base import Idempotency
+from cursor_gateway.store.sqlite import SqliteStore
+from tests.store.making import ME, deltas, new_run, run_end, whole_run
+
+QUESTIONS: dict[str, Callable[[SqliteStore], object]] = {
+    "run": lambda store: store.run("run1", ME),
+    "runs_of": lambda store: store.runs_of("conv1", ME),
+    "unfinished_runs": lambda store: store.unfinished_runs(),
+    "events": lambda store: store.events("run1", ME, after=2),
+    "conversation": lambda store: store.conversation("conv1", ME),
+    "messages": lambda store: store.messages("conv1", ME),
+    "first page": lambda store: store.conversations(ME, limit=2),
+    "next page": lambda store: store.conversations(ME, limit=2, before=store.conversations(ME, limit=2).next),
+    "search": lambda store: store.conversations(ME, limit=2, query="word"),
+    "next page of a search": lambda store: store.conversations(
+        ME, limit=2, query="word", before=store.conversations(ME, limit=2, query="word").next
+    ),
+    "find_by_fingerprint": lambda store: store.find_by_fingerprint(ME, "f1"),
+    "find_run_by_idempotency": lambda store: store.find_run_by_idempotency(ME, "key"),
+    "begin_run": lambda store: store.begin_run(new_run("new", "new", idempotency=Idempotency("new", "hash"))),
+    "begin_run in a conversation": lambda store: store.begin_run(new_run("new", "conv1")),
+    "append": lambda store: store.append("live", 1, deltas(1)),
+    "end_run": lambda store: store.end_run("live", 1, deltas(1), run_end("live")),
+    "set_session": lambda store: store.set_session("conv1", ME, "s", "f"),
+    "delete_conversation": lambda store: store.delete_conversation("conv1", ME),
+    "prune": lambda store: store.prune(1, 10**9, 10**6),
+}
+
+# A few rows by their number or their place; the whole of an index that holds only what is asked for.
+FINE = re.compile(
+    r"SEARCH \w+ USING (COVERING )?(INTEGER PRIMARY KEY|INDEX \w+|PRIMARY KEY)"
+    r"|SCAN search VIRTUAL TABLE INDEX \d+:(M\d+|=|[<>])"
+    r"|SCAN runs USING (COVERING )?INDEX runs_unfinished"
+    r"|SCAN CONSTANT ROW|USING INDEX \w+ FOR IN-OPERATOR|(CORRELATED )?(SCALAR|LIST) SUBQUERY \d+|CO-ROUTINE"
+    r"|LIST SUBQUERY|CREATE BLOOM FILTER"
+)
+
+
+@pytest.fixture
+def statements(store: SqliteStore, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What is asked of SQLite from now on, with the values in it."""
+    seen: list[str] = []
+    for number in range(6):
+        whole_run(store, f"run{number}", f"conv{number}", "word", at=1000 + number, fingerprint="f1")
+    store.begin_run(new_run("live", "live", "word", idempotency=Idempotency("key", "hash")))
+    original = sqlite3.connect
+
+    def connect(*values: object, **named: object) -> sqlite3.Connection:
+        connection: sqlite3.Connection = original(*values, **named)  # type: ignore[call-overload]
+        connection.set_trace_callback(seen.append)
+        return connection
+
+    monkeypatch.setattr(sqlite3, "connect", connect)
+    store._connections._doubt()  # so that all are made anew
+    return seen
+
+
+@pytest.mark.parametrize("name", QUESTIONS)
+def test_every_step_of_the_plan_uses_an_index(
+    name: str, store: SqliteStore, statements: list[str], tmp_path: Path
+) -> None:
+    QUESTIONS[name](store)
+    asked = [sql for sql in statements if re.match(r"\s*(SELECT|UPDATE|DELETE|INSERT)\b", sql) and "'main'" not in sql]
+    asked = [sql for sql in asked if "sqlite_schema" not in sql and "INTO search" not in sql]
+    assert asked
+    with store._connections.reading() as connection:
+        for sql in asked:
+            for _, _, _, step in connection.execute(f"EXPLAIN QUERY PLAN {sql}").fetchall():
+                assert FINE.match(step), f"{step}: {sql}"

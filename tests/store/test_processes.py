@@ -1,0 +1,85 @@
+"""A process that is killed takes back nothing that it told; two of them can share a file."""
+
+import random
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from cursor_gateway.core.document_events import DocumentEvent
+from cursor_gateway.store.sqlite import SqliteStore
+from tests.store.making import ME, append_patiently, deltas, new_run, run_end
+
+KILLS = 20
+
+# Says the number of the last event as soon as it is stored. Batches have one to nine events.
+APPENDING = """
+import sys
+from pathlib import Path
+from cursor_gateway.errors import StoreUnavailable
+from cursor_gateway.store.sqlite import SqliteStore
+from tests.store.making import deltas, new_run
+
+folder, run, last = sys.argv[1], sys.argv[2], int(sys.argv[3])
+store = SqliteStore(Path(folder))
+store.open(0)
+store.begin_run(new_run(run, run))
+number = 1
+while number <= last:
+    size = 1 + number % 9
+    try:
+        store.append(run, number, deltas(*range(number, number + size)))
+    except StoreUnavailable:
+        continue
+    number += size
+    print(number - 1, flush=True)
+store.close()
+"""
+
+
+def child(folder: Path, run: str, last: int) -> "subprocess.Popen[str]":
+    root = Path(__file__).parents[2]
+    arguments = [sys.executable, "-c", APPENDING, str(folder), run, str(last)]
+    return subprocess.Popen(arguments, cwd=root, stdout=subprocess.PIPE, text=True)
+
+
+def assert_no_gap(events: Sequence[DocumentEvent]) -> None:
+    assert list(events) == deltas(*range(1, len(events) + 1))
+
+
+def test_a_kill_at_any_moment_takes_back_nothing_that_was_told(tmp_path: Path) -> None:
+    dice = random.Random(4)
+    told: dict[str, int] = {}
+    for number in range(KILLS):
+        run = f"run{number}"
+        with child(tmp_path, run, 10**9) as process:
+            assert process.stdout is not None
+            lines = [process.stdout.readline() for _ in range(dice.choice([1, 2, 5, 50, 500]))]
+            process.kill()
+            lines += process.stdout.readlines()
+        told[run] = int(lines[-1] if lines[-1].endswith("\n") else lines[-2])
+        store = SqliteStore(tmp_path)
+        assert store.open(0) is None
+        for known, last in told.items():
+            events = store.events(known, ME, max_bytes=10**9).events
+            assert len(events) >= last
+            assert_no_gap(events)
+        assert [unfinished.id for unfinished in store.unfinished_runs()] == [run]
+        count = len(store.events(run, ME, max_bytes=10**9).events)
+        assert store.end_run(run, count + 1, deltas(count + 1), run_end(run, status="error"))
+        store.close()
+
+
+def test_two_processes_can_share_a_file(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path)
+    with child(tmp_path, "theirs", 2000) as process:
+        store.begin_run(new_run("ours", "ours"))
+        for number in range(1, 2001):
+            append_patiently(store, "ours", number)
+        assert process.wait() == 0
+    for run in ("ours", "theirs"):
+        events = store.events(run, ME, max_bytes=10**9).events
+        assert len(events) >= 2000
+        assert_no_gap(events)
+    assert {run.id for run in store.unfinished_runs()} == {"ours", "theirs"}
+    store.close()
