@@ -16,6 +16,7 @@ from msgspec.inspect import BoolType, DictType, FloatType, IntType, ListType, Li
 
 from cursor_gateway.core.documents import Mode
 from cursor_gateway.core.fences import Fences
+from cursor_gateway.core.run_info import WhenBusy, WhenClientLeaves
 from cursor_gateway.dialects.openai_chat import AgentTools
 from cursor_gateway.errors import SettingsError
 from cursor_gateway.keys import is_hash, is_name
@@ -23,7 +24,6 @@ from cursor_gateway.keys import is_hash, is_name
 SourceName: TypeAlias = Literal["auto", "cli", "replay"]
 LogFormat: TypeAlias = Literal["auto", "human", "json"]
 LogLevel: TypeAlias = Literal["debug", "info", "warning", "error"]
-WhenClientLeaves: TypeAlias = Literal["cancel", "finish"]
 
 Seconds: TypeAlias = Annotated[float, Meta(gt=0, le=30 * 24 * 3600)]
 Count: TypeAlias = Annotated[int, Meta(ge=1)]
@@ -112,12 +112,22 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     when_client_leaves: Annotated[
         WhenClientLeaves, Meta(description="What happens to a run whose last reader has gone.")
     ] = "cancel"
+    when_busy: Annotated[
+        WhenBusy, Meta(description="What happens to a request for a conversation that has a run: 409, or it waits.")
+    ] = "refuse"
     models_seconds: Annotated[Seconds, Meta(description="How long the list of models is good for.")] = 600
-    max_conversations: Annotated[int, Meta(ge=1, description="Conversations that can be continued; older ones go.")] = (
-        200
-    )
     # --- what is kept and told
     data_dir: Annotated[str, Meta(description="Where the gateway keeps its files; empty is the platform's place.")] = ""
+    history: Annotated[
+        bool, Meta(description="Keep conversations and answers; without it they are gone when the gateway stops.")
+    ] = True
+    history_days: Annotated[
+        float,
+        Meta(ge=0, le=36500, description="Conversations unused for so long are deleted; 0 keeps them."),
+    ] = 0
+    max_history_bytes: Annotated[
+        int, Meta(ge=1024 * 1024, description="The most that the history may take; the oldest conversations go first.")
+    ] = 2 * 1024 * 1024 * 1024
     record_dir: Annotated[
         str, Meta(description="Write a recording of every run into this folder; empty writes none.")
     ] = ""

@@ -49,6 +49,7 @@ class ScriptedSource:
         self.ended = 0  # how many turns
         self.is_closed = False
         self.known = ["auto"]
+        self.knows_sessions = True
 
     def state(self) -> SourceState:
         return SourceState(name="scripted", detail="a script")
@@ -59,6 +60,9 @@ class ScriptedSource:
     def check_model(self, model: str) -> None:
         if model not in self.known:
             raise unknown_model(model, self.known)
+
+    def has_session(self, turn: Turn) -> bool:
+        return self.knows_sessions
 
     async def close(self) -> None:
         self.is_closed = True

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from cursor_gateway.errors import NotFound, ShuttingDown, TooManyRuns
+from cursor_gateway.errors import ShuttingDown, TooManyRuns
 from cursor_gateway.runs import registry
 from cursor_gateway.runs.registry import Runs
 from cursor_gateway.runs.run import Run
@@ -18,15 +18,19 @@ from tests.runs.scripted import (
     Watcher,
     forever,
     info,
+    new_run,
     say,
+    true,
     turn,
     turns_of_the_loop,
 )
 
 
 def start(runs: Runs, id: str = "chat_1", owner: str = "me", ended: list[Run] | None = None) -> Run:
-    told = [] if ended is None else ended
-    return runs.start(info(id), turn(id), owner=owner, request_id="req_1", ended=told.append)
+    runs.check_free()
+    run = new_run(id, owner)
+    runs.start(run, ended=lambda: None if ended is None else ended.append(run))
+    return run
 
 
 # --- places ---------------------------------------------------------------------------------------------
@@ -74,63 +78,79 @@ def test_observers_hear_of_every_run() -> None:
     asyncio.run(live())
 
 
-# --- cancelling -----------------------------------------------------------------------------------------
+# --- finding --------------------------------------------------------------------------------------------
 
 
-def test_a_run_is_cancelled_by_its_owner_and_nobody_else() -> None:
+def test_a_run_is_found_by_its_owner_and_nobody_else_while_it_goes_on() -> None:
     async def live() -> None:
-        runs = Runs(ScriptedSource([say("Half"), forever()]), ENDLESS, 1)
+        goes = asyncio.Event()
+        runs = Runs(ScriptedSource([say("All"), [FINISHED], Until(goes)]), ENDLESS, 1)
         run = start(runs, owner="me")
-        with pytest.raises(NotFound):
-            await runs.cancel(run.id, "you")
-        with pytest.raises(NotFound):
-            await runs.cancel("chat_2", "me")
-        assert runs.running == 1
-        envelope = await runs.cancel(run.id, "me")
-        assert envelope.status == "error"
+        assert (runs.find(run.id, "me"), runs.find(run.id, "you"), runs.find("chat_2", "me")) == (run, None, None)
+        await run.finished()
+        assert runs.find(run.id, "me") is run
+        goes.set()
         await run.gone()
-        assert await runs.cancel(run.id, "me") is envelope  # once more
-        with pytest.raises(NotFound):
-            await runs.cancel(run.id, "you")
+        assert runs.find(run.id, "me") is None
 
     asyncio.run(live())
 
 
-def test_a_cancel_that_comes_too_late_is_told_how_the_run_ended() -> None:
+class Unstored(Run):
+    """One that the store takes only after so many tries."""
+
+    tries = 0
+
+    @property
+    def is_stored(self) -> bool:
+        return self.tries <= 0
+
+    def store_again(self) -> bool:
+        self.tries -= 1
+        return self.is_stored
+
+
+def unstored(runs: Runs, id: str, tries: int) -> Unstored:
+    run = Unstored(info(id), turn(id), "me")
+    run.tries = tries
+    runs.start(run)
+    return run
+
+
+def test_a_run_that_the_store_did_not_take_is_offered_again_until_it_does(monkeypatch: pytest.MonkeyPatch) -> None:
     async def live() -> None:
-        runs = Runs(ScriptedSource([say("All"), [FINISHED], forever()]), ENDLESS, 1)
-        run = start(runs)
-        done = await run.finished()
-        assert await runs.cancel(run.id, "me") is done.envelope
-        assert done.envelope.status == "completed"
-        await run.abandon()
-        assert await runs.cancel(run.id, "me") is done.envelope
+        runs = Runs(ScriptedSource([[FINISHED]]), ENDLESS, 9)
+        first, second = unstored(runs, "chat_1", 3), unstored(runs, "chat_2", 1)
+        await asyncio.gather(first.gone(), second.gone())
+        assert (runs.find("chat_1", "me"), runs.find("chat_2", "me")) == (first, second)
+        await true(lambda: runs.find("chat_2", "me") is None)
+        assert (first.tries, second.tries, runs.find("chat_1", "me")) == (0, 0, None)
 
+    monkeypatch.setattr(registry, "_STORE_SECONDS", 0.001)
     asyncio.run(live())
 
 
-def test_two_cancels_at_once_hear_the_same() -> None:
+def test_only_so_many_runs_wait_for_the_store(monkeypatch: pytest.MonkeyPatch) -> None:
     async def live() -> None:
-        runs = Runs(ScriptedSource([forever()]), ENDLESS, 1)
-        run = start(runs)
-        first, second = await asyncio.gather(runs.cancel(run.id, "me"), runs.cancel(run.id, "me"))
-        assert first is second
+        runs = Runs(ScriptedSource([[FINISHED]]), ENDLESS, 9)
+        waiting = [unstored(runs, f"chat_{number}", 1) for number in range(3)]
+        await asyncio.gather(*(run.gone() for run in waiting))
+        assert [runs.find(run.id, "me") for run in waiting] == [None, *waiting[1:]]
+        await runs.close(0)
 
+    monkeypatch.setattr(registry, "_MOST_UNSTORED", 2)
     asyncio.run(live())
 
 
-def test_only_the_latest_runs_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("tries", [1, 2])
+def test_closing_offers_them_once_more(tries: int) -> None:
     async def live() -> None:
         runs = Runs(ScriptedSource([[FINISHED]]), ENDLESS, 1)
-        for number in range(4):
-            await start(runs, f"chat_{number}").gone()
-        for number in range(2):
-            with pytest.raises(NotFound):
-                await runs.cancel(f"chat_{number}", "me")
-        for number in range(2, 4):
-            assert (await runs.cancel(f"chat_{number}", "me")).id == f"chat_{number}"
+        run = unstored(runs, "chat_1", tries)
+        await run.gone()
+        await runs.close(0)
+        assert run.tries == tries - 1
 
-    monkeypatch.setattr(registry, "_REMEMBERED", 2)
     asyncio.run(live())
 
 

@@ -439,6 +439,34 @@ def test_waiting_for_the_end_is_not_reading() -> None:
     asyncio.run(live())
 
 
+def test_the_last_reader_that_leaves_stops_the_run_unless_it_needs_none() -> None:
+    async def live() -> None:
+        for needs_readers in (True, False):
+            run = new_run()
+            run.needs_readers = needs_readers
+            begin(run, ScriptedSource([say("Half"), forever()]))
+            with Reader(run), Reader(run):
+                await turns_of_the_loop()
+            assert run.is_ending == needs_readers
+            await run.abandon()
+
+    asyncio.run(live())
+
+
+def test_a_reader_among_others_stops_nothing() -> None:
+    async def live() -> None:
+        run = new_run()
+        begin(run, ScriptedSource([say("Half"), forever()]))
+        with Reader(run):
+            with Reader(run):
+                pass
+            await turns_of_the_loop()
+            assert run.done is None
+        assert (await run.finished()).failure is not None
+
+    asyncio.run(live())
+
+
 def test_a_reader_that_leaves_is_woken_and_counted_out() -> None:
     async def live() -> None:
         run = new_run()
@@ -556,6 +584,7 @@ def test_every_reader_sees_each_event_from_its_place_on_once_and_in_order(
     async def live() -> None:
         script: asyncio.Queue[Sequence[AgentEvent] | Exception | None] = asyncio.Queue()
         run = new_run()
+        run.needs_readers = False
         begin(run, _Queued(script))
         readings: list[Reading] = []
         for number, moment in enumerate(moments):

@@ -69,8 +69,8 @@ class Client:
         return b"".join(self.pieces)
 
 
-def reading(hold: float = 1e6, keep_alive: float = 1e6, *, cancels: bool = True) -> Reading:
-    return Reading(hold_seconds=hold, keep_alive_seconds=keep_alive, cancels_when_left=cancels, metrics=Metrics())
+def reading(hold: float = 1e6, keep_alive: float = 1e6) -> Reading:
+    return Reading(hold_seconds=hold, keep_alive_seconds=keep_alive, metrics=Metrics())
 
 
 def open_streams(asked: Reading) -> float:

@@ -249,7 +249,8 @@ def test_a_run_whose_client_has_gone_may_go_on() -> None:
     async def live() -> None:
         goes, client = asyncio.Event(), Client()
         run = started(say("Half"), Until(goes), say(" and all"), [FINISHED])
-        asking = client.ask(sse(run, reading(cancels=False)))
+        run.needs_readers = False
+        asking = client.ask(sse(run, reading()))
         await client.has(2)
         client.leaves.set()
         await asking
@@ -356,12 +357,12 @@ def test_the_end_is_waited_for() -> None:
     async def live() -> None:
         goes, client = asyncio.Event(), Client()
         run = started(say("All"), Until(goes), [FINISHED])
-        waits = asyncio.ensure_future(read_to_end(run, client.receive, reading()))
+        waits = asyncio.ensure_future(read_to_end(run, client.receive))
         await turns_of_the_loop()
         assert not waits.done()
         goes.set()
         assert await waits
-        assert await read_to_end(run, client.receive, reading())  # also when it is over
+        assert await read_to_end(run, client.receive)  # also when it is over
 
     asyncio.run(live())
 
@@ -369,7 +370,7 @@ def test_the_end_is_waited_for() -> None:
 def test_who_has_heard_enough_stops_the_run() -> None:
     async def live() -> None:
         run = started(say("All"), forever())
-        assert await read_to_end(run, Client().receive, reading(), lambda event: True)
+        assert await read_to_end(run, Client().receive, lambda event: True)
         assert run.is_ending
         await run.gone()
 
@@ -381,7 +382,7 @@ def test_who_leaves_before_the_end_is_told_apart() -> None:
         client = Client()
         run = started(say("Half"), forever())
         with Reader(run):  # somebody else reads on
-            waits = asyncio.ensure_future(read_to_end(run, client.receive, reading()))
+            waits = asyncio.ensure_future(read_to_end(run, client.receive))
             await true(lambda: run.events)
             client.leaves.set()
             assert not await waits

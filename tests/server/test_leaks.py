@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import TypeAlias
 
 import httpx2
 import pytest
@@ -254,6 +255,13 @@ def descriptors(pid: int) -> Counter[str]:
     return found
 
 
+State: TypeAlias = tuple[Counter[str], int, set[str]]  # descriptors, threads, files
+
+
+def grown(before: State, after: State) -> State:
+    return after[0] - before[0], max(0, after[1] - before[1]), after[2] - before[2]
+
+
 def sockets(pid: int) -> int:
     return descriptors(pid)["socket:[N]"]
 
@@ -311,20 +319,16 @@ def test_runs_leave_nothing_behind_in_the_gateway(tmp_path: Path) -> None:
             agents = list(gateway.data.glob("instances/*/agents/*"))
             return not children(pid) and not agents and sockets(pid) <= at_start
 
-        def left() -> tuple[Counter[str], int, set[str]]:
+        def left() -> State:
             all_kinds()
             eventually(settled)
             return descriptors(pid), threads(pid), files(home)
 
         # The first runs import, open and warm up, and so may the next; what leaks grows with every one of them.
-        before, after = left(), left()
-        for _ in range(5):
-            more = (after[0] - before[0], max(0, after[1] - before[1]), after[2] - before[2])
-            if not any(more):
-                break
-            before, after = after, left()
-        else:
-            pytest.fail(f"every round leaves more behind: {more}")
+        rounds = [left(), left()]
+        while any(more := grown(*rounds[-2:])):
+            assert len(rounds) < 7, more
+            rounds.append(left())
         assert len(list(gateway.data.glob("instances/*/conversations/*"))) <= 2
         assert list(temporary.iterdir()) == []
     assert list(temporary.iterdir()) == []

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from msgspec import Struct
 
 from cursor_gateway.errors import InvalidRequest
+from cursor_gateway.wire import json_body
 from cursor_gateway.wire.json_body import read_json
 
 
@@ -130,6 +131,20 @@ def test_what_was_mended_is_checked_like_everything_else() -> None:
 )
 def test_halves_are_no_excuse_for_what_is_no_json(body: bytes) -> None:
     assert str(refused(body)).startswith("The body is no JSON: ")
+
+
+def test_a_body_is_not_mended_again_and_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It may be large, and each time takes as long as the first."""
+    mended: list[bytes] = []
+    mend = json_body._mended
+
+    def count(body: bytes) -> bytes | None:
+        mended.append(body)
+        return mend(body)
+
+    monkeypatch.setattr(json_body, "_mended", count)
+    refused(rb'{"message":"\\ud83d","notes":{"a":NaN}}')
+    assert len(mended) <= 2
 
 
 # --- hostile bodies -------------------------------------------------------------------------------------

@@ -220,6 +220,7 @@ async def _ask_gateway(asked: Asked, remote: Remote) -> int:
 
 async def _ask_agent(asked: Asked, settings: Settings) -> int:
     from cursor_gateway.cli.composition import compose
+    from cursor_gateway.runs.past import PastRun
     from cursor_gateway.runs.service import Order
 
     request = asked.request
@@ -243,7 +244,8 @@ async def _ask_agent(asked: Asked, settings: Settings) -> int:
             fences=request.fences,
             include=frozenset(request.include),
         )
-        run = gateway.service.start(order)
+        run = await gateway.service.start(order)
+        assert not isinstance(run, PastRun)  # nothing was ordered before
         try:
             done = await _present(_agent_events(run), asked.form)
         except BaseException:  # Ctrl-C: the agent is given its time, since it has processes of its own to end

@@ -1,16 +1,19 @@
 """The settings in; the parts of a gateway, chosen and put together, out."""
 
+import asyncio
 import os
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
-from time import monotonic
+from time import monotonic, time_ns
 
 from msgspec import Struct
 
 from cursor_gateway.cli.configuration import data_dir
 from cursor_gateway.demo import recordings
-from cursor_gateway.errors import AgentError, AgentMissing, SettingsError
+from cursor_gateway.errors import AgentError, AgentMissing, SettingsError, StoreUnavailable
 from cursor_gateway.runs.conversations import Conversations
+from cursor_gateway.runs.recovery import end_interrupted_runs
 from cursor_gateway.runs.registry import Runs
 from cursor_gateway.runs.run import Limits, Observer
 from cursor_gateway.runs.service import Defaults, Service
@@ -22,6 +25,9 @@ from cursor_gateway.sources.cursor_cli.source import CliOptions, CursorCliSource
 from cursor_gateway.sources.ledger import Ledger
 from cursor_gateway.sources.recorder import Recorder
 from cursor_gateway.sources.replay import Recording, ReplaySource, load
+from cursor_gateway.store.sqlite import SqliteStore
+
+_KEEPING_SECONDS = 3600.0
 
 
 class Gateway(Struct, frozen=True):
@@ -29,10 +35,12 @@ class Gateway(Struct, frozen=True):
 
     service: Service
     ledger: Ledger
+    store: SqliteStore
     why_demo: str = ""  # why the built-in recordings answer
 
     async def close(self) -> None:
         await self.service.close(0)
+        self.store.close()
         self.ledger.close()
 
 
@@ -66,6 +74,9 @@ async def _compose(
     warn: Callable[[str], None],
 ) -> Gateway:
     ledger.end_orphans()
+    directory = data_dir(settings, environ) if settings.history else ledger.folder
+    store = SqliteStore(directory)
+    _open(store, ledger, warn)
     source, why_demo = await choose_source(settings, ledger, environ, warn)
     model = settings.model
     if isinstance(source, ReplaySource):
@@ -81,11 +92,44 @@ async def _compose(
     service = Service(
         source,
         Runs(source, limits, settings.max_runs, observers),
-        Conversations(ledger.folder / "conversations", settings.max_conversations),
+        store,
+        Conversations(store, directory / "conversations"),
         Workspaces(default, [Path(root).expanduser() for root in settings.workspace_roots]),
-        Defaults(model=model, mode=settings.mode, fences=settings.fences),
+        Defaults(
+            model=model,
+            mode=settings.mode,
+            fences=settings.fences,
+            when_busy=settings.when_busy,
+            when_client_leaves=settings.when_client_leaves,
+        ),
+        instance=ledger.folder.name,
+        now_ms=_now_ms,
     )
-    return Gateway(service, ledger, why_demo)
+    return Gateway(service, ledger, store, why_demo)
+
+
+def _open(store: SqliteStore, ledger: Ledger, warn: Callable[[str], None]) -> None:
+    """A history that is out of reach costs itself, not the answers."""
+    try:
+        if (warning := store.open(_now_ms())) is not None:
+            warn(warning)
+        end_interrupted_runs(store, ledger.is_alive, _now_ms())
+    except StoreUnavailable as error:
+        warn(str(error))
+
+
+def _now_ms() -> int:
+    return time_ns() // 1_000_000
+
+
+async def keep_history(gateway: Gateway, settings: Settings) -> None:
+    """Again and again: what is over the limits goes."""
+    age = settings.history_days * 24 * 3600 or None
+    while True:
+        with suppress(StoreUnavailable):
+            await asyncio.to_thread(gateway.store.prune, age, settings.max_history_bytes, _now_ms())
+            await asyncio.to_thread(gateway.service.conversations.remove_strays)
+        await asyncio.sleep(_KEEPING_SECONDS)
 
 
 async def choose_source(

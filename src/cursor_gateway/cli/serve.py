@@ -80,7 +80,7 @@ def _run(serving: Coroutine[None, None, None]) -> None:
 async def _serve(settings: Settings, bound: socket.socket) -> None:
     import structlog
 
-    from cursor_gateway.cli.composition import compose
+    from cursor_gateway.cli.composition import compose, keep_history
     from cursor_gateway.server.app import build_app
     from cursor_gateway.server.logs import RunLog
     from cursor_gateway.server.metrics import Metrics
@@ -89,13 +89,17 @@ async def _serve(settings: Settings, bound: socket.socket) -> None:
     metrics = Metrics()
     log = structlog.get_logger()
     gateway = await compose(settings, [RunLog(), metrics], warn=lambda told: log.warning(told))
-    asking = asyncio.ensure_future(_ask_models(gateway.service.source))
+    beside = [
+        asyncio.ensure_future(_ask_models(gateway.service.source)),
+        asyncio.ensure_future(keep_history(gateway, settings)),
+    ]
     try:
         app = build_app(gateway.service, settings, metrics)
         host, port = bound.getsockname()[:2]
         await serve_app(app, bound, gateway.service, settings, _banner(gateway, settings, host, port))
     finally:
-        asking.cancel()
+        for task in beside:
+            task.cancel()
         await gateway.close()
 
 

@@ -9,6 +9,8 @@ from cursor_gateway.core.documents import Mode
 from cursor_gateway.core.fences import Fences
 
 Include: TypeAlias = Literal["thinking", "raw"]
+WhenClientLeaves: TypeAlias = Literal["cancel", "finish"]
+WhenBusy: TypeAlias = Literal["refuse", "wait"]
 
 
 class RunInfo(Struct, frozen=True, kw_only=True):

@@ -4,7 +4,7 @@ from msgspec import Struct
 
 from cursor_gateway.core.documents import Mode
 from cursor_gateway.core.fences import Fences
-from cursor_gateway.core.run_info import Include
+from cursor_gateway.core.run_info import Include, WhenClientLeaves
 from cursor_gateway.errors import InvalidRequest
 from cursor_gateway.wire.json_body import read_json
 
@@ -21,6 +21,7 @@ class ChatRequest(Struct, frozen=True, kw_only=True, rename="camel", forbid_unkn
     fences: Fences | None = None
     workspace: str | None = None
     images: list[str] = []  # data: URIs
+    when_client_leaves: WhenClientLeaves | None = None
 
 
 def read_chat_request(body: bytes) -> ChatRequest:

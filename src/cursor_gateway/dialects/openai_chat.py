@@ -422,6 +422,29 @@ class ChunkEncoder:
         return self._before + delta + self._after
 
 
+class NumberedChunks:
+    """Chunks with the numbers of their events, from after the one that the reader had last.
+
+    All events are pushed, also those before: what the reader was told decides how it goes on. Of an event that gives
+    several frames, the last has the number: who had only some of them gets them all again.
+    """
+
+    def __init__(self, encoder: ChunkEncoder, after: int) -> None:
+        self._encoder, self._after, self._number = encoder, after, 0
+
+    @property
+    def is_over(self) -> bool:
+        return self._encoder.is_over
+
+    def push(self, event: DocumentEvent, /) -> bytes:
+        self._number += 1
+        frames = self._encoder.push(event)
+        if self._number <= self._after or not frames:
+            return b""
+        last = frames.rfind(b"\n\n", 0, -2) + 2 if b"\n\n" in frames[:-2] else 0
+        return b"%bid: %d\n%b" % (frames[:last], self._number, frames[last:])
+
+
 class CompletionFold:
     """The non-streaming reply. With a cutter it may be over before the run is."""
 

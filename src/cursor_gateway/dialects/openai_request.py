@@ -18,7 +18,7 @@ from cursor_gateway.core.documents import MODES, Mode
 from cursor_gateway.core.fences import Fences
 from cursor_gateway.core.images import Image, read_image
 from cursor_gateway.core.prompt import AssistantMessage, Call, Instructions, Message, ToolMessage, UserMessage
-from cursor_gateway.core.run_info import Include
+from cursor_gateway.core.run_info import Include, WhenClientLeaves
 from cursor_gateway.core.structured import Format, JsonObject, JsonSchema, check_schema
 from cursor_gateway.errors import InvalidRequest
 
@@ -103,6 +103,7 @@ class CursorOptions(Struct, frozen=True, kw_only=True, rename="camel", forbid_un
     fences: Fences | None = None
     include: tuple[Include, ...] | None = None
     conversation_id: _NonEmpty | None = None
+    when_client_leaves: WhenClientLeaves | None = None
 
 
 class ChatRequest(Struct, frozen=True, kw_only=True):
@@ -313,6 +314,7 @@ _HINTS = {
     "cursor.mode": _one_of(MODES),
     "cursor.fences": _one_of(get_args(Fences)),
     "cursor.include[]": _one_of(get_args(Include)),
+    "cursor.whenClientLeaves": _one_of(get_args(WhenClientLeaves)),
 }
 _CURSOR_NAMES = [field.encode_name for field in msgspec.structs.fields(CursorOptions)]
 _QUOTED = re.compile(r"Object (missing required|contains unknown) field `(.*)`", re.DOTALL)

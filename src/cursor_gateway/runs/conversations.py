@@ -113,5 +113,7 @@ class Conversations:
 
     def remove_strays(self) -> None:
         """Folders whose conversations are gone. For another thread."""
-        for folder in self._directory.glob("conv_*"):
-            ...
+        folders = [folder.name for folder in self._directory.glob("conv_*")]
+        for id in self._store.unknown_conversations(folders):
+            if id not in self._latest:  # one that the store did not take yet
+                shutil.rmtree(self.folder(id), ignore_errors=True)

@@ -23,6 +23,7 @@ class PastRun:
         self.session_id: str | None = None
         self.done: Done | None = None
         self.has_spoken = False
+        self.prompt = ""  # only estimates need it
         self.readers = 0
 
     @property
@@ -93,4 +94,3 @@ class PastReader:
                 with suppress(TimeoutError):
                     await asyncio.wait_for(self._left.wait(), left)
         return []
-

@@ -54,6 +54,7 @@ class Run:
         self.session_id = turn.session_id
         self.started_at = self.first_event_at = self.ended_at = 0.0  # of the loop's clock
         self.readers = 0
+        self.needs_readers = True  # it is stopped when the last one leaves
         self._journal = journal
         self._assembler = Assembler(info)
         self._waiting: set[asyncio.Future[None]] = set()
@@ -64,6 +65,10 @@ class Run:
     @property
     def id(self) -> str:
         return self.info.id
+
+    @property
+    def prompt(self) -> str:
+        return self.turn.prompt
 
     @property
     def count(self) -> int:
@@ -233,7 +238,7 @@ class Run:
 
     async def finished(self) -> Done:
         """Waits for the end of the answer; not counted as a reader."""
-        reader = Reader(self)
+        reader = Reader(self, self.count)  # what was said before may only be in the store
         while self.done is None:
             await reader.next()
         return self.done
@@ -259,6 +264,8 @@ class Reader:
 
     def __exit__(self, *_: object) -> None:
         self.run.readers -= 1
+        if self.run.readers == 0 and self.run.needs_readers:
+            self.run.stop(RunCancelled("The client left before the answer was complete; ask again to have all of it."))
 
     @property
     def at_end(self) -> bool:

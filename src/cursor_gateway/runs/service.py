@@ -5,7 +5,6 @@ import hashlib
 from collections.abc import Callable, Sequence, Set
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Literal, TypeAlias
 from uuid import uuid4
 
 from msgspec import Struct
@@ -16,7 +15,7 @@ from cursor_gateway.core.fences import Fences
 from cursor_gateway.core.fingerprints import Scope, fingerprint
 from cursor_gateway.core.images import Image, place_images
 from cursor_gateway.core.prompt import AssistantMessage, Instructions, Message, UserMessage, debug_preamble, render
-from cursor_gateway.core.run_info import Include, RunInfo
+from cursor_gateway.core.run_info import Include, RunInfo, WhenBusy, WhenClientLeaves
 from cursor_gateway.core.unfinished import Unfinished
 from cursor_gateway.errors import (
     ConversationBusy,
@@ -36,8 +35,6 @@ from cursor_gateway.runs.workspaces import Workspaces
 from cursor_gateway.sources.base import Source, Turn
 from cursor_gateway.store.base import Idempotency, NewMessage, NewRun, Store
 
-WhenBusy: TypeAlias = Literal["refuse", "wait"]
-
 _LONGEST_MODEL = 200  # characters of a name; the agent's own have some 40
 
 
@@ -48,6 +45,7 @@ class Order(Struct, frozen=True, kw_only=True):
     request_id: str = ""
     messages: Sequence[Message]
     images: Sequence[Image] = ()
+    instructions: str = ""  # for this turn alone, beside the conversation
     is_whole: bool = False  # the messages are the whole conversation, not only what is new in it
     client_session: str = ""  # the client's own name for it
     tools: tuple[str, ...] = ()
@@ -57,6 +55,7 @@ class Order(Struct, frozen=True, kw_only=True):
     conversation_id: str | None = None
     fences: Fences | None = None
     include: Set[Include] = frozenset()
+    when_client_leaves: WhenClientLeaves | None = None
     idempotency_key: str | None = None
     body: bytes = b""  # what was asked, to the byte: a key that comes again must ask the same
 
@@ -68,6 +67,7 @@ class Defaults(Struct, frozen=True, kw_only=True):
     mode: Mode = "agent"
     fences: Fences = "split"
     when_busy: WhenBusy = "refuse"
+    when_client_leaves: WhenClientLeaves = "cancel"
 
 
 class Service:
@@ -173,10 +173,11 @@ class Service:
             offset = 0 if is_known else len(conversation.known) - conversation.given_known
             shown = [(replace(image, message=image.message - first + offset), path) for image, path in images]
             shown = [(image, path) for image, path in shown if 0 <= image.message < len(said)]
-            preamble = [Instructions(debug_preamble())] if info.mode == "debug" else []
+            preamble = [debug_preamble()] if info.mode == "debug" else []
+            preamble += [order.instructions] if order.instructions else []
             placed = place_images(said, [image for image, _ in shown], [path for _, path in shown])
             session_id = conversation.session_id if is_known else None
-            return replace(turn, prompt=render([*preamble, *placed]), session_id=session_id)
+            return replace(turn, prompt=render([*map(Instructions, preamble), *placed]), session_id=session_id)
 
         is_known = conversation.session_id is not None and self.source.has_session(turn)
         journal = Journal(self.store, self._new_run(order, info, conversation), self._now_ms)
@@ -186,6 +187,7 @@ class Service:
         if not journal.begin():
             return None
         run = Run(info, asking(is_known=is_known), order.owner, order.request_id, journal)
+        run.needs_readers = (order.when_client_leaves or self.defaults.when_client_leaves) == "cancel"
         self.runs.start(
             run,
             after=self.conversations.latest(conversation.id),
@@ -252,7 +254,7 @@ class Service:
         while reader.place < until and not reader.has_left:
             for event in await reader.next():
                 unfinished.push(event)
-        return unfinished.response(run.info, run.turn.prompt if isinstance(run, Run) else "")
+        return unfinished.response(run.info, run.prompt)
 
     async def cancel(self, id: str, owner: str) -> Envelope:
         """How it ended: now, or before."""

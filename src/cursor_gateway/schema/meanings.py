@@ -27,7 +27,7 @@ MEANINGS: dict[str, str] = {
     "ResponseMetadata.turnCount": "How many turns the model took.",
     "ResponseMetadata.unrecognized": "Ours: how many of the agent's lines and events nobody here knows.",
     "ResponseMetadata.resultDiffers": "Ours: true when the agent's closing text is not the text it had streamed.",
-    "ResponseMetadata.stored": "Ours: false when the history could not take the answer, which is complete all the same.",
+    "ResponseMetadata.stored": "Ours: false when the history could not take the answer; it is complete.",
     # --- documents
     "Document": "One part of an answer. Its `type` tells which.",
     "DocumentMetadata": "The metadata of any document; which one follows from the document's type.",

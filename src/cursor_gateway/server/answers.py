@@ -19,10 +19,9 @@ from cursor_gateway.dialects.openai_chat import (
     error_frames,
 )
 from cursor_gateway.errors import AnswerUnfit, Failure, GatewayError, RunCancelled
-from cursor_gateway.runs.run import Run
 from cursor_gateway.runs.service import Order, Service
 from cursor_gateway.server.guard import error_response
-from cursor_gateway.server.streaming import SSE, Reading, read_to_end, stream_headers
+from cursor_gateway.server.streaming import SSE, AnyRun, Reading, read_to_end, stream_headers
 
 
 class Answer(Protocol):
@@ -32,11 +31,11 @@ class Answer(Protocol):
 class WholeAnswer:
     """The completion of one run."""
 
-    def __init__(self, run: Run, fold: CompletionFold, reading: Reading) -> None:
-        self.run, self.fold, self.reading = run, fold, reading
+    def __init__(self, run: AnyRun, fold: CompletionFold) -> None:
+        self.run, self.fold = run, fold
 
     async def completion(self, receive: Receive) -> ChatCompletion | Failure:
-        await read_to_end(self.run, receive, self.reading, self._is_enough)
+        await read_to_end(self.run, receive, self._is_enough)
         completion = self.fold.completion()
         if completion is None:  # the client has gone
             return RunCancelled("The client left before the answer was complete; ask again.").failure()
@@ -85,17 +84,20 @@ class CheckedAnswer:
                 return misfit
 
     async def _ask_again(self, misfit: Misfit, receive: Receive) -> ChatCompletion | Failure:
-        run, fold = self._first.run, self._first.fold
-        await run.gone()  # one turn at a time
-        prompt = repair_prompt(misfit, self._format)
+        """In the same conversation, so the agent has its first answer before it."""
         order = replace(
-            self._order, messages=[UserMessage(prompt)], images=(), conversation_id=run.info.conversation_id
+            self._order,
+            messages=[UserMessage(repair_prompt(misfit, self._format))],
+            images=(),
+            is_whole=False,
+            conversation_id=self._first.run.info.conversation_id,
+            idempotency_key=None,
         )
         try:
-            repair = self._service.start(order)
+            repair = await self._service.start(order)
         except GatewayError as error:
             return error.failure()
-        return await WholeAnswer(repair, fold.again(), self._first.reading).completion(receive)
+        return await WholeAnswer(repair, self._first.fold.again()).completion(receive)
 
 
 def _sum(first: CompletionUsage, second: CompletionUsage) -> CompletionUsage:

@@ -30,3 +30,10 @@ async def read_body(request: Request, settings: Settings) -> bytes:
     except TimeoutError:
         raise RequestTooSlow(f"The body did not arrive within {seconds:g} s; send it again.") from None
     return b"".join(pieces)
+
+
+def idempotency_key(request: Request) -> str | None:
+    key = request.headers.get("idempotency-key")
+    if key is not None and not (0 < len(key) <= 255 and key.isprintable()):
+        raise InvalidRequest("`Idempotency-Key` takes 1 to 255 printable characters.", param="Idempotency-Key")
+    return key

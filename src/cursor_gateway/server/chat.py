@@ -1,21 +1,36 @@
-"""The documents dialect over HTTP: `POST /v1/chat` and what can be done to a run."""
+"""The documents dialect over HTTP: `POST /v1/chat`, and what can be done to a run: look, read on, stop."""
+
+from datetime import datetime
 
 import msgspec
+from starlette.datastructures import Headers
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import ASGIApp
 
+from cursor_gateway.core.document_events import DocumentEvent
 from cursor_gateway.core.documents import ChatResponse
 from cursor_gateway.core.images import read_image
 from cursor_gateway.core.prompt import UserMessage
+from cursor_gateway.core.transcript import Transcript
 from cursor_gateway.dialects.documents import NdjsonEncoder, SseEncoder, encode_response
 from cursor_gateway.dialects.documents_request import read_chat_request
-from cursor_gateway.dialects.openai_chat import encode_error
-from cursor_gateway.runs.run import Run
+from cursor_gateway.dialects.openai_chat import ChunkEncoder, CompletionHead, NumberedChunks, encode_error
+from cursor_gateway.errors import Failure, InvalidRequest
 from cursor_gateway.runs.service import Order, Service
-from cursor_gateway.server.bodies import read_body
+from cursor_gateway.server.bodies import idempotency_key, read_body
 from cursor_gateway.server.guard import error_response
-from cursor_gateway.server.streaming import NDJSON, SSE, EventStream, Reading, read_to_end, run_headers
+from cursor_gateway.server.streaming import (
+    NDJSON,
+    SSE,
+    AnyRun,
+    Encoder,
+    EventStream,
+    Form,
+    Reading,
+    read_to_end,
+    run_headers,
+)
 from cursor_gateway.settings import Settings
 
 
@@ -24,8 +39,9 @@ class ChatEndpoints:
         self._service, self._settings, self._reading = service, settings, reading
 
     async def chat(self, request: Request) -> ASGIApp:
-        asked = read_chat_request(await read_body(request, self._settings))
-        run = self._service.start(
+        body = await read_body(request, self._settings)
+        asked = read_chat_request(body)
+        run = await self._service.start(
             Order(
                 owner=request.state.owner,
                 request_id=request.state.request_id,
@@ -37,33 +53,77 @@ class ChatEndpoints:
                 conversation_id=asked.conversation_id,
                 fences=asked.fences,
                 include=frozenset(asked.include),
+                when_client_leaves=asked.when_client_leaves,
+                idempotency_key=idempotency_key(request),
+                body=body,
             )
         )
         headers = run_headers(run)
         if asked.stream:
-            if "application/x-ndjson" in request.headers.get("accept", ""):
+            if _wants_ndjson(request.headers):
                 return EventStream(run, NdjsonEncoder(), NDJSON, self._reading, headers)
             return EventStream(run, SseEncoder(), SSE, self._reading, headers)
-        if not await read_to_end(run, request.receive, self._reading):
+        transcript = Transcript()
+
+        def push(event: DocumentEvent) -> bool:
+            transcript.push(event)
+            return False
+
+        if not await read_to_end(run, request.receive, push):
             raise ClientDisconnect
-        return _answer(run, headers)
+        response, done = transcript.response(), run.done
+        assert response is not None
+        return _answer(response, done.failure if done is not None else None, headers)
+
+    async def answer(self, request: Request) -> Response:
+        """The whole, or what there is of it now."""
+        response = await self._service.response(request.path_params["id"], request.state.owner)
+        return Response(encode_response(response), media_type="application/json")
+
+    async def events(self, request: Request) -> ASGIApp:
+        """The run's stream, from its beginning or after the event that the reader had last."""
+        run = await self._service.find(request.path_params["id"], request.state.owner)
+        after = _after(request)
+        if run.done is not None and after >= run.count:
+            return Response(status_code=204, headers=run_headers(run))  # tells an EventSource not to come again
+        encoder, form = _encoder(request, run, after)
+        return EventStream(run, encoder, form, self._reading, run_headers(run), after=after, is_replay=True)
 
     async def cancel(self, request: Request) -> Response:
         """The reply is what the run's `done` says."""
-        envelope = await self._service.runs.cancel(request.path_params["id"], request.state.owner)
+        envelope = await self._service.cancel(request.path_params["id"], request.state.owner)
         return Response(msgspec.json.encode(envelope), media_type="application/json")
 
 
-def _answer(run: Run, headers: dict[str, str]) -> Response:
-    response = _response(run)
-    failure = run.done.failure if run.done is not None else None
+def _answer(response: ChatResponse, failure: Failure | None, headers: dict[str, str]) -> Response:
     if failure is None:
         return Response(encode_response(response), media_type="application/json", headers=headers)
     # What had arrived stands beside the error.
     return error_response(failure, headers, encode_error(failure)[:-1] + b"," + encode_response(response)[1:])
 
 
-def _response(run: Run) -> ChatResponse:
-    response = run.response()
-    assert response is not None
-    return response
+def _wants_ndjson(headers: Headers) -> bool:
+    return "application/x-ndjson" in headers.get("accept", "")
+
+
+def _after(request: Request) -> int:
+    """The number of the last event that the reader has: of the header that an EventSource sends, or of the query."""
+    told = request.headers.get("last-event-id") or request.query_params.get("after") or "0"
+    if not (told.isascii() and told.isdigit() and len(told) < 16):
+        raise InvalidRequest("`Last-Event-ID` and `after` take the number of an event.", param="after")
+    return int(told)
+
+
+def _encoder(request: Request, run: AnyRun, after: int) -> tuple[Encoder, Form]:
+    dialect = request.query_params.get("dialect") or ("ndjson" if _wants_ndjson(request.headers) else "documents")
+    match dialect:
+        case "documents":
+            return SseEncoder(after), SSE
+        case "ndjson":
+            return NdjsonEncoder(), NDJSON
+        case "openai":
+            created = int(datetime.fromisoformat(run.info.created).timestamp())
+            head = CompletionHead(f"chatcmpl-{run.id.removeprefix('chat_')}", created, run.info.model or "")
+            return NumberedChunks(ChunkEncoder(head, include_usage=True), after), SSE
+        case _:
+            raise InvalidRequest("`dialect` is documents, ndjson or openai.", param="dialect")

@@ -6,13 +6,11 @@ from typing import Literal
 
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
-from msgspec.structs import replace
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp
 
 from cursor_gateway.core.cutting import Cutter
-from cursor_gateway.core.prompt import AssistantMessage, Instructions, Message
 from cursor_gateway.core.structured import instructions
 from cursor_gateway.core.tokens import estimate_tokens
 from cursor_gateway.dialects.openai_chat import (
@@ -34,7 +32,7 @@ from cursor_gateway.dialects.openai_request import (
 from cursor_gateway.errors import Failure, InvalidRequest, unknown_model
 from cursor_gateway.runs.service import Order, Service
 from cursor_gateway.server.answers import Answer, CheckedAnswer, LateStream, WholeAnswer
-from cursor_gateway.server.bodies import read_body
+from cursor_gateway.server.bodies import idempotency_key, read_body
 from cursor_gateway.server.guard import error_response
 from cursor_gateway.server.streaming import SSE, EventStream, Reading, run_headers
 from cursor_gateway.settings import Settings
@@ -46,6 +44,7 @@ _HEADERS = {  # for clients that cannot send a field of ours
     "fences": "x-cursor-fences",
     "include": "x-cursor-include",
     "conversationId": "x-cursor-conversation-id",
+    "whenClientLeaves": "x-cursor-when-client-leaves",
 }
 
 
@@ -68,14 +67,15 @@ class CompletionEndpoints:
         self._began = int(time.time())
 
     async def completions(self, request: Request) -> ASGIApp:
-        asked = read_request(await read_body(request, self._settings))
+        body = await read_body(request, self._settings)
+        asked = read_request(body)
         agent_tools = self._settings.agent_tools
         _check_tools(asked, agent_tools)
-        order = _order(asked, request)
-        run = self._service.start(order)
+        order = _order(asked, request, body)
+        run = await self._service.start(order)
         head = CompletionHead(f"chatcmpl-{run.id.removeprefix('chat_')}", int(time.time()), run.info.model or "")
         cutter = Cutter(asked.stop, asked.max_tokens) if asked.stop or asked.max_tokens is not None else None
-        prompt_tokens = estimate_tokens(run.turn.prompt) if cutter is not None else 0
+        prompt_tokens = estimate_tokens(run.prompt) if cutter is not None else 0
         if asked.stream and asked.format is None:
             encoder = ChunkEncoder(
                 head,
@@ -88,9 +88,9 @@ class CompletionEndpoints:
         fold = CompletionFold(head, agent_tools=agent_tools, cutter=cutter, prompt_tokens=prompt_tokens)
         answer: Answer
         if asked.format is None:
-            answer = WholeAnswer(run, fold, self._reading)
+            answer = WholeAnswer(run, fold)
         else:
-            answer = CheckedAnswer(WholeAnswer(run, fold, self._reading), order, asked.format, self._service)
+            answer = CheckedAnswer(WholeAnswer(run, fold), order, asked.format, self._service)
         if asked.stream:
             return LateStream(answer, run_headers(run), self._reading, include_usage=asked.include_usage)
         told = await answer.completion(request.receive)
@@ -137,29 +137,26 @@ def _check_tools(asked: ChatRequest, agent_tools: AgentTools) -> None:
         )
 
 
-def _order(asked: ChatRequest, request: Request) -> Order:
+def _order(asked: ChatRequest, request: Request, body: bytes) -> Order:
     options = _options(asked.cursor, request.headers)
-    messages: list[Message] = list(asked.messages)
-    images = asked.images
-    if options.conversation_id is not None:  # the agent remembers the rest
-        known = max((n for n, message in enumerate(messages, 1) if isinstance(message, AssistantMessage)), default=0)
-        messages = messages[known:]
-        images = tuple(replace(image, message=image.message - known) for image in images if image.message >= known)
-        if not messages:
-            raise InvalidRequest("There is no message after the last answer, so nothing new to say.", param="messages")
-    if asked.format is not None:
-        messages.append(Instructions(instructions(asked.format)))
     return Order(
         owner=request.state.owner,
         request_id=request.state.request_id,
-        messages=messages,
-        images=images,
+        messages=asked.messages,
+        images=asked.images,
+        instructions=instructions(asked.format) if asked.format is not None else "",
+        is_whole=options.conversation_id is None,
+        client_session=request.headers.get("x-session-id") or request.headers.get("x-session-affinity") or "",
+        tools=tuple(sorted(tool.name for tool in asked.tools)),
         model=asked.model,
         mode=options.mode,
         workspace=options.workspace,
         conversation_id=options.conversation_id,
         fences=options.fences,
         include=frozenset(options.include or ()),
+        when_client_leaves=options.when_client_leaves,
+        idempotency_key=idempotency_key(request),
+        body=body,
     )
 
 

@@ -5,16 +5,19 @@ One write for each read of the agent's output, and no timer but the keep-alive's
 
 import asyncio
 from collections.abc import Callable, Mapping
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 from msgspec import Struct
 from starlette.types import Receive, Scope, Send
 
 from cursor_gateway.core.document_events import DocumentEvent
-from cursor_gateway.errors import Failure, RunCancelled
+from cursor_gateway.errors import Failure
+from cursor_gateway.runs.past import PastReader, PastRun
 from cursor_gateway.runs.run import Reader, Run
 from cursor_gateway.server.guard import error_response
 from cursor_gateway.server.metrics import Metrics
+
+AnyRun: TypeAlias = Run | PastRun
 
 
 class Encoder(Protocol):
@@ -45,7 +48,7 @@ def stream_headers(form: Form, more: Mapping[str, str]) -> list[tuple[bytes, byt
     return [(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers.items()]
 
 
-def run_headers(run: Run) -> dict[str, str]:
+def run_headers(run: AnyRun) -> dict[str, str]:
     return {"x-chat-id": run.id, "x-conversation-id": run.info.conversation_id or ""}
 
 
@@ -54,29 +57,42 @@ class Reading(Struct, frozen=True, kw_only=True):
 
     hold_seconds: float
     keep_alive_seconds: float
-    cancels_when_left: bool
     metrics: Metrics
 
 
 class EventStream:
-    """The 200 is held back until there is something to tell, so that a run that cannot start has its own status."""
+    """The 200 is held back until there is something to tell, so that a run that cannot start has its own status.
 
-    def __init__(self, run: Run, encoder: Encoder, form: Form, reading: Reading, headers: Mapping[str, str]) -> None:
+    A reader who comes back (`after` the event with that number) has had its 200.
+    """
+
+    def __init__(
+        self,
+        run: AnyRun,
+        encoder: Encoder,
+        form: Form,
+        reading: Reading,
+        headers: Mapping[str, str],
+        *,
+        after: int = 0,
+        is_replay: bool = False,
+    ) -> None:
         self._run, self._encoder, self._form, self._reading, self._headers = run, encoder, form, reading, headers
+        self._after, self._is_replay = after, is_replay
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         self._reading.metrics.stream_opened()
         try:
-            async with Presence(self._run, receive, self._reading) as reader:
-                events = await reader.next(self._reading.hold_seconds)
-                if (failure := early_failure(self._run)) is not None:
+            async with Presence(self._run, receive, self._after) as reader:
+                events = await reader.next(0 if self._is_replay else self._reading.hold_seconds)
+                if not self._is_replay and (failure := early_failure(self._run)) is not None:
                     await error_response(failure, self._headers)(scope, receive, send)
                 else:
                     await self._stream(reader, events, send)
         finally:
             self._reading.metrics.stream_closed()
 
-    async def _stream(self, reader: Reader, events: list[DocumentEvent], send: Send) -> None:
+    async def _stream(self, reader: Reader | PastReader, events: list[DocumentEvent], send: Send) -> None:
         headers = stream_headers(self._form, self._headers)
         await send({"type": "http.response.start", "status": 200, "headers": headers})
         loop, seconds = asyncio.get_running_loop(), self._reading.keep_alive_seconds
@@ -95,10 +111,10 @@ class EventStream:
 
 
 async def read_to_end(
-    run: Run, receive: Receive, reading: Reading, push: Callable[[DocumentEvent], bool] = lambda event: False
+    run: AnyRun, receive: Receive, push: Callable[[DocumentEvent], bool] = lambda event: False
 ) -> bool:
     """Waits for the end of the run, or until `push` has heard enough. False when the client has gone before."""
-    async with Presence(run, receive, reading) as reader:
+    async with Presence(run, receive) as reader:
         while not reader.at_end and not reader.has_left:
             for event in await reader.next():
                 if push(event):
@@ -106,20 +122,20 @@ async def read_to_end(
         return not reader.has_left
 
 
-def early_failure(run: Run) -> Failure | None:
+def early_failure(run: AnyRun) -> Failure | None:
     """Why a run failed before it had said anything."""
     return None if run.done is None or run.has_spoken else run.done.failure
 
 
 class Presence:
-    """A client that reads a run, until it goes; when it was the last, the run is stopped."""
+    """A client that reads a run, until it goes."""
 
-    def __init__(self, run: Run, receive: Receive, reading: Reading) -> None:
-        self._run, self._receive, self._reading = run, receive, reading
-        self._reader = Reader(run)
+    def __init__(self, run: AnyRun, receive: Receive, after: int = 0) -> None:
+        self._receive = receive
+        self._reader = run.reader(after)
         self._watch: asyncio.Task[None] | None = None
 
-    async def __aenter__(self) -> Reader:
+    async def __aenter__(self) -> Reader | PastReader:
         self._watch = asyncio.get_running_loop().create_task(self._notice())
         return self._reader.__enter__()
 
@@ -127,8 +143,6 @@ class Presence:
         assert self._watch is not None
         self._watch.cancel()
         self._reader.__exit__()
-        if self._run.readers == 0 and self._reading.cancels_when_left:
-            self._run.stop(RunCancelled("The client left before the answer was complete; ask again to have all of it."))
 
     async def _notice(self) -> None:
         while (await self._receive())["type"] != "http.disconnect":

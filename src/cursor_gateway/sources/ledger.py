@@ -43,6 +43,10 @@ class Ledger:
             for entry in self._agents.glob(f"{group}-*"):
                 entry.unlink(missing_ok=True)
 
+    def is_alive(self, name: str) -> bool:
+        """Whether the gateway of this name still drives its agents."""
+        return name == self.folder.name or _is_alive(self._all / name)
+
     def end_orphans(self) -> list[int]:
         """Ends what gateways that are gone have left, and removes their folders. Returns the groups it ended."""
         ended = []

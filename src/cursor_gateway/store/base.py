@@ -199,6 +199,10 @@ class Store(Protocol):
         """Those that have no running run, the newest first."""
         ...
 
+    def unknown_conversations(self, ids: Sequence[str]) -> list[str]:
+        """Those that are nobody's."""
+        ...
+
     def find_run_by_idempotency(self, owner: str, key: str) -> IdempotentRun | None: ...
 
     def size(self) -> int:

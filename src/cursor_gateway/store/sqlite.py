@@ -277,6 +277,11 @@ class SqliteStore:
             )
         self._keeper.wrote(0)
 
+    def unknown_conversations(self, ids: Sequence[str]) -> list[str]:
+        with self._connections.reading() as connection:
+            known = "SELECT 1 FROM conversations WHERE id = ? AND owner IS NOT NULL"
+            return [id for id in ids if connection.execute(known, (sound(id),)).fetchone() is None]
+
     # --- less ---------------------------------------------------------------------------------------
 
     def delete_conversation(self, id: str, owner: str) -> bool:
