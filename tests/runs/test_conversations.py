@@ -1,151 +1,246 @@
-"""Conversations: whose they are, one turn at a time, a folder for as long as they live, and an end to their number."""
+"""Conversations: whose they are, what of them the agent knows already, and which run the next one waits for."""
 
-import stat
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from cursor_gateway.core.agent_events import RunFinished
+from cursor_gateway.core.agent_events import RunFinished, TextDelta
 from cursor_gateway.core.assembler import Assembler
-from cursor_gateway.core.document_events import Done
-from cursor_gateway.errors import ConversationBusy, InvalidRequest, NotFound
-from cursor_gateway.runs.conversations import Conversation, Conversations
-from cursor_gateway.runs.run import Run
+from cursor_gateway.core.fingerprints import Scope, fingerprint
+from cursor_gateway.core.prompt import AssistantMessage, Instructions, Message, UserMessage
+from cursor_gateway.errors import InvalidRequest, NotFound, RunCancelled, StoreUnavailable
+from cursor_gateway.runs.conversations import Conversations
+from cursor_gateway.runs.journal import Journal
+from cursor_gateway.store.base import NewMessage, NewRun
+from cursor_gateway.store.sqlite import SqliteStore
 from tests.runs.scripted import info, new_run
 
-
-def conversations(tmp_path: Path, limit: int = 10) -> Conversations:
-    return Conversations(tmp_path / "conversations", limit)
-
-
-def began(known: Conversations, owner: str = "me") -> Conversation:
-    """One whose first turn is over."""
-    conversation = known.new(owner, "/w")
-    conversation.run = run("session-1")
-    known.release(conversation)
-    return conversation
+SCOPE = Scope(owner="me", workspace="/w", mode="agent")
+TOLD: list[Message] = [UserMessage("one"), AssistantMessage("1")]
 
 
-def run(session_id: str | None = None, *, is_done: bool = True) -> Run:
-    made = new_run(session_id=session_id)
-    if is_done:
-        done = Assembler(info()).push(RunFinished())[-1]
-        assert isinstance(done, Done)
-        made.done = done
-    return made
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[SqliteStore]:
+    opened = SqliteStore(tmp_path)
+    yield opened
+    opened.close()
 
 
-def test_a_new_one_has_a_folder_that_is_nobody_elses(tmp_path: Path) -> None:
-    conversation = conversations(tmp_path).new("me", "/w")
-    assert conversation.folder.is_dir()
-    assert stat.S_IMODE(conversation.folder.stat().st_mode) == 0o700
-    assert (conversation.is_busy, conversation.session_id, conversation.workspace) == (True, None, "/w")
+@pytest.fixture
+def known(store: SqliteStore, tmp_path: Path) -> Conversations:
+    return Conversations(store, tmp_path / "conversations")
 
 
-def test_it_goes_on_with_its_latest_session(tmp_path: Path) -> None:
-    known = conversations(tmp_path)
-    conversation = began(known)
-    assert (conversation.is_busy, conversation.run, conversation.session_id) == (False, None, "session-1")
-    assert known.resume(conversation.id, "me", None) is conversation
-    assert conversation.is_busy
-    conversation.run = run(None)  # a turn that failed before it had one
-    known.release(conversation)
-    assert conversation.session_id == "session-1"
-    known.resume(conversation.id, "me", "/w")
-    conversation.run = run("session-2")
-    known.release(conversation)
-    assert conversation.session_id == "session-2"
+def said(
+    store: SqliteStore, id: str = "conv_1", owner: str = "me", session_id: str | None = "session-1", asked: str = "one"
+) -> None:
+    """A turn of this conversation, from its prompt to its answer `1`."""
+    run_id = f"chat_{id}_{asked}"
+    new = NewRun(
+        id=run_id,
+        conversation_id=id,
+        owner=owner,
+        instance="instance",
+        workspace="/w",
+        model="auto",
+        mode="agent",
+        created="2026-02-23T10:30:00Z",
+        messages=[NewMessage("user", asked)],
+        started_ms=0,
+    )
+    journal = Journal(store, new, lambda: 0)
+    journal.session_id = session_id
+    scope = Scope(owner=owner, workspace="/w", mode="agent")
+    journal.fingerprint = lambda answer: fingerprint(scope, [UserMessage(asked), AssistantMessage(answer)])
+    assert journal.begin()
+    assembler = Assembler(info(run_id, id))
+    journal.write([*assembler.push(TextDelta("1")), *assembler.push(RunFinished())])
+    assert journal.is_complete
 
 
-def test_nobody_elses_can_be_told_from_none_at_all(tmp_path: Path) -> None:
-    known = conversations(tmp_path)
-    conversation = began(known, owner="me")
-    for id, owner in ((conversation.id, "you"), ("conv_0", "me"), ("", "me"), ("../../etc", "me")):
+# --- by name --------------------------------------------------------------------------------------------
+
+
+def test_one_is_found_by_its_owner_with_what_was_said(known: Conversations, store: SqliteStore) -> None:
+    said(store)
+    found = known.named("conv_1", "me", None, [UserMessage("two")])
+    assert (found.id, found.workspace, found.session_id) == ("conv_1", "/w", "session-1")
+    assert (list(found.known), list(found.new), found.given_known) == (TOLD, [UserMessage("two")], 0)
+    assert known.named("conv_1", "me", "/w", [UserMessage("two")]) == found
+
+
+def test_what_the_request_tells_of_it_stands(known: Conversations, store: SqliteStore) -> None:
+    said(store)
+    told: list[Message] = [Instructions("Be brief."), *TOLD]
+    found = known.named("conv_1", "me", None, [*told, UserMessage("two"), UserMessage("three")])
+    assert (list(found.known), found.given_known) == (told, 3)
+    assert list(found.new) == [UserMessage("two"), UserMessage("three")]
+
+
+def test_nobody_elses_can_be_told_from_none_at_all(known: Conversations, store: SqliteStore) -> None:
+    said(store)
+    told = set()
+    for id, owner in (("conv_1", "you"), ("conv_2", "me"), ("", "me"), ("../../etc", "me"), ("x" * 10_000, "me")):
         with pytest.raises(NotFound) as caught:
-            known.resume(id, owner, None)
+            known.named(id, owner, None, [UserMessage("two")])
         assert caught.value.param == "conversationId"
+        told.add(str(caught.value).replace(repr(id[:100]), "X"))
+    assert len(told) == 1
 
 
-def test_it_does_not_move(tmp_path: Path) -> None:
-    known = conversations(tmp_path)
-    conversation = began(known)
+def test_it_does_not_move(known: Conversations, store: SqliteStore) -> None:
+    said(store)
     with pytest.raises(InvalidRequest, match="works in '/w'") as caught:
-        known.resume(conversation.id, "me", "/elsewhere")
+        known.named("conv_1", "me", "/elsewhere", [UserMessage("two")])
     assert caught.value.param == "workspace"
-    assert not conversation.is_busy
 
 
-def test_one_turn_at_a_time(tmp_path: Path) -> None:
-    known = conversations(tmp_path)
-    conversation = began(known)
-    known.resume(conversation.id, "me", None)
-    with pytest.raises(ConversationBusy):
-        known.resume(conversation.id, "me", None)
-    conversation.run = run("session-1", is_done=False)
-    with pytest.raises(ConversationBusy):
-        known.resume(conversation.id, "me", None)
+def test_something_new_must_be_said(known: Conversations, store: SqliteStore) -> None:
+    said(store)
+    with pytest.raises(InvalidRequest, match="nothing new to say") as caught:
+        known.named("conv_1", "me", None, TOLD)
+    assert caught.value.param == "messages"
 
 
-def test_who_has_the_answer_may_go_on_before_the_agent_has_gone(tmp_path: Path) -> None:
-    known = conversations(tmp_path)
-    conversation = known.new("me", "/w")
-    conversation.run = run("session-1")
-    assert known.resume(conversation.id, "me", None).session_id == "session-1"
+# --- by what was said -----------------------------------------------------------------------------------
 
 
-def test_one_whose_agent_never_had_a_session_cannot_be_gone_on_with(tmp_path: Path) -> None:
-    known = conversations(tmp_path)
-    conversation = known.new("me", "/w")
-    conversation.run = run(None)
+def test_a_client_that_tells_all_is_known_by_what_it_tells(known: Conversations, store: SqliteStore) -> None:
+    said(store)
+    found = known.told(SCOPE, [*TOLD, UserMessage("two")])
+    assert (found.id, found.session_id, list(found.new)) == ("conv_1", "session-1", [UserMessage("two")])
+    assert (list(found.known), found.given_known) == (TOLD, 2)
+
+
+@pytest.mark.parametrize(
+    "messages",
+    [
+        [UserMessage("one")],
+        [UserMessage("one"), AssistantMessage("2"), UserMessage("two")],
+        [UserMessage("other"), AssistantMessage("1"), UserMessage("two")],
+        [Instructions("Be brief."), *TOLD, UserMessage("two")],
+        [*TOLD, UserMessage("two"), AssistantMessage("2"), UserMessage("three")],
+        TOLD,
+    ],
+)
+def test_another_story_is_another_conversation(
+    known: Conversations, store: SqliteStore, messages: list[Message]
+) -> None:
+    said(store)
+    found = known.told(SCOPE, messages)
+    assert found.id != "conv_1"
+    assert (found.session_id, list(found.known), list(found.new)) == (None, [], messages)
+
+
+@pytest.mark.parametrize(
+    "scope",
+    [
+        Scope(owner="you", workspace="/w", mode="agent"),
+        Scope(owner="me", workspace="/other", mode="agent"),
+        Scope(owner="me", workspace="/w", mode="plan"),
+        Scope(owner="me", workspace="/w", mode="agent", tools=("bash",)),
+        Scope(owner="me", workspace="/w", mode="agent", client_session="tab"),
+    ],
+)
+def test_the_same_story_elsewhere_is_another_conversation(
+    known: Conversations, store: SqliteStore, scope: Scope
+) -> None:
+    said(store)
+    assert known.told(scope, [*TOLD, UserMessage("two")]).id != "conv_1"
+
+
+def test_one_at_work_is_passed_over_for_another_that_said_the_same(known: Conversations, store: SqliteStore) -> None:
+    said(store, "conv_1")
+    said(store, "conv_2")
+    messages = [*TOLD, UserMessage("two")]
+    first = known.told(SCOPE, messages).id
+    busy = new_run("chat_2")
+    known.begin(first, busy)
+    second = known.told(SCOPE, messages).id
+    assert {first, second} == {"conv_1", "conv_2"}
+    known.begin(second, busy)
+    assert known.told(SCOPE, messages).id not in (first, second)
+
+
+def test_a_history_that_is_out_of_reach_costs_the_memory_and_not_the_answer(
+    known: Conversations, store: SqliteStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise StoreUnavailable("The history is out of reach; try again.")
+
+    said(store)
+    monkeypatch.setattr(store, "find_by_fingerprint", refuse)
+    messages: list[Message] = [*TOLD, UserMessage("two")]
+    assert list(known.told(SCOPE, messages).new) == messages
+
+
+def test_new_ones_have_ids_of_their_own(known: Conversations) -> None:
+    ids = {known.new("/w", [UserMessage("one")]).id for _ in range(100)}
+    assert len(ids) == 100
+    assert all(known.folder(id).name == id for id in ids)
+
+
+# --- one turn at a time ---------------------------------------------------------------------------------
+
+
+def test_the_latest_run_is_known_until_nothing_is_left_of_it(known: Conversations) -> None:
+    first, second = new_run("chat_1"), new_run("chat_2")
+    assert known.latest("conv_1") is None
+    known.begin("conv_1", first)
+    assert known.latest("conv_1") is first
+    known.begin("conv_1", second)
+    known.end("conv_1", first)  # later than the second began
+    assert known.latest("conv_1") is second
+    known.end("conv_1", second)
+    known.end("conv_1", second)
+    assert known.latest("conv_1") is None
+
+
+def test_the_session_is_that_of_the_latest_run(known: Conversations, store: SqliteStore) -> None:
+    said(store, session_id="session-1")
+    run = new_run("chat_2", session_id="session-2")
+    known.begin("conv_1", run)
+    assert known.named("conv_1", "me", None, [UserMessage("two")]).session_id == "session-2"
+    run.session_id = None
+    assert known.named("conv_1", "me", None, [UserMessage("two")]).session_id == "session-1"
+
+
+# --- removing -------------------------------------------------------------------------------------------
+
+
+def test_what_is_removed_is_gone_with_its_folder(known: Conversations, store: SqliteStore) -> None:
+    said(store)
+    (known.folder("conv_1") / "cursor").mkdir(parents=True)
+    (known.folder("conv_1") / "cursor" / "auth.json").write_text("secret")
+    assert not known.remove("conv_1", "you")
+    assert not known.remove("conv_2", "me")
+    assert known.folder("conv_1").exists()
+    assert known.remove("conv_1", "me")
+    assert not known.folder("conv_1").exists()
+    assert not known.remove("conv_1", "me")
     with pytest.raises(NotFound):
-        known.resume(conversation.id, "me", None)
+        known.named("conv_1", "me", None, [UserMessage("two")])
 
 
-def test_the_longest_unused_go_first_with_their_folders(tmp_path: Path) -> None:
-    known = conversations(tmp_path, limit=3)
-    first, second, third = began(known), began(known), began(known)
-    known.release(known.resume(first.id, "me", None))
-    fourth = began(known)
-    assert not second.folder.exists()
-    with pytest.raises(NotFound):
-        known.resume(second.id, "me", None)
-    for kept in (first, third, fourth):
-        assert kept.folder.is_dir()
-        known.release(known.resume(kept.id, "me", None))
+def test_folders_without_a_conversation_are_removed(known: Conversations, store: SqliteStore) -> None:
+    said(store, "conv_1")
+    known.begin("conv_2", new_run())  # the store did not take it yet
+    for id in ("conv_1", "conv_2", "conv_3", "notes"):
+        known.folder(id).mkdir(parents=True)
+    known.remove_strays()
+    assert sorted(path.name for path in known.folder("x").parent.iterdir()) == ["conv_1", "conv_2", "notes"]
 
 
-def test_a_long_turn_counts_as_use_to_its_end(tmp_path: Path) -> None:
-    known = conversations(tmp_path, limit=2)
-    long = known.new("me", "/w")
-    other = began(known)
-    long.run = run("session-1")
-    known.release(long)
-    known.new("me", "/w")
-    assert (long.folder.exists(), other.folder.exists()) == (True, False)
+def test_there_may_be_no_folders_at_all(known: Conversations) -> None:
+    known.remove_strays()
 
 
-def test_one_at_work_stays_whatever_the_limit(tmp_path: Path) -> None:
-    known = conversations(tmp_path, limit=1)
-    busy = [known.new("me", "/w") for _ in range(3)]
-    assert all(conversation.folder.is_dir() for conversation in busy)
-
-
-def test_what_is_removed_is_gone(tmp_path: Path) -> None:
-    known = conversations(tmp_path)
-    conversation = began(known)
-    (conversation.folder / "cursor").mkdir()
-    (conversation.folder / "cursor" / "auth.json").write_text("secret")
-    known.remove(conversation)
-    known.remove(conversation)
-    known.release(conversation)
-    assert not conversation.folder.exists()
-    with pytest.raises(NotFound):
-        known.resume(conversation.id, "me", None)
-
-
-def test_closing_removes_all(tmp_path: Path) -> None:
-    known = conversations(tmp_path)
-    folders = [began(known).folder, known.new("me", "/w").folder]
-    known.close()
-    known.close()
-    assert not any(folder.exists() for folder in folders)
+def test_a_run_that_was_stopped_keeps_nobody_waiting(known: Conversations, store: SqliteStore) -> None:
+    said(store)
+    run = new_run("chat_2", session_id="session-1")
+    known.begin("conv_1", run)
+    messages = [*TOLD, UserMessage("two")]
+    assert known.told(SCOPE, messages).id != "conv_1"
+    run._why = RunCancelled("Stopped.")
+    assert known.told(SCOPE, messages).id == "conv_1"

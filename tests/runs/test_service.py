@@ -1,31 +1,36 @@
 """The service: an order becomes a run in its conversation's folder, or is refused and leaves nothing behind."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from cursor_gateway.core.agent_events import RunFailed
 from cursor_gateway.core.images import Image
 from cursor_gateway.core.prompt import AssistantMessage, Message, UserMessage, debug_preamble
 from cursor_gateway.errors import (
     ConversationBusy,
     GatewayError,
     GatewayFault,
+    IdempotencyMismatch,
     InvalidRequest,
     ModelUnavailable,
     NotFound,
+    SessionLost,
     ShuttingDown,
     TooManyRuns,
     WorkspaceForbidden,
 )
 from cursor_gateway.runs.conversations import Conversations
+from cursor_gateway.runs.past import PastRun
 from cursor_gateway.runs.registry import Runs
 from cursor_gateway.runs.run import Run
 from cursor_gateway.runs.service import Defaults, Order, Service
 from cursor_gateway.runs.workspaces import Workspaces
+from cursor_gateway.store.sqlite import SqliteStore
 from tests.runs.scripted import (
     ENDLESS,
     FINISHED,
@@ -48,26 +53,44 @@ class Place:
         (tmp_path / "work" / "project").mkdir(parents=True)
         self.source = source
         self.work, self.folder = tmp_path / "work", tmp_path / "conversations"
+        self.store = SqliteStore(tmp_path)
         self.service = Service(
             source,
             Runs(source, ENDLESS, max_runs),
-            Conversations(self.folder, 10),
+            self.store,
+            Conversations(self.store, self.folder),
             Workspaces(self.work, []),
             Defaults(**{"model": "auto", **defaults}),
+            "instance",
+            lambda: 0,
         )
 
-    def start(self, *messages: Message, **order: Any) -> Run:
-        return self.service.start(Order(owner="me", messages=messages or [UserMessage("Say it.")], **order))
+    async def start(self, *messages: Message, **order: Any) -> Run:
+        run = await self.ordered(*messages, **order)
+        assert isinstance(run, Run)
+        return run
+
+    async def ordered(self, *messages: Message, **order: Any) -> Run | PastRun:
+        asked = {"owner": "me", "messages": messages or [UserMessage("Say it.")], **order}
+        return await self.service.start(Order(**asked))
 
     @property
     def folders(self) -> int:
         return len(list(self.folder.iterdir())) if self.folder.exists() else 0
 
 
+def lived(place: Place, live: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    try:
+        asyncio.run(live())
+    finally:
+        place.store.close()
+
+
 def test_an_order_becomes_a_turn(tmp_path: Path) -> None:
+    place = Place(tmp_path, ScriptedSource(ANSWERS))
+
     async def live() -> None:
-        place = Place(tmp_path, ScriptedSource(ANSWERS))
-        run = place.start(request_id="req_1", workspace="project", include=frozenset({"raw"}), fences="inline")
+        run = await place.start(request_id="req_1", workspace="project", include=frozenset({"raw"}), fences="inline")
         turn = run.turn
         assert (turn.prompt, turn.model, turn.mode, turn.session_id) == ("Say it.", "auto", "agent", None)
         assert turn.workspace == str(place.work / "project")
@@ -81,39 +104,42 @@ def test_an_order_becomes_a_turn(tmp_path: Path) -> None:
         await run.gone()
         assert place.source.turns == [turn]
 
-    asyncio.run(live())
+    lived(place, live)
 
 
 def test_what_an_order_leaves_out_is_the_operators_to_decide(tmp_path: Path) -> None:
+    source = ScriptedSource(ANSWERS)
+    source.known = ["gpt-5-mini", "auto"]
+    place = Place(tmp_path, source, model="gpt-5-mini", mode="ask", fences="inline")
+
     async def live() -> None:
-        source = ScriptedSource(ANSWERS)
-        source.known = ["gpt-5-mini", "auto"]
-        place = Place(tmp_path, source, model="gpt-5-mini", mode="ask", fences="inline")
-        run = place.start()
+        run = await place.start()
         assert (run.turn.model, run.turn.mode, run.info.fences) == ("gpt-5-mini", "ask", "inline")
-        run = place.start(model="auto", mode="plan", fences="split")
+        run = await place.start(model="auto", mode="plan", fences="split")
         assert (run.turn.model, run.turn.mode, run.info.fences) == ("auto", "plan", "split")
         await place.service.close(1e6)
 
-    asyncio.run(live())
+    lived(place, live)
 
 
 def test_debugging_is_a_preamble(tmp_path: Path) -> None:
+    place = Place(tmp_path, ScriptedSource(ANSWERS))
+
     async def live() -> None:
-        place = Place(tmp_path, ScriptedSource(ANSWERS))
-        assert debug_preamble() in place.start(mode="debug").turn.prompt
-        assert debug_preamble() not in place.start().turn.prompt
+        assert debug_preamble() in (await place.start(mode="debug")).turn.prompt
+        assert debug_preamble() not in (await place.start()).turn.prompt
         await place.service.close(1e6)
 
-    asyncio.run(live())
+    lived(place, live)
 
 
 def test_images_are_files_beside_the_conversation_that_the_prompt_names(tmp_path: Path) -> None:
+    place = Place(tmp_path, ScriptedSource(ANSWERS))
+
     async def live() -> None:
-        place = Place(tmp_path, ScriptedSource(ANSWERS))
         images = [Image(2, "image/png", b"one"), Image(0, "image/gif", b"two"), Image(2, "image/png", b"one")]
         messages: Sequence[Message] = [UserMessage("a"), AssistantMessage("b"), UserMessage("c")]
-        run = place.start(*messages, images=images)
+        run = await place.start(*messages, images=images)
         folder = Path(run.turn.folder) / "images"
         assert sorted(path.read_bytes() for path in folder.iterdir()) == [b"one", b"two"]
         assert folder.stat().st_mode & 0o777 == 0o700
@@ -121,94 +147,205 @@ def test_images_are_files_beside_the_conversation_that_the_prompt_names(tmp_path
         assert run.turn.prompt.count(str(folder / images[1].name)) == 1
         await run.gone()
 
-    asyncio.run(live())
+    lived(place, live)
 
 
 # --- conversations --------------------------------------------------------------------------------------
 
 
 def test_a_conversation_goes_on_in_its_folder_and_session(tmp_path: Path) -> None:
+    place = Place(tmp_path, ScriptedSource(ANSWERS))
+
     async def live() -> None:
-        place = Place(tmp_path, ScriptedSource(ANSWERS))
-        first = place.start(workspace="project")
+        first = await place.start(workspace="project")
         await first.gone()
-        second = place.start(conversation_id=first.info.conversation_id)
+        second = await place.start(conversation_id=first.info.conversation_id)
         assert second.turn.session_id == "session-1"
         assert (second.turn.folder, second.turn.workspace) == (first.turn.folder, first.turn.workspace)
         await second.gone()
-        third = place.start(conversation_id=first.info.conversation_id, workspace="project")
+        third = await place.start(conversation_id=first.info.conversation_id, workspace="project")
         await third.gone()
         with pytest.raises(InvalidRequest):
-            place.start(conversation_id=first.info.conversation_id, workspace=".")
+            await place.start(conversation_id=first.info.conversation_id, workspace=".")
         assert place.folders == 1
 
-    asyncio.run(live())
+    lived(place, live)
 
 
 def test_the_next_turn_waits_for_an_agent_that_lingers(tmp_path: Path) -> None:
+    goes, answers = asyncio.Event(), asyncio.Event()
+    place = Place(tmp_path, ScriptedSource([*ANSWERS, Until(goes)], [Until(answers), *ANSWERS]))
+
     async def live() -> None:
-        goes, answers = asyncio.Event(), asyncio.Event()
-        place = Place(tmp_path, ScriptedSource([*ANSWERS, Until(goes)], [Until(answers), *ANSWERS]))
-        first = place.start()
+        first = await place.start()
         await first.finished()
-        second = place.start(conversation_id=first.info.conversation_id)
+        second = await place.start(conversation_id=first.info.conversation_id)
         assert second.turn.session_id == "session-1"
         with pytest.raises(ConversationBusy):
-            place.start(conversation_id=first.info.conversation_id)
+            await place.start(conversation_id=first.info.conversation_id)
         await turns_of_the_loop()
         assert (second.done, len(place.source.turns)) == (None, 1)
         goes.set()
         await first.gone()
         with pytest.raises(ConversationBusy):  # the end of the first lets nobody in beside the second
-            place.start(conversation_id=first.info.conversation_id)
+            await place.start(conversation_id=first.info.conversation_id)
         answers.set()
         await second.gone()
-        await place.start(conversation_id=first.info.conversation_id).gone()
+        await (await place.start(conversation_id=first.info.conversation_id)).gone()
 
-    asyncio.run(live())
+    lived(place, live)
 
 
 def test_a_conversation_is_busy_while_its_run_is(tmp_path: Path) -> None:
+    place = Place(tmp_path, ScriptedSource([[STARTED], say("Half"), forever()]))
+
     async def live() -> None:
-        place = Place(tmp_path, ScriptedSource([[STARTED], say("Half"), forever()]))
-        run = place.start()
+        run = await place.start()
         await turns_of_the_loop()
         with pytest.raises(ConversationBusy):
-            place.start(conversation_id=run.info.conversation_id)
-        await place.service.runs.cancel(run.id, "me")
+            await place.start(conversation_id=run.info.conversation_id)
+        await place.service.cancel(run.id, "me")
         await run.gone()
-        again = place.start(conversation_id=run.info.conversation_id)
+        again = await place.start(conversation_id=run.info.conversation_id)
         assert again.turn.session_id == "session-1"
         await place.service.close(0)
 
-    asyncio.run(live())
+    lived(place, live)
 
 
-def test_a_conversation_whose_agent_never_had_a_session_is_forgotten(tmp_path: Path) -> None:
+def test_a_conversation_whose_agent_never_had_a_session_is_told_again(tmp_path: Path) -> None:
+    place = Place(tmp_path, ScriptedSource([GatewayFault("It did not start.")], ANSWERS))
+
     async def live() -> None:
-        place = Place(tmp_path, ScriptedSource([GatewayFault("It did not start.")]))
-        run = place.start()
-        assert place.folders == 1
+        first = await place.start(UserMessage("Remember me."))
+        await first.gone()
+        second = await place.start(UserMessage("Who am I?"), conversation_id=first.info.conversation_id)
+        assert second.turn.session_id is None
+        assert "Remember me." in second.turn.prompt
+        await second.gone()
+
+    lived(place, live)
+
+
+def test_a_session_that_is_gone_is_replaced_by_what_was_said(tmp_path: Path) -> None:
+    place = Place(tmp_path, ScriptedSource(ANSWERS))
+
+    async def live() -> None:
+        first = await place.start(UserMessage("Remember me."))
+        await first.gone()
+        place.source.knows_sessions = False
+        second = await place.start(UserMessage("Who am I?"), conversation_id=first.info.conversation_id)
+        assert second.turn.session_id is None
+        assert "Remember me." in second.turn.prompt
+        assert "All" in second.turn.prompt
+        await second.gone()
+
+    lived(place, live)
+
+
+def test_a_session_that_turns_out_to_be_gone_is_replaced_unnoticed(tmp_path: Path) -> None:
+    lost: list[Step] = [[RunFailed(failure=SessionLost("Gone.").failure())]]
+    place = Place(tmp_path, ScriptedSource(ANSWERS, lost, ANSWERS))
+
+    async def live() -> None:
+        first = await place.start(UserMessage("Remember me."))
+        await first.gone()
+        second = await place.start(UserMessage("Who am I?"), conversation_id=first.info.conversation_id)
+        assert (await second.finished()).failure is None
+        await second.gone()
+        _, tried, told = place.source.turns
+        assert (tried.session_id, tried.prompt) == ("session-1", "Who am I?")
+        assert told.session_id is None
+        assert "Remember me." in told.prompt
+
+    lived(place, live)
+
+
+def test_a_second_turn_may_wait_for_the_first(tmp_path: Path) -> None:
+    goes = asyncio.Event()
+    place = Place(tmp_path, ScriptedSource([[STARTED], Until(goes), *ANSWERS]), when_busy="wait")
+
+    async def live() -> None:
+        first = await place.start()
+        await turns_of_the_loop()
+        others = [asyncio.ensure_future(place.start(conversation_id=first.info.conversation_id)) for _ in range(2)]
+        await turns_of_the_loop()
+        assert not any(other.done() for other in others)
+        goes.set()
+        for other in others:
+            await (await other).gone()
+        assert [asked.session_id for asked in place.source.turns] == [None, "session-1", "session-1"]
+
+    lived(place, live)
+
+
+# --- looking --------------------------------------------------------------------------------------------
+
+
+def test_a_run_is_found_cancelled_and_removed_by_its_owner_alone(tmp_path: Path) -> None:
+    place = Place(tmp_path, ScriptedSource([[STARTED], say("Half"), forever()]))
+
+    async def live() -> None:
+        run = await place.start()
+        await turns_of_the_loop()
+        assert await place.service.find(run.id, "me") is run
+        assert (await place.service.response(run.id, "me")).status == "streaming"
+        for refused in (place.service.find, place.service.cancel, place.service.response):
+            with pytest.raises(NotFound):
+                await refused(run.id, "you")
+        conversation_id = run.info.conversation_id or ""
+        assert not await place.service.remove(conversation_id, "you")
+        assert run.done is None
+        assert (await place.service.cancel(run.id, "me")).status == "error"
         await run.gone()
+        past = await place.service.find(run.id, "me")
+        assert isinstance(past, PastRun)
+        assert await place.service.response(run.id, "me") == run.response()
+        assert (await place.service.cancel(run.id, "me")).status == "error"
+        assert await place.service.remove(conversation_id, "me")
         assert place.folders == 0
         with pytest.raises(NotFound):
-            place.start(conversation_id=run.info.conversation_id)
+            await place.service.find(run.id, "me")
 
-    asyncio.run(live())
+    lived(place, live)
+
+
+def test_the_same_order_again_is_the_same_run(tmp_path: Path) -> None:
+    goes = asyncio.Event()
+    place = Place(tmp_path, ScriptedSource([[STARTED], Until(goes), *ANSWERS]))
+
+    async def live() -> None:
+        run = await place.start(idempotency_key="k", body=b"one")
+        assert await place.start(idempotency_key="k", body=b"one") is run
+        with pytest.raises(IdempotencyMismatch):
+            await place.start(idempotency_key="k", body=b"two")
+        other = await place.start(idempotency_key="k", body=b"one", owner="you")
+        assert other is not run
+        goes.set()
+        await asyncio.gather(run.gone(), other.gone())
+        past = await place.ordered(idempotency_key="k", body=b"one")
+        assert (past.id, type(past)) == (run.id, PastRun)
+        assert len(place.source.turns) == 2
+
+    lived(place, live)
+
+
+# --- one after the other --------------------------------------------------------------------------------
 
 
 def test_a_turn_that_fails_does_not_lose_the_conversation(tmp_path: Path) -> None:
+    place = Place(tmp_path, ScriptedSource(ANSWERS, [GatewayFault("It did not start.")], ANSWERS))
+
     async def live() -> None:
-        place = Place(tmp_path, ScriptedSource(ANSWERS, [GatewayFault("It did not start.")], ANSWERS))
-        first = place.start()
+        first = await place.start()
         await first.gone()
-        await place.start(conversation_id=first.info.conversation_id).gone()
-        third = place.start(conversation_id=first.info.conversation_id)
+        await (await place.start(conversation_id=first.info.conversation_id)).gone()
+        third = await place.start(conversation_id=first.info.conversation_id)
         assert third.turn.session_id == "session-1"
         await third.gone()
         assert place.folders == 1
 
-    asyncio.run(live())
+    lived(place, live)
 
 
 # --- what is refused ------------------------------------------------------------------------------------
@@ -230,33 +367,35 @@ def test_a_turn_that_fails_does_not_lose_the_conversation(tmp_path: Path) -> Non
 def test_what_cannot_be_is_refused_and_leaves_nothing(
     tmp_path: Path, order: dict[str, Any], error: type[GatewayError]
 ) -> None:
+    place = Place(tmp_path, ScriptedSource(ANSWERS))
+
     async def live() -> None:
-        place = Place(tmp_path, ScriptedSource(ANSWERS))
         with pytest.raises(error) as caught:
-            place.start(**order)
+            await place.start(**order)
         assert len(str(caught.value)) < 1000
         assert (place.folders, place.service.runs.running, place.source.turns) == (0, 0, [])
 
-    asyncio.run(live())
+    lived(place, live)
 
 
 def test_all_places_taken_leaves_the_conversation_as_it_was(tmp_path: Path) -> None:
+    place = Place(tmp_path, ScriptedSource(ANSWERS, [[STARTED], forever()]), max_runs=1)
+
     async def live() -> None:
-        place = Place(tmp_path, ScriptedSource(ANSWERS, [[STARTED], forever()]), max_runs=1)
-        first = place.start()
+        first = await place.start()
         await first.gone()
-        second = place.start()
+        second = await place.start()
         with pytest.raises(TooManyRuns):
-            place.start()
+            await place.start()
         with pytest.raises(TooManyRuns):
-            place.start(conversation_id=first.info.conversation_id)
+            await place.start(conversation_id=first.info.conversation_id)
         assert place.folders == 2
-        await place.service.runs.cancel(second.id, "me")
+        await place.service.cancel(second.id, "me")
         await second.gone()
-        place.start(conversation_id=first.info.conversation_id)
+        await place.start(conversation_id=first.info.conversation_id)
         await place.service.close(0)
 
-    asyncio.run(live())
+    lived(place, live)
 
 
 def test_a_disk_that_cannot_be_written_is_told_and_keeps_nothing_busy(
@@ -265,36 +404,38 @@ def test_a_disk_that_cannot_be_written_is_told_and_keeps_nothing_busy(
     def full(*_: object, **__: object) -> int:
         raise OSError(28, "No space left on device")
 
+    place = Place(tmp_path, ScriptedSource(ANSWERS))
+
     async def live() -> None:
-        place = Place(tmp_path, ScriptedSource(ANSWERS))
-        first = place.start()
+        first = await place.start()
         await first.gone()
         image = Image(0, "image/png", b"one")
         with monkeypatch.context() as patched:
             patched.setattr(Path, "write_bytes", full)
             with pytest.raises(GatewayFault, match="cannot write its files: No space left on device"):
-                place.start(images=[image])
+                await place.start(images=[image])
             with pytest.raises(GatewayFault):
-                place.start(images=[image], conversation_id=first.info.conversation_id)
+                await place.start(images=[image], conversation_id=first.info.conversation_id)
             patched.setattr(Path, "mkdir", full)
             with pytest.raises(GatewayFault, match="cannot write its files: No space left on device"):
-                place.start()
-        assert (place.folders, place.service.runs.running) == (1, 0)
-        await place.start(images=[image], conversation_id=first.info.conversation_id).gone()
+                await place.start()
+        assert place.service.runs.running == 0
+        await (await place.start(images=[image], conversation_id=first.info.conversation_id)).gone()
 
-    asyncio.run(live())
+    lived(place, live)
 
 
-def test_closing_ends_the_runs_removes_the_folders_and_closes_the_source(tmp_path: Path) -> None:
+def test_closing_ends_the_runs_and_closes_the_source(tmp_path: Path) -> None:
+    place = Place(tmp_path, ScriptedSource([[STARTED], forever()]))
+
     async def live() -> None:
-        place = Place(tmp_path, ScriptedSource([[STARTED], forever()]))
-        run = place.start()
+        run = await place.start()
         await turns_of_the_loop()
         await place.service.close(0)
         await place.service.close(0)
         assert run.done is not None
-        assert (place.folders, place.source.is_closed, place.source.ended) == (0, True, 1)
+        assert (place.source.is_closed, place.source.ended) == (True, 1)
         with pytest.raises(ShuttingDown):
-            place.start()
+            await place.start()
 
-    asyncio.run(live())
+    lived(place, live)

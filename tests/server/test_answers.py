@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,10 +16,12 @@ from cursor_gateway.dialects.openai_chat import ChatCompletion, CompletionFold, 
 from cursor_gateway.errors import AgentOverloaded, Failure
 from cursor_gateway.runs.conversations import Conversations
 from cursor_gateway.runs.registry import Runs
+from cursor_gateway.runs.run import Run
 from cursor_gateway.runs.service import Defaults, Order, Service
 from cursor_gateway.runs.workspaces import Workspaces
 from cursor_gateway.server.answers import Answer, CheckedAnswer, LateStream, WholeAnswer
 from cursor_gateway.server.streaming import Reading
+from cursor_gateway.store.sqlite import SqliteStore
 from tests.openai_shapes import read_stream
 from tests.runs.scripted import (
     ENDLESS,
@@ -44,24 +47,42 @@ def answers(text: str) -> list[Step]:
     return [[STARTED], say(text), [COUNTED]]
 
 
+_OPEN: list[SqliteStore] = []
+
+
+@pytest.fixture(autouse=True)
+def _closed() -> Iterator[None]:
+    yield
+    while _OPEN:
+        _OPEN.pop().close()
+
+
 class Place:
     """A service that follows scripts, one for each turn."""
 
     def __init__(self, tmp_path: Path, *scripts: list[Step]) -> None:
         self.source = ScriptedSource(*scripts)
         self.runs = Runs(self.source, ENDLESS, 1)
-        conversations, workspaces = Conversations(tmp_path / "c", 10), Workspaces(tmp_path, [])
-        self.service = Service(self.source, self.runs, conversations, workspaces, Defaults(model="auto"))
+        self.store = SqliteStore(tmp_path)
+        _OPEN.append(self.store)
+        self.service = Service(
+            self.source,
+            self.runs,
+            self.store,
+            Conversations(self.store, tmp_path / "conversations"),
+            Workspaces(tmp_path, []),
+            Defaults(model="auto"),
+            "instance",
+            lambda: 0,
+        )
         self.order = Order(owner="me", messages=[UserMessage("Say it.")])
 
-    def whole(self, asked: Reading | None = None, cutter: Cutter | None = None) -> WholeAnswer:
+    async def whole(self, cutter: Cutter | None = None) -> WholeAnswer:
         head = CompletionHead("chatcmpl-1", 1, "auto")
-        return WholeAnswer(self.service.start(self.order), CompletionFold(head, cutter=cutter), asked or reading())
+        return WholeAnswer(await self.service.start(self.order), CompletionFold(head, cutter=cutter))
 
-    def checked(
-        self, format: Format = SCHEMA, asked: Reading | None = None, cutter: Cutter | None = None
-    ) -> CheckedAnswer:
-        return CheckedAnswer(self.whole(asked, cutter), self.order, format, self.service)
+    async def checked(self, format: Format = SCHEMA, cutter: Cutter | None = None) -> CheckedAnswer:
+        return CheckedAnswer(await self.whole(cutter), self.order, format, self.service)
 
 
 async def completed(answer: Answer, receive: Receive | None = None) -> ChatCompletion:
@@ -76,6 +97,11 @@ async def failed(answer: Answer, receive: Receive | None = None) -> Failure:
     return told
 
 
+def run_of(answer: WholeAnswer) -> Run:
+    assert isinstance(answer.run, Run)
+    return answer.run
+
+
 def content(completion: ChatCompletion) -> str | None:
     return completion.choices[0].message.content
 
@@ -85,7 +111,7 @@ def content(completion: ChatCompletion) -> str | None:
 
 def test_a_run_becomes_a_completion(tmp_path: Path) -> None:
     async def live() -> None:
-        completion = await completed(Place(tmp_path, answers("Hello")).whole())
+        completion = await completed(await Place(tmp_path, answers("Hello")).whole())
         assert (content(completion), completion.choices[0].finish_reason) == ("Hello", "stop")
         assert completion.usage.total_tokens == 120
 
@@ -94,7 +120,7 @@ def test_a_run_becomes_a_completion(tmp_path: Path) -> None:
 
 def test_a_failed_run_becomes_its_failure(tmp_path: Path) -> None:
     async def live() -> None:
-        told = await failed(Place(tmp_path, [[STARTED], say("Half"), AgentOverloaded("Full.")]).whole())
+        told = await failed(await Place(tmp_path, [[STARTED], say("Half"), AgentOverloaded("Full.")]).whole())
         assert told.code == "agent_overloaded"
 
     asyncio.run(live())
@@ -103,11 +129,11 @@ def test_a_failed_run_becomes_its_failure(tmp_path: Path) -> None:
 def test_an_answer_that_is_long_enough_stops_the_run(tmp_path: Path) -> None:
     async def live() -> None:
         place = Place(tmp_path, [[STARTED], say("one two three four"), forever()])
-        answer = place.whole(cutter=Cutter(("three",), None))
+        answer = await place.whole(cutter=Cutter(("three",), None))
         completion = await completed(answer)
         assert (content(completion), completion.choices[0].finish_reason) == ("one two ", "stop")
-        assert answer.run.is_ending
-        await answer.run.gone()
+        assert run_of(answer).is_ending
+        await run_of(answer).gone()
 
     asyncio.run(live())
 
@@ -115,12 +141,12 @@ def test_an_answer_that_is_long_enough_stops_the_run(tmp_path: Path) -> None:
 def test_a_client_that_leaves_gets_no_answer_and_its_run_is_stopped(tmp_path: Path) -> None:
     async def live() -> None:
         client = Client()
-        answer = Place(tmp_path, [[STARTED], say("Half"), forever()]).whole()
+        answer = await Place(tmp_path, [[STARTED], say("Half"), forever()]).whole()
         asking = asyncio.ensure_future(failed(answer, client.receive))
-        await true(lambda: answer.run.events)
+        await true(lambda: run_of(answer).events)
         client.leaves.set()
         assert (await asking).code == "cancelled"
-        await answer.run.gone()
+        await run_of(answer).gone()
 
     asyncio.run(live())
 
@@ -132,7 +158,7 @@ def test_a_client_that_leaves_gets_no_answer_and_its_run_is_stopped(tmp_path: Pa
 def test_json_that_fits_is_the_whole_content(tmp_path: Path, text: str) -> None:
     async def live() -> None:
         place = Place(tmp_path, answers(text))
-        completion = await completed(place.checked())
+        completion = await completed(await place.checked())
         assert json.loads(content(completion) or "") == {"a": 1}
         assert len(place.source.turns) == 1
 
@@ -143,7 +169,7 @@ def test_json_that_fits_is_the_whole_content(tmp_path: Path, text: str) -> None:
 def test_what_does_not_fit_is_asked_for_again_in_the_same_session(tmp_path: Path, text: str) -> None:
     async def live() -> None:
         place = Place(tmp_path, answers(text), answers('{"a": 1}'))
-        completion = await completed(place.checked())
+        completion = await completed(await place.checked())
         assert json.loads(content(completion) or "") == {"a": 1}
         first, second = place.source.turns
         assert (first.session_id, second.session_id) == (None, "session-1")
@@ -160,7 +186,7 @@ def test_the_repair_waits_until_the_first_agent_has_gone(tmp_path: Path) -> None
     async def live() -> None:
         goes = asyncio.Event()
         place = Place(tmp_path, [*answers("No."), Until(goes)], answers('{"a": 1}'))
-        asking = asyncio.ensure_future(completed(place.checked()))
+        asking = asyncio.ensure_future(completed(await place.checked()))
         await turns_of_the_loop(20)
         assert len(place.source.turns) == 1
         goes.set()
@@ -173,7 +199,7 @@ def test_the_repair_waits_until_the_first_agent_has_gone(tmp_path: Path) -> None
 def test_there_is_one_repair(tmp_path: Path) -> None:
     async def live() -> None:
         place = Place(tmp_path, answers("No."), answers("Still no."))
-        told = await failed(place.checked())
+        told = await failed(await place.checked())
         assert (told.code, told.param, len(place.source.turns)) == ("answer_unfit", "response_format", 2)
 
     asyncio.run(live())
@@ -181,7 +207,7 @@ def test_there_is_one_repair(tmp_path: Path) -> None:
 
 def test_any_object_may_be_asked_for(tmp_path: Path) -> None:
     async def live() -> None:
-        assert content(await completed(Place(tmp_path, answers("{}")).checked(JsonObject()))) == "{}"
+        assert content(await completed(await Place(tmp_path, answers("{}")).checked(JsonObject()))) == "{}"
 
     asyncio.run(live())
 
@@ -190,7 +216,7 @@ def test_any_object_may_be_asked_for(tmp_path: Path) -> None:
 def test_a_run_that_fails_is_not_repaired(tmp_path: Path, script: list[Step]) -> None:
     async def live() -> None:
         place = Place(tmp_path, script)
-        assert (await failed(place.checked())).code == "agent_overloaded"
+        assert (await failed(await place.checked())).code == "agent_overloaded"
         assert len(place.source.turns) == 1
 
     asyncio.run(live())
@@ -199,7 +225,7 @@ def test_a_run_that_fails_is_not_repaired(tmp_path: Path, script: list[Step]) ->
 def test_a_repair_that_fails_says_why(tmp_path: Path) -> None:
     async def live() -> None:
         place = Place(tmp_path, answers("No."), [[STARTED], AgentOverloaded("Full.")])
-        assert (await failed(place.checked())).code == "agent_overloaded"
+        assert (await failed(await place.checked())).code == "agent_overloaded"
 
     asyncio.run(live())
 
@@ -208,7 +234,7 @@ def test_a_repair_that_cannot_start_says_why(tmp_path: Path) -> None:
     async def live() -> None:
         goes = asyncio.Event()
         place = Place(tmp_path, [[STARTED], say("No."), Until(goes), [COUNTED]])
-        asking = asyncio.ensure_future(failed(place.checked()))
+        asking = asyncio.ensure_future(failed(await place.checked()))
         await turns_of_the_loop()
         closing = asyncio.ensure_future(place.runs.close(1e6))
         await turns_of_the_loop()
@@ -222,7 +248,7 @@ def test_a_repair_that_cannot_start_says_why(tmp_path: Path) -> None:
 def test_what_was_cut_off_is_not_checked(tmp_path: Path) -> None:
     async def live() -> None:
         place = Place(tmp_path, [[STARTED], say('{"a": [1, 2, 3, 4, 5, 6, 7, 8, 9'), forever()])
-        completion = await completed(place.checked(cutter=Cutter((), 3)))
+        completion = await completed(await place.checked(cutter=Cutter((), 3)))
         assert completion.choices[0].finish_reason == "length"
         assert len(place.source.turns) == 1
 
@@ -233,7 +259,7 @@ def test_who_leaves_during_the_repair_stops_it(tmp_path: Path) -> None:
     async def live() -> None:
         client = Client()
         place = Place(tmp_path, answers("No."), [[STARTED], say("Half"), forever()])
-        asking = asyncio.ensure_future(failed(place.checked(), client.receive))
+        asking = asyncio.ensure_future(failed(await place.checked(), client.receive))
         await true(lambda: len(place.source.turns) == 2)
         client.leaves.set()
         assert (await asking).code == "cancelled"
@@ -253,7 +279,7 @@ def late(answer: Answer, asked: Reading) -> LateStream:
 def test_an_answer_that_is_there_in_time_is_one_write(tmp_path: Path, loop: Loop) -> None:
     async def live() -> None:
         asked = reading()
-        client = await Client().answered(late(Place(tmp_path, answers('{"a": 1}')).checked(asked=asked), asked))
+        client = await Client().answered(late(await Place(tmp_path, answers('{"a": 1}')).checked(), asked))
         assert (client.status, client.headers["x-chat-id"], len(client.pieces)) == (200, "chat_1", 1)
         assert client.headers["content-type"].startswith("text/event-stream")
         read_stream(client.body, include_usage=True)
@@ -265,7 +291,7 @@ def test_an_answer_that_is_there_in_time_is_one_write(tmp_path: Path, loop: Loop
 def test_a_failure_in_time_has_its_status(tmp_path: Path) -> None:
     async def live() -> None:
         asked = reading()
-        client = await Client().answered(late(Place(tmp_path, [AgentOverloaded("Full.")]).checked(asked=asked), asked))
+        client = await Client().answered(late(await Place(tmp_path, [AgentOverloaded("Full.")]).checked(), asked))
         assert (client.status, client.headers["x-chat-id"]) == (429, "chat_1")
         assert json.loads(client.body)["error"]["code"] == "agent_overloaded"
 
@@ -276,7 +302,7 @@ def test_a_failure_in_time_has_its_status(tmp_path: Path) -> None:
 def test_signs_of_life_come_before_a_late_answer(tmp_path: Path, end: list[AgentEvent] | Exception) -> None:
     async def live() -> None:
         goes, client, asked = asyncio.Event(), Client(), reading(hold=0.001, keep_alive=0.001)
-        answer = Place(tmp_path, [[STARTED], say('{"a": 1}'), Until(goes), end]).checked(asked=asked)
+        answer = await Place(tmp_path, [[STARTED], say('{"a": 1}'), Until(goes), end]).checked()
         asking = client.ask(late(answer, asked))
         await client.has(4)
         assert set(client.pieces) == {b": keep-alive\n\n"}
@@ -295,7 +321,7 @@ def test_a_late_stream_whose_client_has_gone_stops_its_run(tmp_path: Path, loop:
     async def live() -> None:
         client, asked = Client(), reading(hold=0.001, keep_alive=0.001)
         place = Place(tmp_path, [[STARTED], say("Half"), forever()])
-        asking = client.ask(late(place.checked(asked=asked), asked))
+        asking = client.ask(late(await place.checked(), asked))
         await client.has(3)
         if how == "leaves":
             client.leaves.set()

@@ -203,7 +203,7 @@ def codes(operation: Json) -> set[tuple[str, str]]:
     return {
         (status, code)
         for status, reply in operation["responses"].items()
-        if status != "200"
+        if not status.startswith("2")
         for code in reply["content"]["application/json"]["examples"]
     }
 
@@ -226,7 +226,12 @@ def test_each_operation_has_its_own_errors() -> None:
     found = {name: set(operation["responses"]) - {"200"} for name, operation in OPERATIONS.items()}
     assert found["GET /health"] == found["GET /docs"] == found["GET /openapi.json"] == everywhere
     assert found["GET /metrics"] == everywhere | {"401"}
-    assert found["POST /v1/chat/{id}/cancel"] == everywhere | {"401", "404", "415"}
+    assert found["POST /v1/chat/{id}/cancel"] == everywhere | {"401", "404", "415", "503"}
+    assert found["GET /v1/chat/{id}"] == everywhere | {"401", "404", "503"}
+    assert found["GET /v1/chat/{id}/events"] == everywhere | {"204", "400", "401", "404", "503"}
+    assert found["GET /v1/conversations"] == everywhere | {"400", "401", "503"}
+    assert found["GET /v1/conversations/{id}"] == everywhere | {"401", "404", "503"}
+    assert found["DELETE /v1/conversations/{id}"] == everywhere | {"204", "401", "404", "503"}
     assert found["GET /v1/models"] == everywhere | {"401", "429", "502", "503", "504"}
     assert found["GET /v1/models/{id}"] == found["GET /v1/models"] | {"404"}
 

@@ -17,7 +17,7 @@ from markdown_it import MarkdownIt
 Json = dict[str, Any]
 
 _REFS = "#/components/schemas/"
-_METHODS = ("get", "post")
+_METHODS = ("get", "post", "delete")
 _MARKDOWN = MarkdownIt("commonmark", {"html": False}).disable(["image"])
 
 
@@ -213,9 +213,13 @@ def _request(document: Json, operation: Json) -> str:
 
 
 def _replies(document: Json, operation: Json) -> str:
-    reply = operation["responses"]["200"]
-    parts = [f"<h4>Reply {_code('200')}</h4><p>{_inline(reply['description'])}</p>"]
-    for media_type, content in reply["content"].items():
+    good = {status: reply for status, reply in operation["responses"].items() if status.startswith("2")}
+    return "".join(_reply(document, status, reply) for status, reply in good.items())
+
+
+def _reply(document: Json, status: str, reply: Json) -> str:
+    parts = [f"<h4>Reply {_code(status)}</h4><p>{_inline(reply['description'])}</p>"]
+    for media_type, content in reply.get("content", {}).items():
         about = (
             _inline(content["x-itemSchema"]["description"]) if "x-itemSchema" in content else _type(content["schema"])
         )
@@ -232,7 +236,7 @@ def _replies(document: Json, operation: Json) -> str:
 
 
 def _errors(operation: Json) -> str:
-    responses = {status: reply for status, reply in operation["responses"].items() if status != "200"}
+    responses = {status: reply for status, reply in operation["responses"].items() if not status.startswith("2")}
     rows = []
     for status, reply in responses.items():
         for code, example in reply["content"]["application/json"]["examples"].items():
@@ -246,8 +250,8 @@ def _curl(method: str, path: str, operation: Json, base_url: str, example: str =
         if parameter.get("in") == "path":
             path = path.replace(f"{{{parameter['name']}}}", parameter["example"])
     url = shlex.quote(f"{base_url}{path}")
-    if method == "get":
-        return f"curl {url}"
+    if "requestBody" not in operation:
+        return f"curl {url}" if method == "get" else f"curl -X {method.upper()} {url}"
     ((media_type, content),) = operation["requestBody"]["content"].items()
     examples = content.get("examples") or {"": {"value": content["example"]}}
     value = examples[example or next(iter(examples))]["value"]

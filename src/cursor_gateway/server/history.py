@@ -2,70 +2,24 @@
 
 import asyncio
 from datetime import UTC, datetime
-from typing import Literal
 
 import msgspec
-from msgspec import UNSET, Struct, UnsetType
+from msgspec import UNSET, Struct
 from starlette.requests import Request
 from starlette.responses import Response
 
-from cursor_gateway.core.documents import Mode, Usage
+from cursor_gateway.core.history import (
+    ConversationDetail,
+    ConversationEntry,
+    ConversationList,
+    MessageEntry,
+    RunEntry,
+)
 from cursor_gateway.errors import InvalidRequest, NotFound
 from cursor_gateway.runs.service import Service
-from cursor_gateway.store.base import RunState, StoredConversation, StoredMessage, StoredRun
+from cursor_gateway.store.base import StoredConversation, StoredMessage, StoredRun
 
 _MOST = 100
-
-
-class ConversationEntry(Struct, frozen=True, kw_only=True, rename="camel"):
-    """One conversation, in short."""
-
-    id: str
-    title: str
-    created: str
-    updated: str
-    workspace: str
-    mode: Mode  # of its newest run, and so the model
-    model: str
-    is_running: bool
-    snippet: str | UnsetType = UNSET  # where the words of a search were found
-
-
-class ConversationList(Struct, frozen=True, kw_only=True):
-    """A page of conversations."""
-
-    conversations: list[ConversationEntry]
-    next: str | None  # what to send as `before` for the next page
-
-
-class MessageEntry(Struct, frozen=True, kw_only=True, rename="camel"):
-    """What somebody said; the documents of an answer are at /v1/chat/{chatId}."""
-
-    role: Literal["user", "assistant"]
-    text: str
-    chat_id: str
-    created: str
-
-
-class RunEntry(Struct, frozen=True, kw_only=True, rename="camel"):
-    """One run of a conversation."""
-
-    id: str
-    state: RunState
-    model: str
-    mode: Mode
-    created: str
-    first_event_ms: int | None  # from its start
-    duration_ms: int | None
-    usage: Usage | None
-    error_code: str | None
-
-
-class ConversationDetail(ConversationEntry, frozen=True, kw_only=True, rename="camel"):
-    """One conversation with all that was said in it."""
-
-    messages: list[MessageEntry]
-    runs: list[RunEntry]
 
 
 class HistoryEndpoints:

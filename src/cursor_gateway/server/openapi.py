@@ -14,7 +14,7 @@ import msgspec
 from cursor_gateway import errors
 from cursor_gateway.core.documents import Mode
 from cursor_gateway.core.fences import Fences
-from cursor_gateway.core.run_info import RunInfo
+from cursor_gateway.core.run_info import RunInfo, WhenClientLeaves
 from cursor_gateway.dialects.documents import NdjsonEncoder, SseEncoder, encode_response
 from cursor_gateway.dialects.openai_chat import ChunkEncoder, CompletionFold, CompletionHead, error_body
 from cursor_gateway.errors import (
@@ -23,6 +23,7 @@ from cursor_gateway.errors import (
     Failure,
     GatewayError,
     GatewayFault,
+    InvalidRequest,
     KeyRefused,
     MediaTypeRefused,
     MethodRefused,
@@ -33,6 +34,7 @@ from cursor_gateway.errors import (
     SessionLost,
     SettingsError,
     ShuttingDown,
+    StoreUnavailable,
     UnusableInput,
     WorkspaceUntrusted,
 )
@@ -58,6 +60,7 @@ After that, an error is the last thing that the stream tells. A silent stream is
 
 _TAGS = {
     "Documents": "The answer as an ordered list of typed documents.",
+    "History": "What was said before.",
     "OpenAI": "The same agent for any client of OpenAI's API.",
     "Operation": "For operators, and about the API itself.",
 }
@@ -108,19 +111,41 @@ def _paths() -> Json:
                     "The answer.",
                     {
                         "application/json": {"schema": ref("ChatResponse"), "example": examples.response},
-                        "text/event-stream": _stream(
-                            "Each event has the name and the data of a `StreamEvent`, and a number of its own.",
-                            _event(_PAYLOADS, event=ref("StreamEventType"), id={"type": "string"}),
-                            examples.sse,
-                        ),
-                        "application/x-ndjson": _stream(
-                            "Each line is a `StreamEvent`.", ref("StreamEvent"), examples.ndjson
-                        ),
+                        **_streams(examples),
                     },
                     _RUN_HEADERS,
                 ),
                 set(_all_errors()) - {AnswerUnfit},
                 failed=[ref("FailedChatResponse"), ref("ErrorReply")],
+                parameters=[_IDEMPOTENCY],
+            )
+        },
+        "/v1/chat/{id}": {
+            "get": _operation(
+                "getChat",
+                "Documents",
+                "Look at an answer",
+                "The whole answer, or what there is of it now: then its `status` is `streaming`, and a tool that has "
+                "not ended has the `state` `running`.",
+                None,
+                _reply("The answer.", _json(ref("ChatResponse"), examples.response)),
+                {*_ANYWHERE, KeyRefused, NotFound, StoreUnavailable},
+                parameters=[_CHAT_ID],
+            )
+        },
+        "/v1/chat/{id}/events": {
+            "get": _operation(
+                "getChatEvents",
+                "Documents",
+                "Read an answer's stream, or read on",
+                "From the beginning, or after the event that the reader had last: while the run goes on, after it has "
+                "ended, after the gateway was restarted. Any number of readers see the same events. Who has them all "
+                "gets 204, which tells an `EventSource` not to come again.",
+                None,
+                _reply("The stream.", _streams(examples), _RUN_HEADERS),
+                {*_ANYWHERE, KeyRefused, InvalidRequest, NotFound, StoreUnavailable},
+                parameters=[_CHAT_ID, *_READING],
+                more={"204": _reply("There is nothing after that event, and there will be nothing.", {})},
             )
         },
         "/v1/chat/{id}/cancel": {
@@ -136,9 +161,45 @@ def _paths() -> Json:
                     "content": {"application/json": {"schema": {"type": "object"}, "example": {}}},
                 },
                 _reply("What the run's `done` says.", _json(ref("DonePayload"), examples.cancelled)),
-                {*_ANYWHERE, KeyRefused, MediaTypeRefused, NotFound},
-                parameters=[_path("id", "The answer's id, from `X-Chat-Id` or its `id`.", "chat_7f3a2b1c")],
+                {*_ANYWHERE, KeyRefused, MediaTypeRefused, NotFound, StoreUnavailable},
+                parameters=[_CHAT_ID],
             )
+        },
+        "/v1/conversations": {
+            "get": _operation(
+                "listConversations",
+                "History",
+                "List or search the conversations",
+                "The newest first. With `q` those in which all its words were said, run or written: in messages, "
+                "documents, commands and paths.",
+                None,
+                _reply("A page.", _json(ref("ConversationList"), {"conversations": [_CONVERSATION], "next": None})),
+                {*_ANYWHERE, KeyRefused, InvalidRequest, StoreUnavailable},
+                parameters=_LISTING,
+            )
+        },
+        "/v1/conversations/{id}": {
+            "get": _operation(
+                "getConversation",
+                "History",
+                "Look at a conversation",
+                "All that was said in it; the documents of its answers are at `/v1/chat/{id}`.",
+                None,
+                _reply("The conversation.", _json(ref("ConversationDetail"), _DETAIL)),
+                {*_ANYWHERE, KeyRefused, NotFound, StoreUnavailable},
+                parameters=[_CONVERSATION_ID],
+            ),
+            "delete": _operation(
+                "deleteConversation",
+                "History",
+                "Delete a conversation",
+                "With its answers and the agent's own memory of it. A run in it is stopped.",
+                None,
+                None,
+                {*_ANYWHERE, KeyRefused, NotFound, StoreUnavailable},
+                parameters=[_CONVERSATION_ID],
+                more={"204": _reply("It is gone.", {})},
+            ),
         },
         "/v1/chat/completions": {
             "post": _operation(
@@ -164,7 +225,7 @@ def _paths() -> Json:
                 ),
                 _all_errors(),
                 failed=[ref("ErrorReply")],
-                parameters=_CURSOR_HEADERS,
+                parameters=[_IDEMPOTENCY, *_SESSION_HEADERS, *_CURSOR_HEADERS],
             )
         },
         "/v1/models": {
@@ -246,13 +307,15 @@ def _operation(
     summary: str,
     description: str,
     body: Json | None,
-    reply: Json,
+    reply: Json | None,
     errors: Iterable[type[GatewayError]],
     *,
     failed: Sequence[Json] = (),
     parameters: Iterable[Json] = (),
+    more: Json | None = None,
     is_open: bool = False,
 ) -> Json:
+    replies = {**({"200": reply} if reply is not None else {}), **(more or {})}
     return {
         "operationId": id,
         "tags": [tag],
@@ -260,7 +323,7 @@ def _operation(
         "description": description,
         "parameters": [*parameters, *([] if is_open else [{"$ref": "#/components/parameters/X-Request-Id"}])],
         **({"requestBody": body} if body is not None else {}),
-        "responses": {"200": reply, **_error_responses(errors, failed)},
+        "responses": {**replies, **_error_responses(errors, failed)},
         **({"security": []} if is_open else {}),
     }
 
@@ -279,6 +342,49 @@ def _path(name: str, about: str, example: str) -> Json:
         "schema": schema,
         "example": example,
     }
+
+
+def _header_parameter(name: str, about: str) -> Json:
+    return {"name": name, "in": "header", "description": about, "schema": {"type": "string", "minLength": 1}}
+
+
+def _query(name: str, about: str, schema: Json) -> Json:
+    return {"name": name, "in": "query", "description": about, "schema": schema}
+
+
+_CHAT_ID = _path("id", "The answer's id, from `X-Chat-Id` or its `id`.", "chat_7f3a2b1c")
+_CONVERSATION_ID = _path("id", "The conversation's id.", "conv_9e8d7c6b")
+_IDEMPOTENCY: Json = {
+    "name": "Idempotency-Key",
+    "in": "header",
+    "description": "A name of the caller's for this request. The same request with the same key joins the run that it "
+    "has started, however often it comes, also later.",
+    "schema": {"type": "string", "pattern": "^[!-~]{1,255}$"},
+}
+_SESSION_HEADERS = [
+    _header_parameter(name, "The client's own name for its session: two of the same opening are told apart by it.")
+    for name in ("X-Session-Id", "X-Session-Affinity")
+]
+_NUMBER: Json = {"type": "integer", "minimum": 0, "maximum": 1_000_000_000}
+_READING: list[Json] = [
+    {
+        "name": "Last-Event-ID",
+        "in": "header",
+        "description": "The number of the last event that the reader has, as an `EventSource` sends it.",
+        "schema": _NUMBER,
+    },
+    _query("after", "The same, for readers who cannot send a header.", _NUMBER),
+    _query(
+        "dialect",
+        "`documents`, `ndjson`, or `openai` for chunks as of `/v1/chat/completions`.",
+        {"enum": ["documents", "ndjson", "openai"]},
+    ),
+]
+_LISTING: list[Json] = [
+    _query("q", "Words to search for; the last may be the beginning of one.", {"type": "string"}),
+    _query("limit", "The size of a page.", {"type": "integer", "minimum": 1, "maximum": 100, "default": 20}),
+    _query("before", "A page's `next`: the page after it. Another text is refused.", {"type": "string"}),
+]
 
 
 # --- replies --------------------------------------------------------------------------------------------
@@ -323,6 +429,7 @@ _CURSOR_HEADERS: list[Json] = [
             " Separated by commas.",
         ),
         ("Conversation-Id", "cursor.conversationId", {"type": "string", "minLength": 1}, ""),
+        ("When-Client-Leaves", "cursor.whenClientLeaves", {"enum": list(get_args(WhenClientLeaves))}, ""),
     ]
 ]
 
@@ -333,7 +440,7 @@ def _header(about: str) -> Json:
 
 def _reply(about: str, content: Json, headers: Iterable[str] = ()) -> Json:
     told = {name: {"$ref": f"#/components/headers/{name}"} for name in (*_EVERY_REPLY, *headers)}
-    return {"description": about, "headers": told, "content": content}
+    return {"description": about, "headers": told, **({"content": content} if content else {})}
 
 
 def _json(schema: Json, example: Json) -> Json:
@@ -354,6 +461,17 @@ def _event(data: Iterable[str], **fields: Json) -> Json:
     content = {"anyOf": [ref(name) for name in data]}
     told = {"type": "string", "contentMediaType": "application/json", "contentSchema": content}
     return {"type": "object", "properties": {**fields, "data": told}, "required": [*fields, "data"]}
+
+
+def _streams(examples: "_Examples") -> Json:
+    return {
+        "text/event-stream": _stream(
+            "Each event has the name and the data of a `StreamEvent`, and a number of its own.",
+            _event(_PAYLOADS, event=ref("StreamEventType"), id={"type": "string"}),
+            examples.sse,
+        ),
+        "application/x-ndjson": _stream("Each line is a `StreamEvent`.", ref("StreamEvent"), examples.ndjson),
+    }
 
 
 _PAYLOADS = (
@@ -488,6 +606,41 @@ _HEALTH: Json = {
     "version": "0.1.0",
     "source": {"name": "cli", "detail": "cursor-agent 2026.02.20", "demo": False},
     "runs": {"running": 0, "limit": 8},
+}
+_CONVERSATION: Json = {
+    "id": "conv_9e8d7c6b",
+    "title": "What does this project do?",
+    "created": "2026-02-23T10:30:00.000Z",
+    "updated": "2026-02-23T10:30:02.400Z",
+    "workspace": "/home/me/calculator",
+    "mode": "ask",
+    "model": "auto",
+    "isRunning": False,
+}
+_DETAIL: Json = {
+    **_CONVERSATION,
+    "messages": [
+        {"role": "user", "text": _QUESTION, "chatId": "chat_7f3a2b1c", "created": "2026-02-23T10:30:00.000Z"},
+        {
+            "role": "assistant",
+            "text": "It is a calculator for the terminal.",
+            "chatId": "chat_7f3a2b1c",
+            "created": "2026-02-23T10:30:02.400Z",
+        },
+    ],
+    "runs": [
+        {
+            "id": "chat_7f3a2b1c",
+            "state": "completed",
+            "model": "auto",
+            "mode": "ask",
+            "created": "2026-02-23T10:30:00Z",
+            "firstEventMs": 900,
+            "durationMs": 2400,
+            "usage": {"promptTokens": 1510, "completionTokens": 9, "totalTokens": 1519, "cachedTokens": 1200},
+            "errorCode": None,
+        }
+    ],
 }
 _METRICS = """\
 # HELP cursor_gateway_runs_running Runs whose agent is there.

@@ -10,6 +10,7 @@ from typing import Any, Literal
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
+from cursor_gateway.core.history import ConversationDetail, ConversationList
 from cursor_gateway.dialects import openai_request
 from cursor_gateway.dialects.documents_request import ChatRequest
 from cursor_gateway.dialects.openai_chat import ChatCompletion, CompletionUsage, ErrorBody, FinishReason
@@ -133,7 +134,15 @@ _FAILED = {
     "description": "A run that failed: what had arrived, and why there is no more.",
     "allOf": [{"$ref": f"{REFS}ChatResponse"}, {"$ref": f"{REFS}ErrorReply"}],
 }
-_REPLIES: list[type[Struct]] = [ErrorReply, ChatCompletion, Chunk, ModelList, Health]
+_REPLIES: list[type[Struct]] = [
+    ErrorReply,
+    ChatCompletion,
+    Chunk,
+    ModelList,
+    Health,
+    ConversationList,
+    ConversationDetail,
+]
 
 # --- names: those of the types, with what keeps the two dialects apart --------------------------------
 
@@ -172,6 +181,12 @@ _REPLY_NAMES = {
     "Health": "Health",
     "HealthSource": "HealthSource",
     "HealthRuns": "HealthRuns",
+    "ConversationList": "ConversationList",
+    "ConversationEntry": "ConversationEntry",
+    "ConversationDetail": "ConversationDetail",
+    "MessageEntry": "MessageEntry",
+    "RunEntry": "RunEntry",
+    "Usage": "UsageInfo",
 }
 
 
@@ -413,6 +428,51 @@ _MEANINGS: dict[str, str] = {
     "Model.created": "When the gateway was started, in seconds since 1970: nobody knows better.",
     "Model.owned_by": "Who offers it.",
     "Model.name": "Ours: its name for people.",
+    # --- history
+    ".whenClientLeaves": "What happens to the run when nobody reads it any more: it is cancelled, or it finishes; left "
+    "out, the operator's choice.",
+    "ConversationList": "A page of conversations.",
+    "ConversationList.conversations": "The newest first.",
+    "ConversationList.next": "What to send as `before` for the next page; null on the last.",
+    "ConversationEntry": "One conversation, in short.",
+    "ConversationDetail": "One conversation, with all that was said in it.",
+    "ConversationDetail.messages": "What was said.",
+    "ConversationDetail.runs": "The runs, the oldest first.",
+    "MessageEntry": "What somebody said.",
+    "MessageEntry.text": "The text; the documents of an answer are at `/v1/chat/{chatId}`.",
+    "MessageEntry.chatId": "The run that it belongs to.",
+    "RunEntry": "One run of a conversation.",
+    "RunEntry.id": "Its id, for `/v1/chat/{id}`.",
+    "RunEntry.state": "How it ended, if it has.",
+    "RunEntry.firstEventMs": "From its start to the first event for readers.",
+    "RunEntry.durationMs": "From its start to its end.",
+    "RunEntry.errorCode": "Why it failed, if it did.",
+    **{
+        f"{name}.{field}": sentence
+        for name in ("ConversationEntry", "ConversationDetail")
+        for field, sentence in {
+            "id": "To go on with it, as `conversationId`.",
+            "title": "The first line of its first message.",
+            "updated": "When it was used last.",
+            "workspace": "The folder that it works in.",
+            "isRunning": "Whether it has a run now.",
+            "snippet": "Where the words of a search were found.",
+            "mode": "Of its newest run.",
+            "model": "Of its newest run.",
+            "created": "When it began.",
+        }.items()
+    },
+    **{
+        f"{name}.{field}": sentence
+        for name in ("MessageEntry", "RunEntry")
+        for field, sentence in {
+            "role": "Who said it.",
+            "created": "When, in UTC.",
+            "mode": "The mode of the run.",
+            "model": "The model that was asked for.",
+            "usage": "Its tokens; null until it has ended.",
+        }.items()
+    },
     "ErrorReply": "Why there is no answer.",
     "ErrorReply.error": "What went wrong.",
     "Error": "What went wrong, in OpenAI's form.",

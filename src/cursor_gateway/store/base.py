@@ -13,9 +13,9 @@ from msgspec import Struct
 from cursor_gateway.core.document_events import DocumentEvent
 from cursor_gateway.core.documents import Document, Envelope, Mode, Usage
 from cursor_gateway.core.fences import Fences
+from cursor_gateway.core.history import RunState
 from cursor_gateway.core.run_info import Include
 
-RunState: TypeAlias = Literal["running", "completed", "error"]
 Role: TypeAlias = Literal["user", "assistant"]
 
 # --- what is handed in ------------------------------------------------------------------------------
