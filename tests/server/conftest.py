@@ -236,5 +236,4 @@ def option(argv: list[str], name: str) -> str | None:
 
 
 def conversation_folder(gateway: RunningGateway, conversation_id: str) -> Path:
-    (folder,) = gateway.data.glob(f"instances/*/conversations/{conversation_id}")
-    return folder
+    return gateway.data / "conversations" / conversation_id
