@@ -1,0 +1,62 @@
+"""What is stored in; what servers and the command line tell of it, out."""
+
+from datetime import UTC, datetime
+
+from msgspec import UNSET
+
+from cursor_gateway.core.history import ConversationDetail, ConversationEntry, MessageEntry, RunEntry
+from cursor_gateway.store.base import FoundConversation, Store, StoredConversation, StoredMessage, StoredRun
+
+
+def entry_of(found: FoundConversation) -> ConversationEntry:
+    of = found.conversation
+    return ConversationEntry(
+        id=of.id,
+        title=of.title,
+        created=_time(of.created_ms),
+        updated=_time(of.updated_ms),
+        workspace=of.workspace,
+        mode=of.mode,
+        model=of.model,
+        is_running=of.is_running,
+        snippet=UNSET if found.snippet is None else found.snippet,
+    )
+
+
+def detail_of(store: Store, conversation: StoredConversation) -> ConversationDetail:
+    """For another thread: all that was said may be long."""
+    id, owner = conversation.id, conversation.owner
+    return ConversationDetail(
+        id=id,
+        title=conversation.title,
+        created=_time(conversation.created_ms),
+        updated=_time(conversation.updated_ms),
+        workspace=conversation.workspace,
+        mode=conversation.mode,
+        model=conversation.model,
+        is_running=conversation.is_running,
+        messages=[_message(message) for message in store.messages(id, owner)],
+        runs=[_run(run) for run in store.runs_of(id, owner)],
+    )
+
+
+def _message(of: StoredMessage) -> MessageEntry:
+    return MessageEntry(role=of.role, text=of.text, chat_id=of.run_id, created=_time(of.created_ms))
+
+
+def _run(of: StoredRun) -> RunEntry:
+    return RunEntry(
+        id=of.id,
+        state=of.state,
+        model=of.model,
+        mode=of.mode,
+        created=of.created,
+        first_event_ms=None if of.first_event_ms is None else of.first_event_ms - of.started_ms,
+        duration_ms=None if of.ended_ms is None else of.ended_ms - of.started_ms,
+        usage=of.usage,
+        error_code=of.failure_code,
+    )
+
+
+def _time(ms: int) -> str:
+    return datetime.fromtimestamp(ms / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
