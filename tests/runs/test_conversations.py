@@ -228,12 +228,14 @@ def test_folders_without_a_conversation_are_removed(known: Conversations, store:
     known.begin("conv_2", new_run())  # the store did not take it yet
     for id in ("conv_1", "conv_2", "conv_3", "notes"):
         known.folder(id).mkdir(parents=True)
-    known.remove_strays()
+    known.remove_strays(known.folder("conv_3").stat().st_mtime + 60)  # young ones may be about to be stored
+    assert known.folder("conv_3").exists()
+    known.remove_strays(known.folder("conv_3").stat().st_mtime + 7200)
     assert sorted(path.name for path in known.folder("x").parent.iterdir()) == ["conv_1", "conv_2", "notes"]
 
 
 def test_there_may_be_no_folders_at_all(known: Conversations) -> None:
-    known.remove_strays()
+    known.remove_strays(0)
 
 
 def test_a_run_that_was_stopped_keeps_nobody_waiting(known: Conversations, store: SqliteStore) -> None:

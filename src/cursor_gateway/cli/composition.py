@@ -3,9 +3,9 @@
 import asyncio
 import os
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
-from time import monotonic, time_ns
+from time import monotonic, time, time_ns
 
 from msgspec import Struct
 
@@ -25,6 +25,7 @@ from cursor_gateway.sources.cursor_cli.source import CliOptions, CursorCliSource
 from cursor_gateway.sources.ledger import Ledger
 from cursor_gateway.sources.recorder import Recorder
 from cursor_gateway.sources.replay import Recording, ReplaySource, load
+from cursor_gateway.store.base import Store
 from cursor_gateway.store.sqlite import SqliteStore
 
 _KEEPING_SECONDS = 3600.0
@@ -59,25 +60,27 @@ async def compose(
             f"the gateway cannot write to {error.filename}: {error.strerror}; set `data_dir` to a folder it may use.",
             param="data_dir",
         ) from None
-    try:
-        return await _compose(settings, ledger, observers, environ, warn)
-    except BaseException:
-        ledger.close()
-        raise
+    with ExitStack() as undo:
+        undo.callback(ledger.close)
+        ledger.end_orphans()
+        directory = data_dir(settings, environ) if settings.history else ledger.folder
+        store = SqliteStore(directory)
+        undo.callback(store.close)
+        _open(store, ledger, warn)
+        source, why_demo = await choose_source(settings, ledger, environ, warn)
+        service = await _service(settings, source, store, directory, ledger.folder.name, observers)
+        undo.pop_all()
+    return Gateway(service, ledger, store, why_demo)
 
 
-async def _compose(
+async def _service(
     settings: Settings,
-    ledger: Ledger,
+    source: Source,
+    store: Store,
+    directory: Path,
+    instance: str,
     observers: Sequence[Observer],
-    environ: Mapping[str, str],
-    warn: Callable[[str], None],
-) -> Gateway:
-    ledger.end_orphans()
-    directory = data_dir(settings, environ) if settings.history else ledger.folder
-    store = SqliteStore(directory)
-    _open(store, ledger, warn)
-    source, why_demo = await choose_source(settings, ledger, environ, warn)
+) -> Service:
     model = settings.model
     if isinstance(source, ReplaySource):
         model = (await source.models())[0].id
@@ -89,7 +92,7 @@ async def _compose(
         idle_seconds=settings.idle_seconds,
         run_seconds=settings.run_seconds,
     )
-    service = Service(
+    return Service(
         source,
         Runs(source, limits, settings.max_runs, observers),
         store,
@@ -102,10 +105,9 @@ async def _compose(
             when_busy=settings.when_busy,
             when_client_leaves=settings.when_client_leaves,
         ),
-        instance=ledger.folder.name,
+        instance=instance,
         now_ms=_now_ms,
     )
-    return Gateway(service, ledger, store, why_demo)
 
 
 def _open(store: SqliteStore, ledger: Ledger, warn: Callable[[str], None]) -> None:
@@ -128,7 +130,7 @@ async def keep_history(gateway: Gateway, settings: Settings) -> None:
     while True:
         with suppress(StoreUnavailable):
             await asyncio.to_thread(gateway.store.prune, age, settings.max_history_bytes, _now_ms())
-            await asyncio.to_thread(gateway.service.conversations.remove_strays)
+            await asyncio.to_thread(gateway.service.conversations.remove_strays, time())
         await asyncio.sleep(_KEEPING_SECONDS)
 
 

@@ -13,6 +13,8 @@ from cursor_gateway.errors import InvalidRequest, NotFound, StoreUnavailable
 from cursor_gateway.runs.run import Run
 from cursor_gateway.store.base import Store, StoredConversation
 
+_YOUNG_SECONDS = 3600.0
+
 
 class Conversation(Struct, frozen=True, kw_only=True):
     """Where a turn goes on, or a conversation that begins with it."""
@@ -111,9 +113,16 @@ class Conversations:
             shutil.rmtree(self.folder(id), ignore_errors=True)
         return is_removed
 
-    def remove_strays(self) -> None:
-        """Folders whose conversations are gone. For another thread."""
-        folders = [folder.name for folder in self._directory.glob("conv_*")]
-        for id in self._store.unknown_conversations(folders):
-            if id not in self._latest:  # one that the store did not take yet
+    def remove_strays(self, now: float) -> None:
+        """Folders whose conversations are gone. For another thread; one that was just made may not be stored yet."""
+        old = [folder.name for folder in self._directory.glob("conv_*") if _age(folder, now) > _YOUNG_SECONDS]
+        for id in self._store.unknown_conversations(old):
+            if id not in self._latest:
                 shutil.rmtree(self.folder(id), ignore_errors=True)
+
+
+def _age(folder: Path, now: float) -> float:
+    try:
+        return now - folder.stat().st_mtime
+    except OSError:
+        return 0

@@ -97,7 +97,8 @@ class Service:
             return joined
         self.runs.check_free()
         conversation = self._conversation(order)
-        await self._wait_for_turn(conversation.id)
+        while await self._has_waited(conversation.id):
+            conversation = self._conversation(order)  # what was said meanwhile counts
         self.runs.check_free()
         try:
             run = self._start(order, model, conversation)
@@ -134,13 +135,17 @@ class Service:
             return self.conversations.new(workspace, order.messages)
         return self.conversations.told(self._scope(order, workspace), order.messages)
 
-    async def _wait_for_turn(self, id: str) -> None:
-        while (latest := self.conversations.latest(id)) is not None and not latest.is_ending:
-            match self.defaults.when_busy:
-                case "refuse":
-                    raise ConversationBusy("This conversation has a run that has not ended; wait for it, or cancel it.")
-                case "wait":
-                    await latest.finished()
+    async def _has_waited(self, id: str) -> bool:
+        """For its turn, since there was a run in the conversation. False: it may start."""
+        latest = self.conversations.latest(id)
+        if latest is None or latest.is_ending:
+            return False
+        match self.defaults.when_busy:
+            case "refuse":
+                raise ConversationBusy("This conversation has a run that has not ended; wait for it, or cancel it.")
+            case "wait":
+                await latest.finished()
+                return True
 
     def _start(self, order: Order, model: str, conversation: Conversation) -> Run | None:
         """None when the order's idempotency key is another run's."""
