@@ -53,7 +53,7 @@ def test_the_message_stays_as_it_is() -> None:
 @pytest.mark.parametrize(
     ("fields", "param"),
     [
-        ({}, None),
+        ({}, "message"),
         ({"message": ""}, "message"),
         ({"message": " \n"}, "message"),
         ({"message": ["a"]}, "message"),

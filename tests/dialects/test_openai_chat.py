@@ -47,6 +47,7 @@ from cursor_gateway.dialects.openai_chat import (
     CompletionFold,
     CompletionHead,
     FinishReason,
+    NumberedChunks,
     completion_frames,
     encode_completion,
     encode_error,
@@ -65,8 +66,10 @@ from cursor_gateway.errors import (
     RunCancelled,
     WorkspaceUntrusted,
 )
+from cursor_gateway.reader import read_events
 from cursor_gateway.wire.sse import SseDecoder
 from tests.laws.folds import fold_chunks
+from tests.scenarios.golden import Scenario, scenarios
 
 HEAD = CompletionHead('chatcmpl-"1"', 1_771_842_600, "auto é")
 CALL = TerminalCommandMetadata(command="ls", exit_code=0, output="", duration_ms=1, permissions=[])
@@ -586,3 +589,22 @@ def test_a_line_about_a_tool_starts_on_a_line_of_its_own() -> None:
     line = "Ran `ls` (exit status 0)\n"
     assert "".join(delta["reasoning_content"] for delta in deltas(events)) == f"hm\n{line}\nso\n{line}"
     assert completion([*events, done()])["choices"][0]["message"]["reasoning_content"] == f"hm\n{line}\nso\n{line}"
+
+
+# --- a stream that goes on where its reader was ------------------------------------------------------
+
+
+@pytest.mark.parametrize("scenario", scenarios(), ids=lambda scenario: scenario.name)
+def test_a_reader_who_comes_back_after_any_event_has_all_frames_once(scenario: Scenario) -> None:
+    events = list(read_events(scenario.lines, scenario.run))
+    whole = SseDecoder().push(b"".join(map(ChunkEncoder(HEAD, include_usage=True).push, events)))
+    numbered = NumberedChunks(ChunkEncoder(HEAD, include_usage=True), 0)
+    pieces = [SseDecoder().push(numbered.push(event)) for event in events]
+    assert numbered.is_over
+    assert [frame.data for piece in pieces for frame in piece] == [frame.data for frame in whole]
+    for number, piece in enumerate(pieces, 1):
+        assert [frame.id for frame in piece] == ["" for _ in piece[1:]] + [str(number) for _ in piece[:1]]
+    for after in range(len(events) + 1):
+        again = NumberedChunks(ChunkEncoder(HEAD, include_usage=True), after)
+        rest = [SseDecoder().push(again.push(event)) for event in events]
+        assert rest == [[] for _ in pieces[:after]] + pieces[after:]

@@ -1,14 +1,16 @@
-"""The settings in; the gateway that `chat` and `models` talk to, and what it answers, out."""
+"""The settings in; the gateway that `chat`, `models` and `conversations` talk to, and what it answers, out."""
 
 import asyncio
+import math
 import os
 import shutil
 import sys
 import textwrap
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import suppress
-from typing import IO, TYPE_CHECKING, Any
-from urllib.parse import urlsplit
+from datetime import UTC, datetime
+from typing import IO, TYPE_CHECKING, Any, TypeVar
+from urllib.parse import quote, urlsplit
 
 import click
 import msgspec
@@ -16,6 +18,7 @@ from msgspec import Struct
 
 from cursor_gateway.cli.serve import url_of
 from cursor_gateway.core.document_events import DocumentEvent, Done
+from cursor_gateway.core.history import ConversationDetail, ConversationList
 from cursor_gateway.dialects.documents_reader import DocumentEventReader
 from cursor_gateway.dialects.documents_request import ChatRequest
 from cursor_gateway.errors import AgentError, GatewayError, KeyRefused
@@ -27,10 +30,15 @@ from cursor_gateway.wire.sse import SseDecoder
 if TYPE_CHECKING:
     import httpx2
 
+_Shape = TypeVar("_Shape")
+
 _LOOK_SECONDS = 1.0  # on this machine a gateway answers within milliseconds, or is none
 _CONNECT_SECONDS = 10.0
 _SHORT_SECONDS = 60.0  # the first list of models has to wait for the agent
 _CANCEL_SECONDS = 3.0
+_PAUSES = (0.1, 0.3, 1.0, 2.0, 4.0)  # seconds before a connection that broke off is tried again: a restart takes some
+_SILENCE_SECONDS = 90.0  # a gateway says something every 15 s, unless it is told otherwise; a dead line never does
+_HELD_SECONDS = 10.0
 _OTHERWISE = "start one with `cursor-gateway serve`, correct the address, or run the agent here with --direct"
 
 url_option = click.option(
@@ -168,23 +176,40 @@ def client_of(remote: Remote) -> "httpx2.AsyncClient":
     )
 
 
-async def remote_models(remote: Remote) -> list[Model]:
-    """Raises `Trouble`."""
+async def ask(
+    remote: Remote,
+    client: "httpx2.AsyncClient",
+    path: str,
+    params: Mapping[str, str] | None = None,
+    *,
+    method: str = "GET",
+) -> "httpx2.Response":
+    """What it replies, whatever the status. Raises `Trouble` when it does not."""
     import httpx2
 
     try:
-        async with asyncio.timeout(_SHORT_SECONDS), client_of(remote) as client:
-            reply = await client.get("/v1/models")
+        async with asyncio.timeout(_SHORT_SECONDS):
+            return await client.request(method, path, params=params)
     except TimeoutError:
-        raise Trouble(f"{remote.url} did not tell its models within {_SHORT_SECONDS:g} s; try again.") from None
+        raise Trouble(f"{remote.url} did not answer within {_SHORT_SECONDS:g} s; try again.") from None
     except (httpx2.HTTPError, httpx2.InvalidURL) as error:
         raise Trouble(f"{remote.url} cannot be reached: {_reason(error)}; {_OTHERWISE}.") from None
+
+
+def read_reply(remote: Remote, reply: "httpx2.Response", shape: type[_Shape]) -> _Shape:
+    """Raises `Trouble` for a refusal, and for what is no reply of a gateway."""
     if reply.status_code != 200:
-        raise _refusal(remote, reply.status_code, reply.content)
+        raise refusal(remote, reply.status_code, reply.content)
     try:
-        entries = msgspec.json.decode(reply.content, type=_Entries).data
+        return msgspec.json.decode(reply.content, type=shape)
     except (msgspec.DecodeError, UnicodeError):
         raise _stranger(remote, 200) from None
+
+
+async def remote_models(remote: Remote) -> list[Model]:
+    """Raises `Trouble`."""
+    async with client_of(remote) as client:
+        entries = read_reply(remote, await ask(remote, client, "/v1/models"), _Entries).data
     return [Model(entry.id, entry.name or entry.id, entry.default) for entry in entries]
 
 
@@ -198,53 +223,165 @@ class _Entries(Struct, frozen=True):
     data: list[_Entry]
 
 
+# --- following a run ------------------------------------------------------------------------------------
+
+
 async def remote_events(remote: Remote, request: ChatRequest) -> AsyncGenerator[list[DocumentEvent], None]:
     """What each read of the reply meant; the last event is `Done`. Cancelled, it cancels the run there.
 
     Raises `Trouble`.
     """
-    import httpx2
+    # The run goes on while a broken connection is made anew.
+    asked = msgspec.structs.replace(request, stream=True, when_client_leaves="finish")
+    async with client_of(remote) as client:
+        run = _RemoteRun(remote, client, asked)
+        try:
+            while not run.is_done:
+                yield await run.next()
+        except (asyncio.CancelledError, GeneratorExit):
+            await run.cancel()
+            raise
+        finally:
+            await run.close()
 
+
+class _Broken(Exception):
+    """A connection that ended before the answer did."""
+
+
+class _RemoteRun:
+    """One run, over as many connections as it takes."""
+
+    def __init__(self, remote: Remote, client: "httpx2.AsyncClient", asked: ChatRequest) -> None:
+        self.is_done = False
+        self._remote, self._client, self._asked = remote, client, asked
+        self._body = _encoded(asked)
+        self._id = ""  # known with the first reply
+        self._asked_at = ""
+        self._has_begun = False
+        self._reply: httpx2.Response | None = None
+        self._chunks: AsyncIterator[bytes] | None = None
+        self._decoder, self._reader = SseDecoder(), DocumentEventReader()
+        self._failures = 0  # one after the other
+        self._connected_at = math.inf
+
+    async def next(self) -> list[DocumentEvent]:
+        """At least one event."""
+        while True:
+            try:
+                frames = self._decoder.push(await self._chunk())
+            except _Broken as error:
+                await self._come_back(str(error))
+                continue
+            events = [event for frame in frames if (event := self._reader.push(frame)) is not None]
+            if events:
+                self._failures = 0
+                self.is_done = isinstance(events[-1], Done)
+                return events
+
+    async def cancel(self) -> None:
+        """Also where the gateway would let a run finish whose reader has gone."""
+        import httpx2
+
+        await self.close()
+        with suppress(httpx2.HTTPError, httpx2.InvalidURL, Trouble, TimeoutError):
+            async with asyncio.timeout(_CANCEL_SECONDS):
+                if self._asked_at and (id := self._id or await self._find()):
+                    await self._client.post(f"/v1/chat/{quote(id, safe='')}/cancel", json={})
+
+    async def close(self) -> None:
+        self._chunks = None
+        if self._reply is not None:
+            await self._reply.aclose()
+            self._reply = None
+
+    # --- connections --------------------------------------------------------------------------------
+
+    async def _chunk(self) -> bytes:
+        """Raises `_Broken`."""
+        import httpx2
+
+        try:
+            if self._chunks is None:
+                self._chunks = await self._connect()
+            async with asyncio.timeout(_SILENCE_SECONDS):
+                return await anext(self._chunks)
+        except StopAsyncIteration:
+            raise _Broken("the reply ended without its end") from None
+        except TimeoutError:
+            raise _Broken(f"it was silent for {_SILENCE_SECONDS:g} s") from None
+        except (httpx2.HTTPError, httpx2.InvalidURL) as error:
+            raise _Broken(_reason(error)) from None
+
+    async def _connect(self) -> AsyncIterator[bytes]:
+        self._reply = reply = await self._client.send(self._request(), stream=True)
+        if reply.status_code != 200:
+            body = await reply.aread()
+            if self._id and reply.status_code >= 500:  # it is about to stop, or a proxy waits for it to come back
+                raise _Broken(f"it answers with {reply.status_code}")
+            raise refusal(self._remote, reply.status_code, body)
+        if not reply.headers.get("content-type", "").startswith("text/event-stream"):
+            raise _stranger(self._remote, 200)
+        self._has_begun = True
+        self._id = self._id or reply.headers.get("x-chat-id", "")
+        self._connected_at = asyncio.get_running_loop().time()
+        return reply.aiter_bytes()
+
+    def _request(self) -> "httpx2.Request":
+        accept = {"accept": "text/event-stream"}
+        if not self._id:
+            self._asked_at = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+            headers = {**accept, "content-type": "application/json"}
+            return self._client.build_request("POST", "/v1/chat", content=self._body, headers=headers)
+        headers = {**accept, "last-event-id": self._decoder.last_event_id or "0"}
+        return self._client.build_request("GET", f"/v1/chat/{quote(self._id, safe='')}/events", headers=headers)
+
+    async def _come_back(self, reason: str) -> None:
+        """Waits a little longer each time. Raises `Trouble` when it is no use."""
+        await self.close()
+        self._decoder.flush()
+        if asyncio.get_running_loop().time() > self._connected_at + _HELD_SECONDS:
+            self._failures = 0  # silence is normal, and that a connection ends after a while may be a proxy's habit
+        self._connected_at = math.inf
+        self._id = self._id or await self._found()
+        if not self._has_begun and not self._id:
+            raise Trouble(f"{self._remote.url} cannot be reached: {reason}; {_OTHERWISE}.")
+        if not self._id or self._failures == len(_PAUSES):
+            raise _broken_off(self._remote, reason)
+        await asyncio.sleep(_PAUSES[self._failures])
+        self._failures += 1
+
+    # --- which run it is ----------------------------------------------------------------------------
+
+    async def _found(self) -> str:
+        import httpx2
+
+        with suppress(httpx2.HTTPError, httpx2.InvalidURL, Trouble, TimeoutError):
+            async with asyncio.timeout(_CANCEL_SECONDS):
+                return await self._find()
+        return ""
+
+    async def _find(self) -> str:
+        """The reply is held back until the agent says something, and with it the run's id: the history has it."""
+        page = await self._ask("/v1/conversations", ConversationList, {"limit": "5"})
+        for entry in page.conversations:
+            if entry.is_running:
+                detail = await self._ask(f"/v1/conversations/{quote(entry.id, safe='')}", ConversationDetail)
+                latest = detail.runs[-1]
+                said = [message.text for message in detail.messages if message.chat_id == latest.id]
+                if said[-1:] == [self._asked.message] and latest.created >= self._asked_at:
+                    return latest.id
+        return ""
+
+    async def _ask(self, path: str, shape: type[_Shape], params: Mapping[str, str] | None = None) -> _Shape:
+        return read_reply(self._remote, await ask(self._remote, self._client, path, params), shape)
+
+
+def _encoded(request: ChatRequest) -> bytes:
     try:
-        asked = msgspec.json.encode(msgspec.structs.replace(request, stream=True))
+        return msgspec.json.encode(request)
     except UnicodeEncodeError:
         raise Trouble("an option is not UTF-8, which is all that a gateway reads; write it anew.") from None
-    has_begun = False
-    async with client_of(remote) as client:
-        try:
-            headers = {"content-type": "application/json", "accept": "text/event-stream"}
-            async with client.stream("POST", "/v1/chat", content=asked, headers=headers) as reply:
-                if reply.status_code != 200:
-                    raise _refusal(remote, reply.status_code, await reply.aread())
-                if not reply.headers.get("content-type", "").startswith("text/event-stream"):
-                    raise _stranger(remote, 200)
-                has_begun = True
-                decoder, reader = SseDecoder(), DocumentEventReader()
-                try:
-                    async for chunk in reply.aiter_bytes():
-                        frames = decoder.push(chunk)
-                        events = [event for frame in frames if (event := reader.push(frame)) is not None]
-                        if events:
-                            yield events
-                        if events and isinstance(events[-1], Done):
-                            return
-                except (asyncio.CancelledError, GeneratorExit):
-                    await _cancel(client, reply.headers.get("x-chat-id", ""))
-                    raise
-        except (httpx2.HTTPError, httpx2.InvalidURL) as error:
-            if not has_begun:
-                raise Trouble(f"{remote.url} cannot be reached: {_reason(error)}; {_OTHERWISE}.") from None
-            raise _broken_off(remote, _reason(error)) from None
-    raise _broken_off(remote, "the reply ended without its end")
-
-
-async def _cancel(client: "httpx2.AsyncClient", id: str) -> None:
-    """Also where the gateway would let a run finish whose reader has gone."""
-    import httpx2
-
-    with suppress(httpx2.HTTPError, httpx2.InvalidURL):
-        if id:
-            await client.post(f"/v1/chat/{id}/cancel", json={}, timeout=_CANCEL_SECONDS)
 
 
 # --- what it does not answer ----------------------------------------------------------------------------
@@ -263,7 +400,7 @@ def _codes(kind: type[GatewayError]) -> set[str]:
     return {code for below in kind.__subclasses__() for code in (below.code, *_codes(below))}
 
 
-def _refusal(remote: Remote, status: int, body: bytes) -> Trouble:
+def refusal(remote: Remote, status: int, body: bytes) -> Trouble:
     try:
         error = msgspec.json.decode(body, type=_Refusal).error
     except (msgspec.DecodeError, UnicodeError):
@@ -279,7 +416,10 @@ def _stranger(remote: Remote, status: int) -> Trouble:
 
 
 def _broken_off(remote: Remote, reason: str) -> Trouble:
-    return RunFailed(f"the connection to {remote.url} broke off: {reason}; what had arrived is kept. Ask again.")
+    return RunFailed(
+        f"the connection to {remote.url} broke off: {reason}; what had arrived is kept. "
+        "`cursor-gateway conversations` tells whether the run goes on there."
+    )
 
 
 def _reason(error: BaseException) -> str:

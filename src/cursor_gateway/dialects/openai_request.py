@@ -5,13 +5,9 @@ are known and change nothing here; `REFUSED` are those whose answer would be wro
 takes it for what was asked for. Ours is `cursor`, where a name that is not known is a mistake.
 """
 
-import json
-import re
 from collections.abc import Sequence
-from difflib import get_close_matches
 from typing import Annotated, Any, Literal, TypeAlias, get_args
 
-import msgspec
 from msgspec import Meta, Struct
 
 from cursor_gateway.core.documents import MODES, Mode
@@ -21,6 +17,7 @@ from cursor_gateway.core.prompt import AssistantMessage, Call, Instructions, Mes
 from cursor_gateway.core.run_info import Include, WhenClientLeaves
 from cursor_gateway.core.structured import Format, JsonObject, JsonSchema, check_schema
 from cursor_gateway.errors import InvalidRequest
+from cursor_gateway.wire.json_body import read_json
 
 _NO_SWITCH = "Cursor's agent has no such setting."
 _NO_EFFECT = "It changes nothing about the answer."
@@ -124,7 +121,7 @@ class ChatRequest(Struct, frozen=True, kw_only=True):
 
 def read_request(body: bytes) -> ChatRequest:
     """Raises InvalidRequest, with the field that is to blame, for whatever is wrong with it."""
-    wire = _decoded(body)
+    wire = read_json(body, _Body, _HINTS)
     _refuse_what_would_be_wrong(wire)
     messages, images = _conversation(wire.messages)
     tools = _tools(wire)
@@ -293,9 +290,6 @@ class _Body(Struct, frozen=True, kw_only=True):
     user: str | None = None
 
 
-_decode = msgspec.json.Decoder(_Body).decode
-
-
 # --- reading it -------------------------------------------------------------------------------------
 
 
@@ -316,59 +310,6 @@ _HINTS = {
     "cursor.include[]": _one_of(get_args(Include)),
     "cursor.whenClientLeaves": _one_of(get_args(WhenClientLeaves)),
 }
-_CURSOR_NAMES = [field.encode_name for field in msgspec.structs.fields(CursorOptions)]
-_QUOTED = re.compile(r"Object (missing required|contains unknown) field `(.*)`", re.DOTALL)
-_LONGEST_REASON = 300
-
-
-def _decoded(body: bytes) -> _Body:
-    try:
-        try:
-            return _decode(body)
-        except msgspec.ValidationError:
-            raise
-        except (msgspec.DecodeError, UnicodeDecodeError):
-            return _decode(_mended(body))
-    except msgspec.ValidationError as error:
-        raise _wrong(str(error)) from None
-    except RecursionError:
-        raise InvalidRequest("The body is nested more deeply than any request needs to be.") from None
-    except ValueError as error:
-        raise InvalidRequest(f"The body is not JSON: {error}.") from None
-
-
-def _mended(body: bytes) -> str:
-    """JavaScript's strings may end in half a character, which the strict decoder refuses: that becomes U+FFFD."""
-    value = json.loads(body.decode("utf-8-sig"), parse_constant=_refuse_constant)
-    text = json.dumps(value, ensure_ascii=False)
-    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
-
-
-def _refuse_constant(constant: str) -> None:
-    raise ValueError(f"{constant} is no number of JSON")
-
-
-def _wrong(told: str) -> InvalidRequest:
-    """What the decoder says, with the field's name as callers write it."""
-    reason, _, path = told.rpartition(" - at `$") if told.endswith("`") and " - at `$" in told else (told, "", "")
-    reason = reason if len(reason) <= _LONGEST_REASON else f"{reason[:_LONGEST_REASON]}…"
-    param = path.removesuffix("`").removeprefix(".")
-    if quoted := _QUOTED.fullmatch(reason):
-        kind, name = quoted.groups()
-        if kind == "contains unknown":
-            return _unknown(name, param)
-        param = f"{param}.{name}" if param else name
-        return InvalidRequest(f"{param} is missing.", param=param)
-    if not param:
-        return InvalidRequest(f"The body must be a JSON object. {reason}.")
-    hint = _HINTS.get(re.sub(r"\[[^\]]*\]", "[]", param), "")
-    return InvalidRequest(f"{param}: {reason}. {hint}".strip(), param=param)
-
-
-def _unknown(name: str, param: str) -> InvalidRequest:
-    near = get_close_matches(name, _CURSOR_NAMES, n=1, cutoff=0.4)
-    meant = f"did you mean {near[0]}?" if near else f"it has {', '.join(_CURSOR_NAMES)}."
-    return InvalidRequest(f"{param} has no field {name}: {meant}", param=f"{param}.{name}")
 
 
 def _refused(field: str, param: str) -> InvalidRequest:

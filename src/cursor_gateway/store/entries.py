@@ -2,6 +2,7 @@
 
 from datetime import UTC, datetime
 
+import msgspec
 from msgspec import UNSET
 
 from cursor_gateway.core.history import ConversationDetail, ConversationEntry, MessageEntry, RunEntry
@@ -27,14 +28,7 @@ def detail_of(store: Store, conversation: StoredConversation) -> ConversationDet
     """For another thread: all that was said may be long."""
     id, owner = conversation.id, conversation.owner
     return ConversationDetail(
-        id=id,
-        title=conversation.title,
-        created=_time(conversation.created_ms),
-        updated=_time(conversation.updated_ms),
-        workspace=conversation.workspace,
-        mode=conversation.mode,
-        model=conversation.model,
-        is_running=conversation.is_running,
+        **msgspec.structs.asdict(entry_of(FoundConversation(conversation))),
         messages=[_message(message) for message in store.messages(id, owner)],
         runs=[_run(run) for run in store.runs_of(id, owner)],
     )

@@ -2,8 +2,9 @@
 
 import json
 import re
+from collections.abc import Mapping
 from difflib import get_close_matches
-from typing import TypeVar
+from typing import Any, NoReturn, TypeVar
 
 import msgspec
 
@@ -11,52 +12,87 @@ from cursor_gateway.errors import InvalidRequest
 
 T = TypeVar("T")
 
-_HALF = re.compile(rb"\\u[dD][89a-fA-F]")
-
-_PLACE = re.compile(r" - at `(?:key in )?\$\.?(.*?)`$")
-_UNKNOWN = re.compile(r"Object contains unknown field `(.*)`")
+_QUOTED = re.compile(r"Object (missing required|contains unknown) field `(.*)`", re.DOTALL)
+_INDEX = re.compile(r"\[[^\]]*\]")
 _LONGEST_NAME = 100  # of a field: it is compared and repeated
+_LONGEST_REASON = 300
 
 
-def read_json(body: bytes, type: type[T]) -> T:
-    """Raises `InvalidRequest`: what is wrong, and where."""
+def read_json(body: bytes, type: type[T], hints: Mapping[str, str] | None = None) -> T:
+    """Raises `InvalidRequest`: what is wrong, and where.
+
+    `hints` say what to do about a field that is wrong; its indices are left out: `messages[].role`.
+    """
     if not body.strip():
         raise InvalidRequest("The body is empty; send a JSON object.")
     try:
-        return msgspec.json.decode(body, type=type)
+        try:
+            return msgspec.json.decode(body, type=type)
+        except msgspec.ValidationError:
+            raise
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            return msgspec.json.decode(_mended(body), type=type)
     except msgspec.ValidationError as error:
-        raise _misfit(str(error), type) from None
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        mended = _mended(body)
-        if mended is None or mended == body:  # Python's decoder takes more, such as NaN
-            raise InvalidRequest(f"The body is no JSON: {error}.") from None
-        return read_json(mended, type)
+        raise _wrong(str(error), type, hints or {}) from None
     except RecursionError:
         raise InvalidRequest("The body is nested too deeply; send a flatter one.") from None
+    except ValueError as error:
+        raise InvalidRequest(f"The body is no JSON: {error}.") from None
 
 
-def _mended(body: bytes) -> bytes | None:
-    """Halves of characters (JavaScript can cut one in two and send it) become U+FFFD; None when that is not it."""
-    if _HALF.search(body) is None:
-        return None
-    try:
-        text = json.dumps(json.loads(body), ensure_ascii=False)
-    except (ValueError, RecursionError):
-        return None
-    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace").encode()
+def _mended(body: bytes) -> str:
+    """JavaScript can cut a character in two and send the halves, which the strict decoder refuses: they become U+FFFD.
+
+    Some clients put a byte order mark before the body; it goes.
+    """
+    value = json.loads(body.decode("utf-8-sig"), parse_constant=_refuse_constant)
+    text = json.dumps(value, ensure_ascii=False)
+    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
 
-def _misfit(told: str, type: type) -> InvalidRequest:
-    place = _PLACE.search(told)
-    param = place[1] if place and place[1] else None
-    what = _PLACE.sub("", told)
-    if unknown := _UNKNOWN.search(what):
-        name = unknown[1][:_LONGEST_NAME]
-        fields = [field.encode_name for field in msgspec.structs.fields(type)] if param is None else []
-        near = get_close_matches(name, fields, 1)
-        hint = (
-            f"did you mean `{near[0]}`?" if near else f"known are {', '.join(fields)}." if fields else "leave it out."
-        )
-        return InvalidRequest(f"There is no field `{name}`; {hint}", param=f"{param}.{name}" if param else name)
-    where = f" in `{param}`" if param else ""
-    return InvalidRequest(f"{what}{where}.", param=param)
+def _refuse_constant(constant: str) -> NoReturn:
+    raise ValueError(f"{constant} is no number of JSON")
+
+
+def _wrong(told: str, type: Any, hints: Mapping[str, str]) -> InvalidRequest:
+    """What the decoder says, with the field's name as callers write it."""
+    reason, _, path = told.rpartition(" - at `") if told.endswith("`") and " - at `" in told else (told, "", "")
+    param = path.removesuffix("`").removeprefix("key in ").removeprefix("$").removeprefix(".")
+    if quoted := _QUOTED.fullmatch(reason):
+        kind, name = quoted.groups()
+        name = name[:_LONGEST_NAME]
+        place = f"{param}.{name}" if param else name
+        if kind == "contains unknown":
+            return InvalidRequest(f"There is no field `{place}`; {_meant(name, _at(type, param))}", param=place)
+        return InvalidRequest(f"{place} is missing.", param=place)
+    reason = reason if len(reason) <= _LONGEST_REASON else f"{reason[:_LONGEST_REASON]}…"
+    if not param:
+        return InvalidRequest(f"The body must be a JSON object. {reason}.")
+    hint = hints.get(_INDEX.sub("[]", param), "")
+    return InvalidRequest(f"{param}: {reason}. {hint}".strip(), param=param)
+
+
+def _meant(name: str, names: list[str]) -> str:
+    near = get_close_matches(name, names, 1, cutoff=0.4)
+    return f"did you mean `{near[0]}`?" if near else f"known are {', '.join(names)}." if names else "leave it out."
+
+
+def _at(type: Any, path: str) -> list[str]:
+    """The names of the fields of the object at a path; none when it is not an object of known fields."""
+    info = msgspec.inspect.type_info(type)
+    for step in path.split(".") if path else []:
+        fields = {field.encode_name: field.type for field in _fields(info)}
+        if step not in fields:
+            return []
+        info = fields[step]
+    return [field.encode_name for field in _fields(info)]
+
+
+def _fields(info: msgspec.inspect.Type) -> tuple[msgspec.inspect.Field, ...]:
+    match info:
+        case msgspec.inspect.StructType(fields=fields):
+            return fields
+        case msgspec.inspect.UnionType(types=types):
+            return next((found for member in types if (found := _fields(member))), ())
+        case _:
+            return ()

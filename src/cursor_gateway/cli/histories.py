@@ -1,0 +1,260 @@
+"""The settings in; what was said before, out: from a gateway, or, where none runs, from the history's own file."""
+
+import asyncio
+import re
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+from urllib.parse import quote
+
+from cursor_gateway.cli.configuration import data_dir
+from cursor_gateway.cli.remote import Remote, Trouble, ask, client_of, find_gateway, read_reply, refusal
+from cursor_gateway.core.documents import ChatResponse
+from cursor_gateway.core.history import ConversationDetail, ConversationEntry, ConversationList
+from cursor_gateway.errors import StoreUnavailable
+from cursor_gateway.keys import owner_of
+from cursor_gateway.settings import Settings
+
+if TYPE_CHECKING:
+    import httpx2
+
+    from cursor_gateway.runs.conversations import Conversations
+    from cursor_gateway.sources.ledger import Ledger
+    from cursor_gateway.store.sqlite import SqliteStore
+
+LOCAL_OWNER = "local"  # the server's, which would take a tenth of a second to import; a test compares them
+LAST = "last"
+
+_PAGE = 100  # conversations; a gateway gives no more at once
+_WHOLE = re.compile(r"conv_[0-9a-f]{32}")
+_SURE = re.compile(r"conv_[0-9a-f]{12,}")  # so many random digits belong to one conversation: no need to see them all
+_TOLD = 4  # conversations that an ambiguous name may mean
+
+
+class History(Protocol):
+    """Newest first. Each call may raise `Trouble` or `StoreUnavailable`."""
+
+    @property
+    def told(self) -> str:
+        """Where it is, for people."""
+        ...
+
+    async def page(self, limit: int, before: str | None = None, query: str | None = None) -> ConversationList: ...
+
+    async def conversation(self, id: str) -> ConversationDetail | None: ...
+
+    async def answer(self, run_id: str) -> ChatResponse | None: ...
+
+    async def remove(self, id: str) -> bool:
+        """With its folder. False: there was none."""
+        ...
+
+
+@asynccontextmanager
+async def open_history(settings: Settings, url: str | None, *, direct: bool) -> AsyncIterator[History]:
+    """Of the gateway that `chat` would talk to."""
+    remote = None if direct else await find_gateway(settings, url)
+    if remote is not None:
+        async with client_of(remote) as client:
+            yield RemoteHistory(remote, client)
+        return
+    directory = data_dir(settings)
+    if not _is_there(directory):
+        yield NoHistory(directory, is_kept=settings.history)
+        return
+
+    from cursor_gateway.store.sqlite import SqliteStore
+
+    store = SqliteStore(directory)
+    try:
+        yield LocalHistory(store, directory, owner_here(settings))
+    finally:
+        await asyncio.to_thread(store.close)
+
+
+def owner_here(settings: Settings) -> str:
+    """Who the user of this machine is to its gateway."""
+    known = owner_of(settings.api_key, settings.api_keys) if settings.api_key else None
+    return known or LOCAL_OWNER
+
+
+def _is_there(directory: Path) -> bool:
+    """Whoever only looks makes no file."""
+    from cursor_gateway.store.opening import FILE
+
+    try:
+        return (directory / FILE).exists()
+    except OSError as error:
+        raise Trouble(f"the history in {directory} cannot be read: {error.strerror}; see to its permissions.") from None
+
+
+# --- which conversation -----------------------------------------------------------------------------
+
+
+async def newest(history: History, limit: int, query: str | None = None) -> tuple[list[ConversationEntry], bool]:
+    """So many, and whether there are more."""
+    found: list[ConversationEntry] = []
+    before: str | None = None
+    while True:
+        page = await history.page(min(limit - len(found), _PAGE), before, query)
+        found += page.conversations
+        before = page.next
+        if before is None or len(found) >= limit:
+            return found, before is not None
+
+
+async def every(history: History) -> AsyncIterator[ConversationEntry]:
+    before: str | None = None
+    while True:
+        page = await history.page(_PAGE, before)
+        for entry in page.conversations:
+            yield entry
+        before = page.next
+        if before is None:
+            return
+
+
+async def id_of(history: History, name: str) -> str:
+    """Of a whole id, the beginning of one (with or without `conv_`), or `last`. Raises `Trouble` for none or several."""
+    if _WHOLE.fullmatch(name):
+        return name
+    if name == LAST:
+        found, _ = await newest(history, 1)
+        if not found:
+            raise Trouble("there is no conversation yet; begin one with `cursor-gateway chat`.")
+        return found[0].id
+    beginning = name if name.startswith("conv_") else f"conv_{name}"
+    fitting: list[ConversationEntry] = []
+    async for entry in every(history):
+        if name and entry.id.startswith(beginning):
+            fitting.append(entry)
+            if _SURE.match(beginning) or len(fitting) > _TOLD:
+                break
+    if not fitting:
+        raise unknown(name)
+    if len(fitting) > 1:
+        several = ", ".join(entry.id for entry in fitting[:_TOLD]) + (" …" if len(fitting) > _TOLD else "")
+        raise Trouble(f"{name!r} is the beginning of several conversations: {several}; write more of the one you mean.")
+    return fitting[0].id
+
+
+def unknown(name: str) -> Trouble:
+    return Trouble(f"There is no conversation {name[:100]!r}; see `cursor-gateway conversations`.")
+
+
+# --- where it is ------------------------------------------------------------------------------------
+
+
+class RemoteHistory:
+    def __init__(self, remote: Remote, client: "httpx2.AsyncClient") -> None:
+        self._remote, self._client = remote, client
+
+    @property
+    def told(self) -> str:
+        return f"History of the gateway at {self._remote.url}"
+
+    async def page(self, limit: int, before: str | None = None, query: str | None = None) -> ConversationList:
+        given = {"limit": str(limit), "before": before, "q": query}
+        params = {name: value for name, value in given.items() if value is not None}
+        return read_reply(self._remote, await self._ask("/v1/conversations", params), ConversationList)
+
+    async def conversation(self, id: str) -> ConversationDetail | None:
+        reply = await self._ask(f"/v1/conversations/{quote(id, safe='')}")
+        return None if reply.status_code == 404 else read_reply(self._remote, reply, ConversationDetail)
+
+    async def answer(self, run_id: str) -> ChatResponse | None:
+        reply = await self._ask(f"/v1/chat/{quote(run_id, safe='')}")
+        return None if reply.status_code == 404 else read_reply(self._remote, reply, ChatResponse)
+
+    async def remove(self, id: str) -> bool:
+        reply = await self._ask(f"/v1/conversations/{quote(id, safe='')}", method="DELETE")
+        if reply.status_code not in (204, 404):
+            raise refusal(self._remote, reply.status_code, reply.content)
+        return reply.status_code == 204
+
+    async def _ask(self, path: str, params: dict[str, str] | None = None, method: str = "GET") -> "httpx2.Response":
+        return await ask(self._remote, self._client, path, params, method=method)
+
+
+class LocalHistory:
+    """Any number of processes may use the file. It is not repaired here: that is for whoever writes to it."""
+
+    def __init__(self, store: "SqliteStore", directory: Path, owner: str) -> None:
+        from cursor_gateway.runs.conversations import Conversations
+        from cursor_gateway.sources.ledger import Ledger
+
+        self._store, self._directory, self._owner = store, directory, owner
+        self._conversations: Conversations = Conversations(store, directory / "conversations")
+        self._ledger: Ledger = Ledger(directory / "instances")
+        self._end_interrupted_runs()
+
+    @property
+    def told(self) -> str:
+        return f"History in {self._directory}"
+
+    async def page(self, limit: int, before: str | None = None, query: str | None = None) -> ConversationList:
+        from cursor_gateway.store.entries import entry_of
+
+        page = self._store.conversations(self._owner, limit=limit, before=before, query=query)
+        return ConversationList(conversations=[entry_of(found) for found in page.found], next=page.next)
+
+    async def conversation(self, id: str) -> ConversationDetail | None:
+        from cursor_gateway.store.entries import detail_of
+
+        found = self._store.conversation(id, self._owner)
+        return None if found is None else detail_of(self._store, found)
+
+    async def answer(self, run_id: str) -> ChatResponse | None:
+        from cursor_gateway.core.unfinished import Unfinished
+        from cursor_gateway.runs.recovery import run_info
+
+        run = self._store.run(run_id, self._owner)
+        if run is None:
+            return None
+        unfinished, last = Unfinished(), 0
+        while (page := self._store.events(run_id, self._owner, after=last)).events:
+            for event in page.events:
+                unfinished.push(event)
+            last = page.last_number
+        return unfinished.response(run_info(run), "")
+
+    async def remove(self, id: str) -> bool:
+        found = self._store.conversation(id, self._owner)
+        if found is not None and found.is_running:  # its agent would be left without its folder
+            raise Trouble(f"{id} has a run that goes on in another process; wait until it has ended, or stop it there.")
+        is_removed = self._conversations.remove(id, self._owner)
+        with suppress(StoreUnavailable):
+            self._store.prune(None, None, 0)  # what is deleted leaves the file before this process ends
+        return is_removed
+
+    def _end_interrupted_runs(self) -> None:
+        """As every gateway does when it starts: what a dead one drove is not running."""
+        from cursor_gateway.runs.recovery import end_interrupted_runs
+
+        with suppress(StoreUnavailable):  # whoever reads is told why
+            end_interrupted_runs(self._store, self._ledger.is_alive, time.time_ns() // 1_000_000)
+
+
+class NoHistory:
+    """Nothing was ever written down here."""
+
+    def __init__(self, directory: Path, *, is_kept: bool) -> None:
+        self._directory, self._is_kept = directory, is_kept
+
+    @property
+    def told(self) -> str:
+        return f"No history in {self._directory}" + ("" if self._is_kept else ": the setting `history` is off")
+
+    async def page(self, limit: int, before: str | None = None, query: str | None = None) -> ConversationList:
+        return ConversationList(conversations=[], next=None)
+
+    async def conversation(self, id: str) -> ConversationDetail | None:
+        return None
+
+    async def answer(self, run_id: str) -> ChatResponse | None:
+        return None
+
+    async def remove(self, id: str) -> bool:
+        return False

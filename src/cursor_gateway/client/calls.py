@@ -1,0 +1,158 @@
+"""What can be asked of a gateway: each call's request, and the meaning of its reply."""
+
+from collections.abc import Iterable
+from typing import TypedDict, TypeVar
+
+import msgspec
+from msgspec import Struct
+
+from cursor_gateway.client.failures import CallFailed
+from cursor_gateway.client.steps import Asking, Link, Request, Telling, Told, Tries, ask, read_value
+from cursor_gateway.core.documents import ChatResponse, Envelope, Mode
+from cursor_gateway.core.fences import Fences
+from cursor_gateway.core.history import ConversationDetail, ConversationEntry, ConversationList
+from cursor_gateway.core.run_info import Include
+from cursor_gateway.dialects.documents_request import ChatRequest
+
+T = TypeVar("T")
+
+_PAGE = 100  # conversations; the most that a gateway gives at once
+_JSON = {"content-type": "application/json"}
+
+
+# --- a message --------------------------------------------------------------------------------------
+
+
+class ChatFields(TypedDict, total=False):
+    """What a message may say beside its text."""
+
+    conversation_id: str | None
+    model: str | None
+    mode: Mode | None
+    workspace: str | None
+    fences: Fences | None
+    include: Iterable[Include]
+
+
+def chat_request(message: str, key: str, images: Iterable[str], fields: ChatFields) -> Request:
+    """With a key, so that it may be sent again when its reply was lost; and the run outlives the connection."""
+    if not (0 < len(key) <= 255 and key.isascii() and key.isprintable()):
+        raise ValueError("an idempotency key has 1 to 255 printable ASCII characters")
+    asked = ChatRequest(
+        message=message,
+        conversation_id=fields.get("conversation_id"),
+        model=fields.get("model"),
+        mode=fields.get("mode"),
+        workspace=fields.get("workspace"),
+        fences=fields.get("fences"),
+        include=list(fields.get("include", ())),
+        images=list(images),
+        stream=True,
+        when_client_leaves="finish",
+    )
+    headers = {**_JSON, "accept": "text/event-stream", "idempotency-key": key}
+    return Request(method="POST", path=("v1", "chat"), headers=headers, body=msgspec.json.encode(asked))
+
+
+def events_request(id: str, after: int) -> Request:
+    headers = {"accept": "text/event-stream", "last-event-id": str(after)}
+    return Request(method="GET", path=("v1", "chat", id, "events"), headers=headers)
+
+
+def cancel_request(id: str, seconds: float | None = None) -> Request:
+    path = ("v1", "chat", id, "cancel")
+    return Request(method="POST", path=path, headers=_JSON, body=b"{}", seconds=seconds)
+
+
+# --- a run ------------------------------------------------------------------------------------------
+
+
+def response(link: Link, id: str) -> Asking[ChatResponse]:
+    return (yield from _get(link, ChatResponse, "v1", "chat", id))
+
+
+def cancel(link: Link, id: str) -> Asking[Envelope]:
+    reply = yield from ask(cancel_request(id), Tries(link))
+    return read_value(link, reply, Envelope)
+
+
+# --- the history ------------------------------------------------------------------------------------
+
+
+def conversations(link: Link, query: str | None, limit: int | None) -> Telling[ConversationEntry]:
+    before: str | None = None
+    while limit is None or limit > 0:
+        asked = {"limit": str(_PAGE if limit is None else min(limit, _PAGE))}
+        if query is not None:
+            asked["q"] = query
+        if before is not None:
+            asked["before"] = before
+        request = Request(method="GET", path=("v1", "conversations"), query=asked)
+        page = read_value(link, (yield from ask(request, Tries(link))), ConversationList)
+        yield Told(page.conversations)
+        if page.next is None:
+            return
+        before = page.next
+        limit = None if limit is None else limit - len(page.conversations)
+
+
+def conversation(link: Link, id: str) -> Asking[ConversationDetail]:
+    return (yield from _get(link, ConversationDetail, "v1", "conversations", id))
+
+
+def delete_conversation(link: Link, id: str) -> Asking[None]:
+    tries = Tries(link)
+    try:
+        yield from ask(Request(method="DELETE", path=("v1", "conversations", id)), tries)
+    except CallFailed as error:
+        if error.status != 404 or not tries.used:  # else the first try did it, and only its reply was lost
+            raise
+
+
+# --- the gateway ------------------------------------------------------------------------------------
+
+
+class ModelEntry(Struct, frozen=True):
+    """A model that a message may ask for."""
+
+    id: str
+    name: str = ""  # for people
+
+
+class _Models(Struct, frozen=True):
+    data: list[ModelEntry]
+
+
+class HealthSource(Struct, frozen=True):
+    """Who answers: the agent, or recordings."""
+
+    name: str
+    detail: str
+    demo: bool = False
+
+
+class HealthRuns(Struct, frozen=True):
+    running: int
+    limit: int
+
+
+class Health(Struct, frozen=True):
+    """How the gateway is."""
+
+    status: str
+    version: str
+    source: HealthSource
+    runs: HealthRuns
+
+
+def models(link: Link) -> Asking[list[ModelEntry]]:
+    return (yield from _get(link, _Models, "v1", "models")).data
+
+
+def health(link: Link) -> Asking[Health]:
+    return (yield from _get(link, Health, "health"))
+
+
+def _get(link: Link, shape: type[T], *path: str) -> Asking[T]:
+    reply = yield from ask(Request(method="GET", path=path), Tries(link))
+    return read_value(link, reply, shape)

@@ -1,0 +1,103 @@
+"""Why a call did not give what was asked for, as facts that a program can act on."""
+
+from collections.abc import Mapping
+
+import msgspec
+from msgspec import Struct
+
+from cursor_gateway.core.documents import ChatResponse
+from cursor_gateway.errors import Failure, ShuttingDown, StoreUnavailable
+
+NOT_A_GATEWAY = "not_a_gateway"
+
+_PASSING = (ShuttingDown.code, StoreUnavailable.code)  # whoever comes again soon is welcome
+_PROXY_STATUSES = (502, 503, 504)  # what stands before a gateway says so while the gateway is away
+
+
+class CallFailed(Exception):
+    """The gateway refused what was asked, or the run failed.
+
+    `code` and `status` are those of the gateway's errors. A run that failed in the midst of its answer has
+    `response`: all that was said before.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        code: str = "",
+        status: int = 0,
+        param: str | None = None,
+        retry_after: int | None = None,
+        request_id: str = "",
+        chat_id: str = "",
+        response: ChatResponse | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.message, self.code, self.status = message, code, status
+        self.param = param  # the field that is to blame
+        self.retry_after = retry_after  # seconds
+        self.request_id = request_id  # under which the gateway's log has it
+        self.chat_id = chat_id  # of the run, if one has begun
+        self.response = response
+
+
+class CannotReach(CallFailed):
+    """There is no connection to the gateway, or none that lasts.
+
+    With a `chat_id`, a run has begun; it goes on, and `client.events(chat_id)` reads it.
+    """
+
+
+class _Error(Struct, frozen=True):
+    message: str
+    code: str | None = None
+    param: str | None = None
+
+
+class _Refusal(Struct, frozen=True):
+    error: _Error
+
+
+def refusal(url: str, status: int, headers: Mapping[str, str], body: bytes) -> CallFailed:
+    """What a reply means that is not the one that was asked for."""
+    request_id, chat_id = headers.get("x-request-id", ""), headers.get("x-chat-id", "")
+    after = headers.get("retry-after", "")
+    retry_after = int(after) if after.isascii() and after.isdigit() and len(after) < 10 else None  # it may be a date
+    try:
+        error = msgspec.json.decode(body, type=_Refusal).error
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        return CallFailed(
+            f"{url} answers ({status}), but not as a gateway does; check the address.",
+            code=NOT_A_GATEWAY,
+            status=status,
+            retry_after=retry_after,
+            request_id=request_id,
+        )
+    return CallFailed(
+        error.message,
+        code=error.code or "",
+        status=status,
+        param=error.param,
+        retry_after=retry_after,
+        request_id=request_id,
+        chat_id=chat_id,
+    )
+
+
+def run_failure(failure: Failure, response: ChatResponse, request_id: str) -> CallFailed:
+    return CallFailed(
+        failure.message,
+        code=failure.code,
+        status=failure.status,
+        param=failure.param,
+        retry_after=failure.retry_after,
+        request_id=request_id,
+        chat_id=response.id,
+        response=response,
+    )
+
+
+def may_pass(error: CallFailed) -> bool:
+    """Whether the same request may be answered a little later."""
+    return error.code in _PASSING or (error.code == NOT_A_GATEWAY and error.status in _PROXY_STATUSES)
