@@ -129,8 +129,8 @@ export interface FileEditMetadata {
   language: string;
   /** What an edit replaced. Left out for other operations, and when the agent shows none. */
   diff?: Diff;
-  /** Ours: how the tool ended, where it did not simply complete. */
-  state?: "completed" | "failed" | "rejected" | "timed_out" | "interrupted";
+  /** Ours: how the tool ended, where it did not simply complete; `running` in a snapshot. */
+  state?: "completed" | "failed" | "rejected" | "timed_out" | "interrupted" | "running";
   /** Ours: why it ended so. */
   reason?: string;
   /** Ours: the agent's own payload, with `include: ["raw"]`. */
@@ -176,8 +176,8 @@ export interface ToolCallMetadata {
   result: ToolCallResult;
   /** How long it took; 0 when it is not known. */
   duration_ms: number;
-  /** Ours: how the tool ended, where it did not simply complete. */
-  state?: "completed" | "failed" | "rejected" | "timed_out" | "interrupted";
+  /** Ours: how the tool ended, where it did not simply complete; `running` in a snapshot. */
+  state?: "completed" | "failed" | "rejected" | "timed_out" | "interrupted" | "running";
   /** Ours: why it ended so. */
   reason?: string;
   /** Ours: the agent's own payload, with `include: ["raw"]`. */
@@ -221,8 +221,8 @@ export interface TerminalCommandMetadata {
   duration_ms: number;
   /** What the sandbox let it do: `network`, `git_write`, or `all`. */
   permissions: string[];
-  /** Ours: how the tool ended, where it did not simply complete. */
-  state?: "completed" | "failed" | "rejected" | "timed_out" | "interrupted";
+  /** Ours: how the tool ended, where it did not simply complete; `running` in a snapshot. */
+  state?: "completed" | "failed" | "rejected" | "timed_out" | "interrupted" | "running";
   /** Ours: why it ended so. */
   reason?: string;
   /** Ours: the agent's own payload, with `include: ["raw"]`. */
@@ -252,8 +252,8 @@ export interface PlanMetadata {
   todos: PlanTodo[];
   /** How to read the content. */
   format: "markdown";
-  /** Ours: how the tool ended, where it did not simply complete. */
-  state?: "completed" | "failed" | "rejected" | "timed_out" | "interrupted";
+  /** Ours: how the tool ended, where it did not simply complete; `running` in a snapshot. */
+  state?: "completed" | "failed" | "rejected" | "timed_out" | "interrupted" | "running";
   /** Ours: why it ended so. */
   reason?: string;
   /** Ours: the agent's own payload, with `include: ["raw"]`. */
@@ -289,8 +289,8 @@ export interface ClarificationDocument {
 export interface ClarificationMetadata {
   /** The questions. */
   questions: ClarificationQuestion[];
-  /** Ours: how the tool ended, where it did not simply complete. */
-  state?: "completed" | "failed" | "rejected" | "timed_out" | "interrupted";
+  /** Ours: how the tool ended, where it did not simply complete; `running` in a snapshot. */
+  state?: "completed" | "failed" | "rejected" | "timed_out" | "interrupted" | "running";
   /** Ours: why it ended so. */
   reason?: string;
   /** Ours: the agent's own payload, with `include: ["raw"]`. */
@@ -369,8 +369,8 @@ export interface TodoUpdateDocument {
 export interface TodoUpdateMetadata {
   /** The steps that changed. */
   todos: TodoChange[];
-  /** Ours: how the tool ended, where it did not simply complete. */
-  state?: "completed" | "failed" | "rejected" | "timed_out" | "interrupted";
+  /** Ours: how the tool ended, where it did not simply complete; `running` in a snapshot. */
+  state?: "completed" | "failed" | "rejected" | "timed_out" | "interrupted" | "running";
   /** Ours: why it ended so. */
   reason?: string;
   /** Ours: the agent's own payload, with `include: ["raw"]`. */
@@ -434,6 +434,8 @@ export interface ResponseMetadata {
   unrecognized?: number;
   /** Ours: true when the agent's closing text is not the text it had streamed. */
   resultDiffers?: boolean;
+  /** Ours: false when the history could not take the answer; it is complete. */
+  stored?: boolean;
 }
 
 /** The types of documents. `thinking` is ours and comes only when asked for. */

@@ -161,30 +161,32 @@ def _document(document: Document) -> str:
 def _edit(document: FileEditDocument) -> str:
     metadata, path = document.metadata, _code(document.metadata.file_path)
     content = visible(document.content or "").removesuffix("\n")
+    parts = [fenced(metadata.language, content)] if content else []
     match metadata.operation:
         case "create":
-            head, body = f"**Created** {path}", fenced(metadata.language, content)
+            parts.insert(0, f"**Created** {path}{_ending(metadata)}")
         case "edit":
-            head = f"**Edited** {path}"
-            body = (
-                fenced(metadata.language, content) if metadata.diff is UNSET else fenced("diff", _diff(metadata.diff))
-            )
+            if metadata.diff is not UNSET:
+                parts = [fenced("diff", _diff(metadata.diff))]
+            parts.insert(0, f"**Edited** {path}{_ending(metadata)}")
         case "delete":
-            head, body = f"**Deleted** {path}", ""
+            parts = [f"**Deleted** {path}{_ending(metadata)}"]
         case "rename":
-            head, body = f"**Renamed** {_code(metadata.old_path or 'unknown')} to {path}", ""
-    head += _ending(metadata)
-    return f"{head}\n\n{body}" if body and (content or metadata.diff is not UNSET) else head
+            parts = [f"**Renamed** {_code(metadata.old_path or 'unknown')} to {path}{_ending(metadata)}"]
+    return "\n\n".join(parts)
 
 
 def _diff(diff: Diff) -> str:
     """A unified diff, without the files' names."""
-    old, new = (visible(text).removesuffix("\n").split("\n") if text else [] for text in _strings(diff))
-    first, lines = diff.start_line, []
+    old, new = (
+        visible(text).removesuffix("\n").split("\n") if text else [] for text in (diff.old_string, diff.new_string)
+    )
+    lines: list[str] = []
     for group in _groups(old, new):
-        starts = first + group[0][1], first + group[0][3]
-        counts = group[-1][2] - group[0][1], group[-1][4] - group[0][3]
-        lines.append("@@ -{},{} +{},{} @@".format(starts[0], counts[0], starts[1], counts[1]))
+        first, last = group[0], group[-1]
+        before = f"{diff.start_line + first[1]},{last[2] - first[1]}"
+        after = f"{diff.start_line + first[3]},{last[4] - first[3]}"
+        lines.append(f"@@ -{before} +{after} @@")
         for tag, old_start, old_end, new_start, new_end in group:
             if tag == "equal":
                 lines += [f" {line}" for line in old[old_start:old_end]]
@@ -192,10 +194,6 @@ def _diff(diff: Diff) -> str:
             lines += [f"-{line}" for line in old[old_start:old_end]]
             lines += [f"+{line}" for line in new[new_start:new_end]]
     return "\n".join(lines)
-
-
-def _strings(diff: Diff) -> tuple[str, str]:
-    return diff.old_string, diff.new_string
 
 
 def _groups(old: list[str], new: list[str]) -> list[list[tuple[str, int, int, int, int]]]:
@@ -262,8 +260,8 @@ def _closed(markdown: str) -> str:
     from markdown_it import MarkdownIt
 
     markdown = visible(markdown).strip("\n")
-    *_, last = MarkdownIt("commonmark").parse(f"{markdown}\n\nx") or [None]
-    return f"{markdown}\n{last.markup}" if last is not None and last.type == "fence" else markdown
+    last = MarkdownIt("commonmark").parse(f"{markdown}\n\nx")[-1]
+    return f"{markdown}\n{last.markup}" if last.type == "fence" else markdown
 
 
 def _quoted(text: str) -> str:

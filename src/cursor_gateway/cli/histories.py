@@ -20,8 +20,6 @@ from cursor_gateway.settings import Settings
 if TYPE_CHECKING:
     import httpx2
 
-    from cursor_gateway.runs.conversations import Conversations
-    from cursor_gateway.sources.ledger import Ledger
     from cursor_gateway.store.sqlite import SqliteStore
 
 LOCAL_OWNER = "local"  # the server's, which would take a tenth of a second to import; a test compares them
@@ -117,7 +115,10 @@ async def every(history: History) -> AsyncIterator[ConversationEntry]:
 
 
 async def id_of(history: History, name: str) -> str:
-    """Of a whole id, the beginning of one (with or without `conv_`), or `last`. Raises `Trouble` for none or several."""
+    """Of a whole id, of the beginning of one, with or without `conv_`, or of `last`.
+
+    Raises `Trouble` for none or several. A whole id is not looked up.
+    """
     if _WHOLE.fullmatch(name):
         return name
     if name == LAST:
@@ -186,8 +187,8 @@ class LocalHistory:
         from cursor_gateway.sources.ledger import Ledger
 
         self._store, self._directory, self._owner = store, directory, owner
-        self._conversations: Conversations = Conversations(store, directory / "conversations")
-        self._ledger: Ledger = Ledger(directory / "instances")
+        self._conversations = Conversations(store, directory / "conversations")
+        self._ledger = Ledger(directory / "instances")
         self._end_interrupted_runs()
 
     @property
