@@ -34,6 +34,7 @@ from cursor_gateway.core.documents import (
     Usage,
     document_type,
     make_document,
+    whole_response,
 )
 
 # Each type as the specification has it: the metadata, and its JSON.
@@ -266,6 +267,10 @@ def test_an_envelope_is_a_response_without_its_documents() -> None:
     fields = [field.encode_name for field in msgspec.structs.fields(ChatResponse)]
     fields.remove("documents")
     assert [field.encode_name for field in msgspec.structs.fields(Envelope)] == fields
+    whole = response([], USAGE, FIGURES)
+    told = msgspec.structs.asdict(whole)
+    del told["documents"]
+    assert whole_response(Envelope(**told), []) == whole
 
 
 def test_the_modes_are_the_specifications() -> None:

@@ -190,6 +190,13 @@ def test_what_was_said_counts_though_nobody_counted_it() -> None:
     assert (nameless.model, nameless.conversation_id) == ("unknown", "")
 
 
+def test_a_run_that_is_done_after_all_is_whole() -> None:
+    *told, done = read_events(scenarios()[0].lines, scenarios()[0].run)
+    assert Unfinished(told).response(RUN, "").status == "streaming"
+    assert isinstance(done, Done)
+    assert Unfinished([*told, done]).response(RUN, "").status == done.envelope.status
+
+
 def test_thinking_is_a_turn_and_counts() -> None:
     snapshot = Unfinished([Reasoning("hm hm", opens=True)]).snapshot(RUN, "")
     assert (snapshot.usage.completion_tokens, snapshot.metadata.turn_count, snapshot.documents) == (2, 1, [])

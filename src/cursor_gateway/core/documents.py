@@ -362,3 +362,17 @@ class ChatResponse(_Wire, frozen=True, kw_only=True):
     documents: list[Document]
     usage: Usage
     metadata: ResponseMetadata
+
+
+def whole_response(envelope: Envelope, documents: list[Document]) -> ChatResponse:
+    return ChatResponse(
+        id=envelope.id,
+        conversation_id=envelope.conversation_id,
+        model=envelope.model,
+        mode=envelope.mode,
+        created=envelope.created,
+        status=envelope.status,
+        documents=documents,
+        usage=envelope.usage,
+        metadata=envelope.metadata,
+    )

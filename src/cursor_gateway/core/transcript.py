@@ -11,7 +11,7 @@ from cursor_gateway.core.document_events import (
     ToolCallEnded,
     ToolCallStarted,
 )
-from cursor_gateway.core.documents import ChatResponse, Document, Envelope
+from cursor_gateway.core.documents import ChatResponse, Document, Envelope, whole_response
 
 
 class Transcript:
@@ -38,17 +38,4 @@ class Transcript:
 
     def response(self) -> ChatResponse | None:
         """None until the run is done."""
-        if self._envelope is None:
-            return None
-        envelope = self._envelope
-        return ChatResponse(
-            id=envelope.id,
-            conversation_id=envelope.conversation_id,
-            model=envelope.model,
-            mode=envelope.mode,
-            created=envelope.created,
-            status=envelope.status,
-            documents=self.documents,
-            usage=envelope.usage,
-            metadata=envelope.metadata,
-        )
+        return whole_response(self._envelope, self.documents) if self._envelope is not None else None

@@ -40,6 +40,7 @@ from cursor_gateway.core.documents import (
     ToolCallResult,
     Usage,
     make_document,
+    whole_response,
 )
 from cursor_gateway.core.languages import language_of
 from cursor_gateway.core.run_info import RunInfo
@@ -114,20 +115,9 @@ class Unfinished:
 
     def snapshot(self, run: RunInfo, prompt: str) -> ChatResponse:
         """What there is now. A tool that still runs says so: its result is not there yet."""
-        envelope = self._envelope(run, "streaming", prompt)
         unfinished = [self._document(open, "running") for open in self._open.values()]
         documents = sorted([*self._transcript.documents, *unfinished], key=lambda document: document.sequence)
-        return ChatResponse(
-            id=envelope.id,
-            conversation_id=envelope.conversation_id,
-            model=envelope.model,
-            mode=envelope.mode,
-            created=envelope.created,
-            status=envelope.status,
-            documents=documents,
-            usage=envelope.usage,
-            metadata=envelope.metadata,
-        )
+        return whole_response(self._envelope(run, "streaming", prompt), documents)
 
     def end(self, run: RunInfo, prompt: str, failure: Failure) -> list[DocumentEvent]:
         """What is open ends, an `error` document says why, then `Done`."""

@@ -238,9 +238,12 @@ class Run:
 
     async def finished(self) -> Done:
         """Waits for the end of the answer; not counted as a reader."""
-        reader = Reader(self, self.count)  # what was said before may only be in the store
         while self.done is None:
-            await reader.next()
+            future = self._wait()
+            try:
+                await future
+            finally:
+                self._waiting.discard(future)
         return self.done
 
     def _wait(self) -> "asyncio.Future[None]":
@@ -279,12 +282,6 @@ class Reader:
 
     async def next(self, seconds: float | None = None) -> list[DocumentEvent]:
         """The events since the last call: as soon as there are any; none after that time, at the end, or left."""
-        if self.place < self.run.dropped:
-            events = await self.run.stored_events(self.place)
-            if not events:  # its conversation was deleted
-                self.leave()
-            self.place += len(events)
-            return events
         if self.place >= self.run.count and self.run.done is None and not self.has_left:
             self._future = future = self.run._wait()
             timer = asyncio.get_running_loop().call_later(seconds, _wake, future) if seconds is not None else None
@@ -295,7 +292,12 @@ class Reader:
                 self.run._waiting.discard(future)
                 if timer is not None:
                     timer.cancel()
-        events = self.run.events[self.place - self.run.dropped :]
+        if self.place < self.run.dropped:  # even if it was up to date: much may be said before who waits is woken
+            events = await self.run.stored_events(self.place)
+            if not events:  # its conversation was deleted
+                self.leave()
+        else:
+            events = self.run.events[self.place - self.run.dropped :]
         self.place += len(events)
         return events
 

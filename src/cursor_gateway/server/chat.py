@@ -86,8 +86,8 @@ class ChatEndpoints:
         after = _after(request)
         if run.done is not None and after >= run.count:
             return Response(status_code=204, headers=run_headers(run))  # tells an EventSource not to come again
-        encoder, form = _encoder(request, run, after)
-        return EventStream(run, encoder, form, self._reading, run_headers(run), after=after, is_replay=True)
+        encoder, form, place = _encoder(request, run, after)
+        return EventStream(run, encoder, form, self._reading, run_headers(run), after=place, is_replay=True)
 
     async def cancel(self, request: Request) -> Response:
         """The reply is what the run's `done` says."""
@@ -114,16 +114,17 @@ def _after(request: Request) -> int:
     return int(told)
 
 
-def _encoder(request: Request, run: AnyRun, after: int) -> tuple[Encoder, Form]:
+def _encoder(request: Request, run: AnyRun, after: int) -> tuple[Encoder, Form, int]:
+    """And the event after which it must be given all."""
     dialect = request.query_params.get("dialect") or ("ndjson" if _wants_ndjson(request.headers) else "documents")
     match dialect:
         case "documents":
-            return SseEncoder(after), SSE
+            return SseEncoder(after), SSE, after
         case "ndjson":
-            return NdjsonEncoder(), NDJSON
+            return NdjsonEncoder(), NDJSON, after
         case "openai":
             created = int(datetime.fromisoformat(run.info.created).timestamp())
             head = CompletionHead(f"chatcmpl-{run.id.removeprefix('chat_')}", created, run.info.model or "")
-            return NumberedChunks(ChunkEncoder(head, include_usage=True), after), SSE
+            return NumberedChunks(ChunkEncoder(head, include_usage=True), after), SSE, 0
         case _:
             raise InvalidRequest("`dialect` is documents, ndjson or openai.", param="dialect")
