@@ -314,7 +314,7 @@ def test_cancel_what_never_was(http: httpx2.Client) -> None:
 @pytest.mark.parametrize(
     ("body", "param"),
     [
-        ({}, None),
+        ({}, "message"),
         ({"message": ""}, "message"),
         ({"message": " \n"}, "message"),
         ({"message": 7}, "message"),

@@ -400,7 +400,7 @@ def test_a_gateway_that_stops_lets_runs_finish(tmp_path: Path) -> None:
         with http_client(gateway) as client, growing(client, "documents", standin(f"wait-for file={file}")) as stream:
             stream.until(b"file.")
             gateway.process.send_signal(signal.SIGTERM)
-            eventually(lambda: b"Shutting down" in gateway.log.read_bytes())
+            eventually(lambda: b"stopping" in gateway.log.read_bytes())
             file.touch()
             events = sse(stream.rest())
         assert json.loads(events[-1].data)["status"] == "completed"

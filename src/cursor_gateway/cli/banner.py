@@ -20,7 +20,7 @@ def show_banner(console: Console, gateway: "Gateway", settings: Settings, url: s
     if state.is_demo:
         print()
         print(Text(" DEMO: built-in recordings answer. No agent runs, no file changes. ", "bold reverse"))
-        print(Text(gateway.why_demo, "dim"), soft_wrap=True)
+        print(Text(f" {gateway.why_demo}", "dim"))
     print()
     table = Table.grid(padding=(0, 2))
     for name, value in (

@@ -345,7 +345,7 @@ def of_permissions(settings: Settings, is_unrestricted: bool) -> list[Finding]:
 def of_leftovers(gateways: int, left: int) -> Finding:
     running = f"{gateways} gateway{'' if gateways == 1 else 's'} running, " if gateways else ""
     if not left:
-        return Finding("good", "leftovers", f"{running}no agent without one")
+        return Finding("good", "leftovers", f"{running}no agent of a gateway that is gone")
     told = f"{running}{left} agent{'' if left == 1 else 's'} of gateways that are gone"
     return Finding("warning", "leftovers", told, "the next `cursor-gateway serve` or `chat` ends them.")
 

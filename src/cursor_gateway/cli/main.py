@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import click
 
 from cursor_gateway.cli.chat import chat
+from cursor_gateway.cli.conversations import conversations
 from cursor_gateway.cli.convert import convert
 from cursor_gateway.cli.doctor import doctor
 from cursor_gateway.cli.key import key
@@ -24,16 +25,18 @@ _UNUSABLE, _INTERRUPTED = 2, 130
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     epilog="""\b
     Examples:
-      cursor-gateway demo
+      cursor-gateway serve
+      cursor-gateway chat "Explain this repo"
+      cursor-gateway doctor
       cursor-agent -p --output-format stream-json --stream-partial-output "…" | cursor-gateway show
       cursor-gateway convert recording.ndjson --to documents""",
 )
 @click.version_option(package_name="cursor-gateway", message="%(prog)s %(version)s")
 def cli() -> None:
-    """Cursor's agent as ordered, typed documents."""
+    """Cursor's agent from everywhere: as ordered, typed documents, and as OpenAI's API."""
 
 
-for command in (serve, chat, models, doctor, convert, show, demo, schema, settings, key):
+for command in (serve, chat, conversations, models, doctor, convert, show, demo, schema, settings, key):
     cli.add_command(command)
 
 

@@ -5,6 +5,7 @@ import socket
 from collections import deque
 from collections.abc import Callable
 
+import structlog
 import uvicorn
 from starlette.types import ASGIApp
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
@@ -12,6 +13,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResp
 from cursor_gateway.runs.service import Service
 from cursor_gateway.settings import Settings
 
+_log = structlog.get_logger("cursor_gateway.server")
 _LONGEST_HEAD = 64 * 1024  # bytes, and what one read brings; the parser itself keeps any number of them
 
 
@@ -80,8 +82,10 @@ class _Server(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         self._ready()
+        _log.info("listening", addresses=[bound.getsockname()[:2] for bound in sockets or []])
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        _log.info("stopping", runs=self._service.runs.running)
         draining = asyncio.ensure_future(self._service.runs.close(0 if self.force_exit else self._drain_seconds))
         await super().shutdown(sockets)
         if self.force_exit:  # the second Ctrl-C
@@ -99,6 +103,7 @@ async def serve_app(
         lifespan="off",
         access_log=False,
         log_config=None,
+        log_level="warning",
         server_header=False,
         proxy_headers=False,
         timeout_graceful_shutdown=int(settings.drain_seconds + settings.grace_seconds + 10),
