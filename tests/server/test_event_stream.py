@@ -1,7 +1,9 @@
 """Replies that grow with a run: their status, one write for each batch, signs of life, and clients that leave."""
 
 import asyncio
+import gc
 import json
+import weakref
 from collections.abc import AsyncGenerator, Sequence
 
 import pytest
@@ -74,6 +76,26 @@ def test_a_run_is_told_as_it_happens(loop: Loop) -> None:
         assert open_streams(asked) == 0
 
     loop(live())
+
+
+@pytest.mark.parametrize("loop", LOOPS)
+def test_a_run_is_let_go_of_at_once(loop: Loop) -> None:
+    """It may be large; nothing that waits for Python's next collection may hold it."""
+
+    async def live() -> None:
+        run = started([STARTED], say("Hello"), [FINISHED])
+        await Client().answered(sse(run, reading()))
+        await run.gone()
+        held = weakref.ref(run)
+        del run
+        await turns_of_the_loop()
+        assert held() is None
+
+    gc.disable()
+    try:
+        loop(live())
+    finally:
+        gc.enable()
 
 
 def test_each_batch_is_one_write() -> None:

@@ -140,8 +140,9 @@ class Presence:
         return self._reader.__enter__()
 
     async def __aexit__(self, *_: object) -> None:
-        assert self._watch is not None
-        self._watch.cancel()
+        if self._watch is not None:
+            self._watch.cancel()
+            self._watch = None  # or the two hold each other, and with them a run, until the next collection
         self._reader.__exit__()
 
     async def _notice(self) -> None:
