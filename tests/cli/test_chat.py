@@ -4,6 +4,7 @@ import fcntl
 import json
 import os
 import re
+import select
 import signal
 import socket
 import subprocess
@@ -12,7 +13,7 @@ import termios
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
@@ -142,9 +143,10 @@ def test_without_a_gateway_the_agent_runs_here(agent_log: Path, home: Path) -> N
     assert "\x1b" not in out + error
     assert "$ pytest -q\n  2 passed" in out
     assert "✓ completed" in out.splitlines()[-1]
-    (line,) = error.splitlines()
-    assert line.startswith("cursor-agent 2026")
-    assert line.endswith(f"run directly in {home / 'work'}")
+    first, last = error.splitlines()
+    assert first.startswith("cursor-agent 2026")
+    assert first.endswith(f"run directly in {home / 'work'}")
+    assert re.fullmatch(r'Go on: cursor-gateway chat --conversation conv_\w+ "…"', last)
     (turn,) = turns(agent_log)
     assert turn["workspace"] == str(home / "work")
     assert list((home / ".local/share/cursor-gateway/instances").iterdir()) == []  # nothing is left behind
@@ -236,7 +238,7 @@ def test_a_run_that_fails_is_told_and_exits_with_1(scenario: str, message: str, 
     assert status == 1
     assert message in out
     assert "✗ failed" in out
-    assert error.count("\n") == 1
+    assert error.count("\n") == 2  # what runs it, and how to go on
     status, out, error = chat("--text", f"standin: {scenario}")
     assert status == 1
     assert message not in out
@@ -279,12 +281,75 @@ def test_without_an_agent_the_demo_answers_and_says_so() -> None:
     status, out, error = chat("hello")
     assert status == 0
     assert "built-in demo" in out
-    first, why = error.splitlines()
+    first, why, _ = error.splitlines()
     assert first == "DEMO: built-in recordings answer. No agent runs, no file changes."
     assert why.startswith("cursor-agent is not installed; ")
 
 
+def test_a_conversation_goes_on_directly(agent_log: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wherever it is asked for, it works in its own folder; `--continue` means the one of this folder."""
+    _, _, error = chat("the first thing")
+    (id,) = re.findall(r"conv_\w+", error)
+    (home / "other").mkdir()
+    chat("something else", "--workspace", str(home / "other"))
+    for how in (["--conversation", id], ["--conversation", id.removeprefix("conv_")[:8]], ["--continue"]):
+        status, out, _ = chat(*how, "--text", "standin: history")
+        assert status == 0
+        assert json.loads(out)["prompts"][0] == "the first thing"
+    monkeypatch.chdir(home / "other")
+    status, out, _ = chat("--continue", "--text", "standin: history")
+    assert (status, json.loads(out)["prompts"]) == (0, ["something else"])
+    status, _, error = chat("--conversation", id, "hi")
+    assert status == 0
+    assert error.splitlines()[0].endswith(f"run directly in {home / 'work'}")
+    assert turns(agent_log)[-1]["workspace"] == str(home / "work")
+    status, out, error = chat("--conversation", id, "--workspace", ".", "hi")
+    assert (status, out) == (2, "")
+    assert "begin a new one to work elsewhere" in error
+    (home / "work").rmdir()
+    status, out, error = chat("--conversation", id, "hi")
+    assert (status, out) == (2, "")
+    assert "the folder of this conversation is gone" in error
+
+
+def test_a_gateway_knows_what_was_said_without_it(agent_log: Path, home: Path, tmp_path: Path) -> None:
+    _, _, error = chat("the first thing")
+    (id,) = re.findall(r"conv_\w+", error)
+    data = {"data_dir": str(home / ".local/share/cursor-gateway")}
+    with running_gateway(tmp_path / "gateway", settings=data) as gateway:
+        for how in (["--conversation", id], ["--continue"]):
+            status, out, _ = chat("--url", gateway.url, *how, "--text", "standin: history")
+            assert status == 0
+            assert json.loads(out)["prompts"][0] == "the first thing"
+        status, _, error = chat("--url", gateway.url, "--conversation", "last", "hi")
+        assert status == 0
+        assert id in error
+
+
+def test_a_conversation_has_one_run_at_a_time_also_over_processes(agent_log: Path) -> None:
+    process, _ = begun("standin: hang-mid", expected=b"more.")
+    with process:
+        status, out, error = chat("--continue", "hi")
+        assert (status, out) == (2, "")
+        assert "has a run that goes on in another process" in error
+        process.send_signal(signal.SIGINT)
+        assert process.wait(TIMEOUT) == 130
+    assert chat("--continue", "hi")[0] == 0
+
+
+def test_without_a_history_nothing_is_promised(agent_log: Path, home: Path) -> None:
+    status, _, error = chat("hi", CURSOR_GATEWAY_HISTORY="false")
+    assert status == 0
+    assert "Go on" not in error
+    assert not list((home / ".local/share/cursor-gateway").glob("history*"))
+
+
 # --- by a gateway -----------------------------------------------------------------------------------
+
+
+def free_port() -> str:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        return str(free.getsockname()[1])
 
 
 def port_of(gateway: RunningGateway) -> str:
@@ -392,8 +457,12 @@ def test_a_demo_of_a_gateway_is_told(tmp_path: Path) -> None:
         (["--url", "http://x:port"], "is not the address"),
         (["--url", "http://[::1"], "is not the address"),
         (["--direct", "--url", "http://x"], "--direct uses no gateway"),
-        (["--direct", "--conversation", "conv_1"], "--direct uses no gateway"),
-        (["--conversation", "conv_1"], "a conversation lives in a gateway"),
+        (["--direct", "--conversation", "conv_1"], "There is no conversation 'conv_1'"),
+        (["--conversation", "conv_1"], "There is no conversation 'conv_1'"),
+        (["--conversation", f"conv_{'0' * 32}"], "There is no conversation 'conv_0"),
+        (["--conversation", "last"], "there is no conversation yet"),
+        (["--continue"], "to go on with; leave --continue out"),
+        (["--continue", "--conversation", "conv_1"], "there is no --conversation"),
     ],
 )
 def test_what_cannot_be_reached_is_told_in_a_sentence(arguments: list[str], message: str) -> None:
@@ -511,6 +580,98 @@ def test_another_program_on_the_local_port_is_no_gateway(agent_log: Path) -> Non
         assert "directly" in error
 
 
+# --- connections that drop ----------------------------------------------------------------------------
+
+
+def kinds(response: ChatResponse) -> list[tuple[str, str | None]]:
+    return [(type(document).__name__, document.content) for document in response.documents]
+
+
+class Cutter:
+    """Passes bytes on to a gateway, and drops each connection after so many bytes of the reply."""
+
+    def __init__(self, url: str, after: int) -> None:
+        self._target, self._after = int(url.rpartition(":")[2]), after
+        self._listening = socket.create_server(("127.0.0.1", 0))
+        self.url = f"http://127.0.0.1:{self._listening.getsockname()[1]}"
+        self.paths: list[bytes] = []
+        self.cuts = 0
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def __enter__(self) -> "Cutter":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._listening.close()
+
+    def _accept(self) -> None:
+        with suppress(OSError):
+            while True:
+                client, _ = self._listening.accept()
+                threading.Thread(target=self._pass_on, args=(client,), daemon=True).start()
+
+    def _pass_on(self, client: socket.socket) -> None:
+        with suppress(OSError), client, socket.create_connection(("127.0.0.1", self._target)) as gateway:
+            left, streams = self._after, False
+            while True:
+                for ready in select.select([client, gateway], [], [])[0]:
+                    data = ready.recv(65536)
+                    if not data:
+                        return
+                    if ready is client:
+                        if data.startswith((b"GET ", b"POST ")):  # a body may come in a piece of its own
+                            self.paths.append(data.split(b" ", 2)[1])
+                            streams = self.paths[-1].startswith(b"/v1/chat")
+                        gateway.sendall(data)
+                        continue
+                    client.sendall(data[:left] if streams else data)
+                    left -= len(data) if streams else 0
+                    if left <= 0:
+                        self.cuts += 1
+                        return
+
+
+def test_a_dropped_connection_is_made_anew_and_nothing_is_lost_or_repeated(gateway: RunningGateway) -> None:
+    before = len(turns(gateway.agent_log))
+    prompt = "standin: text chunks=60 delay_ms=5 length=1500"
+    _, said, _ = chat("--url", gateway.url, "--text", prompt)
+    with Cutter(gateway.url, after=2700) as cutter:  # its largest event, the end of the text, fits in
+        status, out, _ = chat("--url", cutter.url, "--text", prompt)
+        assert (status, out) == (0, said)
+        assert cutter.cuts >= 1
+        assert cutter.paths.count(b"/v1/chat") == 1
+    assert len(turns(gateway.agent_log)) == before + 2  # for each of them once
+    with Cutter(gateway.url, after=6000) as cutter:
+        status, out, _ = chat("--url", cutter.url, "--json", "standin: tools")
+        assert status == 0
+        response = msgspec.json.decode(out, type=ChatResponse)
+        assert cutter.cuts
+    _, out, _ = chat("--url", gateway.url, "--json", "standin: tools")
+    assert kinds(response) == kinds(msgspec.json.decode(out, type=ChatResponse))
+
+
+def test_a_connection_that_never_brings_anything_is_given_up(gateway: RunningGateway) -> None:
+    with Cutter(gateway.url, after=20) as cutter:  # not even the headers come through
+        status, out, error = chat("--url", cutter.url, "--text", "standin: hang-mid")
+    assert (status, out) == (1, "")
+    assert "broke off" in error
+    assert "`cursor-gateway conversations` tells whether the run goes on there" in error
+
+
+def test_a_gateway_that_comes_back_has_what_was_said(tmp_path: Path) -> None:
+    home, port = tmp_path / "gateway", free_port()
+    with running_gateway(home, "--port", port) as gateway:
+        process, said = begun("--url", gateway.url, "standin: hang-mid", expected=b"more.")
+        gateway.process.kill()
+        gateway.process.wait()
+    with process, running_gateway(home, "--port", port):
+        assert process.wait(TIMEOUT) == 1
+        assert process.stdout is not None
+        assert process.stderr is not None
+        assert said + process.stdout.read() == b"I was about to say more.\n"
+        assert b"The gateway was killed during this run" in process.stderr.read()
+
+
 # --- stopping it ----------------------------------------------------------------------------------------
 
 
@@ -582,6 +743,22 @@ def test_ctrl_c_cancels_the_run_of_a_gateway(gateway: RunningGateway) -> None:
     with process:
         turn = turns(gateway.agent_log)[-1]
         assert members(turn["pgid"])
+        process.send_signal(signal.SIGINT)
+        assert process.wait(TIMEOUT) == 130
+        wait_until(lambda: not members(turn["pgid"]))
+        assert process.stderr is not None
+        assert b"Traceback" not in process.stderr.read()
+
+
+@pytest.mark.parametrize("scenario", ["hang", "hang-after-init"])
+def test_ctrl_c_cancels_a_run_that_has_said_nothing(scenario: str, gateway: RunningGateway) -> None:
+    """Its reply is held back, and with it the id: the history has it."""
+    before = len(turns(gateway.agent_log))
+    with started("chat", "--url", gateway.url, f"standin: {scenario}") as process:
+        assert process.stdin is not None
+        process.stdin.close()
+        wait_until(lambda: len(turns(gateway.agent_log)) > before)
+        turn = turns(gateway.agent_log)[-1]
         process.send_signal(signal.SIGINT)
         assert process.wait(TIMEOUT) == 130
         wait_until(lambda: not members(turn["pgid"]))

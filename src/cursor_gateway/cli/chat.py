@@ -15,16 +15,18 @@ import click
 import msgspec
 from msgspec import Struct
 
-from cursor_gateway.cli.configuration import config, configuration
+from cursor_gateway.cli.configuration import config, configuration, data_dir
+from cursor_gateway.cli.exports import fenced
+from cursor_gateway.cli.histories import LAST, LocalHistory, RemoteHistory, first, id_of, owner_here, sure_id, unknown
 from cursor_gateway.cli.remote import (
     Remote,
     RunFailed,
     Trouble,
     aside,
     aside_demo,
+    client_of,
     direct_option,
     find_gateway,
-    local_url,
     remote_events,
     url_option,
 )
@@ -32,6 +34,7 @@ from cursor_gateway.cli.terminals import unechoed
 from cursor_gateway.core.document_events import ContentDelta, DocumentEnded, DocumentEvent, DocumentStarted, Done
 from cursor_gateway.core.documents import MODES, CodeBlockDocument, CodeReferenceDocument, Mode
 from cursor_gateway.core.fences import Fences
+from cursor_gateway.core.history import ConversationEntry
 from cursor_gateway.core.prompt import UserMessage
 from cursor_gateway.core.run_info import Include
 from cursor_gateway.core.transcript import Transcript
@@ -43,11 +46,11 @@ from cursor_gateway.settings import Settings
 
 if TYPE_CHECKING:
     from cursor_gateway.runs.run import Run
+    from cursor_gateway.store.sqlite import SqliteStore
 
 Form: TypeAlias = Literal["view", "json", "text"]
 Batches: TypeAlias = AsyncGenerator[list[DocumentEvent], None]
 
-_OWNER = "local"
 _WAIT_SECONDS = 2.0  # for a pipe, before somebody who forgot about it is told
 
 
@@ -57,6 +60,7 @@ _WAIT_SECONDS = 2.0  # for a pipe, before somebody who forgot about it is told
     Examples:
       cursor-gateway chat "Why does the build fail?"
       git diff | cursor-gateway chat "Review this change."
+      cursor-gateway chat --continue "And what would you do about it?"
       cursor-gateway chat --mode ask --text "What is this project?" < /dev/null
       cursor-gateway chat --url https://gateway.example --json "hello" | jq .usage
 
@@ -71,7 +75,13 @@ _WAIT_SECONDS = 2.0  # for a pipe, before somebody who forgot about it is told
 @click.option(
     "--workspace", metavar="DIR", help="Where the agent works: the current folder, or what the gateway was told."
 )
-@click.option("--conversation", metavar="ID", help="Go on with a conversation of a gateway.")
+@click.option("--conversation", metavar="ID", help="Go on with this one of `cursor-gateway conversations`.")
+@click.option(
+    "--continue",
+    "goes_on",
+    is_flag=True,
+    help="Go on with the newest conversation; without a gateway, with that of the folder.",
+)
 @click.option("--fences", type=click.Choice(get_args(Fences)), help="Whether code becomes documents of its own.")
 @click.option(
     "--include",
@@ -90,6 +100,7 @@ def chat(
     mode: Mode | None,
     workspace: str | None,
     conversation: str | None,
+    goes_on: bool,
     fences: Fences | None,
     include: tuple[Include, ...],
     url: str | None,
@@ -100,8 +111,10 @@ def chat(
 
     The prompt is what stands on the command line, and below it what comes in from a pipe.
     """
-    if direct and (url or conversation):
-        raise click.UsageError(f"--direct uses no gateway, so there is no {'--url' if url else '--conversation'}.")
+    if direct and url:
+        raise click.UsageError("--direct uses no gateway, so there is no --url.")
+    if conversation and goes_on:
+        raise click.UsageError("--continue chooses the conversation, so there is no --conversation.")
     settings = configuration(config).settings
     asked = Asked(
         ChatRequest(
@@ -117,6 +130,7 @@ def chat(
         form or "view",
         url,
         direct,
+        goes_on,
     )
     return _run(_chat(asked, settings))
 
@@ -126,6 +140,7 @@ class Asked(Struct, frozen=True):
     form: Form
     url: str | None
     is_direct: bool
+    goes_on: bool  # with the newest conversation
 
 
 # --- the prompt -----------------------------------------------------------------------------------------
@@ -196,11 +211,6 @@ async def _chat(asked: Asked, settings: Settings) -> int:
     remote = None if asked.is_direct else await find_gateway(settings, asked.url)
     if remote is not None:
         return await _ask_gateway(asked, remote)
-    if asked.request.conversation_id is not None:
-        raise Trouble(
-            f"a conversation lives in a gateway, and none answers at {local_url(settings)}; start it with "
-            "`cursor-gateway serve`, or name another with --url."
-        )
     return await _ask_agent(asked, settings)
 
 
@@ -210,11 +220,13 @@ async def _ask_gateway(asked: Asked, remote: Remote) -> int:
         # The gateway would begin at its own folder, and whoever writes `.` means theirs.
         request = msgspec.structs.replace(request, workspace=str(_folder(request.workspace)))
     remote.announce()
+    name = LAST if asked.goes_on else request.conversation_id
+    if name is not None:
+        async with client_of(remote) as client:
+            id = await id_of(RemoteHistory(remote, client), name)
+        request = msgspec.structs.replace(request, conversation_id=id)
     done = await _present(remote_events(remote, request), asked.form)
-    if asked.form == "view":
-        aside()
-        address = f" --url {remote.url}" if asked.url else ""
-        aside(f'Go on: cursor-gateway chat{address} --conversation {done.envelope.conversation_id} "…"')
+    _tell_how_to_go_on(asked, done)
     return _status(done.failure, asked.form)
 
 
@@ -223,24 +235,27 @@ async def _ask_agent(asked: Asked, settings: Settings) -> int:
     from cursor_gateway.runs.past import PastRun
     from cursor_gateway.runs.service import Order
 
-    request = asked.request
+    request, owner = asked.request, owner_here(settings)
     here = _folder(request.workspace or ".")
     if not here.is_dir():
         raise Trouble(f"there is no folder {request.workspace!r}; name one that exists.")
     # Whoever sits here may work wherever they are; the roots are for those who reach the gateway from elsewhere.
     gateway = await compose(msgspec.structs.replace(settings, workspace=str(here), workspace_roots=[]), warn=aside)
     try:
+        known = await _conversation(asked, gateway.store, data_dir(settings), owner, here)
         state = gateway.service.source.state()
         if state.is_demo:
             aside_demo()
             aside(gateway.why_demo)
         else:
-            aside(f"{state.detail}, run directly in {here}")
+            aside(f"{state.detail}, run directly in {known.workspace if known else here}")
         order = Order(
-            owner=_OWNER,
+            owner=owner,
             messages=[UserMessage(request.message)],
             model=request.model,
             mode=request.mode,
+            workspace=None if request.workspace is None else str(here),
+            conversation_id=None if known is None else known.id,
             fences=request.fences,
             include=frozenset(request.include),
         )
@@ -252,9 +267,42 @@ async def _ask_agent(asked: Asked, settings: Settings) -> int:
             run.stop(RunCancelled("The run was stopped; start it again to have the whole answer."))
             await run.gone()
             raise
+        if settings.history:
+            _tell_how_to_go_on(asked, done)
         return _status(done.failure, asked.form)
     finally:
         await gateway.close()
+
+
+async def _conversation(
+    asked: Asked, store: "SqliteStore", directory: Path, owner: str, here: Path
+) -> ConversationEntry | None:
+    """The one to go on with, in its own folder, wherever that is. Raises `Trouble`."""
+    name = asked.request.conversation_id
+    if name is None and not asked.goes_on:
+        return None
+    history = LocalHistory(store, directory, owner)
+    if name is None:
+        found = await first(history, lambda entry: entry.workspace == str(here.resolve()))
+        if found is None:
+            raise Trouble(f"there is no conversation in {here} to go on with; leave --continue out to begin one.")
+    else:
+        found = await history.conversation(await id_of(history, name))
+        if found is None:
+            raise unknown(name)
+    if found.is_running:
+        raise Trouble(f"{found.id} has a run that goes on in another process; wait until it has ended.")
+    if not Path(found.workspace).is_dir():
+        raise Trouble(f"the folder of this conversation is gone: {found.workspace}; begin a new one.")
+    return found
+
+
+def _tell_how_to_go_on(asked: Asked, done: Done) -> None:
+    if asked.form != "view" or done.envelope.metadata.stored is False:
+        return
+    where = f" --url {asked.url}" if asked.url else " --direct" if asked.is_direct else ""
+    aside()
+    aside(f'Go on: cursor-gateway chat{where} --conversation {sure_id(done.envelope.conversation_id)} "…"')
 
 
 def _folder(name: str) -> Path:
@@ -366,11 +414,11 @@ class _Text:
                 self._say(text)
             case DocumentEnded(document=CodeBlockDocument() as document):
                 self._begin()
-                self._say(_fenced(document.metadata.language, document.content))
+                self._say(fenced(document.metadata.language, document.content))
             case DocumentEnded(document=CodeReferenceDocument() as document):
                 told = document.metadata
                 self._begin()
-                self._say(_fenced(f"{told.start_line}:{told.end_line}:{told.file_path}", document.content))
+                self._say(fenced(f"{told.start_line}:{told.end_line}:{told.file_path}", document.content))
             case _:  # what it does
                 pass
 
@@ -382,13 +430,6 @@ class _Text:
         self._has_written = True
         # In a pipe it is data; on a terminal it could move the cursor and hide what it says.
         _write((visible(text) if sys.stdout.isatty() else text).encode("utf-8", "replace"))
-
-
-def _fenced(info: str, code: str) -> str:
-    mark = "```"
-    while mark in code:
-        mark += "`"
-    return f"{mark}{info}\n{code}\n{mark}"
 
 
 def _write(data: bytes) -> None:

@@ -3,7 +3,7 @@
 import asyncio
 import os
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from pathlib import Path
 from time import monotonic, time, time_ns
 
@@ -29,6 +29,7 @@ from cursor_gateway.store.base import Store
 from cursor_gateway.store.sqlite import SqliteStore
 
 _KEEPING_SECONDS = 3600.0
+_AGAIN_SECONDS = 2.0  # when the history is out of reach
 
 
 class Gateway(Struct, frozen=True):
@@ -125,13 +126,17 @@ def _now_ms() -> int:
 
 
 async def keep_history(gateway: Gateway, settings: Settings) -> None:
-    """Again and again: what is over the limits goes."""
+    """Again and again: what a gateway left that died is ended, and what is over the limits goes."""
     age = settings.history_days * 24 * 3600 or None
     while True:
-        with suppress(StoreUnavailable):
+        seconds = _KEEPING_SECONDS
+        try:
+            await asyncio.to_thread(end_interrupted_runs, gateway.store, gateway.ledger.is_alive, _now_ms())
             await asyncio.to_thread(gateway.store.prune, age, settings.max_history_bytes, _now_ms())
             await asyncio.to_thread(gateway.service.conversations.remove_strays, time())
-        await asyncio.sleep(_KEEPING_SECONDS)
+        except StoreUnavailable:  # it may have been out of reach since the start: then nothing of this was done yet
+            seconds = _AGAIN_SECONDS
+        await asyncio.sleep(seconds)
 
 
 async def choose_source(

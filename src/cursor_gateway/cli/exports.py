@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator, Sequence
 from difflib import SequenceMatcher
+from typing import Literal
 
 import msgspec
 from msgspec import UNSET
@@ -31,6 +32,7 @@ from cursor_gateway.render.visible import visible, visible_line, visible_output
 
 _COMPARED = 4_000  # lines; beyond that comparing them takes too long
 _DETAILS = 20  # lines of what an error says about itself
+_WHO: dict[Literal["user", "assistant"], str] = {"user": "You", "assistant": "Agent"}
 _BOXES: dict[TodoStatus, str] = {
     "pending": "[ ]",
     "in_progress": "[ ] *(in progress)*",
@@ -64,8 +66,27 @@ def as_json(conversation: WholeConversation) -> str:
 
 def as_text(conversation: WholeConversation) -> str:
     """What was said, and by whom: nothing of what was done."""
-    names = {"user": "You", "assistant": "Agent"}
-    return "\n\n".join(f"{names[message.role]}:\n\n{message.text.strip()}" for message in conversation.messages) + "\n"
+    said = []
+    for run in conversation.runs:
+        said += [f"{_WHO[message.role]}:\n\n{message.text.strip()}" for message in conversation.asked(run)]
+        response = conversation.response(run)
+        answer = [text for document in (response.documents if response else []) if (text := _said(document))]
+        if answer:
+            said.append("\n\n".join([f"{_WHO['assistant']}:", *answer]))
+    return "\n\n".join(said) + "\n"
+
+
+def _said(document: Document) -> str | None:
+    """As `chat --text` has it."""
+    match document:
+        case TextDocument(content=content):
+            return content
+        case CodeBlockDocument(content=content, metadata=metadata):
+            return fenced(metadata.language, content)
+        case CodeReferenceDocument(content=content, metadata=metadata):
+            return fenced(f"{metadata.start_line}:{metadata.end_line}:{metadata.file_path}", content)
+        case _:
+            return None
 
 
 def as_markdown(conversation: WholeConversation) -> str:
@@ -87,27 +108,28 @@ def _parts(conversation: WholeConversation) -> Iterator[str]:
     yield f"{_code(conversation.id)} · {_time(conversation.created)} · {_code(conversation.workspace)}"
     for run in conversation.runs:
         for message in conversation.asked(run):
-            yield "## You" if message.role == "user" else "## Agent"
+            yield f"## {_WHO[message.role]}"
             yield _quoted(message.text) if message.role == "user" else _closed(message.text)
-        yield "## Agent"
-        yield f"*{' · '.join(_facts(run))}*"
         if (response := conversation.response(run)) is not None:
+            yield f"## {_WHO['assistant']}"
+            yield f"*{' · '.join(_facts(response))}*"
             yield from _documents(response.documents)
 
 
-def _facts(run: RunEntry) -> Iterator[str]:
+def _facts(response: ChatResponse) -> Iterator[str]:
     from cursor_gateway.render.cards import duration
 
-    yield _escaped(run.model)
-    yield run.mode
-    match run.state:
-        case "running":
+    yield _escaped(response.model)
+    yield response.mode
+    took = duration(response.metadata.duration_ms)
+    match response.status:
+        case "streaming":
             yield "still running"
-        case "completed" | "error":
-            took = duration(run.duration_ms or 0)
-            yield ("completed" if run.state == "completed" else "failed") + (f" in {took}" if took else "")
-    if run.usage is not None:
-        yield f"{run.usage.prompt_tokens:,} tokens in, {run.usage.completion_tokens:,} out"
+        case "completed":
+            yield f"completed in {took}" if took else "completed"
+        case "error":
+            yield f"failed after {took}" if took else "failed"
+    yield f"{response.usage.prompt_tokens:,} tokens in, {response.usage.completion_tokens:,} out"
 
 
 def _documents(documents: Sequence[Document]) -> Iterator[str]:
@@ -148,14 +170,22 @@ def _document(document: Document) -> str:
             return _questions(document)
         case TodoUpdateDocument(metadata=metadata):
             todos = [
-                f"- {_BOXES[todo.status]} {_escaped(todo.id if todo.content is UNSET else todo.content)}"
+                f"- {_BOXES[todo.status]} {_inline(todo.id if todo.content is UNSET else todo.content)}"
                 for todo in metadata.todos
             ]
             return "\n".join([f"**To-dos**{_ending(metadata)}", "", *todos])
-        case ErrorDocument(content=content, metadata=metadata):
-            told = f"> **{_escaped(metadata.error_code)}**: {_escaped(content)}"
-            details = visible_output(metadata.details).strip().split("\n")[-_DETAILS:]
-            return told if details == [""] else f"{told}\n\n{fenced('', chr(10).join(details))}"
+        case ErrorDocument():
+            return _error(document)
+
+
+def _error(document: ErrorDocument) -> str:
+    metadata = document.metadata
+    told = f"> {_code(metadata.error_code)}: {_inline(document.content)}"
+    details = visible_output(metadata.details).strip()
+    if "\n" not in details:
+        return f"{told} {_code(details)}" if details else told
+    last = details.split("\n")[-_DETAILS:]
+    return "\n\n".join([told, fenced("", "\n".join(last))])
 
 
 def _edit(document: FileEditDocument) -> str:
@@ -223,24 +253,24 @@ def _call(document: ToolCallDocument) -> str:
 
 def _plan(document: PlanDocument) -> str:
     metadata = document.metadata
-    todos = "\n".join(f"- {_BOXES[todo.status]} {_escaped(todo.content)}" for todo in metadata.todos)
-    parts = [f"**Plan: {_escaped(metadata.title) or 'untitled'}**{_ending(metadata)}", _escaped(metadata.overview)]
+    todos = "\n".join(f"- {_BOXES[todo.status]} {_inline(todo.content)}" for todo in metadata.todos)
+    parts = [f"**Plan: {_inline(metadata.title) or 'untitled'}**{_ending(metadata)}", _inline(metadata.overview)]
     return "\n\n".join(part for part in (*parts, _quoted(document.content) if document.content else "", todos) if part)
 
 
 def _questions(document: ClarificationDocument) -> str:
     metadata = document.metadata
     answers = {answer.question_id: answer for answer in metadata.answers or []}
-    lines = [f"**{_escaped(document.content or 'The agent asks')}**{_ending(metadata)}", ""]
+    lines = [f"**{_inline(document.content or 'The agent asks')}**{_ending(metadata)}", ""]
     for number, question in enumerate(metadata.questions, 1):
-        lines.append(f"{number}. {_escaped(question.text)}")
+        lines.append(f"{number}. {_inline(question.text)}")
         answer = answers.get(question.id)
         chosen = set(answer.selected_option_ids) if answer else set()
         lines += [
-            f"   - [{'x' if option.id in chosen else ' '}] {_escaped(option.label)}" for option in question.options
+            f"   - [{'x' if option.id in chosen else ' '}] {_inline(option.label)}" for option in question.options
         ]
         if answer and answer.text:
-            lines.append(f"   - {_escaped(answer.text)}")
+            lines.append(f"   - {_inline(answer.text)}")
     return "\n".join(lines)
 
 
@@ -248,7 +278,7 @@ def _ending(trace: ToolTrace) -> str:
     """How a tool ended, where it did not simply complete."""
     if trace.state is UNSET:
         return ""
-    reason = f": {_escaped(trace.reason)}" if trace.reason else ""
+    reason = f": {_inline(trace.reason)}" if trace.reason else ""
     return f" *({trace.state.replace('_', ' ')}{reason})*"
 
 
@@ -276,6 +306,11 @@ def _code(text: str) -> str:
         return f"`{text}`"
     mark = "`" * (longest + 1)
     return f"{mark} {text} {mark}"
+
+
+def _inline(text: str) -> str:
+    """What the agent writes is Markdown of its own, but no HTML: `List<String>` is a common thing to say."""
+    return re.sub(r"(`+[^`]*`+)|<", lambda found: found[1] or r"\<", visible_line(text))
 
 
 def _escaped(text: str) -> str:

@@ -3,7 +3,7 @@
 import asyncio
 import re
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
@@ -27,7 +27,7 @@ LAST = "last"
 
 _PAGE = 100  # conversations; a gateway gives no more at once
 _WHOLE = re.compile(r"conv_[0-9a-f]{32}")
-_SURE = re.compile(r"conv_[0-9a-f]{12,}")  # so many random digits belong to one conversation: no need to see them all
+_SURE_LENGTH = 17  # of an id: twelve random digits belong to one conversation, so there is no need to see them all
 _TOLD = 4  # conversations that an ambiguous name may mean
 
 
@@ -114,6 +114,13 @@ async def every(history: History) -> AsyncIterator[ConversationEntry]:
             return
 
 
+async def first(history: History, fits: Callable[[ConversationEntry], bool]) -> ConversationEntry | None:
+    async for entry in every(history):
+        if fits(entry):
+            return entry
+    return None
+
+
 async def id_of(history: History, name: str) -> str:
     """Of a whole id, of the beginning of one, with or without `conv_`, or of `last`.
 
@@ -131,7 +138,7 @@ async def id_of(history: History, name: str) -> str:
     async for entry in every(history):
         if name and entry.id.startswith(beginning):
             fitting.append(entry)
-            if _SURE.match(beginning) or len(fitting) > _TOLD:
+            if len(beginning) >= _SURE_LENGTH or len(fitting) > _TOLD:
                 break
     if not fitting:
         raise unknown(name)
@@ -139,6 +146,11 @@ async def id_of(history: History, name: str) -> str:
         several = ", ".join(entry.id for entry in fitting[:_TOLD]) + (" …" if len(fitting) > _TOLD else "")
         raise Trouble(f"{name!r} is the beginning of several conversations: {several}; write more of the one you mean.")
     return fitting[0].id
+
+
+def sure_id(id: str) -> str:
+    """As much of an id as `id_of` needs to be sure, for lines that must be short."""
+    return id[:_SURE_LENGTH]
 
 
 def unknown(name: str) -> Trouble:

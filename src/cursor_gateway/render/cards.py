@@ -55,7 +55,9 @@ _STATE_STYLES: dict[State, str] = {
     "rejected": "yellow",
     "timed_out": "red",
     "interrupted": "yellow",
+    "running": "yellow",
 }
+_MARKS: dict[State, str] = {"completed": "✓ ", "running": "● "}
 _FOLLOWED_BY_AN_ERROR = ("failed", "timed_out")
 
 
@@ -193,7 +195,7 @@ def _tool_call(document: ToolCallDocument) -> RenderableType:
     state: State = "completed" if metadata.state is UNSET else metadata.state
     style = _STATE_STYLES[state]
     title = Text.assemble(
-        ("✓ " if state == "completed" else "✗ ", style),
+        (_MARKS.get(state, "✗ "), style),
         tool_line(metadata.tool_name, main_argument(metadata.arguments)),
     )
     told = [state.replace("_", " ")] if state != "completed" else []
@@ -201,7 +203,9 @@ def _tool_call(document: ToolCallDocument) -> RenderableType:
     head = Headline(title, Text(" · ".join([*told, *took]), "dim" if state == "completed" else style))
     if state == "completed":
         return Group(head, *_short(_value_lines(metadata.result.data)))
-    return head if state in _FOLLOWED_BY_AN_ERROR else Group(head, _note(visible_line(metadata.reason or ""), style))
+    if state in _FOLLOWED_BY_AN_ERROR or not metadata.reason:
+        return head
+    return Group(head, _note(visible_line(metadata.reason), style))
 
 
 def _short(lines: list[str]) -> list[Headline]:

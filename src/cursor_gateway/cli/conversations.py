@@ -1,0 +1,382 @@
+"""`cursor-gateway conversations`: what was said before, listed, searched, shown, written to a file, deleted."""
+
+import asyncio
+import re
+import sys
+from collections.abc import Callable, Coroutine, Sequence
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar, get_args
+
+import click
+import msgspec
+from msgspec import UNSET
+
+from cursor_gateway.cli.configuration import config, configuration
+from cursor_gateway.cli.histories import History, id_of, newest, open_history, unknown
+from cursor_gateway.cli.remote import Trouble, aside, url_option
+from cursor_gateway.core.document_events import DocumentEnded, Done
+from cursor_gateway.core.documents import ChatResponse, Envelope, ErrorDocument
+from cursor_gateway.core.history import ConversationDetail, ConversationEntry
+from cursor_gateway.errors import AgentCrashed
+from cursor_gateway.render.visible import visible, visible_line
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    from cursor_gateway.cli.exports import WholeConversation
+
+Form: TypeAlias = Literal["markdown", "json", "text"]
+Command = TypeVar("Command", bound=Callable[..., int])
+_Result = TypeVar("_Result")
+
+_USUAL = 20
+_SHORT_ID = 8  # digits of an id: enough to tell thousands of conversations apart
+_GAP = 2  # between two columns
+_WIDE = 120  # columns that have room for whole ids
+_MODEL = 16  # columns, and twice as many where there is room
+_ENDINGS: dict[str, Form] = {".json": "json", ".txt": "text"}  # of files; all others are Markdown
+
+_EXIT_STATUS = """\b
+    ID is one of the list, the beginning of one, or `last` for the newest.
+    Exit status: 0 done; 1 nothing was found, or deleted; 2 the history cannot
+    be read, or has no such conversation."""
+
+
+def _where(command: Command) -> Command:
+    """The options of every part of this command."""
+    direct = click.option("--direct", is_flag=True, help="Do not look for a gateway: use the history of this machine.")
+    return config(url_option(direct(command)))
+
+
+_limit = click.option(
+    "--limit", type=click.IntRange(min=1), default=_USUAL, show_default=True, metavar="N", help="How many at most."
+)
+_json = click.option("--json", "as_json", is_flag=True, help="As JSON, for scripts.")
+
+
+@click.group(
+    invoke_without_command=True,
+    short_help="What was said before: list, search, show, export, delete.",
+    epilog=f"""\b
+    Examples:
+      cursor-gateway conversations
+      cursor-gateway conversations search flaky test
+      cursor-gateway conversations show last
+      cursor-gateway conversations export 1a2b3c4d -o talk.md
+      cursor-gateway conversations | cut -f1,6
+
+    \b
+    In a pipe, one a line: id, time, state, mode, model, title.
+    {_EXIT_STATUS.removeprefix(chr(8)).strip()}""",
+)
+@_where
+@_limit
+@_json
+@click.pass_context
+def conversations(
+    context: click.Context, config: str | None, url: str | None, direct: bool, limit: int, as_json: bool
+) -> int:
+    """List the conversations of a gateway, or without one those of this machine, the newest first."""
+    if (part := context.invoked_subcommand) is not None:
+        # What stands before the part's name is meant for it.
+        given = {"config": config, "url": url, "direct": direct, "limit": limit, "as_json": as_json}
+        context.default_map = {part: {name: value for name, value in given.items() if value not in (None, False)}}
+        return 0
+    found, is_more = _with_history(config, url, direct, lambda history: newest(history, limit))
+    if not found and not as_json:
+        aside('There is no conversation yet; begin one with `cursor-gateway chat "…"`.')
+        return 0
+    _print_list(found, [], as_json)
+    if is_more and sys.stdout.isatty() and not as_json:
+        aside(f"There are more: cursor-gateway conversations --limit {limit * 5}")
+    return 0
+
+
+@conversations.command(short_help="Find conversations by words that were said.")
+@click.argument("words", nargs=-1, required=True, metavar="WORDS…")
+@_where
+@_limit
+@_json
+def search(words: tuple[str, ...], config: str | None, url: str | None, direct: bool, limit: int, as_json: bool) -> int:
+    """Find the conversations in which all WORDS occur, the last one perhaps only begun.
+
+    Prompts, answers, code, commands and the names of files are searched.
+    """
+    from cursor_gateway.store.search import query_words
+
+    query = _sound(" ".join(words))
+    found, is_more = _with_history(config, url, direct, lambda history: newest(history, limit, query))
+    if not found and not as_json:
+        aside(f"No conversation has {'all these words' if len(query.split()) > 1 else 'this word'}; try others.")
+        return 1
+    _print_list(found, query_words(query), as_json)
+    if is_more and sys.stdout.isatty() and not as_json:
+        aside(f"There are more: add a word, or --limit {limit * 5}.")
+    return 0 if found else 1
+
+
+@conversations.command(short_help="Show a whole conversation.", epilog=_EXIT_STATUS)
+@click.argument("id")
+@_where
+@_json
+def show(id: str, config: str | None, url: str | None, direct: bool, as_json: bool) -> int:
+    """Show the conversation ID: what was asked, and the answers' documents."""
+    from cursor_gateway.cli.terminals import terminal
+
+    conversation = _with_history(config, url, direct, lambda history: _whole(history, _sound(id)))
+    if as_json:
+        _print_json(conversation)
+    else:
+        aside()
+        _show(conversation, terminal())
+    return 0
+
+
+@conversations.command(short_help="Write a conversation to a file.", epilog=_EXIT_STATUS)
+@click.argument("id")
+@click.option(
+    "--to",
+    "form",
+    type=click.Choice(get_args(Form)),
+    help="A readable document with all that was done (markdown), everything (json), or only what was said (text). "
+    "Without it FILE's ending decides, else it is markdown.",
+)
+@click.option("-o", "--output", metavar="FILE", help="Where to write it, instead of the standard output.")
+@_where
+def export(id: str, form: Form | None, output: str | None, config: str | None, url: str | None, direct: bool) -> int:
+    """Write the conversation ID as a document."""
+    conversation = _with_history(config, url, direct, lambda history: _whole(history, _sound(id)))
+    written = _written(conversation, form or _ENDINGS.get(Path(output or "").suffix.lower(), "markdown"))
+    data = written.encode("utf-8", "replace")
+    if output is None or output == "-":
+        sys.stdout.buffer.write(data)
+        return 0
+    try:
+        Path(output).write_bytes(data)
+    except OSError as error:
+        raise Trouble(f"{output!r} cannot be written: {error.strerror}; name another place.") from None
+    aside(f"Written to {output}")
+    return 0
+
+
+def _written(conversation: "WholeConversation", form: Form) -> str:
+    from cursor_gateway.cli.exports import as_json, as_markdown, as_text
+
+    match form:
+        case "markdown":
+            return as_markdown(conversation)
+        case "json":
+            return as_json(conversation)
+        case "text":
+            return as_text(conversation)
+
+
+@conversations.command(short_help="Delete conversations.", epilog=_EXIT_STATUS)
+@click.argument("ids", nargs=-1, required=True, metavar="ID…")
+@click.option("--yes", "-y", is_flag=True, help="Do not ask.")
+@_where
+def delete(ids: tuple[str, ...], yes: bool, config: str | None, url: str | None, direct: bool) -> int:
+    """Delete conversations, with all that was said in them and what the agent remembers of them.
+
+    Files that the agent has changed in its workspace stay as they are. A gateway stops an agent that is at work.
+    """
+    return _with_history(config, url, direct, lambda history: _delete(history, [*map(_sound, ids)], yes))
+
+
+# --- the history ------------------------------------------------------------------------------------
+
+
+def _with_history(
+    config: str | None, url: str | None, direct: bool, use: Callable[[History], Coroutine[None, None, _Result]]
+) -> _Result:
+    if direct and url:
+        raise click.UsageError("--direct uses no gateway, so there is no --url.")
+
+    async def used() -> _Result:
+        async with open_history(configuration(config).settings, url, direct=direct) as history:
+            aside(history.told)
+            return await use(history)
+
+    return asyncio.run(used())
+
+
+def _sound(argument: str) -> str:
+    """An argument that is not UTF-8 comes in as halves of characters, which nobody could encode."""
+    return argument.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+
+
+async def _detail(history: History, name: str) -> ConversationDetail:
+    detail = await history.conversation(await id_of(history, name))
+    if detail is None:
+        raise unknown(name)
+    return detail
+
+
+async def _whole(history: History, name: str) -> "WholeConversation":
+    from cursor_gateway.cli.exports import whole
+
+    detail = await _detail(history, name)
+    answers = [await history.answer(run.id) for run in detail.runs]
+    return whole(detail, [answer for answer in answers if answer is not None])
+
+
+async def _delete(history: History, names: Sequence[str], is_sure: bool) -> int:
+    details = [await _detail(history, name) for name in names]
+    chosen = list({detail.id: detail for detail in details}.values())
+    if not is_sure and not _is_confirmed(chosen):
+        aside("Nothing was deleted.")
+        return 1
+    removed = [await history.remove(detail.id) for detail in chosen]
+    count = sum(removed)
+    aside(f"Deleted {count} conversation{'' if count == 1 else 's'}.")
+    return 0 if count else 1
+
+
+def _is_confirmed(chosen: Sequence[ConversationDetail]) -> bool:
+    if sys.stdin is None or not sys.stdin.isatty():
+        raise Trouble("deleting asks first, and there is no terminal to ask on; add --yes.")
+    now = datetime.now().astimezone()
+    for detail in chosen:
+        click.echo(f"  {short_id(detail.id)}  {when(detail, now)}  {visible_line(detail.title)}", err=True)
+    return click.confirm("Delete it?" if len(chosen) == 1 else f"Delete these {len(chosen)}?", err=True)
+
+
+# --- lists ------------------------------------------------------------------------------------------
+
+
+def _print_json(value: Any) -> None:
+    json = msgspec.json.encode(value)
+    click.echo((msgspec.json.format(json, indent=2) if sys.stdout.isatty() else json).decode())
+
+
+def _print_list(found: Sequence[ConversationEntry], words: Sequence[str], as_json: bool) -> None:
+    if as_json:
+        _print_json(found)
+    elif sys.stdout.isatty():
+        from cursor_gateway.cli.terminals import terminal
+
+        console = terminal()
+        console.print(_table(found, words, console.width, datetime.now().astimezone()))
+    else:
+        for entry in found:
+            click.echo("\t".join(visible_line(field) for field in _fields(entry)))
+
+
+def _fields(entry: ConversationEntry) -> list[str]:
+    state = "running" if entry.is_running else "ended"
+    snippet = [] if entry.snippet is UNSET else [entry.snippet]
+    return [entry.id, entry.updated, state, entry.mode, entry.model, entry.title, *snippet]
+
+
+def _table(found: Sequence[ConversationEntry], words: Sequence[str], width: int, now: datetime) -> "Table":
+    """The title has the room that the others leave. What was found is long, so it gets the models' room, too."""
+    from rich.console import Group
+    from rich.table import Table
+    from rich.text import Text
+
+    is_wide = width >= _WIDE
+    has_models = is_wide or not words
+    ids = [entry.id if is_wide else short_id(entry.id) for entry in found]
+    times = [when(entry, now) for entry in found]
+    models = [_model(entry) for entry in found]
+    widths = {"id": max(map(len, ids)), "when": max(4, *map(len, times))}
+    if has_models:
+        widths["model"] = min(max(5, *map(len, models)), _MODEL * 2 if is_wide else _MODEL)
+    widths["title"] = max(width - sum(widths.values()) - _GAP * len(widths), _GAP * 10)
+    table = Table(box=None, padding=(0, _GAP, 0, 0), pad_edge=False, header_style="bold")
+    for name, columns in widths.items():
+        table.add_column(name, width=columns, no_wrap=True, overflow="ellipsis")
+    for id, time, model, entry in zip(ids, times, models, found, strict=True):
+        lines = [_marked(visible_line(entry.title), words)]
+        if entry.snippet is not UNSET:
+            lines.append(_marked(visible_line(entry.snippet), words, "dim"))
+            lines[-1].no_wrap = False
+        cells = [Text(id, "cyan"), Text(time, "bold green" if entry.is_running else "")]
+        cells += [Text(model, "dim")] if has_models else []
+        table.add_row(*cells, Group(*lines))
+    return table
+
+
+def _model(entry: ConversationEntry) -> str:
+    """With the mode, unless it is the usual one."""
+    return visible_line(entry.model if entry.mode == "agent" else f"{entry.mode} · {entry.model}")
+
+
+def _marked(text: str, words: Sequence[str], style: str = "") -> "Text":
+    """With the words that were looked for standing out, as the index knows them: whole, but for the last."""
+    from rich.text import Text
+
+    marked = Text(text, style)
+    if words:
+        *whole, last = (re.escape(word) for word in words)
+        patterns = [*(rf"{word}(?!\w)" for word in whole), last]
+        marked.highlight_regex(re.compile(rf"(?<!\w)(?:{'|'.join(patterns)})", re.IGNORECASE), "bold yellow not dim")
+    return marked
+
+
+def short_id(id: str) -> str:
+    return id.removeprefix("conv_")[:_SHORT_ID]
+
+
+def when(entry: ConversationEntry, now: datetime) -> str:
+    return "running" if entry.is_running else ago(datetime.fromisoformat(entry.updated), now)
+
+
+def ago(then: datetime, now: datetime) -> str:
+    """For people; after a week, the day, in the time zone of `now`."""
+    passed = now - then
+    if passed < timedelta(minutes=1):  # also for a clock that is ahead of ours
+        return "just now"
+    if passed < timedelta(hours=1):
+        return f"{passed // timedelta(minutes=1)} min ago"
+    if passed < timedelta(days=1):
+        return f"{passed // timedelta(hours=1)} h ago"
+    if passed < timedelta(days=7):
+        days = passed // timedelta(days=1)
+        return f"{days} day{'' if days == 1 else 's'} ago"
+    return then.astimezone(now.tzinfo).strftime("%Y-%m-%d")
+
+
+# --- one conversation -------------------------------------------------------------------------------
+
+
+def _show(conversation: "WholeConversation", console: "Console") -> None:
+    from rich.console import Group
+    from rich.text import Text
+
+    from cursor_gateway.render.listing import Listing, Row, plain_rows, split_lines
+    from cursor_gateway.render.markdown import AgentMarkdown
+    from cursor_gateway.render.terminal import TerminalView
+
+    is_plain = not console.is_terminal
+    begun = ago(datetime.fromisoformat(conversation.created), datetime.now().astimezone())
+    facts = [conversation.id, f"begun {begun}", f"in {visible_line(conversation.workspace)}"]
+    title = [Row(Text(), Text(visible_line(conversation.title), "bold underline"))]
+    console.print(Group(Listing(title), Listing(plain_rows([" · ".join(facts)], "dim", ""))), soft_wrap=is_plain)
+    view = TerminalView(console)  # one for all runs: a plan's to-dos may be done in a later one
+    for number, run in enumerate(conversation.runs):
+        for message in conversation.asked(run):
+            lines = split_lines(visible(message.text))
+            said = [Row(Text("▌ ", "bold cyan"), Text(line.expandtabs(4), "bold"), "▌ ") for line in lines]
+            is_prompt = message.role == "user"
+            console.print(Group("", Listing(said) if is_prompt else AgentMarkdown(message.text)), soft_wrap=is_plain)
+        if number == 0:  # between its own parts the view leaves a line itself
+            console.print()
+        if (response := conversation.response(run)) is not None:
+            for document in response.documents:
+                view.push(DocumentEnded(document))
+        if response is None or response.status == "streaming":
+            console.print(Group("", Text("● still running", "bold green")), soft_wrap=is_plain)
+        else:
+            view.push(_done(response))
+
+
+def _done(response: ChatResponse) -> Done:
+    fields = msgspec.structs.asdict(response)
+    documents = fields.pop("documents")
+    errors = [document.content for document in documents if isinstance(document, ErrorDocument)]
+    failure = AgentCrashed(errors[-1] if errors else "").failure() if response.status == "error" else None
+    return Done(Envelope(**fields), failure)
