@@ -145,9 +145,9 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     ] = "auto"
     # --- the command line as a client
     url: Annotated[
-        str, Meta(description="The gateway that `chat` and `models` talk to; empty tries the local one.")
+        str, Meta(description="The gateway that the other commands talk to; empty tries the local one.")
     ] = ""
-    api_key: Annotated[str, Meta(description="The key that `chat` and `models` send.")] = ""
+    api_key: Annotated[str, Meta(description="The key that the other commands send.")] = ""
 
     def __repr__(self) -> str:
         """Without secrets: it may end up in a log."""

@@ -11,7 +11,7 @@ from tests.cli.processes import finished
 def test_help_has_examples_for_the_command_and_its_parts(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["--help"]) == 0
     out = capsys.readouterr().out
-    assert "cursor-gateway demo\n" in out
+    assert "cursor-gateway serve\n" in out
     for command in cli.commands:
         assert f"\n  {command} " in out
         assert run([command, "-h"]) == 0
