@@ -8,6 +8,10 @@
 ('completed', 'Hello!')
 """
 
+from cursor_gateway.client.asynchronous import AsyncClient, AsyncStream
+from cursor_gateway.client.calls import Health, ModelEntry
+from cursor_gateway.client.failures import CallFailed, CannotReach
+from cursor_gateway.client.sync import Client, Stream
 from cursor_gateway.core.document_events import (
     ContentDelta,
     DocumentEnded,
@@ -61,6 +65,7 @@ from cursor_gateway.core.documents import (
     Usage,
 )
 from cursor_gateway.core.fences import Fences
+from cursor_gateway.core.history import ConversationDetail, ConversationEntry, MessageEntry, RunEntry
 from cursor_gateway.core.run_info import Include, RunInfo
 from cursor_gateway.core.transcript import Transcript
 from cursor_gateway.dialects.documents import NdjsonEncoder, SseEncoder, encode_response
@@ -86,6 +91,10 @@ from cursor_gateway.wire.sse import SseDecoder, SseEvent
 
 __all__ = [
     "AgentTools",
+    "AsyncClient",
+    "AsyncStream",
+    "CallFailed",
+    "CannotReach",
     "ChatCompletion",
     "ChatResponse",
     "ChunkEncoder",
@@ -94,6 +103,7 @@ __all__ = [
     "ClarificationMetadata",
     "ClarificationOption",
     "ClarificationQuestion",
+    "Client",
     "CodeBlockDocument",
     "CodeBlockMetadata",
     "CodeReferenceDocument",
@@ -101,6 +111,8 @@ __all__ = [
     "CompletionFold",
     "CompletionHead",
     "ContentDelta",
+    "ConversationDetail",
+    "ConversationEntry",
     "Diff",
     "Document",
     "DocumentEnded",
@@ -116,20 +128,25 @@ __all__ = [
     "Fences",
     "FileEditDocument",
     "FileEditMetadata",
+    "Health",
     "Include",
     "KnownMetadata",
+    "MessageEntry",
     "Metadata",
     "Mode",
+    "ModelEntry",
     "NdjsonEncoder",
     "PlanDocument",
     "PlanMetadata",
     "PlanTodo",
     "Reasoning",
     "ResponseMetadata",
+    "RunEntry",
     "RunInfo",
     "SseDecoder",
     "SseEncoder",
     "SseEvent",
+    "Stream",
     "TerminalCommandDocument",
     "TerminalCommandMetadata",
     "TextDocument",

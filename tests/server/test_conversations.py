@@ -14,11 +14,9 @@ from tests.server.conftest import (
     at_once,
     chat,
     conversation_folder,
-    eventually,
     growing,
     http_client,
     invocation,
-    is_gone,
     option,
     question,
     standin,
@@ -147,13 +145,6 @@ def test_an_unknown_conversation(http: httpx2.Client, dialect: Dialect) -> None:
         assert unknown.json()["error"]["param"] == "conversationId"
 
 
-def test_a_conversation_that_never_began(http: httpx2.Client) -> None:
-    """The agent failed before it had a session: there is nothing to go on with."""
-    failed = ask(http, "documents", standin("fail-auth"))
-    again = chat_status(http, failed.headers["x-conversation-id"])
-    assert again == (404, "not_found")
-
-
 def chat_status(http: httpx2.Client, conversation: str) -> tuple[int, str]:
     reply = ask(http, "documents", "hello", conversationId=conversation)
     return reply.status_code, reply.json().get("error", {}).get("code", "")
@@ -170,18 +161,19 @@ def test_a_conversation_stays_in_its_workspace(gateway: RunningGateway, http: ht
     assert json.loads(text_of(told))["turns"] == 1
 
 
-def test_the_oldest_conversations_go(tmp_path: Path) -> None:
-    with running_gateway(tmp_path, settings={"max_conversations": "2"}) as gateway, http_client(gateway) as http:
-        ids = []
-        for _ in range(3):
-            mark = unique()
-            ids.append(chat(http, mark)["conversationId"])
-            pid = invocation(gateway, mark)["pid"]
-            eventually(lambda pid=pid: is_gone(pid))  # type: ignore[misc]
-        assert chat_status(http, ids[0]) == (404, "not_found")
-        assert chat_status(http, ids[2]) == (200, "")
-        assert not list(gateway.data.glob(f"instances/*/conversations/{ids[0]}"))
-    assert not list(gateway.data.glob("instances/*/conversations/*"))  # they live as long as the gateway
+def test_a_conversation_and_its_folder_outlive_the_gateway(tmp_path: Path) -> None:
+    """At the same path: the agent keys its chats by the folder of its configuration, too."""
+    mark = unique()
+    with running_gateway(tmp_path) as gateway, http_client(gateway) as http:
+        conversation = chat(http, mark)["conversationId"]
+        folder = conversation_folder(gateway, conversation)
+        assert folder.is_dir()
+    assert folder.is_dir()
+    assert list((gateway.data / "instances").iterdir()) == []
+    with running_gateway(tmp_path) as gateway, http_client(gateway) as http:
+        told = chat(http, standin("history"), conversationId=conversation)
+        assert json.loads(text_of(told))["prompts"] == [mark]
+        assert invocation(gateway, mark)["config_dir"] == str(folder / "cursor")
 
 
 # --- what belongs to the user, and what to the gateway ----------------------------------------------------

@@ -4,8 +4,9 @@ import asyncio
 import json
 import random
 import tempfile
-from collections.abc import AsyncGenerator, Coroutine, Iterator, Sequence
+from collections.abc import AsyncGenerator, Coroutine, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 from urllib.parse import urlencode
@@ -19,13 +20,15 @@ from starlette.types import Message
 
 from cursor_gateway.core.actions import Command, OtherTool, Outcome
 from cursor_gateway.core.agent_events import AgentEvent, TextDelta, ThinkingDelta, ThinkingEnded, ToolEnded, ToolStarted
+from cursor_gateway.core.prompt import UserMessage
 from cursor_gateway.runs import run as run_module
 from cursor_gateway.runs.conversations import Conversations
 from cursor_gateway.runs.registry import Runs
 from cursor_gateway.runs.run import Run
-from cursor_gateway.runs.service import Defaults, Service
+from cursor_gateway.runs.service import Defaults, Order, Service
 from cursor_gateway.runs.workspaces import Workspaces
 from cursor_gateway.server.app import build_app
+from cursor_gateway.server.guard import LOCAL_OWNER
 from cursor_gateway.server.metrics import Metrics
 from cursor_gateway.settings import Settings
 from cursor_gateway.sources.base import Turn
@@ -108,7 +111,7 @@ class _Connection:
         self._is_gone = asyncio.Event()
         self._sent: list[Message] = []
 
-    async def ask(self, app: Any, method: str, path: str, query: str, headers: dict[str, str], body: bytes) -> None:
+    async def ask(self, app: Any, method: str, path: str, query: str, headers: Mapping[str, str], body: bytes) -> None:
         self._sent = [{"type": "http.request", "body": body, "more_body": False}]
         scope = {
             "type": "http",
@@ -155,9 +158,11 @@ class Site:
         )
         self.app = build_app(self.service, Settings(), Metrics())
 
-    async def get(self, path: str, headers: dict[str, str] | None = None, **query: object) -> _Connection:
+    async def get(
+        self, path: str, query: Mapping[str, object] | None = None, headers: Mapping[str, str] | None = None
+    ) -> _Connection:
         connection = _Connection()
-        await connection.ask(self.app, "GET", path, urlencode(query), headers or {}, b"")
+        await connection.ask(self.app, "GET", path, urlencode(query or {}), headers or {}, b"")
         return connection
 
     async def snapshot(self, id: str) -> Json:
@@ -166,14 +171,11 @@ class Site:
         found: Json = json.loads(reply.body)
         return found
 
-    async def begin(self, **fields: object) -> Run:
+    async def begin(self) -> Run:
         """A run that needs nobody to read it."""
-        body = {"message": "Say it.", "stream": True, "whenClientLeaves": "finish", **fields}
-        connection = _Connection(most=0)
-        connection._is_gone.set()
-        headers = {"content-type": "application/json"}
-        await connection.ask(self.app, "POST", "/v1/chat", "", headers, json.dumps(body).encode())
-        (run,) = self.service.runs._running.values()
+        messages = [UserMessage("Say it.")]
+        run = await self.service.start(Order(owner=LOCAL_OWNER, messages=messages, when_client_leaves="finish"))
+        assert isinstance(run, Run)
         return run
 
     async def read(self, id: str, habits: Habits) -> Received:
@@ -181,7 +183,7 @@ class Site:
         await turns_of_the_loop(habits.comes_after)
         for most in [*habits.losses, None]:
             connection = _Connection(habits.pause, most)
-            headers, query = {}, {"dialect": habits.dialect}
+            headers, query = dict[str, str](), {"dialect": str(habits.dialect)}
             if habits.by_header:
                 headers["last-event-id"] = str(received.last)
             else:
@@ -241,7 +243,7 @@ HABITS = st.builds(
 
 
 @pytest.mark.parametrize("kept", [1, 5, 2048])
-@examples(60)
+@examples(30)
 @given(
     script=SCRIPTS,
     readers=st.lists(HABITS, min_size=1, max_size=5),
@@ -260,7 +262,10 @@ def test_every_reader_has_the_same_in_the_end(
     """`kept` are the events that stand beside the store: whoever is further behind reads what is stored."""
 
     async def live(folder: Path) -> None:
-        batches = [([STARTED], 0), *((PIECES[name], pause) for name, pause in script)]
+        batches: list[tuple[Sequence[AgentEvent], int]] = [
+            ([STARTED], 0),
+            *((PIECES[name], pause) for name, pause in script),
+        ]
         batches += [([FINISHED], 0)] if end == "finish" else []
         site = Site(folder, Paced(batches))
         run = await site.begin()
@@ -356,11 +361,13 @@ def test_a_flood_in_one_batch_is_not_lost_on_a_reader_who_was_up_to_date(tmp_pat
 def test_who_has_it_all_is_told_not_to_come_again(tmp_path: Path, dialect: Reads) -> None:
     async def live() -> None:
         goes = asyncio.Event()
-        site = Site(tmp_path, _Gated(goes))
+        site = Site(tmp_path, _Gated(goes, say("Half"), say(" and all.")))
         run = await site.begin()
         await true(lambda: run.count)
         path = f"/v1/chat/{run.id}/events"
-        waits = asyncio.ensure_future(site.get(path, dialect=dialect, after=run.count))  # all there is, but not done
+        waits = asyncio.ensure_future(
+            site.get(path, {"dialect": dialect, "after": run.count})
+        )  # all there is, but not done
         await turns_of_the_loop(20)
         assert not waits.done()
         goes.set()
@@ -369,11 +376,11 @@ def test_who_has_it_all_is_told_not_to_come_again(tmp_path: Path, dialect: Reads
         assert (b"[DONE]" if dialect == "openai" else b"completed") in rest.body
         await run.gone()
         for _ in range(2):
-            for query in ({"after": run.count}, {"after": run.count + 7}):
-                assert (await site.get(path, dialect=dialect, **query)).status == 204
-            by_header = await site.get(path, {"last-event-id": str(run.count)}, dialect=dialect)
+            for after in (run.count, run.count + 7):
+                assert (await site.get(path, {"dialect": dialect, "after": after})).status == 204
+            by_header = await site.get(path, {"dialect": dialect}, {"last-event-id": str(run.count)})
             assert (by_header.status, by_header.body) == (204, b"")
-            assert (await site.get(path, dialect=dialect, after=run.count - 1)).status == 200
+            assert (await site.get(path, {"dialect": dialect, "after": run.count - 1})).status == 200
             await site.close()
             site = Site(tmp_path, ScriptedSource([]))
         await site.close()
@@ -382,31 +389,39 @@ def test_who_has_it_all_is_told_not_to_come_again(tmp_path: Path, dialect: Reads
 
 
 class _Gated(ScriptedSource):
-    def __init__(self, goes: asyncio.Event) -> None:
+    """What it says before it may go on, and then."""
+
+    def __init__(self, goes: asyncio.Event, before: Sequence[AgentEvent], then: Sequence[AgentEvent]) -> None:
         super().__init__([])
-        self._goes = goes
+        self._goes, self._before, self._then = goes, before, then
 
     async def events(self, turn: Turn) -> AsyncGenerator[Sequence[AgentEvent], None]:
-        yield [STARTED, *say("Half")]
+        yield [STARTED, *self._before]
         await self._goes.wait()
-        yield [*say(" and all."), FINISHED]
+        yield [*self._then, FINISHED]
 
 
 def test_a_run_that_still_goes_on_has_a_snapshot(tmp_path: Path) -> None:
     async def live() -> None:
         open_tools = [ToolStarted("1", SEARCH), ToolStarted("2", Command(tool="shell", command="make"))]
         done = ToolEnded("1", OtherTool(tool="grep", arguments={"pattern": "é"}, data="x"), Outcome())
-        site = Site(tmp_path, Paced([([STARTED, TextDelta("Look: "), *open_tools], 60), ([done, FINISHED], 0)]))
+        goes = asyncio.Event()
+        site = Site(tmp_path, _Gated(goes, [TextDelta("Look: "), *open_tools], [done]))
         run = await site.begin()
         await true(lambda: run.count)
         early = await site.snapshot(run.id)
-        assert (early["id"], early["conversationId"], early["status"]) == (run.id, run.info.conversation_id, "streaming")
+        assert (early["id"], early["conversationId"], early["status"]) == (
+            run.id,
+            run.info.conversation_id,
+            "streaming",
+        )
         text, search, command = early["documents"]
         assert (text["content"], text["metadata"]) == ("Look: ", {"format": "markdown"})
         assert (search["metadata"]["toolName"], search["metadata"]["state"]) == ("grep", "running")
         assert search["metadata"]["arguments"] == {"pattern": "é"}
         assert (command["metadata"]["command"], command["metadata"]["state"]) == ("make", "running")
         assert (command["metadata"]["exitCode"], command["metadata"]["output"]) == (-1, "")
+        goes.set()
         await run.gone()
         final = await site.snapshot(run.id)
         assert is_beginning(early, final)
@@ -432,7 +447,7 @@ def test_what_no_reader_can_mean(tmp_path: Path, query: dict[str, str], param: s
         site = Site(tmp_path, Paced([([*say("All"), FINISHED], 0)]))
         run = await site.begin()
         await run.gone()
-        refused = await site.get(f"/v1/chat/{run.id}/events", **query)
+        refused = await site.get(f"/v1/chat/{run.id}/events", query)
         assert (refused.status, json.loads(refused.body)["error"]["param"]) == (400, param)
         await site.close()
 
@@ -445,7 +460,7 @@ def test_what_no_reader_can_mean(tmp_path: Path, query: dict[str, str], param: s
 def read(client: httpx2.Client, id: str, habits: Habits) -> Received:
     received = Received(habits.dialect)
     for most in [*habits.losses, None]:
-        headers, query = {}, {"dialect": habits.dialect}
+        headers, query = dict[str, str](), {"dialect": str(habits.dialect)}
         if habits.by_header:
             headers["last-event-id"] = str(received.last)
         else:
@@ -482,7 +497,7 @@ def test_every_reader_has_the_same_over_sockets(gateway: RunningGateway, http: h
         id = reply.response.headers["x-chat-id"]
         if chance.random() < 0.5:
             reply.rest()
-    received = at_once({number: lambda one=one: read(http, id, one) for number, one in enumerate(habits)})
+    received = at_once({number: partial(read, http, id, one) for number, one in enumerate(habits)})
     answer = http.get(f"/v1/chat/{id}").json()
     assert (answer["status"], text_of(answer)) == ("completed", "".join(f"{number} " for number in range(40)))
     chunks = read(http, id, Habits("openai"))
@@ -513,14 +528,15 @@ def test_a_reader_who_joins_keeps_a_run_alive_and_the_last_one_ends_it(http: htt
             first.response.close()
             for _ in range(20):
                 assert http.get(f"/v1/chat/{id}").json()["status"] == "streaming"
-    ended = eventually(lambda: ended_or_none(http, id))
-    assert (ended["status"], ended["documents"][-1]["metadata"]["errorCode"]) == ("error", "CANCELLED")
-    assert text_of(ended) == "I was about to say more."
+    told = ended(http, id)
+    assert (told["status"], told["documents"][-1]["metadata"]["errorCode"]) == ("error", "CANCELLED")
+    assert text_of(told) == "I was about to say more."
 
 
-def ended_or_none(http: httpx2.Client, id: str) -> Json | None:
+def ended(http: httpx2.Client, id: str) -> Json:
+    eventually(lambda: http.get(f"/v1/chat/{id}").json()["status"] != "streaming")
     found: Json = http.get(f"/v1/chat/{id}").json()
-    return None if found["status"] == "streaming" else found
+    return found
 
 
 def leave(http: httpx2.Client, prompt: str, way: str, wanted: str | None) -> str:
@@ -552,13 +568,13 @@ def test_each_request_says_what_happens_when_its_client_leaves(tmp_path: Path, h
     file = tmp_path / "go"
     prompt = standin(f"wait-for file={file}")
     kept = [leave(http, prompt, way, "finish") for way in WAYS_TO_SAY]
-    ended = [leave(http, prompt, way, wanted) for way in WAYS_TO_SAY for wanted in (None, "cancel")]
-    for id in ended:
-        assert eventually(lambda id=id: ended_or_none(http, id))["status"] == "error"
+    stopped = [leave(http, prompt, way, wanted) for way in WAYS_TO_SAY for wanted in (None, "cancel")]
+    for id in stopped:
+        assert ended(http, id)["status"] == "error"
     assert {http.get(f"/v1/chat/{id}").json()["status"] for id in kept} == {"streaming"}
     file.touch()
     for id in kept:
-        told = eventually(lambda id=id: ended_or_none(http, id))
+        told = ended(http, id)
         assert (told["status"], text_of(told)) == ("completed", "Waiting for the file. It is there.")
 
 
@@ -567,26 +583,24 @@ def test_the_operator_says_what_happens_where_the_request_does_not(tmp_path: Pat
     with other_gateway(tmp_path, when_client_leaves="finish") as (_, http):
         prompt = standin(f"wait-for file={file}")
         kept = [leave(http, prompt, way, None) for way in WAYS_TO_SAY]
-        ended = [leave(http, prompt, way, "cancel") for way in WAYS_TO_SAY]
-        for id in ended:
-            assert eventually(lambda id=id: ended_or_none(http, id))["status"] == "error"
+        stopped = [leave(http, prompt, way, "cancel") for way in WAYS_TO_SAY]
+        for id in stopped:
+            assert ended(http, id)["status"] == "error"
         file.touch()
         for id in kept:
-            assert eventually(lambda id=id: ended_or_none(http, id))["status"] == "completed"
+            assert ended(http, id)["status"] == "completed"
 
 
 def test_what_was_said_is_read_after_a_restart_of_the_gateway(tmp_path: Path) -> None:
     file = tmp_path / "go"
     with other_gateway(tmp_path, drain_seconds="0.1") as (gateway, http):
-        ended = [
+        runs = [
             ask(http, "documents", standin(scenario)).headers["x-chat-id"]
             for scenario in ("tools", "fences", "thinking", "crash", "empty", "fail-quota", "fail-auth")
         ]
-        ended.append(leave(http, standin(f"wait-for file={file}"), "documents", "finish"))  # ended with the gateway
-        before = {
-            (id, dialect): read(http, id, Habits(dialect)).body for id in ended[:-1] for dialect in READS
-        }
-        answers = {id: http.get(f"/v1/chat/{id}").content for id in ended[:-1]}
+        runs.append(leave(http, standin(f"wait-for file={file}"), "documents", "finish"))  # ended with the gateway
+        before = {(id, dialect): read(http, id, Habits(dialect)).body for id in runs[:-1] for dialect in READS}
+        answers = {id: http.get(f"/v1/chat/{id}").content for id in runs[:-1]}
         mark = unique()
         chat(http, mark)
         invocation(gateway, mark)
@@ -594,7 +608,7 @@ def test_what_was_said_is_read_after_a_restart_of_the_gateway(tmp_path: Path) ->
         for (id, dialect), body in before.items():
             assert read(http, id, Habits(dialect)).body == body
         assert {id: http.get(f"/v1/chat/{id}").content for id in answers} == answers
-        stopped = http.get(f"/v1/chat/{ended[-1]}").json()
+        stopped = http.get(f"/v1/chat/{runs[-1]}").json()
         assert stopped["documents"][-1]["metadata"]["errorCode"] == "SHUTTING_DOWN"
         assert text_of(stopped) == "Waiting for the file."
-        assert fold_documents(read_sse(read(http, ended[-1], Habits("documents")).body)) == stopped
+        assert fold_documents(read_sse(read(http, runs[-1], Habits("documents")).body)) == stopped

@@ -1,5 +1,9 @@
 """A run that is read to its end, however often the connection breaks: each event once, in order."""
 
+from collections import deque
+from collections.abc import Generator, Iterator
+from typing import TypeAlias
+
 from msgspec.structs import replace
 
 from cursor_gateway.client.calls import cancel_request, events_request
@@ -8,16 +12,18 @@ from cursor_gateway.client.steps import (
     Asking,
     Close,
     Head,
+    Heard,
     Link,
     Lost,
     Pause,
     Reply,
     Request,
+    Step,
     Telling,
     Told,
     Tries,
+    ask,
     body_of,
-    once,
     opened,
     piece,
     unreadable,
@@ -31,12 +37,12 @@ from cursor_gateway.wire.sse import SseDecoder, SseEvent
 
 _LEAVE_SECONDS = 5.0  # whoever goes does not want to wait
 
-Numbered = tuple[int, DocumentEvent]
+Numbered: TypeAlias = tuple[int, DocumentEvent]  # with its number in the run
 
 
 class Following:
     def __init__(self, link: Link, *, start: Request | None = None, id: str = "", after: int = 0) -> None:
-        """`start` begins a run, which is then ours to stop; without it, the run `id` is only read, after that event."""
+        """`start` begins a run, which is then ours to stop; else the run `id` is only read, after that event."""
         self.id, self.conversation_id, self.request_id = id, "", ""
         self.done: Done | None = None
         self.error: CallFailed | None = None
@@ -49,7 +55,7 @@ class Following:
     # --- reading ------------------------------------------------------------------------------------
 
     def follow(self) -> Telling[Numbered]:
-        """Tells nothing as soon as there is a run to read, then its events. Raises `CallFailed`."""
+        """Tells nothing, as soon as there is a run to read; then its events. Raises `CallFailed`."""
         try:
             yield from self._follow()
         except CallFailed as error:
@@ -60,51 +66,168 @@ class Following:
     def _follow(self) -> Telling[Numbered]:
         tries = Tries(self._link)
         while True:
-            # A reader who missed the start of a document cannot read its end: `after` is for the ears alone.
-            request = events_request(self.id, self._number) if self.id else self._start
-            assert request is not None
-            head = yield from self._opened(request)
-            if isinstance(head, Head) and head.status == 200:
+            head = yield from self._opened()
+            if isinstance(head, Lost):
+                trouble: Lost | Reply | None = head
+            elif head.status == 200:
                 self._begin(head)
                 yield Told[Numbered]([])
-                trouble: Lost | Reply = yield from self._read(tries)
-                if self.done is not None:
-                    yield Close()
-                    return
-            elif isinstance(head, Head) and head.status == 204:
-                raise unreadable(self._link, f"it knows no end of the run {self.id}", 204)
+                trouble = yield from self._read(tries)
+            elif head.status == 204:  # it is over, and yet its end was never said
+                raise unreadable(self._link, f"the run {self.id} is shorter than it was", 204)
             else:
-                trouble = head if isinstance(head, Lost) else (yield from body_of(head))
+                trouble = yield from body_of(head)
             yield Close()
+            if trouble is None:
+                return
             yield Pause(tries.pause_after(trouble))
 
-    def _opened(self, request: Request) -> Asking[Head | Lost]:
-        self._was_sent = True
+    def _opened(self) -> Asking[Head | Lost]:
+        request = self._start
+        if request is None or self.id:
+            request = events_request(self.id, self._number)
+        was_sent, self._was_sent = self._was_sent, True  # whoever is interrupted here does not know
         head = yield from opened(request)
-        if isinstance(head, Lost) and not head.was_connected and not self.id:
-            self._was_sent = False
+        if isinstance(head, Lost) and not head.was_connected:
+            self._was_sent = was_sent
         return head
 
     def _begin(self, head: Head) -> None:
-        if not head.headers.get("content-type", "").startswith("text/event-stream"):
-            raise unreadable(self._link, "it is no stream of events")
-        self.id = head.headers.get("x-chat-id") or self.id
-        if not self.id:
-            raise unreadable(self._link, "the run has no id")
-        self.conversation_id = head.headers.get("x-conversation-id", self.conversation_id)
-        self.request_id = head.headers.get("x-request-id", "")
-        self._sse.flush()  # what the last connection left unfinished comes again
+        headers = head.headers
+        self.id = headers.get("x-chat-id") or self.id
+        if not headers.get("content-type", "").startswith("text/event-stream") or not self.id:
+            raise unreadable(self._link, "it is no run's stream of events")
+        self.conversation_id = headers.get("x-conversation-id", "")
+        self.request_id = headers.get("x-request-id", "")
+        self._sse.flush()  # a frame that the last connection cut comes again, whole
 
-    def _read(self, tries: Tries) -> Telling2:
+    def _read(self, tries: Tries) -> Generator[Step | Told[Numbered], Heard, Lost | None]:
+        """None at the end of the run."""
         while True:
             read = yield from piece()
             if isinstance(read, Lost):
                 return read
             if not read:
-                return Lost("the reply ended without its end")
+                return Lost("the reply ended before the run did")
             tries.heard()
-            events = [event for frame in self._sse.push(read) for event in self._understood(frame)]
-            if events:
+            if events := [numbered for frame in self._sse.push(read) for numbered in self._understood(frame)]:
                 yield Told(events)
             if self.done is not None:
-                return Lost("")
+                return None
+
+    def _understood(self, frame: SseEvent) -> Iterator[Numbered]:
+        number = int(frame.id) if frame.id.isascii() and frame.id.isdigit() and len(frame.id) < 16 else 0
+        if number and number <= self._number:  # it was said before
+            return
+        try:
+            event = self._reader.push(frame)
+        except UnusableInput as error:
+            raise unreadable(self._link, str(error)) from None
+        self._number = number or self._number
+        if event is None:
+            return
+        self._transcript.push(event)
+        if isinstance(event, Done):
+            self.done = event
+        # Those that the reader has already were only needed to understand the others: a document's start says its type.
+        if number > self._after or not number:
+            yield number, event
+
+    # --- what it came to ----------------------------------------------------------------------------
+
+    @property
+    def response(self) -> ChatResponse | None:
+        """The fold. None until the run is over."""
+        return self._transcript.response()
+
+    def result(self) -> ChatResponse:
+        """Raises `CallFailed` for a run that failed, or that was not read to its end."""
+        response = self.response
+        if response is None or self.done is None:
+            raise self.error or CallFailed(
+                "The stream was left before the run was over; read it with `events`.", code="left", chat_id=self.id
+            )
+        if self.done.failure is not None:
+            raise run_failure(self.done.failure, response, self.request_id)
+        return response
+
+    # --- stopping -----------------------------------------------------------------------------------
+
+    def cancel(self) -> Asking[None]:
+        """The stream then says how it ended. Raises `CallFailed`."""
+        yield from ask(cancel_request(self.id), Tries(self._link))
+
+    def leave(self) -> Asking[None]:
+        """Stops the run, unless it is over, or not ours to stop, or cannot be reached. One try: nobody waits for it."""
+        stops, self.stops_when_left = self.stops_when_left, False
+        if not (stops and self._was_sent) or self.done is not None or self.error is not None:
+            return
+        if not self.id:
+            # Its reply had not begun. The same request again, with the same key, names the run at once.
+            assert self._start is not None
+            headers = {**self._start.headers, "prefer": "respond-async"}
+            head = yield from opened(replace(self._start, headers=headers, seconds=_LEAVE_SECONDS))
+            yield Close()
+            self.id = "" if isinstance(head, Lost) else head.headers.get("x-chat-id", "")
+        if self.id:
+            yield from opened(cancel_request(self.id, _LEAVE_SECONDS))
+            yield Close()
+
+
+class Prose:
+    """Events in; what the agent says in words and code, to be printed as it comes, out."""
+
+    def __init__(self) -> None:
+        self._last = ""  # the document that grew last
+
+    def push(self, event: DocumentEvent, /) -> str:
+        text = source_text(event)
+        if not text or not isinstance(event, ContentDelta):
+            return ""
+        gap = "\n\n" if self._last not in ("", event.id) else ""
+        self._last = event.id
+        return gap + text
+
+
+class Reading:
+    """What a stream knows without waiting; `Stream` and `AsyncStream` wait."""
+
+    def __init__(self, following: Following) -> None:
+        self._following = following
+        self._steps = following.follow()
+        self._pending: deque[Numbered] = deque()
+        self._last_event = 0
+
+    @property
+    def id(self) -> str:
+        """Of the run; empty until the gateway has told it."""
+        return self._following.id
+
+    @property
+    def conversation_id(self) -> str:
+        return self._following.conversation_id
+
+    @property
+    def response(self) -> ChatResponse | None:
+        """The whole answer. None until the run is over."""
+        return self._following.response
+
+    @property
+    def last_event(self) -> int:
+        """The number of the event that was read last: `client.events(stream.id, after=stream.last_event)` goes on."""
+        return self._last_event
+
+    def let_finish(self) -> None:
+        """From now on the run goes on when the stream is left."""
+        self._following.stops_when_left = False
+
+    def _take(self, batch: list[Numbered] | None) -> None:
+        self._pending.extend(batch or ())
+
+    def _next(self) -> DocumentEvent:
+        number, event = self._pending.popleft()
+        self._last_event = number or self._last_event
+        return event
+
+    def _all(self) -> list[DocumentEvent]:
+        return [self._next() for _ in range(len(self._pending))]

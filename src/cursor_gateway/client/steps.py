@@ -112,7 +112,8 @@ class Tries:
         """
         if isinstance(trouble, Lost):
             error: CallFailed = CannotReach(
-                f"{self.link.url} cannot be reached: {trouble.reason}; is the gateway running there?", code="cannot_reach"
+                f"{self.link.url} cannot be reached: {trouble.reason}; is the gateway running there?",
+                code="cannot_reach",
             )
             is_final = not trouble.was_connected and not self._has_begun
             self._has_begun = self._has_begun or trouble.was_connected
@@ -175,7 +176,7 @@ def read_value(link: Link, reply: Reply, shape: type[T]) -> T:
 
 def unreadable(link: Link, why: str, status: int = 200) -> CallFailed:
     return CallFailed(
-        f"What {link.url} answers cannot be read: {why}; does the address lead to a gateway, of a version like this one?",
+        f"The answer of {link.url} cannot be used: {why}; is a gateway there, of a version like this one?",
         code=NOT_A_GATEWAY,
         status=status,
     )

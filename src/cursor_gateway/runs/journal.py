@@ -7,7 +7,7 @@ import msgspec
 from cursor_gateway.core.document_events import DocumentEvent, Done, source_text
 from cursor_gateway.core.transcript import Transcript
 from cursor_gateway.errors import StoreUnavailable
-from cursor_gateway.store.base import NewRun, RunEnd, Store
+from cursor_gateway.store.base import Idempotency, NewRun, RunEnd, Store
 
 _PAUSE_MS = 1000  # between two tries: each may wait for somebody else's lock
 
@@ -36,6 +36,10 @@ class Journal:
     @property
     def is_complete(self) -> bool:
         return self._end is not None and not self._waiting
+
+    @property
+    def idempotency(self) -> Idempotency | None:
+        return self._new.idempotency
 
     def begin(self) -> bool:
         """False when the run's idempotency key is another run's: then it must not start."""

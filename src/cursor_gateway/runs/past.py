@@ -25,6 +25,7 @@ class PastRun:
         self.has_spoken = False
         self.prompt = ""  # only estimates need it
         self.readers = 0
+        self.is_deleted = False  # with its conversation
 
     @property
     def id(self) -> str:
@@ -46,6 +47,7 @@ class PastRun:
     async def look(self) -> None:
         """How it ended, and whether it had said anything before."""
         found = await asyncio.to_thread(self._store.run, self.id, self.owner)
+        self.is_deleted = found is None
         self.stored = found or self.stored
         self.has_spoken = self.has_spoken or any(map(says_something, await self.page(0)))
         if self.stored.state != "running":
@@ -85,8 +87,8 @@ class PastReader:
                 self.place += len(events)
                 return events
             await self.run.look()
-            if self.run.done is None and self.run.stored.state != "running":
-                self.leave()  # its conversation was deleted
+            if self.run.is_deleted:
+                self.leave()
             left = _LOOK_SECONDS if until is None else min(_LOOK_SECONDS, until - loop.time())
             if left <= 0:
                 break

@@ -61,6 +61,13 @@ class Runs:
         run = self._running.get(id) or self._unstored.get(id)
         return run if run is not None and run.owner == owner else None
 
+    def find_by_idempotency(self, owner: str, key: str) -> Run | None:
+        """The store may not have heard of it."""
+        for run in (*self._running.values(), *self._unstored.values()):
+            if run.owner == owner and run.idempotency is not None and run.idempotency.key == key:
+                return run
+        return None
+
     # --- what the store did not take ----------------------------------------------------------------
 
     def _store_later(self, run: Run) -> None:

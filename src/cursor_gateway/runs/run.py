@@ -19,6 +19,7 @@ from cursor_gateway.core.transcript import Transcript
 from cursor_gateway.errors import AgentCrashed, AgentTimedOut, GatewayError, GatewayFault, RunCancelled, SessionLost
 from cursor_gateway.runs.journal import Journal
 from cursor_gateway.sources.base import Source, Turn
+from cursor_gateway.store.base import Idempotency
 
 _KEPT = 2048  # events of a run that are kept beside the store, for readers who are nearly up to date
 
@@ -78,6 +79,10 @@ class Run:
     @property
     def is_stored(self) -> bool:
         return self._journal is None or self._journal.is_complete
+
+    @property
+    def idempotency(self) -> Idempotency | None:
+        return self._journal.idempotency if self._journal is not None else None
 
     # --- driving ------------------------------------------------------------------------------------
 
@@ -325,6 +330,7 @@ class _Watch:
 
     def cancel(self) -> None:
         self._timer.cancel()
+        del self._timer  # or the two hold each other, and with them the run, until the next collection
 
     def _left(self) -> float:
         now = self._loop.time()

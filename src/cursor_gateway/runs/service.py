@@ -3,6 +3,7 @@
 import asyncio
 import hashlib
 from collections.abc import Callable, Sequence, Set
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from uuid import uuid4
@@ -116,14 +117,14 @@ class Service:
     async def _ordered_before(self, order: Order) -> Run | PastRun | None:
         if order.idempotency_key is None:
             return None
+        running = self.runs.find_by_idempotency(order.owner, order.idempotency_key)
+        if running is not None and running.idempotency is not None:
+            _check_body(running.idempotency.body_hash, order)
+            return running
         found = self.store.find_run_by_idempotency(order.owner, order.idempotency_key)
         if found is None:
             return None
-        if found.body_hash != _hash(order.body):
-            raise IdempotencyMismatch(
-                "This Idempotency-Key belongs to another request; send the same body, or another key.",
-                param="Idempotency-Key",
-            )
+        _check_body(found.body_hash, order)
         return await self.find(found.run_id, order.owner)
 
     def _conversation(self, order: Order) -> Conversation:
@@ -232,12 +233,10 @@ class Service:
 
     def answered(self, order: Order, run: Run, answer: str) -> None:
         """The caller was told something else than the run said: the next request will quote that."""
-        conversation_id = run.info.conversation_id or ""
-        latest = self.store.conversation(conversation_id, order.owner)
-        if latest is not None and order.is_whole:
-            scope = self._scope(order, latest.workspace)
-            told = fingerprint(scope, [*order.messages, AssistantMessage(answer)])
-            self.store.set_session(conversation_id, order.owner, run.session_id, told)
+        if order.is_whole:
+            told = fingerprint(self._scope(order, run.turn.workspace), [*order.messages, AssistantMessage(answer)])
+            with suppress(StoreUnavailable):  # it costs the agent's memory, not the answer
+                self.store.set_session(run.info.conversation_id or "", order.owner, run.session_id, told)
 
     # --- looking ------------------------------------------------------------------------------------
 
@@ -288,6 +287,14 @@ def _check_name(model: str) -> None:
     """No agent is started for what can be no model's name: it would be an option of its own, or no argument at all."""
     if len(model) > _LONGEST_MODEL or model.startswith("-") or not model.isprintable():
         raise unknown_model(model[:_LONGEST_MODEL], [])
+
+
+def _check_body(expected: str, order: Order) -> None:
+    if _hash(order.body) != expected:
+        raise IdempotencyMismatch(
+            "This Idempotency-Key belongs to another request; send the same body, or another key.",
+            param="Idempotency-Key",
+        )
 
 
 def _hash(body: bytes) -> str:

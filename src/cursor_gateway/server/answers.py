@@ -19,6 +19,7 @@ from cursor_gateway.dialects.openai_chat import (
     error_frames,
 )
 from cursor_gateway.errors import AnswerUnfit, Failure, GatewayError, RunCancelled
+from cursor_gateway.runs.run import Run
 from cursor_gateway.runs.service import Order, Service
 from cursor_gateway.server.guard import error_response
 from cursor_gateway.server.streaming import SSE, AnyRun, Reading, read_to_end, stream_headers
@@ -51,6 +52,7 @@ class CheckedAnswer:
 
     def __init__(self, first: WholeAnswer, order: Order, format: Format, service: Service) -> None:
         self._first, self._order, self._format, self._service = first, order, format, service
+        self._run = first.run  # or the one that repairs it
 
     async def completion(self, receive: Receive) -> ChatCompletion | Failure:
         first = await self._first.completion(receive)
@@ -58,13 +60,13 @@ class CheckedAnswer:
             return first
         checked = self._checked(first)
         if isinstance(checked, ChatCompletion):
-            return checked
+            return self._told(checked)
         second = await self._ask_again(checked, receive)
         if isinstance(second, Failure):
             return second
         match self._checked(second):
             case ChatCompletion() as completion:
-                return replace(completion, usage=_sum(first.usage, completion.usage))
+                return replace(self._told(completion), usage=_sum(first.usage, completion.usage))
             case Misfit(reason=reason):
                 return AnswerUnfit(
                     f"The agent's answer is not in the form that was asked for, also when asked again: {reason} "
@@ -83,6 +85,13 @@ class CheckedAnswer:
             case Misfit() as misfit:
                 return misfit
 
+    def _told(self, completion: ChatCompletion) -> ChatCompletion:
+        """The caller's next request quotes this alone, so by this its session is found."""
+        (choice,) = completion.choices
+        if isinstance(self._run, Run) and choice.finish_reason == "stop":
+            self._service.answered(self._order, self._run, choice.message.content or "")
+        return completion
+
     async def _ask_again(self, misfit: Misfit, receive: Receive) -> ChatCompletion | Failure:
         """In the same conversation, so the agent has its first answer before it."""
         order = replace(
@@ -94,10 +103,10 @@ class CheckedAnswer:
             idempotency_key=None,
         )
         try:
-            repair = await self._service.start(order)
+            self._run = await self._service.start(order)
         except GatewayError as error:
             return error.failure()
-        return await WholeAnswer(repair, self._first.fold.again()).completion(receive)
+        return await WholeAnswer(self._run, self._first.fold.again()).completion(receive)
 
 
 def _sum(first: CompletionUsage, second: CompletionUsage) -> CompletionUsage:

@@ -59,6 +59,9 @@ class ChatEndpoints:
             )
         )
         headers = run_headers(run)
+        if "respond-async" in request.headers.get("prefer", ""):  # RFC 7240: who wants to know the run, not its answer
+            snapshot = await self._service.response(run.id, request.state.owner)
+            return Response(encode_response(snapshot), 202, headers, media_type="application/json")
         if asked.stream:
             if _wants_ndjson(request.headers):
                 return EventStream(run, NdjsonEncoder(), NDJSON, self._reading, headers)

@@ -80,12 +80,6 @@ class Keeper:
                 self._pause()
             self._empty_log()
 
-    def remove_deleted(self) -> None:
-        """The first part of `sweep`: enough to see how much is left."""
-        with self._one_sweeper:
-            while self._remove_rows():
-                self._pause()
-
     # --- the thread ---------------------------------------------------------------------------------
 
     def _call(self) -> None:

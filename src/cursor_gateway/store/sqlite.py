@@ -42,7 +42,8 @@ from cursor_gateway.store.search import (
 from cursor_gateway.store.titles import title_of
 
 _MOST = 2**62  # SQLite's whole numbers have 64 bits
-_HIDDEN_AT_ONCE = 20  # conversations that make room, before it is seen whether that was enough
+_HIDDEN_AT_ONCE = 20  # conversations that are too old, in one transaction
+_CAUTION = 0.75  # of the conversations that seem too many are deleted before it is seen how much room they have left
 _SAME_FINGERPRINT = 10  # conversations; who has more of them needs no more to choose from
 
 _Number = Annotated[int, Meta(ge=0, le=_MOST)]
@@ -298,14 +299,13 @@ class SqliteStore:
     def prune(self, max_age_seconds: float | None, max_bytes: int | None, now_ms: int) -> int:
         hidden = 0
         if max_age_seconds is not None:
-            while some := self._hide_oldest(now_ms - int(max_age_seconds * 1000)):
+            while some := self._hide_oldest(now_ms - int(max_age_seconds * 1000), _HIDDEN_AT_ONCE):
                 hidden += some
-        if max_bytes is not None:
-            self._keeper.remove_deleted()
-            while self._used() > max_bytes and (some := self._hide_oldest(_MOST)):
-                hidden += some
-                self._keeper.remove_deleted()
         self._keeper.sweep()
+        if max_bytes is not None:
+            while some := self._hide_oldest(_MOST, self._spare(max_bytes)):
+                hidden += some
+                self._keeper.sweep()  # to its end: the words of what is deleted take room until then
         return hidden
 
     def size(self) -> int:
@@ -325,9 +325,18 @@ class SqliteStore:
             (page,) = connection.execute("PRAGMA page_size").fetchone()
         return int((numbers[0] - numbers[1]) * page)
 
-    def _hide_oldest(self, until_ms: int) -> int:
+    def _spare(self, max_bytes: int) -> int:
+        """Most of the conversations that must go, were they all alike; they are not, so the rest is seen afterwards."""
+        used = self._used()
+        if used <= max_bytes:
+            return 0
+        with self._connections.reading() as connection:
+            (count,) = connection.execute("SELECT count(*) FROM conversations WHERE owner IS NOT NULL").fetchone()
+        return max(1, int(count * (1 - max_bytes / used) * _CAUTION))
+
+    def _hide_oldest(self, until_ms: int, most: int) -> int:
         with self._connections.writing() as connection:
-            keys = connection.execute(_OLDEST, (until_ms, _HIDDEN_AT_ONCE)).fetchall()
+            keys = connection.execute(_OLDEST, (until_ms, most)).fetchall()
             _hide(connection, keys)
         return len(keys)
 

@@ -1,0 +1,1 @@
+"""A gateway, from Python: see docs/client.md."""

@@ -1,0 +1,126 @@
+"""What both shells need: an address, a key and images in; what httpx2 takes, and what its errors mean, out.
+
+httpx2 is imported where it is used: whoever only reads recordings does not wait for it.
+"""
+
+import os
+from binascii import b2a_base64
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, TypeAlias
+from uuid import uuid4
+
+from cursor_gateway.client.calls import ChatFields, chat_request
+from cursor_gateway.client.steps import Lost, Request
+
+if TYPE_CHECKING:
+    import httpx2
+
+Image: TypeAlias = bytes | os.PathLike[str] | str
+
+LOCAL = "http://127.0.0.1:8787"
+SILENCE_SECONDS = 60.0  # a gateway's own streams are never silent for more than a quarter of it
+PAUSES = (0.1, 0.3, 1.0, 2.0, 5.0, 10.0, 15.0)  # a gateway that is started anew is back within some of them
+
+_CONNECT_SECONDS = 10.0
+_BEGINNINGS = {b"\x89PNG": "png", b"\xff\xd8\xff": "jpeg", b"GIF8": "gif"}
+
+
+class ChatOptions(ChatFields, total=False):
+    images: Iterable[Image]  # files, their bytes, or data: URIs
+    idempotency_key: str  # the same key again is the same run again
+
+
+def request_of(message: str, options: ChatOptions) -> Request:
+    """Raises `OSError` for an image that cannot be read, and `ValueError` for one that is none."""
+    key = options.pop("idempotency_key", None) or uuid4().hex
+    images = [data_uri(image) for image in options.pop("images", ())]
+    unknown = options.keys() - ChatFields.__annotations__.keys()
+    if unknown:
+        raise TypeError(f"a message has no option {', '.join(sorted(unknown))}")
+    return chat_request(message, key, images, options)
+
+
+def data_uri(image: Image) -> str:
+    match image:
+        case str():
+            return image
+        case bytes():
+            return f"data:image/{_kind(image)};base64,{b2a_base64(image, newline=False).decode()}"
+        case _:
+            with open(image, "rb") as file:
+                return data_uri(file.read())
+
+
+def _kind(data: bytes) -> str:
+    for beginning, kind in _BEGINNINGS.items():
+        if data.startswith(beginning):
+            return kind
+    if data[:4] == b"RIFF" and data[8:12] == b"WEBP":
+        return "webp"
+    raise ValueError("an image is a png, jpeg, gif or webp; these bytes are none")
+
+
+def checked(url: str) -> str:
+    """Without what people add to it because other clients want it. Raises `ValueError`."""
+    from urllib.parse import urlsplit
+
+    try:
+        parts = urlsplit(url)
+        is_good = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:  # such as a port that is too large
+        is_good = False
+    if not is_good:
+        raise ValueError(f"{url!r} is not the address of a gateway; write it like {LOCAL}")
+    return url.rstrip("/").removesuffix("/v1")
+
+
+def http_options(url: str, api_key: str | None, timeout: float) -> dict[str, Any]:
+    """Raises `ValueError`."""
+    import httpx2
+
+    from cursor_gateway.settings import is_loopback
+
+    if api_key and not (api_key.isascii() and api_key.isprintable()):
+        raise ValueError("the key holds characters that no key has")
+    return {
+        "base_url": url,
+        "headers": {"authorization": f"Bearer {api_key}"} if api_key else {},
+        "timeout": httpx2.Timeout(timeout, connect=min(timeout, _CONNECT_SECONDS)),
+        "limits": httpx2.Limits(max_connections=None, max_keepalive_connections=20),  # each stream holds one for long
+        "trust_env": not is_loopback(httpx2.URL(url).host),  # a proxy of the company does not lead to this machine
+        "verify": url.startswith("https:"),  # reading all certificates takes a tenth of a second
+    }
+
+
+def built(http: "httpx2.Client | httpx2.AsyncClient", request: Request) -> "httpx2.Request":
+    from urllib.parse import quote
+
+    import httpx2
+
+    timeout = httpx2.USE_CLIENT_DEFAULT if request.seconds is None else httpx2.Timeout(request.seconds)
+    return http.build_request(
+        request.method,
+        "/" + "/".join(quote(part, safe="") for part in request.path),
+        params=request.query or None,
+        headers=request.headers,
+        content=request.body or None,
+        timeout=timeout,
+    )
+
+
+def lost(error: "httpx2.HTTPError") -> Lost:
+    import httpx2
+
+    never = httpx2.ConnectError | httpx2.ConnectTimeout | httpx2.PoolTimeout | httpx2.ProxyError
+    return Lost(reason_of(error), was_connected=not isinstance(error, never))
+
+
+def reason_of(error: BaseException) -> str:
+    """The system's own words stand below those of httpx2, which are about itself."""
+    below: BaseException | None = error
+    while below is not None:
+        if isinstance(below, OSError) and below.errno and below.strerror:
+            # asyncio writes an address there instead of what went wrong
+            return os.strerror(below.errno) if below.strerror.startswith("Connect call failed") else below.strerror
+        below = below.__cause__ or below.__context__
+    return str(error) or type(error).__name__

@@ -1,0 +1,165 @@
+"""Each call: the request that it makes, and what the reply means."""
+
+import json
+from typing import Any
+
+import msgspec
+import pytest
+
+from cursor_gateway.client import calls
+from cursor_gateway.client.calls import Health, HealthRuns, HealthSource, ModelEntry
+from cursor_gateway.client.failures import CallFailed
+from cursor_gateway.core.documents import Envelope
+from cursor_gateway.core.history import ConversationEntry
+from cursor_gateway.dialects.documents import encode_response
+from cursor_gateway.dialects.documents_request import read_chat_request
+from tests.client.scripted import LINK, LOST, Scripted, Shell, answer
+from tests.laws.laws import RUN, assemble, response_of
+
+RESPONSE = response_of(assemble([], RUN))
+NOT_FOUND = answer(404, b'{"error":{"message":"There is none.","code":"not_found"}}')
+
+
+def entry(number: int) -> dict[str, Any]:
+    told = {"id": f"conv_{number}", "title": "T", "created": "c", "updated": "u", "workspace": "/w"}
+    return {**told, "mode": "agent", "model": "auto", "isRunning": False}
+
+
+def page(*numbers: int, next: str | None) -> Scripted:
+    return answer(200, json.dumps({"conversations": [entry(number) for number in numbers], "next": next}).encode())
+
+
+def requested(shell: Shell) -> list[str]:
+    return [
+        f"{one.method} /{'/'.join(one.path)} {' '.join(f'{k}={v}' for k, v in one.query.items())}".strip()
+        for one in shell.requests
+    ]
+
+
+# --- a message ------------------------------------------------------------------------------------------
+
+
+def test_a_message() -> None:
+    request = calls.chat_request("hello", "key", ["data:1"], {"model": "auto", "mode": "ask", "include": {"thinking"}})
+    assert (request.method, request.path) == ("POST", ("v1", "chat"))
+    assert request.headers["idempotency-key"] == "key"
+    assert request.headers["content-type"] == "application/json"
+    asked = read_chat_request(request.body)
+    assert (asked.message, asked.model, asked.mode, asked.include) == ("hello", "auto", "ask", ["thinking"])
+    assert (asked.images, asked.stream, asked.when_client_leaves) == (["data:1"], True, "finish")
+    assert (asked.conversation_id, asked.fences, asked.workspace) == (None, None, None)
+
+
+def test_the_other_fields_of_a_message() -> None:
+    fields: calls.ChatFields = {"conversation_id": "conv_1", "fences": "inline", "workspace": "/w"}
+    asked = read_chat_request(calls.chat_request("hello", "key", (), fields).body)
+    assert (asked.conversation_id, asked.fences, asked.workspace) == ("conv_1", "inline", "/w")
+
+
+@pytest.mark.parametrize("key", ["", "a\nb", "é", "x" * 256])
+def test_a_key_that_no_header_can_carry(key: str) -> None:
+    with pytest.raises(ValueError, match="printable"):
+        calls.chat_request("hello", key, (), {})
+
+
+# --- a run ----------------------------------------------------------------------------------------------
+
+
+def test_events() -> None:
+    request = calls.events_request("chat_1", 7)
+    assert (request.method, request.path) == ("GET", ("v1", "chat", "chat_1", "events"))
+    assert request.headers["last-event-id"] == "7"
+
+
+def test_a_response() -> None:
+    shell = Shell(answer(200, encode_response(RESPONSE)))
+    assert shell.asked(calls.response(LINK, "chat_1")) == RESPONSE
+    assert requested(shell) == ["GET /v1/chat/chat_1"]
+
+
+def test_cancel() -> None:
+    envelope = msgspec.convert(msgspec.to_builtins(RESPONSE), Envelope)
+    shell = Shell(LOST, answer(200, msgspec.json.encode(envelope)))
+    assert shell.asked(calls.cancel(LINK, "chat_1")) == envelope
+    assert requested(shell) == ["POST /v1/chat/chat_1/cancel"] * 2
+    assert shell.requests[0].body == b"{}"
+    assert shell.requests[0].headers == {"content-type": "application/json"}
+
+
+# --- the history ----------------------------------------------------------------------------------------
+
+
+def listed(shell: Shell, query: str | None = None, limit: int | None = None) -> list[str]:
+    batches = shell.batches(calls.conversations(LINK, query, limit))
+    assert all(isinstance(one, ConversationEntry) for batch in batches for one in batch)
+    return [one.id for batch in batches for one in batch]
+
+
+def test_all_conversations_page_by_page() -> None:
+    shell = Shell(page(1, 2, next="b2"), page(3, 4, next="b4"), page(5, next=None))
+    assert listed(shell) == ["conv_1", "conv_2", "conv_3", "conv_4", "conv_5"]
+    assert requested(shell) == [
+        "GET /v1/conversations limit=100",
+        "GET /v1/conversations limit=100 before=b2",
+        "GET /v1/conversations limit=100 before=b4",
+    ]
+
+
+def test_a_page_is_told_before_the_next_one_is_asked_for() -> None:
+    shell = Shell(page(1, next="b1"))
+    told = shell.told(calls.conversations(LINK, None, None))
+    assert told is not None
+    assert [one.id for one in told] == ["conv_1"]
+
+
+def test_a_limit() -> None:
+    shell = Shell(page(*range(100), next="more"), page(*range(50), next="more"))
+    assert len(listed(shell, query="two words", limit=150)) == 150
+    assert requested(shell) == [
+        "GET /v1/conversations limit=100 q=two words",
+        "GET /v1/conversations limit=50 q=two words before=more",
+    ]
+    assert listed(Shell(), limit=0) == []
+
+
+def test_a_conversation() -> None:
+    told = {**entry(1), "messages": [], "runs": []}
+    shell = Shell(answer(200, json.dumps(told).encode()))
+    assert shell.asked(calls.conversation(LINK, "conv_1")).title == "T"
+    assert requested(shell) == ["GET /v1/conversations/conv_1"]
+
+
+def test_deleting() -> None:
+    shell = Shell(answer(204))
+    shell.asked(calls.delete_conversation(LINK, "conv_1"))
+    assert requested(shell) == ["DELETE /v1/conversations/conv_1"]
+    with pytest.raises(CallFailed, match="none"):
+        Shell(NOT_FOUND).asked(calls.delete_conversation(LINK, "conv_1"))
+    with pytest.raises(CallFailed, match="No"):
+        Shell(LOST, answer(401, b'{"error":{"message":"No."}}')).asked(calls.delete_conversation(LINK, "conv_1"))
+
+
+def test_what_the_lost_reply_has_deleted_is_gone() -> None:
+    Shell(LOST, NOT_FOUND).asked(calls.delete_conversation(LINK, "conv_1"))
+
+
+# --- the gateway ----------------------------------------------------------------------------------------
+
+
+def test_models() -> None:
+    told = {"object": "list", "data": [{"id": "auto", "name": "Auto", "created": 1}, {"id": "x"}]}
+    shell = Shell(answer(200, json.dumps(told).encode()))
+    assert shell.asked(calls.models(LINK)) == [ModelEntry("auto", "Auto"), ModelEntry("x")]
+    assert requested(shell) == ["GET /v1/models"]
+
+
+def test_health() -> None:
+    told = {
+        "status": "ok",
+        "version": "1",
+        "source": {"name": "cli", "detail": "d"},
+        "runs": {"running": 0, "limit": 4},
+    }
+    shell = Shell(answer(200, json.dumps(told).encode()))
+    assert shell.asked(calls.health(LINK)) == Health("ok", "1", HealthSource("cli", "d"), HealthRuns(0, 4))
+    assert requested(shell) == ["GET /health"]

@@ -1,0 +1,220 @@
+"""A journal: what is told is stored before, or kept until it can be; nothing is lost, repeated, or stored twice."""
+
+import asyncio
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cursor_gateway.core.agent_events import AgentEvent, RunFailed
+from cursor_gateway.core.assembler import Assembler
+from cursor_gateway.core.document_events import DocumentEvent, Done
+from cursor_gateway.errors import AgentOverloaded, StoreUnavailable
+from cursor_gateway.runs.journal import Journal
+from cursor_gateway.runs.run import Run
+from cursor_gateway.store.base import Idempotency, NewRun, RunEnd
+from cursor_gateway.store.sqlite import SqliteStore
+from tests.runs.scripted import ENDLESS, FINISHED, STARTED, ScriptedSource, info, say, turn
+from tests.store.making import ME, new_run
+from tests.strategies import examples
+
+
+class Flaky(SqliteStore):
+    """Refuses while it is told to, and counts how often it was asked."""
+
+    def __init__(self, directory: Path) -> None:
+        super().__init__(directory)
+        self.refuses = False
+        self.asked = 0
+
+    def _ask(self) -> None:
+        self.asked += 1
+        if self.refuses:
+            raise StoreUnavailable("Locked.")
+
+    def begin_run(self, new: NewRun) -> bool:
+        self._ask()
+        return super().begin_run(new)
+
+    def append(self, run_id: str, first_number: int, events: Sequence[DocumentEvent]) -> bool:
+        self._ask()
+        return super().append(run_id, first_number, events)
+
+    def end_run(self, run_id: str, first_number: int, events: Sequence[DocumentEvent], end: RunEnd) -> bool:
+        self._ask()
+        return super().end_run(run_id, first_number, events, end)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Flaky]:
+    made = Flaky(tmp_path)
+    yield made
+    made.close()
+
+
+class Clock:
+    now = 1000
+
+    def __call__(self) -> int:
+        return self.now
+
+
+def journal(
+    store: Flaky, clock: Clock | None = None, idempotency: Idempotency | None = None, id: str = "run"
+) -> Journal:
+    return Journal(store, new_run(id, f"conv_{id}", idempotency=idempotency), clock or Clock())
+
+
+def events(*agent: AgentEvent) -> list[DocumentEvent]:
+    assembler = Assembler(info("run", "conv_run"))
+    return [event for one in agent for event in assembler.push(one)]
+
+
+SAID = events(*say("Hello ", "you", "."), FINISHED)
+
+
+def test_what_readers_see_is_stored_before(store: Flaky) -> None:
+    written = journal(store)
+    assert written.begin()
+    for number in range(len(SAID)):
+        assert written.write([SAID[number]]) == [SAID[number]]
+        assert store.events("run", ME).events == SAID[: number + 1]
+        assert written.stored == number + 1
+    assert written.is_complete
+    stored = store.run("run", ME)
+    assert stored is not None
+    assert (stored.state, stored.event_count) == ("completed", len(SAID))
+    assert [message.text for message in store.messages("conv_run", ME)] == ["Hello", "Hello you."]
+    assert written.read(1) == SAID[1:]
+
+
+def test_a_key_that_is_another_runs_begins_nothing(store: Flaky) -> None:
+    key = Idempotency("key", "hash")
+    assert journal(store, idempotency=key).begin()
+    other = journal(store, idempotency=key, id="other")
+    assert other.idempotency == key
+    assert not other.begin()
+    assert store.run("other", ME) is None
+
+
+def test_while_the_store_refuses_it_is_not_asked_each_time(store: Flaky) -> None:
+    """Each try may wait for somebody else's lock, and with it everybody."""
+    clock = Clock()
+    written = journal(store, clock)
+    store.refuses = True
+    assert written.begin()
+    for event in SAID[:3]:
+        assert written.write([event]) == [event]
+    assert (store.asked, written.stored) == (1, 0)
+    clock.now += 1000
+    written.write([SAID[3]])
+    assert (store.asked, written.stored) == (2, 0)
+    store.refuses = False
+    clock.now += 999
+    written.write([SAID[4]])
+    assert written.stored == 0
+    clock.now += 1
+    written.write([SAID[5]])
+    assert written.is_complete
+    assert store.events("run", ME).events == SAID[:6]
+
+
+def test_an_answer_that_is_not_stored_says_so_and_is_stored_in_the_same_words(store: Flaky) -> None:
+    written = journal(store)
+    assert written.begin()
+    written.write(SAID[:2])
+    store.refuses = True
+    *before, done = written.write(SAID[2:])
+    assert before == SAID[2:-1]
+    assert isinstance(done, Done)
+    assert done.envelope.metadata.stored is False
+    assert (written.is_complete, written.try_again()) == (False, False)
+    assert store.events("run", ME).events == SAID[:2]
+    store.refuses = False
+    assert written.try_again()
+    assert written.is_complete
+    assert store.events("run", ME).events == [*SAID[:-1], done]
+    assert [message.text for message in store.messages("conv_run", ME)] == ["Hello", "Hello you."]
+    assert written.try_again()  # and once more changes nothing
+    assert store.events("run", ME).events == [*SAID[:-1], done]
+
+
+def test_a_run_that_was_deleted_meanwhile_is_over_for_the_store(store: Flaky) -> None:
+    written = journal(store)
+    assert written.begin()
+    written.write(SAID[:2])
+    assert store.delete_conversation("conv_run", ME)
+    assert written.write(SAID[2:]) == SAID[2:]
+    assert written.is_complete  # nobody tries again
+    assert written.read(0) == []
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_only_an_answer_that_the_caller_has_whole_is_known_by_it(store: Flaky, fails: bool) -> None:
+    written = journal(store)
+    assert written.begin()
+    written.session_id = "session-1"
+    written.fingerprint = lambda answer: f"print of {answer}"
+    end: AgentEvent = RunFailed(failure=AgentOverloaded("Full.").failure()) if fails else FINISHED
+    written.write(events(*say("Hello"), end))
+    assert [found.session_id for found in store.find_by_fingerprint(ME, "print of Hello")] == (
+        [] if fails else ["session-1"]
+    )
+    stored = store.conversation("conv_run", ME)
+    assert stored is not None
+    assert stored.session_id == "session-1"  # by its id it goes on all the same
+
+
+@examples(50)
+@given(
+    sizes=st.lists(st.integers(1, 4), min_size=1, max_size=8),
+    refusals=st.lists(st.booleans(), min_size=12, max_size=12),
+    steps=st.lists(st.integers(0, 1500), min_size=12, max_size=12),
+)
+def test_whenever_the_store_refuses_all_is_there_in_the_end(
+    tmp_path_factory: pytest.TempPathFactory, sizes: list[int], refusals: list[bool], steps: list[int]
+) -> None:
+    store, clock = Flaky(tmp_path_factory.mktemp("store")), Clock()
+    written = journal(store, clock)
+    said = events(*say(*(f"{number} " for number in range(sum(sizes)))), FINISHED)
+    told: list[DocumentEvent] = []
+    store.refuses = refusals[-1]
+    assert written.begin()
+    rest = said
+    for number, size in enumerate([*sizes, len(said)]):
+        batch, rest = rest[:size], rest[size:]
+        if not batch:
+            break
+        store.refuses, clock.now = refusals[number], clock.now + steps[number]
+        told += written.write(batch)
+        store.refuses = False
+        assert store.events("run", ME).events == told[: written.stored]
+    assert written.try_again()
+    assert written.is_complete
+    assert store.events("run", ME).events == told
+    assert told[:-1] == said[:-1]
+    store.close()
+
+
+def test_a_run_whose_events_are_not_stored_keeps_them(store: Flaky, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What only it has must not be dropped, however much it is."""
+    monkeypatch.setattr("cursor_gateway.runs.run._KEPT", 2)
+
+    async def live() -> None:
+        store.refuses = True
+        written = journal(store)
+        assert written.begin()
+        run = Run(info("run", "conv_run"), turn("run"), ME, journal=written)
+        words = say(*(f"{number} " for number in range(50)))
+        run.start(ScriptedSource([[STARTED], *([word] for word in words), [FINISHED]]), ENDLESS, (), lambda: None)
+        await run.gone()
+        assert (run.dropped, run.is_stored, len(run.events)) == (0, False, run.count)
+        assert not run.store_again()
+        store.refuses = False
+        assert run.store_again()
+        assert run.is_stored
+        assert store.events("run", ME).events == run.events
+
+    asyncio.run(live())

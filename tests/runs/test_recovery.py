@@ -1,0 +1,119 @@
+"""What a gateway left unfinished when it died: ended with what it had, once, and nobody else's."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cursor_gateway.core.actions import Command, OtherTool, Outcome
+from cursor_gateway.core.agent_events import AgentEvent, ThinkingDelta, ToolEnded, ToolStarted
+from cursor_gateway.core.assembler import Assembler
+from cursor_gateway.core.document_events import DocumentEvent, Done, source_text
+from cursor_gateway.core.transcript import Transcript
+from cursor_gateway.runs.recovery import end_interrupted_runs, run_info
+from cursor_gateway.store.sqlite import SqliteStore
+from tests.laws.laws import assert_well_formed
+from tests.runs.scripted import info, say
+from tests.store.making import ME, YOU, new_run, whole_run
+
+SEARCH = OtherTool(tool="grep", arguments={"pattern": "x"})
+STORY: list[AgentEvent] = [
+    *say("Look:\n", "\n```py\nx = 1\n", "```\n", "and "),
+    ThinkingDelta("Hm"),
+    ToolStarted("1", SEARCH),
+    ToolEnded("1", SEARCH, Outcome()),
+    ToolStarted("2", Command(tool="shell", command="make")),
+    ToolStarted("3", SEARCH),
+    *say("then", "."),
+]
+
+
+def events(story: list[AgentEvent], id: str = "run") -> list[DocumentEvent]:
+    assembler = Assembler(info(id, "conv"))
+    return [event for one in story for event in assembler.push(one)]
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[SqliteStore]:
+    made = SqliteStore(tmp_path)
+    yield made
+    made.close()
+
+
+def nobody(instance: str) -> bool:
+    return False
+
+
+@given(cut=st.integers(0, len(events(STORY))), batch=st.integers(1, 5))
+def test_wherever_it_was_cut_it_ends_well_formed_and_says_why(
+    tmp_path_factory: pytest.TempPathFactory, cut: int, batch: int
+) -> None:
+    store, told = SqliteStore(tmp_path_factory.mktemp("store")), events(STORY)[:cut]
+    store.begin_run(new_run())
+    for at in range(0, cut, batch):
+        store.append("run", at + 1, told[at : min(at + batch, cut)])
+    assert end_interrupted_runs(store, nobody, 5000) == 1
+    found = store.events("run", ME).events
+    assert found[:cut] == told  # not one event is told otherwise
+    assert_well_formed(found)
+    done = found[-1]
+    assert isinstance(done, Done)
+    assert done.failure is not None
+    assert (done.envelope.status, done.failure.code) == ("error", "agent_crashed")
+    assert "what had arrived is kept" in done.failure.message
+    stored = store.run("run", ME)
+    assert stored is not None
+    assert (stored.state, stored.failure_code, stored.ended_ms) == ("error", "agent_crashed", 5000)
+    assert run_info(stored).id == "run"
+    fold = Transcript()
+    for event in found:
+        fold.push(event)
+    assert fold.response() is not None
+    said = "".join(map(source_text, told))
+    assert [message.text for message in store.messages("conv", ME)] == ["Hello", *([said] if said else [])]
+    assert end_interrupted_runs(store, nobody, 9000) == 0
+    assert store.events("run", ME).events == found
+    store.close()
+
+
+def test_only_those_of_a_gateway_that_is_gone(store: SqliteStore) -> None:
+    for id, owner in (("mine", ME), ("yours", YOU), ("ended", ME)):
+        store.begin_run(new_run(id, f"conv_{id}", owner=owner))
+    whole_run(store, "done", "conv_done")
+    asked: list[str] = []
+
+    def is_alive(instance: str) -> bool:
+        asked.append(instance)
+        return True
+
+    assert end_interrupted_runs(store, is_alive, 0) == 0
+    assert asked == ["host:1"] * 3
+    assert end_interrupted_runs(store, nobody, 0) == 3
+    assert store.unfinished_runs() == []
+
+
+def test_the_session_stays_and_a_fingerprint_does_not(store: SqliteStore) -> None:
+    """By its id the conversation goes on where the agent was; a client that quotes half an answer does not find it."""
+    whole_run(store, "first", "conv", fingerprint="known")
+    store.set_session("conv", ME, "session-1", "known")
+    store.begin_run(new_run("run", "conv", "and?"))
+    store.append("run", 1, events(say("Half")))
+    assert end_interrupted_runs(store, nobody, 0) == 1
+    conversation = store.conversation("conv", ME)
+    assert conversation is not None
+    assert (conversation.session_id, conversation.is_running) == ("session-1", False)
+    assert store.find_by_fingerprint(ME, "known") == []
+
+
+def test_a_long_run_is_ended_after_its_last_event(store: SqliteStore) -> None:
+    """Though it is read in several pages."""
+    store.begin_run(new_run())
+    told = events(say(*("x" * 100_000 for _ in range(30))))
+    for number, event in enumerate(told, 1):
+        store.append("run", number, [event])
+    assert end_interrupted_runs(store, nobody, 0) == 1
+    stored = store.run("run", ME)
+    assert stored is not None
+    assert stored.event_count == len(told) + 5  # the text ends; an error begins, says why, ends; done

@@ -1,0 +1,300 @@
+"""When nothing can be stored: answers come all the same and say so, nothing that was stored is lost, and all that was
+said meanwhile is stored as soon as it can be, without a restart."""
+
+import json
+import os
+import shutil
+import sqlite3
+import subprocess
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import httpx2
+import pytest
+
+from cursor_gateway.store.opening import FILE
+from tests.cli.processes import finished
+from tests.gateways import RunningGateway, running_gateway
+from tests.laws.folds import fold_documents, read_sse
+from tests.server.conftest import (
+    Json,
+    ask,
+    chat,
+    eventually,
+    growing,
+    http_client,
+    invocations,
+    sse,
+    standin,
+    text_of,
+    unique,
+)
+from tests.server.test_killed import kill
+from tests.server.test_leaks import ended_agents
+
+
+@contextmanager
+def started(home: Path, **settings: str) -> Iterator[tuple[RunningGateway, httpx2.Client]]:
+    with ended_agents(home), running_gateway(home, settings=settings) as gateway, http_client(gateway) as client:
+        yield gateway, client
+
+
+@contextmanager
+def locked(data: Path) -> Iterator[sqlite3.Connection]:
+    """By another process: this one."""
+    with closing(sqlite3.connect(data / FILE, isolation_level=None)) as connection:
+        connection.execute("BEGIN EXCLUSIVE")
+        yield connection
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+
+
+@contextmanager
+def small_disk(at: Path) -> Iterator[Path]:
+    """With room for 3 MB."""
+    if os.name != "posix" or os.geteuid() != 0 or shutil.which("mount") is None:
+        pytest.skip("only root can mount a small disk")
+    at.mkdir(parents=True)
+    command = ["mount", "-t", "tmpfs", "-o", "size=3m", "tmpfs", str(at)]
+    mounted = subprocess.run(command, capture_output=True, text=True, check=False)
+    if mounted.returncode != 0:
+        pytest.skip(f"a small disk cannot be mounted here: {mounted.stderr.strip()}")
+    try:
+        yield at
+    finally:
+        subprocess.run(["umount", "--lazy", str(at)], check=True)
+
+
+def remount(disk: Path, how: str) -> None:
+    subprocess.run(["mount", "-o", f"remount,{how}", str(disk)], check=True)
+
+
+def elsewhere(data: Path, other: Path) -> None:
+    """What the agents need stands on another disk, so that only the history is hit."""
+    for name in ("conversations", "instances"):
+        (other / name).mkdir(parents=True)
+        (data / name).symlink_to(other / name)
+
+
+def fill(disk: Path) -> Path:
+    ballast = disk / "ballast"
+    with ballast.open("wb", buffering=0) as file:
+        for size in (65536, 4096, 1):
+            try:
+                while True:
+                    file.write(b"x" * size)
+            except OSError:
+                continue
+    return ballast
+
+
+def is_unstored(answer: Json) -> bool:
+    return answer["metadata"].get("stored") is False
+
+
+def streamed(http: httpx2.Client, text: str, **fields: object) -> tuple[Json, bytes]:
+    """The fold of a stream, and the stream."""
+    reply = ask(http, "documents", text, stream=True, **fields)
+    assert reply.status_code == 200, reply.text
+    return fold_documents(read_sse(reply.content)), reply.content
+
+
+def in_history(http: httpx2.Client, id: str) -> bool:
+    listed = http.get("/v1/conversations", params={"limit": 100})
+    return listed.status_code == 200 and id in {entry["id"] for entry in listed.json()["conversations"]}
+
+
+def assert_answers_without_storing(http: httpx2.Client) -> list[tuple[Json, bytes]]:
+    """In every form, and each can be looked at as long as nobody has forgotten it."""
+    told = [streamed(http, f"{unique()} {standin(scenario)}") for scenario in ("tools", "fences")]
+    for answer, body in told:
+        assert answer["status"] == "completed"
+        assert is_unstored(answer)
+        assert http.get(f"/v1/chat/{answer['id']}").json() == answer
+        assert http.get(f"/v1/chat/{answer['id']}/events").content == body
+    whole = chat(http, f"{unique()} hello")
+    assert is_unstored(whole)
+    told.append((whole, http.get(f"/v1/chat/{whole['id']}/events").content))
+    completion = ask(http, "openai", "hello")
+    assert (completion.status_code, completion.json()["choices"][0]["finish_reason"]) == (200, "stop")
+    return told
+
+
+def assert_stored_at_last(http: httpx2.Client, told: list[tuple[Json, bytes]]) -> None:
+    for answer, body in told:
+        eventually(lambda answer=answer: in_history(http, answer["conversationId"]))  # type: ignore[misc]
+        assert http.get(f"/v1/chat/{answer['id']}").json() == answer
+        assert http.get(f"/v1/chat/{answer['id']}/events").content == body
+
+
+# --- locked -------------------------------------------------------------------------------------------------
+
+
+def test_while_the_history_is_locked_answers_come_and_are_stored_later(tmp_path: Path) -> None:
+    with started(tmp_path) as (gateway, http):
+        before, body = streamed(http, "hello")
+        assert "stored" not in before["metadata"]
+        with locked(gateway.data):
+            told = assert_answers_without_storing(http)
+            assert not any(in_history(http, answer["conversationId"]) for answer, _ in told)
+            again = chat(http, standin("history"), conversationId=before["conversationId"])
+            assert json.loads(text_of(again))["prompts"] == ["hello"]  # what can be read is read
+            assert is_unstored(again)
+            refused = http.delete(f"/v1/conversations/{before['conversationId']}")
+            error = refused.json()["error"]
+            assert (refused.status_code, error["code"]) == (503, "store_unavailable")
+            assert "locked by another program" in error["message"]
+            assert refused.headers["retry-after"] == "5"
+        assert_stored_at_last(http, told)
+        eventually(lambda: len(http.get(f"/v1/conversations/{before['conversationId']}").json()["messages"]) == 4)
+        assert "stored" not in chat(http, "and now?")["metadata"]
+    with started(tmp_path) as (_, http):
+        assert_stored_at_last(http, [*told, (before, body)])
+
+
+def test_a_lock_in_the_middle_of_a_run_costs_nothing(tmp_path: Path) -> None:
+    file = tmp_path / "go"
+    with started(tmp_path / "home") as (gateway, http):
+        with growing(http, "documents", standin(f"wait-for file={file}")) as reply:
+            reply.until(b"file.")
+            id = reply.response.headers["x-chat-id"]
+            with locked(gateway.data):
+                assert http.get(f"/v1/chat/{id}").json()["status"] == "streaming"
+            file.touch()
+            answer = fold_documents(read_sse(reply.rest()))
+        assert (answer["status"], "stored" in answer["metadata"]) == ("completed", False)
+        kill(gateway)
+    with started(tmp_path / "home") as (_, http):
+        assert http.get(f"/v1/chat/{id}").json() == answer
+
+
+def test_what_was_stored_before_a_lock_outlives_a_kill(tmp_path: Path) -> None:
+    file = tmp_path / "go"
+    with (
+        started(tmp_path / "home") as (gateway, http),
+        growing(http, "documents", standin(f"wait-for file={file}")) as reply,
+    ):
+        received = bytes(reply.until(b"file."))
+        id = reply.response.headers["x-chat-id"]
+        with locked(gateway.data):
+            file.touch()
+            reply.until(b"event: done")
+            kill(gateway)
+    with started(tmp_path / "home") as (_, http):
+        assert http.get(f"/v1/chat/{id}/events").content.startswith(received)
+        assert http.get(f"/v1/chat/{id}").json()["status"] == "error"
+
+
+def test_the_same_request_again_is_the_same_run_also_while_nothing_can_be_stored(tmp_path: Path) -> None:
+    file, mark = tmp_path / "go", unique()
+    headers = {"idempotency-key": mark}
+    with started(tmp_path / "home") as (gateway, http):
+        chat(http, "hello")
+        with locked(gateway.data):
+            message = f"{mark} {standin(f'wait-for file={file}')}"
+            with growing(http, "documents", message, headers=headers) as reply:
+                reply.until(b"file.")
+                with growing(http, "documents", message, headers=headers) as other:
+                    other.until(b"file.")
+                    file.touch()
+                    assert other.rest() == reply.rest()
+            again = http.post("/v1/chat", json={"message": message, "stream": True}, headers=headers)
+            assert again.content == reply.body
+            refused = http.post("/v1/chat", json={"message": "another"}, headers=headers)
+            assert (refused.status_code, refused.json()["error"]["code"]) == (409, "idempotency_mismatch")
+        eventually(lambda: in_history(http, reply.response.headers["x-conversation-id"]))
+        again = http.post("/v1/chat", json={"message": message, "stream": True}, headers=headers)
+        assert again.content == reply.body
+        assert len(invocations(gateway, mark)) == 1
+
+
+def test_a_history_that_is_locked_at_the_start_is_used_when_it_is_free(tmp_path: Path) -> None:
+    """What the gateway before left unfinished is ended then, too."""
+    with started(tmp_path) as (gateway, http):
+        chat(http, "hello")
+        with growing(http, "documents", standin("hang-mid")) as reply:
+            received = bytes(reply.until(b"more"))
+            id = reply.response.headers["x-chat-id"]
+            kill(gateway)
+    with locked(tmp_path / "data") as lock, started(tmp_path) as (gateway, http):
+        assert b"locked by another program" in gateway.log.read_bytes()
+        told = assert_answers_without_storing(http)
+        assert http.get(f"/v1/chat/{id}").json()["status"] == "streaming"
+        lock.execute("ROLLBACK")
+        assert_stored_at_last(http, told)
+        eventually(lambda: http.get(f"/v1/chat/{id}").json()["status"] == "error")
+        assert http.get(f"/v1/chat/{id}/events").content.startswith(received)
+
+
+# --- full ---------------------------------------------------------------------------------------------------
+
+
+def test_a_full_disk_keeps_no_answer_back_and_loses_none(tmp_path: Path) -> None:
+    with small_disk(tmp_path / "data") as disk:
+        elsewhere(disk, tmp_path / "other")
+        with started(tmp_path) as (_, http):
+            before, body = streamed(http, "hello")
+            ballast = fill(disk)
+            told = assert_answers_without_storing(http)
+            assert http.get(f"/v1/chat/{before['id']}").json() == before
+            listed = http.get("/v1/conversations")
+            assert listed.status_code in (200, 503), listed.text
+            ballast.unlink()
+            assert_stored_at_last(http, told)
+            assert "stored" not in chat(http, "and now?")["metadata"]
+        with started(tmp_path) as (_, http):
+            assert_stored_at_last(http, [*told, (before, body)])
+
+
+def test_where_not_even_the_agent_can_write_it_is_told_and_works_when_there_is_room(tmp_path: Path) -> None:
+    with small_disk(tmp_path / "data") as disk, started(tmp_path) as (_, http):
+        before = chat(http, "hello")
+        ballast = fill(disk)
+        failed = ask(http, "documents", "hello")
+        assert failed.status_code >= 500, failed.text
+        assert "No space left on device" in failed.text
+        ballast.unlink()
+        again = chat(http, standin("history"), conversationId=before["conversationId"])
+        assert json.loads(text_of(again))["prompts"] == ["hello"]
+
+
+# --- only to be read ----------------------------------------------------------------------------------------
+
+
+def test_a_folder_that_can_only_be_read_costs_the_history_alone(tmp_path: Path) -> None:
+    with small_disk(tmp_path / "data") as disk:
+        elsewhere(disk, tmp_path / "other")
+        remount(disk, "ro")
+        with started(tmp_path) as (gateway, http):
+            assert b"Read-only file system" in gateway.log.read_bytes()
+            told = assert_answers_without_storing(http)
+            refused = http.get("/v1/conversations")
+            assert (refused.status_code, refused.json()["error"]["code"]) == (503, "store_unavailable")
+            assert "Read-only file system" in refused.json()["error"]["message"]
+            remount(disk, "rw")
+            assert_stored_at_last(http, told)
+            assert "stored" not in chat(http, "and now?")["metadata"]
+
+
+def test_a_gateway_that_can_write_nowhere_says_so_and_does_not_start(tmp_path: Path) -> None:
+    with small_disk(tmp_path / "data") as disk:
+        remount(disk, "ro")
+        told = finished("serve", "--port", "0", CURSOR_GATEWAY_DATA_DIR=str(disk), CURSOR_GATEWAY_SOURCE="replay")
+        assert told.returncode != 0
+        assert b"cannot write to" in told.stderr
+        assert b"data_dir" in told.stderr
+
+
+def test_streams_say_it_in_their_last_event(tmp_path: Path) -> None:
+    with started(tmp_path) as (gateway, http):
+        chat(http, "hello")
+        with locked(gateway.data):
+            reply = ask(http, "documents", "hello", stream=True)
+            *events, done = sse(reply.content)
+            assert (done.event, json.loads(done.data)["metadata"]["stored"]) == ("done", False)
+            assert not any("stored" in event.data for event in events)
+            lines = http.post(
+                "/v1/chat", json={"message": "hello", "stream": True}, headers={"accept": "application/x-ndjson"}
+            )
+            assert json.loads(lines.content.splitlines()[-1])["data"]["metadata"]["stored"] is False

@@ -1,0 +1,698 @@
+"""Sessions of the agent: who goes on where he was sends only what is new, and who does not, or cannot, never notices.
+
+Asserted on what the agent was given: its arguments, its prompt, and what its session knew.
+"""
+
+import json
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+from openai import OpenAI
+from openai.types.chat import ChatCompletionMessageParam
+
+from cursor_gateway.keys import hash_key
+from tests.gateways import RunningGateway, running_gateway
+from tests.openai_shapes import read_stream, validate_completion, validate_error
+from tests.server.conftest import (
+    Dialect,
+    Json,
+    ask,
+    at_once,
+    chat,
+    conversation_folder,
+    eventually,
+    growing,
+    http_client,
+    invocation,
+    invocations,
+    is_gone,
+    openai_client,
+    option,
+    sse,
+    standin,
+    text_of,
+    unique,
+)
+
+SCHEMA = {"type": "json_schema", "json_schema": {"name": "n", "schema": {"type": "object", "required": ["a"]}}}
+
+
+class Talk:
+    """A plain client of OpenAI's API: it has no name for a conversation, and sends all of it with every request."""
+
+    def __init__(self, http: httpx2.Client, system: str = "", **headers: str) -> None:
+        self.messages: list[Json] = [{"role": "system", "content": system}] if system else []
+        self.headers = {name.replace("_", "-"): value for name, value in headers.items()}
+        self.ids: list[str] = []  # of the conversations that it was told of
+        self._http = http
+
+    def say(self, text: str, *, stream: bool = False, **fields: Any) -> str:
+        self.messages.append({"role": "user", "content": text})
+        reply = self._http.post(
+            "/v1/chat/completions",
+            json={"model": "auto", "messages": self.messages, "stream": stream, **fields},
+            headers=self.headers,
+        )
+        assert reply.status_code == 200, reply.text
+        answer = (
+            read_stream(reply.content).text
+            if stream
+            else validate_completion(reply.content).choices[0].message.content or ""
+        )
+        self.messages.append({"role": "assistant", "content": answer})
+        self.ids.append(reply.headers["x-conversation-id"])
+        return answer
+
+    def has_gone_on(self) -> bool:
+        """With its last turn, in the conversation of the one before."""
+        return self.ids[-1] == self.ids[-2]
+
+
+def new(mark: str) -> str:
+    """A message that is not an echo: the stand-in looks for the last scenario, also in a transcript."""
+    return f"{mark} {standin('text')}"
+
+
+def assert_resumed(gateway: RunningGateway, first: str, second: str, prompt: str | None = None) -> None:
+    """The turn with the second mark, in the session of the first one's, and told nothing else."""
+    before, after = invocation(gateway, first), invocation(gateway, second)
+    assert option(after["argv"], "--resume") == after["session"] == before["session"]
+    assert after["prompt"] == (new(second) if prompt is None else prompt)
+    assert (after["cwd"], after["config_dir"]) == (before["cwd"], before["config_dir"])
+
+
+def assert_fresh(gateway: RunningGateway, mark: str, *told: str) -> None:
+    """A new session, which was told all this, in this order."""
+    after = eventually(lambda: invocations(gateway, mark))[-1]
+    assert "--resume" not in after["argv"]
+    assert after["history"] == []
+    places = [after["prompt"].find(text) for text in [*told, mark]]
+    assert -1 not in places, after["prompt"]
+    assert places == sorted(places)
+
+
+# --- a client that sends all --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_client_that_sends_all_is_known_by_what_it_sends(
+    gateway: RunningGateway, http: httpx2.Client, stream: bool
+) -> None:
+    talk, marks = Talk(http, system="Be brief."), [unique() for _ in range(4)]
+    for mark in marks:
+        talk.say(new(mark), stream=stream)
+    assert len(set(talk.ids)) == 1
+    for mark in marks[1:]:
+        assert_resumed(gateway, marks[0], mark)
+    assert len(invocation(gateway, marks[-1])["history"]) == 3
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_the_real_client_is_known(gateway: RunningGateway, openai: OpenAI, stream: bool) -> None:
+    marks = [unique() for _ in range(3)]
+    messages: list[ChatCompletionMessageParam] = []
+    for mark in marks:
+        messages.append({"role": "user", "content": f"{mark} {standin('fences')}"})
+        if stream:
+            chunks = openai.chat.completions.create(model="auto", messages=messages, stream=True)
+            answer = "".join(chunk.choices[0].delta.content or "" for chunk in chunks if chunk.choices)
+        else:
+            answer = openai.chat.completions.create(model="auto", messages=messages).choices[0].message.content or ""
+        messages.append({"role": "assistant", "content": answer})
+    for mark in marks[1:]:
+        assert_resumed(gateway, marks[0], mark, f"{mark} {standin('fences')}")
+
+
+def test_what_clients_do_to_a_text_does_not_matter(gateway: RunningGateway, http: httpx2.Client) -> None:
+    talk, first, second = Talk(http, system=" Be brief.\n"), unique(), unique()
+    talk.say(f"{first} {standin('fences')}")
+    system, user, answer = talk.messages
+    talk.messages = [
+        {"role": "developer", "content": "Be brief."},
+        {"role": "user", "content": [{"type": "text", "text": user["content"]}]},
+        {"role": "assistant", "content": answer["content"].strip(), "refusal": None},
+    ]
+    assert system["content"] != "Be brief."
+    talk.say(new(second))
+    assert talk.has_gone_on()
+    assert_resumed(gateway, first, second)
+
+
+def test_several_messages_may_be_new(gateway: RunningGateway, http: httpx2.Client) -> None:
+    talk, first, second, third = Talk(http), unique(), unique(), unique()
+    talk.say(new(first))
+    talk.messages.append({"role": "user", "content": second})
+    talk.say(new(third))
+    assert talk.has_gone_on()
+    after = invocation(gateway, third)
+    assert option(after["argv"], "--resume") == invocation(gateway, first)["session"]
+    assert second in after["prompt"]
+    assert first not in after["prompt"]
+
+
+Change = Callable[[list[Json]], list[Json]]
+CHANGES: dict[str, Change] = {
+    "an edited question": lambda told: [{**told[0], "content": "Edited."}, *told[1:]],
+    "an edited answer": lambda told: [told[0], {**told[1], "content": "Edited."}, *told[2:]],
+    "a shorter one": lambda told: told[:2],
+    "one that lacks its beginning": lambda told: told[2:],
+    "another order": lambda told: [*told[2:], *told[:2]],
+    "a message more": lambda told: [*told[:2], {"role": "user", "content": "And?"}, *told[2:]],
+    "other instructions": lambda told: [{"role": "system", "content": "Be brief."}, *told],
+    "an answer twice": lambda told: [*told, told[-1]],
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_another_history_starts_fresh_with_all_of_it(gateway: RunningGateway, http: httpx2.Client, change: str) -> None:
+    talk, first, second, third = Talk(http), unique(), unique(), unique()
+    talk.say(f"{first} first")
+    talk.say(f"{second} second")
+    assert talk.has_gone_on()
+    talk.messages = CHANGES[change](talk.messages)
+    expected = [message["content"] for message in talk.messages]
+    talk.say(new(third))
+    assert not talk.has_gone_on()
+    assert_fresh(gateway, third, *dict.fromkeys(expected))
+    fourth = unique()
+    talk.say(new(fourth))  # and this one is known from now on
+    assert talk.has_gone_on()
+    assert_resumed(gateway, third, fourth)
+
+
+def test_a_conversation_that_was_left_for_another_way_goes_on_where_it_was(
+    gateway: RunningGateway, http: httpx2.Client
+) -> None:
+    talk, first, second = Talk(http), unique(), unique()
+    talk.say(f"{first} first")
+    before = list(talk.messages)
+    talk.say(f"{second} second")
+    other = Talk(http)
+    other.messages = before
+    other.say(new(unique()))
+    assert other.ids[0] != talk.ids[0]
+    third = unique()
+    talk.say(new(third))
+    assert talk.has_gone_on()
+    assert_resumed(gateway, second, third)
+
+
+@pytest.mark.parametrize("header", ["x_session_id", "x_session_affinity"])
+def test_the_clients_own_name_for_its_session_counts(gateway: RunningGateway, http: httpx2.Client, header: str) -> None:
+    opening = f"{unique()} hello"
+    one, two, none = Talk(http, **{header: "one"}), Talk(http, **{header: "two"}), Talk(http)
+    for talk in (one, two, none):
+        talk.say(opening)
+    sessions = {}
+    for name, talk in (("none", none), ("two", two), ("one", one)):
+        mark = unique()
+        talk.say(new(mark))
+        assert talk.has_gone_on()
+        sessions[name] = option(invocation(gateway, mark)["argv"], "--resume")
+    assert len(set(sessions.values())) == 3
+    assert None not in sessions.values()
+    one.headers = {}
+    mark = unique()
+    one.say(new(mark))
+    assert_fresh(gateway, mark, opening)
+
+
+def test_two_conversations_with_the_same_opening_each_keep_a_session(
+    gateway: RunningGateway, http: httpx2.Client
+) -> None:
+    opening = f"{unique()} hello"
+    one, two = Talk(http), Talk(http)
+    assert one.say(opening) == two.say(opening)
+    marks = [unique(), unique()]
+    at_once({number: partial(talk.say, new(marks[number])) for number, talk in enumerate((one, two))})
+    found = [invocation(gateway, mark) for mark in marks]
+    assert {option(line["argv"], "--resume") for line in found} == {
+        line["session"] for line in invocations(gateway, opening)
+    }
+    assert [len(line["history"]) for line in found] == [1, 1]
+    assert {one.ids[-1], two.ids[-1]} == {one.ids[0], two.ids[0]}
+    for talk, mark in ((one, marks[0]), (two, marks[1])):
+        again = unique()
+        talk.say(new(again))
+        assert_resumed(gateway, mark, again)
+
+
+def test_three_at_once_from_two_that_said_the_same_are_three_sessions(
+    gateway: RunningGateway, http: httpx2.Client
+) -> None:
+    """A session is never shared: the third begins one of its own."""
+    opening = f"{unique()} hello"
+    talks = [Talk(http), Talk(http), Talk(http)]
+    talks[0].say(opening)
+    talks[1].say(opening)
+    talks[2].messages = list(talks[1].messages)
+    marks = [unique() for _ in talks]
+    asking = f"{standin('slow count=5 delay_ms=40')}"
+    at_once({n: partial(talk.say, f"{mark} {asking}") for n, (talk, mark) in enumerate(zip(talks, marks, strict=True))})
+    assert len({talk.ids[-1] for talk in talks}) == 3
+    sessions = [invocation(gateway, mark)["session"] for mark in marks]
+    assert len(set(sessions)) == 3
+    assert sorted(len(invocation(gateway, mark)["history"]) for mark in marks) == [0, 1, 1]
+
+
+def test_elsewhere_otherwise_and_with_other_tools_it_is_another_session(
+    gateway: RunningGateway, http: httpx2.Client
+) -> None:
+    below = gateway.workspace / "elsewhere"
+    below.mkdir(exist_ok=True)
+    tool = {"type": "function", "function": {"name": "look", "parameters": {"type": "object"}}}
+    for other in ({"cursor": {"workspace": str(below)}}, {"cursor": {"mode": "ask"}}, {"tools": [tool]}):
+        talk, first, second = Talk(http), unique(), unique()
+        talk.say(new(first))
+        talk.say(new(second), **other)
+        assert not talk.has_gone_on()
+        assert_fresh(gateway, second, first)
+        third = unique()
+        talk.say(new(third), **other)
+        assert_resumed(gateway, second, third)
+
+
+def test_another_model_goes_on_with_the_session(gateway: RunningGateway, http: httpx2.Client) -> None:
+    talk, first, second = Talk(http), unique(), unique()
+    talk.say(new(first))
+    talk.say(new(second), model="gpt-5-mini")
+    assert_resumed(gateway, first, second)
+    assert option(invocation(gateway, second)["argv"], "--model") == "gpt-5-mini"
+
+
+# --- answers that the client has otherwise than the agent ---------------------------------------------------
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_after_an_answer_that_was_cut_the_agent_is_told_what_the_client_has(
+    gateway: RunningGateway, http: httpx2.Client, stream: bool
+) -> None:
+    talk, first, second = Talk(http), unique(), unique()
+    cut = talk.say(f"{first} {standin('say', 'One two STOP three')}", stream=stream, stop="STOP")
+    assert cut == "One two "
+    talk.say(new(second))
+    assert_fresh(gateway, second, first, "One two")
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize(
+    ("scenario", "body"),
+    [("json", '{"a": 1}'), ("say", 'Here:\n\n```json\n{"a": 1}\n```\n\nMore?'), ("json-bad-then-good", '{"a": 1}')],
+)
+def test_after_an_answer_in_a_form_the_session_goes_on(
+    gateway: RunningGateway, http: httpx2.Client, scenario: str, body: str, stream: bool
+) -> None:
+    """The client quotes the JSON alone: neither what stood around it, nor what had to be said again."""
+    talk, first, second = Talk(http), unique(), unique()
+    answer = talk.say(f"{first} {standin(scenario, body)}", stream=stream, response_format=SCHEMA)
+    assert json.loads(answer) == {"a": 1}
+    talk.say(new(second), stream=stream)
+    assert talk.has_gone_on()
+    assert_resumed(gateway, first, second)
+
+
+@pytest.mark.parametrize("scenario", ["crash", "fail-quota", "fail-auth", "crash-early", "killed"])
+def test_a_conversation_goes_on_after_a_turn_that_failed(
+    gateway: RunningGateway, http: httpx2.Client, scenario: str
+) -> None:
+    first, second, third = unique(), unique(), unique()
+    conversation = chat(http, f"{first} first")["conversationId"]
+    failed = ask(http, "documents", f"{second} {standin(scenario)}", conversationId=conversation)
+    assert failed.status_code >= 400
+    chat(http, new(third), conversationId=conversation)
+    assert_resumed(gateway, first, third)
+
+
+@pytest.mark.parametrize("scenario", ["fail-auth", "crash-early"])
+def test_a_conversation_whose_first_turn_failed_goes_on_with_what_was_asked(
+    gateway: RunningGateway, http: httpx2.Client, scenario: str
+) -> None:
+    first, second = unique(), unique()
+    failed = ask(http, "documents", f"{first} {standin(scenario)}")
+    chat(http, new(second), conversationId=failed.headers["x-conversation-id"])
+    assert_fresh(gateway, second, first)
+
+
+def test_a_client_whose_turn_failed_asks_again_without_an_answer(gateway: RunningGateway, http: httpx2.Client) -> None:
+    talk, first, second = Talk(http), unique(), unique()
+    talk.say(new(first))
+    failed = ask(http, "openai", "", messages=[*talk.messages, {"role": "user", "content": standin("crash-early")}])
+    assert failed.status_code == 502
+    assert failed.headers["x-conversation-id"] == talk.ids[0]
+    talk.say(new(second))  # the same again: the agent heard the one that failed, the client does not tell of it
+    assert_fresh(gateway, second, first)
+
+
+# --- a session that is gone ---------------------------------------------------------------------------------
+
+
+def store_of(gateway: RunningGateway, conversation: str) -> Path:
+    (store,) = conversation_folder(gateway, conversation).glob("cursor/chats/*/*/store.db")
+    return store
+
+
+def lose_folder(store: Path) -> None:
+    shutil.rmtree(store.parents[2])
+
+
+def lose_chat(store: Path) -> None:
+    shutil.rmtree(store.parent)
+
+
+def break_store(store: Path) -> None:
+    """The agent refuses it: `Failed to resume chat`."""
+    store.write_bytes(b"SQLite format 3\0 no more")
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("dialect", ["documents", "openai"])
+@pytest.mark.parametrize("lose", [lose_folder, lose_chat, break_store])
+def test_a_session_that_is_gone_is_made_anew_unnoticed(
+    gateway: RunningGateway, http: httpx2.Client, lose: Callable[[Path], None], dialect: Dialect, stream: bool
+) -> None:
+    first, second, third = unique(), unique(), unique()
+    talk = Talk(http)
+    said = talk.say(f"{first} first")
+    (conversation,) = talk.ids
+    eventually(lambda: is_gone(invocation(gateway, first)["pid"]))  # it saves its chat once more when it goes
+    lose(store_of(gateway, conversation))
+    if dialect == "openai":
+        assert talk.say(new(second), stream=stream)
+        assert talk.has_gone_on()
+    else:
+        reply = ask(http, "documents", new(second), stream=stream, conversationId=conversation)
+        assert (reply.status_code, reply.headers["x-conversation-id"]) == (200, conversation)
+        assert b"error" not in reply.content
+        events = sse(reply.content) if stream else []
+        assert not stream or json.loads(events[-1].data)["status"] == "completed"
+    assert_fresh(gateway, second, first, said)
+    assert len(invocations(gateway, second)) == (2 if lose is break_store else 1)
+    chat(http, new(third), conversationId=conversation)
+    after = invocation(gateway, third)
+    assert option(after["argv"], "--resume") == invocations(gateway, second)[-1]["session"]
+    assert after["prompt"] == new(third)
+
+
+def test_a_session_is_lost_only_once_in_a_run(gateway: RunningGateway, http: httpx2.Client) -> None:
+    """An agent that refuses the new session as well has failed."""
+    first, second = unique(), unique()
+    conversation = chat(http, first)["conversationId"]
+    failed = ask(http, "documents", f"{second} {standin('fail-resume')}", conversationId=conversation)
+    assert (failed.status_code, failed.json()["error"]["code"]) == (404, "session_lost")
+    assert len(invocations(gateway, second)) == 2
+
+
+# --- restarts, and turns at the same time -------------------------------------------------------------------
+
+
+@contextmanager
+def restarted(home: Path, **settings: str) -> Iterator[tuple[RunningGateway, httpx2.Client]]:
+    with running_gateway(home, settings=settings) as gateway, http_client(gateway) as client:
+        yield gateway, client
+
+
+def test_sessions_outlive_the_gateway(tmp_path: Path) -> None:
+    first, second, third, named = (unique() for _ in range(4))
+    with restarted(tmp_path) as (gateway, http):
+        talk, session = Talk(http), Talk(http, x_session_id="mine")
+        talk.say(new(first))
+        session.say(new(named))
+    with restarted(tmp_path) as (gateway, http):
+        talk._http = session._http = http
+        talk.say(new(second))
+        assert talk.has_gone_on()
+        assert_resumed(gateway, first, second)
+        session.say(new(again := unique()))
+        assert_resumed(gateway, named, again)
+    with restarted(tmp_path) as (gateway, http):
+        chat(http, new(third), conversationId=talk.ids[0])
+        assert_resumed(gateway, first, third)
+
+
+def test_turns_may_wait_for_each_other(tmp_path: Path) -> None:
+    file = tmp_path / "go"
+    first, *others = [unique() for _ in range(4)]
+    with restarted(tmp_path / "home", when_busy="wait") as (gateway, http):
+        with growing(http, "documents", f"{first} {standin(f'wait-for file={file}')}") as reply:
+            reply.until(b"file.")
+            conversation = reply.response.headers["x-conversation-id"]
+
+            def release() -> None:
+                for _ in range(20):  # the others have asked meanwhile, or will: none of them may start
+                    assert http.get("/health").json()["runs"]["running"] == 1
+                file.touch()
+                reply.rest()
+
+            asked: dict[Any, Callable[[], Any]] = {
+                mark: partial(chat, http, new(mark), conversationId=conversation) for mark in others
+            }
+            told = at_once({**asked, "release": release})
+        assert {told[mark]["conversationId"] for mark in others} == {conversation}
+        found = [invocation(gateway, mark) for mark in others]
+        assert sorted(len(line["history"]) for line in found) == [1, 2, 3]
+        for mark in others:
+            assert_resumed(gateway, first, mark)
+
+
+# --- whose it is --------------------------------------------------------------------------------------------
+
+ALICE, BOB = "key-of-alice", "key-of-bob"
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningGateway]:
+    keys = f"alice={hash_key(ALICE)},bob={hash_key(BOB)}"
+    with running_gateway(tmp_path_factory.mktemp("shared"), settings={"api_keys": keys}) as running:
+        yield running
+
+
+@contextmanager
+def client_of(gateway: RunningGateway, key: str) -> Iterator[httpx2.Client]:
+    with http_client(gateway) as client:
+        client.headers["authorization"] = f"Bearer {key}"
+        yield client
+
+
+def test_nothing_of_another_owner_is_found(shared: RunningGateway) -> None:
+    with client_of(shared, ALICE) as alice, client_of(shared, BOB) as bob:
+        talk, first, second = Talk(alice, x_session_id="the same"), unique(), unique()
+        talk.say(new(first))
+        other = Talk(bob, x_session_id="the same")
+        other.messages = list(talk.messages)
+        other.say(new(second))  # the fingerprint
+        assert other.ids != talk.ids
+        assert_fresh(shared, second, first)
+
+        (conversation,) = talk.ids
+        run = alice.get(f"/v1/conversations/{conversation}").json()["runs"][0]["id"]
+        for method, path in (
+            ("GET", f"/v1/chat/{run}"),
+            ("GET", f"/v1/chat/{run}/events"),
+            ("POST", f"/v1/chat/{run}/cancel"),
+            ("GET", f"/v1/conversations/{conversation}"),
+            ("DELETE", f"/v1/conversations/{conversation}"),
+        ):
+            refused = bob.request(method, path, json={} if method == "POST" else None)
+            assert (refused.status_code, refused.json()["error"]["code"]) == (404, "not_found"), path
+        refused = ask(bob, "documents", "hello", conversationId=conversation)
+        assert (refused.status_code, refused.json()["error"]["param"]) == (404, "conversationId")
+        assert conversation not in bob.get("/v1/conversations").text
+        assert bob.get("/v1/conversations", params={"q": first}).json()["conversations"][0]["id"] == other.ids[0]
+        assert alice.get(f"/v1/chat/{run}").status_code == 200
+
+
+def test_a_run_that_goes_on_is_its_owners_alone(shared: RunningGateway, tmp_path: Path) -> None:
+    with client_of(shared, ALICE) as alice, client_of(shared, BOB) as bob:
+        file = tmp_path / "go"
+        with growing(alice, "documents", standin(f"wait-for file={file}")) as reply:
+            reply.until(b"file.")
+            headers = reply.response.headers
+            for path in (f"/v1/chat/{headers['x-chat-id']}", f"/v1/conversations/{headers['x-conversation-id']}"):
+                assert bob.get(path).status_code == 404
+            assert bob.get(f"/v1/chat/{headers['x-chat-id']}/events").status_code == 404
+            assert bob.post(f"/v1/chat/{headers['x-chat-id']}/cancel", json={}).status_code == 404
+            assert bob.delete(f"/v1/conversations/{headers['x-conversation-id']}").status_code == 404
+            file.touch()
+            assert json.loads(sse(reply.rest())[-1].data)["status"] == "completed"
+
+
+def test_a_key_of_a_request_is_its_owners_alone(shared: RunningGateway) -> None:
+    with client_of(shared, ALICE) as alice, client_of(shared, BOB) as bob:
+        mark = unique()
+        replies = [keyed(client, mark, {"message": mark}) for client in (alice, bob, alice, bob)]
+        ids = [reply.headers["x-chat-id"] for reply in replies]
+        assert (ids[0], ids[1]) == (ids[2], ids[3])
+        assert ids[0] != ids[1]
+        assert len(invocations(shared, mark)) == 2
+
+
+# --- the same request again ---------------------------------------------------------------------------------
+
+
+def keyed(client: httpx2.Client, key: str, body: Json, path: str = "/v1/chat", accept: str = "*/*") -> httpx2.Response:
+    return client.post(path, json=body, headers={"idempotency-key": key, "accept": accept})
+
+
+def both(mark: str, scenario: str, **fields: Any) -> dict[str, Json]:
+    """The same question in both dialects."""
+    text = f"{mark} {standin(scenario)}"
+    return {
+        "/v1/chat": {"message": text, **fields},
+        "/v1/chat/completions": {"model": "auto", "messages": [{"role": "user", "content": text}], **fields},
+    }
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("path", ["/v1/chat", "/v1/chat/completions"])
+def test_the_same_request_again_is_the_same_run(
+    gateway: RunningGateway, http: httpx2.Client, path: str, stream: bool
+) -> None:
+    mark = unique()
+    body = both(mark, "tools", stream=stream)[path]
+    first, *others = [keyed(http, mark, body, path) for _ in range(3)]
+    assert first.status_code == 200
+    for again in others:
+        assert (again.status_code, again.headers["x-chat-id"]) == (200, first.headers["x-chat-id"])
+        assert again.headers["x-conversation-id"] == first.headers["x-conversation-id"]
+        if path == "/v1/chat":
+            assert again.content == first.content
+        elif stream:
+            assert read_stream(again.content).text == read_stream(first.content).text
+        else:
+            assert again.json()["choices"] == first.json()["choices"]
+    assert len(invocations(gateway, mark)) == 1
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("path", ["/v1/chat", "/v1/chat/completions"])
+@pytest.mark.parametrize("scenario", ["fail-quota-early", "fail-quota", "crash"])
+def test_a_request_that_failed_fails_in_the_same_way(
+    gateway: RunningGateway, http: httpx2.Client, scenario: str, path: str, stream: bool
+) -> None:
+    mark = unique()
+    body = both(mark, scenario, stream=stream)[path]
+    first, again = keyed(http, mark, body, path), keyed(http, mark, body, path)
+    assert again.status_code == first.status_code
+    assert (again.status_code == 200) == (stream and scenario != "fail-quota-early")
+    if path == "/v1/chat":
+        assert again.content == first.content
+    assert len(invocations(gateway, mark)) == 1
+
+
+@pytest.mark.parametrize("path", ["/v1/chat", "/v1/chat/completions"])
+def test_the_same_request_joins_a_run_that_goes_on(
+    gateway: RunningGateway, http: httpx2.Client, tmp_path: Path, path: str
+) -> None:
+    mark, file = unique(), tmp_path / "go"
+    body = both(mark, f"wait-for file={file}", stream=True)[path]
+    headers = {"idempotency-key": mark}
+    with http.stream("POST", path, json=body, headers=headers) as first:
+        beginning = first.iter_raw()
+        next(beginning)
+        with http.stream("POST", path, json=body, headers=headers) as second:
+            pieces = second.iter_raw()
+            received = next(pieces)
+            first.close()  # it may go: the other one still reads
+            file.touch()
+            received += b"".join(pieces)
+    assert second.headers["x-chat-id"] == first.headers["x-chat-id"]
+    assert b"there." in received
+    assert http.get(f"/v1/chat/{first.headers['x-chat-id']}").json()["status"] == "completed"
+    assert len(invocations(gateway, mark)) == 1
+
+
+def test_the_same_request_in_another_form_is_the_same_run(gateway: RunningGateway, http: httpx2.Client) -> None:
+    mark = unique()
+    body = {"message": f"{mark} {standin('fences')}", "stream": True}
+    events, lines = keyed(http, mark, body), keyed(http, mark, body, accept="application/x-ndjson")
+    assert lines.headers["content-type"] == "application/x-ndjson"
+    assert [json.loads(line)["data"] for line in lines.content.splitlines()] == [
+        json.loads(event.data) for event in sse(events.content)
+    ]
+    assert len(invocations(gateway, mark)) == 1
+
+
+def test_many_at_once_are_one_run(gateway: RunningGateway, http: httpx2.Client) -> None:
+    mark = unique()
+    body = {"message": f"{mark} {standin('slow count=5 delay_ms=20')}"}
+    replies = at_once({number: partial(keyed, http, mark, body) for number in range(6)})
+    assert {reply.content for reply in replies.values()} == {replies[0].content}
+    assert replies[0].json()["status"] == "completed"
+    assert len(invocations(gateway, mark)) == 1
+
+
+@pytest.mark.parametrize(
+    ("path", "other"),
+    [
+        ("/v1/chat", {"message": "another"}),
+        ("/v1/chat", {"message": "one", "stream": True}),  # to the byte: how it is to be told belongs to it
+        ("/v1/chat/completions", {"messages": [{"role": "user", "content": "one"}]}),
+    ],
+)
+def test_a_key_is_for_one_request(http: httpx2.Client, path: str, other: Json) -> None:
+    key = unique()
+    assert keyed(http, key, {"message": "one"}).status_code == 200
+    refused = keyed(http, key, other, path)
+    assert refused.status_code == 409
+    error = validate_error(refused.content)
+    assert (error.code, error.param) == ("idempotency_mismatch", "Idempotency-Key")
+    assert keyed(http, key, {"message": "one"}).status_code == 200
+
+
+@pytest.mark.parametrize("key", ["", "x" * 256, "a\tb"])
+def test_a_key_that_is_none_is_refused(http: httpx2.Client, key: str) -> None:
+    refused = keyed(http, key, {"message": "one"})
+    assert (refused.status_code, refused.json()["error"]["param"]) == (400, "Idempotency-Key")
+
+
+def test_a_repeated_turn_of_a_conversation_is_one_turn(gateway: RunningGateway, http: httpx2.Client) -> None:
+    first, second, third = unique(), unique(), unique()
+    conversation = chat(http, first)["conversationId"]
+    for _ in range(2):
+        assert keyed(http, second, {"message": second, "conversationId": conversation}).status_code == 200
+    chat(http, third, conversationId=conversation)
+    assert len(invocations(gateway, second)) == 1
+    assert [turn["prompt"] for turn in invocation(gateway, third)["history"]] == [first, second]
+
+
+def test_keys_outlive_the_gateway(tmp_path: Path) -> None:
+    mark = unique()
+    bodies = both(mark, "tools")
+    with restarted(tmp_path) as (gateway, http):
+        before = {path: keyed(http, mark + path, body, path) for path, body in bodies.items()}
+        failed = keyed(http, "failed", {"message": standin("fail-quota-early")})
+    with restarted(tmp_path) as (gateway, http):
+        for path, body in bodies.items():
+            again = keyed(http, mark + path, body, path)
+            assert again.headers["x-chat-id"] == before[path].headers["x-chat-id"]
+            assert path != "/v1/chat" or again.content == before[path].content
+        assert keyed(http, "failed", {"message": "another"}).status_code == 409
+        again = keyed(http, "failed", {"message": standin("fail-quota-early")})
+        assert (again.status_code, again.content) == (429, failed.content)
+        assert len(invocations(gateway, mark)) == 2
+
+
+def test_the_real_client_can_name_its_request(gateway: RunningGateway) -> None:
+    mark = unique()
+    messages: list[ChatCompletionMessageParam] = [{"role": "user", "content": f"{mark} {standin('text')}"}]
+    with openai_client(gateway, default_headers={"Idempotency-Key": mark}) as client:
+        answers = {
+            client.chat.completions.create(model="auto", messages=messages).choices[0].message.content for _ in range(2)
+        }
+    assert len(answers) == 1
+    assert len(invocations(gateway, mark)) == 1
+
+
+def test_a_key_is_free_again_when_its_conversation_was_deleted(gateway: RunningGateway, http: httpx2.Client) -> None:
+    mark = unique()
+    first = keyed(http, mark, {"message": mark}).json()
+    assert http.delete(f"/v1/conversations/{first['conversationId']}").status_code == 204
+    assert keyed(http, mark, {"message": mark}).json()["id"] != first["id"]
+    assert text_of(keyed(http, mark, {"message": mark}).json()) == f"You said: {mark}"
+    assert len(invocations(gateway, mark)) == 2
