@@ -62,6 +62,11 @@ class Failure(msgspec.Struct, frozen=True):
     param: str | None = None  # the field of the request that is to blame
     retry_after: int | None = None  # seconds
 
+    @property
+    def passes(self) -> bool:
+        """Asking again is worth it: it was not the request's fault, or somebody broke it off."""
+        return self.retryable or self.code == "cancelled"
+
 
 class GatewayError(Exception):
     """Something foreseen. Never raised itself; raise a subclass."""

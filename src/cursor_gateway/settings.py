@@ -144,9 +144,9 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         LogFormat, Meta(description="Lines for people or JSON; `auto` looks whether a terminal reads them.")
     ] = "auto"
     # --- the command line as a client
-    url: Annotated[
-        str, Meta(description="The gateway that the other commands talk to; empty tries the local one.")
-    ] = ""
+    url: Annotated[str, Meta(description="The gateway that the other commands talk to; empty tries the local one.")] = (
+        ""
+    )
     api_key: Annotated[str, Meta(description="The key that the other commands send.")] = ""
 
     def __repr__(self) -> str:

@@ -53,6 +53,9 @@ def test_a_session_is_found_in_its_own_scope_only(other: dict[str, object]) -> N
         [*TALK, UserMessage("More.")],
         [Instructions("Be long."), *TALK[1:]],
         [TALK[0], UserMessage("Hi"), *TALK[2:]],
+        [TALK[0], UserMessage("Hi", images=("2.png",)), *TALK[2:]],
+        [*TALK[:2], AssistantMessage("Hello.", (Call("c", "bash", '{"a": 1}'),)), *TALK[3:]],
+        [*TALK[:2], AssistantMessage("Hello.", (Call("c", "bash", "no JSON"),)), *TALK[3:]],
         [TALK[0], UserMessage("Hi", images=("1.png",), name="x"), *TALK[2:]],
         [*TALK[:2], AssistantMessage("Hello."), *TALK[3:]],
         [*TALK[:3], ToolMessage("done", "d"), *TALK[4:]],
@@ -65,8 +68,8 @@ def test_another_history_is_another(other: list[Message]) -> None:
 def test_what_clients_change_on_the_way_does_not_matter() -> None:
     sent_back: list[Message] = [
         Instructions("Be brief.\n"),
-        UserMessage(" Hi", images=("other.png",)),
-        AssistantMessage("Hello.\n\n", (Call("c", "bash", '{"a": 1}'),)),
+        UserMessage(" Hi", images=("1.png",)),
+        AssistantMessage("Hello.\n\n", (Call("c", "bash", " { } "),)),
         ToolMessage("done\n", "c"),
         AssistantMessage("Done."),
     ]

@@ -213,3 +213,21 @@ def test_a_schema_is_quoted_with_its_name_and_description() -> None:
     assert "(“person”)" in text
     assert "Who it is." in text
     assert "“" not in instructions(JsonSchema(PERSON))
+
+
+# --- regular expressions ----------------------------------------------------------------------------
+
+
+def test_a_pattern_that_takes_for_ever_is_asked_for_and_not_checked() -> None:
+    hostile = {"type": "string", "pattern": "^(a+)+$"}
+    schema = {
+        "type": "object",
+        "properties": {"pattern": hostile, "list": {"type": "array", "items": [hostile]}},
+        "patternProperties": {"^(b+)+$": {"type": "integer"}},
+        "additionalProperties": False,
+        "enum": [{"pattern": "a" * 40 + "!"}],
+    }
+    answer = json.dumps({"pattern": "a" * 40 + "!"})
+    assert check(answer, JsonSchema({**schema, "$defs": {"pattern": hostile}})) == Fit(answer)
+    assert "pattern" in instructions(JsonSchema(schema))
+    assert isinstance(check('{"pattern": 1}', JsonSchema({"properties": {"pattern": {"type": "string"}}})), Misfit)

@@ -15,8 +15,9 @@ from cursor_gateway.errors import AgentOverloaded, StoreUnavailable
 from cursor_gateway.runs.journal import Journal
 from cursor_gateway.runs.run import Run
 from cursor_gateway.store.base import Idempotency, NewRun, RunEnd
+from cursor_gateway.store.opening import FILE
 from cursor_gateway.store.sqlite import SqliteStore
-from tests.runs.scripted import ENDLESS, FINISHED, STARTED, ScriptedSource, info, say, turn
+from tests.runs.scripted import ENDLESS, FINISHED, STARTED, ScriptedSource, Step, Watcher, info, say, turn
 from tests.store.making import ME, new_run
 from tests.strategies import examples
 
@@ -28,9 +29,12 @@ class Flaky(SqliteStore):
         super().__init__(directory)
         self.refuses = False
         self.asked = 0
+        self.mistake_after: int | None = None  # so many questions
 
     def _ask(self) -> None:
         self.asked += 1
+        if self.mistake_after is not None and self.asked > self.mistake_after:
+            raise KeyError("a mistake")
         if self.refuses:
             raise StoreUnavailable("Locked.")
 
@@ -146,9 +150,48 @@ def test_a_run_that_was_deleted_meanwhile_is_over_for_the_store(store: Flaky) ->
     assert written.begin()
     written.write(SAID[:2])
     assert store.delete_conversation("conv_run", ME)
-    assert written.write(SAID[2:]) == SAID[2:]
-    assert written.is_complete  # nobody tries again
-    assert written.read(0) == []
+    store.prune(None, None, 0)  # to the last row, and not behind our back
+    *before, done = written.write(SAID[2:])
+    assert before == SAID[2:-1]
+    assert isinstance(done, Done)
+    assert done.envelope.metadata.stored is False
+    asked = store.asked
+    assert (written.is_complete, written.try_again(), store.asked) == (True, True, asked)  # nobody tries again
+    assert (written.read(0), written.stored) == ([], 2)
+
+
+def test_a_history_that_is_taken_away_is_not_taken_for_one_that_has_it(store: Flaky, tmp_path: Path) -> None:
+    written = journal(store)
+    assert written.begin()
+    written.write(SAID[:2])
+    for file in tmp_path.glob(f"{FILE}*"):
+        file.rename(file.with_name(f"away-{file.name}"))
+    done = written.write(SAID[2:])[-1]
+    assert isinstance(done, Done)
+    assert done.envelope.metadata.stored is False
+
+
+@pytest.mark.parametrize("at", [0, 2, 5])
+def test_a_mistake_in_the_store_costs_the_history_and_not_the_answer(store: Flaky, at: int) -> None:
+    """It is told to observers; readers, and whoever waits for the run's place, must not wait for ever."""
+
+    async def live() -> None:
+        written, watcher, ended = journal(store), Watcher(), list[str]()
+        assert written.begin()
+        store.mistake_after = store.asked + at
+        run = Run(info("run", "conv_run"), turn("run"), ME, journal=written)
+        script: list[Step] = [[STARTED], *([word] for word in say(*"abcdefg")), [FINISHED]]
+        run.start(ScriptedSource(script), ENDLESS, (watcher,), lambda: ended.append("ended"))
+        done = await run.finished()
+        await run.gone()
+        assert (done.failure, done.envelope.metadata.stored, ended) == (None, False, ["ended"])
+        assert [repr(fault) for fault in watcher.faults] == ["KeyError('a mistake')"]
+        response = run.response()
+        assert response is not None
+        assert [document.content for document in response.documents] == ["abcdefg"]
+        assert run.is_stored  # there is nothing to try again
+
+    asyncio.run(live())
 
 
 @pytest.mark.parametrize("fails", [False, True])

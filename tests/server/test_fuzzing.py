@@ -152,7 +152,7 @@ def test_a_body_that_cannot_be_mended_is_not_mended_again(monkeypatch: pytest.Mo
     """Python's decoder takes NaN and the strict one does not: a large body would be read hundreds of times."""
     tried: list[bytes] = []
 
-    def count(body: bytes, mend: Callable[[bytes], bytes | None] = json_body._mended) -> bytes | None:
+    def count(body: bytes, mend: Callable[[bytes], str] = json_body._mended) -> str:
         tried.append(body)
         return mend(body)
 

@@ -218,7 +218,7 @@ def test_a_run_may_fail_in_every_way() -> None:
     assert codes(OPERATIONS["POST /v1/chat"]) == of(served - {AnswerUnfit})
     statuses = ["400", "401", "403", "404", "405", "408", "409", "413", "415", "429", "499", "500", "502", "503", "504"]
     for name in RUNNING:
-        assert list(OPERATIONS[name]["responses"]) == ["200", *statuses]
+        assert [status for status in OPERATIONS[name]["responses"] if not status.startswith("2")] == statuses
 
 
 def test_each_operation_has_its_own_errors() -> None:

@@ -97,6 +97,11 @@ DocumentEvent: TypeAlias = (
 )
 
 
+def says_something(event: DocumentEvent) -> bool:
+    """More than why there is no answer."""
+    return isinstance(event, Reasoning) or (isinstance(event, DocumentStarted) and event.type != "error")
+
+
 def source_text(event: DocumentEvent) -> str:
     """The agent's text in this event; joined over a run it is what the agent said, to the byte."""
     match event:

@@ -6,6 +6,7 @@ has another fingerprint.
 """
 
 import hashlib
+import json
 from collections.abc import Sequence
 
 import msgspec
@@ -38,14 +39,24 @@ def answered(messages: Sequence[Message]) -> int:
 
 
 def _told(message: Message) -> list[object]:
-    """Clients trim white space, leave empty texts out, and name images as they like: those do not matter."""
+    """Clients trim white space around texts, and write arguments in their own way: that does not matter.
+
+    An image is named for what it shows.
+    """
     text = message.text.strip()
     match message:
         case Instructions():
             return ["instructions", text]
         case UserMessage(images=images, name=name):
-            return ["user", text, name, len(images)]
+            return ["user", text, name, images]
         case AssistantMessage(calls=calls):
-            return ["assistant", text, [[call.id, call.name] for call in calls]]
+            return ["assistant", text, [[call.id, call.name, _meant(call.arguments)] for call in calls]]
         case ToolMessage(call_id=call_id, images=images):
-            return ["tool", text, call_id, len(images)]
+            return ["tool", text, call_id, images]
+
+
+def _meant(arguments: str) -> object:
+    try:
+        return json.dumps(json.loads(arguments), sort_keys=True)
+    except (ValueError, RecursionError):  # the model wrote it, not always well
+        return arguments

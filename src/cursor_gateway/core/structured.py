@@ -1,8 +1,8 @@
 """Answers that must be JSON: what to ask for, what to take out of the text, whether it fits, what to ask again.
 
 The agent has no switch for it, so it is asked in the prompt and its answer is checked. References of a
-schema are looked up in the schema alone, never on the network. A schema's own regular expressions run
-as they are, and one can be written to take for ever: who may send requests may run the agent anyway.
+schema are looked up in the schema alone, never on the network. A schema's own regular expressions are asked for and
+not checked: one can be written to take for ever, and everybody else's runs would wait for it.
 """
 
 import json
@@ -183,10 +183,34 @@ def _violation(value: object, schema: dict[str, Any]) -> str:
     from referencing.exceptions import Unresolvable
 
     try:
-        error = best_match(Draft202012Validator(schema, registry=Registry()).iter_errors(value))
+        checked = _without_patterns(schema)
+        error = best_match(Draft202012Validator(checked, registry=Registry()).iter_errors(value))
     except (Unresolvable, RecursionError, ValueError) as failed:  # a schema that goes round in circles, mostly
         return f"it could not be checked ({_cut(str(failed))})"
     return "" if error is None else _told(error)
+
+
+_BY_NAME = frozenset({"properties", "$defs", "definitions", "dependentSchemas"})
+_OF_PATTERNS = frozenset({"pattern", "patternProperties"})
+# With them, it depends on a pattern which properties are left to these.
+_LEFT_OVER = frozenset({"additionalProperties", "unevaluatedProperties"})
+
+
+def _without_patterns(schema: Any) -> Any:
+    match schema:
+        case list():
+            return [_without_patterns(item) for item in schema]
+        case dict():
+            dropped = _OF_PATTERNS | _LEFT_OVER if "patternProperties" in schema else _OF_PATTERNS
+            return {key: _kept(key, value) for key, value in schema.items() if key not in dropped}
+        case _:
+            return schema
+
+
+def _kept(key: str, value: Any) -> Any:
+    if key in _BY_NAME and isinstance(value, dict):
+        return {name: _without_patterns(its) for name, its in value.items()}
+    return value if key in _DATA else _without_patterns(value)
 
 
 def _references(schema: object) -> Iterator[str]:

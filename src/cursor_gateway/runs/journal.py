@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from cursor_gateway.core.document_events import DocumentEvent, Done, source_text
+from cursor_gateway.core.document_events import DocumentEvent, Done, says_something, source_text
 from cursor_gateway.core.transcript import Transcript
 from cursor_gateway.errors import StoreUnavailable
 from cursor_gateway.store.base import Idempotency, NewRun, RunEnd, Store
@@ -21,9 +21,12 @@ class Journal:
         self._waiting: list[DocumentEvent] = []
         self._stored = 0  # how many events are
         self._end: RunEnd | None = None
+        self._is_lost = False  # the store has not all of it, and never will
+        self.mistake: Exception | None = None  # of ours, in the store: it costs the history, not the answer
         self._again_ms = 0
         self._transcript = Transcript()
         self._said: list[str] = []
+        self._has_spoken = False
         self._first_event_ms: int | None = None
         self.session_id: str | None = None
         self.fingerprint: Callable[[str], str | None] = lambda answer: None  # of the conversation, with this answer
@@ -35,7 +38,8 @@ class Journal:
 
     @property
     def is_complete(self) -> bool:
-        return self._end is not None and not self._waiting
+        """Nothing is left to be stored."""
+        return self._end is not None and (self._is_lost or not self._waiting)
 
     @property
     def idempotency(self) -> Idempotency | None:
@@ -63,10 +67,11 @@ class Journal:
         for event in events:
             self._transcript.push(event)
             self._said.append(source_text(event))
+            self._has_spoken = self._has_spoken or says_something(event)
         last = events[-1]
         if isinstance(last, Done):
             self._end = self._ended(last)
-            if not self.try_again():
+            if not self.try_again() or self._is_lost:
                 last = _not_stored(last)
                 self._waiting[-1] = last
                 self._end = self._ended(last)
@@ -76,17 +81,25 @@ class Journal:
         return events
 
     def try_again(self) -> bool:
-        """Whether all is stored now."""
+        """Whether nothing is left to be tried."""
+        if self._is_lost:
+            return True
         try:
             if not self._has_begun:
                 self._has_begun = self._store.begin_run(self._new)
             if self._end is None:
-                self._store.append(self._new.id, self._stored + 1, self._waiting)
+                is_kept = self._store.append(self._new.id, self._stored + 1, self._waiting)
             else:
-                self._store.end_run(self._new.id, self._stored + 1, self._waiting, self._end)
+                is_kept = self._store.end_run(self._new.id, self._stored + 1, self._waiting, self._end)
         except StoreUnavailable:
             self._put_off()
             return False
+        except Exception as error:  # noqa: BLE001 -- whoever writes tells it, when readers have what was said
+            self.mistake, self._is_lost = error, True
+            return True
+        if not is_kept:  # it was deleted, or its file taken away
+            self._is_lost = True
+            return True
         self._stored += len(self._waiting)
         self._waiting = []
         return True
@@ -102,11 +115,18 @@ class Journal:
             documents=self._transcript.documents,
             answer=answer,
             session_id=self.session_id,
-            # A session that was broken off knows something else than its caller.
-            fingerprint=(self.fingerprint(answer) if done.failure is None else None) or f"none {self._new.id}",
+            fingerprint=self._fingerprint(done, answer),
             first_event_ms=self._first_event_ms,
             ended_ms=self._now_ms(),
+            frees_key=done.failure is not None and done.failure.passes,
         )
+
+    def _fingerprint(self, done: Done, answer: str) -> str | None:
+        """Of what the caller will quote next. None leaves what was: a turn that never began changes nothing."""
+        if done.failure is not None:
+            # A session that was broken off knows something else than its caller.
+            return f"none {self._new.id}" if self._has_spoken else None
+        return self.fingerprint(answer) or f"none {self._new.id}"
 
 
 def _not_stored(done: Done) -> Done:

@@ -3,11 +3,10 @@
 import asyncio
 from contextlib import suppress
 
-from cursor_gateway.core.document_events import DocumentEvent, Done
+from cursor_gateway.core.document_events import DocumentEvent, Done, says_something
 from cursor_gateway.core.run_info import RunInfo
 from cursor_gateway.errors import GatewayError
 from cursor_gateway.runs.recovery import run_info
-from cursor_gateway.runs.run import says_something
 from cursor_gateway.store.base import Store, StoredRun
 
 _LOOK_SECONDS = 0.25  # how often one that another gateway drives is looked at

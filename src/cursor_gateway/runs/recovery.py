@@ -58,5 +58,6 @@ def _end(store: Store, run: StoredRun, now_ms: int) -> None:
             fingerprint=f"none {run.id}",
             first_event_ms=run.first_event_ms,
             ended_ms=now_ms,
+            frees_key=True,
         ),
     )

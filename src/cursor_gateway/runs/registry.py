@@ -64,7 +64,8 @@ class Runs:
     def find_by_idempotency(self, owner: str, key: str) -> Run | None:
         """The store may not have heard of it."""
         for run in (*self._running.values(), *self._unstored.values()):
-            if run.owner == owner and run.idempotency is not None and run.idempotency.key == key:
+            is_of_key = run.owner == owner and run.idempotency is not None and run.idempotency.key == key
+            if is_of_key and not (run.done is not None and run.done.failure is not None and run.done.failure.passes):
                 return run
         return None
 

@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from cursor_gateway.core.agent_events import AgentEvent, RunFailed, RunStarted
 from cursor_gateway.core.assembler import Assembler
-from cursor_gateway.core.document_events import DocumentEvent, DocumentStarted, Done, Reasoning
+from cursor_gateway.core.document_events import DocumentEvent, Done, says_something
 from cursor_gateway.core.documents import ChatResponse
 from cursor_gateway.core.run_info import RunInfo
 from cursor_gateway.core.transcript import Transcript
@@ -60,6 +60,7 @@ class Run:
         self._assembler = Assembler(info)
         self._waiting: set[asyncio.Future[None]] = set()
         self._task: asyncio.Task[None] | None = None
+        self._observers: tuple[Observer, ...] = ()
         self._why: GatewayError | None = None
         self._heard_at = 0.0
 
@@ -102,6 +103,7 @@ class Run:
         """
         loop = asyncio.get_running_loop()
         self.started_at = self._heard_at = loop.time()
+        self._observers = observers
         for observer in observers:
             observer.started(self)
 
@@ -210,6 +212,10 @@ class Run:
         waiting, self._waiting = self._waiting, set()
         for future in waiting:
             _wake(future)
+        if self._journal is not None and (mistake := self._journal.mistake) is not None:
+            self._journal.mistake = None
+            for observer in self._observers:
+                observer.fault(self, mistake)
 
     def _drop(self) -> None:
         """What is stored, and long said: a reader who is that far behind finds it in the store."""
@@ -309,10 +315,6 @@ class Reader:
 
 def _is_lost(event: AgentEvent) -> bool:
     return isinstance(event, RunFailed) and event.failure.code == SessionLost.code
-
-
-def says_something(event: DocumentEvent) -> bool:
-    return isinstance(event, Reasoning) or (isinstance(event, DocumentStarted) and event.type != "error")
 
 
 def _wake(future: "asyncio.Future[None]") -> None:

@@ -22,6 +22,7 @@ from cursor_gateway.errors import (
     ConversationBusy,
     GatewayFault,
     IdempotencyMismatch,
+    InvalidRequest,
     NotFound,
     RunCancelled,
     StoreUnavailable,
@@ -130,7 +131,13 @@ class Service:
     def _conversation(self, order: Order) -> Conversation:
         if order.conversation_id is not None:
             workspace = None if order.workspace is None else self.workspaces.find(order.workspace)
-            return self.conversations.named(order.conversation_id, order.owner, workspace, order.messages)
+            found = self.conversations.named(order.conversation_id, order.owner, workspace, order.messages)
+            if not Path(found.workspace).is_dir():
+                raise InvalidRequest(
+                    f"This conversation works in {found.workspace!r}, which is gone; put it back, or begin a new one.",
+                    param="conversationId",
+                )
+            return found
         workspace = self.workspaces.find(order.workspace)
         if not order.is_whole:
             return self.conversations.new(workspace, order.messages)

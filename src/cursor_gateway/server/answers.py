@@ -94,13 +94,16 @@ class CheckedAnswer:
 
     async def _ask_again(self, misfit: Misfit, receive: Receive) -> ChatCompletion | Failure:
         """In the same conversation, so the agent has its first answer before it."""
+        run, key = self._first.run, self._order.idempotency_key
         order = replace(
             self._order,
             messages=[UserMessage(repair_prompt(misfit, self._format))],
             images=(),
             is_whole=False,
-            conversation_id=self._first.run.info.conversation_id,
-            idempotency_key=None,
+            conversation_id=run.info.conversation_id,
+            # Who joins the first run joins its repair.
+            idempotency_key=None if key is None else f"{key} repair of {run.id}",
+            body=run.id.encode(),
         )
         try:
             self._run = await self._service.start(order)

@@ -1,7 +1,5 @@
 """The documents dialect over HTTP: `POST /v1/chat`, and what can be done to a run: look, read on, stop."""
 
-from datetime import datetime
-
 import msgspec
 from starlette.datastructures import Headers
 from starlette.requests import ClientDisconnect, Request
@@ -15,7 +13,7 @@ from cursor_gateway.core.prompt import UserMessage
 from cursor_gateway.core.transcript import Transcript
 from cursor_gateway.dialects.documents import NdjsonEncoder, SseEncoder, encode_response
 from cursor_gateway.dialects.documents_request import read_chat_request
-from cursor_gateway.dialects.openai_chat import ChunkEncoder, CompletionHead, NumberedChunks, encode_error
+from cursor_gateway.dialects.openai_chat import AgentTools, ChunkEncoder, NumberedChunks, encode_error
 from cursor_gateway.errors import Failure, InvalidRequest
 from cursor_gateway.runs.service import Order, Service
 from cursor_gateway.server.bodies import idempotency_key, read_body
@@ -28,6 +26,7 @@ from cursor_gateway.server.streaming import (
     EventStream,
     Form,
     Reading,
+    completion_head,
     read_to_end,
     run_headers,
 )
@@ -41,6 +40,7 @@ class ChatEndpoints:
     async def chat(self, request: Request) -> ASGIApp:
         body = await read_body(request, self._settings)
         asked = read_chat_request(body)
+        wants_no_answer = "respond-async" in request.headers.get("prefer", "")  # RFC 7240: only to know the run
         run = await self._service.start(
             Order(
                 owner=request.state.owner,
@@ -53,13 +53,13 @@ class ChatEndpoints:
                 conversation_id=asked.conversation_id,
                 fences=asked.fences,
                 include=frozenset(asked.include),
-                when_client_leaves=asked.when_client_leaves,
+                when_client_leaves=asked.when_client_leaves or ("finish" if wants_no_answer else None),
                 idempotency_key=idempotency_key(request),
                 body=body,
             )
         )
         headers = run_headers(run)
-        if "respond-async" in request.headers.get("prefer", ""):  # RFC 7240: who wants to know the run, not its answer
+        if wants_no_answer:
             snapshot = await self._service.response(run.id, request.state.owner)
             return Response(encode_response(snapshot), 202, headers, media_type="application/json")
         if asked.stream:
@@ -87,9 +87,11 @@ class ChatEndpoints:
         """The run's stream, from its beginning or after the event that the reader had last."""
         run = await self._service.find(request.path_params["id"], request.state.owner)
         after = _after(request)
+        if request.method == "HEAD":  # who only looks is no reader, whose leaving would stop the run
+            return Response(media_type=SSE.media_type, headers=run_headers(run))
         if run.done is not None and after >= run.count:
             return Response(status_code=204, headers=run_headers(run))  # tells an EventSource not to come again
-        encoder, form, place = _encoder(request, run, after)
+        encoder, form, place = _encoder(request, run, after, self._settings.agent_tools)
         return EventStream(run, encoder, form, self._reading, run_headers(run), after=place, is_replay=True)
 
     async def cancel(self, request: Request) -> Response:
@@ -117,7 +119,7 @@ def _after(request: Request) -> int:
     return int(told)
 
 
-def _encoder(request: Request, run: AnyRun, after: int) -> tuple[Encoder, Form, int]:
+def _encoder(request: Request, run: AnyRun, after: int, agent_tools: AgentTools) -> tuple[Encoder, Form, int]:
     """And the event after which it must be given all."""
     dialect = request.query_params.get("dialect") or ("ndjson" if _wants_ndjson(request.headers) else "documents")
     match dialect:
@@ -126,8 +128,7 @@ def _encoder(request: Request, run: AnyRun, after: int) -> tuple[Encoder, Form, 
         case "ndjson":
             return NdjsonEncoder(), NDJSON, after
         case "openai":
-            created = int(datetime.fromisoformat(run.info.created).timestamp())
-            head = CompletionHead(f"chatcmpl-{run.id.removeprefix('chat_')}", created, run.info.model or "")
-            return NumberedChunks(ChunkEncoder(head, include_usage=True), after), SSE, 0
+            chunks = ChunkEncoder(completion_head(run), include_usage=True, agent_tools=agent_tools)
+            return NumberedChunks(chunks, after), SSE, 0
         case _:
             raise InvalidRequest("`dialect` is documents, ndjson or openai.", param="dialect")

@@ -17,7 +17,6 @@ from cursor_gateway.dialects.openai_chat import (
     AgentTools,
     ChunkEncoder,
     CompletionFold,
-    CompletionHead,
     encode_completion,
 )
 from cursor_gateway.dialects.openai_request import (
@@ -34,7 +33,7 @@ from cursor_gateway.runs.service import Order, Service
 from cursor_gateway.server.answers import Answer, CheckedAnswer, LateStream, WholeAnswer
 from cursor_gateway.server.bodies import idempotency_key, read_body
 from cursor_gateway.server.guard import error_response
-from cursor_gateway.server.streaming import SSE, EventStream, Reading, run_headers
+from cursor_gateway.server.streaming import SSE, EventStream, Reading, completion_head, run_headers
 from cursor_gateway.settings import Settings
 from cursor_gateway.sources.base import Model
 
@@ -73,7 +72,7 @@ class CompletionEndpoints:
         _check_tools(asked, agent_tools)
         order = _order(asked, request, body)
         run = await self._service.start(order)
-        head = CompletionHead(f"chatcmpl-{run.id.removeprefix('chat_')}", int(time.time()), run.info.model or "")
+        head = completion_head(run)
         cutter = Cutter(asked.stop, asked.max_tokens) if asked.stop or asked.max_tokens is not None else None
         prompt_tokens = estimate_tokens(run.prompt) if cutter is not None else 0
         if asked.stream and asked.format is None:

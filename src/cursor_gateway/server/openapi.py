@@ -117,7 +117,14 @@ def _paths() -> Json:
                 ),
                 set(_all_errors()) - {AnswerUnfit},
                 failed=[ref("FailedChatResponse"), ref("ErrorReply")],
-                parameters=[_IDEMPOTENCY],
+                parameters=[_IDEMPOTENCY, _PREFER],
+                more={
+                    "202": _reply(
+                        "The run has begun; for `Prefer: respond-async`. Read it at `/v1/chat/{id}/events`.",
+                        _json(ref("ChatResponse"), examples.begun),
+                        _RUN_HEADERS,
+                    )
+                },
             )
         },
         "/v1/chat/{id}": {
@@ -361,6 +368,9 @@ _IDEMPOTENCY: Json = {
     "has started, however often it comes, also later.",
     "schema": {"type": "string", "pattern": "^[!-~]{1,255}$"},
 }
+_PREFER = _header_parameter(
+    "Prefer", "`respond-async`: reply at once with the run's id; it goes on, whoever reads it, unless told otherwise."
+)
 _SESSION_HEADERS = [
     _header_parameter(name, "The client's own name for its session: two of the same opening are told apart by it.")
     for name in ("X-Session-Id", "X-Session-Affinity")
@@ -680,6 +690,7 @@ class _Examples:
         self.response: Json = msgspec.json.decode(encode_response(read_response(lines, _RUN)))
         envelope = {name: value for name, value in self.response.items() if name != "documents"}
         self.cancelled: Json = {**envelope, "status": "error"}
+        self.begun: Json = {**self.response, "status": "streaming", "documents": []}
         self.completion: Json = msgspec.json.decode(msgspec.json.encode(fold.completion()))
         self.sse = b"".join(map(SseEncoder().push, events)).decode()
         self.ndjson = b"".join(map(NdjsonEncoder().push, events)).decode()

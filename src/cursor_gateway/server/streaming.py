@@ -5,13 +5,15 @@ One write for each read of the agent's output, and no timer but the keep-alive's
 
 import asyncio
 from collections.abc import Callable, Mapping
+from datetime import datetime
 from typing import Protocol, TypeAlias
 
 from msgspec import Struct
 from starlette.types import Receive, Scope, Send
 
 from cursor_gateway.core.document_events import DocumentEvent
-from cursor_gateway.errors import Failure
+from cursor_gateway.dialects.openai_chat import CompletionHead
+from cursor_gateway.errors import Failure, RunCancelled
 from cursor_gateway.runs.past import PastReader, PastRun
 from cursor_gateway.runs.run import Reader, Run
 from cursor_gateway.server.guard import error_response
@@ -50,6 +52,12 @@ def stream_headers(form: Form, more: Mapping[str, str]) -> list[tuple[bytes, byt
 
 def run_headers(run: AnyRun) -> dict[str, str]:
     return {"x-chat-id": run.id, "x-conversation-id": run.info.conversation_id or ""}
+
+
+def completion_head(run: AnyRun) -> CompletionHead:
+    """The same for everybody who reads the run as chunks."""
+    created = int(datetime.fromisoformat(run.info.created).timestamp())
+    return CompletionHead(f"chatcmpl-{run.id.removeprefix('chat_')}", created, run.info.model or "")
 
 
 class Reading(Struct, frozen=True, kw_only=True):
@@ -106,6 +114,7 @@ class EventStream:
                 await send({"type": "http.response.body", "body": data, "more_body": not is_last})
                 silent_since = loop.time()
             if is_last:
+                _cut_short(self._run, reader)
                 return
             events = await reader.next(max(0.0, silent_since + seconds - loop.time()))
 
@@ -118,8 +127,15 @@ async def read_to_end(
         while not reader.at_end and not reader.has_left:
             for event in await reader.next():
                 if push(event):
+                    _cut_short(run, reader)
                     return True
         return not reader.has_left
+
+
+def _cut_short(run: AnyRun, reader: Reader | PastReader) -> None:
+    """Whoever has heard enough has no use for the rest; nobody else does either, unless they read it, too."""
+    if not reader.at_end and run.readers == 1:
+        run.stop(RunCancelled("The answer was cut where its request said, by `stop` or `max_tokens`; ask for more."))
 
 
 def early_failure(run: AnyRun) -> Failure | None:

@@ -58,6 +58,7 @@ class RunEnd(Struct, frozen=True, kw_only=True):
     fingerprint: str | None = None
     first_event_ms: int | None = None
     ended_ms: int
+    frees_key: bool = False  # its idempotency key is for another try: asking again must not give the same failure
 
 
 # --- what is handed out -----------------------------------------------------------------------------

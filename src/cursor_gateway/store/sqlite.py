@@ -456,6 +456,8 @@ def _end(connection: sqlite3.Connection, place: _Place, end: RunEnd) -> None:
             *(end.failure_code, place.run),
         ),
     )
+    if end.frees_key:
+        connection.execute("DELETE FROM idempotency WHERE run = ?", (place.run,))
     connection.execute(_END_TURN, (envelope.model, end.ended_ms, end.session_id, end.fingerprint, place.conversation))
     asked = [text for (text,) in connection.execute("SELECT text FROM messages WHERE run = ?", (place.run,))]
     if end.answer:

@@ -65,7 +65,8 @@ class CursorCliSource:
 
     def has_session(self, turn: Turn) -> bool:
         """Looked up beforehand: the agent takes an unknown session for a new one, and says nothing."""
-        return any((Path(turn.folder) / "cursor" / "chats").glob(f"*/{turn.session_id}"))
+        stores = (Path(turn.folder) / "cursor" / "chats").glob(f"*/{turn.session_id}/store.db")
+        return any(store.stat().st_size for store in stores)
 
     def check_model(self, model: str) -> None:
         models = self._models.peek()
