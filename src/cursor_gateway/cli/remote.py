@@ -8,9 +8,9 @@ import sys
 import textwrap
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import suppress
-from datetime import UTC, datetime
 from typing import IO, TYPE_CHECKING, Any, TypeVar
 from urllib.parse import quote, urlsplit
+from uuid import uuid4
 
 import click
 import msgspec
@@ -18,7 +18,6 @@ from msgspec import Struct
 
 from cursor_gateway.cli.serve import url_of
 from cursor_gateway.core.document_events import DocumentEvent, Done
-from cursor_gateway.core.history import ConversationDetail, ConversationList
 from cursor_gateway.dialects.documents_reader import DocumentEventReader
 from cursor_gateway.dialects.documents_request import ChatRequest
 from cursor_gateway.errors import AgentError, GatewayError, KeyRefused
@@ -257,7 +256,8 @@ class _RemoteRun:
         self._remote, self._client, self._asked = remote, client, asked
         self._body = _encoded(asked)
         self._id = ""  # known with the first reply
-        self._asked_at = ""
+        self._headers = {"content-type": "application/json", "idempotency-key": f"chat-{uuid4().hex}"}
+        self._has_asked = False
         self._has_begun = False
         self._reply: httpx2.Response | None = None
         self._chunks: AsyncIterator[bytes] | None = None
@@ -286,7 +286,7 @@ class _RemoteRun:
         await self.close()
         with suppress(httpx2.HTTPError, httpx2.InvalidURL, Trouble, TimeoutError):
             async with asyncio.timeout(_CANCEL_SECONDS):
-                if self._asked_at and (id := self._id or await self._find()):
+                if self._has_asked and (id := self._id or await self._find()):
                     await self._client.post(f"/v1/chat/{quote(id, safe='')}/cancel", json={})
 
     async def close(self) -> None:
@@ -311,6 +311,8 @@ class _RemoteRun:
         except TimeoutError:
             raise _Broken(f"it was silent for {_SILENCE_SECONDS:g} s") from None
         except (httpx2.HTTPError, httpx2.InvalidURL) as error:
+            if not isinstance(error, httpx2.ConnectError | httpx2.ConnectTimeout | httpx2.InvalidURL):
+                self._has_begun = True  # somebody is there, and may have heard what was asked
             raise _Broken(_reason(error)) from None
 
     async def _connect(self) -> AsyncIterator[bytes]:
@@ -330,8 +332,8 @@ class _RemoteRun:
     def _request(self) -> "httpx2.Request":
         accept = {"accept": "text/event-stream"}
         if not self._id:
-            self._asked_at = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-            headers = {**accept, "content-type": "application/json"}
+            self._has_asked = True
+            headers = {**accept, **self._headers}
             return self._client.build_request("POST", "/v1/chat", content=self._body, headers=headers)
         headers = {**accept, "last-event-id": self._decoder.last_event_id or "0"}
         return self._client.build_request("GET", f"/v1/chat/{quote(self._id, safe='')}/events", headers=headers)
@@ -362,19 +364,14 @@ class _RemoteRun:
         return ""
 
     async def _find(self) -> str:
-        """The reply is held back until the agent says something, and with it the run's id: the history has it."""
-        page = await self._ask("/v1/conversations", ConversationList, {"limit": "5"})
-        for entry in page.conversations:
-            if entry.is_running:
-                detail = await self._ask(f"/v1/conversations/{quote(entry.id, safe='')}", ConversationDetail)
-                latest = detail.runs[-1]
-                said = [message.text for message in detail.messages if message.chat_id == latest.id]
-                if said[-1:] == [self._asked.message] and latest.created >= self._asked_at:
-                    return latest.id
-        return ""
+        """The reply is held back until the agent says something, and with it the run's id.
 
-    async def _ask(self, path: str, shape: type[_Shape], params: Mapping[str, str] | None = None) -> _Shape:
-        return read_reply(self._remote, await ask(self._remote, self._client, path, params), shape)
+        The same request with the same key joins the run that it has started, and may ask for no more than its id.
+        """
+        reply = await self._client.post(
+            "/v1/chat", content=self._body, headers={**self._headers, "prefer": "respond-async"}
+        )
+        return str(reply.headers.get("x-chat-id", ""))
 
 
 def _encoded(request: ChatRequest) -> bytes:

@@ -122,7 +122,10 @@ class Service:
         if running is not None and running.idempotency is not None:
             _check_body(running.idempotency.body_hash, order)
             return running
-        found = self.store.find_run_by_idempotency(order.owner, order.idempotency_key)
+        try:
+            found = self.store.find_run_by_idempotency(order.owner, order.idempotency_key)
+        except StoreUnavailable:  # it costs the memory of earlier gateways, not the answer
+            return None
         if found is None:
             return None
         _check_body(found.body_hash, order)
