@@ -121,3 +121,8 @@ def test_an_unknown_model_is_told_with_the_nearest_or_where_to_look() -> None:
     assert "GET /v1/models" in str(far)
     assert "\n" not in str(far)
     assert near.failure().param == "model"
+
+
+def test_a_failure_may_pass_when_it_is_retryable_or_somebody_broke_it_off() -> None:
+    passing = {error.code for error in CONCRETE if error("why").failure().passes}
+    assert passing == {error.code for error in CONCRETE if error.retryable} | {"cancelled"}

@@ -12,6 +12,7 @@ from cursor_gateway.core.document_events import (
     ToolCallArguments,
     ToolCallEnded,
     ToolCallStarted,
+    says_something,
     source_text,
 )
 from cursor_gateway.core.documents import (
@@ -56,3 +57,10 @@ ENVELOPE = Envelope(
 )
 def test_an_event_tells_the_agents_text_in_it_and_no_other(event: DocumentEvent, text: str) -> None:
     assert source_text(event) == text
+
+
+def test_an_error_and_the_end_say_nothing() -> None:
+    assert says_something(DocumentStarted("doc_001", "text", 1))
+    assert says_something(Reasoning("hm"))
+    assert not says_something(DocumentStarted("doc_001", "error", 1))
+    assert not says_something(ContentDelta("doc_001", "why"))
