@@ -100,6 +100,18 @@ def test_a_turn_that_never_began_does_not_cost_the_session(gateway: RunningGatew
     assert invocation(gateway, then)["prompt"] == then
 
 
+def test_the_latest_answers_id_stands_for_its_conversation(gateway: RunningGateway, http: httpx2.Client) -> None:
+    first, then, last = unique(), unique(), unique()
+    answer = chat(http, first)
+    gone_on = completion(http, then, cursor={"conversationId": f"chatcmpl-{answer['id'].removeprefix('chat_')}"})
+    assert gone_on.headers["x-conversation-id"] == answer["conversationId"]
+    assert invocation(gateway, then)["prompt"] == then
+    assert chat(http, last, conversationId=gone_on.headers["x-chat-id"])["conversationId"] == answer["conversationId"]
+    early = http.post("/v1/chat", json={"message": "again", "conversationId": answer["id"]})
+    assert (early.status_code, early.json()["error"]["param"]) == (400, "conversationId")
+    assert http.post("/v1/chat", json={"message": "x", "conversationId": "chat_none"}).status_code == 404
+
+
 def test_a_folder_that_is_gone_is_named(tmp_path: Path) -> None:
     with running_gateway(tmp_path) as gateway, http_client(gateway) as http:
         (gateway.workspace / "project").mkdir()

@@ -134,7 +134,8 @@ class Service:
     def _conversation(self, order: Order) -> Conversation:
         if order.conversation_id is not None:
             workspace = None if order.workspace is None else self.workspaces.find(order.workspace)
-            found = self.conversations.named(order.conversation_id, order.owner, workspace, order.messages)
+            id = self._conversation_of(order.conversation_id, order.owner)
+            found = self.conversations.named(id, order.owner, workspace, order.messages)
             if not Path(found.workspace).is_dir():
                 raise InvalidRequest(
                     f"This conversation works in {found.workspace!r}, which is gone; put it back, or begin a new one.",
@@ -145,6 +146,19 @@ class Service:
         if not order.is_whole:
             return self.conversations.new(workspace, order.messages)
         return self.conversations.told(self._scope(order, workspace), order.messages)
+
+    def _conversation_of(self, id: str, owner: str) -> str:
+        """Of an answer's id (`chat_…`, or `chatcmpl-…` as OpenAI's clients have it) the conversation that it ends."""
+        run_id = f"chat_{id.removeprefix('chatcmpl-')}" if id.startswith("chatcmpl-") else id
+        stored = self.store.run(run_id, owner) if run_id.startswith("chat_") else None
+        if stored is None:
+            return id
+        if self.store.runs_of(stored.conversation_id, owner)[-1].id != run_id:
+            raise InvalidRequest(
+                "The conversation has gone on after this answer; go on after its latest one, or begin a new one.",
+                param="conversationId",
+            )
+        return stored.conversation_id
 
     async def _has_waited(self, id: str) -> bool:
         """For its turn, since there was a run in the conversation. False: it may start."""
