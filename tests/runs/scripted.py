@@ -8,7 +8,9 @@ import uvloop
 from msgspec import Struct
 
 from cursor_gateway.core.agent_events import AgentEvent, RunFinished, RunStarted, TextDelta
+from cursor_gateway.core.documents import ChatResponse
 from cursor_gateway.core.run_info import RunInfo
+from cursor_gateway.core.transcript import Transcript
 from cursor_gateway.errors import unknown_model
 from cursor_gateway.runs.run import Limits, Run
 from cursor_gateway.sources.base import Model, SourceState, Turn
@@ -130,6 +132,14 @@ def turn(id: str = "chat_1", session_id: str | None = None) -> Turn:
 
 def new_run(id: str = "chat_1", owner: str = "me", session_id: str | None = None) -> Run:
     return Run(info(id), turn(id, session_id), owner)
+
+
+def folded(run: Run) -> ChatResponse | None:
+    """What its events come to."""
+    transcript = Transcript()
+    for event in run.events:
+        transcript.push(event)
+    return transcript.response()
 
 
 async def turns_of_the_loop(count: int = 5) -> None:

@@ -17,7 +17,7 @@ from cursor_gateway.runs.run import Run
 from cursor_gateway.store.base import Idempotency, NewRun, RunEnd
 from cursor_gateway.store.opening import FILE
 from cursor_gateway.store.sqlite import SqliteStore
-from tests.runs.scripted import ENDLESS, FINISHED, STARTED, ScriptedSource, Step, Watcher, info, say, turn
+from tests.runs.scripted import ENDLESS, FINISHED, STARTED, ScriptedSource, Step, Watcher, folded, info, say, turn
 from tests.store.making import ME, new_run
 from tests.strategies import examples
 
@@ -186,7 +186,7 @@ def test_a_mistake_in_the_store_costs_the_history_and_not_the_answer(store: Flak
         await run.gone()
         assert (done.failure, done.envelope.metadata.stored, ended) == (None, False, ["ended"])
         assert [repr(fault) for fault in watcher.faults] == ["KeyError('a mistake')"]
-        response = run.response()
+        response = folded(run)
         assert response is not None
         assert [document.content for document in response.documents] == ["abcdefg"]
         assert run.is_stored  # there is nothing to try again

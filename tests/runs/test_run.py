@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from cursor_gateway.core.agent_events import AgentEvent, RunStarted, TextDelta
 from cursor_gateway.core.document_events import DocumentEvent, DocumentStarted, Done
-from cursor_gateway.core.transcript import Transcript
 from cursor_gateway.errors import AgentError, AgentOverloaded, GatewayError, RunCancelled, ShuttingDown
 from cursor_gateway.runs.run import Limits, Reader, Run
 from tests.runs.scripted import (
@@ -23,6 +22,7 @@ from tests.runs.scripted import (
     Step,
     Until,
     Watcher,
+    folded,
     forever,
     new_run,
     say,
@@ -50,7 +50,7 @@ def code(run: Run) -> str | None:
 
 
 def texts(run: Run) -> str:
-    response = run.response()
+    response = folded(run)
     assert response is not None
     return "|".join(document.content or "" for document in response.documents)
 
@@ -64,7 +64,7 @@ def test_a_run_says_what_its_source_says(loop: Loop) -> None:
         run, watcher = new_run(), Watcher()
         source = ScriptedSource([[STARTED], say("Hello "), say("you", "."), [FINISHED]])
         ended = begin(run, source, watcher)
-        assert (run.done, run.response(), run.events) == (None, None, [])
+        assert (run.done, folded(run), run.events) == (None, None, [])
         assert await run.finished() is run.done
         assert (code(run), texts(run)) == (None, "Hello you.")
         await run.gone()
@@ -528,16 +528,13 @@ def test_a_reader_waits_no_longer_than_it_wants_to() -> None:
     asyncio.run(live())
 
 
-def test_the_response_is_the_fold_of_the_events() -> None:
+def test_documents_that_have_ended_are_counted() -> None:
     async def live() -> None:
         run = new_run()
         begin(run, ScriptedSource([say("a\n```py\nb\n```\nc"), [FINISHED]]))
         await run.gone()
-        fold = Transcript()
-        for event in run.events:
-            fold.push(event)
-        assert run.response() == fold.response()
         assert texts(run) == "a|b|c"
+        assert run.documents == 3
 
     asyncio.run(live())
 

@@ -37,6 +37,7 @@ class Client:
         await self.reads.wait()
 
     def ask(self, app: ASGIApp) -> "asyncio.Task[None]":
+        # an ASGI application is typed as any awaitable; all of ours are coroutines
         asked: Coroutine[Any, Any, None] = app(SCOPE, self.receive, self.send)  # type: ignore[assignment]
         return asyncio.get_running_loop().create_task(asked)
 

@@ -8,6 +8,7 @@ import sqlite3
 import subprocess
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from functools import partial
 from pathlib import Path
 
 import httpx2
@@ -123,7 +124,7 @@ def assert_answers_without_storing(http: httpx2.Client) -> list[tuple[Json, byte
 
 def assert_stored_at_last(http: httpx2.Client, told: list[tuple[Json, bytes]]) -> None:
     for answer, body in told:
-        eventually(lambda answer=answer: in_history(http, answer["conversationId"]))  # type: ignore[misc]
+        eventually(partial(in_history, http, answer["conversationId"]))
         assert http.get(f"/v1/chat/{answer['id']}").json() == answer
         assert http.get(f"/v1/chat/{answer['id']}/events").content == body
 

@@ -4,6 +4,7 @@ Before the first text a failure is the reply's status; after it, an event in the
 """
 
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Literal, TypeAlias
 
@@ -113,9 +114,7 @@ def test_a_failure_of_the_agent(http: httpx2.Client, row: Row, dialect: Dialect,
 
 def check_all(http: httpx2.Client, row: Row) -> None:
     """In every dialect, streaming or not, at the same time: some of these rows wait for a limit."""
-    replies = at_once(
-        {way: lambda way=way: ask(http, way[0], standin(row.prompt), stream=way[1]) for way in WAYS}  # type: ignore[misc]
-    )
+    replies = at_once({way: partial(ask, http, way[0], standin(row.prompt), stream=way[1]) for way in WAYS})
     for (dialect, stream), response in replies.items():
         check(row, response, dialect, stream=stream)
 

@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 
 import httpx2
@@ -81,6 +82,10 @@ def stream(http: httpx2.Client, id: str, dialect: str = "documents") -> bytes:
     return reply.content
 
 
+def are_gone(groups: list[int]) -> bool:
+    return not any(map(members, groups))
+
+
 def kill(gateway: RunningGateway) -> None:
     gateway.process.send_signal(signal.SIGKILL)
     gateway.process.wait(TIMEOUT)
@@ -124,7 +129,7 @@ def test_what_anybody_was_told_outlives_a_kill(tmp_path: Path, seed: int) -> Non
                 watched = killed(gateway, chance, conversation)
                 groups = [line["pgid"] for one in watched for line in invocations(gateway, one.mark)]
             with next_gateway(home) as (gateway, http):
-                eventually(lambda groups=groups: not any(map(members, groups)))  # type: ignore[misc]
+                eventually(partial(are_gone, groups))
                 for one in watched:
                     for dialect, received in one.received.items():
                         assert stream(http, one.id, dialect).startswith(received)

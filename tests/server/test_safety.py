@@ -467,7 +467,7 @@ OUTSIDE = [
     "/proc/self/root/etc",
     "{home}",
     "{home}/secret",
-    "{home}/work/../secret",
+    "{home}/projects/../secret",
     "~",
     "~/secret",
     "~root",

@@ -27,6 +27,7 @@ def turn(prompt: str = "Say it.", *, mode: Mode = "agent", session_id: str | Non
 
 
 def arguments(asked: Turn, program: Program = ALL, **options: object) -> list[str]:
+    # the options are checked when they are made
     return command_for(asked, program, CommandOptions(**options)).arguments  # type: ignore[arg-type]
 
 

@@ -55,6 +55,7 @@ def statements(store: SqliteStore, monkeypatch: pytest.MonkeyPatch) -> list[str]
     original = sqlite3.connect
 
     def connect(*values: object, **named: object) -> sqlite3.Connection:
+        # whatever it was called with is passed on
         connection: sqlite3.Connection = original(*values, **named)  # type: ignore[call-overload]
         connection.set_trace_callback(seen.append)
         return connection

@@ -12,10 +12,8 @@ from msgspec import Struct
 
 from cursor_gateway.core.agent_events import AgentEvent, RunFailed, RunStarted
 from cursor_gateway.core.assembler import Assembler
-from cursor_gateway.core.document_events import DocumentEvent, Done, says_something
-from cursor_gateway.core.documents import ChatResponse
+from cursor_gateway.core.document_events import DocumentEnded, DocumentEvent, Done, says_something
 from cursor_gateway.core.run_info import RunInfo
-from cursor_gateway.core.transcript import Transcript
 from cursor_gateway.errors import AgentCrashed, AgentTimedOut, GatewayError, GatewayFault, RunCancelled, SessionLost
 from cursor_gateway.runs.journal import Journal
 from cursor_gateway.sources.base import Source, Turn
@@ -51,7 +49,7 @@ class Run:
         self.dropped = 0  # events before them, which are in the store
         self.done: Done | None = None
         self.has_spoken = False  # anything but an error
-        self.transcript = Transcript()
+        self.documents = 0  # that have ended
         self.session_id = turn.session_id
         self.started_at = self.first_event_at = self.ended_at = 0.0  # of the loop's clock
         self.readers = 0
@@ -203,7 +201,7 @@ class Run:
             events = self._journal.write(events)
         self.events += events
         for event in events:
-            self.transcript.push(event)
+            self.documents += isinstance(event, DocumentEnded)
             if not self.has_spoken:
                 self.has_spoken = says_something(event)
         self._drop()
@@ -234,10 +232,6 @@ class Run:
         return self._heard_at
 
     # --- reading ------------------------------------------------------------------------------------
-
-    def response(self) -> ChatResponse | None:
-        """The fold. None until the run is done."""
-        return self.transcript.response()
 
     def reader(self, after: int = 0) -> "Reader":
         return Reader(self, after)

@@ -79,7 +79,7 @@ class RunLog:
             facts["prompt_tokens"], facts["completion_tokens"] = usage.prompt_tokens, usage.completion_tokens
             if isinstance(usage.cached_tokens, int):
                 facts["cached_tokens"] = usage.cached_tokens
-        facts["documents"] = len(run.transcript.documents)
+        facts["documents"] = run.documents
         log = self._of(run)
         (log.warning if status == "failed" else log.info)("run ended", **facts)
 

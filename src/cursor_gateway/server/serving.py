@@ -40,6 +40,7 @@ class _Connection(HttpToolsProtocol):
     _head_size = 0
     _in_head = True
 
+    # uvicorn narrows asyncio's own signature in the same way
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         self._unanswered = deque()
         super().connection_made(transport)
