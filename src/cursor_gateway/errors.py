@@ -10,6 +10,7 @@ GatewayError            foreseen; raise a subclass
 │   ├── NotFound            404   no such path, run or conversation, or somebody else's
 │   ├── MethodRefused       405   a path that knows other methods
 │   ├── RequestTooSlow      408   the body did not arrive in time
+│   ├── CallerGone          408   the results of the caller's tools did not arrive in time
 │   ├── ConversationBusy    409   one run at a time in a conversation
 │   ├── IdempotencyMismatch 409   an idempotency key that another request has used
 │   ├── RequestTooLarge     413   the body is over the limit
@@ -32,6 +33,9 @@ GatewayError            foreseen; raise a subclass
     ├── AgentFailed          502  it says itself that it failed
     ├── AgentOutputTooLarge  502  more output than is allowed
     ├── AnswerUnfit          502  the answer is not in the form that was asked for
+    ├── ToolNotCalled        502  the agent did not call the tool that it had to
+    ├── AgentLooped          502  it makes the same calls again and again
+    ├── AgentUnconfined      502  it used a tool of its own that was denied to it
     ├── AgentMissing         503  no agent is installed, or it cannot be started
     ├── AgentTimedOut        504  no first event, silence, or a run that is too long
     └── RunCancelled         499  stopped on request
@@ -138,6 +142,10 @@ class RequestTooSlow(RequestError):
     code, status, retryable = "request_timeout", 408, True
 
 
+class CallerGone(RequestError):
+    code, status = "tool_results_missing", 408
+
+
 class ConversationBusy(RequestError):
     code, status, retryable, retry_after = "conversation_busy", 409, True, 1
 
@@ -229,6 +237,18 @@ class AgentOutputTooLarge(AgentError):
 
 class AnswerUnfit(AgentError):
     code, status, retryable = "answer_unfit", 502, True
+
+
+class ToolNotCalled(AgentError):
+    code, status, retryable = "tool_not_called", 502, True
+
+
+class AgentLooped(AgentError):
+    code, status = "agent_looped", 502
+
+
+class AgentUnconfined(AgentError):
+    code, status = "agent_unconfined", 502
 
 
 class AgentMissing(AgentError):

@@ -115,6 +115,12 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     when_busy: Annotated[
         WhenBusy, Meta(description="What happens to a request for a conversation that has a run: 409, or it waits.")
     ] = "refuse"
+    answer_seconds: Annotated[
+        Seconds, Meta(description="How long a run waits for the results of its caller's tools.")
+    ] = 600
+    progress_seconds: Annotated[
+        Seconds, Meta(description="How often an agent that waits for a caller's tool hears that it still runs.")
+    ] = 10
     models_seconds: Annotated[Seconds, Meta(description="How long the list of models is good for.")] = 600
     # --- what is kept and told
     data_dir: Annotated[str, Meta(description="Where the gateway keeps its files; empty is the platform's place.")] = ""

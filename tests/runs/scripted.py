@@ -52,6 +52,7 @@ class ScriptedSource:
         self.is_closed = False
         self.known = ["auto"]
         self.knows_sessions = True
+        self.offers_tools = True
 
     def state(self) -> SourceState:
         return SourceState(name="scripted", detail="a script")

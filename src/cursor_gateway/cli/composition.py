@@ -12,6 +12,7 @@ from msgspec import Struct
 from cursor_gateway.cli.configuration import data_dir
 from cursor_gateway.demo import recordings
 from cursor_gateway.errors import AgentError, AgentMissing, SettingsError, StoreUnavailable
+from cursor_gateway.runs.caller_tools import CallerLimits
 from cursor_gateway.runs.conversations import Conversations
 from cursor_gateway.runs.recovery import end_interrupted_runs
 from cursor_gateway.runs.registry import Runs
@@ -25,6 +26,7 @@ from cursor_gateway.sources.cursor_cli.source import CliOptions, CursorCliSource
 from cursor_gateway.sources.ledger import Ledger
 from cursor_gateway.sources.recorder import Recorder
 from cursor_gateway.sources.replay import Recording, ReplaySource, load
+from cursor_gateway.sources.tool_server.endpoint import ToolEndpoint
 from cursor_gateway.store.base import Store
 from cursor_gateway.store.sqlite import SqliteStore
 
@@ -108,6 +110,8 @@ async def _service(
         ),
         instance=instance,
         now_ms=_now_ms,
+        endpoint=ToolEndpoint(settings.progress_seconds),
+        caller_limits=CallerLimits(answer_seconds=settings.answer_seconds),
     )
 
 

@@ -5,6 +5,7 @@ from typing import Any, Literal, TypeAlias
 from msgspec import Struct
 
 from cursor_gateway.core.actions import Action, Outcome
+from cursor_gateway.core.caller_tools import CallerCall, ToolResult
 from cursor_gateway.errors import Failure
 
 
@@ -42,6 +43,24 @@ class ToolEnded(Struct, frozen=True):
     outcome: Outcome
     model_call: str | None = None
     payload: Any = None
+
+
+class CallerToolAsked(Struct, frozen=True):
+    """The agent wants something done that its caller does, not it."""
+
+    call: CallerCall
+
+
+class CallerToolAnswered(Struct, frozen=True):
+    call_id: str
+    result: ToolResult
+    duration_ms: int = 0
+
+
+class CallerAwaited(Struct, frozen=True):
+    """The agent can do no more before these calls are answered."""
+
+    call_ids: tuple[str, ...]
 
 
 class Notice(Struct, frozen=True):
@@ -85,6 +104,9 @@ AgentEvent: TypeAlias = (
     | ThinkingEnded
     | ToolStarted
     | ToolEnded
+    | CallerToolAsked
+    | CallerToolAnswered
+    | CallerAwaited
     | Notice
     | Unrecognized
     | RunFinished

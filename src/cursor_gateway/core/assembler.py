@@ -13,6 +13,9 @@ from cursor_gateway.core import tool_documents
 from cursor_gateway.core.actions import INTERRUPTED, Action, OtherTool, Outcome
 from cursor_gateway.core.agent_events import (
     AgentEvent,
+    CallerAwaited,
+    CallerToolAnswered,
+    CallerToolAsked,
     Notice,
     PromptEchoed,
     RunFailed,
@@ -33,6 +36,7 @@ from cursor_gateway.core.document_events import (
     DocumentStarted,
     Done,
     KnownMetadata,
+    Paused,
     Reasoning,
     ToolCallArguments,
     ToolCallEnded,
@@ -53,6 +57,7 @@ from cursor_gateway.core.documents import (
     ThinkingMetadata,
     ToolCallMetadata,
     Usage,
+    WaitingCall,
     document_type,
     make_document,
 )
@@ -97,6 +102,7 @@ class _Tool(Struct):
     sequence: int
     call_id: str  # ours
     action: Action
+    by_caller: bool = False
 
 
 class Assembler:
@@ -120,7 +126,9 @@ class Assembler:
         self._session = ""
         self._model = run.model
         self._prompt = ""
-        self._said: list[str] = []  # counted only when the agent reports no usage
+        self._said: list[str] = []  # counted only where the agent reports no usage
+        self._said_tokens = 0  # of what was said up to the last pause
+        self._given_tokens = 0  # of what the caller's tools gave
 
     @property
     def model(self) -> str:
@@ -163,11 +171,20 @@ class Assembler:
             case ToolEnded(call_id=call_id):
                 if call_id not in self._ended_calls:
                     self._end_tool(event)
+            case CallerToolAsked(call=call):
+                if call.id not in self._tools and call.id not in self._ended_calls:
+                    action = OtherTool(tool=call.name, arguments=call.arguments)
+                    self._start_tool(call.id, action, None, by_caller=True)
+            case CallerToolAnswered(call_id=call_id):
+                if call_id in self._tools:
+                    self._end_caller_tool(event)
+            case CallerAwaited(call_ids=call_ids):
+                self._pause(call_ids)
             case RunStarted(session_id=session_id, model=model):
                 self._session = session_id
                 self._model = self._model or model
             case PromptEchoed(text=text):
-                self._prompt = text
+                self._prompt = self._prompt or text  # an agent that is started again repeats what was given to it
             case Unrecognized():
                 self._unrecognized += 1
             case Notice():
@@ -317,13 +334,15 @@ class Assembler:
 
     # --- tools --------------------------------------------------------------------------------------
 
-    def _start_tool(self, call_id: str, action: Action, model_call: str | None) -> _Tool:
+    def _start_tool(self, call_id: str, action: Action, model_call: str | None, *, by_caller: bool = False) -> _Tool:
         self._end_thinking()
         self._end_text()
         self._turns.tool(model_call)
         type, known = tool_documents.started(action)
+        if by_caller:
+            known = KnownMetadata(state="waiting", ran_by="caller")
         id, sequence = self._start(type, known)
-        tool = _Tool(id, sequence, self._own_call_id(call_id), action)
+        tool = _Tool(id, sequence, self._own_call_id(call_id), action, by_caller)
         self._tools[call_id] = tool
         if isinstance(action, OtherTool):
             self._tool_call_count += 1
@@ -343,10 +362,20 @@ class Assembler:
 
     def _end_tool(self, event: ToolEnded) -> None:
         tool = self._tools.get(event.call_id) or self._start_tool(event.call_id, event.action, event.model_call)
-        del self._tools[event.call_id]
-        self._ended_calls.add(event.call_id)
-        self._turns.tool_ended()
+        self._forget_tool(event.call_id)
         self._close_tool(tool, event.call_id, event.action, event.outcome, event.payload)
+
+    def _end_caller_tool(self, event: CallerToolAnswered) -> None:
+        tool, result = self._tools[event.call_id], event.result
+        self._forget_tool(event.call_id)
+        self._given_tokens += estimate_tokens(result.text)
+        action, outcome = tool_documents.answered(tool.action, result, event.duration_ms)
+        self._close_tool(tool, event.call_id, action, outcome, None)
+
+    def _forget_tool(self, call_id: str) -> None:
+        del self._tools[call_id]
+        self._ended_calls.add(call_id)
+        self._turns.tool_ended()
 
     def _close_tool(self, tool: _Tool, agent_call_id: str, action: Action, outcome: Outcome, payload: Any) -> None:
         if type(action) is not type(tool.action):  # not the tool that started under this id
@@ -363,6 +392,7 @@ class Assembler:
             call_id=tool.call_id,
             agent_call_id=agent_call_id,
             payload=payload if "raw" in self._run.include and payload is not None else UNSET,
+            by_caller=tool.by_caller,
         )
         if isinstance(metadata, ToolCallMetadata):
             self._out.append(ToolCallEnded(tool.id, metadata.result))
@@ -381,7 +411,29 @@ class Assembler:
             self._out.append(ContentDelta(id, message, raw=""))
         self._end(id, sequence, message, ErrorMetadata(error_code=code, source=source, details=details))
 
-    # --- the end ------------------------------------------------------------------------------------
+    # --- a pause, and the end -----------------------------------------------------------------------
+
+    def _pause(self, call_ids: tuple[str, ...]) -> None:
+        self._end_thinking()
+        self._end_text()
+        waiting = [
+            WaitingCall(
+                tool_call_id=tool.call_id,
+                tool_name=tool.action.tool,
+                arguments=tool.action.arguments,
+                document_id=tool.id,
+            )
+            for id, tool in self._tools.items()
+            if id in call_ids and isinstance(tool.action, OtherTool)
+        ]
+        metadata = ResponseMetadata(
+            duration_ms=0,
+            tool_call_count=self._tool_call_count,
+            turn_count=self._turns.count,
+            unrecognized=self._unrecognized or UNSET,
+            waiting_for=waiting,
+        )
+        self._out.append(Paused(self._envelope("streaming", None, metadata), self._take_loose()))
 
     def _end_everything(self) -> None:
         self._end_thinking()
@@ -397,24 +449,27 @@ class Assembler:
 
     def _finish(self, status: Status, event: RunFinished | RunFailed) -> None:
         self._done = True
-        envelope = Envelope(
+        metadata = ResponseMetadata(
+            duration_ms=event.duration_ms or 0,
+            tool_call_count=self._tool_call_count,
+            turn_count=self._turns.count,
+            unrecognized=self._unrecognized or UNSET,
+            result_differs=(isinstance(event, RunFinished) and event.text_differs) or UNSET,
+        )
+        failure = event.failure if isinstance(event, RunFailed) else None
+        self._out.append(Done(self._envelope(status, event.usage, metadata), failure, self._take_loose()))
+
+    def _envelope(self, status: Status, counts: TokenCounts | None, metadata: ResponseMetadata) -> Envelope:
+        return Envelope(
             id=self._run.id,
             conversation_id=self._run.conversation_id or f"conv_{self._session or self._run.id.removeprefix('chat_')}",
             model=self.model,
             mode=self._run.mode,
             created=self._run.created,
             status=status,
-            usage=self._usage(event.usage),
-            metadata=ResponseMetadata(
-                duration_ms=event.duration_ms or 0,
-                tool_call_count=self._tool_call_count,
-                turn_count=self._turns.count,
-                unrecognized=self._unrecognized or UNSET,
-                result_differs=(isinstance(event, RunFinished) and event.text_differs) or UNSET,
-            ),
+            usage=self._usage(counts),
+            metadata=metadata,
         )
-        failure = event.failure if isinstance(event, RunFailed) else None
-        self._out.append(Done(envelope, failure, self._take_loose()))
 
     def _usage(self, counts: TokenCounts | None) -> Usage:
         if counts is not None:
@@ -424,7 +479,9 @@ class Assembler:
                 total_tokens=counts.prompt + counts.completion,
                 cached_tokens=counts.cached or UNSET,
             )
-        prompt, completion = estimate_tokens(self._prompt), estimate_tokens("".join(self._said))
+        self._said_tokens += estimate_tokens("".join(self._said))
+        self._said = []
+        prompt, completion = estimate_tokens(self._prompt) + self._given_tokens, self._said_tokens
         return Usage(
             prompt_tokens=prompt, completion_tokens=completion, total_tokens=prompt + completion, estimated=True
         )

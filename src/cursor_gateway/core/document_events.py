@@ -4,7 +4,7 @@
 indentation, white space between documents). Joined in order, the raws are the agent's text.
 """
 
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from msgspec import UNSET, Struct, UnsetType
 
@@ -35,6 +35,8 @@ class KnownMetadata(Struct, frozen=True, kw_only=True, rename="camel"):
     overview: str | UnsetType = UNSET
     todos: list[PlanTodo] | UnsetType = UNSET
     questions: list[ClarificationQuestion] | UnsetType = UNSET
+    state: Literal["waiting"] | UnsetType = UNSET  # of a call that its caller is to carry out
+    ran_by: Literal["caller"] | UnsetType = UNSET
 
 
 class DocumentStarted(Struct, frozen=True, tag_field="event", tag="document_start"):
@@ -79,6 +81,13 @@ class Reasoning(Struct, frozen=True, tag_field="event", tag="reasoning", gc=Fals
     opens: bool = False  # the first piece of a block
 
 
+class Paused(Struct, frozen=True, tag_field="event", tag="pause"):
+    """The run waits for its caller: replies end here, and go on with the reply to the request that brings results."""
+
+    envelope: Envelope  # its metadata says what is waited for
+    raw: str = ""
+
+
 class Done(Struct, frozen=True, tag_field="event", tag="done"):
     envelope: Envelope
     failure: Failure | None = None
@@ -93,6 +102,7 @@ DocumentEvent: TypeAlias = (
     | ToolCallEnded
     | DocumentEnded
     | Reasoning
+    | Paused
     | Done
 )
 
@@ -107,7 +117,7 @@ def source_text(event: DocumentEvent) -> str:
     match event:
         case ContentDelta(text=text, raw=raw):
             return text if raw is None else raw
-        case DocumentStarted(raw=raw) | DocumentEnded(raw=raw) | Done(raw=raw):
+        case DocumentStarted(raw=raw) | DocumentEnded(raw=raw) | Paused(raw=raw) | Done(raw=raw):
             return raw
         case ToolCallStarted() | ToolCallArguments() | ToolCallEnded() | Reasoning():
             return ""

@@ -14,7 +14,7 @@ Status: TypeAlias = Literal["completed", "streaming", "error"]
 Operation: TypeAlias = Literal["create", "edit", "delete", "rename"]
 Purpose: TypeAlias = Literal["new_code", "example", "suggestion"]
 TodoStatus: TypeAlias = Literal["pending", "in_progress", "completed", "cancelled"]
-State: TypeAlias = Literal["completed", "failed", "rejected", "timed_out", "interrupted", "running"]
+State: TypeAlias = Literal["completed", "failed", "rejected", "timed_out", "interrupted", "running", "waiting"]
 
 MODES: tuple[Mode, ...] = get_args(Mode)
 
@@ -76,6 +76,7 @@ class ToolCallMetadata(ToolTrace, frozen=True, kw_only=True):
     result: ToolCallResult
     duration_ms: int = msgspec.field(name="duration_ms")
     agent_call_id: str | UnsetType = UNSET  # ours: the agent's own id, where it could not serve as ours
+    ran_by: Literal["caller"] | UnsetType = UNSET  # ours: not the agent, but whoever had offered the tool
 
 
 class TerminalCommandMetadata(ToolTrace, frozen=True, kw_only=True):
@@ -328,6 +329,15 @@ class Usage(_Wire, frozen=True, kw_only=True):
     estimated: bool | UnsetType = UNSET  # ours: true when the agent reported nothing and we counted
 
 
+class WaitingCall(_Wire, frozen=True, kw_only=True):
+    """Ours: a call that the run waits for its caller to carry out."""
+
+    tool_call_id: str
+    tool_name: str
+    arguments: dict[str, Any]
+    document_id: str
+
+
 class ResponseMetadata(_Wire, frozen=True, kw_only=True):
     duration_ms: int = msgspec.field(name="duration_ms")
     tool_call_count: int
@@ -335,6 +345,7 @@ class ResponseMetadata(_Wire, frozen=True, kw_only=True):
     unrecognized: int | UnsetType = UNSET  # ours: events and lines of the agent that nobody here knows
     result_differs: bool | UnsetType = UNSET  # ours: the agent's closing text is not what it had streamed
     stored: bool | UnsetType = UNSET  # ours: false when the history could not take the answer
+    waiting_for: list[WaitingCall] | UnsetType = UNSET  # ours: calls without which the run cannot go on
 
 
 class Envelope(_Wire, frozen=True, kw_only=True):

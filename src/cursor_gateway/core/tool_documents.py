@@ -5,6 +5,7 @@ from typing import Any, TypedDict
 from msgspec import UNSET, UnsetType
 
 from cursor_gateway.core.actions import Action, Command, FileEdit, OtherTool, Outcome, Plan, Question, TodoUpdate
+from cursor_gateway.core.caller_tools import ToolResult
 from cursor_gateway.core.document_events import KnownMetadata
 from cursor_gateway.core.documents import (
     ClarificationMetadata,
@@ -58,7 +59,21 @@ def content_of(action: Action) -> str | None:
             return None
 
 
-def metadata_of(action: Action, outcome: Outcome, *, call_id: str, agent_call_id: str, payload: Any) -> Metadata:
+def answered(action: Action, result: ToolResult, duration_ms: int) -> tuple[Action, Outcome]:
+    """A call of the caller's tool as it ended."""
+    data = result.text if result.structured is UNSET else result.structured
+    if result.images:
+        data = {"text": result.text, "images": [image.media_type for image in result.images]}
+    action = OtherTool(tool=action.tool, arguments={}, data=data)  # what it was asked for is known
+    if not result.is_error:
+        return action, Outcome(duration_ms=duration_ms)
+    message = result.text or "The caller's tool failed."
+    return action, Outcome(state="failed", code="TOOL_ERROR", message=message, duration_ms=duration_ms)
+
+
+def metadata_of(
+    action: Action, outcome: Outcome, *, call_id: str, agent_call_id: str, payload: Any, by_caller: bool = False
+) -> Metadata:
     """`call_id` is ours; the agent's is told beside it where the two differ. `payload` is UNSET unless asked for."""
     plain = outcome.state == "completed"
     trace: _Trace = {"state": UNSET, "reason": UNSET, "raw": payload}
@@ -113,5 +128,6 @@ def metadata_of(action: Action, outcome: Outcome, *, call_id: str, agent_call_id
                 else ToolCallResult(status="error", data=action.data or outcome.message),
                 duration_ms=outcome.duration_ms or 0,
                 agent_call_id=UNSET if agent_call_id == call_id else agent_call_id,
+                ran_by="caller" if by_caller else UNSET,
                 **trace,
             )

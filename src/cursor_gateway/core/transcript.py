@@ -6,6 +6,7 @@ from cursor_gateway.core.document_events import (
     DocumentEvent,
     DocumentStarted,
     Done,
+    Paused,
     Reasoning,
     ToolCallArguments,
     ToolCallEnded,
@@ -29,7 +30,7 @@ class Transcript:
                 self._documents[document.id] = document
             case Done(envelope=envelope):
                 self._envelope = envelope
-            case ContentDelta() | ToolCallStarted() | ToolCallArguments() | ToolCallEnded() | Reasoning():
+            case ContentDelta() | ToolCallStarted() | ToolCallArguments() | ToolCallEnded() | Reasoning() | Paused():
                 pass  # an end repeats them all
 
     @property

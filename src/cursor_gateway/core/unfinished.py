@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import Any, Literal, TypeAlias
 
-from msgspec import Struct
+from msgspec import UNSET, Struct
 
 from cursor_gateway.core.document_events import (
     ContentDelta,
@@ -12,6 +12,7 @@ from cursor_gateway.core.document_events import (
     DocumentStarted,
     Done,
     KnownMetadata,
+    Paused,
     Reasoning,
     ToolCallArguments,
     ToolCallEnded,
@@ -39,6 +40,7 @@ from cursor_gateway.core.documents import (
     ToolCallMetadata,
     ToolCallResult,
     Usage,
+    WaitingCall,
     make_document,
     whole_response,
 )
@@ -49,7 +51,7 @@ from cursor_gateway.core.transcript import Transcript
 from cursor_gateway.core.turns import Turns
 from cursor_gateway.errors import Failure
 
-OpenState: TypeAlias = Literal["running", "interrupted"]
+OpenState: TypeAlias = Literal["running", "waiting", "interrupted"]
 
 _PROSE: frozenset[DocumentType] = frozenset({"text", "code_reference", "code_block", "thinking"})
 _NOTHING = KnownMetadata()
@@ -77,11 +79,13 @@ class Unfinished:
         self._calls = 0
         self._last_sequence = 0
         self._said: list[str] = []
+        self._paused: Envelope | None = None  # as long as nothing has happened since
         for event in events:
             self.push(event)
 
     def push(self, event: DocumentEvent, /) -> None:
         self._transcript.push(event)
+        self._paused = event.envelope if isinstance(event, Paused) else None
         match event:
             case DocumentStarted(id=id, type=type, sequence=sequence, metadata=known):
                 self._open[id] = _Open(id, type, sequence, known or _NOTHING, [])
@@ -105,7 +109,7 @@ class Unfinished:
             case Reasoning(text=text):
                 self._turns.output()
                 self._said.append(text)
-            case Done():
+            case Paused() | Done():
                 pass
         self._said.append(source_text(event))
 
@@ -114,10 +118,10 @@ class Unfinished:
         return self._transcript.response() or self.snapshot(run, prompt)
 
     def snapshot(self, run: RunInfo, prompt: str) -> ChatResponse:
-        """What there is now. A tool that still runs says so: its result is not there yet."""
-        unfinished = [self._document(open, "running") for open in self._open.values()]
+        """What there is now. A tool that still runs, or is its caller's to run, says so: it has no result yet."""
+        unfinished = [self._document(open, open.known.state or "running") for open in self._open.values()]
         documents = sorted([*self._transcript.documents, *unfinished], key=lambda document: document.sequence)
-        return whole_response(self._envelope(run, "streaming", prompt), documents)
+        return whole_response(self._paused or self._envelope(run, "streaming", prompt), documents)
 
     def end(self, run: RunInfo, prompt: str, failure: Failure) -> list[DocumentEvent]:
         """What is open ends, an `error` document says why, then `Done`."""
@@ -150,8 +154,20 @@ class Unfinished:
             created=run.created,
             status=status,
             usage=Usage(prompt_tokens=asked, completion_tokens=said, total_tokens=asked + said, estimated=True),
-            metadata=ResponseMetadata(duration_ms=0, tool_call_count=self._calls, turn_count=self._turns.count),
+            metadata=ResponseMetadata(
+                duration_ms=0,
+                tool_call_count=self._calls,
+                turn_count=self._turns.count,
+                waiting_for=(self._waiting() if status == "streaming" else []) or UNSET,
+            ),
         )
+
+    def _waiting(self) -> list[WaitingCall]:
+        return [
+            WaitingCall(tool_call_id=open.call_id, tool_name=open.tool_name, arguments=open.arguments, document_id=id)
+            for id, open in self._open.items()
+            if open.known.state == "waiting" and open.call_id
+        ]
 
     def _document(self, open: _Open, state: OpenState) -> Document:
         content = "".join(open.pieces)
@@ -199,7 +215,7 @@ def _metadata(open: _Open, state: OpenState) -> Metadata:
         case "todo_update":
             return TodoUpdateMetadata(todos=[], state=state)
         case "tool_call":
-            status: Literal["success", "error"] = "success" if state == "running" else "error"
+            status: Literal["success", "error"] = "error" if state == "interrupted" else "success"
             return ToolCallMetadata(
                 tool_name=open.tool_name,
                 tool_call_id=open.call_id,
@@ -207,6 +223,7 @@ def _metadata(open: _Open, state: OpenState) -> Metadata:
                 result=open.result or ToolCallResult(status=status, data=None),
                 duration_ms=0,
                 state=state,
+                ran_by=known.ran_by,
             )
         case "error":
             return ErrorMetadata(error_code="UNKNOWN", source="agent", details="")

@@ -10,6 +10,7 @@ from cursor_gateway.core.document_events import (
     DocumentEvent,
     DocumentStarted,
     Done,
+    Paused,
     Reasoning,
     ToolCallArguments,
     ToolCallEnded,
@@ -63,7 +64,7 @@ class _Payloads:
                 told = self._metadata(document)
                 data = b'{"documentId":%b%b,"metadata":%b}' % (_encode(document.id), final, told)
                 return _Payload("document_end", document.id, data)
-            case Done(envelope=envelope):
+            case Paused(envelope=envelope) | Done(envelope=envelope):
                 return _Payload("done", "", _encode(envelope))
             case Reasoning():
                 return None
@@ -80,10 +81,12 @@ class _Payloads:
 class SseEncoder:
     """Each event is one frame; its id is the event's number in the run, so a reader can resume after it."""
 
-    is_over = False  # it says all that the run says
+    is_cut = False  # it says all that the run says
 
-    def __init__(self, after: int = 0) -> None:
-        """`after` is the number of the last event that the reader has."""
+    def __init__(self, after: int = 0, *, until_pause: bool = False) -> None:
+        """`after` is the number of the last event that the reader has. A reply may end with a pause of the run."""
+        self.is_over = False
+        self._until_pause = until_pause
         self._payloads = _Payloads()
         self._number = after
         self._growing = ""  # the document that grew last
@@ -91,6 +94,8 @@ class SseEncoder:
 
     def push(self, event: DocumentEvent, /) -> bytes:
         self._number += 1
+        if self.is_over:
+            return b""
         if event.__class__ is ContentDelta and event.text:  # nearly every event
             if event.id != self._growing:
                 self._growing = event.id
@@ -99,20 +104,24 @@ class SseEncoder:
         payload = self._payloads.of(event)
         if payload is None:
             return b""
+        self.is_over = self._until_pause and isinstance(event, Paused)
         return frame(payload.data, event=payload.name, id=str(self._number))
 
 
 class NdjsonEncoder:
     """The specification's `StreamEvent`, one a line; `data` is the frame's payload."""
 
-    is_over = False
+    is_cut = False
 
-    def __init__(self) -> None:
+    def __init__(self, *, until_pause: bool = False) -> None:
+        self.is_over = False
+        self._until_pause = until_pause
         self._payloads = _Payloads()
 
     def push(self, event: DocumentEvent, /) -> bytes:
         payload = self._payloads.of(event)
-        if payload is None:
+        if payload is None or self.is_over:
             return b""
+        self.is_over = self._until_pause and isinstance(event, Paused)
         about = b',"documentId":' + _encode(payload.document_id) if payload.document_id else b""
         return b'{"type":%b%b,"data":%b}\n' % (_encode(payload.name), about, payload.data)

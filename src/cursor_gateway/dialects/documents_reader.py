@@ -17,6 +17,7 @@ from cursor_gateway.core.document_events import (
     DocumentStarted,
     Done,
     KnownMetadata,
+    Paused,
     ToolCallArguments,
     ToolCallEnded,
     ToolCallStarted,
@@ -146,6 +147,8 @@ class DocumentEventReader:
                 return self._ended(event)
             case "done":
                 envelope = _read(event, Envelope)
+                if envelope.status == "streaming":
+                    return Paused(envelope)
                 return Done(envelope, self._failure() if envelope.status == "error" else None)
             case _:  # the dialect may grow
                 pass

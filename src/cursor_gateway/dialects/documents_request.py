@@ -1,12 +1,52 @@
-"""The body of `POST /v1/chat` in; a checked request of the documents dialect out."""
+"""The bodies of `POST /v1/chat` and of `/v1/chat/{id}/answer` in; checked requests of the documents dialect out."""
 
-from msgspec import Struct
+from typing import Annotated, Any, Literal, TypeAlias
 
+import msgspec
+from msgspec import UNSET, Meta, Struct
+
+from cursor_gateway.core.caller_tools import (
+    AnyTool,
+    NamedTool,
+    NoTool,
+    Offer,
+    SomeTool,
+    Tool,
+    ToolChoice,
+    ToolResult,
+    make_tool,
+)
 from cursor_gateway.core.documents import Mode
 from cursor_gateway.core.fences import Fences
+from cursor_gateway.core.images import read_image
 from cursor_gateway.core.run_info import Include, WhenClientLeaves
 from cursor_gateway.errors import InvalidRequest
 from cursor_gateway.wire.json_body import read_json
+
+_NonEmpty: TypeAlias = Annotated[str, Meta(min_length=1)]
+
+
+class Declaration(Struct, frozen=True, kw_only=True):
+    """A tool in OpenAI's form, below `function`."""
+
+    name: _NonEmpty
+    description: str | None = None
+    parameters: dict[str, Any] | None = None  # JSON Schema of an object
+
+
+class OfferedTool(Struct, frozen=True, kw_only=True):
+    """A tool that the caller runs: its name and what belongs to it; or all of that in `function`, as OpenAI has it."""
+
+    name: _NonEmpty | None = None
+    description: str | None = None
+    parameters: dict[str, Any] | None = None
+    function: Declaration | None = None
+
+
+class ChosenTool(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The one tool that must be called."""
+
+    name: _NonEmpty
 
 
 class ChatRequest(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
@@ -21,6 +61,25 @@ class ChatRequest(Struct, frozen=True, kw_only=True, rename="camel", forbid_unkn
     fences: Fences | None = None
     workspace: str | None = None
     images: list[str] = []  # data: URIs
+    tools: list[OfferedTool] = []  # with any, the agent's own are switched off
+    tool_choice: Literal["auto", "none", "required"] | ChosenTool = "auto"
+    parallel_tool_calls: bool = True
+    when_client_leaves: WhenClientLeaves | None = None
+
+
+class ToolAnswer(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+    """What one of the caller's tools gave."""
+
+    tool_call_id: _NonEmpty
+    content: Any  # a text; a list of parts, text and images as OpenAI has them; or any other JSON value
+    is_error: bool = False
+
+
+class AnswerRequest(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+    """What a run waits for."""
+
+    tool_results: Annotated[list[ToolAnswer], Meta(min_length=1)]
+    stream: bool = False
     when_client_leaves: WhenClientLeaves | None = None
 
 
@@ -32,3 +91,82 @@ def read_chat_request(body: bytes) -> ChatRequest:
     if request.model == "":
         raise InvalidRequest("`model` is empty; name one of GET /v1/models, or leave it out.", param="model")
     return request
+
+
+def offer_of(request: ChatRequest) -> Offer | None:
+    """Raises `InvalidRequest`."""
+    tools: dict[str, Tool] = {}
+    for number, offered in enumerate(request.tools):
+        param, told = f"tools[{number}]", offered.function or offered
+        if told.name is None:
+            raise InvalidRequest(f"{param}.name is missing; a tool needs a name.", param=f"{param}.name")
+        if told.name in tools:
+            raise InvalidRequest(f"{param}: There are two tools of this name; a call could mean either.", param=param)
+        tools[told.name] = make_tool(told.name, told.description, told.parameters, f"{param}.parameters")
+    choice = _choice(request, tools)
+    return Offer(tools=tuple(tools.values()), choice=choice, parallel=request.parallel_tool_calls) if tools else None
+
+
+def _choice(request: ChatRequest, tools: dict[str, Tool]) -> ToolChoice:
+    match request.tool_choice:
+        case "auto":
+            return AnyTool()
+        case "none":
+            return NoTool()
+        case "required" if tools:
+            return SomeTool()
+        case ChosenTool(name=name) if name in tools:
+            return NamedTool(name)
+        case _:
+            there = f"there are {', '.join(tools)}" if tools else "there are none"
+            raise InvalidRequest(f"`toolChoice` asks for a tool that is not offered; {there}.", param="toolChoice")
+
+
+def read_answer(body: bytes) -> AnswerRequest:
+    """Raises `InvalidRequest`."""
+    return read_json(body, AnswerRequest)
+
+
+def results_of(request: AnswerRequest) -> dict[str, ToolResult]:
+    """By their calls; of two for one call the first counts. Raises `InvalidRequest`."""
+    results: dict[str, ToolResult] = {}
+    for number, answer in enumerate(request.tool_results):
+        if answer.tool_call_id not in results:
+            results[answer.tool_call_id] = _result(answer, f"toolResults[{number}].content")
+    return results
+
+
+class _Text(Struct, frozen=True, tag_field="type", tag="text"):
+    text: str
+
+
+class _Address(Struct, frozen=True):
+    url: str
+
+
+class _ImageUrl(Struct, frozen=True, tag_field="type", tag="image_url"):
+    image_url: str | _Address
+
+
+def _result(answer: ToolAnswer, param: str) -> ToolResult:
+    match answer.content:
+        case str(text):
+            return ToolResult(text=text, is_error=answer.is_error)
+        case [{"type": "text" | "image_url"}, *_]:
+            return _of_parts(answer, param)
+        case value:
+            text = msgspec.json.encode(value).decode()
+            return ToolResult(text=text, structured=UNSET if value is None else value, is_error=answer.is_error)
+
+
+def _of_parts(answer: ToolAnswer, param: str) -> ToolResult:
+    try:
+        parts = msgspec.convert(answer.content, list[_Text | _ImageUrl])
+    except msgspec.ValidationError as error:
+        raise InvalidRequest(f"{param}: {error}; send parts of type text or image_url.", param=param) from None
+    urls = [part.image_url for part in parts if isinstance(part, _ImageUrl)]
+    return ToolResult(
+        text="\n".join(part.text for part in parts if isinstance(part, _Text)),
+        images=tuple(read_image(url if isinstance(url, str) else url.url, param) for url in urls),
+        is_error=answer.is_error,
+    )

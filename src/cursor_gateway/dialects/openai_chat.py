@@ -5,6 +5,7 @@ a role in the first delta; one id, model and time in all chunks; a known finish 
 never a bare end; a tool call's id, type and name in its first delta only; usage in a chunk of its own.
 """
 
+from collections.abc import Callable
 from typing import Any, Literal, TypeAlias
 
 import msgspec
@@ -17,6 +18,7 @@ from cursor_gateway.core.document_events import (
     DocumentEvent,
     DocumentStarted,
     Done,
+    Paused,
     Reasoning,
     ToolCallArguments,
     ToolCallEnded,
@@ -37,6 +39,7 @@ from cursor_gateway.core.documents import (
     TodoUpdateDocument,
     ToolCallDocument,
     Usage,
+    WaitingCall,
 )
 from cursor_gateway.core.summary import one_line
 from cursor_gateway.core.tokens import estimate_tokens
@@ -44,10 +47,11 @@ from cursor_gateway.errors import Failure
 from cursor_gateway.wire.sse import frame
 
 AgentTools: TypeAlias = Literal["reasoning", "tool_calls", "none"]
-FinishReason: TypeAlias = Literal["stop", "length"]
+FinishReason: TypeAlias = Literal["stop", "length", "tool_calls"]
 
 _encode = msgspec.json.encode
 _DONE = frame(b"[DONE]")
+_PIECE = 1024  # characters of a call's arguments in one chunk
 
 
 class CompletionHead(Struct, frozen=True):
@@ -160,12 +164,17 @@ def encode_completion(completion: ChatCompletion) -> bytes:
     return _encode(completion)
 
 
-def _usage(usage: Usage) -> CompletionUsage:
+def _usage(usage: Usage, before: Usage | None = None) -> CompletionUsage:
+    """Of one reply: without what the replies before it have told, so that who adds them up has the run's."""
+    prompt, completion = usage.prompt_tokens, usage.completion_tokens
+    if before is not None:  # that was an estimate, and perhaps too much
+        prompt = max(0, prompt - before.prompt_tokens)
+        completion = max(0, completion - before.completion_tokens)
     return CompletionUsage(
-        prompt_tokens=usage.prompt_tokens,
-        completion_tokens=usage.completion_tokens,
-        total_tokens=usage.total_tokens,
-        prompt_tokens_details=PromptTokensDetails(usage.cached_tokens or 0),
+        prompt_tokens=prompt,
+        completion_tokens=completion,
+        total_tokens=prompt + completion,
+        prompt_tokens_details=PromptTokensDetails(min(usage.cached_tokens or 0, prompt)),
         estimated=usage.estimated,
     )
 
@@ -198,8 +207,8 @@ Delta: TypeAlias = Content | Thought | Called | Ended
 class _Translator:
     """Document events to deltas."""
 
-    def __init__(self, agent_tools: AgentTools) -> None:
-        self._agent_tools = agent_tools
+    def __init__(self, agent_tools: AgentTools, before: Usage | None = None) -> None:
+        self._agent_tools, self._before = agent_tools, before
         self._thinking = ""  # the id of the open document of thinking
         self._calls = 0
         self._reasoned = False
@@ -220,8 +229,12 @@ class _Translator:
                 deltas.append(self._thought(text))
             case DocumentEnded(document=document):
                 deltas += self._told(document)
+            case Paused(envelope=envelope):
+                waiting = enumerate(envelope.metadata.waiting_for or ())
+                deltas += [Called(index, _asked(call)) for index, call in waiting]
+                deltas.append(Ended(_usage(envelope.usage, self._before), reason="tool_calls"))
             case Done(envelope=envelope, failure=failure):
-                deltas.append(Ended(_usage(envelope.usage), failure))
+                deltas.append(Ended(_usage(envelope.usage, self._before), failure))
             case ContentDelta() | DocumentStarted() | ToolCallStarted() | ToolCallArguments() | ToolCallEnded():
                 pass
         return deltas
@@ -239,6 +252,8 @@ class _Translator:
 
     def _told(self, document: Document) -> list[Delta]:
         """What one of the agent's own tools did."""
+        if isinstance(document, ToolCallDocument) and document.metadata.ran_by == "caller":
+            return []  # who ran it knows
         match self._agent_tools:
             case "reasoning":
                 line = one_line(document)
@@ -280,7 +295,9 @@ class _Cutting:
                     deltas += self._say(self._cutter.flush())
                     if self._cutter.reason is None:
                         deltas.append(delta)
-                case Thought() | Called():
+                case Called():
+                    deltas += [*self._say(self._cutter.flush()), delta]
+                case Thought():
                     deltas.append(delta)
             if self._cutter.reason is not None:
                 return [*deltas, self._cut_short(self._cutter.reason)]
@@ -323,6 +340,10 @@ def _as_call(document: Document) -> ToolCall | None:
             return None
 
 
+def _asked(call: WaitingCall) -> ToolCall:
+    return _call(call.tool_call_id, call.tool_name, call.arguments)
+
+
 def _call(id: str, name: str, arguments: dict[str, Any]) -> ToolCall:
     return ToolCall(id, Function(name, _encode(arguments).decode()))
 
@@ -333,7 +354,8 @@ def _call(id: str, name: str, arguments: dict[str, Any]) -> ToolCall:
 class ChunkEncoder:
     """The streaming reply: frames, the last of them `[DONE]`; then it is over, and the connection is to be closed.
 
-    With a cutter it may be over before the run is, which then serves nobody.
+    It ends where the run pauses for its caller; `before` is the usage that such a reply before it has told. With a
+    cutter it may be over before the run is, which then serves nobody.
     """
 
     def __init__(
@@ -344,9 +366,11 @@ class ChunkEncoder:
         agent_tools: AgentTools = "reasoning",
         cutter: Cutter | None = None,
         prompt_tokens: int = 0,
+        before: Usage | None = None,
     ) -> None:
         self.is_over = False
-        self._translator = _Translator(agent_tools)
+        self._cutter = cutter
+        self._translator = _Translator(agent_tools, before)
         self._deltas = self._translator if cutter is None else _Cutting(self._translator, cutter, prompt_tokens)
         self._include_usage = include_usage
         self._begun = False
@@ -362,6 +386,11 @@ class ChunkEncoder:
         self._reasoning = self._before + b'{"reasoning_content":'
         self._after = b',"finish_reason":null}]}\n\n'
         self._content_end = b"}" + self._after
+
+    @property
+    def is_cut(self) -> bool:
+        """The rest is of no use."""
+        return self._cutter is not None and self._cutter.reason is not None
 
     def push(self, event: DocumentEvent, /) -> bytes:
         if event.__class__ is ContentDelta and event.raw is None and self._says_all:  # nearly every event
@@ -408,9 +437,10 @@ class ChunkEncoder:
                 return self._reasoning + _encode(text) + self._content_end
             case Called(index=index, call=call):
                 opening = {"id": call.id, "type": "function", "function": {"name": call.function.name, "arguments": ""}}
-                first = _encode({"tool_calls": [{"index": index, **opening}]})
-                pieces = {"tool_calls": [{"index": index, "function": {"arguments": call.function.arguments}}]}
-                return self._chunk(first) + self._chunk(_encode(pieces))
+                told: list[dict[str, object]] = [{"index": index, **opening}]
+                for at in range(0, len(arguments := call.function.arguments), _PIECE):
+                    told.append({"index": index, "function": {"arguments": arguments[at : at + _PIECE]}})
+                return b"".join(self._chunk(_encode({"tool_calls": [one]})) for one in told)
             case Ended(failure=Failure() as failure):
                 return error_frames(failure)
             case Ended(usage=usage, reason=reason):
@@ -426,27 +456,36 @@ class NumberedChunks:
     """Chunks with the numbers of their events, from after the one that the reader had last.
 
     All events are pushed, also those before: what the reader was told decides how it goes on. Of an event that gives
-    several frames, the last has the number: who had only some of them gets them all again.
+    several frames, the last has the number: who had only some of them gets them all again. A run that paused has
+    several replies: `encoder` makes the one for each, by the pause before it and its number.
     """
 
-    def __init__(self, encoder: ChunkEncoder, after: int) -> None:
-        self._encoder, self._after, self._number = encoder, after, 0
+    def __init__(self, encoder: Callable[[Paused | None, int], ChunkEncoder], after: int) -> None:
+        self._make, self._encoder, self._after, self._number = encoder, encoder(None, 0), after, 0
 
     @property
     def is_over(self) -> bool:
         return self._encoder.is_over
 
+    @property
+    def is_cut(self) -> bool:
+        return self._encoder.is_cut
+
     def push(self, event: DocumentEvent, /) -> bytes:
         self._number += 1
         frames = self._encoder.push(event)
-        if self._number <= self._after or not frames:
+        if self._number <= self._after:
+            if isinstance(event, Paused):
+                self._encoder = self._make(event, self._number)
+            return b""
+        if not frames:
             return b""
         last = frames.rfind(b"\n\n", 0, -2) + 2 if b"\n\n" in frames[:-2] else 0
         return b"%bid: %d\n%b" % (frames[:last], self._number, frames[last:])
 
 
 class CompletionFold:
-    """The non-streaming reply. With a cutter it may be over before the run is."""
+    """The non-streaming reply. It is over where the run pauses; with a cutter perhaps before."""
 
     def __init__(
         self,
@@ -455,9 +494,10 @@ class CompletionFold:
         agent_tools: AgentTools = "reasoning",
         cutter: Cutter | None = None,
         prompt_tokens: int = 0,
+        before: Usage | None = None,
     ) -> None:
-        self._head, self._agent_tools = head, agent_tools
-        translator = _Translator(agent_tools)
+        self._head, self._agent_tools, self._cutter = head, agent_tools, cutter
+        translator = _Translator(agent_tools, before)
         self._deltas = translator if cutter is None else _Cutting(translator, cutter, prompt_tokens)
         self._content: list[str] = []
         self._reasoning: list[str] = []
@@ -467,6 +507,10 @@ class CompletionFold:
     @property
     def is_over(self) -> bool:
         return self._ended is not None
+
+    @property
+    def is_cut(self) -> bool:
+        return self._cutter is not None and self._cutter.reason is not None
 
     @property
     def failure(self) -> Failure | None:
@@ -496,7 +540,7 @@ class CompletionFold:
             return None
         failure = self._ended.failure
         message = Message(
-            content="".join(self._content),
+            content="".join(self._content) or (None if self._calls else ""),
             reasoning_content="".join(self._reasoning) or UNSET,
             tool_calls=self._calls or UNSET,
         )

@@ -10,6 +10,16 @@ from typing import Annotated, Any, Literal, TypeAlias, get_args
 
 from msgspec import Meta, Struct
 
+from cursor_gateway.core.caller_tools import (
+    AnyTool,
+    NamedTool,
+    NoTool,
+    Offer,
+    SomeTool,
+    Tool,
+    ToolChoice,
+    make_tool,
+)
 from cursor_gateway.core.documents import MODES, Mode
 from cursor_gateway.core.fences import Fences
 from cursor_gateway.core.images import Image, read_image
@@ -53,6 +63,7 @@ REFUSED: dict[str, str] = {
     "messages[].content[].image_url": "Images are read from the request alone; send a data: URI with the base64 of a "
     "png, jpeg, gif or webp.",
     "messages[].content[].type": "The agent can be given text and images; send parts of type text or image_url.",
+    "functions": "It is OpenAI's old form, whose results name no call; send `tools`.",
     "tools[].type": "Only functions can be called; send tools of type function.",
     "tool_choice.type": "Send none, auto, required, or an object that names one function.",
     "response_format.type": "Send text, json_object or json_schema.",
@@ -61,33 +72,6 @@ REFUSED: dict[str, str] = {
 
 # --- what is asked for ------------------------------------------------------------------------------
 
-
-class Tool(Struct, frozen=True):
-    """A function of the caller's."""
-
-    name: str
-    description: str
-    parameters: dict[str, Any]  # JSON Schema
-    strict: bool
-
-
-class NoTool(Struct, frozen=True):
-    pass
-
-
-class AnyTool(Struct, frozen=True):
-    """The model decides whether to call any."""
-
-
-class SomeTool(Struct, frozen=True):
-    """At least one must be called."""
-
-
-class NamedTool(Struct, frozen=True):
-    name: str
-
-
-ToolChoice: TypeAlias = NoTool | AnyTool | SomeTool | NamedTool
 
 _NonEmpty: TypeAlias = Annotated[str, Meta(min_length=1)]
 
@@ -112,10 +96,7 @@ class ChatRequest(Struct, frozen=True, kw_only=True):
     stop: tuple[str, ...]
     max_tokens: int | None
     format: Format | None
-    tools: tuple[Tool, ...]
-    tool_choice: ToolChoice
-    parallel_tool_calls: bool
-    legacy_functions: bool  # they came as `functions`: a call goes back as `function_call`
+    offer: Offer | None  # None: there are no tools
     cursor: CursorOptions
 
 
@@ -124,7 +105,6 @@ def read_request(body: bytes) -> ChatRequest:
     wire = read_json(body, _Body, _HINTS)
     _refuse_what_would_be_wrong(wire)
     messages, images = _conversation(wire.messages)
-    tools = _tools(wire)
     limits = [limit for limit in (wire.max_tokens, wire.max_completion_tokens) if limit is not None]
     return ChatRequest(
         model=wire.model,
@@ -135,10 +115,7 @@ def read_request(body: bytes) -> ChatRequest:
         stop=(wire.stop,) if isinstance(wire.stop, str) else tuple(wire.stop or ()),
         max_tokens=min(limits, default=None),
         format=_format(wire.response_format),
-        tools=tools,
-        tool_choice=_tool_choice(wire, tools),
-        parallel_tool_calls=wire.parallel_tool_calls is not False,
-        legacy_functions=bool(wire.functions),
+        offer=_offer(wire),
         cursor=wire.cursor or CursorOptions(),
     )
 
@@ -270,8 +247,7 @@ class _Body(Struct, frozen=True, kw_only=True):
     tools: list[_Offered] | None = None
     tool_choice: Literal["none", "auto", "required"] | _Choice | None = None
     parallel_tool_calls: bool | None = None
-    functions: list[_Declaration] | None = None
-    function_call: Literal["none", "auto"] | _Named | None = None
+    functions: list[Any] | None = None
     cursor: CursorOptions | None = None
     # Refused for some of their values:
     n: int | None = None
@@ -325,6 +301,8 @@ def _refuse_what_would_be_wrong(wire: _Body) -> None:
         raise _refused("top_logprobs", "top_logprobs")
     if set(wire.modalities or ()) - {"text"}:
         raise _refused("modalities", "modalities")
+    if wire.functions:
+        raise _refused("functions", "functions")
 
 
 # --- messages ---------------------------------------------------------------------------------------
@@ -391,39 +369,37 @@ def _content(content: _Content | None, number: int) -> tuple[str, list[Image]]:
 # --- tools and format -------------------------------------------------------------------------------
 
 
-def _tools(wire: _Body) -> tuple[Tool, ...]:
-    if wire.tools and wire.functions:
-        raise InvalidRequest("functions: Send tools or functions, which they replace, but not both.", param="functions")
+def _offer(wire: _Body) -> Offer | None:
     tools: dict[str, Tool] = {}
-    for number, offered in enumerate([tool.function for tool in wire.tools or ()] or wire.functions or ()):
+    for number, offered in enumerate(tool.function for tool in wire.tools or ()):
+        param = f"tools[{number}].function"
         if offered.name in tools:
-            param = f"functions[{number}].name" if wire.functions else f"tools[{number}].function.name"
-            raise InvalidRequest(f"{param}: There are two tools of this name; a call could mean either.", param=param)
-        tools[offered.name] = Tool(
-            name=offered.name,
-            description=offered.description or "",
-            parameters=offered.parameters or {"type": "object", "properties": {}},
-            strict=offered.strict or False,
+            raise InvalidRequest(
+                f"{param}.name: There are two tools of this name; a call could mean either.", param=f"{param}.name"
+            )
+        tools[offered.name] = make_tool(
+            offered.name, offered.description, offered.parameters, f"{param}.parameters", strict=offered.strict or False
         )
-    return tuple(tools.values())
+    choice = _tool_choice(wire, list(tools))
+    if not tools:
+        return None
+    return Offer(tools=tuple(tools.values()), choice=choice, parallel=wire.parallel_tool_calls is not False)
 
 
-def _tool_choice(wire: _Body, tools: tuple[Tool, ...]) -> ToolChoice:
-    names = [tool.name for tool in tools]
-    param = "function_call" if wire.tool_choice is None else "tool_choice"
-    match wire.function_call if wire.tool_choice is None else wire.tool_choice:
+def _tool_choice(wire: _Body, names: list[str]) -> ToolChoice:
+    match wire.tool_choice:
         case "none":
             return NoTool()
         case "auto" | None:
-            return AnyTool() if tools else NoTool()
+            return AnyTool()
         case "required":
-            if not tools:
-                raise InvalidRequest("tool_choice: A call is required, but there are no tools.", param=param)
+            if not names:
+                raise InvalidRequest("tool_choice: A call is required, but there are no tools.", param="tool_choice")
             return SomeTool()
-        case _Choice(function=_Named(name=name)) | _Named(name=name):
+        case _Choice(function=_Named(name=name)):
             if name not in names:
                 there = f"there are {', '.join(names)}" if names else "there are none"
-                raise InvalidRequest(f"{param}: {name[:100]!r} is none of the tools; {there}.", param=param)
+                raise InvalidRequest(f"tool_choice: {name[:100]!r} is none of the tools; {there}.", param="tool_choice")
             return NamedTool(name)
 
 

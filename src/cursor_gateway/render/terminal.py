@@ -22,6 +22,7 @@ from cursor_gateway.core.document_events import (
     DocumentStarted,
     Done,
     KnownMetadata,
+    Paused,
     Reasoning,
     ToolCallArguments,
     ToolCallEnded,
@@ -227,6 +228,9 @@ class TerminalView:
                 pass  # the document's end says it, too
             case DocumentEnded(document=document):
                 self._end(document)
+            case Paused(envelope=envelope):
+                waiting = envelope.metadata.waiting_for or []
+                region.state = f"waiting for the caller to run {', '.join(call.tool_name for call in waiting)}"
             case Done():
                 region.clear()
                 self._print(closing(event))

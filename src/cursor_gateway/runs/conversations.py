@@ -5,26 +5,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from uuid import uuid4
 
-from msgspec import Struct
-
 from cursor_gateway.core.fingerprints import Scope, answered, fingerprint
 from cursor_gateway.core.prompt import AssistantMessage, Message, UserMessage
 from cursor_gateway.errors import InvalidRequest, NotFound, StoreUnavailable
+from cursor_gateway.runs.asking import Conversation
 from cursor_gateway.runs.run import Run
 from cursor_gateway.store.base import Store, StoredConversation
 
 _YOUNG_SECONDS = 3600.0
-
-
-class Conversation(Struct, frozen=True, kw_only=True):
-    """Where a turn goes on, or a conversation that begins with it."""
-
-    id: str
-    workspace: str
-    session_id: str | None  # the agent's own, which knows `known`
-    known: Sequence[Message]  # what was said before
-    new: Sequence[Message]
-    given_known: int = 0  # how many of the request's messages are among `known`
 
 
 class Conversations:

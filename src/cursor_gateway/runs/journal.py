@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from cursor_gateway.core.document_events import DocumentEvent, Done, says_something, source_text
+from cursor_gateway.core.document_events import DocumentEvent, Done, Paused, says_something, source_text
 from cursor_gateway.core.transcript import Transcript
 from cursor_gateway.errors import StoreUnavailable
 from cursor_gateway.store.base import Idempotency, NewRun, RunEnd, Store
@@ -26,10 +26,11 @@ class Journal:
         self._again_ms = 0
         self._transcript = Transcript()
         self._said: list[str] = []
+        self._replied = 0  # how much of it stood in replies before the last one
         self._has_spoken = False
         self._first_event_ms: int | None = None
         self.session_id: str | None = None
-        self.fingerprint: Callable[[str], str | None] = lambda answer: None  # of the conversation, with this answer
+        self.fingerprint: Callable[[str], str | None] = lambda answer: None  # of the conversation, with this reply
 
     @property
     def stored(self) -> int:
@@ -67,6 +68,8 @@ class Journal:
         for event in events:
             self._transcript.push(event)
             self._said.append(source_text(event))
+            if isinstance(event, Paused):
+                self._replied = len(self._said)
             self._has_spoken = self._has_spoken or says_something(event)
         last = events[-1]
         if isinstance(last, Done):
@@ -115,7 +118,7 @@ class Journal:
             documents=self._transcript.documents,
             answer=answer,
             session_id=self.session_id,
-            fingerprint=self._fingerprint(done, answer),
+            fingerprint=self._fingerprint(done, "".join(self._said[self._replied :])),
             first_event_ms=self._first_event_ms,
             ended_ms=self._now_ms(),
             frees_key=done.failure is not None and done.failure.passes,

@@ -1,11 +1,11 @@
 """Runs in; counted, found again while they go on, stored in the end, and ended at shutdown, out."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
-from cursor_gateway.errors import ShuttingDown, TooManyRuns
+from cursor_gateway.errors import CallerGone, ShuttingDown, TooManyRuns
 from cursor_gateway.runs.run import Limits, Observer, Run
-from cursor_gateway.sources.base import Source, Turn
+from cursor_gateway.sources.base import Source
 
 _LAST_SECONDS = 15.0  # at shutdown; more than any agent is given to end by itself
 _STORE_SECONDS = 2.0  # between two tries to store what the store did not take
@@ -23,8 +23,8 @@ class Runs:
 
     @property
     def running(self) -> int:
-        """Without those that have answered, and whose agent is about to go."""
-        return sum(run.done is None for run in self._running.values())
+        """Without those that have answered, and whose agent is about to go, or that wait for their callers."""
+        return sum(run.done is None and not run.is_waiting for run in self._running.values())
 
     @property
     def limit(self) -> int:
@@ -43,7 +43,6 @@ class Runs:
         run: Run,
         *,
         after: Run | None = None,
-        without_session: Callable[[], Turn] | None = None,
         ended: Callable[[], None] = lambda: None,
     ) -> None:
         self._running[run.id] = run
@@ -54,12 +53,29 @@ class Runs:
                 self._store_later(run)
             ended()
 
-        run.start(self._source, self._limits, self._observers, forget, after, without_session)
+        run.start(self._source, self._limits, self._observers, forget, after)
 
     def find(self, id: str, owner: str) -> Run | None:
         """One that goes on, or that the store does not have yet."""
         run = self._running.get(id) or self._unstored.get(id)
         return run if run is not None and run.owner == owner else None
+
+    def find_by_calls(self, call_ids: Iterable[str], owner: str) -> Run | None:
+        """The one that has asked its caller for one of these."""
+        for id in call_ids:
+            for run in self._running.values():
+                if run.owner == owner and run.caller is not None and run.caller.knows(id):
+                    return run
+        return None
+
+    def make_room(self) -> None:
+        """Before a run that may wait for its caller. Many never come back: who has waited longest waits no more."""
+        waiting = [run for run in self._running.values() if run.is_waiting]
+        if len(waiting) >= self._max_runs:
+            longest = min(waiting, key=lambda run: (run.caller and run.caller.waiting_since) or 0)
+            longest.stop(
+                CallerGone("Others waited for this run's place; send the results with the whole conversation to go on.")
+            )
 
     def find_by_idempotency(self, owner: str, key: str) -> Run | None:
         """The store may not have heard of it."""
@@ -93,6 +109,9 @@ class Runs:
         self._is_closing = True
         running = list(self._running.values())
         if running:
+            for run in running:
+                if run.is_waiting:  # nobody may come for it, and after a restart its results are taken as well
+                    run.stop(ShuttingDown("The gateway was stopped during this run; send the results again."))
             await asyncio.wait([asyncio.ensure_future(run.finished()) for run in running], timeout=drain_seconds)
             for run in running:
                 run.stop(ShuttingDown("The gateway was stopped during this run; run it again."))

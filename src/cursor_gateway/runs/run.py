@@ -4,22 +4,38 @@ Here, and nowhere else, what goes wrong becomes an event: whatever happens, read
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import aclosing
-from typing import Protocol
+from typing import Literal, Protocol, TypeAlias
 
 from msgspec import Struct
 
-from cursor_gateway.core.agent_events import AgentEvent, RunFailed, RunStarted
+from cursor_gateway.core.agent_events import AgentEvent, RunFailed, RunFinished, RunStarted, ToolEnded, ToolStarted
 from cursor_gateway.core.assembler import Assembler
-from cursor_gateway.core.document_events import DocumentEnded, DocumentEvent, Done, says_something
+from cursor_gateway.core.document_events import DocumentEnded, DocumentEvent, Done, Paused, says_something, source_text
+from cursor_gateway.core.documents import Usage
 from cursor_gateway.core.run_info import RunInfo
-from cursor_gateway.errors import AgentCrashed, AgentTimedOut, GatewayError, GatewayFault, RunCancelled, SessionLost
+from cursor_gateway.errors import (
+    AgentCrashed,
+    AgentTimedOut,
+    GatewayError,
+    GatewayFault,
+    RunCancelled,
+    SessionLost,
+    ToolNotCalled,
+)
+from cursor_gateway.runs.asking import Asking
+from cursor_gateway.runs.caller_tools import CallerTools
 from cursor_gateway.runs.journal import Journal
+from cursor_gateway.runs.spending import Spending
 from cursor_gateway.sources.base import Source, Turn
 from cursor_gateway.store.base import Idempotency
 
 _KEPT = 2048  # events of a run that are kept beside the store, for readers who are nearly up to date
+
+# How an agent's turn ended: with the run; or it is to be started again, because it has lost its session, because its
+# calls are open and it does not wait for them, or because it has not made the call that it had to.
+_Ending: TypeAlias = Literal["over", "lost", "calls open", "not called"]
 
 
 class Limits(Struct, frozen=True, kw_only=True):
@@ -42,9 +58,18 @@ class Observer(Protocol):
 
 class Run:
     def __init__(
-        self, info: RunInfo, turn: Turn, owner: str, request_id: str = "", journal: Journal | None = None
+        self,
+        info: RunInfo,
+        turn: Turn,
+        owner: str,
+        request_id: str = "",
+        journal: Journal | None = None,
+        *,
+        asking: Asking | None = None,
+        caller: CallerTools | None = None,
     ) -> None:
-        self.info, self.turn, self.owner, self.request_id = info, turn, owner, request_id
+        """`asking` makes the turns for an agent that has to be started again; `caller` has the caller's tools."""
+        self.info, self.turn, self.owner, self.request_id, self.caller = info, turn, owner, request_id, caller
         self.events: list[DocumentEvent] = []  # the latest; the number of an event is its place in the run, from 1
         self.dropped = 0  # events before them, which are in the store
         self.done: Done | None = None
@@ -54,13 +79,18 @@ class Run:
         self.started_at = self.first_event_at = self.ended_at = 0.0  # of the loop's clock
         self.readers = 0
         self.needs_readers = True  # it is stopped when the last one leaves
-        self._journal = journal
+        self._journal, self._asking = journal, asking
         self._assembler = Assembler(info)
         self._waiting: set[asyncio.Future[None]] = set()
         self._task: asyncio.Task[None] | None = None
         self._observers: tuple[Observer, ...] = ()
         self._why: GatewayError | None = None
         self._heard_at = 0.0
+        self._following: asyncio.Task[_Ending] | None = None  # of a run whose agent may be broken off
+        self._is_broken_off = False
+        self._spending = Spending()
+        self._told: dict[int, Usage] = {}  # by the numbers of the pauses
+        self._said: list[str] = []  # by the agent, since its calls were told last
 
     @property
     def id(self) -> str:
@@ -92,27 +122,29 @@ class Run:
         observers: tuple[Observer, ...],
         ended: Callable[[], None],
         after: "Run | None" = None,
-        without_session: Callable[[], Turn] | None = None,
     ) -> None:
         """Returns at once; the agent starts when nothing is left of the run `after` which it comes.
 
-        `without_session` is the turn for an agent that has lost its session. `ended` is called when the agent is
-        gone, which may be a while after `Done`.
+        `ended` is called when the agent is gone, which may be a while after `Done`.
         """
         loop = asyncio.get_running_loop()
         self.started_at = self._heard_at = loop.time()
         self._observers = observers
+        if self.caller is not None:
+            self.caller.begin(self, self._take_said)
         for observer in observers:
             observer.started(self)
 
         def settle(_: object) -> None:  # also for a task that was cancelled before it began
             self._end(RunCancelled("The run was stopped; start it again to have the whole answer."))
             self.ended_at = loop.time()
+            if self.caller is not None:
+                self.caller.close()
             ended()  # first: an observer's mistake must not keep the run's place
             for observer in observers:
                 observer.ended(self)
 
-        driving = self._drive(source, limits, observers, after, without_session)
+        driving = self._drive(source, limits, observers, after)
         self._task = loop.create_task(driving, name=self.id)
         self._task.add_done_callback(settle)
 
@@ -144,16 +176,13 @@ class Run:
         limits: Limits,
         observers: tuple[Observer, ...],
         after: "Run | None",
-        without_session: Callable[[], Turn] | None,
     ) -> None:
         watch = _Watch(self, limits, asyncio.get_running_loop())
         try:
             if after is not None:
                 await after.gone()
-            if await self._follow(source, observers, watch, may_lose_session=without_session is not None):
-                assert without_session is not None
-                self.turn = without_session()
-                await self._follow(source, observers, watch, may_lose_session=False)
+            while (ending := await self._follow(source, observers, watch)) != "over":
+                self.turn = await self._next_turn(source, ending)
             self._end(AgentCrashed())
         except asyncio.CancelledError:
             pass  # why is known: see `stop`
@@ -166,21 +195,43 @@ class Run:
         finally:
             watch.cancel()
 
-    async def _follow(
-        self, source: Source, observers: tuple[Observer, ...], watch: "_Watch", *, may_lose_session: bool
-    ) -> bool:
-        """True when the agent has lost its session, before it had said anything."""
+    async def _follow(self, source: Source, observers: tuple[Observer, ...], watch: "_Watch") -> _Ending:
+        if self.caller is None:
+            return await self._read(source, observers, watch)
+        self._is_broken_off = False
+        self._following = asyncio.get_running_loop().create_task(self._read(source, observers, watch))
+        try:
+            return await self._following
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if task is not None and task.cancelling():
+                raise
+            return "calls open"
+        finally:
+            self._following = None
+
+    async def _read(self, source: Source, observers: tuple[Observer, ...], watch: "_Watch") -> _Ending:
+        """One turn of the agent."""
         clock = asyncio.get_running_loop().time
+        may_lose_session = self._asking is not None and self.turn.session_id is not None
+        has_spoken = self.count  # before this turn
         async with aclosing(source.events(self.turn)) as batches:
             async for batch in batches:
                 self._heard_at = clock()
                 watch.heard = True
                 out: list[DocumentEvent] = []
+                ending: _Ending = "over"
                 for event in batch:
                     if isinstance(event, RunStarted):
                         self.session_id = event.session_id or self.session_id
-                    if may_lose_session and not self.has_spoken and _is_lost(event):
-                        return True
+                    if may_lose_session and self.count == has_spoken and _is_lost(event):
+                        return "lost"
+                    if self.caller is not None:
+                        told, how = self._with_caller(self.caller, event)
+                        ending = ending if how == "over" else how
+                        if told is None:
+                            continue
+                        event = told
                     out += self._assembler.push(event)
                 if out:
                     if not self.count:
@@ -188,7 +239,84 @@ class Run:
                         for observer in observers:
                             observer.first_event(self)
                     self._publish(out)
-        return False
+                if ending != "over":
+                    return ending
+        return "over"
+
+    def _with_caller(self, caller: CallerTools, event: AgentEvent) -> tuple[AgentEvent | None, _Ending]:
+        """The event as it is to be told, if at all, and whether it ends the turn but not the run."""
+        if self._is_broken_off and not isinstance(event, ToolStarted | ToolEnded):
+            return None, "calls open"  # it goes on without the results that it is to be given
+        match event:
+            case ToolEnded():
+                taken = caller.took(event)
+                return None if taken else event, "calls open" if self._is_broken_off else "over"
+            case RunFinished() | RunFailed():
+                self._spending.add(event)
+                if caller.has_open:
+                    caller.agent_gone()
+                    return None, "calls open"
+                if isinstance(event, RunFinished) and caller.is_owed_a_call and self._asking is not None:
+                    return None, "not called"
+                return self._spending.total(event), "over"
+            case _:
+                caller.heard()
+                return event, "over"
+
+    async def _next_turn(self, source: Source, ending: _Ending) -> Turn:
+        """For an agent that is started again."""
+        asking, caller = self._asking, self.caller
+        assert asking is not None
+        if ending == "lost" or caller is None:
+            return asking.afresh(caller.happened if caller is not None else ())
+        if ending == "calls open":
+            self._spending.cut()
+            new = await caller.returned()
+            self._heard_at = asyncio.get_running_loop().time()
+        elif (reminder := caller.reminder()) is not None:
+            new = reminder
+        else:
+            raise ToolNotCalled(
+                "The agent did not call a tool, although `tool_choice` says that it must, also when asked again; "
+                "ask in another way, or send `tool_choice` auto.",
+                param="tool_choice",
+            )
+        return asking.again(source, self.session_id, new, caller.happened)
+
+    # --- for the caller's tools ---------------------------------------------------------------------
+
+    def tell(self, events: Sequence[AgentEvent]) -> int:
+        """Beside what the agent says. The number of the last event."""
+        self._heard_at = asyncio.get_running_loop().time()
+        if out := [told for event in events for told in self._assembler.push(event)]:
+            self._publish(out)
+        return self.count
+
+    def break_off(self) -> None:
+        """Ends the agent, not the run."""
+        self._is_broken_off = True
+        if self._following is not None and self._following is not asyncio.current_task():
+            self._following.cancel()
+
+    def _take_said(self) -> str:
+        said, self._said = "".join(self._said), []
+        return said
+
+    def quoted_as(self, fingerprint: Callable[[str], str | None]) -> None:
+        """How the caller will quote the conversation, by the answer that the run's last reply gives."""
+        if self._journal is not None:
+            self._journal.fingerprint = fingerprint
+
+    def told_by(self, pause: int) -> Usage | None:
+        """The usage up to the pause of that number."""
+        return self._told.get(pause)
+
+    @property
+    def is_waiting(self) -> bool:
+        """For its caller, not for its agent."""
+        return self.caller is not None and self.caller.waiting_since is not None
+
+    # --- the end ------------------------------------------------------------------------------------
 
     def _end(self, why: GatewayError) -> None:
         """Unless the agent has said itself how it ended."""
@@ -202,11 +330,15 @@ class Run:
         self.events += events
         for event in events:
             self.documents += isinstance(event, DocumentEnded)
+            if self.caller is not None:
+                self._said.append(source_text(event))
             if not self.has_spoken:
                 self.has_spoken = says_something(event)
         self._drop()
         if isinstance(last := events[-1], Done):
             self.done = last
+        elif isinstance(last, Paused):
+            self._told[self.count] = last.envelope.usage
         waiting, self._waiting = self._waiting, set()
         for future in waiting:
             _wake(future)
@@ -272,6 +404,8 @@ class Reader:
 
     def __exit__(self, *_: object) -> None:
         self.run.readers -= 1
+        if self.run.is_waiting and self.run.caller is not None and self.place >= self.run.caller.paused_at:
+            return  # it has what it was to be told, and the next request brings the results
         if self.run.readers == 0 and self.run.needs_readers:
             self.run.stop(RunCancelled("The client left before the answer was complete; ask again to have all of it."))
 
@@ -329,9 +463,16 @@ class _Watch:
         del self._timer  # or the two hold each other, and with them the run, until the next collection
 
     def _left(self) -> float:
+        if self._run.is_waiting:  # which has a limit of its own
+            return self._limits.idle_seconds
         now = self._loop.time()
         silence = self._limits.idle_seconds if self.heard else self._limits.first_event_seconds
-        return min(self._run.heard_at + silence, self._run.started_at + self._limits.run_seconds) - now
+        return min(self._run.heard_at + silence, self._last_moment) - now
+
+    @property
+    def _last_moment(self) -> float:
+        waited = self._run.caller.waited if self._run.caller is not None else 0.0
+        return self._run.started_at + waited + self._limits.run_seconds
 
     def _ring(self) -> None:
         if self._run.done is not None:
@@ -347,7 +488,7 @@ class _Watch:
 
     def _told(self) -> str:
         limits = self._limits
-        if self._run.started_at + limits.run_seconds <= self._loop.time():  # as `_left` adds: rounding must agree
+        if self._last_moment <= self._loop.time():  # as `_left` adds: rounding must agree
             return f"The run took longer than {limits.run_seconds:g} s; ask for less at once, or raise `run_seconds`."
         if self.heard:
             return f"The agent was silent for {limits.idle_seconds:g} s; try again, or raise `idle_seconds`."

@@ -2,20 +2,23 @@
 
 import asyncio
 import hashlib
-from collections.abc import Callable, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from uuid import uuid4
 
+import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from cursor_gateway.core.documents import ChatResponse, Envelope, Mode
+from cursor_gateway.core.caller_tools import NamedTool, Offer, SomeTool, Tool, ToolResult, preamble, usable
+from cursor_gateway.core.document_events import DocumentEvent
+from cursor_gateway.core.documents import ChatResponse, Envelope, Mode, Usage
 from cursor_gateway.core.fences import Fences
-from cursor_gateway.core.fingerprints import Scope, fingerprint
-from cursor_gateway.core.images import Image, place_images
-from cursor_gateway.core.prompt import AssistantMessage, Instructions, Message, UserMessage, debug_preamble, render
+from cursor_gateway.core.fingerprints import Scope, answered, fingerprint
+from cursor_gateway.core.images import Image
+from cursor_gateway.core.prompt import AssistantMessage, Message, ToolMessage, UserMessage, debug_preamble
 from cursor_gateway.core.run_info import Include, RunInfo, WhenBusy, WhenClientLeaves
 from cursor_gateway.core.unfinished import Unfinished
 from cursor_gateway.errors import (
@@ -28,15 +31,20 @@ from cursor_gateway.errors import (
     StoreUnavailable,
     unknown_model,
 )
-from cursor_gateway.runs.conversations import Conversation, Conversations
+from cursor_gateway.runs.asking import Asking, Conversation
+from cursor_gateway.runs.caller_tools import SERVER, CallerLimits, CallerTools
+from cursor_gateway.runs.conversations import Conversations
 from cursor_gateway.runs.journal import Journal
 from cursor_gateway.runs.past import PastRun
 from cursor_gateway.runs.registry import Runs
+from cursor_gateway.runs.rounds import Rounds
 from cursor_gateway.runs.run import Run
 from cursor_gateway.runs.workspaces import Workspaces
-from cursor_gateway.sources.base import Source, Turn
+from cursor_gateway.sources.base import Offered, Source, Turn
+from cursor_gateway.sources.tool_server.endpoint import ToolEndpoint
 from cursor_gateway.store.base import Idempotency, NewMessage, NewRun, Store
 
+_TOOLS = "tools.json"  # in a conversation's folder: those that were offered last
 _LONGEST_MODEL = 200  # characters of a name; the agent's own have some 40
 
 
@@ -50,7 +58,8 @@ class Order(Struct, frozen=True, kw_only=True):
     instructions: str = ""  # for this turn alone, beside the conversation
     is_whole: bool = False  # the messages are the whole conversation, not only what is new in it
     client_session: str = ""  # the client's own name for it
-    tools: tuple[str, ...] = ()
+    offer: Offer | None = None  # tools of the caller's; then the agent may not use its own
+    forgets_session: bool = False  # the agent is told all of it, whatever it knows
     model: str | None = None
     mode: Mode | None = None
     workspace: str | None = None
@@ -72,6 +81,14 @@ class Defaults(Struct, frozen=True, kw_only=True):
     when_client_leaves: WhenClientLeaves = "cancel"
 
 
+class Continued(Struct, frozen=True):
+    """A run that goes on with what its caller has brought: the reply begins after the event of that number."""
+
+    run: Run | PastRun
+    after: int
+    told: Usage | None = None  # what the replies before have told of it
+
+
 class Service:
     def __init__(
         self,
@@ -83,10 +100,13 @@ class Service:
         defaults: Defaults,
         instance: str,
         now_ms: Callable[[], int],
+        endpoint: ToolEndpoint | None = None,
+        caller_limits: CallerLimits | None = None,
     ) -> None:
         self.source, self.runs, self.store, self.defaults = source, runs, store, defaults
         self.workspaces, self.conversations = workspaces, conversations
         self._instance, self._now_ms = instance, now_ms
+        self._caller_limits, self._endpoint = caller_limits or CallerLimits(), endpoint or ToolEndpoint()
 
     # --- starting -----------------------------------------------------------------------------------
 
@@ -95,6 +115,7 @@ class Service:
         model = order.model or self.defaults.model
         _check_name(model)
         self.source.check_model(model)
+        order = self._with_tools(order)
         if (joined := await self._ordered_before(order)) is not None:
             return joined
         self.runs.check_free()
@@ -102,6 +123,9 @@ class Service:
         while await self._has_waited(conversation.id):
             conversation = self._conversation(order)  # what was said meanwhile counts
         self.runs.check_free()
+        if order.offer is not None:
+            self.runs.make_room()
+            await self._endpoint.open()
         try:
             run = self._start(order, model, conversation)
         except OSError as error:
@@ -114,6 +138,22 @@ class Service:
                 raise StoreUnavailable("The history does not know a run that it has just refused; try again.")
             return joined
         return run
+
+    def _with_tools(self, order: Order) -> Order:
+        """The order, as far as its tools can be offered."""
+        if order.offer is None:
+            return order
+        if (order.mode or self.defaults.mode) == "plan":
+            raise InvalidRequest(
+                "In the mode `plan` the agent calls no tools; leave `tools` out, or choose another mode.", param="tools"
+            )
+        if self.source.offers_tools:
+            return order
+        if isinstance(order.offer.choice, SomeTool | NamedTool):
+            raise InvalidRequest(
+                "Recordings are played here, which call no tools; send `tool_choice` auto.", param="tool_choice"
+            )
+        return replace(order, offer=None)
 
     async def _ordered_before(self, order: Order) -> Run | PastRun | None:
         if order.idempotency_key is None:
@@ -136,6 +176,7 @@ class Service:
             workspace = None if order.workspace is None else self.workspaces.find(order.workspace)
             id = self._conversation_of(order.conversation_id, order.owner)
             found = self.conversations.named(id, order.owner, workspace, order.messages)
+            found = replace(found, session_id=None) if order.forgets_session else found
             if not Path(found.workspace).is_dir():
                 raise InvalidRequest(
                     f"This conversation works in {found.workspace!r}, which is gone; put it back, or begin a new one.",
@@ -149,7 +190,7 @@ class Service:
 
     def _conversation_of(self, id: str, owner: str) -> str:
         """Of an answer's id (`chat_…`, or `chatcmpl-…` as OpenAI's clients have it) the conversation that it ends."""
-        run_id = f"chat_{id.removeprefix('chatcmpl-')}" if id.startswith("chatcmpl-") else id
+        run_id = f"chat_{id.removeprefix('chatcmpl-').partition('-')[0]}" if id.startswith("chatcmpl-") else id
         stored = self.store.run(run_id, owner) if run_id.startswith("chat_") else None
         if stored is None:
             return id
@@ -185,7 +226,11 @@ class Service:
         )
         folder = self.conversations.folder(conversation.id)
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        images = _written(order.images, folder / "images")
+        caller, offered = self._offered(order, folder)
+        if caller is None:
+            images = _written(order.images, folder / "images")
+        else:
+            images = list(zip(order.images, caller.show(order.images), strict=True))
         turn = Turn(
             run_id=info.id,
             prompt="",
@@ -194,38 +239,43 @@ class Service:
             workspace=conversation.workspace,
             folder=str(folder),
             session_id=conversation.session_id,
+            offered=offered,
         )
-
-        def asking(*, is_known: bool) -> Turn:
-            """With what was said before, unless the agent knows it."""
-            first = conversation.given_known if is_known else 0
-            said = conversation.new if is_known else [*conversation.known, *conversation.new]
-            offset = 0 if is_known else len(conversation.known) - conversation.given_known
-            shown = [(replace(image, message=image.message - first + offset), path) for image, path in images]
-            shown = [(image, path) for image, path in shown if 0 <= image.message < len(said)]
-            preamble = [debug_preamble()] if info.mode == "debug" else []
-            preamble += [order.instructions] if order.instructions else []
-            placed = place_images(said, [image for image, _ in shown], [path for _, path in shown])
-            session_id = conversation.session_id if is_known else None
-            return replace(turn, prompt=render([*map(Instructions, preamble), *placed]), session_id=session_id)
-
-        is_known = conversation.session_id is not None and self.source.has_session(turn)
+        asking = Asking(
+            conversation=conversation,
+            turn=turn,
+            preamble=_preamble(order, info),
+            images=images,
+            knows_session=conversation.session_id is not None and self.source.has_session(turn),
+        )
         journal = Journal(self.store, self._new_run(order, info, conversation), self._now_ms)
-        if order.is_whole:
-            scope = self._scope(order, conversation.workspace)
-            journal.fingerprint = lambda answer: fingerprint(scope, [*order.messages, AssistantMessage(answer)])
         if not journal.begin():
             return None
-        run = Run(info, asking(is_known=is_known), order.owner, order.request_id, journal)
+        run = Run(info, asking.first(), order.owner, order.request_id, journal, asking=asking, caller=caller)
+        self._quoted(run, order)
         run.needs_readers = (order.when_client_leaves or self.defaults.when_client_leaves) == "cancel"
-        self.runs.start(
-            run,
-            after=self.conversations.latest(conversation.id),
-            without_session=(lambda: asking(is_known=False)) if is_known else None,
-            ended=lambda: self.conversations.end(conversation.id, run),
-        )
+
+        def ended() -> None:
+            self.conversations.end(conversation.id, run)
+            if offered is not None:
+                self._endpoint.withdraw(offered.url)
+
+        self.runs.start(run, after=self.conversations.latest(conversation.id), ended=ended)
         self.conversations.begin(conversation.id, run)
         return run
+
+    def _offered(self, order: Order, folder: Path) -> tuple[CallerTools | None, Offered | None]:
+        if order.offer is None:
+            return None, None
+        caller = CallerTools(order.offer, self._caller_limits, scratch=str(folder / "scratch"))
+        (folder / _TOOLS).write_bytes(msgspec.json.encode(order.offer.tools))
+        url = self._endpoint.offer(caller) if usable(order.offer) or order.images else ""
+        return caller, Offered(server=SERVER, url=url)
+
+    def _quoted(self, run: Run, order: Order) -> None:
+        if order.is_whole:
+            scope = self._scope(order, run.turn.workspace)
+            run.quoted_as(lambda answer: fingerprint(scope, [*order.messages, AssistantMessage(answer)]))
 
     def _new_run(self, order: Order, info: RunInfo, conversation: Conversation) -> NewRun:
         is_new = not conversation.known
@@ -251,7 +301,7 @@ class Service:
             owner=order.owner,
             workspace=workspace,
             mode=order.mode or self.defaults.mode,
-            tools=order.tools,
+            tools=tuple(sorted(tool.name for tool in order.offer.tools)) if order.offer is not None else (),
             client_session=order.client_session,
         )
 
@@ -261,6 +311,87 @@ class Service:
             told = fingerprint(self._scope(order, run.turn.workspace), [*order.messages, AssistantMessage(answer)])
             with suppress(StoreUnavailable):  # it costs the agent's memory, not the answer
                 self.store.set_session(run.info.conversation_id or "", order.owner, run.session_id, told)
+
+    # --- going on -----------------------------------------------------------------------------------
+
+    def go_on(self, order: Order) -> Continued | None:
+        """With the run that waits for the results in this order. None: there is none, so it is an order as others."""
+        results, also = _brought(order)
+        run = self.runs.find_by_calls(results, order.owner)
+        if run is None or run.caller is None or run.is_ending:
+            return None
+        continued = self._continued(run, run.caller, results, also, order.offer)
+        self._quoted(run, order)
+        run.needs_readers = (order.when_client_leaves or self.defaults.when_client_leaves) == "cancel"
+        return continued
+
+    def _continued(
+        self,
+        run: Run,
+        caller: CallerTools,
+        results: Mapping[str, ToolResult],
+        also: Sequence[Message] = (),
+        offer: Offer | None = None,
+    ) -> Continued:
+        after = caller.answer(results, also, offer)
+        return Continued(run, after, run.told_by(after))
+
+    async def answer(
+        self,
+        id: str,
+        owner: str,
+        results: Mapping[str, ToolResult],
+        *,
+        request_id: str = "",
+        when_client_leaves: WhenClientLeaves | None = None,
+    ) -> Continued:
+        """With results for the run of this id; one that is gone is followed by a new one in its conversation."""
+        run = await self.find(id, owner)
+        if isinstance(run, Run) and run.caller is not None and not run.is_ending:
+            if not any(map(run.caller.knows, results)):
+                raise _no_such_call()
+            run.needs_readers = (when_client_leaves or self.defaults.when_client_leaves) == "cancel"
+            return self._continued(run, run.caller, results)
+        if run.done is None:
+            raise NotFound("Another gateway drives this run; answer it there.", param="id")
+        rounds = Rounds(await _all_events(run))
+        pause = rounds.pause_before(results)
+        if pause is None:
+            raise _no_such_call()
+        if not rounds.are_missing(results):  # it had them all, and this is what came of it
+            return Continued(run, pause)
+        started = await self.start(
+            Order(
+                owner=owner,
+                request_id=request_id,
+                messages=[*self._said_before(run), *rounds.told(results)],
+                model=run.info.model,
+                mode=run.info.mode,
+                fences=run.info.fences,
+                include=run.info.include,
+                conversation_id=run.info.conversation_id,
+                offer=Offer(tools=self._tools_of(run)),
+                forgets_session=True,
+                when_client_leaves=when_client_leaves,
+            )
+        )
+        return Continued(started, 0)
+
+    def _said_before(self, run: Run | PastRun) -> list[Message]:
+        stored = self.store.messages(run.info.conversation_id or "", run.owner)
+        kept = [message for message in stored if message.run_id != run.id or message.role == "user"]
+        return [
+            UserMessage(message.text) if message.role == "user" else AssistantMessage(message.text) for message in kept
+        ]
+
+    def _tools_of(self, run: Run | PastRun) -> list[Tool]:
+        path = self.conversations.folder(run.info.conversation_id or "") / _TOOLS
+        try:
+            return msgspec.json.decode(path.read_bytes(), type=list[Tool])
+        except (OSError, msgspec.DecodeError):
+            raise InvalidRequest(
+                "The tools of this run are not known any more; send a new message with `tools`.", param="id"
+            ) from None
 
     # --- looking ------------------------------------------------------------------------------------
 
@@ -304,6 +435,7 @@ class Service:
 
     async def close(self, drain_seconds: float) -> None:
         await self.runs.close(drain_seconds)
+        await self._endpoint.close()
         await self.source.close()
 
 
@@ -319,6 +451,41 @@ def _check_body(expected: str, order: Order) -> None:
             "This Idempotency-Key belongs to another request; send the same body, or another key.",
             param="Idempotency-Key",
         )
+
+
+def _preamble(order: Order, info: RunInfo) -> list[str]:
+    told = [debug_preamble()] if info.mode == "debug" else []
+    told += [preamble(order.offer, SERVER)] if order.offer is not None else []
+    return [*told, order.instructions] if order.instructions else told
+
+
+def _brought(order: Order) -> tuple[dict[str, ToolResult], list[Message]]:
+    """The results after the last answer, and what was said beside them."""
+    results: dict[str, ToolResult] = {}
+    also: list[Message] = []
+    first = answered(order.messages)
+    for number, message in enumerate(order.messages[first:], first):
+        if isinstance(message, ToolMessage):
+            shown = tuple(image for image in order.images if image.message == number)
+            results.setdefault(message.call_id, ToolResult(text=message.text, images=shown))
+        else:
+            also.append(message)
+    return results, also
+
+
+def _no_such_call() -> NotFound:
+    return NotFound(
+        "The run has not asked for any of these calls; see `metadata.waitingFor` of GET /v1/chat/{id}.",
+        param="toolResults",
+    )
+
+
+async def _all_events(run: Run | PastRun) -> list[DocumentEvent]:
+    events: list[DocumentEvent] = []
+    reader = run.reader()
+    while reader.place < run.count and not reader.has_left:
+        events += await reader.next()
+    return events
 
 
 def _hash(body: bytes) -> str:

@@ -22,7 +22,7 @@ from cursor_gateway.errors import AnswerUnfit, Failure, GatewayError, RunCancell
 from cursor_gateway.runs.run import Run
 from cursor_gateway.runs.service import Order, Service
 from cursor_gateway.server.guard import error_response
-from cursor_gateway.server.streaming import SSE, AnyRun, Reading, read_to_end, stream_headers
+from cursor_gateway.server.streaming import SSE, AnyRun, Heard, Reading, read_to_end, stream_headers
 
 
 class Answer(Protocol):
@@ -32,19 +32,21 @@ class Answer(Protocol):
 class WholeAnswer:
     """The completion of one run."""
 
-    def __init__(self, run: AnyRun, fold: CompletionFold) -> None:
-        self.run, self.fold = run, fold
+    def __init__(self, run: AnyRun, fold: CompletionFold, after: int = 0) -> None:
+        self.run, self.fold, self._after = run, fold, after
 
     async def completion(self, receive: Receive) -> ChatCompletion | Failure:
-        await read_to_end(self.run, receive, self._is_enough)
+        await read_to_end(self.run, receive, self._hear, self._after)
         completion = self.fold.completion()
         if completion is None:  # the client has gone
             return RunCancelled("The client left before the answer was complete; ask again.").failure()
         return completion if self.fold.failure is None else self.fold.failure
 
-    def _is_enough(self, event: DocumentEvent) -> bool:
+    def _hear(self, event: DocumentEvent) -> Heard:
         self.fold.push(event)
-        return self.fold.is_over
+        if self.fold.is_cut:
+            return Heard.ALL
+        return Heard.ENOUGH if self.fold.is_over else Heard.MORE
 
 
 class CheckedAnswer:
@@ -76,7 +78,7 @@ class CheckedAnswer:
 
     def _checked(self, completion: ChatCompletion) -> ChatCompletion | Misfit:
         (choice,) = completion.choices
-        if choice.finish_reason == "length":  # as with OpenAI: what was cut off is not JSON, and says so
+        if choice.finish_reason != "stop":  # as with OpenAI: what was cut off is not JSON, and a call is no answer yet
             return completion
         match check(choice.message.content or "", self._format):
             case Fit(text=text):

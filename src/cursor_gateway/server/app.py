@@ -29,6 +29,7 @@ def build_app(service: Service, settings: Settings, metrics: Metrics) -> ASGIApp
         Route("/v1/chat/completions", completions.completions, methods=["POST"]),
         Route("/v1/chat/{id}", chat.answer, methods=["GET"]),
         Route("/v1/chat/{id}/events", chat.events, methods=["GET"]),
+        Route("/v1/chat/{id}/answer", chat.go_on, methods=["POST"]),
         Route("/v1/chat/{id}/cancel", chat.cancel, methods=["POST"]),
         Route("/v1/conversations", history.conversations, methods=["GET"]),
         Route("/v1/conversations/{id}", history.conversation, methods=["GET"]),

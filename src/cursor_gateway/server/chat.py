@@ -6,13 +6,13 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import ASGIApp
 
-from cursor_gateway.core.document_events import DocumentEvent
+from cursor_gateway.core.document_events import DocumentEvent, Paused
 from cursor_gateway.core.documents import ChatResponse
 from cursor_gateway.core.images import read_image
 from cursor_gateway.core.prompt import UserMessage
-from cursor_gateway.core.transcript import Transcript
+from cursor_gateway.core.unfinished import Unfinished
 from cursor_gateway.dialects.documents import NdjsonEncoder, SseEncoder, encode_response
-from cursor_gateway.dialects.documents_request import read_chat_request
+from cursor_gateway.dialects.documents_request import offer_of, read_answer, read_chat_request, results_of
 from cursor_gateway.dialects.openai_chat import AgentTools, ChunkEncoder, NumberedChunks, encode_error
 from cursor_gateway.errors import Failure, InvalidRequest
 from cursor_gateway.runs.service import Order, Service
@@ -25,6 +25,7 @@ from cursor_gateway.server.streaming import (
     Encoder,
     EventStream,
     Form,
+    Heard,
     Reading,
     completion_head,
     read_to_end,
@@ -41,6 +42,7 @@ class ChatEndpoints:
         body = await read_body(request, self._settings)
         asked = read_chat_request(body)
         wants_no_answer = "respond-async" in request.headers.get("prefer", "")  # RFC 7240: only to know the run
+        offer = offer_of(asked)
         run = await self._service.start(
             Order(
                 owner=request.state.owner,
@@ -53,6 +55,7 @@ class ChatEndpoints:
                 conversation_id=asked.conversation_id,
                 fences=asked.fences,
                 include=frozenset(asked.include),
+                offer=offer,
                 when_client_leaves=asked.when_client_leaves or ("finish" if wants_no_answer else None),
                 idempotency_key=idempotency_key(request),
                 body=body,
@@ -62,21 +65,42 @@ class ChatEndpoints:
         if wants_no_answer:
             snapshot = await self._service.response(run.id, request.state.owner)
             return Response(encode_response(snapshot), 202, headers, media_type="application/json")
-        if asked.stream:
-            if _wants_ndjson(request.headers):
-                return EventStream(run, NdjsonEncoder(), NDJSON, self._reading, headers)
-            return EventStream(run, SseEncoder(), SSE, self._reading, headers)
-        transcript = Transcript()
+        return await self._reply(request, run, stream=asked.stream)
 
-        def push(event: DocumentEvent) -> bool:
-            transcript.push(event)
-            return False
+    async def go_on(self, request: Request) -> ASGIApp:
+        """With what a run waits for. Replied to as the run itself; a stream begins where the run had paused."""
+        asked = read_answer(await read_body(request, self._settings))
+        continued = await self._service.answer(
+            request.path_params["id"],
+            request.state.owner,
+            results_of(asked),
+            request_id=request.state.request_id,
+            when_client_leaves=asked.when_client_leaves,
+        )
+        return await self._reply(request, continued.run, stream=asked.stream, after=continued.after)
+
+    async def _reply(self, request: Request, run: AnyRun, *, stream: bool, after: int = 0) -> ASGIApp:
+        """Up to the end of the run, or to where it pauses."""
+        headers = run_headers(run)
+        if stream:
+            encoder, form = (
+                (NdjsonEncoder(until_pause=True), NDJSON)
+                if _wants_ndjson(request.headers)
+                else (SseEncoder(after, until_pause=True), SSE)
+            )
+            return EventStream(run, encoder, form, self._reading, headers, after=after)
+        answer, number = Unfinished(), 0
+
+        def push(event: DocumentEvent) -> Heard:
+            nonlocal number
+            number += 1
+            answer.push(event)
+            return Heard.ENOUGH if isinstance(event, Paused) and number > after else Heard.MORE
 
         if not await read_to_end(run, request.receive, push):
             raise ClientDisconnect
-        response, done = transcript.response(), run.done
-        assert response is not None
-        return _answer(response, done.failure if done is not None else None, headers)
+        done = run.done if number == run.count else None
+        return _answer(answer.response(run.info, run.prompt), done.failure if done is not None else None, headers)
 
     async def answer(self, request: Request) -> Response:
         """The whole, or what there is of it now."""
@@ -128,7 +152,12 @@ def _encoder(request: Request, run: AnyRun, after: int, agent_tools: AgentTools)
         case "ndjson":
             return NdjsonEncoder(), NDJSON, after
         case "openai":
-            chunks = ChunkEncoder(completion_head(run), include_usage=True, agent_tools=agent_tools)
+
+            def chunks(pause: Paused | None, number: int) -> ChunkEncoder:
+                before = pause.envelope.usage if pause is not None else None
+                head = completion_head(run, number)
+                return ChunkEncoder(head, include_usage=True, agent_tools=agent_tools, before=before)
+
             return NumberedChunks(chunks, after), SSE, 0
         case _:
             raise InvalidRequest("`dialect` is documents, ndjson or openai.", param="dialect")

@@ -19,15 +19,7 @@ from cursor_gateway.dialects.openai_chat import (
     CompletionFold,
     encode_completion,
 )
-from cursor_gateway.dialects.openai_request import (
-    AnyTool,
-    ChatRequest,
-    CursorOptions,
-    NamedTool,
-    NoTool,
-    SomeTool,
-    read_request,
-)
+from cursor_gateway.dialects.openai_request import ChatRequest, CursorOptions, read_request
 from cursor_gateway.errors import Failure, InvalidRequest, unknown_model
 from cursor_gateway.runs.service import Order, Service
 from cursor_gateway.server.answers import Answer, CheckedAnswer, LateStream, WholeAnswer
@@ -71,8 +63,11 @@ class CompletionEndpoints:
         agent_tools = self._settings.agent_tools
         _check_tools(asked, agent_tools)
         order = _order(asked, request, body)
-        run = await self._service.start(order)
-        head = completion_head(run)
+        going_on = self._service.go_on(order)
+        run = going_on.run if going_on is not None else await self._service.start(order)
+        after = going_on.after if going_on is not None else 0
+        before = going_on.told if going_on is not None else None
+        head = completion_head(run, after)
         cutter = Cutter(asked.stop, asked.max_tokens) if asked.stop or asked.max_tokens is not None else None
         prompt_tokens = estimate_tokens(run.prompt) if cutter is not None else 0
         if asked.stream and asked.format is None:
@@ -82,14 +77,15 @@ class CompletionEndpoints:
                 agent_tools=agent_tools,
                 cutter=cutter,
                 prompt_tokens=prompt_tokens,
+                before=before,
             )
-            return EventStream(run, encoder, SSE, self._reading, run_headers(run))
-        fold = CompletionFold(head, agent_tools=agent_tools, cutter=cutter, prompt_tokens=prompt_tokens)
+            return EventStream(run, encoder, SSE, self._reading, run_headers(run), after=after)
+        fold = CompletionFold(head, agent_tools=agent_tools, cutter=cutter, prompt_tokens=prompt_tokens, before=before)
         answer: Answer
         if asked.format is None:
-            answer = WholeAnswer(run, fold)
+            answer = WholeAnswer(run, fold, after)
         else:
-            answer = CheckedAnswer(WholeAnswer(run, fold), order, asked.format, self._service)
+            answer = CheckedAnswer(WholeAnswer(run, fold, after), order, asked.format, self._service)
         if asked.stream:
             return LateStream(answer, run_headers(run), self._reading, include_usage=asked.include_usage)
         told = await answer.completion(request.receive)
@@ -119,16 +115,7 @@ def _json(value: Struct) -> Response:
 
 
 def _check_tools(asked: ChatRequest, agent_tools: AgentTools) -> None:
-    """Tools of the caller's are not offered to the agent; a request that can do without them is answered."""
-    match asked.tool_choice:
-        case SomeTool() | NamedTool():
-            raise InvalidRequest(
-                "The agent cannot be made to call tools of the caller's; send `tool_choice` auto or none.",
-                param="tool_choice",
-            )
-        case AnyTool() | NoTool():
-            pass
-    if asked.tools and agent_tools == "tool_calls":
+    if asked.offer is not None and agent_tools == "tool_calls":
         raise InvalidRequest(
             "This gateway shows the agent's own tools as `tool_calls` (its setting `agent_tools`), so a request with "
             "`tools` would run them twice; leave `tools` out.",
@@ -146,7 +133,7 @@ def _order(asked: ChatRequest, request: Request, body: bytes) -> Order:
         instructions=instructions(asked.format) if asked.format is not None else "",
         is_whole=options.conversation_id is None,
         client_session=request.headers.get("x-session-id") or request.headers.get("x-session-affinity") or "",
-        tools=tuple(sorted(tool.name for tool in asked.tools)),
+        offer=asked.offer,
         model=asked.model,
         mode=options.mode,
         workspace=options.workspace,

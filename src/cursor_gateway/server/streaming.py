@@ -6,12 +6,13 @@ One write for each read of the agent's output, and no timer but the keep-alive's
 import asyncio
 from collections.abc import Callable, Mapping
 from datetime import datetime
+from enum import Enum
 from typing import Protocol, TypeAlias
 
 from msgspec import Struct
 from starlette.types import Receive, Scope, Send
 
-from cursor_gateway.core.document_events import DocumentEvent
+from cursor_gateway.core.document_events import DocumentEvent, Paused, says_something
 from cursor_gateway.dialects.openai_chat import CompletionHead
 from cursor_gateway.errors import Failure, RunCancelled
 from cursor_gateway.runs.past import PastReader, PastRun
@@ -28,6 +29,11 @@ class Encoder(Protocol):
     @property
     def is_over(self) -> bool:
         """Nothing more is to be said, whatever the run still does."""
+        ...
+
+    @property
+    def is_cut(self) -> bool:
+        """It is over, and nobody wants the rest."""
         ...
 
 
@@ -54,10 +60,11 @@ def run_headers(run: AnyRun) -> dict[str, str]:
     return {"x-chat-id": run.id, "x-conversation-id": run.info.conversation_id or ""}
 
 
-def completion_head(run: AnyRun) -> CompletionHead:
-    """The same for everybody who reads the run as chunks."""
+def completion_head(run: AnyRun, after: int = 0) -> CompletionHead:
+    """The same for everybody who reads the run as chunks; each reply of a run that pauses has an id of its own."""
     created = int(datetime.fromisoformat(run.info.created).timestamp())
-    return CompletionHead(f"chatcmpl-{run.id.removeprefix('chat_')}", created, run.info.model or "")
+    id = f"chatcmpl-{run.id.removeprefix('chat_')}{f'-{after}' if after else ''}"
+    return CompletionHead(id, created, run.info.model or "")
 
 
 class Reading(Struct, frozen=True, kw_only=True):
@@ -92,13 +99,28 @@ class EventStream:
         self._reading.metrics.stream_opened()
         try:
             async with Presence(self._run, receive, self._after) as reader:
-                events = await reader.next(0 if self._is_replay else self._reading.hold_seconds)
-                if not self._is_replay and (failure := early_failure(self._run)) is not None:
+                events = await reader.next(0) if self._is_replay else await self._first_words(reader)
+                if not self._is_replay and (failure := self._early_failure(events)) is not None:
                     await error_response(failure, self._headers)(scope, receive, send)
                 else:
                     await self._stream(reader, events, send)
         finally:
             self._reading.metrics.stream_closed()
+
+    async def _first_words(self, reader: Reader | PastReader) -> list[DocumentEvent]:
+        """What a reply that goes on begins with, the ends of its caller's own calls, says nothing yet."""
+        loop = asyncio.get_running_loop()
+        until = loop.time() + self._reading.hold_seconds
+        events = await reader.next(self._reading.hold_seconds)
+        while not (reader.at_end or reader.has_left or any(map(_tells, events))) and (left := until - loop.time()) > 0:
+            events += await reader.next(left)
+        return events
+
+    def _early_failure(self, events: list[DocumentEvent]) -> Failure | None:
+        """Why the run failed before this reply had said anything."""
+        if self._run.done is None or (self._run.has_spoken if not self._after else any(map(_tells, events[:-1]))):
+            return None
+        return self._run.done.failure
 
     async def _stream(self, reader: Reader | PastReader, events: list[DocumentEvent], send: Send) -> None:
         headers = stream_headers(self._form, self._headers)
@@ -114,33 +136,43 @@ class EventStream:
                 await send({"type": "http.response.body", "body": data, "more_body": not is_last})
                 silent_since = loop.time()
             if is_last:
-                _cut_short(self._run, reader)
+                if self._encoder.is_cut:
+                    _cut_short(self._run, reader)
                 return
             events = await reader.next(max(0.0, silent_since + seconds - loop.time()))
 
 
+class Heard(Enum):
+    MORE = "more"
+    ENOUGH = "enough"  # the reply is whole
+    ALL = "all"  # and nobody wants the rest
+
+
 async def read_to_end(
-    run: AnyRun, receive: Receive, push: Callable[[DocumentEvent], bool] = lambda event: False
+    run: AnyRun, receive: Receive, push: Callable[[DocumentEvent], Heard] = lambda event: Heard.MORE, after: int = 0
 ) -> bool:
     """Waits for the end of the run, or until `push` has heard enough. False when the client has gone before."""
-    async with Presence(run, receive) as reader:
+    async with Presence(run, receive, after) as reader:
         while not reader.at_end and not reader.has_left:
-            for event in await reader.next():
-                if push(event):
-                    _cut_short(run, reader)
+            events = await reader.next()
+            for number, event in enumerate(events):
+                heard = push(event)
+                if heard is not Heard.MORE:
+                    reader.place -= len(events) - number - 1  # what it has not heard, it has not had
+                    if heard is Heard.ALL:
+                        _cut_short(run, reader)
                     return True
         return not reader.has_left
 
 
 def _cut_short(run: AnyRun, reader: Reader | PastReader) -> None:
-    """Whoever has heard enough has no use for the rest; nobody else does either, unless they read it, too."""
+    """Nobody else has a use for the rest either, unless they read it, too."""
     if not reader.at_end and run.readers == 1:
         run.stop(RunCancelled("The answer was cut where its request said, by `stop` or `max_tokens`; ask for more."))
 
 
-def early_failure(run: AnyRun) -> Failure | None:
-    """Why a run failed before it had said anything."""
-    return None if run.done is None or run.has_spoken else run.done.failure
+def _tells(event: DocumentEvent) -> bool:
+    return says_something(event) or isinstance(event, Paused)
 
 
 class Presence:

@@ -9,6 +9,13 @@ from cursor_gateway.core.agent_events import AgentEvent
 from cursor_gateway.core.documents import Mode
 
 
+class Offered(Struct, frozen=True, kw_only=True):
+    """Tools of the caller's. With them the agent's own are not to be used, whether or not any are offered now."""
+
+    server: str  # the name under which the agent knows them
+    url: str  # of the gateway's own MCP endpoint; empty: none are offered now
+
+
 class Turn(Struct, frozen=True, kw_only=True):
     """One prompt for an agent, and where it works."""
 
@@ -19,6 +26,7 @@ class Turn(Struct, frozen=True, kw_only=True):
     workspace: str  # absolute, and allowed
     folder: str  # ours: lives as long as the conversation, for the agent's configuration, chats and images
     session_id: str | None = None  # the agent's own session, to go on with
+    offered: Offered | None = None
 
 
 class Model(Struct, frozen=True):
@@ -52,6 +60,11 @@ class Source(Protocol):
 
     def has_session(self, turn: Turn) -> bool:
         """Whether the agent still knows the session that the turn goes on with."""
+        ...
+
+    @property
+    def offers_tools(self) -> bool:
+        """Whether its agent can be given tools of the caller's, and kept from its own."""
         ...
 
     def check_model(self, model: str) -> None:

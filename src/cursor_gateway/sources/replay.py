@@ -211,6 +211,11 @@ class ReplaySource:
     def has_session(self, turn: Turn) -> bool:
         return True  # a recording remembers nothing, and needs nothing to be told again
 
+    @property
+    def offers_tools(self) -> bool:
+        """Nothing is run, neither here nor there."""
+        return False
+
     def check_model(self, model: str) -> None:
         """A recording must not pass for the answer of another model; `auto` asks for none."""
         if model not in ("auto", self._model().id):

@@ -57,7 +57,14 @@ def flags_of(help_text: str) -> frozenset[str]:
     return frozenset(_FLAG.findall(help_text))
 
 
-def command_for(turn: Turn, program: Program, options: CommandOptions, extra_folders: Iterable[str] = ()) -> Command:
+def command_for(
+    turn: Turn,
+    program: Program,
+    options: CommandOptions,
+    extra_folders: Iterable[str] = (),
+    allowed_tools: Collection[str] = (),
+) -> Command:
+    """With `allowed_tools` the agent knows no others, and has to ask for nothing: what it may not do is denied."""
     arguments = [program.path, "-p", "--output-format", "stream-json"]
     if program.can("--stream-partial-output"):
         arguments.append("--stream-partial-output")
@@ -74,9 +81,11 @@ def command_for(turn: Turn, program: Program, options: CommandOptions, extra_fol
             pass
     if program.can("--workspace"):
         arguments += ["--workspace", turn.workspace]
-    if options.trust and program.can("--trust"):
+    if (options.trust or allowed_tools) and program.can("--trust"):  # a workspace of the gateway's own is its to trust
         arguments.append("--trust")
-    if options.force:
+    if allowed_tools:
+        arguments += ["--approve-mcps", f"--allowed-tools={','.join(allowed_tools)}"]
+    elif options.force:
         arguments.append("--force")
     if program.can("--add-dir"):
         for folder in extra_folders:

@@ -6,7 +6,7 @@ own. It stays at one path as long as the conversation, because the agent keeps i
 
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from pathlib import Path
 
@@ -24,21 +24,28 @@ def user_configuration(environ: Mapping[str, str]) -> Path:
     return Path(environ.get("HOME") or os.path.expanduser("~")) / ".cursor"
 
 
-def copy_configuration(original: Path, copy: Path) -> None:
-    """The files at the top; the folders beside them hold chats and caches. What the copy has besides, stays."""
+def copy_configuration(original: Path, copy: Path, without: Collection[str] = ()) -> None:
+    """The files at the top; the folders beside them hold chats and caches. What the copy has besides, stays.
+
+    Raises `AgentMisconfigured`.
+    """
     try:
         copy.mkdir(parents=True, exist_ok=True, mode=0o700)
         if not original.is_dir():
             return
         for entry in original.iterdir():
             with suppress(FileNotFoundError):  # another agent's temporary file, gone meanwhile
-                if entry.is_file() and entry.stat().st_size <= _LARGEST:
+                if entry.name not in without and entry.is_file() and entry.stat().st_size <= _LARGEST:
                     temporary = copy / f".{entry.name}.new"
                     shutil.copyfile(entry, temporary)
                     temporary.chmod(0o600)
                     temporary.replace(copy / entry.name)
     except OSError as error:
-        raise AgentMisconfigured(
-            f"The agent's configuration cannot be copied: {error.strerror}; make it readable, and see to free space.",
-            details=str(error.filename),
-        ) from error
+        raise unusable(error) from error
+
+
+def unusable(error: OSError) -> AgentMisconfigured:
+    return AgentMisconfigured(
+        f"The agent's configuration cannot be copied: {error.strerror}; make it readable, and see to free space.",
+        details=str(error.filename),
+    )

@@ -68,7 +68,9 @@ class _Call(Struct):
 
 
 class CursorDecoder:
-    def __init__(self) -> None:
+    def __init__(self, callers_server: str = "") -> None:
+        """What the agent does with that MCP server is left out where it went well: the server itself tells of it."""
+        self._callers_server = callers_server
         self.recognized = False  # anything was the agent's
         self._out: list[AgentEvent] = []
         self._half_text = ""  # half a character at the end of a delta
@@ -326,12 +328,16 @@ class CursorDecoder:
                 started_ms = call.integer("startedAtMs")
                 self._asked_only.pop(call_id, None)
                 self._calls[call_id] = _Call(tool, args, record.timestamp_ms, started_ms)
+                if self._is_callers(tool, args):
+                    return
                 self._out.append(ToolStarted(call_id, read_call(tool, args), record.model_call_id, record.tool_call))
             case "completed":
                 call_id = call_id or self._ended_nameless_call(tool)
                 self._asked_only.pop(call_id, None)
                 begun = self._calls.pop(call_id, None) or _Call(tool, None, None, None)
                 action, outcome = read_result(tool, args or begun.args, body.all.get("result"))
+                if outcome.state == "completed" and self._is_callers(tool, args or begun.args):
+                    return
                 outcome = _timed(
                     outcome,
                     (call.integer("startedAtMs") or begun.started_ms, call.integer("completedAtMs")),
@@ -340,6 +346,13 @@ class CursorDecoder:
                 self._out.append(ToolEnded(call_id, action, outcome, record.model_call_id, record.tool_call))
             case subtype:
                 self._unrecognized(f"tool_call {subtype}")
+
+    def _is_callers(self, tool: str, args: object) -> bool:
+        if not self._callers_server or tool not in ("mcp", "getMcpTools"):
+            return False
+        told = Fields(args)
+        named = told.text("providerIdentifier", "serverIdentifier", "server")
+        return named == self._callers_server or (not named and told.text("name").startswith(f"{self._callers_server}-"))
 
     def _named_call(self, record: ToolCall, call: Fields) -> None:
         """The oldest shapes: a name and arguments, all in one event. That it was called is all that is known."""

@@ -6,12 +6,20 @@ from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from pathlib import Path
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from cursor_gateway.core.agent_events import AgentEvent
 from cursor_gateway.errors import AgentCrashed, AgentError, AgentOutputTooLarge, Failure, unknown_model
 from cursor_gateway.sources.base import Model, SourceState, Turn
 from cursor_gateway.sources.cursor_cli.command import CommandOptions, Program, command_for, environment_for
 from cursor_gateway.sources.cursor_cli.configuration import copy_configuration, user_configuration
+from cursor_gateway.sources.cursor_cli.confinement import (
+    ALLOWED_TOOLS,
+    check_confinable,
+    configuration_of,
+    confine,
+    without_proxy,
+)
 from cursor_gateway.sources.cursor_cli.decoder import CursorDecoder
 from cursor_gateway.sources.cursor_cli.failures import failure_of, reported_failure
 from cursor_gateway.sources.cursor_cli.models import ModelCache, is_known, nearest, parse_models
@@ -65,8 +73,12 @@ class CursorCliSource:
 
     def has_session(self, turn: Turn) -> bool:
         """Looked up beforehand: the agent takes an unknown session for a new one, and says nothing."""
-        stores = (Path(turn.folder) / "cursor" / "chats").glob(f"*/{turn.session_id}/store.db")
+        stores = (configuration_of(turn) / "chats").glob(f"*/{turn.session_id}/store.db")
         return any(store.stat().st_size for store in stores)
+
+    @property
+    def offers_tools(self) -> bool:
+        return True
 
     def check_model(self, model: str) -> None:
         models = self._models.peek()
@@ -77,20 +89,9 @@ class CursorCliSource:
         await self._models.close()
 
     async def events(self, turn: Turn) -> AsyncGenerator[Sequence[AgentEvent], None]:
-        program = await self.probe()
-        folder = Path(turn.folder)
-        copy_configuration(user_configuration(self._environ), folder / "cursor")
-        images = folder / "images"
-        command = command_for(turn, program, self._options.command, [str(images)] if images.is_dir() else [])
-        process = AgentProcess.start(
-            command.arguments,
-            folder=turn.workspace,
-            environment=self._environment(str(folder / "cursor")),
-            stdin=command.stdin,
-            on_gone=self._ledger.remove,
-        )
+        process = self._start(turn, await self.probe())
         recording: RunRecording | None = None
-        lines, decoder = LineSplitter(), CursorDecoder()
+        lines, decoder = LineSplitter(), CursorDecoder(turn.offered.server if turn.offered is not None else "")
         size, last_words = 0, b""
         try:
             self._ledger.add(process.pid)
@@ -126,6 +127,27 @@ class CursorCliSource:
             finally:
                 if recording is not None:
                     recording.end(last_words)
+
+    def _start(self, turn: Turn, program: Program) -> AgentProcess:
+        original, options = user_configuration(self._environ), self._options.command
+        if turn.offered is not None:
+            check_confinable(program)
+            place = confine(turn, turn.offered, original)
+            turn = replace(turn, workspace=place.workspace)
+            command = command_for(turn, program, options, allowed_tools=ALLOWED_TOOLS)
+            environment = without_proxy(self._environment(place.configuration))
+        else:
+            configuration, images = configuration_of(turn), Path(turn.folder) / "images"
+            copy_configuration(original, configuration)
+            command = command_for(turn, program, options, [str(images)] if images.is_dir() else [])
+            environment = self._environment(str(configuration))
+        return AgentProcess.start(
+            command.arguments,
+            folder=turn.workspace,
+            environment=environment,
+            stdin=command.stdin,
+            on_gone=self._ledger.remove,
+        )
 
     async def _list_models(self) -> list[Model]:
         program = await self.probe()

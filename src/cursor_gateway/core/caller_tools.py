@@ -1,0 +1,109 @@
+"""Tools that the caller runs: what is offered, what may be called, what was asked for, and what came back."""
+
+import json
+from collections.abc import Sequence
+from typing import Any, TypeAlias
+
+from msgspec import UNSET, Struct
+
+from cursor_gateway.core.images import Image
+from cursor_gateway.errors import InvalidRequest
+
+
+class Tool(Struct, frozen=True):
+    """A function of the caller's."""
+
+    name: str
+    description: str = ""
+    parameters: dict[str, Any] = {}  # JSON Schema of an object; empty takes any
+    strict: bool = False
+
+
+class NoTool(Struct, frozen=True):
+    pass
+
+
+class AnyTool(Struct, frozen=True):
+    """The model decides whether to call any."""
+
+
+class SomeTool(Struct, frozen=True):
+    """At least one must be called."""
+
+
+class NamedTool(Struct, frozen=True):
+    name: str
+
+
+ToolChoice: TypeAlias = NoTool | AnyTool | SomeTool | NamedTool
+
+
+class Offer(Struct, frozen=True, kw_only=True):
+    """What one request lets the agent use. The agent's own tools are not for such a run."""
+
+    tools: Sequence[Tool]
+    choice: ToolChoice = AnyTool()
+    parallel: bool = True  # several calls may be asked of the caller at once
+
+
+class CallerCall(Struct, frozen=True):
+    """One use of a tool, for the caller to carry out."""
+
+    id: str
+    name: str
+    arguments: dict[str, Any]
+
+    def key(self) -> str:
+        """The same for the same call."""
+        return f"{self.name} {json.dumps(self.arguments, sort_keys=True)}"
+
+
+class ToolResult(Struct, frozen=True, kw_only=True):
+    """What the caller's tool gave."""
+
+    text: str
+    images: tuple[Image, ...] = ()
+    structured: Any = UNSET  # where it is more than text: the value that `text` writes as JSON
+    is_error: bool = False
+
+
+def make_tool(
+    name: str, description: str | None, parameters: dict[str, Any] | None, param: str, *, strict: bool = False
+) -> Tool:
+    """Raises `InvalidRequest`. `param` is the field that the parameters stand in."""
+    schema = {"type": "object", **(parameters or {"properties": {}})}
+    if schema["type"] != "object":
+        raise InvalidRequest(
+            f"{param}: A tool takes an object; send a JSON Schema of the type `object`, or leave it out.", param=param
+        )
+    return Tool(name, description or "", schema, strict)
+
+
+def preamble(offer: Offer, server: str) -> str:
+    """What the model must know of such a run."""
+    off = (
+        "In this conversation your own tools (shell, reading, searching and editing files, the web) are switched off: "
+        "do not try them. Your workspace is an empty folder; what the user speaks of is on the user's side."
+    )
+    names = ", ".join(f"`{tool.name}`" for tool in usable(offer))
+    use = f"{off} To do or look up anything there, call the tools of the MCP server `{server}`: {names}."
+    match offer.choice:
+        case NoTool():
+            return f"{off} Answer without any tool."
+        case AnyTool():
+            return use
+        case SomeTool():
+            return f"{use} You must call at least one of them now."
+        case NamedTool():
+            return f"{use} You must call it now."
+
+
+def usable(offer: Offer) -> Sequence[Tool]:
+    """Those that the choice leaves."""
+    match offer.choice:
+        case NoTool():
+            return ()
+        case AnyTool() | SomeTool():
+            return offer.tools
+        case NamedTool(name=name):
+            return [tool for tool in offer.tools if tool.name == name]

@@ -1,0 +1,57 @@
+"""A conversation and what is new in it in; the turns that tell it to an agent out: with what it knows, or with all."""
+
+from collections.abc import Sequence
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from cursor_gateway.core.images import Image, place_images
+from cursor_gateway.core.prompt import Instructions, Message, render
+from cursor_gateway.sources.base import Source, Turn
+
+
+class Conversation(Struct, frozen=True, kw_only=True):
+    """Where a turn goes on, or a conversation that begins with it."""
+
+    id: str
+    workspace: str
+    session_id: str | None  # the agent's own, which knows `known`
+    known: Sequence[Message]  # what was said before
+    new: Sequence[Message]
+    given_known: int = 0  # how many of the request's messages are among `known`
+
+
+class Asking(Struct, frozen=True, kw_only=True):
+    """How one run asks its agent, at first and whenever the agent has to be started again."""
+
+    conversation: Conversation
+    turn: Turn  # with all but the prompt and the session
+    preamble: Sequence[str]  # what holds for this run
+    images: Sequence[tuple[Image, str]]  # and their files; their messages are counted as the request has them
+    knows_session: bool  # the agent still has the conversation's session
+
+    def first(self) -> Turn:
+        if not self.knows_session:
+            return self.afresh()
+        conversation = self.conversation
+        prompt = self._rendered(conversation.new, conversation.given_known)
+        return replace(self.turn, prompt=prompt, session_id=conversation.session_id)
+
+    def afresh(self, more: Sequence[Message] = ()) -> Turn:
+        """For an agent that knows nothing of it: all that was said, and what has happened in the run since."""
+        conversation = self.conversation
+        said = [*conversation.known, *conversation.new, *more]
+        prompt = self._rendered(said, conversation.given_known - len(conversation.known))
+        return replace(self.turn, prompt=prompt, session_id=None)
+
+    def again(self, source: Source, session_id: str | None, new: Sequence[Message], more: Sequence[Message]) -> Turn:
+        """In the middle of the run: only what is `new`, if the agent still knows its session, else all of it."""
+        turn = replace(self.turn, prompt=render([*map(Instructions, self.preamble), *new]), session_id=session_id)
+        return turn if session_id is not None and source.has_session(turn) else self.afresh(more)
+
+    def _rendered(self, said: Sequence[Message], first: int) -> str:
+        """`first` is the place in the request of the first of these messages."""
+        shown = [(replace(image, message=image.message - first), path) for image, path in self.images]
+        shown = [(image, path) for image, path in shown if 0 <= image.message < len(said)]
+        placed = place_images(said, [image for image, _ in shown], [path for _, path in shown])
+        return render([*map(Instructions, self.preamble), *placed])

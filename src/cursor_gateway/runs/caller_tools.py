@@ -1,0 +1,341 @@
+"""One run's calls of its caller's tools: what the agent asks for in; pauses, and results for the agent, out.
+
+    the agent calls (MCP, held open) ─┐                       ┌─▶ the held call is answered, the agent goes on
+    a tool of its own was denied ─────┴▶ quiet ▶ a pause ▶ results ┴─▶ the agent has gone: it is started again with them
+
+Calls that are made together are told together: a pause waits until it has been quiet for a moment. After it the run
+is its caller's turn, which has a time limit of its own; what is not answered is asked for again with the next pause.
+"""
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol
+from uuid import uuid4
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from cursor_gateway.core.actions import Action, Command, FileEdit, OtherTool
+from cursor_gateway.core.agent_events import AgentEvent, CallerAwaited, CallerToolAnswered, CallerToolAsked, ToolEnded
+from cursor_gateway.core.caller_tools import CallerCall, NamedTool, NoTool, Offer, SomeTool, Tool, ToolResult, usable
+from cursor_gateway.core.images import Image
+from cursor_gateway.core.loops import LoopGuard
+from cursor_gateway.core.native_requests import translate
+from cursor_gateway.core.prompt import AssistantMessage, Call, Message, ToolMessage, UserMessage
+from cursor_gateway.core.structured import Uncheckable, violation
+from cursor_gateway.errors import AgentLooped, AgentUnconfined, CallerGone, GatewayError
+
+SERVER = "caller"  # what the agent calls the tools' server
+VIEWER = "view_conversation_image"  # a tool of the gateway's own: the agent cannot open files in such a run
+_LONGEST_GATHERING = 2.0  # seconds: an agent that goes on talking beside its calls does not keep them back
+_HERE = frozenset({"read_file", "list_dir", "grep", "glob_file_search", "codebase_search"})
+
+
+class CallerLimits(Struct, frozen=True, kw_only=True):
+    answer_seconds: float = 600.0  # how long a caller may take
+    quiet_seconds: float = 0.15
+
+
+class Driver(Protocol):
+    """The run, as its calls see it."""
+
+    def tell(self, events: Sequence[AgentEvent]) -> int:
+        """Returns the number of the last event that readers have been told."""
+        ...
+
+    def break_off(self) -> None:
+        """Ends the agent, not the run: the agent is started again with the results."""
+        ...
+
+    def stop(self, why: GatewayError) -> None: ...
+
+
+class _Open(Struct):
+    call: CallerCall
+    asked_at: float
+    held: asyncio.Future[ToolResult] | None  # None: the agent no longer waits for it
+    is_told: bool = False  # to the caller
+
+
+class CallerTools:
+    def __init__(self, offer: Offer, limits: CallerLimits, scratch: str) -> None:
+        """`scratch` is the folder that the agent takes for its workspace."""
+        self.offer, self._limits, self._scratch = offer, limits, scratch
+        self.waiting_since: float | None = None  # of the loop's clock
+        self.waited = 0.0  # seconds, up to the last answer
+        self.paused_at = 0  # the number of the last pause
+        self.was_called = False  # since the last answer
+        self.happened: list[Message] = []  # calls and results: what a new session has to be told of this run
+        self._images: dict[str, Image] = {}  # by their names
+        self._open: dict[str, _Open] = {}  # in the order in which they were asked
+        self._answered: dict[str, int] = {}  # and the pause before each
+        self._returned: list[Message] = []  # for an agent that is to be started again
+        self._complete = asyncio.Event()  # nothing is missing for that
+        self._failed: Counter[str] = Counter()  # calls that were answered with an error, until the agent reports them
+        self._guard = LoopGuard()
+        self._driver: Driver | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._gathering_since: float | None = None
+        self._said: Callable[[], str] = lambda: ""
+        self._was_reminded = False
+
+    def begin(self, driver: Driver, said: Callable[[], str]) -> None:
+        """`said` gives what the agent has said since it was asked last."""
+        self._driver, self._said = driver, said
+
+    def close(self) -> None:
+        """The run is over: whoever waits here waits no longer."""
+        self._driver = None
+        self._stop_timer()
+        for open in self._open.values():
+            if open.held is not None and not open.held.done():
+                open.held.set_result(ToolResult(text="The run is over.", is_error=True))
+        self._open.clear()
+        self.waiting_since = None
+
+    @property
+    def has_open(self) -> bool:
+        return bool(self._open)
+
+    @property
+    def is_owed_a_call(self) -> bool:
+        """A call was required, and has not been made."""
+        return isinstance(self.offer.choice, SomeTool | NamedTool) and not self.was_called
+
+    @property
+    def tools(self) -> Sequence[Tool]:
+        """All that the agent may call."""
+        return [*usable(self.offer), _viewer(list(self._images))] if self._images else usable(self.offer)
+
+    def show(self, images: Sequence[Image]) -> tuple[str, ...]:
+        """How the agent is told of these images, from now on to be seen with the viewer."""
+        self._images |= {image.name: image for image in images}
+        return tuple(f"{image.name} (the tool `{VIEWER}` of `{SERVER}` shows it)" for image in images)
+
+    def knows(self, call_id: str) -> bool:
+        return call_id in self._answered or (call_id in self._open and self._open[call_id].is_told)
+
+    # --- the agent's side ---------------------------------------------------------------------------
+
+    async def call(self, name: str, arguments: dict[str, Any]) -> ToolResult:
+        """What the caller's tool gives. To cancel this is to give the call up: its result then comes another way."""
+        if name == VIEWER and (image := self._images.get(str(arguments.get("name")))) is not None:
+            return ToolResult(text="", images=(image,))
+        if (wrong := self._wrong(name, arguments)) is not None:
+            return self._refused(name, arguments, wrong)
+        held: asyncio.Future[ToolResult] = asyncio.get_running_loop().create_future()
+        open = self._ask(name, arguments, held)
+        try:
+            return await held
+        except asyncio.CancelledError:
+            if open.held is held:
+                self.break_off()
+            raise
+
+    def heard(self) -> None:
+        """The agent goes on talking: perhaps it has not called all that it wants to."""
+        if self._gathering_since is not None:
+            self._gather()
+
+    def took(self, event: ToolEnded) -> bool:
+        """Whether this end of a tool is no news: of a call that is known here."""
+        if event.outcome.state == "completed":
+            if _ran_here(event.action):
+                self._stop(
+                    AgentUnconfined(
+                        f"The agent used its own {event.action.tool} although it was denied, so the run was ended; "
+                        "update it with `cursor-agent update`, or leave `tools` out."
+                    )
+                )
+            return False
+        if isinstance(event.action, OtherTool) and self._gave_up(event.action):
+            return True
+        if (meant := translate(event.action, usable(self.offer), scratch=self._scratch)) is not None:
+            tool, arguments = meant
+            self._ask(tool.name, arguments, None)
+            self.break_off()
+        return False
+
+    def _gave_up(self, action: OtherTool) -> bool:
+        """A call of ours that the agent reports as failed: answered with an error, or given up."""
+        key = CallerCall("", action.tool, action.arguments).key()
+        if self._failed[key]:
+            self._failed[key] -= 1
+            return True
+        if any(open.held is not None and open.call.key() == key for open in self._open.values()):
+            self.break_off()
+            return True
+        return False
+
+    def agent_gone(self) -> None:
+        """It has ended, however: what it had asked for is still wanted."""
+        self._failed.clear()
+        for open in self._open.values():
+            open.held = None
+
+    def break_off(self) -> None:
+        self.agent_gone()
+        if self._driver is not None:
+            self._driver.break_off()
+
+    async def returned(self) -> list[Message]:
+        """What the agent is to be told, as soon as nothing of it is missing."""
+        await self._complete.wait()
+        self._complete.clear()
+        returned, self._returned = self._returned, []
+        return returned
+
+    def reminder(self) -> list[Message] | None:
+        """For an agent that ended without the call that it had to make; None the second time."""
+        if self._was_reminded:
+            return None
+        self._was_reminded = True
+        names = " or ".join(f"`{tool.name}`" for tool in usable(self.offer))
+        return [UserMessage(f"You have not called a tool, and you must: call {names} of the server `{SERVER}` now.")]
+
+    def _wrong(self, name: str, arguments: dict[str, Any]) -> str | None:
+        if isinstance(self.offer.choice, NoTool):
+            return "No tool may be called any more; answer with what you have."
+        tool = next((tool for tool in self.tools if tool.name == name), None)
+        if tool is None:
+            return f"There is no tool {name!r}; there are {', '.join(tool.name for tool in self.tools)}."
+        try:
+            wrong = violation(arguments, tool.parameters)
+        except Uncheckable:  # then it is the caller's to judge
+            return None
+        return f"These arguments do not fit the tool's schema: {wrong}." if wrong else None
+
+    def _refused(self, name: str, arguments: dict[str, Any], wrong: str) -> ToolResult:
+        """The model can mend that itself; if it does not, it goes round in circles."""
+        key = CallerCall("", name, arguments).key()
+        note = self._guard.gave(key, wrong)
+        self._failed[key] += 1
+        self._check_loop(name)
+        return ToolResult(text=f"{wrong}\n\n{note}" if note else wrong, is_error=True)
+
+    def _ask(self, name: str, arguments: dict[str, Any], held: "asyncio.Future[ToolResult] | None") -> _Open:
+        self._check_loop(name)
+        call = CallerCall(f"call_{uuid4().hex}", name, arguments)
+        self._open[call.id] = open = _Open(call, asyncio.get_running_loop().time(), held)
+        self.was_called = True
+        self._gather()
+        return open
+
+    def _check_loop(self, name: str) -> None:
+        if self._guard.is_loop:
+            self._stop(
+                AgentLooped(
+                    f"The agent goes round in circles: it calls {name} and others again and again and is given the "
+                    "same; ask in another way, or for less at once."
+                )
+            )
+
+    def _stop(self, why: GatewayError) -> None:
+        if self._driver is not None:
+            self._driver.stop(why)
+
+    # --- pauses -------------------------------------------------------------------------------------
+
+    def _gather(self) -> None:
+        if self.waiting_since is not None or self._driver is None:
+            return  # it is told with the next pause
+        loop = asyncio.get_running_loop()
+        now = loop.time()
+        if self._gathering_since is None:
+            self._gathering_since = now
+        self._stop_timer()
+        left = self._gathering_since + _LONGEST_GATHERING - now
+        self._timer = loop.call_later(max(0.0, min(self._limits.quiet_seconds, left)), self._pause)
+
+    def _pause(self) -> None:
+        assert self._driver is not None
+        self._gathering_since = None
+        most = None if self.offer.parallel else 1
+        asked = list(self._open.values())[:most]
+        fresh = [open.call for open in asked if not open.is_told]
+        if fresh:
+            self.happened.append(AssistantMessage(self._said(), tuple(map(_call, fresh))))
+        for open in asked:
+            open.is_told = True
+        told = [CallerToolAsked(call) for call in fresh]
+        self.paused_at = self._driver.tell([*told, CallerAwaited(tuple(open.call.id for open in asked))])
+        loop = asyncio.get_running_loop()
+        self.waiting_since = loop.time()
+        self._timer = loop.call_later(self._limits.answer_seconds, self._expire)
+        if isinstance(self.offer.choice, NamedTool):
+            # Who asks for one call and no other takes its arguments and rarely comes back: no process waits for that.
+            self.break_off()
+
+    def _expire(self) -> None:
+        self._stop(
+            CallerGone(
+                f"Nobody brought the results of the tool calls within {self._limits.answer_seconds:g} s; send them "
+                "with the whole conversation to go on, or raise `answer_seconds`."
+            )
+        )
+
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    # --- the caller's side --------------------------------------------------------------------------
+
+    def answer(
+        self, results: Mapping[str, ToolResult], also: Sequence[Message] = (), offer: Offer | None = None
+    ) -> int:
+        """The number of the pause that these results end. Those that are known are left as they are.
+
+        What a caller says beside them (`also`) cannot be told to an agent that is in the middle of its work, so that
+        one is ended, and started again with all of it.
+        """
+        new = {id: result for id, result in results.items() if id in self._open and self._open[id].is_told}
+        if not new:
+            return min(self._answered[id] for id in results if id in self._answered)
+        now, place = asyncio.get_running_loop().time(), self.paused_at
+        if self.waiting_since is not None:
+            self.waited += now - self.waiting_since
+        self.waiting_since = self._gathering_since = None
+        self._stop_timer()
+        self.offer, self.was_called = offer or self.offer, False
+        if also:
+            self.break_off()
+        events = []
+        for id, result in new.items():
+            open = self._open.pop(id)
+            self._answered[id] = place
+            note = self._guard.gave(open.call.key(), result.text)
+            given = replace(result, text=f"{result.text}\n\n{note}") if note else result
+            events.append(CallerToolAnswered(id, result, round((now - open.asked_at) * 1000)))
+            told = ToolMessage(given.text, id, open.call.name, self.show(result.images))
+            self.happened.append(told)
+            if open.held is None:
+                self._returned += [AssistantMessage("", (_call(open.call),)), told]
+            elif not open.held.done():
+                self._failed[open.call.key()] += given.is_error
+                open.held.set_result(given)
+        self._returned += also
+        self.happened += also
+        if self._driver is not None:
+            self._driver.tell(events)
+        if self._open:
+            self._gather()
+        elif self._returned:
+            self._complete.set()
+        return place
+
+
+def _call(call: CallerCall) -> Call:
+    return Call(call.id, call.name, msgspec.json.encode(call.arguments).decode())
+
+
+def _viewer(names: list[str]) -> Tool:
+    schema = {"type": "object", "properties": {"name": {"type": "string", "enum": names}}, "required": ["name"]}
+    return Tool(VIEWER, "Shows an image of the conversation, by the name that stands there.", schema)
+
+
+def _ran_here(action: Action) -> bool:
+    """On this machine; what Cursor's own service does, and notes that the agent makes for itself, harm nobody."""
+    return isinstance(action, Command | FileEdit) or (isinstance(action, OtherTool) and action.tool in _HERE)

@@ -1,0 +1,107 @@
+"""The tools of runs in; for each an address on loopback that nobody can guess, with an MCP server behind it, out."""
+
+import asyncio
+import secrets
+import socket
+from collections.abc import Generator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import uvicorn
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from cursor_gateway.errors import GatewayFault
+
+if TYPE_CHECKING:
+    from cursor_gateway.sources.tool_server.mcp_server import McpServer, ToolRunner
+
+_HOST = "127.0.0.1"
+_PATH = "/mcp/"
+_START_SECONDS = 30.0
+_STOP_SECONDS = 5.0
+
+
+class ToolEndpoint:
+    """Listens only when it is first needed, and only for programs of this machine: the agent is one."""
+
+    def __init__(self, progress_seconds: float = 10.0) -> None:
+        self._progress_seconds = progress_seconds
+        self._servers: dict[str, McpServer] = {}
+        self._opening = asyncio.Lock()
+        self._listener: _Listener | None = None
+        self._serving: asyncio.Task[None] | None = None
+        self._host = ""
+
+    async def open(self) -> None:
+        """Raises `GatewayFault`."""
+        async with self._opening:
+            if self._listener is None:
+                await asyncio.to_thread(_load)
+                await self._listen()
+
+    async def _listen(self) -> None:
+        try:
+            bound = socket.create_server((_HOST, 0))
+        except OSError as error:
+            raise GatewayFault(
+                f"The gateway cannot listen for the agent's tool calls: {error.strerror}; see `cursor-gateway doctor`."
+            ) from error
+        self._host = f"{_HOST}:{bound.getsockname()[1]}"
+        config = uvicorn.Config(
+            self._handle,
+            interface="asgi3",  # it is not seen from a method
+            ws="none",
+            lifespan="off",
+            access_log=False,
+            log_config=None,
+            log_level="warning",
+            server_header=False,
+            proxy_headers=False,
+        )
+        self._listener = _Listener(config)
+        self._serving = asyncio.create_task(self._listener.serve([bound]), name="tool endpoint")
+        async with asyncio.timeout(_START_SECONDS):
+            while not self._listener.started:
+                await asyncio.sleep(0.005)
+
+    def offer(self, runner: "ToolRunner") -> str:
+        """The address for these tools, until it is withdrawn. `open` comes first."""
+        from cursor_gateway.sources.tool_server.mcp_server import McpServer
+
+        token = secrets.token_urlsafe(32)
+        self._servers[token] = McpServer(runner, self._host, self._progress_seconds)
+        return f"http://{self._host}{_PATH}{token}"
+
+    def withdraw(self, url: str) -> None:
+        server = self._servers.pop(url.rpartition("/")[2], None)
+        if server is not None:
+            server.close()
+
+    async def close(self) -> None:
+        servers, self._servers = list(self._servers.values()), {}
+        for server in servers:
+            await server.closed()
+        if self._listener is not None and self._serving is not None:
+            self._listener.should_exit = self._listener.force_exit = True
+            await asyncio.wait([self._serving], timeout=_STOP_SECONDS)
+            self._listener = None
+
+    async def _handle(self, scope: Scope, receive: Receive, send: Send) -> None:
+        path: str = scope.get("path", "")
+        server = self._servers.get(path.removeprefix(_PATH)) if path.startswith(_PATH) else None
+        if server is None:
+            await Response("There is nothing here.", 404)(scope, receive, send)
+            return
+        await server.handle(scope, receive, send)
+
+
+class _Listener(uvicorn.Server):
+    @contextmanager
+    def capture_signals(self) -> Generator[None, None, None]:
+        """Signals are the gateway's own business."""
+        yield
+
+
+def _load() -> None:
+    import cursor_gateway.sources.tool_server.mcp_server  # noqa: F401 -- most of a second, which others need not wait

@@ -1,0 +1,97 @@
+"""One run's tools in; an MCP server (streamable HTTP) that lists them and holds each call until it is answered, out.
+
+Imported late: the SDK costs most of a second and some 40 MB, which a gateway whose callers bring no tools need not pay.
+"""
+
+import asyncio
+import base64
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import mcp.types as types
+from mcp.server.context import ServerRequestContext
+from mcp.server.lowlevel import Server
+from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
+from mcp.server.transport_security import TransportSecuritySettings
+from starlette.types import Receive, Scope, Send
+
+from cursor_gateway.core.caller_tools import Tool, ToolResult
+
+_LARGEST_CALL = 16 * 1024 * 1024  # bytes: a call may carry a whole file
+
+
+class ToolRunner(Protocol):
+    """Whoever gets the tools' work done."""
+
+    @property
+    def tools(self) -> Sequence[Tool]: ...
+
+    async def call(self, name: str, arguments: dict[str, Any]) -> ToolResult:
+        """Cancelled when whoever called no longer waits."""
+        ...
+
+
+class McpServer:
+    def __init__(self, runner: ToolRunner, host: str, progress_seconds: float) -> None:
+        self._runner, self._progress_seconds = runner, progress_seconds
+        self._manager = StreamableHTTPSessionManager(
+            Server("cursor-gateway", on_list_tools=self._list, on_call_tool=self._call),
+            security_settings=TransportSecuritySettings(allowed_hosts=[host]),
+            max_request_body_size=_LARGEST_CALL,
+            session_idle_timeout=None,  # it lives as long as its run
+        )
+        self._is_ready, self._is_over = asyncio.Event(), asyncio.Event()
+        self._task = asyncio.get_running_loop().create_task(self._live(), name="mcp server")
+
+    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await self._is_ready.wait()
+        await self._manager.handle_request(scope, receive, send)
+
+    def close(self) -> None:
+        self._is_over.set()
+
+    async def closed(self) -> None:
+        self.close()
+        await asyncio.wait([self._task])
+
+    async def _live(self) -> None:
+        async with self._manager.run():
+            self._is_ready.set()
+            await self._is_over.wait()
+
+    async def _list(
+        self, context: ServerRequestContext[Any], params: types.PaginatedRequestParams | None
+    ) -> types.ListToolsResult:
+        tools = [
+            types.Tool(name=tool.name, description=tool.description or None, input_schema=_schema(tool))
+            for tool in self._runner.tools
+        ]
+        return types.ListToolsResult(tools=tools)
+
+    async def _call(
+        self, context: ServerRequestContext[Any], params: types.CallToolRequestParams
+    ) -> types.CallToolResult:
+        telling = asyncio.create_task(self._tell_progress(context))
+        try:
+            result = await self._runner.call(params.name, params.arguments or {})
+        finally:
+            telling.cancel()
+        content: list[types.ContentBlock] = [types.TextContent(text=result.text)] if result.text else []
+        content += [
+            types.ImageContent(data=base64.b64encode(image.data).decode(), mime_type=image.media_type)
+            for image in result.images
+        ]
+        structured = result.structured if isinstance(result.structured, dict) else None
+        return types.CallToolResult(content=content, structured_content=structured, is_error=result.is_error)
+
+    async def _tell_progress(self, context: ServerRequestContext[Any]) -> None:
+        """To a client that asked for it, and may take silence for the end: the caller is still busy."""
+        told = 0
+        while True:
+            await asyncio.sleep(self._progress_seconds)
+            told += 1
+            await context.session.report_progress(told, message="The caller is still working on it.")
+
+
+def _schema(tool: Tool) -> dict[str, Any]:
+    return {"type": "object", **tool.parameters}
