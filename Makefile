@@ -4,13 +4,18 @@ VENV := .venv
 BIN := $(VENV)/bin
 UV := $(BIN)/uv pip
 
-.PHONY: run test check cover fix golden bench docs lock clean
+CLIENTS := .venv-clients
+
+.PHONY: run test test-clients check cover fix golden bench docs lock clean
 
 run: $(VENV)/.run ## set up and start the gateway
 	$(BIN)/cursor-gateway serve
 
 test: $(VENV)/.dev ## set up and run all tests
 	$(BIN)/pytest -n auto --cov --cov-report=term:skip-covered
+
+test-clients: $(VENV)/.dev $(CLIENTS)/.python $(CLIENTS)/.node ## set up real clients and run their tools through the gateway
+	$(BIN)/pytest -n auto tests/clients
 
 check: $(VENV)/.dev ## format, lint, types, architecture, generated files
 	$(BIN)/ruff format --check .
@@ -40,10 +45,12 @@ docs: $(VENV)/.dev ## write the reference pages and the picture anew
 lock: $(VENV)/.dev ## resolve the dependencies anew
 	$(UV) compile -q --universal --no-header --generate-hashes pyproject.toml --group build -o requirements/run.txt
 	$(UV) compile -q --universal --no-header --generate-hashes pyproject.toml --group dev -o requirements/dev.txt
+	$(UV) compile -q --universal --no-header --generate-hashes --group clients -o requirements/clients.txt
+	npm install --prefix tests/clients --package-lock-only --omit-lockfile-registry-resolved --ignore-scripts --no-audit --no-fund --loglevel=error
 	echo uv | $(UV) compile -q --universal --no-header --generate-hashes - -o requirements/uv.txt
 
 clean: ## remove what these commands made
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis .coverage htmlcov build dist
+	rm -rf $(VENV) $(CLIENTS) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis .coverage htmlcov build dist
 
 $(VENV)/.uv: requirements/uv.txt
 	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "cursor-gateway needs Python 3.11 or newer; name one: make PYTHON=python3.12 …")'
@@ -59,3 +66,13 @@ $(VENV)/.run: $(VENV)/.uv requirements/run.txt pyproject.toml
 $(VENV)/.dev: $(VENV)/.run requirements/dev.txt
 	$(UV) install -q --python $(BIN)/python --require-hashes -r requirements/dev.txt
 	@touch $@
+
+$(CLIENTS)/.python: $(VENV)/.uv requirements/clients.txt
+	$(BIN)/uv venv -q --allow-existing --python $(BIN)/python $(CLIENTS)
+	$(UV) sync -q --python $(CLIENTS)/bin/python --require-hashes requirements/clients.txt
+	@touch $@
+
+$(CLIENTS)/.node: $(CLIENTS)/.python tests/clients/package.json tests/clients/package-lock.json
+	@rm -f $@
+	cp tests/clients/package.json tests/clients/package-lock.json $(CLIENTS)
+	npm ci --prefix $(CLIENTS) --ignore-scripts --no-audit --no-fund --loglevel=error && touch $@ || echo 'No npm, or no network: the clients in JavaScript are left out.'

@@ -1,0 +1,24 @@
+"""One gateway for all clients; when it has stopped, no agent is left."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from cursor_gateway.sources.process_groups import members
+from tests.clients.programs import Project, project_in
+from tests.gateways import RunningGateway, running_gateway
+from tests.server.test_leaks import ended_agents, invocations
+
+
+@pytest.fixture(scope="session")
+def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningGateway]:
+    with ended_agents(tmp_path_factory.mktemp("gateway")) as home:
+        with running_gateway(home) as running:
+            yield running
+        assert not [pid for started in invocations(running.agent_log) for pid in members(started["pgid"])]
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Project:
+    return project_in(tmp_path)

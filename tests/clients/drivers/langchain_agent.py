@@ -1,0 +1,39 @@
+"""LangChain: a model with bound tools in a loop of our own, whole or streaming; or its own agent."""
+
+from functools import reduce
+from operator import add
+
+from langchain.agents import create_agent
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
+from langchain_core.tools import StructuredTool
+from langchain_openai import ChatOpenAI
+
+from tests.clients.drivers.weather import answer, asked, get_weather
+
+TOOL = StructuredTool.from_function(get_weather)
+
+
+def by_hand(model: ChatOpenAI, prompt: str, *, streams: bool) -> AIMessage:
+    bound = model.bind_tools([TOOL])
+    messages: list[BaseMessage] = [HumanMessage(prompt)]
+    while True:
+        message = reduce(add, bound.stream(messages)) if streams else bound.invoke(messages)
+        if not message.tool_calls:
+            return message
+        messages += [message, *(TOOL.invoke(call) for call in message.tool_calls)]
+
+
+def main() -> None:
+    question = asked()
+    model = ChatOpenAI(base_url=question["url"], api_key="any", model="auto", max_retries=0)
+    if question["way"] == "agent":
+        told = create_agent(model, tools=[TOOL]).invoke(
+            {"messages": [HumanMessage(question["prompt"])]}, {"recursion_limit": 100}
+        )
+        answer(told["messages"][-1].text)
+    else:
+        answer(by_hand(model, question["prompt"], streams=question["way"] == "stream").text)
+
+
+if __name__ == "__main__":
+    main()

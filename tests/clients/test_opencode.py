@@ -1,0 +1,52 @@
+"""OpenCode, as its users start it: its own `bash` runs in its project, once, and its answer has what came out."""
+
+import json
+
+from cursor_gateway.sources.process_groups import members
+from tests.clients.programs import Json, Project, call, opencode, program, say
+from tests.gateways import RunningGateway
+from tests.server.conftest import eventually, invocations, unique
+
+
+def configuration(gateway: RunningGateway) -> Json:
+    return {
+        "provider": {
+            "gateway": {
+                "npm": "@ai-sdk/openai-compatible",
+                "name": "Gateway",
+                "options": {"baseURL": gateway.openai_url, "apiKey": "any"},
+                "models": {"auto": {"name": "Auto", "limit": {"context": 200000, "output": 32000}}},
+            }
+        },
+        "autoupdate": False,
+        "share": "disabled",
+        "permission": "allow",
+    }
+
+
+def counted(gateway: RunningGateway, project: Project, *flags: str) -> str:
+    """What is printed when the agent has it count how often it was asked to. One agent did all of it, and has ended."""
+    (project.folder / "opencode.json").write_text(json.dumps(configuration(gateway)), encoding="utf-8")
+    mark = unique()
+    counts = call("bash", command="echo ran >> marker.txt; echo forty-$(wc -l < marker.txt)", description="Counts")
+    said = project.run(
+        opencode(),
+        *("run", "--model", "gateway/auto", *flags),
+        stdin=program([say("I count. "), counts, say("It is $1")], mark),  # an argument would be put into quotes
+        environment={"OPENCODE_DISABLE_MODELS_FETCH": "1"},
+    )
+    started = invocations(gateway, mark)
+    eventually(lambda: not [pid for agent in started for pid in members(agent["pgid"])])
+    assert len([agent for agent in started if "You are a title generator" not in agent["prompt"]]) == 1
+    return said
+
+
+def test_its_shell_runs_once_and_the_answer_has_its_output(gateway: RunningGateway, project: Project) -> None:
+    assert "It is forty-1" in counted(gateway, project)
+    assert project.lines("marker.txt") == ["ran"]
+
+
+def test_a_session_goes_on(gateway: RunningGateway, project: Project) -> None:
+    counted(gateway, project)
+    assert "It is forty-2" in counted(gateway, project, "--continue")
+    assert project.lines("marker.txt") == ["ran", "ran"]

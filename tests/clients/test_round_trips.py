@@ -1,0 +1,82 @@
+"""Whatever client asks: its tool runs on its own side, once for each call, and the same agent goes on from there."""
+
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+
+from cursor_gateway.sources.process_groups import members
+from tests.clients.programs import Json, Project, at_once, call, drive, program, project_in, say
+from tests.gateways import RunningGateway, running_gateway
+from tests.server.conftest import eventually, invocations, unique
+from tests.server.test_leaks import ended_agents
+
+WAYS = [
+    *(("openai_chat", way) for way in ("whole", "stream")),
+    *(("langchain_agent", way) for way in ("whole", "stream", "agent")),
+    *(("pydantic_agent", way) for way in ("whole", "stream")),
+    *(("ai_sdk.mjs", way) for way in ("whole", "stream")),
+]
+each_way = pytest.mark.parametrize(("driver", "way"), WAYS)
+
+
+def weather_in(*cities: str) -> Json:
+    """Nobody could guess it."""
+    return {city: f"weather-{uuid4().hex}" for city in cities}
+
+
+def assert_one_agent_that_has_ended(gateway: RunningGateway, mark: str) -> None:
+    (started,) = invocations(gateway, mark)
+    eventually(lambda: not members(started["pgid"]))
+
+
+@each_way
+def test_a_tool_runs_once_and_the_answer_has_its_result(
+    gateway: RunningGateway, project: Project, driver: str, way: str
+) -> None:
+    mark, weather = unique(), weather_in("Paris")
+    prompt = program([say("I look. "), call("get_weather", city="Paris"), say("It is $1.")], mark)
+    driven = drive(driver, way, gateway, project, prompt, weather=weather)
+    assert driven.cities == ["Paris"]
+    assert f"It is {weather['Paris']}." in driven.answer
+    assert_one_agent_that_has_ended(gateway, mark)
+
+
+@each_way
+def test_calls_at_once_run_once_each(gateway: RunningGateway, project: Project, driver: str, way: str) -> None:
+    mark, weather = unique(), weather_in("Oslo", "Rome", "Lima")
+    calls = at_once(*(call("get_weather", city=city) for city in weather))
+    driven = drive(driver, way, gateway, project, program([calls, say("$1, $2, $3")], mark), weather=weather)
+    assert sorted(driven.cities) == sorted(weather)
+    assert driven.answer.endswith(", ".join(weather.values()))  # each with the result of its own
+    assert_one_agent_that_has_ended(gateway, mark)
+
+
+@each_way
+def test_ten_calls_one_after_another(gateway: RunningGateway, project: Project, driver: str, way: str) -> None:
+    mark, weather = unique(), weather_in(*(f"City {number}" for number in range(1, 11)))
+    steps = [call("get_weather", city=city) for city in weather]
+    everything = say(" ".join(f"${number}" for number in range(1, 11)))
+    driven = drive(driver, way, gateway, project, program([*steps, everything], mark), weather=weather)
+    assert driven.cities == list(weather)
+    assert driven.answer.endswith(" ".join(weather.values()))
+    assert_one_agent_that_has_ended(gateway, mark)
+
+
+def assert_answers_with_a_value(gateway: RunningGateway, project: Project) -> None:
+    """Pydantic AI demands calls, and takes the last one's arguments for the answer: nobody replies to that call."""
+    weather = weather_in("Paris")
+    steps = [call("get_weather", city="Paris"), call("final_result", city="Paris", weather="$1")]
+    driven = drive("pydantic_agent", "structured", gateway, project, program(steps, unique()), weather=weather)
+    assert driven.cities == ["Paris"]
+    assert driven.answer == f'{{"city":"Paris","weather":"{weather["Paris"]}"}}'
+
+
+def test_an_answer_that_is_a_value(gateway: RunningGateway, project: Project) -> None:
+    assert_answers_with_a_value(gateway, project)
+
+
+def test_calls_that_nobody_answers_do_not_use_up_the_gateway(tmp_path: Path) -> None:
+    with ended_agents(tmp_path / "home") as home, running_gateway(home, settings={"max_runs": "1"}) as gateway:
+        for number in ("first", "second", "third"):
+            assert_answers_with_a_value(gateway, project_in(tmp_path / number))
