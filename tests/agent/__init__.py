@@ -30,6 +30,19 @@ Actions (what is not allowed is rejected as the real program does, and the run g
     question        asks, and is told that nobody answers
     plan            name=: a plan, first in the query and then in the call
     query-flush     text, then a query before its call: the flush looks like a delta
+    program         the body's JSON list of steps: text, thinking, calls of real MCP tools, one by one or at once, and
+                    of the agent's own, pauses and crashes. It goes on where it was ended, when the chat is resumed
+                    or the transcript sent anew with the results. See program.py
+
+Permissions are those of `cli-config.json` and `.cursor/cli.json`, and what is denied stays denied with --force. What
+is permitted is really done by `shell`, `read`, `edit` and a program's calls, anywhere on the disk (natives.py).
+    own tools       Shell(command) must be allowed; Read(glob) denies read, ls, grep and glob; Write(glob) denies edit,
+                    write and delete; WebFetch(domain) must be allowed. --allowed-tools and --exclude-tools take names
+                    with or without `_tool_call`, by commas or repeated; a tool that they leave out is rejected, "Tool
+                    is not available"
+    MCP             servers with a `url` in `.cursor/mcp.json` or in the configuration directory's `mcp.json`, over
+                    streamable HTTP (mcp_client.py). Without --approve-mcps a call ends with an error; without a rule
+                    Mcp(server:tool) or --force, and with --mode plan or ask, it is rejected (servers.py)
 
 Failures (exit status, stderr and what came before as seen)
     fail-auth fail-key fail-trust fail-model fail-resume fail-force fail-sandbox     nothing on stdout

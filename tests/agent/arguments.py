@@ -125,8 +125,10 @@ def options(flags: Iterable[str]) -> dict[str, Option]:
     return {spelling: option for option in map(Option, flags) for spelling in option.spellings}
 
 
-def root_options() -> dict[str, Option]:
-    return options([*(flags for flags, _ in VISIBLE if not flags.endswith("--help")), *HIDDEN])
+def root_options(missing: Iterable[str] = ()) -> dict[str, Option]:
+    """Without those that a build does not know."""
+    known = options([*(flags for flags, _ in VISIBLE if not flags.endswith("--help")), *HIDDEN])
+    return {spelling: option for spelling, option in known.items() if spelling not in missing}
 
 
 def parse(words: Sequence[str], known: dict[str, Option]) -> Parsed:

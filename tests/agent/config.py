@@ -7,7 +7,7 @@ import json
 import os
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 
 def configuration_directory(environ: Mapping[str, str]) -> str:
@@ -27,7 +27,7 @@ def write_whole(path: str, data: object) -> None:
     os.replace(beside, path)
 
 
-def _read(path: str) -> dict[str, object]:
+def read_json(path: str) -> dict[str, object]:
     try:
         with open(path, encoding="utf-8") as file:
             data = json.load(file)
@@ -36,7 +36,7 @@ def _read(path: str) -> dict[str, object]:
     return data if isinstance(data, dict) else {}
 
 
-def _below(data: object, *names: str) -> object:
+def below(data: object, *names: str) -> object:
     for name in names:
         data = data.get(name) if isinstance(data, dict) else None
     return data
@@ -77,16 +77,33 @@ def _glob(pattern: str, subject: str) -> bool:
     return re.fullmatch(".*".join(map(re.escape, re.split(r"\*+/?", pattern))), subject, re.DOTALL) is not None
 
 
+class Toolset:
+    """What `--allowed-tools` and `--exclude-tools` leave: names like `web_fetch`, with or without `_tool_call`."""
+
+    def __init__(self, allowed: Iterable[str] | None = None, excluded: Iterable[str] = ()) -> None:
+        self._allowed = None if allowed is None else _tool_names(allowed)
+        self._excluded = _tool_names(excluded)
+
+    def has(self, tool: str) -> bool:
+        """`tool` as the wire has it: `webFetch`. What writes whole files is a part of `edit`."""
+        name = "edit" if tool == "write" else re.sub("[A-Z]", lambda letter: f"_{letter[0].lower()}", tool)
+        return name not in self._excluded and (self._allowed is None or name in self._allowed)
+
+
+def _tool_names(given: Iterable[str]) -> set[str]:
+    return {name.strip().removesuffix("_tool_call") for names in given for name in names.split(",")}
+
+
 class Config:
     def __init__(self, directory: str, workspace: str) -> None:
         self.directory = directory
         self._workspace = workspace
         self._path = os.path.join(directory, "cli-config.json")
-        self._data = _read(self._path)
+        self._data = read_json(self._path)
 
     @property
     def model(self) -> str:
-        id = _below(self._data, "model", "modelId")
+        id = below(self._data, "model", "modelId")
         return id if isinstance(id, str) else "auto"
 
     def select_model(self, id: str, label: str) -> None:
@@ -96,16 +113,18 @@ class Config:
         self._data = {**defaults, **self._data, "model": model, "hasChangedDefaultModel": True}
         write_whole(self._path, self._data)
 
-    def permissions(self, force: bool) -> Permissions:
-        project = _read(os.path.join(self._workspace, ".cursor", "cli.json"))
+    def permissions(self, force: bool, *, ignores_deny: bool = False) -> Permissions:
+        project = read_json(os.path.join(self._workspace, ".cursor", "cli.json"))
         rules: dict[str, list[str]] = {"allow": [], "deny": []}
         for data in (self._data, project):
             for kind, found in rules.items():
-                given = _below(data, "permissions", kind)
+                given = below(data, "permissions", kind)
                 found += [str(rule) for rule in given] if isinstance(given, list) else []
-        if _below(self._data, "permissions") is None:
+        if below(self._data, "permissions") is None:
             rules["allow"].append("Shell(ls)")  # the program's own default
-        return Permissions(**rules, unrestricted=force or _below(self._data, "approvalMode") == "unrestricted")
+        if ignores_deny:  # a build that lets the agent's own tools do what they like
+            rules = {"allow": [*rules["allow"], "Shell(*)", "WebFetch(*)"], "deny": []}
+        return Permissions(**rules, unrestricted=force or below(self._data, "approvalMode") == "unrestricted")
 
     @property
     def trusted(self) -> bool:

@@ -12,6 +12,14 @@ The file counts where the caller hands down only a part of the environment; the 
     force_forbidden         --force fails
     sandbox_missing         --sandbox enabled fails
     create_chat_hangs       after printing the id
+    no_allowed_tools        --allowed-tools is an unknown option
+    ignores_deny            a build that heeds neither deny rules nor --allowed-tools nor --exclude-tools, and asks for
+                            no permission: the agent's own tools are carried out (MCP still needs Mcp(server:tool))
+    mcp_seconds             how long the MCP client waits for a reply; 60, as the TypeScript SDK does
+    mcp_progress            0: it sends no progress token, so that no server can tell of progress
+    mcp_reset_on_progress   0: progress does not make it wait longer
+    mcp_sequential          parallel calls are sent one after the other, although all are started first
+    mcp_listens             0: it does not open the stream (GET) on which a server speaks unasked
 """
 
 import json
@@ -45,11 +53,11 @@ class Knobs:
         value = self._values.get(name, default)
         return value if isinstance(value, str) else json.dumps(value)
 
-    def number(self, name: str) -> float:
-        return float(self.text(name) or 0)
+    def number(self, name: str, default: float = 0) -> float:
+        return float(self.text(name) or default)
 
-    def flag(self, name: str) -> bool:
-        return self.text(name) not in ("", "0", "false", "null")
+    def flag(self, name: str, default: str = "") -> bool:
+        return self.text(name, default) not in ("", "0", "false", "null")
 
     def models(self) -> list[tuple[str, str]]:
         """Id and label; given as a list, or comma-separated, of `id` or `id - Label`."""

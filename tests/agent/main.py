@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from tests.agent import failures
 from tests.agent.account import Account
 from tests.agent.arguments import COMMANDS, HIDDEN_COMMANDS, Parsed, help_text, options, parse, root_options
-from tests.agent.config import Config, configuration_directory
+from tests.agent.config import Config, Toolset, configuration_directory
 from tests.agent.emitter import Emitter, Record, to_bytes
 from tests.agent.failures import Failure
 from tests.agent.knobs import Knobs
@@ -100,7 +100,7 @@ class Invocation:
                 file.write(json.dumps(self.told).encode() + b"\n")
 
     def run(self) -> int:
-        parsed = parse(self.words, root_options())
+        parsed = parse(self.words, root_options(["--allowed-tools"] if self.knobs.flag("no_allowed_tools") else []))
         if parsed.flag("version"):
             say(self.account.version)
             return 0
@@ -143,11 +143,15 @@ class Invocation:
             agent,
             chat,
             prompt,
-            config.permissions(force),
+            config.permissions(force, ignores_deny=self.knobs.flag("ignores_deny")),
             key_source=key_source,
             model=model,
             models=[id for id, _ in self.knobs.models()],
             mode="plan" if parsed.flag("plan") else parsed.value("mode"),
+            tools=self._tools(parsed),
+            approves_servers=parsed.flag("approve-mcps"),
+            knobs=self.knobs,
+            configuration=self.configuration,
             workspace=workspace,
             invocation=self.told,
             warn=warn,
@@ -187,6 +191,11 @@ class Invocation:
                 config.select_model(id, label)
                 return id, label
         raise failures.unknown_model(wanted, [id for id, _ in models])
+
+    def _tools(self, parsed: Parsed) -> Toolset:
+        if self.knobs.flag("ignores_deny"):
+            return Toolset()
+        return Toolset(parsed.given.get("allowed-tools"), parsed.given.get("exclude-tools", []))
 
     def _prompt(self, operands: list[str]) -> str:
         prompt = " ".join(operands)

@@ -25,14 +25,18 @@ def new_id() -> str:
 
 
 class Chat:
-    def __init__(self, id: str, directory: str, turns: list[dict[str, str]]) -> None:
+    def __init__(
+        self, id: str, directory: str, turns: list[dict[str, str]], program: dict[str, object] | None = None
+    ) -> None:
         self.id = id
         self.turns = turns
+        self.program = program  # that the last turn ran, and how far it came
         self._directory = directory
 
     def save(self) -> None:
         write_whole(os.path.join(self._directory, "meta.json"), {"agentId": self.id, "name": "New Agent"})
-        write_whole(os.path.join(self._directory, _STORE), {"turns": self.turns})
+        kept: dict[str, object] = {} if self.program is None else {"program": self.program}
+        write_whole(os.path.join(self._directory, _STORE), {"turns": self.turns, **kept})
 
 
 class Sessions:
@@ -54,7 +58,8 @@ class Sessions:
             raise failures.not_a_session(id)
         try:
             with open(os.path.join(self._path(id), _STORE), encoding="utf-8", errors="surrogatepass") as file:
-                return Chat(id, self._path(id), json.load(file)["turns"])
+                stored = json.load(file)
+                return Chat(id, self._path(id), stored["turns"], stored.get("program"))
         except FileNotFoundError:
             return Chat(id, self._path(id), [])  # an unknown id begins empty, and says nothing about it
         except (ValueError, KeyError, TypeError) as error:

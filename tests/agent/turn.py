@@ -6,8 +6,10 @@ import signal
 import time
 from collections.abc import Callable, Iterable
 
-from tests.agent.config import Permissions
+from tests.agent.config import Permissions, Toolset
 from tests.agent.emitter import Call, Emitter, Record, random_letters
+from tests.agent.knobs import Knobs
+from tests.agent.sections import results_in
 from tests.agent.sessions import Chat, new_id
 
 _NAMED = re.compile(r'standin: ([a-z0-9-]+)((?:[ \t]+[a-z_]+=(?:"[^"\n]*"|[^\s"<]*))*)')
@@ -25,13 +27,21 @@ class Request:
         self.settings: dict[str, str] = {name: quoted or plain for name, quoted, plain in settings}
         body = _BODY.search(prompt, found.end()) if found else None
         self.body = body[1] if body else ""
+        self.end = found.end() if found else 0
 
 
-def request_of(prompt: str, history: list[dict[str, str]]) -> Request:
-    """A repair of bad JSON is asked for in the client's words, so the turn before decides about it."""
+def request_of(prompt: str, chat: Chat) -> Request:
+    """A repair of bad JSON is asked for in the client's words, so the turn before decides about it; a program that
+    was ended goes on without being named again."""
     request = Request(prompt)
-    before = Request(history[-1]["prompt"]) if history and not request.name else request
-    return before if before.name == "json-bad-then-good" else request
+    if request.name:
+        return request
+    before = Request(chat.turns[-1]["prompt"]) if chat.turns else request
+    if before.name == "json-bad-then-good":
+        return before
+    if chat.program is not None and (not chat.program["finished"] or results_in(prompt)):
+        request.name = "program"
+    return request
 
 
 class Turn:
@@ -48,6 +58,10 @@ class Turn:
         model: tuple[str, str],
         models: Iterable[str],
         mode: str | None,
+        tools: Toolset,
+        approves_servers: bool,
+        knobs: Knobs,
+        configuration: str,
         workspace: str,
         invocation: Record,
         warn: Callable[[str], None],
@@ -55,11 +69,17 @@ class Turn:
         self.agent = agent
         self.prompt = prompt
         self.history = list(chat.turns)  # without this turn
-        self.request = request_of(prompt, self.history)
+        self.request = request_of(prompt, chat)
+        self.earlier_program = chat.program
+        self.program: Record | None = None  # what a turn that goes on after this one must know
         self.permissions = permissions
         self.model, self._label = model
         self.models = list(models)
         self.read_only = mode in ("plan", "ask")
+        self.tools = tools
+        self.approves_servers = approves_servers
+        self.knobs = knobs
+        self.configuration = configuration
         self.workspace = workspace
         self.invocation = invocation
         self.warn = warn
@@ -68,12 +88,14 @@ class Turn:
 
     def begin(self) -> None:
         self._chat.turns.append({"prompt": self.prompt, "answer": ""})
+        self._chat.program = self.program
         self._chat.save()
         self.agent.begin(self.workspace, self._key_source, self._label, self.prompt)
 
     def save(self) -> None:
         if len(self._chat.turns) > len(self.history):
             self._chat.turns[-1]["answer"] = self.agent.said
+            self._chat.program = self.program
             self._chat.save()
 
     def finish(self, usage: Record | None = None, *, counts: bool = True, end: bytes = b"\n") -> None:
@@ -112,6 +134,14 @@ class Turn:
     def use(self, call: Call, result: Record) -> None:
         self.agent.start(call)
         self.agent.complete(call, result)
+
+    def end(self, call: Call, result: Record) -> None:
+        """Of a call that has started, and perhaps was rejected."""
+        match result:
+            case {"rejected": dict(rejected)}:
+                self.agent.reject(call, rejected)
+            case _:
+                self.agent.complete(call, result)
 
 
 Scenario = Callable[[Turn], int | None]

@@ -1,0 +1,27 @@
+"""What an agent took that was started several times."""
+
+from cursor_gateway.core.agent_events import RunFailed, RunFinished, TokenCounts
+from cursor_gateway.errors import AgentCrashed
+from cursor_gateway.runs.spending import Spending
+
+COUNTS = TokenCounts(prompt=10, completion=2, cached=4)
+
+
+def test_turns_add_up() -> None:
+    spending = Spending()
+    for _ in range(2):
+        spending.add(RunFinished(usage=COUNTS, duration_ms=5))
+    total = spending.total(RunFinished(usage=COUNTS, duration_ms=5, text_differs=True))
+    assert total == RunFinished(usage=TokenCounts(prompt=20, completion=4, cached=8), duration_ms=10, text_differs=True)
+
+
+def test_what_was_not_reported_makes_the_whole_unknown() -> None:
+    spending = Spending()
+    spending.add(RunFinished(usage=None, duration_ms=5))
+    spending.add(RunFinished(usage=COUNTS, duration_ms=None))
+    assert spending.total(RunFinished(usage=COUNTS)) == RunFinished(usage=None, duration_ms=5)
+    broken_off = Spending()
+    broken_off.cut()
+    failed = RunFailed(failure=AgentCrashed().failure(), usage=COUNTS)
+    broken_off.add(failed)
+    assert broken_off.total(failed).usage is None
