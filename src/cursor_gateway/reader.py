@@ -33,6 +33,11 @@ class DocumentReader:
         return self._assembler.model
 
     @property
+    def prompt(self) -> str:
+        """What the agent was asked, as it repeats it."""
+        return self._assembler.prompt
+
+    @property
     def recognized(self) -> bool:
         """Anything in the input was cursor-agent's."""
         return self._decoder.recognized

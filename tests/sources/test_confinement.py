@@ -2,10 +2,13 @@
 
 import json
 import stat
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from cursor_gateway.core.caller_tools import Tool, ToolResult
 from cursor_gateway.errors import AgentMisconfigured
 from cursor_gateway.sources.base import Offered, Turn
 from cursor_gateway.sources.cursor_cli.command import CommandOptions, Program, command_for
@@ -17,7 +20,17 @@ from cursor_gateway.sources.cursor_cli.confinement import (
     without_proxy,
 )
 
-OFFERED = Offered(server="caller", url="http://127.0.0.1:1/mcp/secret")
+
+class Nobody:
+    """Runs no tools."""
+
+    tools: Sequence[Tool] = ()
+
+    async def call(self, name: str, arguments: dict[str, Any]) -> ToolResult:
+        raise NotImplementedError
+
+
+OFFERED = Offered(server="caller", url="http://127.0.0.1:1/mcp/secret", runner=Nobody())
 FLAGS = frozenset({"--approve-mcps", "--trust", "--workspace"})
 
 
@@ -71,7 +84,7 @@ def test_the_scratch_folder_is_empty_whenever_a_turn_begins(tmp_path: Path, orig
 
 
 def test_without_tools_there_is_no_server(tmp_path: Path, original: Path) -> None:
-    place = confine(turn(tmp_path), Offered(server="caller", url=""), original)
+    place = confine(turn(tmp_path), Offered(server="caller", url="", runner=Nobody()), original)
     assert json.loads((Path(place.workspace) / ".cursor" / "mcp.json").read_text()) == {"mcpServers": {}}
 
 

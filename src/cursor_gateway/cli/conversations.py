@@ -45,7 +45,7 @@ _EXIT_STATUS = """\b
     be read, or has no such conversation."""
 
 
-def _where(command: Command) -> Command:
+def where(command: Command) -> Command:
     """The options of every part of this command."""
     direct = click.option("--direct", is_flag=True, help="Do not look for a gateway: use the history of this machine.")
     return config(url_option(direct(command)))
@@ -72,7 +72,7 @@ _json = click.option("--json", "as_json", is_flag=True, help="As JSON, for scrip
     In a pipe, one a line: id, time, state, mode, model, title.
     {_EXIT_STATUS.removeprefix(chr(8)).strip()}""",
 )
-@_where
+@where
 @_limit
 @_json
 @click.pass_context
@@ -85,7 +85,7 @@ def conversations(
         given = {"config": config, "url": url, "direct": direct, "limit": limit, "as_json": as_json}
         context.default_map = {part: {name: value for name, value in given.items() if value not in (None, False)}}
         return 0
-    found, is_more = _with_history(config, url, direct, lambda history: newest(history, limit))
+    found, is_more = with_history(config, url, direct, lambda history: newest(history, limit))
     if not found and not as_json:
         aside('There is no conversation yet; begin one with `cursor-gateway chat "…"`.')
         return 0
@@ -97,7 +97,7 @@ def conversations(
 
 @conversations.command(short_help="Find conversations by words that were said.")
 @click.argument("words", nargs=-1, required=True, metavar="WORDS…")
-@_where
+@where
 @_limit
 @_json
 def search(words: tuple[str, ...], config: str | None, url: str | None, direct: bool, limit: int, as_json: bool) -> int:
@@ -107,8 +107,8 @@ def search(words: tuple[str, ...], config: str | None, url: str | None, direct: 
     """
     from cursor_gateway.store.search import query_words
 
-    query = _sound(" ".join(words))
-    found, is_more = _with_history(config, url, direct, lambda history: newest(history, limit, query))
+    query = sound(" ".join(words))
+    found, is_more = with_history(config, url, direct, lambda history: newest(history, limit, query))
     if not found and not as_json:
         aside(f"No conversation has {'all these words' if len(query.split()) > 1 else 'this word'}; try others.")
         return 1
@@ -120,13 +120,13 @@ def search(words: tuple[str, ...], config: str | None, url: str | None, direct: 
 
 @conversations.command(short_help="Show a whole conversation.", epilog=_EXIT_STATUS)
 @click.argument("id")
-@_where
+@where
 @_json
 def show(id: str, config: str | None, url: str | None, direct: bool, as_json: bool) -> int:
     """Show the conversation ID: what was asked, and the answers' documents."""
     from cursor_gateway.cli.terminals import terminal
 
-    conversation = _with_history(config, url, direct, lambda history: _whole(history, _sound(id)))
+    conversation = with_history(config, url, direct, lambda history: _whole(history, sound(id)))
     if as_json:
         _print_json(conversation)
     else:
@@ -145,21 +145,25 @@ def show(id: str, config: str | None, url: str | None, direct: bool, as_json: bo
     "Without it FILE's ending decides, else it is markdown.",
 )
 @click.option("-o", "--output", metavar="FILE", help="Where to write it, instead of the standard output.")
-@_where
+@where
 def export(id: str, form: Form | None, output: str | None, config: str | None, url: str | None, direct: bool) -> int:
     """Write the conversation ID as a document."""
-    conversation = _with_history(config, url, direct, lambda history: _whole(history, _sound(id)))
+    conversation = with_history(config, url, direct, lambda history: _whole(history, sound(id)))
     written = _written(conversation, form or _ENDINGS.get(Path(output or "").suffix.lower(), "markdown"))
-    data = written.encode("utf-8", "replace")
+    write_to(output, written.encode("utf-8", "replace"))
+    return 0
+
+
+def write_to(output: str | None, data: bytes) -> None:
+    """A file, or the standard output. Raises `Trouble`."""
     if output is None or output == "-":
         sys.stdout.buffer.write(data)
-        return 0
+        return
     try:
         Path(output).write_bytes(data)
     except OSError as error:
         raise Trouble(f"{output!r} cannot be written: {error.strerror}; name another place.") from None
     aside(f"Written to {output}")
-    return 0
 
 
 def _written(conversation: "WholeConversation", form: Form) -> str:
@@ -177,19 +181,19 @@ def _written(conversation: "WholeConversation", form: Form) -> str:
 @conversations.command(short_help="Delete conversations.", epilog=_EXIT_STATUS)
 @click.argument("ids", nargs=-1, required=True, metavar="ID…")
 @click.option("--yes", "-y", is_flag=True, help="Do not ask.")
-@_where
+@where
 def delete(ids: tuple[str, ...], yes: bool, config: str | None, url: str | None, direct: bool) -> int:
     """Delete conversations, with all that was said in them and what the agent remembers of them.
 
     Files that the agent has changed in its workspace stay as they are. A gateway stops an agent that is at work.
     """
-    return _with_history(config, url, direct, lambda history: _delete(history, [*map(_sound, ids)], yes))
+    return with_history(config, url, direct, lambda history: _delete(history, [*map(sound, ids)], yes))
 
 
 # --- the history ------------------------------------------------------------------------------------
 
 
-def _with_history(
+def with_history(
     config: str | None, url: str | None, direct: bool, use: Callable[[History], Coroutine[None, None, _Result]]
 ) -> _Result:
     if direct and url:
@@ -203,7 +207,7 @@ def _with_history(
     return asyncio.run(used())
 
 
-def _sound(argument: str) -> str:
+def sound(argument: str) -> str:
     """An argument that is not UTF-8 comes in as halves of characters, which nobody could encode."""
     return argument.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 

@@ -10,6 +10,7 @@ from cursor_gateway.cli.chat import chat
 from cursor_gateway.cli.conversations import conversations
 from cursor_gateway.cli.convert import convert
 from cursor_gateway.cli.doctor import doctor
+from cursor_gateway.cli.export import export
 from cursor_gateway.cli.key import key
 from cursor_gateway.cli.models import models
 from cursor_gateway.cli.schema import schema
@@ -36,7 +37,7 @@ def cli() -> None:
     """Cursor's agent from everywhere: as ordered, typed documents, and as OpenAI's API."""
 
 
-for command in (serve, chat, conversations, models, doctor, convert, show, demo, schema, settings, key):
+for command in (serve, chat, conversations, models, doctor, convert, show, export, demo, schema, settings, key):
     cli.add_command(command)
 
 

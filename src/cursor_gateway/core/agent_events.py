@@ -35,6 +35,7 @@ class ToolStarted(Struct, frozen=True):
     action: Action
     model_call: str | None = None  # calls that one turn of the model made share it
     payload: Any = None  # the agent's own words, for `include: ["raw"]`
+    waits: bool = False  # for an answer: a question, a plan, or leave to do something
 
 
 class ToolEnded(Struct, frozen=True):

@@ -5,9 +5,9 @@ one document of prose is open, any number of tools may be, and `Done` is said on
 """
 
 import re
-from typing import Any
+from typing import Any, Literal
 
-from msgspec import UNSET, Struct, UnsetType
+from msgspec import UNSET, Struct, UnsetType, structs
 
 from cursor_gateway.core import tool_documents
 from cursor_gateway.core.actions import INTERRUPTED, Action, OtherTool, Outcome
@@ -102,6 +102,7 @@ class _Tool(Struct):
     sequence: int
     call_id: str  # ours
     action: Action
+    waits: bool = False  # for somebody's answer
     by_caller: bool = False
 
 
@@ -135,6 +136,10 @@ class Assembler:
         """As handed in, or as the agent reports it in its first event."""
         return self._model or "unknown"
 
+    @property
+    def prompt(self) -> str:
+        return self._prompt
+
     def push(self, event: AgentEvent, /) -> list[DocumentEvent]:
         # The short ways of text and thinking, nearly every event.
         if event.__class__ is TextDelta:
@@ -163,18 +168,18 @@ class Assembler:
                 self._add_thinking(text)
             case ThinkingEnded():
                 self._end_thinking()
-            case ToolStarted(call_id=call_id, action=action, model_call=model_call):
+            case ToolStarted(call_id=call_id, action=action, model_call=model_call, waits=waits):
                 if call_id in self._tools:
                     self._turns.tool(model_call)  # a query told of it, and not whose it is
                 elif call_id not in self._ended_calls:
-                    self._start_tool(call_id, action, model_call)
+                    self._start_tool(call_id, action, model_call, waits=waits)
             case ToolEnded(call_id=call_id):
                 if call_id not in self._ended_calls:
                     self._end_tool(event)
             case CallerToolAsked(call=call):
                 if call.id not in self._tools and call.id not in self._ended_calls:
                     action = OtherTool(tool=call.name, arguments=call.arguments)
-                    self._start_tool(call.id, action, None, by_caller=True)
+                    self._start_tool(call.id, action, None, waits=True, by_caller=True)
             case CallerToolAnswered(call_id=call_id):
                 if call_id in self._tools:
                     self._end_caller_tool(event)
@@ -334,15 +339,18 @@ class Assembler:
 
     # --- tools --------------------------------------------------------------------------------------
 
-    def _start_tool(self, call_id: str, action: Action, model_call: str | None, *, by_caller: bool = False) -> _Tool:
+    def _start_tool(
+        self, call_id: str, action: Action, model_call: str | None, *, waits: bool = False, by_caller: bool = False
+    ) -> _Tool:
         self._end_thinking()
         self._end_text()
         self._turns.tool(model_call)
         type, known = tool_documents.started(action)
-        if by_caller:
-            known = KnownMetadata(state="waiting", ran_by="caller")
+        if waits:
+            ran_by: Literal["caller"] | UnsetType = "caller" if by_caller else UNSET
+            known = structs.replace(known or KnownMetadata(), state="waiting", ran_by=ran_by)
         id, sequence = self._start(type, known)
-        tool = _Tool(id, sequence, self._own_call_id(call_id), action, by_caller)
+        tool = _Tool(id, sequence, self._own_call_id(call_id), action, waits, by_caller)
         self._tools[call_id] = tool
         if isinstance(action, OtherTool):
             self._tool_call_count += 1
@@ -420,11 +428,11 @@ class Assembler:
             WaitingCall(
                 tool_call_id=tool.call_id,
                 tool_name=tool.action.tool,
-                arguments=tool.action.arguments,
+                arguments=tool.action.arguments if isinstance(tool.action, OtherTool) else {},
                 document_id=tool.id,
             )
             for id, tool in self._tools.items()
-            if id in call_ids and isinstance(tool.action, OtherTool)
+            if id in call_ids and tool.waits
         ]
         metadata = ResponseMetadata(
             duration_ms=0,

@@ -293,6 +293,11 @@ def document_type(metadata: Metadata) -> DocumentType:
     return _TYPES[type(metadata)]
 
 
+def is_tool_use(document: Document) -> bool:
+    """Something was done, not only said."""
+    return isinstance(document, ToolCallDocument | TerminalCommandDocument | FileEditDocument)
+
+
 def make_document(id: str, sequence: int, content: str | None, metadata: Metadata) -> Document:
     """A document whose type follows from its metadata."""
     text = content or ""  # for the types whose content is never null

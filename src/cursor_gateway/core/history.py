@@ -53,6 +53,20 @@ class RunEntry(Struct, frozen=True, kw_only=True, rename="camel"):
     error_code: str | None
 
 
+class RecentRun(RunEntry, frozen=True, kw_only=True, rename="camel"):
+    """One run of any conversation."""
+
+    conversation_id: str
+    title: str  # of the conversation
+    tool_calls: int | None  # edits and commands included; None until it has ended
+
+
+class RunList(Struct, frozen=True, kw_only=True):
+    """The newest runs."""
+
+    runs: list[RecentRun]
+
+
 class ConversationDetail(ConversationEntry, frozen=True, kw_only=True, rename="camel"):
     """One conversation with all that was said in it."""
 

@@ -1,5 +1,6 @@
 """The documents dialect: document events in; the specification's Server-Sent Events, NDJSON or ChatResponse out."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -107,6 +108,9 @@ class SseEncoder:
         self.is_over = self._until_pause and isinstance(event, Paused)
         return frame(payload.data, event=payload.name, id=str(self._number))
 
+    def push_all(self, events: Sequence[DocumentEvent], /) -> bytes:
+        return b"".join(map(self.push, events))
+
 
 class NdjsonEncoder:
     """The specification's `StreamEvent`, one a line; `data` is the frame's payload."""
@@ -125,3 +129,6 @@ class NdjsonEncoder:
         self.is_over = self._until_pause and isinstance(event, Paused)
         about = b',"documentId":' + _encode(payload.document_id) if payload.document_id else b""
         return b'{"type":%b%b,"data":%b}\n' % (_encode(payload.name), about, payload.data)
+
+    def push_all(self, events: Sequence[DocumentEvent], /) -> bytes:
+        return b"".join(map(self.push, events))

@@ -1,5 +1,6 @@
 """The bodies of `POST /v1/chat` and of `/v1/chat/{id}/answer` in; checked requests of the documents dialect out."""
 
+from collections.abc import Sequence
 from typing import Annotated, Any, Literal, TypeAlias
 
 import msgspec
@@ -16,9 +17,10 @@ from cursor_gateway.core.caller_tools import (
     ToolResult,
     make_tool,
 )
-from cursor_gateway.core.documents import Mode
+from cursor_gateway.core.documents import ClarificationAnswer, Mode
 from cursor_gateway.core.fences import Fences
 from cursor_gateway.core.images import read_image
+from cursor_gateway.core.replies import Decision
 from cursor_gateway.core.run_info import Include, WhenClientLeaves
 from cursor_gateway.errors import InvalidRequest
 from cursor_gateway.wire.json_body import read_json
@@ -75,10 +77,21 @@ class ToolAnswer(Struct, frozen=True, kw_only=True, rename="camel", forbid_unkno
     is_error: bool = False
 
 
-class AnswerRequest(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
-    """What a run waits for."""
+class QuestionAnswer(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+    """What somebody answers to one question of the agent's."""
 
-    tool_results: Annotated[list[ToolAnswer], Meta(min_length=1)]
+    question_id: _NonEmpty
+    selected_option_ids: list[str] = []
+    text: str = ""
+
+
+class AnswerRequest(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+    """What a run waits for, or what its agent has asked: one of `toolResults`, `answers` and `plan`."""
+
+    tool_results: Annotated[list[ToolAnswer], Meta(min_length=1)] | None = None
+    answers: Annotated[list[QuestionAnswer], Meta(min_length=1)] | None = None
+    plan: Decision | None = None
+    text: str = ""  # beside `plan`
     stream: bool = False
     when_client_leaves: WhenClientLeaves | None = None
 
@@ -124,13 +137,30 @@ def _choice(request: ChatRequest, tools: dict[str, Tool]) -> ToolChoice:
 
 def read_answer(body: bytes) -> AnswerRequest:
     """Raises `InvalidRequest`."""
-    return read_json(body, AnswerRequest)
+    request = read_json(body, AnswerRequest)
+    given = [told is not None for told in (request.tool_results, request.answers, request.plan)]
+    if sum(given) != 1:
+        raise InvalidRequest("Send one of `toolResults`, `answers` and `plan`.", param="toolResults")
+    if request.text and request.plan is None:
+        raise InvalidRequest("`text` belongs to `plan`; an answer has a `text` of its own.", param="text")
+    return request
 
 
-def results_of(request: AnswerRequest) -> dict[str, ToolResult]:
+def answers_of(answers: Sequence[QuestionAnswer]) -> list[ClarificationAnswer]:
+    return [
+        ClarificationAnswer(
+            question_id=answer.question_id,
+            selected_option_ids=answer.selected_option_ids,
+            text=answer.text or UNSET,
+        )
+        for answer in answers
+    ]
+
+
+def results_of(answers: Sequence[ToolAnswer]) -> dict[str, ToolResult]:
     """By their calls; of two for one call the first counts. Raises `InvalidRequest`."""
     results: dict[str, ToolResult] = {}
-    for number, answer in enumerate(request.tool_results):
+    for number, answer in enumerate(answers):
         if answer.tool_call_id not in results:
             results[answer.tool_call_id] = _result(answer, f"toolResults[{number}].content")
     return results

@@ -5,7 +5,7 @@ a role in the first delta; one id, model and time in all chunks; a known finish 
 never a bare end; a tool call's id, type and name in its first delta only; usage in a chunk of its own.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Literal, TypeAlias
 
 import msgspec
@@ -409,6 +409,9 @@ class ChunkEncoder:
         self._says_all = self._deltas is self._translator and not self.is_over
         return b"".join(frames)
 
+    def push_all(self, events: Sequence[DocumentEvent], /) -> bytes:
+        return b"".join(map(self.push, events))
+
     def _whole(self, completion: ChatCompletion) -> bytes:
         """All frames of an answer that is there already."""
         (choice,) = completion.choices
@@ -482,6 +485,9 @@ class NumberedChunks:
             return b""
         last = frames.rfind(b"\n\n", 0, -2) + 2 if b"\n\n" in frames[:-2] else 0
         return b"%bid: %d\n%b" % (frames[:last], self._number, frames[last:])
+
+    def push_all(self, events: Sequence[DocumentEvent], /) -> bytes:
+        return b"".join(map(self.push, events))
 
 
 class CompletionFold:

@@ -12,8 +12,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from cursor_gateway.core.caller_tools import NamedTool, Offer, SomeTool, Tool, ToolResult, preamble, usable
-from cursor_gateway.core.document_events import DocumentEvent
+from cursor_gateway.core.caller_tools import NamedTool, Offer, SomeTool, ToolResult, preamble, usable
 from cursor_gateway.core.documents import ChatResponse, Envelope, Mode, Usage
 from cursor_gateway.core.fences import Fences
 from cursor_gateway.core.fingerprints import Scope, answered, fingerprint
@@ -37,14 +36,13 @@ from cursor_gateway.runs.conversations import Conversations
 from cursor_gateway.runs.journal import Journal
 from cursor_gateway.runs.past import PastRun
 from cursor_gateway.runs.registry import Runs
-from cursor_gateway.runs.rounds import Rounds
 from cursor_gateway.runs.run import Run
 from cursor_gateway.runs.workspaces import Workspaces
 from cursor_gateway.sources.base import Offered, Source, Turn
 from cursor_gateway.sources.tool_server.endpoint import ToolEndpoint
 from cursor_gateway.store.base import Idempotency, NewMessage, NewRun, Store
 
-_TOOLS = "tools.json"  # in a conversation's folder: those that were offered last
+TOOLS = "tools.json"  # in a conversation's folder: those that were offered last
 _LONGEST_MODEL = 200  # characters of a name; the agent's own have some 40
 
 
@@ -268,9 +266,9 @@ class Service:
         if order.offer is None:
             return None, None
         caller = CallerTools(order.offer, self._caller_limits, scratch=str(folder / "scratch"))
-        (folder / _TOOLS).write_bytes(msgspec.json.encode(order.offer.tools))
+        (folder / TOOLS).write_bytes(msgspec.json.encode(order.offer.tools))
         url = self._endpoint.offer(caller) if usable(order.offer) or order.images else ""
-        return caller, Offered(server=SERVER, url=url)
+        return caller, Offered(server=SERVER, url=url, runner=caller)
 
     def _quoted(self, run: Run, order: Order) -> None:
         if order.is_whole:
@@ -320,12 +318,12 @@ class Service:
         run = self.runs.find_by_calls(results, order.owner)
         if run is None or run.caller is None or run.is_ending:
             return None
-        continued = self._continued(run, run.caller, results, also, order.offer)
+        continued = self.continued(run, run.caller, results, also, order.offer)
         self._quoted(run, order)
         run.needs_readers = (order.when_client_leaves or self.defaults.when_client_leaves) == "cancel"
         return continued
 
-    def _continued(
+    def continued(
         self,
         run: Run,
         caller: CallerTools,
@@ -335,63 +333,6 @@ class Service:
     ) -> Continued:
         after = caller.answer(results, also, offer)
         return Continued(run, after, run.told_by(after))
-
-    async def answer(
-        self,
-        id: str,
-        owner: str,
-        results: Mapping[str, ToolResult],
-        *,
-        request_id: str = "",
-        when_client_leaves: WhenClientLeaves | None = None,
-    ) -> Continued:
-        """With results for the run of this id; one that is gone is followed by a new one in its conversation."""
-        run = await self.find(id, owner)
-        if isinstance(run, Run) and run.caller is not None and not run.is_ending:
-            if not any(map(run.caller.knows, results)):
-                raise _no_such_call()
-            run.needs_readers = (when_client_leaves or self.defaults.when_client_leaves) == "cancel"
-            return self._continued(run, run.caller, results)
-        if run.done is None:
-            raise NotFound("Another gateway drives this run; answer it there.", param="id")
-        rounds = Rounds(await _all_events(run))
-        pause = rounds.pause_before(results)
-        if pause is None:
-            raise _no_such_call()
-        if not rounds.are_missing(results):  # it had them all, and this is what came of it
-            return Continued(run, pause)
-        started = await self.start(
-            Order(
-                owner=owner,
-                request_id=request_id,
-                messages=[*self._said_before(run), *rounds.told(results)],
-                model=run.info.model,
-                mode=run.info.mode,
-                fences=run.info.fences,
-                include=run.info.include,
-                conversation_id=run.info.conversation_id,
-                offer=Offer(tools=self._tools_of(run)),
-                forgets_session=True,
-                when_client_leaves=when_client_leaves,
-            )
-        )
-        return Continued(started, 0)
-
-    def _said_before(self, run: Run | PastRun) -> list[Message]:
-        stored = self.store.messages(run.info.conversation_id or "", run.owner)
-        kept = [message for message in stored if message.run_id != run.id or message.role == "user"]
-        return [
-            UserMessage(message.text) if message.role == "user" else AssistantMessage(message.text) for message in kept
-        ]
-
-    def _tools_of(self, run: Run | PastRun) -> list[Tool]:
-        path = self.conversations.folder(run.info.conversation_id or "") / _TOOLS
-        try:
-            return msgspec.json.decode(path.read_bytes(), type=list[Tool])
-        except (OSError, msgspec.DecodeError):
-            raise InvalidRequest(
-                "The tools of this run are not known any more; send a new message with `tools`.", param="id"
-            ) from None
 
     # --- looking ------------------------------------------------------------------------------------
 
@@ -405,6 +346,12 @@ class Service:
         past = PastRun(self.store, stored)
         await past.look()
         return past
+
+    async def prompt_of(self, id: str, owner: str) -> str:
+        """What was said to the agent for this run."""
+        run = await self.find(id, owner)
+        stored = await asyncio.to_thread(self.store.messages, run.info.conversation_id or "", owner)
+        return "\n\n".join(message.text for message in stored if message.run_id == id and message.role == "user")
 
     async def response(self, id: str, owner: str) -> ChatResponse:
         """The whole answer, or what there is of it now."""
@@ -471,21 +418,6 @@ def _brought(order: Order) -> tuple[dict[str, ToolResult], list[Message]]:
         else:
             also.append(message)
     return results, also
-
-
-def _no_such_call() -> NotFound:
-    return NotFound(
-        "The run has not asked for any of these calls; see `metadata.waitingFor` of GET /v1/chat/{id}.",
-        param="toolResults",
-    )
-
-
-async def _all_events(run: Run | PastRun) -> list[DocumentEvent]:
-    events: list[DocumentEvent] = []
-    reader = run.reader()
-    while reader.place < run.count and not reader.has_left:
-        events += await reader.next()
-    return events
 
 
 def _hash(body: bytes) -> str:

@@ -10,6 +10,7 @@ from cursor_gateway.server.guard import Guard
 from cursor_gateway.server.history import HistoryEndpoints
 from cursor_gateway.server.metrics import Metrics
 from cursor_gateway.server.operations import OperationEndpoints
+from cursor_gateway.server.page_files import PageEndpoints
 from cursor_gateway.server.streaming import Reading
 from cursor_gateway.settings import Settings
 
@@ -23,7 +24,8 @@ def build_app(service: Service, settings: Settings, metrics: Metrics) -> ASGIApp
     chat = ChatEndpoints(service, settings, reading)
     completions = CompletionEndpoints(service, settings, reading)
     history = HistoryEndpoints(service)
-    operations = OperationEndpoints(service, metrics)
+    operations = OperationEndpoints(service, settings, metrics)
+    page = PageEndpoints()
     routes = [
         Route("/v1/chat", chat.chat, methods=["POST"]),
         Route("/v1/chat/completions", completions.completions, methods=["POST"]),
@@ -34,6 +36,7 @@ def build_app(service: Service, settings: Settings, metrics: Metrics) -> ASGIApp
         Route("/v1/conversations", history.conversations, methods=["GET"]),
         Route("/v1/conversations/{id}", history.conversation, methods=["GET"]),
         Route("/v1/conversations/{id}", history.remove, methods=["DELETE"]),
+        Route("/v1/runs", history.runs, methods=["GET"]),
         Route("/v1/models", completions.models, methods=["GET"]),
         Route("/v1/models/{id:path}", completions.model, methods=["GET"]),
         Route("/health", operations.health, methods=["GET"]),
@@ -41,7 +44,8 @@ def build_app(service: Service, settings: Settings, metrics: Metrics) -> ASGIApp
         Route("/openapi.json", operations.openapi, methods=["GET"]),
         Route("/docs", operations.docs, methods=["GET"]),
         Route("/docs.css", operations.docs_css, methods=["GET"]),
-        Route("/", operations.root, methods=["GET"]),
+        Route("/", page.shell, methods=["GET"]),
+        Route("/page/{name}", page.file, methods=["GET"]),
     ]
     return Guard(
         Router(routes, redirect_slashes=False),

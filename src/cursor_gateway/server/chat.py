@@ -1,5 +1,7 @@
 """The documents dialect over HTTP: `POST /v1/chat`, and what can be done to a run: look, read on, stop."""
 
+import asyncio
+
 import msgspec
 from starlette.datastructures import Headers
 from starlette.requests import ClientDisconnect, Request
@@ -12,12 +14,22 @@ from cursor_gateway.core.images import read_image
 from cursor_gateway.core.prompt import UserMessage
 from cursor_gateway.core.unfinished import Unfinished
 from cursor_gateway.dialects.documents import NdjsonEncoder, SseEncoder, encode_response
-from cursor_gateway.dialects.documents_request import offer_of, read_answer, read_chat_request, results_of
+from cursor_gateway.dialects.documents_request import (
+    AnswerRequest,
+    answers_of,
+    offer_of,
+    read_answer,
+    read_chat_request,
+    results_of,
+)
 from cursor_gateway.dialects.openai_chat import AgentTools, ChunkEncoder, NumberedChunks, encode_error
 from cursor_gateway.errors import Failure, InvalidRequest
-from cursor_gateway.runs.service import Order, Service
+from cursor_gateway.render.html import render_answer, render_page
+from cursor_gateway.runs.answering import Answering, Asker
+from cursor_gateway.runs.service import Continued, Order, Service
 from cursor_gateway.server.bodies import idempotency_key, read_body
 from cursor_gateway.server.guard import error_response
+from cursor_gateway.server.html_stream import HtmlEncoder
 from cursor_gateway.server.streaming import (
     NDJSON,
     SSE,
@@ -33,15 +45,21 @@ from cursor_gateway.server.streaming import (
 )
 from cursor_gateway.settings import Settings
 
+_HTML_HEADERS = {  # whatever an answer says: opened by itself, it does nothing
+    "content-security-policy": "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; "
+    "sandbox"
+}
+
 
 class ChatEndpoints:
     def __init__(self, service: Service, settings: Settings, reading: Reading) -> None:
         self._service, self._settings, self._reading = service, settings, reading
+        self._answering = Answering(service)
 
     async def chat(self, request: Request) -> ASGIApp:
         body = await read_body(request, self._settings)
         asked = read_chat_request(body)
-        wants_no_answer = "respond-async" in request.headers.get("prefer", "")  # RFC 7240: only to know the run
+        wants_no_answer = _wants_no_answer(request.headers)
         offer = offer_of(asked)
         run = await self._service.start(
             Order(
@@ -61,23 +79,35 @@ class ChatEndpoints:
                 body=body,
             )
         )
-        headers = run_headers(run)
         if wants_no_answer:
-            snapshot = await self._service.response(run.id, request.state.owner)
-            return Response(encode_response(snapshot), 202, headers, media_type="application/json")
+            return await self._accepted(run)
         return await self._reply(request, run, stream=asked.stream)
 
     async def go_on(self, request: Request) -> ASGIApp:
         """With what a run waits for. Replied to as the run itself; a stream begins where the run had paused."""
         asked = read_answer(await read_body(request, self._settings))
-        continued = await self._service.answer(
-            request.path_params["id"],
-            request.state.owner,
-            results_of(asked),
+        wants_no_answer = _wants_no_answer(request.headers)
+        asker = Asker(
+            owner=request.state.owner,
             request_id=request.state.request_id,
-            when_client_leaves=asked.when_client_leaves,
+            when_client_leaves=asked.when_client_leaves or ("finish" if wants_no_answer else None),
         )
+        continued = await self._continued(request.path_params["id"], asker, asked)
+        if wants_no_answer:
+            return await self._accepted(continued.run)
         return await self._reply(request, continued.run, stream=asked.stream, after=continued.after)
+
+    async def _continued(self, id: str, asker: Asker, asked: AnswerRequest) -> Continued:
+        if asked.answers is not None:
+            return await self._answering.with_answers(id, asker, answers_of(asked.answers))
+        if asked.plan is not None:
+            return await self._answering.with_decision(id, asker, asked.plan, asked.text)
+        return await self._answering.with_results(id, asker, results_of(asked.tool_results or ()))
+
+    async def _accepted(self, run: AnyRun) -> Response:
+        """For whoever only wants to know the run."""
+        snapshot = await self._service.response(run.id, run.owner)
+        return Response(encode_response(snapshot), 202, run_headers(run), media_type="application/json")
 
     async def _reply(self, request: Request, run: AnyRun, *, stream: bool, after: int = 0) -> ASGIApp:
         """Up to the end of the run, or to where it pauses."""
@@ -104,8 +134,18 @@ class ChatEndpoints:
 
     async def answer(self, request: Request) -> Response:
         """The whole, or what there is of it now."""
-        response = await self._service.response(request.path_params["id"], request.state.owner)
-        return Response(encode_response(response), media_type="application/json")
+        id, owner = request.path_params["id"], request.state.owner
+        response = await self._service.response(id, owner)
+        match request.query_params.get("dialect") or "documents":
+            case "documents":
+                return Response(encode_response(response), media_type="application/json")
+            case "html":
+                return await asyncio.to_thread(_as_html, response)
+            case "page":
+                prompt = await self._service.prompt_of(id, owner)
+                return await asyncio.to_thread(_as_page, response, prompt)
+            case _:
+                raise InvalidRequest("`dialect` is documents, html or page.", param="dialect")
 
     async def events(self, request: Request) -> ASGIApp:
         """The run's stream, from its beginning or after the event that the reader had last."""
@@ -129,6 +169,20 @@ def _answer(response: ChatResponse, failure: Failure | None, headers: dict[str, 
         return Response(encode_response(response), media_type="application/json", headers=headers)
     # What had arrived stands beside the error.
     return error_response(failure, headers, encode_error(failure)[:-1] + b"," + encode_response(response)[1:])
+
+
+def _as_html(response: ChatResponse) -> Response:
+    return Response(render_answer(response.documents), media_type="text/html", headers=_HTML_HEADERS)
+
+
+def _as_page(response: ChatResponse, prompt: str) -> Response:
+    file = f'attachment; filename="{response.id}.html"'
+    page = render_page(response, prompt=prompt)
+    return Response(page, media_type="text/html", headers={**_HTML_HEADERS, "content-disposition": file})
+
+
+def _wants_no_answer(headers: Headers) -> bool:
+    return "respond-async" in headers.get("prefer", "")  # RFC 7240
 
 
 def _wants_ndjson(headers: Headers) -> bool:
@@ -159,5 +213,7 @@ def _encoder(request: Request, run: AnyRun, after: int, agent_tools: AgentTools)
                 return ChunkEncoder(head, include_usage=True, agent_tools=agent_tools, before=before)
 
             return NumberedChunks(chunks, after), SSE, 0
+        case "html":
+            return HtmlEncoder(after), SSE, 0
         case _:
-            raise InvalidRequest("`dialect` is documents, ndjson or openai.", param="dialect")
+            raise InvalidRequest("`dialect` is documents, ndjson, openai or html.", param="dialect")

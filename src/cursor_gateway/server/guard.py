@@ -37,6 +37,7 @@ _log = structlog.get_logger("cursor_gateway.server")
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._:-]{1,128}")
 _HOST = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([A-Za-z0-9._-]+))(?::[0-9]{0,5})?")
 _OPEN_PATHS = ("/health", "/openapi.json", "/docs", "/docs.css", "/")  # no key: they tell nothing and start nothing
+_OPEN_PREFIX = "/page/"
 _READING = ("GET", "HEAD")
 _STATIC_HEADERS = {"x-content-type-options": "nosniff", "referrer-policy": "no-referrer", "x-frame-options": "DENY"}
 
@@ -111,7 +112,7 @@ class Guard:
 
     def _owner(self, scope: Scope, headers: Headers) -> str:
         keys = self._settings.api_keys
-        if not keys or scope["path"] in _OPEN_PATHS:
+        if not keys or scope["path"] in _OPEN_PATHS or scope["path"].startswith(_OPEN_PREFIX):
             return LOCAL_OWNER
         scheme, _, key = headers.get("authorization", "").partition(" ")
         if scheme.lower() != "bearer":

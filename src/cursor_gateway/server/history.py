@@ -7,10 +7,10 @@ from msgspec import Struct
 from starlette.requests import Request
 from starlette.responses import Response
 
-from cursor_gateway.core.history import ConversationList
+from cursor_gateway.core.history import ConversationList, RunList
 from cursor_gateway.errors import InvalidRequest, NotFound
 from cursor_gateway.runs.service import Service
-from cursor_gateway.store.entries import detail_of, entry_of
+from cursor_gateway.store.entries import detail_of, entry_of, recent_of
 
 _MOST = 100
 
@@ -22,13 +22,10 @@ class HistoryEndpoints:
     async def conversations(self, request: Request) -> Response:
         """`limit`, `before` (a page's `next`) and `q` (words to search for)."""
         query = request.query_params
-        limit = query.get("limit") or "20"
-        if not (limit.isascii() and limit.isdigit() and 1 <= int(limit[:4]) <= _MOST and len(limit) < 4):
-            raise InvalidRequest(f"`limit` is a number from 1 to {_MOST}.", param="limit")
         page = await asyncio.to_thread(
             self._service.store.conversations,
             request.state.owner,
-            limit=int(limit),
+            limit=_limit(request, 20),
             before=query.get("before") or None,
             query=query.get("q"),
         )
@@ -42,11 +39,23 @@ class HistoryEndpoints:
             raise _none(id)
         return _json(await asyncio.to_thread(detail_of, store, found))
 
+    async def runs(self, request: Request) -> Response:
+        """The newest of all conversations."""
+        found = await asyncio.to_thread(self._service.store.recent_runs, request.state.owner, _limit(request, 50))
+        return _json(RunList(runs=[recent_of(run, title) for run, title in found]))
+
     async def remove(self, request: Request) -> Response:
         id = request.path_params["id"]
         if not await self._service.remove(id, request.state.owner):
             raise _none(id)
         return Response(status_code=204)
+
+
+def _limit(request: Request, default: int) -> int:
+    told = request.query_params.get("limit") or str(default)
+    if not (told.isascii() and told.isdigit() and 1 <= int(told[:4]) <= _MOST and len(told) < 4):
+        raise InvalidRequest(f"`limit` is a number from 1 to {_MOST}.", param="limit")
+    return int(told)
 
 
 def _none(id: str) -> NotFound:

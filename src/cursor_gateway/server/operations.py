@@ -4,17 +4,18 @@ from importlib.metadata import version
 
 import msgspec
 from starlette.requests import Request
-from starlette.responses import RedirectResponse, Response
+from starlette.responses import Response
 
 from cursor_gateway.runs.service import Service
 from cursor_gateway.server.metrics import CONTENT_TYPE, Metrics
+from cursor_gateway.settings import Settings
 
 _PAGE_POLICY = "default-src 'none'; style-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
 
 
 class OperationEndpoints:
-    def __init__(self, service: Service, metrics: Metrics) -> None:
-        self._service, self._metrics = service, metrics
+    def __init__(self, service: Service, settings: Settings, metrics: Metrics) -> None:
+        self._service, self._settings, self._metrics = service, settings, metrics
         self._version = version("cursor-gateway")
 
     async def health(self, request: Request) -> Response:
@@ -23,8 +24,12 @@ class OperationEndpoints:
             "status": "ok",
             "version": self._version,
             "source": {"name": state.name, "detail": state.detail, "demo": state.is_demo},
+            "mode": self._service.defaults.mode,
+            "model": self._service.defaults.model,
             "runs": {"running": self._service.runs.running, "limit": self._service.runs.limit},
         }
+        if not self._settings.api_keys:  # else anybody could ask
+            told["workspace"] = str(self._service.workspaces.default)
         return Response(msgspec.json.encode(told), media_type="application/json")
 
     async def metrics(self, request: Request) -> Response:
@@ -45,6 +50,3 @@ class OperationEndpoints:
         from cursor_gateway.server.openapi import api_style
 
         return Response(api_style(), media_type="text/css")
-
-    async def root(self, request: Request) -> Response:
-        return RedirectResponse("/docs")

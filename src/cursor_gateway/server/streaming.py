@@ -4,7 +4,7 @@ One write for each read of the agent's output, and no timer but the keep-alive's
 """
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from enum import Enum
 from typing import Protocol, TypeAlias
@@ -24,7 +24,9 @@ AnyRun: TypeAlias = Run | PastRun
 
 
 class Encoder(Protocol):
-    def push(self, event: DocumentEvent, /) -> bytes: ...
+    def push_all(self, events: Sequence[DocumentEvent], /) -> bytes:
+        """What came at once."""
+        ...
 
     @property
     def is_over(self) -> bool:
@@ -128,7 +130,7 @@ class EventStream:
         loop, seconds = asyncio.get_running_loop(), self._reading.keep_alive_seconds
         silent_since = loop.time()  # not only without events: a dialect has no words for some of them
         while not reader.has_left:
-            data = b"".join(map(self._encoder.push, events))
+            data = self._encoder.push_all(events)
             is_last = reader.at_end or self._encoder.is_over
             if not data and not is_last and (not events or loop.time() >= silent_since + seconds):
                 data = self._form.keep_alive

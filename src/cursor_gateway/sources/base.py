@@ -1,12 +1,25 @@
 """What every source of agent runs offers: a turn in, batches of agent events out; and the models it knows."""
 
 from collections.abc import AsyncGenerator, Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 from msgspec import Struct
 
+from cursor_gateway.core.actions import Plan, Question
 from cursor_gateway.core.agent_events import AgentEvent
-from cursor_gateway.core.documents import Mode
+from cursor_gateway.core.caller_tools import Tool, ToolResult
+from cursor_gateway.core.documents import ClarificationAnswer, Mode
+
+
+class ToolRunner(Protocol):
+    """Whoever gets the work of the caller's tools done."""
+
+    @property
+    def tools(self) -> Sequence[Tool]: ...
+
+    async def call(self, name: str, arguments: dict[str, Any]) -> ToolResult:
+        """Cancelled when whoever called no longer waits."""
+        ...
 
 
 class Offered(Struct, frozen=True, kw_only=True):
@@ -14,6 +27,19 @@ class Offered(Struct, frozen=True, kw_only=True):
 
     server: str  # the name under which the agent knows them
     url: str  # of the gateway's own MCP endpoint; empty: none are offered now
+    runner: ToolRunner  # the same tools, for an agent that takes them without an endpoint
+
+
+class Person(Protocol):
+    """Whoever can be asked while the agent waits. What is asked has been told as a `ToolStarted` that `waits`."""
+
+    async def answer(self, call_id: str, question: Question) -> list[ClarificationAnswer] | None:
+        """None: nobody answers; go on without."""
+        ...
+
+    async def decide(self, call_id: str, plan: Plan) -> bool | None:
+        """Whether the plan is accepted. None: nobody says."""
+        ...
 
 
 class Turn(Struct, frozen=True, kw_only=True):
@@ -27,6 +53,7 @@ class Turn(Struct, frozen=True, kw_only=True):
     folder: str  # ours: lives as long as the conversation, for the agent's configuration, chats and images
     session_id: str | None = None  # the agent's own session, to go on with
     offered: Offered | None = None
+    person: Person | None = None  # None: nobody is there to be asked
 
 
 class Model(Struct, frozen=True):

@@ -80,6 +80,7 @@ class StoredRun(Struct, frozen=True, kw_only=True):
     ended_ms: int | None
     usage: Usage | None  # None until it has ended
     failure_code: str | None
+    tool_uses: int | None = None  # None until it has ended
     event_count: int
 
 
@@ -172,6 +173,10 @@ class Store(Protocol):
 
     def runs_of(self, conversation_id: str, owner: str) -> list[StoredRun]:
         """In the order in which they began."""
+        ...
+
+    def recent_runs(self, owner: str, limit: int) -> list[tuple[StoredRun, str]]:
+        """The newest first, each with its conversation's title."""
         ...
 
     def unfinished_runs(self) -> list[StoredRun]:

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 import msgspec
 from msgspec import UNSET
 
-from cursor_gateway.core.history import ConversationDetail, ConversationEntry, MessageEntry, RunEntry
+from cursor_gateway.core.history import ConversationDetail, ConversationEntry, MessageEntry, RecentRun, RunEntry
 from cursor_gateway.store.base import FoundConversation, Store, StoredConversation, StoredMessage, StoredRun
 
 
@@ -31,6 +31,15 @@ def detail_of(store: Store, conversation: StoredConversation) -> ConversationDet
         **msgspec.structs.asdict(entry_of(FoundConversation(conversation))),
         messages=[_message(message) for message in store.messages(id, owner)],
         runs=[_run(run) for run in store.runs_of(id, owner)],
+    )
+
+
+def recent_of(run: StoredRun, title: str) -> RecentRun:
+    return RecentRun(
+        **msgspec.structs.asdict(_run(run)),
+        conversation_id=run.conversation_id,
+        title=title,
+        tool_calls=run.tool_uses,
     )
 
 

@@ -14,7 +14,7 @@ import msgspec
 from msgspec import UNSET, Meta, Struct
 
 from cursor_gateway.core.document_events import DocumentEvent
-from cursor_gateway.core.documents import Usage
+from cursor_gateway.core.documents import Usage, is_tool_use
 from cursor_gateway.errors import InvalidRequest
 from cursor_gateway.store.base import (
     ConversationPage,
@@ -92,7 +92,7 @@ _ADD_MESSAGE = """
 _ADD_WORDS = "INSERT INTO search (rowid, scope, words) VALUES (-?, ?, ?)"
 _END_RUN = """
     UPDATE runs SET state = ?, model = ?, first_event_ms = ?, ended_ms = ?, prompt_tokens = ?, completion_tokens = ?,
-        total_tokens = ?, cached_tokens = ?, estimated = ?, failure_code = ?
+        total_tokens = ?, cached_tokens = ?, estimated = ?, failure_code = ?, tool_uses = ?
     WHERE key = ?
 """
 _END_TURN = """
@@ -104,7 +104,7 @@ _RUNS = """
     SELECT runs.id, conversations.id AS conversation_id, conversations.owner, runs.instance, runs.state, runs.model,
         runs.mode, runs.created, runs.fences, runs.include, runs.started_ms, runs.first_event_ms, runs.ended_ms,
         runs.prompt_tokens, runs.completion_tokens, runs.total_tokens, runs.cached_tokens, runs.estimated,
-        runs.failure_code, coalesce(
+        runs.failure_code, runs.tool_uses, coalesce(
             (SELECT first_number + count - 1 FROM events WHERE run = runs.key ORDER BY first_number DESC LIMIT 1), 0
         ) AS event_count
     FROM runs JOIN conversations ON conversations.key = runs.conversation
@@ -223,6 +223,12 @@ class SqliteStore:
     def runs_of(self, conversation_id: str, owner: str) -> list[StoredRun]:
         where = "WHERE conversations.owner = ? AND conversations.id = ? ORDER BY runs.key"
         return [_run(row) for row in self._select(f"{_RUNS} {where}", (owner, sound(conversation_id)))]
+
+    def recent_runs(self, owner: str, limit: int) -> list[tuple[StoredRun, str]]:
+        runs = _RUNS.replace("SELECT ", "SELECT conversations.title, ", 1)
+        rows = self._select(f"{runs} WHERE conversations.owner = ? ORDER BY runs.key DESC LIMIT ?", (owner, limit))
+        titled = [(row.pop("title"), row) for row in rows]
+        return [(_run(row), title) for title, row in titled]
 
     def unfinished_runs(self) -> list[StoredRun]:
         where = "WHERE runs.state = 'running' AND conversations.owner IS NOT NULL"  # in any order: the index is small
@@ -453,7 +459,7 @@ def _end(connection: sqlite3.Connection, place: _Place, end: RunEnd) -> None:
         (
             *(state, envelope.model, end.first_event_ms, end.ended_ms),
             *(usage.prompt_tokens, usage.completion_tokens, usage.total_tokens, cached, estimated),
-            *(end.failure_code, place.run),
+            *(end.failure_code, sum(map(is_tool_use, end.documents)), place.run),
         ),
     )
     if end.frees_key:

@@ -12,9 +12,10 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from cursor_gateway.errors import GatewayFault
+from cursor_gateway.sources.base import ToolRunner
 
 if TYPE_CHECKING:
-    from cursor_gateway.sources.tool_server.mcp_server import McpServer, ToolRunner
+    from cursor_gateway.sources.tool_server.mcp_server import McpServer
 
 _HOST = "127.0.0.1"
 _PATH = "/mcp/"
@@ -65,7 +66,7 @@ class ToolEndpoint:
             while not self._listener.started:
                 await asyncio.sleep(0.005)
 
-    def offer(self, runner: "ToolRunner") -> str:
+    def offer(self, runner: ToolRunner) -> str:
         """The address for these tools, until it is withdrawn. `open` comes first."""
         from cursor_gateway.sources.tool_server.mcp_server import McpServer
 

@@ -5,8 +5,7 @@ Imported late: the SDK costs most of a second and some 40 MB, which a gateway wh
 
 import asyncio
 import base64
-from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import mcp.types as types
 from mcp.server.context import ServerRequestContext
@@ -15,20 +14,10 @@ from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from mcp.server.transport_security import TransportSecuritySettings
 from starlette.types import Receive, Scope, Send
 
-from cursor_gateway.core.caller_tools import Tool, ToolResult
+from cursor_gateway.core.caller_tools import Tool
+from cursor_gateway.sources.base import ToolRunner
 
 _LARGEST_CALL = 16 * 1024 * 1024  # bytes: a call may carry a whole file
-
-
-class ToolRunner(Protocol):
-    """Whoever gets the tools' work done."""
-
-    @property
-    def tools(self) -> Sequence[Tool]: ...
-
-    async def call(self, name: str, arguments: dict[str, Any]) -> ToolResult:
-        """Cancelled when whoever called no longer waits."""
-        ...
 
 
 class McpServer:

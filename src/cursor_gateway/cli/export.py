@@ -1,0 +1,109 @@
+"""`cursor-gateway export`: a stored answer or a recording in; one file, to be kept or shown to others, out."""
+
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Literal, TypeAlias, get_args
+
+import click
+import msgspec
+
+from cursor_gateway.cli import options
+from cursor_gateway.cli.conversations import sound, where, with_history, write_to
+from cursor_gateway.cli.histories import History, id_of, unknown
+from cursor_gateway.cli.reading import new_run, read_run
+from cursor_gateway.cli.remote import Trouble
+from cursor_gateway.core.documents import ChatResponse, Mode
+from cursor_gateway.core.fences import Fences
+from cursor_gateway.core.transcript import Transcript
+from cursor_gateway.dialects.documents import encode_response
+from cursor_gateway.reader import DocumentReader
+
+Form: TypeAlias = Literal["html", "json"]
+_Asked: TypeAlias = tuple[ChatResponse, str]  # an answer, and what was asked
+
+
+@click.command(
+    short_help="Write one answer as a page of its own.",
+    epilog="""\b
+    Examples:
+      cursor-gateway export last -o answer.html
+      cursor-gateway export chat_0123… --to json
+      cursor-gateway export recording.ndjson -o run.html
+      cursor-agent -p --output-format stream-json "…" | cursor-gateway export - -o run.html
+    \b
+    Exit status: 0 it is written; 2 there is no such answer, or the input cannot be used.""",
+)
+@click.argument("target", metavar="ID|FILE|-")
+@click.option(
+    "--to",
+    "form",
+    type=click.Choice(get_args(Form)),
+    default="html",
+    show_default=True,
+    help="One HTML file that needs nothing else, or the answer's documents.",
+)
+@click.option("-o", "--output", metavar="FILE", help="Where to write it, instead of the standard output.")
+@options.mode
+@options.fences
+@where
+def export(
+    target: str,
+    form: Form,
+    output: str | None,
+    mode: Mode,
+    fences: Fences,
+    config: str | None,
+    url: str | None,
+    direct: bool,
+) -> int:
+    """Write an answer of the history, or a recording of cursor-agent, as one file.
+
+    ID is an answer's (chat_…); a conversation's, or `last`, means its newest answer. --mode and --fences are for
+    recordings: an answer of the history has its own.
+    """
+    if target == "-" or Path(target).is_file():
+        response, prompt = _recorded(target, mode, fences)
+    else:
+        response, prompt = with_history(config, url, direct, lambda history: _stored(history, sound(target)))
+    write_to(output, _written(response, prompt, form))
+    return 0
+
+
+def _recorded(file: str, mode: Mode, fences: Fences) -> _Asked:
+    reader = DocumentReader(new_run(mode, fences, frozenset({"thinking"}), None, datetime.now(UTC)))
+    transcript = Transcript()
+    for events in read_run(file, reader):
+        for event in events:
+            transcript.push(event)
+    response = transcript.response()
+    assert response is not None  # a reader ends every run
+    return response, reader.prompt
+
+
+async def _stored(history: History, name: str) -> _Asked:
+    if name.startswith("chat_"):
+        response = await history.answer(name)
+        if response is None:
+            raise Trouble(f"There is no answer {name[:100]!r}; see `cursor-gateway conversations`.")
+    else:
+        detail = await history.conversation(await id_of(history, name))
+        if detail is None or not detail.runs:
+            raise unknown(name)
+        response = await history.answer(detail.runs[-1].id)
+        if response is None:
+            raise unknown(name)
+    detail = await history.conversation(response.conversation_id)
+    asked = [m.text for m in detail.messages if m.chat_id == response.id and m.role == "user"] if detail else []
+    return response, "\n\n".join(asked)
+
+
+def _written(response: ChatResponse, prompt: str, form: Form) -> bytes:
+    match form:
+        case "html":
+            from cursor_gateway.render.html import render_page
+
+            return render_page(response, prompt=prompt).encode("utf-8", "replace")
+        case "json":
+            json = encode_response(response)
+            return (msgspec.json.format(json, indent=2) if sys.stdout.isatty() else json) + b"\n"

@@ -1,0 +1,123 @@
+"""What a run waits for, or what its agent has asked, in; the run that goes on with it, or the next one, out."""
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+from msgspec import Struct
+
+from cursor_gateway.core.caller_tools import Offer, Tool, ToolResult
+from cursor_gateway.core.document_events import DocumentEvent
+from cursor_gateway.core.documents import ClarificationAnswer, Mode
+from cursor_gateway.core.prompt import AssistantMessage, Message, UserMessage
+from cursor_gateway.core.replies import Decision, answers_message, plan_message
+from cursor_gateway.core.run_info import WhenClientLeaves
+from cursor_gateway.errors import ConversationBusy, InvalidRequest, NotFound
+from cursor_gateway.runs.past import PastRun
+from cursor_gateway.runs.rounds import Rounds
+from cursor_gateway.runs.run import Run
+from cursor_gateway.runs.service import TOOLS, Continued, Order, Service
+
+
+class Asker(Struct, frozen=True, kw_only=True):
+    """Whoever answers."""
+
+    owner: str
+    request_id: str = ""
+    when_client_leaves: WhenClientLeaves | None = None
+
+
+class Answering:
+    def __init__(self, service: Service) -> None:
+        self._service = service
+
+    async def with_results(self, id: str, asker: Asker, results: Mapping[str, ToolResult]) -> Continued:
+        """Of the caller's tools. A run that is gone is followed by a new one in its conversation."""
+        service = self._service
+        run = await service.find(id, asker.owner)
+        if isinstance(run, Run) and run.caller is not None and not run.is_ending:
+            if not any(map(run.caller.knows, results)):
+                raise _no_such_call()
+            run.needs_readers = (asker.when_client_leaves or service.defaults.when_client_leaves) == "cancel"
+            return service.continued(run, run.caller, results)
+        if run.done is None:
+            raise NotFound("Another gateway drives this run; answer it there.", param="id")
+        rounds = Rounds(await _all_events(run))
+        pause = rounds.pause_before(results)
+        if pause is None:
+            raise _no_such_call()
+        if not rounds.are_missing(results):  # it had them all, and this is what came of it
+            return Continued(run, pause)
+        messages = [*self._said_before(run), *rounds.told(results)]
+        tools = self._tools_of(run)
+        return Continued(await service.start(_order(run, asker, messages, Offer(tools=tools))), 0)
+
+    async def with_answers(self, id: str, asker: Asker, answers: Sequence[ClarificationAnswer]) -> Continued:
+        """To the agent's questions: the next turn of the conversation."""
+        run = await self._ended(id, asker.owner)
+        documents = (await self._service.response(id, asker.owner)).documents
+        return await self._next_turn(run, asker, answers_message(documents, answers), run.info.mode)
+
+    async def with_decision(self, id: str, asker: Asker, decision: Decision, text: str) -> Continued:
+        """On the agent's plan: a plan that is accepted is carried out, which the mode `plan` does not allow."""
+        run = await self._ended(id, asker.owner)
+        documents = (await self._service.response(id, asker.owner)).documents
+        mode = "agent" if decision == "accept" else run.info.mode
+        return await self._next_turn(run, asker, plan_message(documents, decision, text), mode)
+
+    async def _ended(self, id: str, owner: str) -> Run | PastRun:
+        run = await self._service.find(id, owner)
+        if run.done is None:
+            raise ConversationBusy("This run goes on without waiting for an answer; answer when it has ended.")
+        return run
+
+    async def _next_turn(self, run: Run | PastRun, asker: Asker, text: str, mode: Mode) -> Continued:
+        order = _order(run, asker, [UserMessage(text)], None)
+        order = msgspec.structs.replace(order, mode=mode, forgets_session=False)
+        return Continued(await self._service.start(order), 0)
+
+    def _said_before(self, run: Run | PastRun) -> list[Message]:
+        stored = self._service.store.messages(run.info.conversation_id or "", run.owner)
+        kept = [message for message in stored if message.run_id != run.id or message.role == "user"]
+        return [
+            UserMessage(message.text) if message.role == "user" else AssistantMessage(message.text) for message in kept
+        ]
+
+    def _tools_of(self, run: Run | PastRun) -> list[Tool]:
+        path = self._service.conversations.folder(run.info.conversation_id or "") / TOOLS
+        try:
+            return msgspec.json.decode(path.read_bytes(), type=list[Tool])
+        except (OSError, msgspec.DecodeError):
+            raise InvalidRequest(
+                "The tools of this run are not known any more; send a new message with `tools`.", param="id"
+            ) from None
+
+
+def _order(run: Run | PastRun, asker: Asker, messages: Sequence[Message], offer: Offer | None) -> Order:
+    return Order(
+        owner=asker.owner,
+        request_id=asker.request_id,
+        messages=messages,
+        model=run.info.model,
+        mode=run.info.mode,
+        fences=run.info.fences,
+        include=run.info.include,
+        conversation_id=run.info.conversation_id,
+        offer=offer,
+        forgets_session=True,
+        when_client_leaves=asker.when_client_leaves,
+    )
+
+
+def _no_such_call() -> NotFound:
+    return NotFound(
+        "The run has not asked for any of these calls; see `metadata.waitingFor` of GET /v1/chat/{id}.",
+        param="toolResults",
+    )
+
+
+async def _all_events(run: Run | PastRun) -> list[DocumentEvent]:
+    events: list[DocumentEvent] = []
+    reader = run.reader()
+    while reader.place < run.count and not reader.has_left:
+        events += await reader.next()
+    return events

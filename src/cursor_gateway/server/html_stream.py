@@ -1,0 +1,112 @@
+"""Document events in; what a page must do to show them, as numbered Server-Sent Events, out."""
+
+from collections.abc import Iterable, Iterator, Sequence
+
+import msgspec
+
+from cursor_gateway.core.document_events import ContentDelta, DocumentEnded, DocumentEvent, Done, Paused
+from cursor_gateway.render.html import Added, Appended, Fragment, LiveRenderer, Replaced
+from cursor_gateway.wire.sse import frame
+
+
+class HtmlEncoder:
+    """All events are pushed, also those that the reader has had: how a text goes on depends on how it began.
+
+    What a reader has of an open document depends on the pieces in which it came. So one that comes back is given
+    its open documents anew, and from there on both agree.
+    """
+
+    is_over = False  # it says all that the run says
+    is_cut = False
+
+    def __init__(self, after: int) -> None:
+        self._after, self._number = after, 0
+        self._renderer = LiveRenderer()
+        self._open: dict[str, _Open] = {}  # those that the reader has seen begin, until it is up to date
+
+    def push(self, event: DocumentEvent, /) -> bytes:
+        return self.push_all([event])
+
+    def push_all(self, events: Sequence[DocumentEvent], /) -> bytes:
+        """One frame for what came at once, and one for each pause and for the end."""
+        known = min(max(0, self._after - self._number), len(events))
+        for event in events[:known]:
+            self._take_in(event)
+        number = self._number = self._number + known
+        frames: list[bytes] = []
+        if number >= self._after and self._open:
+            frames.append(_frame("fragments", self._anew(), number))
+        rest = events[known:]
+        self._number += len(rest)
+        while rest:
+            end = next((place for place, event in enumerate(rest) if isinstance(event, Paused | Done)), len(rest))
+            fragments = [fragment for event in _joined(rest[:end]) for fragment in self._renderer.push(event)]
+            if fragments:
+                frames.append(_frame("fragments", _condensed(fragments), number + end))
+            if end < len(rest) and isinstance(told := rest[end], Paused | Done):
+                frames.append(_frame("done", told.envelope, number + end + 1))
+            number, rest = number + end + 1, rest[end + 1 :]
+        return b"".join(frames)
+
+    def _take_in(self, event: DocumentEvent) -> None:
+        match event:
+            case ContentDelta(id=id, text=text) if id in self._open:
+                self._open[id].text.append(text)
+            case DocumentEnded(document=document):
+                open = self._open.pop(document.id, None)
+                if open is not None and open.text:
+                    self._renderer.push(ContentDelta(document.id, "".join(open.text)))
+                self._renderer.push(event)
+            case _:
+                for fragment in self._renderer.push(event):
+                    self._open.setdefault(fragment.id, _Open()).shown.append(fragment)
+
+    def _anew(self) -> list[Fragment]:
+        fragments: list[Fragment] = []
+        for id, open in self._open.items():
+            shown = [Replaced(id, "", one.html) if isinstance(one, Added) else one for one in open.shown]
+            grown = self._renderer.push(ContentDelta(id, "".join(open.text))) if open.text else []
+            fragments += [*shown, *grown]
+        self._open = {}
+        return fragments
+
+
+class _Open:
+    def __init__(self) -> None:
+        self.shown: list[Fragment] = []
+        self.text: list[str] = []
+
+
+def _frame(name: str, value: object, number: int) -> bytes:
+    return frame(msgspec.json.encode(value), event=name, id=str(number))
+
+
+def _joined(events: Iterable[DocumentEvent]) -> Iterator[DocumentEvent]:
+    """A text's pieces that came at once are rendered at once."""
+    id, pieces = "", list[str]()
+    for event in events:
+        if isinstance(event, ContentDelta) and event.id == id:
+            pieces.append(event.text)
+            continue
+        if pieces:
+            yield ContentDelta(id, "".join(pieces))
+        id, pieces = (event.id, [event.text]) if isinstance(event, ContentDelta) else ("", [])
+        if not pieces:
+            yield event
+    if pieces:
+        yield ContentDelta(id, "".join(pieces))
+
+
+def _condensed(fragments: Iterable[Fragment]) -> list[Fragment]:
+    condensed: list[Fragment] = []
+    for fragment in fragments:
+        last = condensed[-1] if condensed else None
+        if (
+            isinstance(fragment, Appended)
+            and isinstance(last, Appended)
+            and (fragment.id, fragment.part) == (last.id, last.part)
+        ):
+            condensed[-1] = Appended(last.id, last.part, last.html + fragment.html)
+        else:
+            condensed.append(fragment)
+    return condensed

@@ -1,0 +1,59 @@
+"""The page at `/`: its files as they are, with a policy that lets them load nothing from elsewhere."""
+
+import hashlib
+from functools import cache
+from importlib.resources import files
+
+from msgspec import Struct
+from starlette.requests import Request
+from starlette.responses import Response
+
+from cursor_gateway.errors import NotFound
+from cursor_gateway.render.html import page_style
+
+_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; "
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+_TYPES = {".html": "text/html", ".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
+_SHELL = "index.html"
+
+
+class _File(Struct, frozen=True):
+    data: bytes
+    media_type: str
+    tag: str
+
+
+class PageEndpoints:
+    async def shell(self, request: Request) -> Response:
+        return _reply(request, _SHELL)
+
+    async def file(self, request: Request) -> Response:
+        return _reply(request, request.path_params["name"])
+
+
+def _reply(request: Request, name: str) -> Response:
+    file = _files().get(name)
+    if file is None:
+        raise NotFound(f"The page has no file {name[:100]!r}.", param="name")
+    headers = {"content-security-policy": _POLICY, "cache-control": "no-cache", "etag": file.tag}
+    if request.headers.get("if-none-match") == file.tag:
+        return Response(status_code=304, headers=headers)
+    return Response(file.data, media_type=file.media_type, headers=headers)
+
+
+@cache
+def _files() -> dict[str, _File]:
+    folder = files("cursor_gateway.server").joinpath("page")
+    found = {entry.name: entry.read_bytes() for entry in folder.iterdir() if _suffix(entry.name) in _TYPES}
+    found["style.css"] = page_style().encode()
+    return {name: _file(name, data) for name, data in found.items()}
+
+
+def _file(name: str, data: bytes) -> _File:
+    return _File(data, _TYPES[_suffix(name)], f'"{hashlib.sha256(data).hexdigest()[:16]}"')
+
+
+def _suffix(name: str) -> str:
+    return name[name.rfind(".") :] if "." in name else ""

@@ -1,0 +1,93 @@
+"""A run as fragments of a page: in any pieces, and however often the reader comes back, the page ends as the answer."""
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cursor_gateway.core.document_events import DocumentEnded, DocumentEvent, Done, Paused
+from cursor_gateway.demo import recordings
+from cursor_gateway.render.html import Fragment, render_answer
+from cursor_gateway.server.html_stream import HtmlEncoder
+from cursor_gateway.wire.sse import SseDecoder, SseEvent
+from tests.laws.laws import assemble
+from tests.laws.strategies import agent_events
+from tests.render.test_html_live import EVERYTHING, Page
+from tests.render.views import events_of
+from tests.scenarios.golden import Scenario, scenarios
+from tests.strategies import examples
+
+_fragments = msgspec.json.Decoder(list[Fragment])
+
+
+def applied(page: Page, frames: list[SseEvent]) -> None:
+    for one in frames:
+        if one.event == "fragments":
+            for fragment in _fragments.decode(one.data):
+                page.apply(fragment)
+
+
+def final(events: list[DocumentEvent]) -> str:
+    ended = [event.document for event in events if isinstance(event, DocumentEnded)]
+    return render_answer(sorted(ended, key=lambda document: document.sequence))
+
+
+def read(events: list[DocumentEvent], batches: list[int], breaks: list[int]) -> tuple[Page, list[SseEvent]]:
+    """A reader who gets the events in batches of those sizes, and is cut off after so many of them, again and again."""
+    page, last, seen = Page(), 0, list[SseEvent]()
+    sizes = [*batches, len(events)]
+    for cut in [*breaks, len(sizes)]:
+        encoder, place, batch = HtmlEncoder(last), 0, 0
+        while place < len(events) and batch < cut + 1:
+            size = max(1, sizes[batch % len(sizes)])
+            frames = SseDecoder().push(encoder.push_all(events[place : place + size]))
+            applied(page, frames)
+            seen += frames
+            last = max([last, *(int(one.id) for one in frames)])
+            place, batch = place + size, batch + 1
+    return page, seen
+
+
+def check(events: list[DocumentEvent], batches: list[int], breaks: list[int]) -> None:
+    breaks = [*breaks, 10**6]  # in the end it reads all
+    page, seen = read(events, batches, breaks)
+    assert page.html == final(events)
+    ends = [one for one in seen if one.event == "done"]
+    told = [event for event in events if isinstance(event, Paused | Done)]
+    assert {one.data for one in ends} == {msgspec.json.encode(event.envelope).decode() for event in told}
+    assert [int(one.id) for one in seen][-1] == len(events)
+
+
+batches = st.lists(st.integers(1, 7), max_size=6)
+cuts = st.lists(st.integers(0, 12), max_size=4)
+
+
+@examples(150)
+@given(agent_events, batches, cuts)
+def test_any_run_read_in_any_pieces_ends_as_its_answer(
+    events: list[object], sizes: list[int], breaks: list[int]
+) -> None:
+    check(assemble(events, EVERYTHING), sizes, breaks)  # type: ignore[arg-type] # the strategy's own type
+
+
+@pytest.mark.parametrize("scenario", scenarios(), ids=lambda scenario: scenario.name)
+def test_every_scenario(scenario: Scenario) -> None:
+    check(events_of(b"".join(scenario.lines), scenario.run), [3], [1, 5, 2])
+
+
+@pytest.mark.parametrize("name", sorted(recordings()))
+@pytest.mark.parametrize("size", [1, 5, 1000])
+def test_every_demo(name: str, size: int) -> None:
+    check(events_of(recordings()[name]), [size], [2, 9])
+
+
+def test_what_comes_at_once_is_one_frame() -> None:
+    events = events_of(recordings()["hello"])
+    frames = SseDecoder().push(HtmlEncoder(0).push_all(events))
+    assert [one.event for one in frames] == ["fragments", "done"]
+    assert [one.id for one in frames] == [str(len(events) - 1), str(len(events))]
+
+
+def test_who_has_it_all_hears_nothing() -> None:
+    events = events_of(recordings()["hello"])
+    assert HtmlEncoder(len(events)).push_all(events) == b""
