@@ -53,6 +53,7 @@ class ScriptedSource:
         self.known = ["auto"]
         self.knows_sessions = True
         self.offers_tools = True
+        self.holds_questions = True
 
     def state(self) -> SourceState:
         return SourceState(name="scripted", detail="a script")

@@ -3,7 +3,7 @@
 For agents that cannot wait for an answer: it is the next message of the conversation.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Literal, TypeAlias
 
 from cursor_gateway.core.documents import (
@@ -24,25 +24,31 @@ def answers_message(documents: Sequence[Document], answers: Sequence[Clarificati
     questions = {question.id: question for document in asked for question in document.metadata.questions}
     if not questions:
         raise NotFound("This run has asked nothing; say what you want in a new message.", param="answers")
-    told = [_told(questions, answer, f"answers[{number}]") for number, answer in enumerate(answers)]
-    return "\n\n".join(told)
+    check_answers(questions, answers)
+    return "\n\n".join(_told(questions[answer.question_id], answer) for answer in answers)
 
 
-def _told(questions: dict[str, ClarificationQuestion], answer: ClarificationAnswer, param: str) -> str:
-    question = questions.get(answer.question_id)
-    if question is None:
-        raise InvalidRequest(
-            f"{param}.questionId: {answer.question_id[:100]!r} was not asked; there are {', '.join(questions)}.",
-            param=f"{param}.questionId",
-        )
-    labels = {option.id: option.label for option in question.options}
-    for id in answer.selected_option_ids:
-        if id not in labels:
-            there = f"there are {', '.join(labels)}" if labels else "there are none: send `text`"
+def check_answers(questions: Mapping[str, ClarificationQuestion], answers: Sequence[ClarificationAnswer]) -> None:
+    """Raises `InvalidRequest`. `questions` by their ids."""
+    for number, answer in enumerate(answers):
+        param, question = f"answers[{number}]", questions.get(answer.question_id)
+        if question is None:
             raise InvalidRequest(
-                f"{param}.selectedOptionIds: {id[:100]!r} is no option of this question; {there}.",
-                param=f"{param}.selectedOptionIds",
+                f"{param}.questionId: {answer.question_id[:100]!r} was not asked; there are {', '.join(questions)}.",
+                param=f"{param}.questionId",
             )
+        options = [option.id for option in question.options]
+        for id in answer.selected_option_ids:
+            if id not in options:
+                there = f"there are {', '.join(options)}" if options else "there are none: send `text`"
+                raise InvalidRequest(
+                    f"{param}.selectedOptionIds: {id[:100]!r} is no option of this question; {there}.",
+                    param=f"{param}.selectedOptionIds",
+                )
+
+
+def _told(question: ClarificationQuestion, answer: ClarificationAnswer) -> str:
+    labels = {option.id: option.label for option in question.options}
     chosen = [labels[id] for id in answer.selected_option_ids]
     said = [*chosen, answer.text] if answer.text else chosen
     return f"{question.text}\n{chr(10).join(f'- {line}' for line in said) if said else '- (no answer)'}"

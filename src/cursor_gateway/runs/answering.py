@@ -52,23 +52,31 @@ class Answering:
         return Continued(await service.start(_order(run, asker, messages, Offer(tools=tools))), 0)
 
     async def with_answers(self, id: str, asker: Asker, answers: Sequence[ClarificationAnswer]) -> Continued:
-        """To the agent's questions: the next turn of the conversation."""
-        run = await self._ended(id, asker.owner)
+        """To the agent's questions: a run that waits for them goes on, else it is the conversation's next turn."""
+        run = await self._service.find(id, asker.owner)
+        if isinstance(run, Run) and run.questions is not None and run.questions.take_answers(answers):
+            return self._gone_on(run, asker)
+        self._check_ended(run)
         documents = (await self._service.response(id, asker.owner)).documents
         return await self._next_turn(run, asker, answers_message(documents, answers), run.info.mode)
 
     async def with_decision(self, id: str, asker: Asker, decision: Decision, text: str) -> Continued:
         """On the agent's plan: a plan that is accepted is carried out, which the mode `plan` does not allow."""
-        run = await self._ended(id, asker.owner)
+        run = await self._service.find(id, asker.owner)
+        if isinstance(run, Run) and run.questions is not None and run.questions.take_decision(decision == "accept"):
+            return self._gone_on(run, asker)
+        self._check_ended(run)
         documents = (await self._service.response(id, asker.owner)).documents
         mode = "agent" if decision == "accept" else run.info.mode
         return await self._next_turn(run, asker, plan_message(documents, decision, text), mode)
 
-    async def _ended(self, id: str, owner: str) -> Run | PastRun:
-        run = await self._service.find(id, owner)
+    def _gone_on(self, run: Run, asker: Asker) -> Continued:
+        run.needs_readers = (asker.when_client_leaves or self._service.defaults.when_client_leaves) == "cancel"
+        return Continued(run, run.paused_at)
+
+    def _check_ended(self, run: Run | PastRun) -> None:
         if run.done is None:
             raise ConversationBusy("This run goes on without waiting for an answer; answer when it has ended.")
-        return run
 
     async def _next_turn(self, run: Run | PastRun, asker: Asker, text: str, mode: Mode) -> Continued:
         order = _order(run, asker, [UserMessage(text)], None)

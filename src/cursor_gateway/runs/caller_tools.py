@@ -18,7 +18,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from cursor_gateway.core.actions import Action, Command, FileEdit, OtherTool
-from cursor_gateway.core.agent_events import AgentEvent, CallerAwaited, CallerToolAnswered, CallerToolAsked, ToolEnded
+from cursor_gateway.core.agent_events import AgentEvent, CallerToolAnswered, CallerToolAsked, ToolEnded
 from cursor_gateway.core.caller_tools import CallerCall, NamedTool, NoTool, Offer, SomeTool, Tool, ToolResult, usable
 from cursor_gateway.core.images import Image
 from cursor_gateway.core.loops import LoopGuard
@@ -41,8 +41,10 @@ class CallerLimits(Struct, frozen=True, kw_only=True):
 class Driver(Protocol):
     """The run, as its calls see it."""
 
-    def tell(self, events: Sequence[AgentEvent]) -> int:
-        """Returns the number of the last event that readers have been told."""
+    def tell(self, events: Sequence[AgentEvent]) -> None: ...
+
+    def pause(self, events: Sequence[AgentEvent]) -> int:
+        """Tells these, then that the run waits. Returns the number of that event."""
         ...
 
     def break_off(self) -> None:
@@ -113,6 +115,11 @@ class CallerTools:
         """How the agent is told of these images, from now on to be seen with the viewer."""
         self._images |= {image.name: image for image in images}
         return tuple(f"{image.name} (the tool `{VIEWER}` of `{SERVER}` shows it)" for image in images)
+
+    @property
+    def call_ids(self) -> tuple[str, ...]:
+        """Those that the caller has been told."""
+        return tuple(id for id, open in self._open.items() if open.is_told)
 
     def knows(self, call_id: str) -> bool:
         return call_id in self._answered or (call_id in self._open and self._open[call_id].is_told)
@@ -259,8 +266,7 @@ class CallerTools:
             self.happened.append(AssistantMessage(self._said(), tuple(map(_call, fresh))))
         for open in asked:
             open.is_told = True
-        told = [CallerToolAsked(call) for call in fresh]
-        self.paused_at = self._driver.tell([*told, CallerAwaited(tuple(open.call.id for open in asked))])
+        self.paused_at = self._driver.pause([CallerToolAsked(call) for call in fresh])
         loop = asyncio.get_running_loop()
         self.waiting_since = loop.time()
         self._timer = loop.call_later(self._limits.answer_seconds, self._expire)

@@ -72,7 +72,7 @@ class Runs:
         """Before a run that may wait for its caller. Many never come back: who has waited longest waits no more."""
         waiting = [run for run in self._running.values() if run.is_waiting]
         if len(waiting) >= self._max_runs:
-            longest = min(waiting, key=lambda run: (run.caller and run.caller.waiting_since) or 0)
+            longest = min(waiting, key=lambda run: run.waiting_since)
             longest.stop(
                 CallerGone("Others waited for this run's place; send the results with the whole conversation to go on.")
             )

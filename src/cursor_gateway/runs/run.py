@@ -10,7 +10,15 @@ from typing import Literal, Protocol, TypeAlias
 
 from msgspec import Struct
 
-from cursor_gateway.core.agent_events import AgentEvent, RunFailed, RunFinished, RunStarted, ToolEnded, ToolStarted
+from cursor_gateway.core.agent_events import (
+    AgentEvent,
+    CallerAwaited,
+    RunFailed,
+    RunFinished,
+    RunStarted,
+    ToolEnded,
+    ToolStarted,
+)
 from cursor_gateway.core.assembler import Assembler
 from cursor_gateway.core.document_events import DocumentEnded, DocumentEvent, Done, Paused, says_something, source_text
 from cursor_gateway.core.documents import Usage
@@ -27,6 +35,7 @@ from cursor_gateway.errors import (
 from cursor_gateway.runs.asking import Asking
 from cursor_gateway.runs.caller_tools import CallerTools
 from cursor_gateway.runs.journal import Journal
+from cursor_gateway.runs.questions import Questions
 from cursor_gateway.runs.spending import Spending
 from cursor_gateway.sources.base import Source, Turn
 from cursor_gateway.store.base import Idempotency
@@ -67,8 +76,11 @@ class Run:
         *,
         asking: Asking | None = None,
         caller: CallerTools | None = None,
+        questions: Questions | None = None,
     ) -> None:
         """`asking` makes the turns for an agent that has to be started again; `caller` has the caller's tools."""
+        self.questions = questions
+        self.paused_at = 0  # the number of the last pause
         self.info, self.turn, self.owner, self.request_id, self.caller = info, turn, owner, request_id, caller
         self.events: list[DocumentEvent] = []  # the latest; the number of an event is its place in the run, from 1
         self.dropped = 0  # events before them, which are in the store
@@ -132,6 +144,8 @@ class Run:
         self._observers = observers
         if self.caller is not None:
             self.caller.begin(self, self._take_said)
+        if self.questions is not None:
+            self.questions.begin(self)
         for observer in observers:
             observer.started(self)
 
@@ -140,6 +154,8 @@ class Run:
             self.ended_at = loop.time()
             if self.caller is not None:
                 self.caller.close()
+            if self.questions is not None:
+                self.questions.close()
             ended()  # first: an observer's mistake must not keep the run's place
             for observer in observers:
                 observer.ended(self)
@@ -285,12 +301,18 @@ class Run:
 
     # --- for the caller's tools ---------------------------------------------------------------------
 
-    def tell(self, events: Sequence[AgentEvent]) -> int:
-        """Beside what the agent says. The number of the last event."""
+    def tell(self, events: Sequence[AgentEvent]) -> None:
+        """Beside what the agent says."""
         self._heard_at = asyncio.get_running_loop().time()
         if out := [told for event in events for told in self._assembler.push(event)]:
             self._publish(out)
-        return self.count
+
+    def pause(self, events: Sequence[AgentEvent]) -> int:
+        """Tells these, then all that the run waits for. The number of that."""
+        self.tell(events)
+        asked = self.caller.call_ids if self.caller is not None else ()
+        self.tell([CallerAwaited((*asked, *(self.questions.call_ids if self.questions is not None else ())))])
+        return self.paused_at
 
     def break_off(self) -> None:
         """Ends the agent, not the run."""
@@ -313,8 +335,19 @@ class Run:
 
     @property
     def is_waiting(self) -> bool:
-        """For its caller, not for its agent."""
-        return self.caller is not None and self.caller.waiting_since is not None
+        """For somebody's answer, not for its agent."""
+        return any(one is not None and one.waiting_since is not None for one in (self.caller, self.questions))
+
+    @property
+    def waited(self) -> float:
+        """Seconds, for answers that have come."""
+        return sum(one.waited for one in (self.caller, self.questions) if one is not None)
+
+    @property
+    def waiting_since(self) -> float:
+        """Of the loop's clock; for ever, if it does not wait."""
+        since = [one.waiting_since for one in (self.caller, self.questions) if one is not None]
+        return min((moment for moment in since if moment is not None), default=float("inf"))
 
     # --- the end ------------------------------------------------------------------------------------
 
@@ -338,6 +371,7 @@ class Run:
         if isinstance(last := events[-1], Done):
             self.done = last
         elif isinstance(last, Paused):
+            self.paused_at = self.count
             self._told[self.count] = last.envelope.usage
         waiting, self._waiting = self._waiting, set()
         for future in waiting:
@@ -404,8 +438,8 @@ class Reader:
 
     def __exit__(self, *_: object) -> None:
         self.run.readers -= 1
-        if self.run.is_waiting and self.run.caller is not None and self.place >= self.run.caller.paused_at:
-            return  # it has what it was to be told, and the next request brings the results
+        if self.run.is_waiting and self.place >= self.run.paused_at:
+            return  # it has what it was to be told, and the next request brings the answer
         if self.run.readers == 0 and self.run.needs_readers:
             self.run.stop(RunCancelled("The client left before the answer was complete; ask again to have all of it."))
 
@@ -471,8 +505,7 @@ class _Watch:
 
     @property
     def _last_moment(self) -> float:
-        waited = self._run.caller.waited if self._run.caller is not None else 0.0
-        return self._run.started_at + waited + self._limits.run_seconds
+        return self._run.started_at + self._run.waited + self._limits.run_seconds
 
     def _ring(self) -> None:
         if self._run.done is not None:

@@ -35,6 +35,7 @@ from cursor_gateway.runs.caller_tools import SERVER, CallerLimits, CallerTools
 from cursor_gateway.runs.conversations import Conversations
 from cursor_gateway.runs.journal import Journal
 from cursor_gateway.runs.past import PastRun
+from cursor_gateway.runs.questions import Questions
 from cursor_gateway.runs.registry import Runs
 from cursor_gateway.runs.run import Run
 from cursor_gateway.runs.workspaces import Workspaces
@@ -58,6 +59,7 @@ class Order(Struct, frozen=True, kw_only=True):
     client_session: str = ""  # the client's own name for it
     offer: Offer | None = None  # tools of the caller's; then the agent may not use its own
     forgets_session: bool = False  # the agent is told all of it, whatever it knows
+    may_be_asked: bool = False  # whoever orders it can answer questions while the agent waits
     model: str | None = None
     mode: Mode | None = None
     workspace: str | None = None
@@ -225,6 +227,7 @@ class Service:
         folder = self.conversations.folder(conversation.id)
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         caller, offered = self._offered(order, folder)
+        questions = Questions(self._caller_limits) if order.may_be_asked and self.source.holds_questions else None
         if caller is None:
             images = _written(order.images, folder / "images")
         else:
@@ -238,6 +241,7 @@ class Service:
             folder=str(folder),
             session_id=conversation.session_id,
             offered=offered,
+            person=questions,
         )
         asking = Asking(
             conversation=conversation,
@@ -249,7 +253,16 @@ class Service:
         journal = Journal(self.store, self._new_run(order, info, conversation), self._now_ms)
         if not journal.begin():
             return None
-        run = Run(info, asking.first(), order.owner, order.request_id, journal, asking=asking, caller=caller)
+        run = Run(
+            info,
+            asking.first(),
+            order.owner,
+            order.request_id,
+            journal,
+            asking=asking,
+            caller=caller,
+            questions=questions,
+        )
         self._quoted(run, order)
         run.needs_readers = (order.when_client_leaves or self.defaults.when_client_leaves) == "cancel"
 

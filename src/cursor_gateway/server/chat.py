@@ -74,6 +74,7 @@ class ChatEndpoints:
                 fences=asked.fences,
                 include=frozenset(asked.include),
                 offer=offer,
+                may_be_asked=True,
                 when_client_leaves=asked.when_client_leaves or ("finish" if wants_no_answer else None),
                 idempotency_key=idempotency_key(request),
                 body=body,

@@ -90,6 +90,11 @@ class Source(Protocol):
         ...
 
     @property
+    def holds_questions(self) -> bool:
+        """Whether its agent waits for answers (`Turn.person`)."""
+        ...
+
+    @property
     def offers_tools(self) -> bool:
         """Whether its agent can be given tools of the caller's, and kept from its own."""
         ...

@@ -212,6 +212,10 @@ class ReplaySource:
         return True  # a recording remembers nothing, and needs nothing to be told again
 
     @property
+    def holds_questions(self) -> bool:
+        return False
+
+    @property
     def offers_tools(self) -> bool:
         """Nothing is run, neither here nor there."""
         return False

@@ -77,6 +77,10 @@ class CursorCliSource:
         return any(store.stat().st_size for store in stores)
 
     @property
+    def holds_questions(self) -> bool:
+        return False
+
+    @property
     def offers_tools(self) -> bool:
         return True
 

@@ -1,0 +1,124 @@
+"""Code in, its lines beside their numbers out: coloured by Pygments, where it knows the language by name."""
+
+import re
+from functools import cache
+from typing import TYPE_CHECKING
+
+from cursor_gateway.render.html.pieces import exact, exact_line
+from cursor_gateway.render.visible import visible
+
+if TYPE_CHECKING:
+    from pygments.lexer import Lexer
+    from pygments.token import _TokenType
+
+_HIGHLIGHTED = 200_000  # characters; beyond that colours are not worth the wait
+# Lexers are made of regular expressions, and many take the square, in time, of the length of a line, of a gap or of
+# words (Java's) that nothing separates.
+_TAKES_TOO_LONG = re.compile(r"[^\n]{1000}|\s{200}|\b(?:\w++\s++){60}")
+
+COPY = '<button type="button" class="copy" data-copy>Copy</button>'
+
+
+def split_lines(text: str) -> list[str]:
+    """A line feed ends a line; it does not begin another."""
+    return text.removesuffix("\n").split("\n") if text else []
+
+
+def listing(text: str, language: str, first: int = 1) -> str:
+    return framed(numbers(text, first), code_part(highlighted(text, language)))
+
+
+def framed(numbers: str, code: str) -> str:
+    """It scrolls, so the keyboard must be able to reach it."""
+    return (
+        '<div class="listing" tabindex="0">'
+        f'<div class="gutter" aria-hidden="true"><pre data-part="numbers">{numbers}</pre></div><pre>{code}</pre></div>'
+    )
+
+
+def code_part(html: str) -> str:
+    return f'<code data-part="code">{html}</code>'
+
+
+def figure(caption: str, listing: str) -> str:
+    return f'<figure class="code"><figcaption>{caption}{COPY}</figcaption>{listing}</figure>'
+
+
+def named_figure(text: str, language: str) -> str:
+    """Code that at most its language tells about."""
+    if not language:
+        return f'<figure class="code bare">{COPY}{listing(text, language)}</figure>'
+    return figure(f'<span class="language">{exact_line(language)}</span>', listing(text, language))
+
+
+def numbers(text: str, first: int = 1) -> str:
+    return "\n".join(map(str, range(first, first + len(split_lines(visible(text))))))
+
+
+# --- colours ----------------------------------------------------------------------------------------
+
+
+def highlighted(text: str, language: str) -> str:
+    """The text's own lines: no tag goes across the end of a line."""
+    text = visible(text)
+    if not text or len(text) > _HIGHLIGHTED or _TAKES_TOO_LONG.search(text):
+        return exact(text)
+    lexer = _lexer(language.strip().lower())
+    if lexer is None:
+        return exact(text)
+    pieces = [(_class(kind), value) for kind, value in lexer.get_tokens(text)]
+    if "".join(value for _, value in pieces) != text:  # a lexer that puts the text in order first
+        return exact(text)
+    out: list[str] = []
+    held, held_class = "", ""
+    for its_class, value in [*pieces, ("", "")]:
+        if its_class == held_class:
+            held += value
+            continue
+        out.append(_coloured(held, held_class))
+        held, held_class = value, its_class
+    return "".join([*out, _coloured(held, held_class)])
+
+
+def _coloured(text: str, its_class: str) -> str:
+    if not its_class:
+        return exact(text)
+    return "\n".join(f'<span class="{its_class}">{exact(line)}</span>' if line else "" for line in text.split("\n"))
+
+
+@cache
+def _class(kind: "_TokenType") -> str:
+    """Pygments' own short names, but only those that have a colour of their own here."""
+    from pygments.token import Comment, Generic, Keyword, Name, Number, Operator, String
+
+    coloured = {
+        Comment: "c", Comment.Preproc: "cp", Keyword: "k", Operator.Word: "k", String: "s", Number: "m",
+        Name.Function: "nf", Name.Class: "nc", Name.Builtin: "nb", Name.Decorator: "nd", Name.Tag: "nt",
+        Name.Attribute: "na", Name.Exception: "nc", Name.Constant: "nb",
+        Generic.Deleted: "gd", Generic.Inserted: "gi", Generic.Heading: "k", Generic.Subheading: "k",
+    }  # fmt: skip
+    for ancestor in reversed(kind.split()):
+        if ancestor in coloured:
+            return coloured[ancestor]
+    return ""
+
+
+@cache
+def _names() -> frozenset[str]:
+    """Without plug-ins: looking for them takes long, and whoever names a language may be anybody."""
+    from pygments.lexers import get_all_lexers
+
+    return frozenset(alias for _, aliases, _, _ in get_all_lexers(plugins=False) for alias in aliases)
+
+
+@cache
+def _known_lexer(language: str) -> "Lexer":
+    from pygments.lexers import get_lexer_by_name
+
+    return get_lexer_by_name(language, stripnl=False, ensurenl=False)
+
+
+def _lexer(language: str) -> "Lexer | None":
+    if language in ("", "text", "plaintext", "plain") or language not in _names():
+        return None
+    return _known_lexer(language)

@@ -1,0 +1,107 @@
+"""A change of a file in, a unified diff out: the old and the new number, and the sign, beside each line."""
+
+from collections.abc import Iterable, Iterator
+from difflib import SequenceMatcher
+from typing import Literal, NamedTuple, TypeAlias
+
+from cursor_gateway.core.documents import Diff
+from cursor_gateway.render.html.code import code_part, highlighted, split_lines
+from cursor_gateway.render.html.pieces import count
+from cursor_gateway.render.visible import visible
+
+_COMPARED = 4_000  # lines; beyond that comparing them takes too long
+_CONTEXT = 3
+
+Sign: TypeAlias = Literal["+", "−", " ", "⋮"]
+_TAGS: dict[Sign, tuple[str, str]] = {
+    "+": ("<ins>", "</ins>"),
+    "−": ("<del>", "</del>"),
+    " ": ("<span>", "</span>"),
+    "⋮": ('<span class="gap">', "</span>"),
+}
+
+
+class _Run(NamedTuple):
+    """Lines that follow each other and share a sign."""
+
+    sign: Sign
+    old: int | None
+    new: int | None
+    lines: list[str]  # HTML
+
+
+class Change(NamedTuple):
+    added: int
+    removed: int
+    html: str
+
+    @property
+    def counts(self) -> str:
+        added = f'<ins aria-label="{count(self.added, "line")} added">+{self.added}</ins>'
+        removed = f'<del aria-label="{count(self.removed, "line")} removed">−{self.removed}</del>'
+        return f'<span class="counts">{added if self.added else ""} {removed if self.removed else ""}</span>'
+
+
+def change(diff: Diff, language: str) -> Change:
+    return _change(list(_runs(diff, language)))
+
+
+def creation(content: str, language: str) -> Change:
+    """The whole file as added."""
+    lines = split_lines(highlighted(content, language))
+    return _change([_Run("+", None, 1, lines)] if lines else [], creates=True)
+
+
+def _runs(diff: Diff, language: str) -> Iterator[_Run]:
+    old_text, new_text = visible(diff.old_string), visible(diff.new_string)
+    old, new = split_lines(old_text), split_lines(new_text)
+    old_html, new_html = (split_lines(highlighted(text, language)) for text in (old_text, new_text))
+    first = diff.start_line
+    shown = 0  # old lines so far
+    for group in _groups(old, new):
+        if hidden := group[0][1] - shown:
+            yield _Run("⋮", None, None, [count(hidden, "unchanged line")])
+        for tag, old_start, old_end, new_start, new_end in group:
+            if tag == "equal":
+                yield _Run(" ", first + old_start, first + new_start, new_html[new_start:new_end])
+                continue
+            if old_end > old_start:
+                yield _Run("−", first + old_start, None, old_html[old_start:old_end])
+            if new_end > new_start:
+                yield _Run("+", None, first + new_start, new_html[new_start:new_end])
+        shown = group[-1][2]
+    if shown and (hidden := len(old) - shown):
+        yield _Run("⋮", None, None, [count(hidden, "unchanged line")])
+
+
+def _groups(old: list[str], new: list[str]) -> Iterable[list[tuple[str, int, int, int, int]]]:
+    if len(old) + len(new) > _COMPARED:
+        return [[("replace", 0, len(old), 0, len(new))]]
+    return SequenceMatcher(None, old, new).get_grouped_opcodes(_CONTEXT)
+
+
+def _change(runs: list[_Run], *, creates: bool = False) -> Change:
+    added, removed = (sum(len(run.lines) for run in runs if run.sign == sign) for sign in ("+", "−"))
+    old_numbers = [] if creates else [_column(_numbers(run.old, len(run.lines)) for run in runs)]
+    new_numbers = _column(_numbers(run.new, len(run.lines)) for run in runs)
+    signs = _column(f"{run.sign}\n" * len(run.lines) for run in runs)
+    html = (
+        '<div class="listing diff" tabindex="0">'
+        f'<div class="gutter" aria-hidden="true">{"".join([*old_numbers, new_numbers, signs])}</div>'
+        f"<pre>{code_part(''.join(map(_tagged, runs)))}</pre></div>"
+    )
+    return Change(added, removed, html if runs else "")
+
+
+def _column(pieces: Iterable[str]) -> str:
+    """The first line may be empty, and `pre` swallows a line feed that comes first."""
+    return f"<pre>\n{''.join(pieces)}</pre>"
+
+
+def _numbers(first: int | None, lines: int) -> str:
+    return "\n" * lines if first is None else "".join(f"{number}\n" for number in range(first, first + lines))
+
+
+def _tagged(run: _Run) -> str:
+    before, after = _TAGS[run.sign]
+    return before + "".join(f"{line}\n" for line in run.lines) + after

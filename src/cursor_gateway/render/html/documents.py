@@ -1,0 +1,315 @@
+"""A document in, one `article` out: the same for a page, a stream's end and an exported file.
+
+An article's `data-part`s are what a live page replaces or appends to; its `aria-label` is its name.
+"""
+
+import json
+from collections.abc import Iterable
+from functools import cache
+from typing import Any
+
+from msgspec import UNSET
+
+from cursor_gateway.core.documents import (
+    ClarificationDocument,
+    ClarificationMetadata,
+    ClarificationQuestion,
+    CodeBlockDocument,
+    CodeReferenceDocument,
+    Document,
+    ErrorDocument,
+    FileEditDocument,
+    PlanDocument,
+    TerminalCommandDocument,
+    TextDocument,
+    ThinkingDocument,
+    TodoUpdateDocument,
+    ToolCallDocument,
+    ToolTrace,
+    document_type,
+)
+from cursor_gateway.core.summary import main_argument
+from cursor_gateway.errors import GatewayError
+from cursor_gateway.render.html import code, markdown
+from cursor_gateway.render.html.diffs import change, creation
+from cursor_gateway.render.html.pieces import (
+    duration,
+    exact,
+    exact_line,
+    label,
+    literal,
+    plain,
+    prose,
+    prose_line,
+    span,
+)
+from cursor_gateway.render.html.todos import todo_lists
+from cursor_gateway.render.visible import visible, visible_output
+
+_ABOUT = 160  # characters of what a tool was called with
+_FOLLOWED_BY_AN_ERROR = ("failed", "timed_out")
+_MARKS = {"completed": "✓", "running": "●", "waiting": "●"}
+_OPERATIONS = {"create": "Created", "edit": "Edited", "delete": "Deleted", "rename": "Renamed"}
+
+
+def render_document(document: Document) -> str:
+    """For itself: what later documents tell about a plan is not in it."""
+    return article(document, todo_lists([document]).get(document.id, ""))
+
+
+def render_answer(documents: Iterable[Document]) -> str:
+    """All documents, the plan ticked off as far as the answer came."""
+    documents = list(documents)
+    lists = todo_lists(documents)
+    return "".join(article(document, lists.get(document.id, "")) for document in documents)
+
+
+def article(document: Document, todos: str, *, answerable: bool = True) -> str:
+    """`todos` is the list of a plan or of a change of one; a question that is not `answerable` is only shown."""
+    match document:
+        case TextDocument(content=content, metadata=metadata) | ThinkingDocument(content=content, metadata=metadata):
+            return prose_article(document, plain(content) if metadata.format == "plain" else markdown.render(content))
+        case CodeBlockDocument(content=content) | CodeReferenceDocument(content=content):
+            return code_article(document, code.numbers(content, first_line(document)), code_part(document))
+        case FileEditDocument():
+            return _file_edit(document)
+        case TerminalCommandDocument():
+            return _command(document)
+        case ToolCallDocument():
+            return _tool_call(document)
+        case PlanDocument():
+            return _plan(document, todos)
+        case TodoUpdateDocument(metadata=metadata):
+            return _article(document, "To-dos", _head("To-dos") + todos + _ending(metadata))
+        case ClarificationDocument():
+            return _clarification(document, answerable=answerable)
+        case ErrorDocument():
+            return _error(document)
+
+
+def _article(document: Document, name: str, body: str) -> str:
+    """`name` is text, `body` is HTML."""
+    type = document_type(document.metadata)
+    trace = document.metadata
+    state = f' data-state="{exact(trace.state)}"' if isinstance(trace, ToolTrace) and trace.state else ""
+    return (
+        f'<article class="document {type}" id="{exact(document.id)}" data-type="{type}"'
+        f' data-sequence="{document.sequence}"{state} aria-label="{label(name)}">\n{body}\n</article>\n'
+    )
+
+
+def _head(what: str, *more: str) -> str:
+    """HTML, as is what `more` there is to say."""
+    return f"<header>{span(what, 'what')}{''.join(more)}</header>"
+
+
+def _badge(trace: ToolTrace) -> str:
+    """How a tool ended, where it did not simply complete."""
+    return span(exact(trace.state.replace("_", " ")), "state") if trace.state and trace.state != "completed" else ""
+
+
+def _ending(trace: ToolTrace) -> str:
+    """The same with the reason. Why a tool failed is told by the error that follows it."""
+    reason = f" {prose(trace.reason)}" if trace.reason and trace.state not in _FOLLOWED_BY_AN_ERROR else ""
+    badge = _badge(trace)
+    return f'<p class="ending">{badge}{reason}</p>' if badge else ""
+
+
+# --- prose and code ---------------------------------------------------------------------------------
+
+
+def prose_article(document: TextDocument | ThinkingDocument, html: str) -> str:
+    body = f'<div class="prose">{html}</div>'
+    if isinstance(document, ThinkingDocument):
+        return _article(document, "Thinking", f"<details><summary>Thinking</summary>{body}</details>")
+    return _article(document, "Text", body)
+
+
+def code_article(document: CodeBlockDocument | CodeReferenceDocument, numbers: str, part: str) -> str:
+    """The code part may be another than the document's: it grows on a live page."""
+    if isinstance(document, CodeBlockDocument):
+        language = document.metadata.language
+        name, caption = f"Code, {language}", span(exact_line(language), "language")
+    else:
+        path, first, last = document.metadata.file_path, document.metadata.start_line, document.metadata.end_line
+        lines = f"line {first}" if first == last else f"lines {first} to {last}"
+        name, caption = f"{path}, {lines}", f"{literal(path, 'path')}{span(lines, 'note')}"
+    return _article(document, name, code.figure(caption, code.framed(numbers, part)))
+
+
+def first_line(document: CodeBlockDocument | CodeReferenceDocument) -> int:
+    return document.metadata.start_line if isinstance(document, CodeReferenceDocument) else 1
+
+
+def code_part(document: CodeBlockDocument | CodeReferenceDocument) -> str:
+    return code.code_part(code.highlighted(document.content, document.metadata.language))
+
+
+# --- tools ------------------------------------------------------------------------------------------
+
+
+def _file_edit(document: FileEditDocument) -> str:
+    metadata, content = document.metadata, document.content or ""
+    what = _OPERATIONS[metadata.operation] if metadata.state is UNSET else metadata.operation.capitalize()
+    head = [span(what, "what"), literal(metadata.file_path, "path")]
+    body = ""
+    if metadata.operation == "rename":
+        head.append(span(f"was {literal(metadata.old_path or 'unknown', 'path')}", "note"))
+    if metadata.operation == "create":
+        created = creation(content, metadata.language)
+        head += [created.counts, code.COPY if content else ""]
+        body = created.html
+    elif metadata.diff:
+        changed = change(metadata.diff, metadata.language)
+        head.append(changed.counts)
+        body = changed.html
+    elif content:
+        body = code.listing(content, metadata.language)
+    body = f"<figcaption>{''.join(head)}</figcaption>{body}{_ending(metadata)}"
+    return _article(document, f"{what} {metadata.file_path}", f'<figure class="code">{body}</figure>')
+
+
+def _command(document: TerminalCommandDocument) -> str:
+    metadata = document.metadata
+    command = visible(metadata.command).strip()
+    output = visible_output(metadata.output).rstrip("\n")
+    took = duration(metadata.duration_ms)
+    if metadata.state in (UNSET, "completed", "failed") and metadata.exit_code != -1:
+        good = metadata.exit_code == 0
+        ending = span(f"{'✓' if good else '✗'} exit {metadata.exit_code}", "good" if good else "bad")
+    else:
+        ending = _badge(metadata) or span("ended without an exit status", "bad")
+        if metadata.reason and metadata.state not in _FOLLOWED_BY_AN_ERROR:
+            ending += span(prose(metadata.reason), "reason")
+    where = literal(metadata.working_directory, "path") if metadata.working_directory else ""
+    allowed = span(f"with {prose_line(', '.join(metadata.permissions))}", "note") if metadata.permissions else ""
+    body = (
+        f'<figure class="terminal"><figcaption>{span("Terminal", "what")}{where}{allowed}{code.COPY}</figcaption>'
+        f'<pre class="command"><span aria-hidden="true">$ </span><code data-part="code">{exact(command)}</code></pre>'
+        + (f'<pre class="output" tabindex="0"><code>{exact(output)}</code></pre>' if output else "")
+        + f'<p class="ending">{ending}{span(took, "note")}</p></figure>'
+    )
+    return _article(document, f"Command {command}", body)
+
+
+def _tool_call(document: ToolCallDocument) -> str:
+    metadata = document.metadata
+    state = metadata.state or "completed"
+    about = main_argument(metadata.arguments)
+    facts = [duration(metadata.duration_ms), "run by the caller" if metadata.ran_by == "caller" else ""]
+    summary = (
+        f'<span class="mark" aria-hidden="true">{_MARKS.get(state, "✗")}</span>{literal(metadata.tool_name, "tool")}'
+        f"{literal(about[:_ABOUT], 'about') if about else ''}{_badge(metadata)}"
+        f"{span(' · '.join(filter(None, facts)), 'note')}"
+    )
+    data = metadata.result.data
+    parts = [
+        _named("Arguments", _pretty(metadata.arguments)) if metadata.arguments else "",
+        _named("Result", data if isinstance(data, str) else _pretty(data)) if data not in (None, "") else "",
+        f'<p class="ending">{prose(metadata.reason)}</p>' if metadata.reason else "",
+    ]
+    body = "".join(parts) or '<p class="ending">Nothing more is known of it.</p>'
+    return _article(
+        document,
+        f"Tool {metadata.tool_name}",
+        f'<details><summary>{summary}</summary><div class="inside">{body}</div></details>',
+    )
+
+
+def _named(name: str, text: str) -> str:
+    return f'<p class="label">{name}</p><pre class="value" tabindex="0"><code>{exact(text)}</code></pre>'
+
+
+def _pretty(value: Any) -> str:
+    try:
+        return json.dumps(value, indent=2, ensure_ascii=False, default=str)
+    except (RecursionError, ValueError):
+        return "(nested too deeply to be shown)"
+
+
+# --- plans, questions, errors -----------------------------------------------------------------------
+
+
+def _plan(document: PlanDocument, todos: str) -> str:
+    metadata = document.metadata
+    title = metadata.title or "untitled"
+    overview = f'<p class="overview">{prose(metadata.overview)}</p>' if metadata.overview else ""
+    text = document.content.removeprefix(f"# {title}\n")  # its heading is above already
+    content = f'<div class="prose">{markdown.render(text)}</div>' if text.strip() else ""
+    head = _head("Plan", f"<h3>{prose_line(title)}</h3>")
+    return _article(document, f"Plan {title}", head + overview + content + todos + _ending(metadata))
+
+
+def _clarification(document: ClarificationDocument, *, answerable: bool) -> str:
+    metadata = document.metadata
+    answerable = answerable and not metadata.answers
+    questions = "".join(
+        _question(document, number, question, answerable=answerable)
+        for number, question in enumerate(metadata.questions, 1)
+    )
+    send = '<button type="submit">Answer</button>' if answerable and questions else ""
+    note = span("answered", "state") if metadata.answers else ""
+    asks = f'{_head("Question", note)}<div class="prose">{_asked(document)}</div>'
+    form = f'<form data-answer="{exact(document.id)}">{questions}{send}</form>' if questions else ""
+    return _article(document, "Question", asks + form + _ending(metadata))
+
+
+def _asked(document: ClarificationDocument) -> str:
+    return markdown.render(document.content) if document.content else "<p>The agent asks:</p>"
+
+
+def _question(
+    document: ClarificationDocument, number: int, question: ClarificationQuestion, *, answerable: bool
+) -> str:
+    chosen, said = _answer(document.metadata, question.id)
+    several = question.allow_multiple is True
+    group = f"{exact(document.id)}-{number}"
+    off = "" if answerable else " disabled"
+    options = "".join(
+        f'<label><input type="{"checkbox" if several else "radio"}" name="{group}" value="{exact(option.id)}"'
+        f"{' checked' if option.id in chosen else ''}{off}><span>{markdown.render_line(option.label)}</span></label>"
+        for option in question.options
+    )
+    words = "Something else" if question.options else "Answer"
+    text = (
+        f'<label class="words"><span>{words}</span><input type="text" name="{group}-text" value="{exact_line(said)}"'
+        f' autocomplete="off"{off}></label>'
+        if answerable or said
+        else ""
+    )
+    hint = span("several may be chosen", "note") if several else ""
+    return (
+        f'<fieldset data-question="{exact(question.id)}"><legend>{markdown.render_line(question.text)}{hint}</legend>'
+        f"{options}{text}</fieldset>"
+    )
+
+
+def _answer(metadata: ClarificationMetadata, question_id: str) -> tuple[set[str], str]:
+    given = [answer for answer in metadata.answers or [] if answer.question_id == question_id]
+    return {id for answer in given for id in answer.selected_option_ids}, " ".join(
+        answer.text for answer in given if answer.text
+    )
+
+
+def _error(document: ErrorDocument) -> str:
+    metadata = document.metadata
+    message = document.content.strip() or "It failed without a message."
+    facts = [
+        literal(metadata.error_code) if metadata.error_code else "",
+        span(f"from {exact_line(metadata.source)}", "note") if metadata.source else "",
+    ]
+    advice = (
+        '<p class="advice">It may pass: ask again.</p>' if metadata.error_code in _codes_worth_another_try() else ""
+    )
+    details = visible_output(metadata.details).strip()
+    shown = f'<pre class="value" tabindex="0"><code>{exact(details)}</code></pre>' if details else ""
+    body = f'{_head("Error", *facts)}<p class="message">{prose(message)}</p>{advice}{shown}'
+    return _article(document, f"Error {metadata.error_code}", body)
+
+
+@cache
+def _codes_worth_another_try() -> frozenset[str]:
+    kinds = list(GatewayError.__subclasses__())
+    for kind in kinds:  # grows while it is read
+        kinds += kind.__subclasses__()
+    return frozenset(kind.code.upper() for kind in kinds if kind.retryable)

@@ -1,0 +1,279 @@
+"""Document events in; what a page must do to show them, fragment by fragment, out.
+
+Applied in order to an empty page, the fragments give what `render_answer` gives of the finished documents. A text
+that grows is rendered again only from its last block on, code is appended and coloured at its end.
+"""
+
+import re
+from bisect import insort
+from collections.abc import Iterator
+from typing import TypeAlias
+
+from msgspec import Struct
+
+from cursor_gateway.core.document_events import (
+    ContentDelta,
+    DocumentEnded,
+    DocumentEvent,
+    DocumentStarted,
+    Done,
+    Paused,
+    Reasoning,
+    ToolCallArguments,
+    ToolCallEnded,
+    ToolCallStarted,
+)
+from cursor_gateway.core.documents import (
+    CodeBlockDocument,
+    CodeReferenceDocument,
+    Document,
+    TextDocument,
+    ThinkingDocument,
+)
+from cursor_gateway.core.run_info import RunInfo
+from cursor_gateway.core.unfinished import Unfinished
+from cursor_gateway.render.html.code import code_part as plain_code_part
+from cursor_gateway.render.html.documents import (
+    article,
+    code_article,
+    code_part,
+    first_line,
+    prose_article,
+    render_document,
+)
+from cursor_gateway.render.html.markdown import GrowingMarkdown
+from cursor_gateway.render.html.pieces import exact, prose
+from cursor_gateway.render.html.todos import TodoDocument, TodoLists
+from cursor_gateway.render.visible import visible
+
+
+class Added(Struct, frozen=True, tag_field="fragment", tag="added"):
+    """An article, to stand after all others."""
+
+    id: str
+    html: str
+
+
+class Appended(Struct, frozen=True, tag_field="fragment", tag="appended"):
+    """What comes last in the element of the article `id` whose `data-part` is `part`."""
+
+    id: str
+    part: str
+    html: str
+
+
+class Replaced(Struct, frozen=True, tag_field="fragment", tag="replaced"):
+    """What takes the place of that element, tags and all; of the article itself, if `part` is empty."""
+
+    id: str
+    part: str
+    html: str
+
+
+Fragment: TypeAlias = Added | Appended | Replaced
+
+Prose: TypeAlias = TextDocument | ThinkingDocument
+Code: TypeAlias = CodeBlockDocument | CodeReferenceDocument
+
+
+class LiveRenderer:
+    """Push a run's events in their order; the fragments that show each come back at once."""
+
+    def __init__(self) -> None:
+        self._open: dict[str, _Growing] = {}
+        self._places: dict[str, int] = {}  # in the order of starts
+        self._todos = _LiveTodos()
+
+    def push(self, event: DocumentEvent, /) -> list[Fragment]:
+        match event:
+            case DocumentStarted(id=id):
+                growing = self._open[id] = _growing(event)
+                self._places[id] = len(self._places)
+                return [Added(id, growing.html)]
+            case ContentDelta(id=id, text=text):
+                return list(self._open[id].grow(text)) if id in self._open else []
+            case ToolCallStarted(id=id) | ToolCallArguments(id=id):
+                return list(self._open[id].learn(event)) if id in self._open else []
+            case DocumentEnded(document=document):
+                return list(self._end(document))
+            case ToolCallEnded() | Reasoning() | Paused() | Done():
+                return []  # an end repeats a result; the rest is no document
+
+    def _end(self, document: Document) -> Iterator[Fragment]:
+        place = self._places.setdefault(document.id, len(self._places))
+        growing = self._open.pop(document.id, None)
+        if isinstance(document, TodoDocument):
+            lists = self._todos.push(place, document)
+            html = article(document, lists.pop(document.id))
+            yield Added(document.id, html) if growing is None else Replaced(document.id, "", html)
+            yield from (Replaced(id, "todos", list) for id, list in lists.items())
+        elif growing is None:
+            yield Added(document.id, render_document(document))
+        else:
+            yield from growing.end(document)
+
+
+# --- what is open -----------------------------------------------------------------------------------
+
+
+class _Growing:
+    """A document that only its end shows whole: until then, what is known of it."""
+
+    def __init__(self, started: DocumentStarted) -> None:
+        self._id = started.id
+        self._events: list[DocumentEvent] = [started]
+        self.html = render_document(self._so_far())
+
+    def _so_far(self) -> Document:
+        (document,) = Unfinished(self._events).snapshot(_ANY_RUN, "").documents
+        return document
+
+    def learn(self, event: ToolCallStarted | ToolCallArguments) -> Iterator[Fragment]:
+        self._events.append(event)
+        yield Replaced(self._id, "", render_document(self._so_far()))
+
+    def grow(self, text: str) -> Iterator[Fragment]:
+        yield from ()
+
+    def end(self, document: Document) -> Iterator[Fragment]:
+        yield Replaced(self._id, "", render_document(document))
+
+
+_ANY_RUN = RunInfo(id="", created="")
+
+
+class _GrowingProse(_Growing):
+    """The last block stands in a part of its own. Between two renderings of it, what comes is appended as text."""
+
+    def __init__(self, started: DocumentStarted) -> None:
+        super().__init__(started)
+        self._pieces: list[str] = []
+        self._markdown = GrowingMarkdown()
+        document = self._so_far()
+        assert isinstance(document, Prose)
+        self.html = prose_article(document, _open_part("", False))
+        self._frame = prose_article(document, "")
+
+    def grow(self, text: str) -> Iterator[Fragment]:
+        self._pieces.append(text)
+        growth = self._markdown.push(text)
+        if growth is not None:
+            yield Replaced(self._id, "open", growth.finished + _open_part(growth.open, growth.goes_on))
+        elif text:
+            yield Appended(self._id, "tail", prose(text))
+
+    def end(self, document: Document) -> Iterator[Fragment]:
+        rest = self._markdown.finish()
+        if (
+            isinstance(document, Prose)
+            and document.metadata.format == "markdown"
+            and not self._markdown.refers
+            and prose_article(document, "") == self._frame
+            and "".join(self._pieces) == document.content
+        ):
+            yield Replaced(self._id, "open", rest)
+        else:
+            yield from super().end(document)
+
+
+_TAIL = '<span data-part="tail"></span>'
+_CLOSING = re.compile(
+    r"(?:</(?:p|li|[uo]l|blockquote|h[3-6]|t[dhr]|tbody|thead|table|div|figure)>\s*|</code></pre>)+\Z"
+)
+_ALL_THAT_CLOSES = 400  # characters: nothing is nested so deeply that its closing tags take more
+
+
+def _open_part(html: str, goes_on: bool) -> str:
+    """What is appended and goes on with the last line stands inside of whatever that line is in."""
+    closing = _CLOSING.search(html, max(len(html) - _ALL_THAT_CLOSES, 0)) if goes_on else None
+    end = closing.start() if closing else len(html)
+    return f'<div data-part="open">{html[:end]}{_TAIL}{html[end:]}</div>'
+
+
+class _GrowingCode(_Growing):
+    def __init__(self, started: DocumentStarted) -> None:
+        super().__init__(started)
+        self._pieces: list[str] = []
+        self._held: list[str] = []  # may be the beginning of a control sequence, which is not shown
+        self._holds_back = False
+        document = self._so_far()
+        assert isinstance(document, Code)
+        self._next_line = first_line(document)
+        self._separator = ""  # between two numbers
+        self._starts_a_line = True
+        self.html = code_article(document, "", plain_code_part(""))
+        self._frame = code_article(document, "", "")
+
+    def grow(self, text: str) -> Iterator[Fragment]:
+        self._pieces.append(text)
+        self._held.append(text)
+        if self._holds_back and "\n" not in text:  # a long line must not be searched again for every piece
+            return
+        held = "".join(self._held)
+        escape = held.find("\x1b", held.rfind("\n") + 1)
+        self._holds_back = escape >= 0
+        end = escape if self._holds_back else len(held) - held.endswith("\r")
+        self._held = [held[end:]]
+        yield from self._show(held[:end])
+
+    def _show(self, text: str) -> Iterator[Fragment]:
+        text = visible(text)
+        if not text:
+            return
+        begun = self._starts_a_line + text.count("\n") - text.endswith("\n")
+        self._starts_a_line = text.endswith("\n")
+        if begun:
+            numbers = "\n".join(map(str, range(self._next_line, self._next_line + begun)))
+            yield Appended(self._id, "numbers", self._separator + numbers)
+            self._next_line += begun
+            self._separator = "\n"
+        yield Appended(self._id, "code", exact(text))
+
+    def end(self, document: Document) -> Iterator[Fragment]:
+        if (
+            isinstance(document, Code)
+            and code_article(document, "", "") == self._frame
+            and "".join(self._pieces) == document.content
+        ):
+            yield from self._show("".join(self._held))
+            coloured = code_part(document)
+            if coloured != plain_code_part(exact(document.content)):
+                yield Replaced(self._id, "code", coloured)
+        else:
+            yield from super().end(document)
+
+
+def _growing(started: DocumentStarted) -> _Growing:
+    match started.type:
+        case "text" | "thinking":
+            return _GrowingProse(started)
+        case "code_block" | "code_reference":
+            return _GrowingCode(started)
+        case _:
+            return _Growing(started)
+
+
+class _LiveTodos:
+    """Plans and changes in the order they end; the lists that look other than before, out.
+
+    Tools run side by side, so an earlier document may end later: then all is folded again.
+    """
+
+    def __init__(self) -> None:
+        self._documents: list[tuple[int, TodoDocument]] = []
+        self._lists = TodoLists()
+        self._shown: dict[str, str] = {}
+
+    def push(self, place: int, document: TodoDocument) -> dict[str, str]:
+        """By the document's id; the document's own list is among them."""
+        comes_last = not self._documents or place > self._documents[-1][0]
+        insort(self._documents, (place, document), key=lambda placed: placed[0])
+        if comes_last:
+            found = {document.id: self._lists.push(document)}
+        else:
+            self._lists = TodoLists()
+            found = self._lists.push_all(document for _, document in self._documents)
+        found |= self._lists.plan()
+        changed = {id: html for id, html in found.items() if html != self._shown.get(id)}
+        self._shown |= changed
+        return {document.id: found[document.id], **changed}

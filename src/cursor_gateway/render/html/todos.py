@@ -1,0 +1,91 @@
+"""Plans and later changes of their to-dos in, each list as it stands now out."""
+
+from collections.abc import Iterable
+from typing import NamedTuple, TypeAlias
+
+from msgspec import UNSET
+
+from cursor_gateway.core.documents import Document, PlanDocument, TodoStatus, TodoUpdateDocument
+from cursor_gateway.render.html.markdown import render_line
+from cursor_gateway.render.html.pieces import span, unseen
+
+TodoDocument: TypeAlias = PlanDocument | TodoUpdateDocument
+
+_MARKS: dict[TodoStatus, str] = {"pending": "☐", "in_progress": "◐", "completed": "☑", "cancelled": "☒"}
+
+
+class _Todo(NamedTuple):
+    content: str
+    status: TodoStatus
+    dependencies: tuple[str, ...] = ()
+
+
+class TodoLists:
+    """The newest plan's list, and what each change says. Documents are pushed in their order."""
+
+    def __init__(self) -> None:
+        self._plan: str | None = None
+        self._todos: dict[str, _Todo] = {}
+
+    def push(self, document: TodoDocument, /) -> str:
+        """The document's own list."""
+        if isinstance(document, PlanDocument):
+            self._plan = document.id
+            self._todos = {
+                todo.id: _Todo(todo.content, todo.status, tuple(todo.dependencies)) for todo in document.metadata.todos
+            }
+            return self._list(self._todos)
+        before = self._todos
+        changed: dict[str, _Todo] = {}
+        for todo in document.metadata.todos:
+            known = before.get(todo.id, _Todo(todo.id, todo.status))
+            content = known.content if todo.content is UNSET else todo.content
+            changed[todo.id] = _Todo(content, todo.status, known.dependencies)
+        if document.metadata.state in (UNSET, "completed"):  # a change that failed changed nothing
+            self._todos = changed if document.metadata.merge is False else {**before, **changed}
+        return self._list(changed)
+
+    def push_all(self, documents: Iterable[Document]) -> dict[str, str]:
+        """By the document's id: a plan's list at its end, a change's as it was."""
+        found: dict[str, str] = {}
+        for document in documents:
+            if isinstance(document, PlanDocument):
+                found |= self.plan()
+            if isinstance(document, TodoDocument):
+                found[document.id] = self.push(document)
+        return found | self.plan()
+
+    def plan(self) -> dict[str, str]:
+        """The newest plan's list now, by the plan's id."""
+        return {} if self._plan is None else {self._plan: self._list(self._todos)}
+
+    def _list(self, shown: dict[str, _Todo]) -> str:
+        numbers = {id: number for number, id in enumerate(self._todos, 1)}
+        items = "".join(_item(todo, numbers.get(id), self._waits_for(todo, numbers)) for id, todo in shown.items())
+        done = sum(todo.status == "completed" for todo in self._todos.values())
+        progress = f'<p class="progress">{done} of {len(self._todos)} done</p>' if self._todos else ""
+        listed = f"<ol>{items}</ol>" if items else ""
+        return f'<div class="todos" data-part="todos">{progress}{listed}</div>'
+
+    def _waits_for(self, todo: _Todo, numbers: dict[str, int]) -> str:
+        if todo.status != "pending":
+            return ""
+        unfinished = (
+            needed
+            for needed in todo.dependencies
+            if needed in numbers and self._todos[needed].status in ("pending", "in_progress")
+        )
+        return ", ".join(str(numbers[needed]) for needed in unfinished)
+
+
+def _item(todo: _Todo, number: int | None, waits_for: str) -> str:
+    """The number is the one in the plan, also where only some are listed."""
+    value = f' value="{number}"' if number else ""
+    mark = f'<span class="mark" aria-hidden="true">{_MARKS[todo.status]}</span>'
+    told = unseen(f"{todo.status.replace('_', ' ')}: ")
+    after = span(f"after {waits_for}", "after") if waits_for else ""
+    return f'<li{value} data-status="{todo.status}">{mark}{told}<span>{render_line(todo.content)}</span>{after}</li>'
+
+
+def todo_lists(documents: Iterable[Document]) -> dict[str, str]:
+    return TodoLists().push_all(documents)
