@@ -1,0 +1,191 @@
+"""Answers to an agent's questions and plans: the next turn of the conversation, where the agent does not wait."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import httpx2
+import pytest
+
+from cursor_gateway.core.actions import Plan, Question
+from cursor_gateway.core.documents import ClarificationAnswer, ClarificationOption, ClarificationQuestion
+from cursor_gateway.errors import InvalidRequest
+from cursor_gateway.runs.caller_tools import CallerLimits
+from cursor_gateway.runs.questions import Questions
+from tests.gateways import RunningGateway
+from tests.server.conftest import Json, chat, invocations, sse, unique
+
+FILE = ClarificationQuestion(
+    id="file",
+    text="Which file?",
+    options=[ClarificationOption(id="a", label="a"), ClarificationOption(id="b", label="b")],
+)
+
+
+def ask(http: httpx2.Client, mark: str, scenario: str = "question", **fields: Any) -> Json:
+    return chat(http, f"{mark} standin: {scenario}", **fields)
+
+
+def test_an_answer_is_the_next_turn(gateway: RunningGateway, http: httpx2.Client) -> None:
+    mark = unique()
+    asked = ask(http, mark)
+    body = {"answers": [{"questionId": "file", "selectedOptionIds": ["notes.txt"], "text": "the one in docs"}]}
+    answered = http.post(f"/v1/chat/{asked['id']}/answer", json=body)
+    assert answered.status_code == 200, answered.text
+    told = answered.json()
+    assert told["status"] == "completed"
+    assert told["conversationId"] == asked["conversationId"]
+    assert told["id"] != asked["id"]
+    (first,) = invocations(gateway, mark)
+    second = next(one for one in invocations(gateway, "the one in docs") if one["session"] == first["session"])
+    assert second["prompt"] == "Which file is meant?\n- notes.txt\n- the one in docs"
+
+
+def test_it_streams_and_goes_on_by_itself_as_a_message_does(http: httpx2.Client) -> None:
+    body = {"answers": [{"questionId": "file", "selectedOptionIds": ["notes.txt"]}]}
+    path = f"/v1/chat/{ask(http, unique())['id']}/answer"
+    streamed = http.post(path, json={**body, "stream": True})
+    assert sse(streamed.content)[-1].event == "done"
+    later = http.post(f"/v1/chat/{ask(http, unique())['id']}/answer", json=body, headers={"prefer": "respond-async"})
+    assert later.status_code == 202
+    assert sse(http.get(f"/v1/chat/{later.json()['id']}/events").content)[-1].event == "done"
+
+
+def test_an_accepted_plan_is_carried_out_in_the_mode_agent(gateway: RunningGateway, http: httpx2.Client) -> None:
+    mark = unique()
+    planned = ask(http, mark, f"plan name={mark}", mode="plan")
+    accepted = http.post(f"/v1/chat/{planned['id']}/answer", json={"plan": "accept", "text": "Quickly."}).json()
+    assert accepted["mode"] == "agent"
+    again = ask(http, mark, f"plan name={mark}2", mode="plan")
+    rejected = http.post(f"/v1/chat/{again['id']}/answer", json={"plan": "reject"}).json()
+    assert rejected["mode"] == "plan"
+    prompts = [one["prompt"] for one in invocations(gateway, mark)]
+    assert f"I accept the plan “{mark}”. Carry it out now.\n\nQuickly." in prompts
+    assert f"I do not accept the plan “{mark}2”. Make another one." in prompts
+
+
+@pytest.mark.parametrize(
+    ("scenario", "body", "status", "param"),
+    [
+        ("question", {"answers": [{"questionId": "x", "text": "?"}]}, 400, "answers[0].questionId"),
+        (
+            "question",
+            {"answers": [{"questionId": "file", "selectedOptionIds": ["x"]}]},
+            400,
+            "answers[0].selectedOptionIds",
+        ),
+        ("question", {"answers": []}, 400, "answers"),
+        ("question", {"plan": "accept"}, 404, "plan"),
+        ("question", {"plan": "perhaps"}, 400, "plan"),
+        ("question", {"text": "hm"}, 400, "toolResults"),
+        ("question", {"answers": [{"questionId": "file"}], "plan": "accept"}, 400, "toolResults"),
+        ("question", {"answers": [{"questionId": "file"}], "text": "hm"}, 400, "text"),
+        ("empty", {"answers": [{"questionId": "file", "text": "?"}]}, 404, "answers"),
+    ],
+)
+def test_what_does_not_fit_is_refused(http: httpx2.Client, scenario: str, body: Json, status: int, param: str) -> None:
+    refused = http.post(f"/v1/chat/{ask(http, unique(), scenario)['id']}/answer", json=body)
+    assert (refused.status_code, refused.json()["error"]["param"]) == (status, param), refused.text
+
+
+def test_a_run_that_goes_on_takes_no_answer(http: httpx2.Client) -> None:
+    begun = http.post("/v1/chat", json={"message": "standin: hang-mid"}, headers={"prefer": "respond-async"}).json()
+    refused = http.post(f"/v1/chat/{begun['id']}/answer", json={"plan": "accept"})
+    assert refused.status_code == 409
+    http.post(f"/v1/chat/{begun['id']}/cancel", json={})
+
+
+def test_the_newest_runs(http: httpx2.Client) -> None:
+    mark = unique()
+    first = ask(http, f"{mark} one", "tools")
+    second = ask(http, f"{mark} two", "empty")
+    runs = http.get("/v1/runs?limit=100").json()["runs"]
+    places = [run["id"] for run in runs]
+    assert places.index(second["id"]) < places.index(first["id"])
+    told = next(run for run in runs if run["id"] == first["id"])
+    assert told["title"].startswith(mark)
+    assert (told["state"], told["conversationId"]) == ("completed", first["conversationId"])
+    assert told["toolCalls"] >= 5  # edits and commands are among them
+    assert told["usage"]["totalTokens"] > 0
+    assert told["durationMs"] >= told["firstEventMs"] >= 0
+    assert len(http.get("/v1/runs?limit=1").json()["runs"]) == 1
+    assert http.get("/v1/runs?limit=x").status_code == 400
+
+
+# --- an agent that waits --------------------------------------------------------------------------------
+
+
+class Driver:
+    """Remembers how often it was told to pause."""
+
+    def __init__(self) -> None:
+        self.pauses = 0
+
+    def tell(self, events: Any) -> None:
+        raise AssertionError("nothing is told of a question but the pause")
+
+    def pause(self, events: Any) -> int:
+        self.pauses += 1
+        return self.pauses
+
+    def break_off(self) -> None:
+        raise AssertionError("the agent goes on")
+
+    def stop(self, why: Exception) -> None:
+        raise why
+
+
+async def until(is_so: Callable[[], bool]) -> None:
+    async with asyncio.timeout(60):
+        while not is_so():
+            await asyncio.sleep(0.001)
+
+
+def questions(answer_seconds: float = 600) -> tuple[Questions, Driver]:
+    held, driver = Questions(CallerLimits(answer_seconds=answer_seconds, quiet_seconds=0)), Driver()
+    held.begin(driver)
+    return held, driver
+
+
+QUESTION = Question(tool="ask_question", title="", questions=[FILE])
+PLAN = Plan(tool="create_plan", title="Move", overview="", markdown="", todos=[])
+ANSWER = ClarificationAnswer(question_id="file", selected_option_ids=["b"])
+
+
+def test_a_held_question_is_answered_in_the_same_run() -> None:
+    async def ask() -> None:
+        held, driver = questions()
+        asking = asyncio.ensure_future(held.answer("call_1", QUESTION))
+        await until(lambda: held.waiting_since is not None)
+        assert (driver.pauses, held.call_ids) == (1, ("call_1",))
+        assert not held.take_answers([ClarificationAnswer(question_id="other", selected_option_ids=[])])
+        assert not held.take_decision(True)
+        with pytest.raises(InvalidRequest):
+            held.take_answers([ClarificationAnswer(question_id="file", selected_option_ids=["c"])])
+        assert held.take_answers([ANSWER])
+        assert await asking == [ANSWER]
+        assert (held.waiting_since, held.call_ids) == (None, ())
+        assert held.waited > 0
+
+    asyncio.run(ask())
+
+
+def test_a_held_plan_is_decided_and_nobody_waits_for_ever() -> None:
+    async def ask() -> None:
+        held, _ = questions()
+        deciding = asyncio.ensure_future(held.decide("call_1", PLAN))
+        await until(lambda: held.waiting_since is not None)
+        assert not held.take_answers([ANSWER])
+        assert held.take_decision(False)
+        assert await deciding is False
+        impatient, driver = questions(answer_seconds=0.01)
+        assert await impatient.answer("call_2", QUESTION) is None
+        assert await impatient.decide("call_3", PLAN) is None
+        ending, _ = questions()
+        asking = asyncio.ensure_future(ending.answer("call_4", QUESTION))
+        await until(lambda: bool(ending.call_ids))
+        ending.close()
+        assert await asking is None
+        assert driver.pauses == 2
+
+    asyncio.run(ask())
