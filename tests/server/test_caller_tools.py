@@ -4,7 +4,7 @@ import json
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -299,6 +299,54 @@ def test_the_next_turn_goes_on_in_the_session(gateway: RunningGateway, http: htt
     assert first["cwd"] == second["cwd"]  # the same scratch folder, or the agent would not find its chat
 
 
+def test_an_older_request_again_leaves_the_run_waiting(http: httpx2.Client) -> None:
+    steps = [call("weather", city=city) for city in "ABC"]
+    caller = Caller(http, program(*steps, say("$all")), [WEATHER], cursor={"whenClientLeaves": "cancel"})
+    requests = []
+    for result in ("one", "two"):
+        asked = only_call(caller.ask())
+        caller.give((asked["id"], result))
+        requests.append(list(caller.messages))
+    last = only_call(caller.ask())
+    for messages in requests:
+        caller.messages, kept = messages, caller.messages
+        caller.ask()
+        caller.messages = kept
+    assert documents_of(http, caller.chat_id)["status"] == "streaming"
+    caller.give((last["id"], "three"))
+    assert caller.ask()["content"] == "one, two, three"
+
+
+def test_more_is_said_while_the_run_goes_on(gateway: RunningGateway, http: httpx2.Client) -> None:
+    """It cannot be told to an agent that is at work, so another one is told all of it."""
+    mark = unique()
+    steps = [call("weather", city="A"), {"pause_ms": 600000}, say("It is $1.")]
+    caller = Caller(http, f"{mark} {program(*steps)}", [WEATHER])
+    asked = only_call(caller.ask())
+    caller.give((asked["id"], "sunny"))
+    body = {"model": "auto", "messages": caller.messages, "tools": [WEATHER], "stream": True}
+    body["cursor"] = {"whenClientLeaves": "finish"}
+    with (
+        suppress(httpx2.TimeoutException),
+        http.stream("POST", "/v1/chat/completions", json=body, timeout=1) as left,
+    ):
+        left.read()
+    caller.messages.append({"role": "user", "content": f"{mark} standin: say size=99\n---\nStopped."})
+    assert caller.ask()["content"].startswith("Stopped.")
+    for started in invocations(gateway, mark):
+        for pid in members(started["pgid"]):
+            os.kill(pid, 9)
+
+
+def test_a_stop_sequence_that_only_began_is_said_once(http: httpx2.Client) -> None:
+    prompt = program(say("Hello X"), call("weather", city="A"), say("end"))
+    for stream in (False, True):
+        body = {"model": "auto", "messages": [{"role": "user", "content": prompt}], "tools": [WEATHER], "stop": ["XX"]}
+        message = _message(http.post("/v1/chat/completions", json={**body, "stream": stream}), stream)
+        assert message["content"] == "Hello X"
+        assert only_call(message)
+
+
 # --- what is given ------------------------------------------------------------------------------------
 
 
@@ -440,6 +488,16 @@ def test_a_required_call_is_asked_for_again_once(gateway: RunningGateway, http: 
     assert len(sessions) == 2
 
 
+@pytest.mark.parametrize("choice", ["required", {"name": "weather"}])
+def test_a_choice_is_for_one_reply(http: httpx2.Client, choice: Any) -> None:
+    prompt = program(call("weather", city="A"), say("It is $1."))
+    told = http.post("/v1/chat", json={"message": prompt, "tools": [WEATHER], "toolChoice": choice}).json()
+    (waiting,) = told["metadata"]["waitingFor"]
+    results = [{"toolCallId": waiting["toolCallId"], "content": "sunny"}]
+    answer = http.post(f"/v1/chat/{told['id']}/answer", json={"toolResults": results}).json()
+    assert answer["documents"][-1]["content"] == "It is sunny."
+
+
 def test_a_named_tool_is_the_only_one(gateway: RunningGateway, http: httpx2.Client) -> None:
     mark = unique()
     prompt = f"{mark} {program({'list': True}, call('weather', city='A'), say('$1'))}"
@@ -501,6 +559,10 @@ def test_the_test_above_can_fail(tmp_path: Path) -> None:
         prompt = program({"native": "shell", "args": {"command": f"touch {made}"}}, say("done"))
         response = client.post("/v1/chat", json={"message": prompt, "tools": [WEATHER]})
         assert made.exists()
+        assert response.json()["error"]["code"] == "agent_unconfined"
+        # A command that failed has run, too, and must not be run once more by the caller.
+        prompt = program({"native": "shell", "args": {"command": "exit 3"}}, say("done"))
+        response = client.post("/v1/chat", json={"message": prompt, "tools": [BASH]})
         assert response.json()["error"]["code"] == "agent_unconfined"
 
 
@@ -601,6 +663,10 @@ def test_a_caller_that_never_comes_back(tmp_path: Path) -> None:
         ).json()
         assert late["conversationId"] == ended["conversationId"]
         assert late["documents"][-1]["content"] == "It is later."
+        twice = client.post(
+            f"/v1/chat/{ended['id']}/answer", json={"toolResults": [{"toolCallId": asked["id"], "content": "again"}]}
+        ).json()
+        assert twice == late
 
 
 def test_cancelled_while_waiting(gateway: RunningGateway, http: httpx2.Client) -> None:
@@ -693,6 +759,14 @@ def test_a_loop_is_warned_of_and_then_stopped(gateway: RunningGateway, http: htt
     assert (response.status_code, response.json()["error"]["code"]) == (502, "agent_looped")
     assert 10 <= rounds <= 30
     nothing_is_left(gateway, mark)
+
+
+def test_names_that_could_mean_something_else_are_refused(http: httpx2.Client) -> None:
+    for name in ("a\nb", "`x`", "x" * 129, "Mcp(*)", ""):
+        refused = http.post("/v1/chat", json={"message": "hello", "tools": [{"name": name}]})
+        assert refused.status_code == 400, name
+    nullable = {"name": "t", "parameters": {"type": ["object", "null"]}}
+    assert http.post("/v1/chat", json={"message": "standin: empty", "tools": [nullable]}).status_code == 200
 
 
 def test_polling_is_no_loop_but_is_warned_of(http: httpx2.Client) -> None:

@@ -1,6 +1,7 @@
 """Tools that the caller runs: what is offered, what may be called, what was asked for, and what came back."""
 
 import json
+import re
 from collections.abc import Sequence
 from typing import Any, TypeAlias
 
@@ -8,6 +9,8 @@ from msgspec import UNSET, Struct
 
 from cursor_gateway.core.images import Image
 from cursor_gateway.errors import InvalidRequest
+
+_NAME = re.compile(r"[A-Za-z0-9_./:-]{1,128}")  # it stands in the prompt and in the agent's rules
 
 
 class Tool(Struct, frozen=True):
@@ -70,13 +73,19 @@ class ToolResult(Struct, frozen=True, kw_only=True):
 def make_tool(
     name: str, description: str | None, parameters: dict[str, Any] | None, param: str, *, strict: bool = False
 ) -> Tool:
-    """Raises `InvalidRequest`. `param` is the field that the parameters stand in."""
-    schema = {"type": "object", **(parameters or {"properties": {}})}
-    if schema["type"] != "object":
+    """Raises `InvalidRequest`. `param` is the tool's place in the request."""
+    if not _NAME.fullmatch(name):
         raise InvalidRequest(
-            f"{param}: A tool takes an object; send a JSON Schema of the type `object`, or leave it out.", param=param
+            f"{param}.name: {name[:100]!r} cannot be a tool's name; use up to 128 letters, digits and _ - . : /.",
+            param=f"{param}.name",
         )
-    return Tool(name, description or "", schema, strict)
+    schema = parameters or {"properties": {}}
+    if "object" not in (kind if isinstance(kind := schema.get("type", "object"), list) else [kind]):
+        raise InvalidRequest(
+            f"{param}.parameters: A tool takes an object; send a JSON Schema of the type `object`, or leave it out.",
+            param=f"{param}.parameters",
+        )
+    return Tool(name, description or "", {**schema, "type": "object"}, strict)
 
 
 def preamble(offer: Offer, server: str) -> str:

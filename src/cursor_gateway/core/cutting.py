@@ -88,7 +88,10 @@ class _StopFinder:
 
     def flush(self) -> str:
         longest = self._longest()
-        return longest.text[: longest.matched]
+        held = longest.text[: longest.matched]
+        for sequence in self._sequences:
+            sequence.matched = 0
+        return held
 
     def _end(self, text: str) -> int:
         """How much of the text can be said; below zero, how much of what was held back cannot."""

@@ -1,8 +1,8 @@
 """Answers that must be JSON: what to ask for, what to take out of the text, whether it fits, what to ask again.
 
 The agent has no switch for it, so it is asked in the prompt and its answer is checked. References of a
-schema are looked up in the schema alone, never on the network. A schema's own regular expressions are asked for and
-not checked: one can be written to take for ever, and everybody else's runs would wait for it.
+schema are looked up in the schema alone, never on the network. A schema's own regular expressions and its
+`uniqueItems` are asked for and not checked: they can be made to take for ever, and everybody else's runs would wait.
 """
 
 import json
@@ -198,7 +198,7 @@ def violation(value: object, schema: dict[str, Any]) -> str:
 
 
 _BY_NAME = frozenset({"properties", "$defs", "definitions", "dependentSchemas"})
-_OF_PATTERNS = frozenset({"pattern", "patternProperties"})
+_OF_PATTERNS = frozenset({"pattern", "patternProperties", "uniqueItems"})  # the last compares each with each
 # With them, it depends on a pattern which properties are left to these.
 _LEFT_OVER = frozenset({"additionalProperties", "unevaluatedProperties"})
 

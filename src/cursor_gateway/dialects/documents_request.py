@@ -115,7 +115,7 @@ def offer_of(request: ChatRequest) -> Offer | None:
             raise InvalidRequest(f"{param}.name is missing; a tool needs a name.", param=f"{param}.name")
         if told.name in tools:
             raise InvalidRequest(f"{param}: There are two tools of this name; a call could mean either.", param=param)
-        tools[told.name] = make_tool(told.name, told.description, told.parameters, f"{param}.parameters")
+        tools[told.name] = make_tool(told.name, told.description, told.parameters, param)
     choice = _choice(request, tools)
     return Offer(tools=tuple(tools.values()), choice=choice, parallel=request.parallel_tool_calls) if tools else None
 

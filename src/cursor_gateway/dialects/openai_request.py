@@ -378,7 +378,7 @@ def _offer(wire: _Body) -> Offer | None:
                 f"{param}.name: There are two tools of this name; a call could mean either.", param=f"{param}.name"
             )
         tools[offered.name] = make_tool(
-            offered.name, offered.description, offered.parameters, f"{param}.parameters", strict=offered.strict or False
+            offered.name, offered.description, offered.parameters, param, strict=offered.strict or False
         )
     choice = _tool_choice(wire, list(tools))
     if not tools:

@@ -37,8 +37,10 @@ class Answering:
         if isinstance(run, Run) and run.caller is not None and not run.is_ending:
             if not any(map(run.caller.knows, results)):
                 raise _no_such_call()
-            run.needs_readers = (asker.when_client_leaves or service.defaults.when_client_leaves) == "cancel"
+            service.leave_as_told(run, asker.when_client_leaves)
             return service.continued(run, run.caller, results)
+        if isinstance(run, Run):
+            await run.finished()  # it is about to
         if run.done is None:
             raise NotFound("Another gateway drives this run; answer it there.", param="id")
         rounds = Rounds(await _all_events(run))
@@ -48,8 +50,10 @@ class Answering:
         if not rounds.are_missing(results):  # it had them all, and this is what came of it
             return Continued(run, pause)
         messages = [*self._said_before(run), *rounds.told(results)]
-        tools = self._tools_of(run)
-        return Continued(await service.start(_order(run, asker, messages, Offer(tools=tools))), 0)
+        order = _order(run, asker, messages, Offer(tools=self._tools_of(run)))
+        # Who brings the results once more joins the run that has them.
+        order = msgspec.structs.replace(order, idempotency_key=f"results for {run.id} after {pause}")
+        return Continued(await service.start(order), 0)
 
     async def with_answers(self, id: str, asker: Asker, answers: Sequence[ClarificationAnswer]) -> Continued:
         """To the agent's questions: a run that waits for them goes on, else it is the conversation's next turn."""
@@ -71,7 +75,7 @@ class Answering:
         return await self._next_turn(run, asker, plan_message(documents, decision, text), mode)
 
     def _gone_on(self, run: Run, asker: Asker) -> Continued:
-        run.needs_readers = (asker.when_client_leaves or self._service.defaults.when_client_leaves) == "cancel"
+        self._service.leave_as_told(run, asker.when_client_leaves)
         return Continued(run, run.paused_at)
 
     def _check_ended(self, run: Run | PastRun) -> None:
@@ -84,8 +88,12 @@ class Answering:
         return Continued(await self._service.start(order), 0)
 
     def _said_before(self, run: Run | PastRun) -> list[Message]:
+        """Up to the run, and what it was asked; of its own answer the rounds tell."""
         stored = self._service.store.messages(run.info.conversation_id or "", run.owner)
-        kept = [message for message in stored if message.run_id != run.id or message.role == "user"]
+        last = max(
+            (number for number, message in enumerate(stored, 1) if message.run_id == run.id), default=len(stored)
+        )
+        kept = [message for message in stored[:last] if message.run_id != run.id or message.role == "user"]
         return [
             UserMessage(message.text) if message.role == "user" else AssistantMessage(message.text) for message in kept
         ]

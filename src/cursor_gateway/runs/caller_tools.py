@@ -17,9 +17,19 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from cursor_gateway.core.actions import Action, Command, FileEdit, OtherTool
+from cursor_gateway.core.actions import Action, Command, FileEdit, OtherTool, Outcome
 from cursor_gateway.core.agent_events import AgentEvent, CallerToolAnswered, CallerToolAsked, ToolEnded
-from cursor_gateway.core.caller_tools import CallerCall, NamedTool, NoTool, Offer, SomeTool, Tool, ToolResult, usable
+from cursor_gateway.core.caller_tools import (
+    AnyTool,
+    CallerCall,
+    NamedTool,
+    NoTool,
+    Offer,
+    SomeTool,
+    Tool,
+    ToolResult,
+    usable,
+)
 from cursor_gateway.core.images import Image
 from cursor_gateway.core.loops import LoopGuard
 from cursor_gateway.core.native_requests import translate
@@ -30,6 +40,8 @@ from cursor_gateway.errors import AgentLooped, AgentUnconfined, CallerGone, Gate
 SERVER = "caller"  # what the agent calls the tools' server
 VIEWER = "view_conversation_image"  # a tool of the gateway's own: the agent cannot open files in such a run
 _LONGEST_GATHERING = 2.0  # seconds: an agent that goes on talking beside its calls does not keep them back
+_CHECKED = 100_000  # bytes of arguments
+_OF_COMMANDS = frozenset({"COMMAND_FAILED", "TIMEOUT", "INTERRUPTED"})  # it had begun
 _HERE = frozenset({"read_file", "list_dir", "grep", "glob_file_search", "codebase_search"})
 
 
@@ -58,6 +70,7 @@ class _Open(Struct):
     call: CallerCall
     asked_at: float
     held: asyncio.Future[ToolResult] | None  # None: the agent no longer waits for it
+    given: ToolMessage | None = None  # what it was answered with
     is_told: bool = False  # to the caller
 
 
@@ -76,6 +89,7 @@ class CallerTools:
         self._returned: list[Message] = []  # for an agent that is to be started again
         self._complete = asyncio.Event()  # nothing is missing for that
         self._failed: Counter[str] = Counter()  # calls that were answered with an error, until the agent reports them
+        self._given: dict[str, _Open] = {}  # those that were answered otherwise, the last of each
         self._guard = LoopGuard()
         self._driver: Driver | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -109,12 +123,22 @@ class CallerTools:
     @property
     def tools(self) -> Sequence[Tool]:
         """All that the agent may call."""
-        return [*usable(self.offer), _viewer(list(self._images))] if self._images else usable(self.offer)
+        if not self._images:
+            return usable(self.offer)
+        names = {"type": "string", "enum": list(self._images)}
+        schema = {"type": "object", "properties": {"name": names}, "required": ["name"]}
+        viewer = Tool(self._viewer, "Shows an image of the conversation, by the name that stands there.", schema)
+        return [*usable(self.offer), viewer]
+
+    @property
+    def _viewer(self) -> str:
+        """Not one of the caller's."""
+        return f"{VIEWER}_" if any(tool.name == VIEWER for tool in self.offer.tools) else VIEWER
 
     def show(self, images: Sequence[Image]) -> tuple[str, ...]:
         """How the agent is told of these images, from now on to be seen with the viewer."""
         self._images |= {image.name: image for image in images}
-        return tuple(f"{image.name} (the tool `{VIEWER}` of `{SERVER}` shows it)" for image in images)
+        return tuple(f"{image.name} (the tool `{self._viewer}` of `{SERVER}` shows it)" for image in images)
 
     @property
     def call_ids(self) -> tuple[str, ...]:
@@ -128,7 +152,7 @@ class CallerTools:
 
     async def call(self, name: str, arguments: dict[str, Any]) -> ToolResult:
         """What the caller's tool gives. To cancel this is to give the call up: its result then comes another way."""
-        if name == VIEWER and (image := self._images.get(str(arguments.get("name")))) is not None:
+        if name == self._viewer and (image := self._images.get(str(arguments.get("name")))) is not None:
             return ToolResult(text="", images=(image,))
         if (wrong := self._wrong(name, arguments)) is not None:
             return self._refused(name, arguments, wrong)
@@ -138,7 +162,7 @@ class CallerTools:
             return await held
         except asyncio.CancelledError:
             if open.held is held:
-                self.break_off()
+                self._give_again(open)
             raise
 
     def heard(self) -> None:
@@ -148,14 +172,15 @@ class CallerTools:
 
     def took(self, event: ToolEnded) -> bool:
         """Whether this end of a tool is no news: of a call that is known here."""
-        if event.outcome.state == "completed":
-            if _ran_here(event.action):
-                self._stop(
-                    AgentUnconfined(
-                        f"The agent used its own {event.action.tool} although it was denied, so the run was ended; "
-                        "update it with `cursor-agent update`, or leave `tools` out."
-                    )
+        if _ran_here(event.action, event.outcome):
+            self._stop(
+                AgentUnconfined(
+                    f"The agent used its own {event.action.tool} although it was denied, so the run was ended; "
+                    "update it with `cursor-agent update`, or leave `tools` out."
                 )
+            )
+            return False
+        if event.outcome.state == "completed":
             return False
         if isinstance(event.action, OtherTool) and self._gave_up(event.action):
             return True
@@ -171,14 +196,25 @@ class CallerTools:
         if self._failed[key]:
             self._failed[key] -= 1
             return True
-        if any(open.held is not None and open.call.key() == key for open in self._open.values()):
-            self.break_off()
+        held = (open for open in self._open.values() if open.held is not None and open.call.key() == key)
+        if (open := next(held, None) or self._given.get(key)) is not None:
+            self._give_again(open)
             return True
         return False
+
+    def _give_again(self, open: _Open) -> None:
+        """The agent has not taken it: it is started again with what it missed."""
+        self.break_off()
+        if open.given is not None:  # the answer had just come
+            self._given.pop(open.call.key(), None)
+            self._returned += [AssistantMessage("", (_call(open.call),)), open.given]
+            if not self._open:
+                self._complete.set()
 
     def agent_gone(self) -> None:
         """It has ended, however: what it had asked for is still wanted."""
         self._failed.clear()
+        self._given.clear()
         for open in self._open.values():
             open.held = None
 
@@ -208,6 +244,8 @@ class CallerTools:
         tool = next((tool for tool in self.tools if tool.name == name), None)
         if tool is None:
             return f"There is no tool {name!r}; there are {', '.join(tool.name for tool in self.tools)}."
+        if len(msgspec.json.encode(arguments)) > _CHECKED:
+            return None  # it would take too long, and whoever runs the tool checks as well
         try:
             wrong = violation(arguments, tool.parameters)
         except Uncheckable:  # then it is the caller's to judge
@@ -240,8 +278,11 @@ class CallerTools:
             )
 
     def _stop(self, why: GatewayError) -> None:
-        if self._driver is not None:
-            self._driver.stop(why)
+        """Nothing more is asked of the caller, however long the agent takes to go."""
+        driver, self._driver = self._driver, None
+        self._stop_timer()
+        if driver is not None:
+            driver.stop(why)
 
     # --- pauses -------------------------------------------------------------------------------------
 
@@ -289,6 +330,10 @@ class CallerTools:
 
     # --- the caller's side --------------------------------------------------------------------------
 
+    def new(self, results: Mapping[str, ToolResult]) -> dict[str, ToolResult]:
+        """Those of them that are waited for."""
+        return {id: result for id, result in results.items() if id in self._open and self._open[id].is_told}
+
     def answer(
         self, results: Mapping[str, ToolResult], also: Sequence[Message] = (), offer: Offer | None = None
     ) -> int:
@@ -297,7 +342,7 @@ class CallerTools:
         What a caller says beside them (`also`) cannot be told to an agent that is in the middle of its work, so that
         one is ended, and started again with all of it.
         """
-        new = {id: result for id, result in results.items() if id in self._open and self._open[id].is_told}
+        new = self.new(results)
         if not new:
             return min(self._answered[id] for id in results if id in self._answered)
         now, place = asyncio.get_running_loop().time(), self.paused_at
@@ -305,22 +350,28 @@ class CallerTools:
             self.waited += now - self.waiting_since
         self.waiting_since = self._gathering_since = None
         self._stop_timer()
-        self.offer, self.was_called = offer or self.offer, False
+        self.offer = offer or replace(self.offer, choice=AnyTool())  # a choice is for one reply
+        self.was_called = self._was_reminded = False
         if also:
             self.break_off()
         events = []
         for id, result in new.items():
             open = self._open.pop(id)
             self._answered[id] = place
-            note = self._guard.gave(open.call.key(), result.text)
+            seconds = now - open.asked_at
+            note = self._guard.gave(open.call.key(), result.text, seconds)
             given = replace(result, text=f"{result.text}\n\n{note}") if note else result
-            events.append(CallerToolAnswered(id, result, round((now - open.asked_at) * 1000)))
+            events.append(CallerToolAnswered(id, result, round(seconds * 1000)))
             told = ToolMessage(given.text, id, open.call.name, self.show(result.images))
             self.happened.append(told)
+            open.given = told
             if open.held is None:
                 self._returned += [AssistantMessage("", (_call(open.call),)), told]
             elif not open.held.done():
-                self._failed[open.call.key()] += given.is_error
+                if given.is_error:
+                    self._failed[open.call.key()] += 1
+                else:
+                    self._given[open.call.key()] = open
                 open.held.set_result(given)
         self._returned += also
         self.happened += also
@@ -337,11 +388,10 @@ def _call(call: CallerCall) -> Call:
     return Call(call.id, call.name, msgspec.json.encode(call.arguments).decode())
 
 
-def _viewer(names: list[str]) -> Tool:
-    schema = {"type": "object", "properties": {"name": {"type": "string", "enum": names}}, "required": ["name"]}
-    return Tool(VIEWER, "Shows an image of the conversation, by the name that stands there.", schema)
-
-
-def _ran_here(action: Action) -> bool:
+def _ran_here(action: Action, outcome: Outcome) -> bool:
     """On this machine; what Cursor's own service does, and notes that the agent makes for itself, harm nobody."""
-    return isinstance(action, Command | FileEdit) or (isinstance(action, OtherTool) and action.tool in _HERE)
+    if isinstance(action, Command) and (action.exit_code >= 0 or outcome.code in _OF_COMMANDS):
+        return True  # also if it failed
+    return outcome.state == "completed" and (
+        isinstance(action, Command | FileEdit) or (isinstance(action, OtherTool) and action.tool in _HERE)
+    )

@@ -8,6 +8,7 @@ from cursor_gateway.runs.run import Limits, Observer, Run
 from cursor_gateway.sources.base import Source
 
 _LAST_SECONDS = 15.0  # at shutdown; more than any agent is given to end by itself
+_LOOK_SECONDS = 0.1  # at shutdown: for runs that have come to wait for their callers
 _STORE_SECONDS = 2.0  # between two tries to store what the store did not take
 _MOST_UNSTORED = 100  # runs that have ended; the oldest are given up, and their answers said so
 
@@ -109,10 +110,7 @@ class Runs:
         self._is_closing = True
         running = list(self._running.values())
         if running:
-            for run in running:
-                if run.is_waiting:  # nobody may come for it, and after a restart its results are taken as well
-                    run.stop(ShuttingDown("The gateway was stopped during this run; send the results again."))
-            await asyncio.wait([asyncio.ensure_future(run.finished()) for run in running], timeout=drain_seconds)
+            await self._drain(running, asyncio.get_running_loop().time() + drain_seconds)
             for run in running:
                 run.stop(ShuttingDown("The gateway was stopped during this run; run it again."))
             # Asked to end, an agent saves its session; one that does not is ended by its source, in the end by us.
@@ -123,3 +121,14 @@ class Runs:
             self._store_again()
             if self._retry is not None:
                 self._retry.cancel()
+
+    async def _drain(self, running: list[Run], until: float) -> None:
+        """Except those that wait: nobody may come for them, and after a restart their results are taken as well."""
+        clock = asyncio.get_running_loop().time
+        left = [asyncio.ensure_future(run.finished()) for run in running]
+        while left and (seconds := until - clock()) > 0:
+            for run in running:
+                if run.is_waiting:
+                    run.stop(ShuttingDown("The gateway was stopped during this run; send the results again."))
+            _, pending = await asyncio.wait(left, timeout=min(seconds, _LOOK_SECONDS))
+            left = list(pending)

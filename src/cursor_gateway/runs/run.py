@@ -81,6 +81,7 @@ class Run:
         """`asking` makes the turns for an agent that has to be started again; `caller` has the caller's tools."""
         self.questions = questions
         self.paused_at = 0  # the number of the last pause
+        self.read_up_to = 0  # the number of the last event that some reader has had
         self.info, self.turn, self.owner, self.request_id, self.caller = info, turn, owner, request_id, caller
         self.events: list[DocumentEvent] = []  # the latest; the number of an event is its place in the run, from 1
         self.dropped = 0  # events before them, which are in the store
@@ -438,8 +439,9 @@ class Reader:
 
     def __exit__(self, *_: object) -> None:
         self.run.readers -= 1
-        if self.run.is_waiting and self.place >= self.run.paused_at:
-            return  # it has what it was to be told, and the next request brings the answer
+        self.run.read_up_to = max(self.run.read_up_to, self.place)
+        if self.run.is_waiting and self.run.read_up_to >= self.run.paused_at:
+            return  # somebody has what was to be told, and the next request brings the answer
         if self.run.readers == 0 and self.run.needs_readers:
             self.run.stop(RunCancelled("The client left before the answer was complete; ask again to have all of it."))
 

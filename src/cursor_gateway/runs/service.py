@@ -331,10 +331,19 @@ class Service:
         run = self.runs.find_by_calls(results, order.owner)
         if run is None or run.caller is None or run.is_ending:
             return None
+        is_new = bool(run.caller.new(results))
+        if also and not is_new:
+            return None  # more is said to a run that goes on: it is told to another one, with all the rest
         continued = self.continued(run, run.caller, results, also, order.offer)
-        self._quoted(run, order)
-        run.needs_readers = (order.when_client_leaves or self.defaults.when_client_leaves) == "cancel"
+        if is_new:
+            self._quoted(run, order)
+        self.leave_as_told(run, order.when_client_leaves)
         return continued
+
+    def leave_as_told(self, run: Run, when: WhenClientLeaves | None) -> None:
+        """As a request says that goes on with the run; else it stays as it is."""
+        if when is not None:
+            run.needs_readers = when == "cancel"
 
     def continued(
         self,

@@ -43,7 +43,7 @@ def configure(format: LogFormat, level: LogLevel, stream: TextIO) -> None:
         cache_logger_on_first_use=False,
     )
     logging.basicConfig(handlers=[_Libraries()], level=least, force=True)
-    logging.getLogger("mcp").setLevel(max(least, logging.WARNING))  # it tells of every session, which are ours
+    logging.getLogger("mcp").setLevel(max(least, logging.ERROR))  # it tells of every session, and of each that ends
 
 
 def outcome(run: Run) -> Outcome:

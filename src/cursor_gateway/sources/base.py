@@ -46,6 +46,7 @@ class Turn(Struct, frozen=True, kw_only=True):
     """One prompt for an agent, and where it works."""
 
     run_id: str
+    source: str | None = None  # None: the usual one
     prompt: str
     model: str
     mode: Mode = "agent"
