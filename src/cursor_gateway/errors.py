@@ -51,6 +51,9 @@ import msgspec
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 _LONGEST = 1000  # characters of what callers are told: it may repeat what they sent
 
+_OF_THE_SOURCE = frozenset(
+    {"agent_crashed", "agent_misconfigured", "agent_missing", "agent_timed_out", "agent_unreachable"}
+)
 _CUT_SHORT = "The agent's output ended before the agent had finished; what had arrived is kept. Run it again."
 
 
@@ -65,6 +68,11 @@ class Failure(msgspec.Struct, frozen=True):
     source: str = "agent"
     param: str | None = None  # the field of the request that is to blame
     retry_after: int | None = None  # seconds
+
+    @property
+    def may_be_the_sources(self) -> bool:
+        """Another way to the agent may do better: it was not the account, the model, the request or the session."""
+        return self.code in _OF_THE_SOURCE
 
     @property
     def passes(self) -> bool:

@@ -67,7 +67,7 @@ class CallerAwaited(Struct, frozen=True):
 class Notice(Struct, frozen=True):
     """The agent's connection, retries and background tasks: no document comes of it."""
 
-    kind: Literal["reconnecting", "reconnected", "retrying", "background", "fallback"]
+    kind: Literal["reconnecting", "reconnected", "retrying", "background"]
     attempt: int = 0
 
 

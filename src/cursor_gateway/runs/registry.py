@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from cursor_gateway.errors import CallerGone, ShuttingDown, TooManyRuns
 from cursor_gateway.runs.run import Limits, Observer, Run
-from cursor_gateway.sources.base import Source
+from cursor_gateway.sources.choice import AnySource
 
 _LAST_SECONDS = 15.0  # at shutdown; more than any agent is given to end by itself
 _LOOK_SECONDS = 0.1  # at shutdown: for runs that have come to wait for their callers
@@ -14,7 +14,7 @@ _MOST_UNSTORED = 100  # runs that have ended; the oldest are given up, and their
 
 
 class Runs:
-    def __init__(self, source: Source, limits: Limits, max_runs: int, observers: Sequence[Observer] = ()) -> None:
+    def __init__(self, source: AnySource, limits: Limits, max_runs: int, observers: Sequence[Observer] = ()) -> None:
         self._source, self._limits, self._max_runs = source, limits, max_runs
         self._observers = tuple(observers)
         self._running: dict[str, Run] = {}

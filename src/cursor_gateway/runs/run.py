@@ -9,6 +9,7 @@ from contextlib import aclosing
 from typing import Literal, Protocol, TypeAlias
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from cursor_gateway.core.agent_events import (
     AgentEvent,
@@ -25,6 +26,7 @@ from cursor_gateway.core.documents import Usage
 from cursor_gateway.core.run_info import RunInfo
 from cursor_gateway.errors import (
     AgentCrashed,
+    AgentError,
     AgentTimedOut,
     GatewayError,
     GatewayFault,
@@ -37,14 +39,16 @@ from cursor_gateway.runs.caller_tools import CallerTools
 from cursor_gateway.runs.journal import Journal
 from cursor_gateway.runs.questions import Questions
 from cursor_gateway.runs.spending import Spending
-from cursor_gateway.sources.base import Source, Turn
+from cursor_gateway.sources.base import Turn
+from cursor_gateway.sources.choice import AnySource, ChosenSource, chosen
 from cursor_gateway.store.base import Idempotency
 
 _KEPT = 2048  # events of a run that are kept beside the store, for readers who are nearly up to date
 
 # How an agent's turn ended: with the run; or it is to be started again, because it has lost its session, because its
-# calls are open and it does not wait for them, or because it has not made the call that it had to.
-_Ending: TypeAlias = Literal["over", "lost", "calls open", "not called"]
+# source failed before it had said anything, because its calls are open and it does not wait for them, or because it has
+# not made the call that it had to.
+_Ending: TypeAlias = Literal["over", "lost", "source failed", "calls open", "not called"]
 
 
 class Limits(Struct, frozen=True, kw_only=True):
@@ -81,6 +85,7 @@ class Run:
         """`asking` makes the turns for an agent that has to be started again; `caller` has the caller's tools."""
         self.questions = questions
         self.paused_at = 0  # the number of the last pause
+        self.fell_back_to: str | None = None  # the source that was asked in place of one that failed
         self.read_up_to = 0  # the number of the last event that some reader has had
         self.info, self.turn, self.owner, self.request_id, self.caller = info, turn, owner, request_id, caller
         self.events: list[DocumentEvent] = []  # the latest; the number of an event is its place in the run, from 1
@@ -130,7 +135,7 @@ class Run:
 
     def start(
         self,
-        source: Source,
+        source: AnySource,
         limits: Limits,
         observers: tuple[Observer, ...],
         ended: Callable[[], None],
@@ -161,7 +166,7 @@ class Run:
             for observer in observers:
                 observer.ended(self)
 
-        driving = self._drive(source, limits, observers, after)
+        driving = self._drive(chosen(source), limits, observers, after)
         self._task = loop.create_task(driving, name=self.id)
         self._task.add_done_callback(settle)
 
@@ -189,7 +194,7 @@ class Run:
 
     async def _drive(
         self,
-        source: Source,
+        source: ChosenSource,
         limits: Limits,
         observers: tuple[Observer, ...],
         after: "Run | None",
@@ -212,7 +217,7 @@ class Run:
         finally:
             watch.cancel()
 
-    async def _follow(self, source: Source, observers: tuple[Observer, ...], watch: "_Watch") -> _Ending:
+    async def _follow(self, source: ChosenSource, observers: tuple[Observer, ...], watch: "_Watch") -> _Ending:
         if self.caller is None:
             return await self._read(source, observers, watch)
         self._is_broken_off = False
@@ -227,11 +232,28 @@ class Run:
         finally:
             self._following = None
 
-    async def _read(self, source: Source, observers: tuple[Observer, ...], watch: "_Watch") -> _Ending:
+    async def _read(self, source: ChosenSource, observers: tuple[Observer, ...], watch: "_Watch") -> _Ending:
         """One turn of the agent."""
-        clock = asyncio.get_running_loop().time
         may_lose_session = self._asking is not None and self.turn.session_id is not None
-        has_spoken = self.count  # before this turn
+        instead = source.instead_of(self.turn) if self._asking is not None else None
+        said = self.count  # before this turn
+        try:
+            return await self._read_turn(source, observers, watch, may_lose_session, instead is not None)
+        except AgentError as error:
+            if instead is None or self.count > said or not error.failure().may_be_the_sources:
+                raise
+            return "source failed"
+
+    async def _read_turn(
+        self,
+        source: ChosenSource,
+        observers: tuple[Observer, ...],
+        watch: "_Watch",
+        may_lose_session: bool,
+        may_fall_back: bool,
+    ) -> _Ending:
+        clock = asyncio.get_running_loop().time
+        said = self.count
         async with aclosing(source.events(self.turn)) as batches:
             async for batch in batches:
                 self._heard_at = clock()
@@ -241,8 +263,11 @@ class Run:
                 for event in batch:
                     if isinstance(event, RunStarted):
                         self.session_id = event.session_id or self.session_id
-                    if may_lose_session and self.count == has_spoken and _is_lost(event):
-                        return "lost"
+                    if isinstance(event, RunFailed) and self.count == said and not out:
+                        if may_lose_session and event.failure.code == SessionLost.code:
+                            return "lost"
+                        if may_fall_back and event.failure.may_be_the_sources:
+                            return "source failed"
                     if self.caller is not None:
                         told, how = self._with_caller(self.caller, event)
                         ending = ending if how == "over" else how
@@ -280,10 +305,14 @@ class Run:
                 caller.heard()
                 return event, "over"
 
-    async def _next_turn(self, source: Source, ending: _Ending) -> Turn:
+    async def _next_turn(self, source: ChosenSource, ending: _Ending) -> Turn:
         """For an agent that is started again."""
         asking, caller = self._asking, self.caller
         assert asking is not None
+        if ending == "source failed":
+            self.fell_back_to = source.instead_of(self.turn)
+            happened = caller.happened if caller is not None else ()
+            return replace(asking.afresh(happened), source=self.fell_back_to)
         if ending == "lost" or caller is None:
             return asking.afresh(caller.happened if caller is not None else ())
         if ending == "calls open":
@@ -475,10 +504,6 @@ class Reader:
             events = self.run.events[self.place - self.run.dropped :]
         self.place += len(events)
         return events
-
-
-def _is_lost(event: AgentEvent) -> bool:
-    return isinstance(event, RunFailed) and event.failure.code == SessionLost.code
 
 
 def _wake(future: "asyncio.Future[None]") -> None:

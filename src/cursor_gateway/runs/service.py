@@ -39,7 +39,8 @@ from cursor_gateway.runs.questions import Questions
 from cursor_gateway.runs.registry import Runs
 from cursor_gateway.runs.run import Run
 from cursor_gateway.runs.workspaces import Workspaces
-from cursor_gateway.sources.base import Offered, Source, Turn
+from cursor_gateway.sources.base import Offered, Turn
+from cursor_gateway.sources.choice import AnySource, chosen
 from cursor_gateway.sources.tool_server.endpoint import ToolEndpoint
 from cursor_gateway.store.base import Idempotency, NewMessage, NewRun, Store
 
@@ -52,6 +53,7 @@ class Order(Struct, frozen=True, kw_only=True):
 
     owner: str
     request_id: str = ""
+    source: str | None = None  # what answers; None: as usual
     messages: Sequence[Message]
     images: Sequence[Image] = ()
     instructions: str = ""  # for this turn alone, beside the conversation
@@ -92,7 +94,7 @@ class Continued(Struct, frozen=True):
 class Service:
     def __init__(
         self,
-        source: Source,
+        source: AnySource,
         runs: Runs,
         store: Store,
         conversations: Conversations,
@@ -103,7 +105,7 @@ class Service:
         endpoint: ToolEndpoint | None = None,
         caller_limits: CallerLimits | None = None,
     ) -> None:
-        self.source, self.runs, self.store, self.defaults = source, runs, store, defaults
+        self.source, self.runs, self.store, self.defaults = chosen(source), runs, store, defaults
         self.workspaces, self.conversations = workspaces, conversations
         self._instance, self._now_ms = instance, now_ms
         self._caller_limits, self._endpoint = caller_limits or CallerLimits(), endpoint or ToolEndpoint()
@@ -114,7 +116,7 @@ class Service:
         """Raises a `RequestError` for what cannot be, `ModelUnavailable` for a model that is known to be none."""
         model = order.model or self.defaults.model
         _check_name(model)
-        self.source.check_model(model)
+        self.source.named(order.source).check_model(model)
         order = self._with_tools(order)
         if (joined := await self._ordered_before(order)) is not None:
             return joined
@@ -147,7 +149,7 @@ class Service:
             raise InvalidRequest(
                 "In the mode `plan` the agent calls no tools; leave `tools` out, or choose another mode.", param="tools"
             )
-        if self.source.offers_tools:
+        if self.source.named(order.source).offers_tools:
             return order
         if isinstance(order.offer.choice, SomeTool | NamedTool):
             raise InvalidRequest(
@@ -227,13 +229,18 @@ class Service:
         folder = self.conversations.folder(conversation.id)
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         caller, offered = self._offered(order, folder)
-        questions = Questions(self._caller_limits) if order.may_be_asked and self.source.holds_questions else None
+        questions = (
+            Questions(self._caller_limits)
+            if order.may_be_asked and self.source.named(order.source).holds_questions
+            else None
+        )
         if caller is None:
             images = _written(order.images, folder / "images")
         else:
             images = list(zip(order.images, caller.show(order.images), strict=True))
         turn = Turn(
             run_id=info.id,
+            source=order.source,
             prompt="",
             model=model,
             mode=info.mode,

@@ -112,14 +112,13 @@ class ChatEndpoints:
 
     async def _reply(self, request: Request, run: AnyRun, *, stream: bool, after: int = 0) -> ASGIApp:
         """Up to the end of the run, or to where it pauses."""
-        headers = run_headers(run)
         if stream:
             encoder, form = (
                 (NdjsonEncoder(until_pause=True), NDJSON)
                 if _wants_ndjson(request.headers)
                 else (SseEncoder(after, until_pause=True), SSE)
             )
-            return EventStream(run, encoder, form, self._reading, headers, after=after)
+            return EventStream(run, encoder, form, self._reading, after=after)
         answer, number = Unfinished(), 0
 
         def push(event: DocumentEvent) -> Heard:
@@ -131,7 +130,9 @@ class ChatEndpoints:
         if not await read_to_end(run, request.receive, push):
             raise ClientDisconnect
         done = run.done if number == run.count else None
-        return _answer(answer.response(run.info, run.prompt), done.failure if done is not None else None, headers)
+        return _answer(
+            answer.response(run.info, run.prompt), done.failure if done is not None else None, run_headers(run)
+        )
 
     async def answer(self, request: Request) -> Response:
         """The whole, or what there is of it now."""
@@ -157,7 +158,7 @@ class ChatEndpoints:
         if run.done is not None and after >= run.count:
             return Response(status_code=204, headers=run_headers(run))  # tells an EventSource not to come again
         encoder, form, place = _encoder(request, run, after, self._settings.agent_tools)
-        return EventStream(run, encoder, form, self._reading, run_headers(run), after=place, is_replay=True)
+        return EventStream(run, encoder, form, self._reading, after=place, is_replay=True)
 
     async def cancel(self, request: Request) -> Response:
         """The reply is what the run's `done` says."""

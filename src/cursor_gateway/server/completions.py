@@ -79,7 +79,7 @@ class CompletionEndpoints:
                 prompt_tokens=prompt_tokens,
                 before=before,
             )
-            return EventStream(run, encoder, SSE, self._reading, run_headers(run), after=after)
+            return EventStream(run, encoder, SSE, self._reading, after=after)
         fold = CompletionFold(head, agent_tools=agent_tools, cutter=cutter, prompt_tokens=prompt_tokens, before=before)
         answer: Answer
         if asked.format is None:

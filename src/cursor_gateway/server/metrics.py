@@ -28,6 +28,7 @@ class Metrics:
         self._runs = {state: runs.labels(state) for state in ("completed", "failed", "cancelled")}
         self._tokens = {kind: tokens.labels(kind) for kind in ("prompt", "completion", "cached")}
         self._failures = counter("agent_failures_total", "Runs that the agent failed, by the error's code.", "code")
+        self._fallbacks = counter("fallbacks_total", "Runs for which another source was asked after one that failed.")
         self._requests = counter("requests_total", "Answered requests.", "route", "method", "status")
         self._running = Gauge("runs_running", "Runs whose agent is there.", namespace=space, registry=registry)
         self._streams = Gauge("open_streams", "Event streams with a reader.", namespace=space, registry=registry)
@@ -58,6 +59,8 @@ class Metrics:
         self._running.dec()
         self._runs[outcome(run)].inc()
         self._run.observe(run.ended_at - run.started_at)
+        if run.fell_back_to is not None:
+            self._fallbacks.inc()
         if run.done is None:
             return
         usage, failure = run.done.envelope.usage, run.done.failure

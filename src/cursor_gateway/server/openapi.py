@@ -19,10 +19,13 @@ from cursor_gateway.dialects.documents import NdjsonEncoder, SseEncoder, encode_
 from cursor_gateway.dialects.openai_chat import ChunkEncoder, CompletionFold, CompletionHead, error_body
 from cursor_gateway.errors import (
     AgentError,
+    AgentLooped,
+    AgentUnconfined,
     AnswerUnfit,
     Failure,
     GatewayError,
     GatewayFault,
+    IdempotencyMismatch,
     InvalidRequest,
     KeyRefused,
     MediaTypeRefused,
@@ -35,6 +38,7 @@ from cursor_gateway.errors import (
     SettingsError,
     ShuttingDown,
     StoreUnavailable,
+    ToolNotCalled,
     UnusableInput,
     WorkspaceUntrusted,
 )
@@ -105,7 +109,9 @@ def _paths() -> Json:
                 "Ask the agent",
                 "Runs the agent with one message. The answer is a `ChatResponse`; with `stream` it comes as it "
                 "happens: Server-Sent Events, or NDJSON for `Accept: application/x-ndjson`. A client that leaves "
-                "cancels the run, unless the operator has decided otherwise.",
+                "cancels the run, unless the operator has decided otherwise. Where the agent calls one of `tools`, the "
+                "reply ends: its `status` is `streaming`, `metadata.waitingFor` has the calls, and their results go to "
+                "`/v1/chat/{id}/answer`.",
                 _body("ChatRequest", _CHATS),
                 _reply(
                     "The answer.",
@@ -133,11 +139,24 @@ def _paths() -> Json:
                 "Documents",
                 "Look at an answer",
                 "The whole answer, or what there is of it now: then its `status` is `streaming`, and a tool that has "
-                "not ended has the `state` `running`.",
+                "not ended has the `state` `running`, or `waiting` where its caller is to run it.",
                 None,
-                _reply("The answer.", _json(ref("ChatResponse"), examples.response)),
-                {*_ANYWHERE, KeyRefused, NotFound, StoreUnavailable},
-                parameters=[_CHAT_ID],
+                _reply(
+                    "The answer.",
+                    {
+                        "application/json": {"schema": ref("ChatResponse"), "example": examples.response},
+                        **_text("text/html"),
+                    },
+                ),
+                {*_ANYWHERE, KeyRefused, InvalidRequest, NotFound, StoreUnavailable},
+                parameters=[
+                    _CHAT_ID,
+                    _query(
+                        "dialect",
+                        "`documents`; `html` for a piece of a page, `page` for a whole one.",
+                        {"enum": ["documents", "html", "page"]},
+                    ),
+                ],
             )
         },
         "/v1/chat/{id}/events": {
@@ -153,6 +172,37 @@ def _paths() -> Json:
                 {*_ANYWHERE, KeyRefused, InvalidRequest, NotFound, StoreUnavailable},
                 parameters=[_CHAT_ID, *_READING],
                 more={"204": _reply("There is nothing after that event, and there will be nothing.", {})},
+            )
+        },
+        "/v1/chat/{id}/answer": {
+            "post": _operation(
+                "answerChat",
+                "Documents",
+                "Answer the agent",
+                "With the results of the caller's tools, for which a run waits: the same run goes on, and the reply is "
+                "like that of `POST /v1/chat`, a stream from where the run had paused. The same results again have the "
+                "same reply; results for a run that is gone start a new one in its conversation, which knows them. "
+                "Answers to the agent's questions and the decision on its plan are the next message of the "
+                "conversation, when the run has ended.",
+                _body("AnswerRequest", _ANSWERS),
+                _reply(
+                    "The answer.",
+                    {
+                        "application/json": {"schema": ref("ChatResponse"), "example": examples.response},
+                        **_streams(examples),
+                    },
+                    _RUN_HEADERS,
+                ),
+                set(_all_errors()) - {AnswerUnfit, IdempotencyMismatch},
+                failed=[ref("FailedChatResponse"), ref("ErrorReply")],
+                parameters=[_CHAT_ID, _PREFER],
+                more={
+                    "202": _reply(
+                        "The run goes on; for `Prefer: respond-async`. Read it at `/v1/chat/{id}/events`.",
+                        _json(ref("ChatResponse"), examples.begun),
+                        _RUN_HEADERS,
+                    )
+                },
             )
         },
         "/v1/chat/{id}/cancel": {
@@ -208,14 +258,27 @@ def _paths() -> Json:
                 more={"204": _reply("It is gone.", {})},
             ),
         },
+        "/v1/runs": {
+            "get": _operation(
+                "listRuns",
+                "History",
+                "List the newest runs",
+                "Of all conversations.",
+                None,
+                _reply("The runs.", _json(ref("RunList"), {"runs": [_RECENT]})),
+                {*_ANYWHERE, KeyRefused, InvalidRequest, StoreUnavailable},
+                parameters=[_limit(50)],
+            )
+        },
         "/v1/chat/completions": {
             "post": _operation(
                 "createChatCompletion",
                 "OpenAI",
                 "Ask the agent, as OpenAI's clients do",
                 "The whole conversation in, the agent's text out. Thinking, and a line for each thing that the agent "
-                "did, come as `reasoning_content`. What would make the answer wrong is refused; what only cannot be "
-                "honoured is ignored, and says so below.",
+                "did, come as `reasoning_content`. Where the agent calls one of `tools`, the reply ends with "
+                "`tool_calls`, and the request that brings their results goes on with the same run. What would make "
+                "the answer wrong is refused; what only cannot be honoured is ignored, and says so below.",
                 _body("ChatCompletionRequest", _COMPLETIONS),
                 _reply(
                     "The answer.",
@@ -386,13 +449,21 @@ _READING: list[Json] = [
     _query("after", "The same, for readers who cannot send a header.", _NUMBER),
     _query(
         "dialect",
-        "`documents`, `ndjson`, or `openai` for chunks as of `/v1/chat/completions`.",
-        {"enum": ["documents", "ndjson", "openai"]},
+        "`documents`; `ndjson`; `openai` for chunks as of `/v1/chat/completions`, up to the next pause; `html` for "
+        "what a page must do to show it.",
+        {"enum": ["documents", "ndjson", "openai", "html"]},
     ),
 ]
+
+
+def _limit(default: int) -> Json:
+    schema = {"type": "integer", "minimum": 1, "maximum": 100, "default": default}
+    return _query("limit", "The most of them.", schema)
+
+
 _LISTING: list[Json] = [
     _query("q", "Words to search for; the last may be the beginning of one.", {"type": "string"}),
-    _query("limit", "The size of a page.", {"type": "integer", "minimum": 1, "maximum": 100, "default": 20}),
+    _limit(20),
     _query("before", "A page's `next`: the page after it. Another text is refused.", {"type": "string"}),
 ]
 
@@ -500,7 +571,16 @@ _PAYLOADS = (
 _Errors: TypeAlias = tuple[type[GatewayError], ...]
 _LOCAL: _Errors = (SettingsError, UnusableInput)  # of the command line and the library
 _ANYWHERE: _Errors = (RequestForbidden, MethodRefused, GatewayFault)
-_OF_RUNS: _Errors = (AnswerUnfit, ModelUnavailable, RunCancelled, SessionLost, WorkspaceUntrusted)
+_OF_RUNS: _Errors = (
+    AgentLooped,
+    AgentUnconfined,
+    AnswerUnfit,
+    ModelUnavailable,
+    RunCancelled,
+    SessionLost,
+    ToolNotCalled,
+    WorkspaceUntrusted,
+)
 
 
 def _all_errors(of: type[GatewayError] = GatewayError) -> list[type[GatewayError]]:
@@ -578,6 +658,30 @@ _CHATS: Json = {
         "value": {"message": "Now in Rust.", "conversationId": "conv_9e8d7c6b"},
     },
 }
+_WEATHER: Json = {
+    "name": "weather",
+    "description": "The weather in a town.",
+    "parameters": {"type": "object", "properties": {"town": {"type": "string"}}, "required": ["town"]},
+}
+_CHATS["tools"] = {
+    "summary": "A tool that the caller runs",
+    "value": {"message": "Do I need an umbrella in Bergen?", "tools": [_WEATHER]},
+}
+_ANSWERS: Json = {
+    "results": {
+        "summary": "What the caller's tool gave",
+        "value": {"toolResults": [{"toolCallId": "call_5d1e", "content": {"town": "Bergen", "rain": True}}]},
+    },
+    "failed": {
+        "summary": "A tool that failed",
+        "value": {"toolResults": [{"toolCallId": "call_5d1e", "content": "No such town.", "isError": True}]},
+    },
+    "answers": {
+        "summary": "Answers to the agent's questions",
+        "value": {"answers": [{"questionId": "q1", "selectedOptionIds": ["postgres"], "text": "Version 16."}]},
+    },
+    "plan": {"summary": "A plan that is accepted", "value": {"plan": "accept", "stream": True}},
+}
 _ASKED: list[Json] = [{"role": "user", "content": _QUESTION}]
 _COMPLETIONS: Json = {
     "question": {"summary": "A question", "value": {"model": "auto", "messages": _ASKED}},
@@ -610,11 +714,35 @@ _COMPLETIONS: Json = {
         },
     },
 }
+_COMPLETIONS["tools"] = {
+    "summary": "The result of a tool that the caller has run",
+    "value": {
+        "model": "auto",
+        "messages": [
+            {"role": "user", "content": "Do I need an umbrella in Bergen?"},
+            {
+                "role": "assistant",
+                "content": None,
+                "tool_calls": [
+                    {
+                        "id": "call_5d1e",
+                        "type": "function",
+                        "function": {"name": "weather", "arguments": '{"town":"Bergen"}'},
+                    }
+                ],
+            },
+            {"role": "tool", "tool_call_id": "call_5d1e", "content": "Rain."},
+        ],
+        "tools": [{"type": "function", "function": _WEATHER}],
+    },
+}
 _MODEL: Json = {"id": "auto", "object": "model", "created": 1771842600, "owned_by": "cursor", "name": "Auto"}
 _HEALTH: Json = {
     "status": "ok",
     "version": "0.1.0",
     "source": {"name": "cli", "detail": "cursor-agent 2026.02.20", "demo": False},
+    "mode": "agent",
+    "model": "auto",
     "runs": {"running": 0, "limit": 8},
 }
 _CONVERSATION: Json = {
@@ -627,6 +755,17 @@ _CONVERSATION: Json = {
     "model": "auto",
     "isRunning": False,
 }
+_RUN_ENTRY: Json = {
+    "id": "chat_7f3a2b1c",
+    "state": "completed",
+    "model": "auto",
+    "mode": "ask",
+    "created": "2026-02-23T10:30:00Z",
+    "firstEventMs": 900,
+    "durationMs": 2400,
+    "usage": {"promptTokens": 1510, "completionTokens": 9, "totalTokens": 1519, "cachedTokens": 1200},
+    "errorCode": None,
+}
 _DETAIL: Json = {
     **_CONVERSATION,
     "messages": [
@@ -638,20 +777,9 @@ _DETAIL: Json = {
             "created": "2026-02-23T10:30:02.400Z",
         },
     ],
-    "runs": [
-        {
-            "id": "chat_7f3a2b1c",
-            "state": "completed",
-            "model": "auto",
-            "mode": "ask",
-            "created": "2026-02-23T10:30:00Z",
-            "firstEventMs": 900,
-            "durationMs": 2400,
-            "usage": {"promptTokens": 1510, "completionTokens": 9, "totalTokens": 1519, "cachedTokens": 1200},
-            "errorCode": None,
-        }
-    ],
+    "runs": [_RUN_ENTRY],
 }
+_RECENT: Json = {**_RUN_ENTRY, "conversationId": "conv_9e8d7c6b", "title": _QUESTION, "toolCalls": 0}
 _METRICS = """\
 # HELP cursor_gateway_runs_running Runs whose agent is there.
 # TYPE cursor_gateway_runs_running gauge

@@ -10,9 +10,10 @@ from typing import Any, Literal
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
-from cursor_gateway.core.history import ConversationDetail, ConversationList
+from cursor_gateway.core.documents import Mode
+from cursor_gateway.core.history import ConversationDetail, ConversationList, RunList
 from cursor_gateway.dialects import openai_request
-from cursor_gateway.dialects.documents_request import ChatRequest
+from cursor_gateway.dialects.documents_request import AnswerRequest, ChatRequest
 from cursor_gateway.dialects.openai_chat import ChatCompletion, CompletionUsage, ErrorBody, FinishReason
 from cursor_gateway.schema import openapi_components
 from cursor_gateway.server.completions import ModelList
@@ -25,11 +26,13 @@ REFS = "#/components/schemas/"
 def schemas() -> dict[str, Schema]:
     """In the order in which people read them: what is asked, what is answered, what both are made of."""
     documents = openapi_components()["schemas"]
-    asked = _described(_components([ChatRequest, openai_request._Body], _REQUEST_NAMES, "ChatCompletionRequest"))
+    types = [ChatRequest, AnswerRequest, openai_request._Body]
+    asked = _described(_components(types, _REQUEST_NAMES, "ChatCompletionRequest"))
     told = _described(_always_written(_components(_REPLIES, _REPLY_NAMES, "ChatCompletion")))
     del told["ChatCompletion"]["properties"]["error"]  # over HTTP an error has its own reply
     first = {
         "ChatRequest": asked["ChatRequest"],
+        "AnswerRequest": asked["AnswerRequest"],
         "ChatResponse": documents["ChatResponse"],
         "FailedChatResponse": _FAILED,
         "StreamEvent": documents["StreamEvent"],
@@ -126,7 +129,10 @@ class Health(Struct, frozen=True):
     status: Literal["ok"]
     version: str
     source: HealthSource
+    mode: Mode
+    model: str
     runs: HealthRuns
+    workspace: str | UnsetType = UNSET
 
 
 _FAILED = {
@@ -142,12 +148,19 @@ _REPLIES: list[type[Struct]] = [
     Health,
     ConversationList,
     ConversationDetail,
+    RunList,
 ]
 
 # --- names: those of the types, with what keeps the two dialects apart --------------------------------
 
 _REQUEST_NAMES = {
     "ChatRequest": "ChatRequest",
+    "OfferedTool": "OfferedTool",
+    "Declaration": "OfferedFunction",
+    "ChosenTool": "ChosenTool",
+    "AnswerRequest": "AnswerRequest",
+    "ToolAnswer": "ToolAnswer",
+    "QuestionAnswer": "QuestionAnswer",
     "CursorOptions": "CursorOptions",
     "_Body": "ChatCompletionRequest",
     "_System": "ChatCompletionSystemMessage",
@@ -186,6 +199,8 @@ _REPLY_NAMES = {
     "ConversationDetail": "ConversationDetail",
     "MessageEntry": "MessageEntry",
     "RunEntry": "RunEntry",
+    "RunList": "RunList",
+    "RecentRun": "RecentRun",
     "Usage": "UsageInfo",
 }
 
@@ -236,20 +251,33 @@ _TEXT_PARTS = {
 }
 _TEXT = [{"type": "string"}, _TEXT_PARTS]  # images stand in messages of the user and of tools only
 
+_PARAMETERS = {"anyOf": [{"type": "object", "properties": {"type": {"const": "object"}}}, _NULL]}
+
+
+def _given(field: str, type: str) -> Schema:
+    return {"properties": {field: {"type": type}}, "required": [field]}
+
+
+# A field of a type, or a type as a whole.
 _EXACT: dict[str, Schema] = {
     "ChatRequest.message": {"type": "string", "pattern": r"\S"},
     "ChatRequest.model": {"anyOf": [{"type": "string", "minLength": 1}, _NULL]},
     "ChatRequest.workspace": {"anyOf": [{"type": "string", "minLength": 1}, _NULL]},
     "ChatRequest.images": {"type": "array", "items": _IMAGE},
+    "OfferedTool": {"anyOf": [_given("name", "string"), _given("function", "object")]},
+    "OfferedTool.parameters": _PARAMETERS,
+    "OfferedFunction.parameters": _PARAMETERS,
+    "AnswerRequest": {
+        "oneOf": [_given("toolResults", "array"), _given("answers", "array"), _given("plan", "string")],
+    },
     "ChatCompletionSystemMessage.content": {"anyOf": _TEXT},
     "ChatCompletionDeveloperMessage.content": {"anyOf": _TEXT},
     "ChatCompletionAssistantMessage.content": {"anyOf": [*_TEXT, _NULL]},
     "ChatCompletionFunctionMessage.content": {"anyOf": [*_TEXT, _NULL]},
     "ChatCompletionImagePart.image_url": {"anyOf": [_IMAGE, ref("ChatCompletionImageAddress")]},
     "ChatCompletionImageAddress.url": _IMAGE,
-    # Tools of the caller's are not offered to the agent, so it cannot be made to call one.
-    "ChatCompletionRequest.tool_choice": {"enum": ["auto", "none", None]},
-    "ChatCompletionRequest.function_call": {"enum": ["auto", "none", None]},
+    "ChatCompletionFunctionDefinition.parameters": _PARAMETERS,
+    "ChatCompletionRequest.functions": {"anyOf": [{"type": "array", "maxItems": 0}, _NULL]},
     "ChatCompletionRequest.n": {"enum": [1, None]},
     "ChatCompletionRequest.logprobs": {"enum": [False, None]},
     "ChatCompletionRequest.top_logprobs": {"enum": [0, None]},
@@ -264,6 +292,7 @@ def _described(components: dict[str, Schema]) -> dict[str, Schema]:
             components[type]["properties"].setdefault(field, {})["description"] = f"Ignored. {sentence}"
     for name, schema in components.items():
         schema["description"] = _MEANINGS.get(name, "")
+        schema.update(_EXACT.get(name, {}))
         for field, its in schema["properties"].items():
             if (exact := _EXACT.get(f"{name}.{field}")) is not None:
                 default = {"default": its["default"]} if "default" in its else {}
@@ -295,6 +324,39 @@ _MEANINGS: dict[str, str] = {
     "ChatRequest.model": "One of `GET /v1/models`; left out, the operator's choice.",
     "ChatRequest.stream": "Whether the answer comes as it happens.",
     "ChatRequest.images": "Images to look at, as data: URIs: png, jpeg, gif or webp in base64.",
+    "ChatRequest.tools": "Tools that the caller runs, with different names. With any, the agent's own are switched "
+    "off; the run pauses where the agent calls one, and goes on with `POST /v1/chat/{id}/answer`.",
+    "ChatRequest.toolChoice": "Whether the agent may call tools of the caller's, must call one, or must call this one.",
+    "ChatRequest.parallelToolCalls": "Whether several calls may be asked of the caller at once.",
+    "OfferedTool": "A tool that the caller runs: its name and what belongs to it, or all of that in `function`.",
+    "OfferedTool.function": "The same in OpenAI's form; then the rest is ignored.",
+    "OfferedFunction": "A tool that the caller runs, in OpenAI's form.",
+    "ChosenTool": "The one tool that must be called.",
+    **{
+        f"{name}.{field}": sentence
+        for name in ("OfferedTool", "OfferedFunction", "ChatCompletionFunctionDefinition")
+        for field, sentence in {
+            "name": "The tool's name.",
+            "description": "What it does, for the model.",
+            "parameters": "A JSON Schema of an object: its arguments, which are checked.",
+        }.items()
+    },
+    "ChosenTool.name": "The name of one of `tools`.",
+    # --- POST /v1/chat/{id}/answer
+    "AnswerRequest": "What a run waits for, or what its agent has asked: one of `toolResults`, `answers` and `plan`.",
+    "AnswerRequest.toolResults": "What the caller's tools gave. What is missing is asked for again.",
+    "AnswerRequest.answers": "Answers to the questions of a `clarification` document; they are the next message.",
+    "AnswerRequest.plan": "Whether a `plan` document is accepted: then it is carried out.",
+    "AnswerRequest.text": "What else there is to say to a plan.",
+    "AnswerRequest.stream": "Whether the reply comes as it happens, from where the run had paused.",
+    "ToolAnswer": "What one of the caller's tools gave.",
+    "ToolAnswer.toolCallId": "The call, as `metadata.waitingFor` has it.",
+    "ToolAnswer.content": "A text; a list of parts, `text` and `image_url` as OpenAI has them; or any other JSON.",
+    "ToolAnswer.isError": "Whether the tool failed.",
+    "QuestionAnswer": "An answer to one question.",
+    "QuestionAnswer.questionId": "The question.",
+    "QuestionAnswer.selectedOptionIds": "The options that are chosen.",
+    "QuestionAnswer.text": "An answer in words, beside options or instead of them.",
     ".mode": "`agent` works, `plan` and `ask` change nothing, `debug` works and looks for causes first; left out, "
     "the operator's choice.",
     ".include": "What else to tell: `thinking` as documents, `raw` payloads of the agent's tools.",
@@ -312,12 +374,13 @@ _MEANINGS: dict[str, str] = {
     "ChatCompletionRequest.stop": "Texts before which the answer ends.",
     "ChatCompletionRequest.response_format": "The form of the answer: asked for, checked, and asked for once more "
     "when it does not fit.",
-    "ChatCompletionRequest.tools": "Functions of the caller's, with different names. Accepted, but not offered to the "
-    "agent, which has tools of its own.",
-    "ChatCompletionRequest.tool_choice": "Accepted; the agent cannot be made to call a tool of the caller's.",
-    "ChatCompletionRequest.parallel_tool_calls": "Accepted, as `tools` are.",
-    "ChatCompletionRequest.functions": "The old form of `tools`; send one of both.",
-    "ChatCompletionRequest.function_call": "The old form of `tool_choice`.",
+    "ChatCompletionRequest.tools": "Functions that the caller runs, with different names. With any, the agent's own "
+    "tools are switched off; where the agent calls one, the reply ends with `tool_calls`, and the request that brings "
+    "the results goes on with the same run.",
+    "ChatCompletionRequest.tool_choice": "Whether the agent may call a tool of the caller's (`auto`, `none`), must "
+    "call one (`required`), or must call the one that is named.",
+    "ChatCompletionRequest.parallel_tool_calls": "Whether several calls may be asked of the caller at once.",
+    "ChatCompletionRequest.functions": "The old form of `tools`, whose results name no call; send `tools`.",
     "ChatCompletionRequest.cursor": "Ours: what OpenAI has no field for. Clients that cannot send it have headers.",
     "ChatCompletionRequest.n": "A request has one answer.",
     "ChatCompletionRequest.logprobs": "Cursor's agent tells no probabilities.",
@@ -352,9 +415,10 @@ _MEANINGS: dict[str, str] = {
     "ChatCompletionTool": "A tool of the caller's.",
     "ChatCompletionTool.function": "The function.",
     "ChatCompletionFunctionDefinition": "A function that can be called.",
-    "ChatCompletionFunctionDefinition.name": "Its name.",
-    "ChatCompletionFunctionDefinition.description": "What it does, for the model.",
-    "ChatCompletionFunctionDefinition.parameters": "Its arguments, as a JSON Schema.",
+    "ChatCompletionFunctionDefinition.strict": "Accepted; arguments are checked either way.",
+    "ChatCompletionToolChoice": "The one function that must be called.",
+    "ChatCompletionToolChoice.function": "Which one.",
+    "ChatCompletionFunctionName": "A function's name.",
     "ChatCompletionStreamOptions": "What a stream tells beside the answer.",
     "ChatCompletionStreamOptions.include_usage": "Whether a last chunk tells the tokens.",
     "ChatCompletionTextFormat": "Any text.",
@@ -375,7 +439,7 @@ _MEANINGS: dict[str, str] = {
     "ChatCompletionChoice": "The answer.",
     "ChatCompletionChoice.message": "What is answered.",
     "ChatCompletionMessage": "What is answered.",
-    "ChatCompletionMessage.content": "The agent's own text, byte for byte.",
+    "ChatCompletionMessage.content": "The agent's own text, byte for byte; null where there are only calls.",
     "ChatCompletionMessage.refusal": "Always null.",
     "ChatCompletionToolCall": "A call.",
     "ChatCompletionFunction": "The function that is called.",
@@ -409,10 +473,11 @@ _MEANINGS: dict[str, str] = {
     ".object": "What it is.",
     ".created": "When it began, in seconds since 1970.",
     ".model": "The model that answered.",
-    ".usage": "Tokens of the whole run.",
+    ".usage": "Tokens of the run, without those that the replies before this one have told.",
     ".index": "Always 0.",
     ".logprobs": "Always null.",
-    ".finish_reason": "`stop`, or `length` for an answer that is cut short.",
+    ".finish_reason": "`stop`, `length` for an answer that is cut short, or `tool_calls` where the caller is to run "
+    "some: then the run waits for their results.",
     ".reasoning_content": "Ours, as many clients read it: thinking, and a line for each thing that the agent did.",
     ".tool_calls": "Calls of tools.",
     ".id": "The call's id.",
@@ -447,6 +512,22 @@ _MEANINGS: dict[str, str] = {
     "RunEntry.firstEventMs": "From its start to the first event for readers.",
     "RunEntry.durationMs": "From its start to its end.",
     "RunEntry.errorCode": "Why it failed, if it did.",
+    "RunList": "The newest runs of all conversations.",
+    "RunList.runs": "The newest first.",
+    "RecentRun": "One run of any conversation.",
+    "RecentRun.conversationId": "Its conversation.",
+    "RecentRun.title": "The conversation's title.",
+    "RecentRun.toolCalls": "How many tools were used, edits and commands included; null until it has ended.",
+    **{
+        f"RecentRun.{field}": sentence
+        for field, sentence in {
+            "id": "Its id, for `/v1/chat/{id}`.",
+            "state": "How it ended, if it has.",
+            "firstEventMs": "From its start to the first event for readers.",
+            "durationMs": "From its start to its end.",
+            "errorCode": "Why it failed, if it did.",
+        }.items()
+    },
     **{
         f"{name}.{field}": sentence
         for name in ("ConversationEntry", "ConversationDetail")
@@ -464,7 +545,7 @@ _MEANINGS: dict[str, str] = {
     },
     **{
         f"{name}.{field}": sentence
-        for name in ("MessageEntry", "RunEntry")
+        for name in ("MessageEntry", "RunEntry", "RecentRun")
         for field, sentence in {
             "role": "Who said it.",
             "created": "When, in UTC.",
@@ -484,7 +565,10 @@ _MEANINGS: dict[str, str] = {
     "Health.status": "It answers.",
     "Health.version": "The gateway's version.",
     "Health.source": "What answers.",
+    "Health.mode": "The mode of requests that name none.",
+    "Health.model": "The model of requests that name none.",
     "Health.runs": "How busy it is.",
+    "Health.workspace": "The folder of requests that name none; told only where no API keys are needed.",
     "HealthSource": "What answers.",
     "HealthSource.name": "`cli` for Cursor's agent, `replay` for recordings, `demo` for the built-in one.",
     "HealthSource.detail": "Which program and version, or which recordings.",

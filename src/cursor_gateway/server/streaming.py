@@ -59,7 +59,11 @@ def stream_headers(form: Form, more: Mapping[str, str]) -> list[tuple[bytes, byt
 
 
 def run_headers(run: AnyRun) -> dict[str, str]:
-    return {"x-chat-id": run.id, "x-conversation-id": run.info.conversation_id or ""}
+    """As far as they are known: that another source had to be asked may be found out later."""
+    headers = {"x-chat-id": run.id, "x-conversation-id": run.info.conversation_id or ""}
+    if isinstance(run, Run) and run.fell_back_to is not None:
+        headers["x-cursor-gateway-fallback"] = run.fell_back_to
+    return headers
 
 
 def completion_head(run: AnyRun, after: int = 0) -> CompletionHead:
@@ -89,12 +93,11 @@ class EventStream:
         encoder: Encoder,
         form: Form,
         reading: Reading,
-        headers: Mapping[str, str],
         *,
         after: int = 0,
         is_replay: bool = False,
     ) -> None:
-        self._run, self._encoder, self._form, self._reading, self._headers = run, encoder, form, reading, headers
+        self._run, self._encoder, self._form, self._reading = run, encoder, form, reading
         self._after, self._is_replay = after, is_replay
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -103,7 +106,7 @@ class EventStream:
             async with Presence(self._run, receive, self._after) as reader:
                 events = await reader.next(0) if self._is_replay else await self._first_words(reader)
                 if not self._is_replay and (failure := self._early_failure(events)) is not None:
-                    await error_response(failure, self._headers)(scope, receive, send)
+                    await error_response(failure, run_headers(self._run))(scope, receive, send)
                 else:
                     await self._stream(reader, events, send)
         finally:
@@ -125,7 +128,7 @@ class EventStream:
         return self._run.done.failure
 
     async def _stream(self, reader: Reader | PastReader, events: list[DocumentEvent], send: Send) -> None:
-        headers = stream_headers(self._form, self._headers)
+        headers = stream_headers(self._form, run_headers(self._run))
         await send({"type": "http.response.start", "status": 200, "headers": headers})
         loop, seconds = asyncio.get_running_loop(), self._reading.keep_alive_seconds
         silent_since = loop.time()  # not only without events: a dialect has no words for some of them

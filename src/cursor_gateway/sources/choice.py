@@ -1,105 +1,72 @@
-"""Several sources in; one that gives each turn to the source that it names, or to the usual one, out.
-
-A source that keeps its agents alive may fail where starting one anew does not. So a turn that fails there before it
-has said anything is given to another source, once, and a notice says so.
-"""
+"""Several sources in; one that gives each turn to the source that it names, or to the usual one, out."""
 
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from contextlib import aclosing
+from typing import TypeAlias
 
-from cursor_gateway.core.agent_events import AgentEvent, Notice, PromptEchoed, RunFailed, RunStarted, Unrecognized
-from cursor_gateway.errors import (
-    AgentCrashed,
-    AgentError,
-    AgentMisconfigured,
-    AgentMissing,
-    AgentTimedOut,
-    AgentUnreachable,
-    Failure,
-    InvalidRequest,
-)
+from cursor_gateway.core.agent_events import AgentEvent
+from cursor_gateway.errors import InvalidRequest
 from cursor_gateway.sources.base import Model, Source, SourceState, Turn
 
 
 class ChosenSource:
     def __init__(self, sources: Mapping[str, Source], usual: str, instead: str | None = None) -> None:
-        """`instead` is for what fails before its first event elsewhere."""
+        """`instead` is the one for turns that fail elsewhere before they have said anything."""
         self._sources, self._usual, self._instead = sources, usual, instead
 
     @property
     def names(self) -> list[str]:
         return list(self._sources)
 
-    def state(self) -> SourceState:
-        return self._sources[self._usual].state()
-
     def named(self, name: str | None) -> Source:
         """Raises `InvalidRequest`."""
         source = self._sources.get(name or self._usual)
         if source is None:
             raise InvalidRequest(
-                f"The source {name!r} is not set up here; there are {', '.join(self._sources)}.", param="source"
+                f"The source {str(name)[:100]!r} is not set up here; there is {', '.join(self._sources)}.",
+                param="source",
             )
         return source
 
-    @property
-    def holds_questions(self) -> bool:
-        return self._sources[self._usual].holds_questions
+    def instead_of(self, turn: Turn) -> str | None:
+        """Where such a turn may be tried once more."""
+        return self._instead if (turn.source or self._usual) != self._instead else None
 
-    @property
-    def offers_tools(self) -> bool:
-        return self._sources[self._usual].offers_tools
+    # --- as a source --------------------------------------------------------------------------------
+
+    def state(self) -> SourceState:
+        return self.named(None).state()
+
+    def events(self, turn: Turn) -> AsyncGenerator[Sequence[AgentEvent], None]:
+        return self.named(turn.source).events(turn)
 
     async def models(self) -> list[Model]:
-        return await self._sources[self._usual].models()
+        return await self.named(None).models()
 
     def check_model(self, model: str) -> None:
-        self._sources[self._usual].check_model(model)
+        self.named(None).check_model(model)
 
     def has_session(self, turn: Turn) -> bool:
         return self.named(turn.source).has_session(turn)
+
+    @property
+    def holds_questions(self) -> bool:
+        return self.named(None).holds_questions
+
+    @property
+    def offers_tools(self) -> bool:
+        return self.named(None).offers_tools
 
     async def close(self) -> None:
         for source in self._sources.values():
             await source.close()
 
-    def events(self, turn: Turn) -> AsyncGenerator[Sequence[AgentEvent], None]:
-        name = turn.source or self._usual
-        source = self.named(name)
-        if self._instead is None or name == self._instead:
-            return source.events(turn)
-        return _with_fallback(source, self._sources[self._instead], turn)
+
+AnySource: TypeAlias = Source | ChosenSource
 
 
-async def _with_fallback(source: Source, instead: Source, turn: Turn) -> AsyncGenerator[Sequence[AgentEvent], None]:
-    held: list[AgentEvent] = []
-    try:
-        async with aclosing(source.events(turn)) as batches:
-            async for batch in batches:
-                held += batch
-                if any(isinstance(event, RunFailed) and _may_do_better(event.failure) for event in held):
-                    break
-                if not all(isinstance(event, _UNSAID) for event in held):
-                    yield held
-                    async for later in batches:
-                        yield later
-                    return
-    except AgentError as error:
-        if not _may_do_better(error.failure()):
-            raise
-    yield [Notice("fallback")]
-    # A session of the one is none of the other's, so that one is told all of it.
-    async with aclosing(instead.events(turn)) as batches:
-        async for batch in batches:
-            yield batch
-
-
-_UNSAID = (RunStarted, PromptEchoed, Notice, Unrecognized)
-_OF_THE_SOURCE = frozenset(
-    error.code for error in (AgentCrashed, AgentMisconfigured, AgentMissing, AgentTimedOut, AgentUnreachable)
-)
-
-
-def _may_do_better(failure: Failure) -> bool:
-    """It was not the account, the model, the request or a session that is gone."""
-    return failure.code in _OF_THE_SOURCE
+def chosen(source: AnySource) -> ChosenSource:
+    """A source that is the only one, to be chosen from as well."""
+    if isinstance(source, ChosenSource):
+        return source
+    name = source.state().name
+    return ChosenSource({name: source}, name)
