@@ -8,7 +8,7 @@ from cursor_gateway.core.agent_events import AgentEvent
 from cursor_gateway.core.run_info import RunInfo
 from cursor_gateway.errors import GatewayError
 from cursor_gateway.runs.run import Limits, Observer, Run
-from cursor_gateway.sources.base import Source, Turn
+from cursor_gateway.sources.base import Source, SourceState, Turn
 
 PROMPT = "the secret prompt"
 
@@ -16,6 +16,9 @@ PROMPT = "the secret prompt"
 class _Scripted:
     def __init__(self, events: Sequence[AgentEvent], error: Exception | None, lingers: bool) -> None:
         self._events, self._error, self._lingers = events, error, lingers
+
+    def state(self) -> SourceState:
+        return SourceState(name="scripted", detail="")
 
     async def events(self, turn: Turn) -> AsyncGenerator[Sequence[AgentEvent], None]:
         for event in self._events:

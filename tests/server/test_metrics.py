@@ -46,6 +46,7 @@ def test_all_is_there_from_the_start_as_0() -> None:
         *(f"{name}_seconds_{part}" for name in ("first_event", "run") for part in ("count", "sum")),
         "runs_running",
         "open_streams",
+        "fallbacks_total",
     }
 
 
