@@ -37,6 +37,16 @@ def test_whole_lines_are_told_at_once() -> None:
     assert reader.flush() == []
 
 
+def test_the_prompt_is_known_as_soon_as_the_agent_repeats_it() -> None:
+    reader = DocumentReader(RUN)
+    told = []
+    for line in RECORDING.lines[:2]:
+        told.append(reader.prompt)
+        reader.push(line)
+    assert told == ["", ""]
+    assert reader.prompt
+
+
 def test_half_a_line_waits_for_its_other_half() -> None:
     reader = DocumentReader(RUN)
     line = RECORDING.lines[2]

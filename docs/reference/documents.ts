@@ -13,7 +13,7 @@ export interface ChatResponse {
   mode: "agent" | "plan" | "ask" | "debug";
   /** When the run started: ISO 8601, UTC. */
   created: string;
-  /** How far it is: `streaming` while it runs, then `completed` or `error`. */
+  /** How far it is: `streaming` while it runs or waits for its caller, then `completed` or `error`. */
   status: "completed" | "streaming" | "error";
   /** The answer's parts, in the order in which they began. */
   documents: Document[];
@@ -129,8 +129,8 @@ export interface FileEditMetadata {
   language: string;
   /** What an edit replaced. Left out for other operations, and when the agent shows none. */
   diff?: Diff;
-  /** Ours: how the tool ended, where it did not simply complete; `running` in a snapshot. */
-  state?: "completed" | "failed" | "rejected" | "timed_out" | "interrupted" | "running";
+  /** Ours: how the tool ended, where it did not simply complete; in a snapshot `running`, or `waiting` where its caller is to run it. */
+  state?: "completed" | "failed" | "rejected" | "timed_out" | "interrupted" | "running" | "waiting";
   /** Ours: why it ended so. */
   reason?: string;
   /** Ours: the agent's own payload, with `include: ["raw"]`. */
@@ -176,14 +176,16 @@ export interface ToolCallMetadata {
   result: ToolCallResult;
   /** How long it took; 0 when it is not known. */
   duration_ms: number;
-  /** Ours: how the tool ended, where it did not simply complete; `running` in a snapshot. */
-  state?: "completed" | "failed" | "rejected" | "timed_out" | "interrupted" | "running";
+  /** Ours: how the tool ended, where it did not simply complete; in a snapshot `running`, or `waiting` where its caller is to run it. */
+  state?: "completed" | "failed" | "rejected" | "timed_out" | "interrupted" | "running" | "waiting";
   /** Ours: why it ended so. */
   reason?: string;
   /** Ours: the agent's own payload, with `include: ["raw"]`. */
   raw?: unknown;
   /** Ours: the agent's own id of the call, where it could not serve as `toolCallId`. */
   agentCallId?: string;
+  /** Ours: `caller` where not the agent ran the tool, but whoever had offered it. */
+  ranBy?: "caller";
 }
 
 /** A tool's answer. */
@@ -221,8 +223,8 @@ export interface TerminalCommandMetadata {
   duration_ms: number;
   /** What the sandbox let it do: `network`, `git_write`, or `all`. */
   permissions: string[];
-  /** Ours: how the tool ended, where it did not simply complete; `running` in a snapshot. */
-  state?: "completed" | "failed" | "rejected" | "timed_out" | "interrupted" | "running";
+  /** Ours: how the tool ended, where it did not simply complete; in a snapshot `running`, or `waiting` where its caller is to run it. */
+  state?: "completed" | "failed" | "rejected" | "timed_out" | "interrupted" | "running" | "waiting";
   /** Ours: why it ended so. */
   reason?: string;
   /** Ours: the agent's own payload, with `include: ["raw"]`. */
@@ -252,8 +254,8 @@ export interface PlanMetadata {
   todos: PlanTodo[];
   /** How to read the content. */
   format: "markdown";
-  /** Ours: how the tool ended, where it did not simply complete; `running` in a snapshot. */
-  state?: "completed" | "failed" | "rejected" | "timed_out" | "interrupted" | "running";
+  /** Ours: how the tool ended, where it did not simply complete; in a snapshot `running`, or `waiting` where its caller is to run it. */
+  state?: "completed" | "failed" | "rejected" | "timed_out" | "interrupted" | "running" | "waiting";
   /** Ours: why it ended so. */
   reason?: string;
   /** Ours: the agent's own payload, with `include: ["raw"]`. */
@@ -289,8 +291,8 @@ export interface ClarificationDocument {
 export interface ClarificationMetadata {
   /** The questions. */
   questions: ClarificationQuestion[];
-  /** Ours: how the tool ended, where it did not simply complete; `running` in a snapshot. */
-  state?: "completed" | "failed" | "rejected" | "timed_out" | "interrupted" | "running";
+  /** Ours: how the tool ended, where it did not simply complete; in a snapshot `running`, or `waiting` where its caller is to run it. */
+  state?: "completed" | "failed" | "rejected" | "timed_out" | "interrupted" | "running" | "waiting";
   /** Ours: why it ended so. */
   reason?: string;
   /** Ours: the agent's own payload, with `include: ["raw"]`. */
@@ -369,8 +371,8 @@ export interface TodoUpdateDocument {
 export interface TodoUpdateMetadata {
   /** The steps that changed. */
   todos: TodoChange[];
-  /** Ours: how the tool ended, where it did not simply complete; `running` in a snapshot. */
-  state?: "completed" | "failed" | "rejected" | "timed_out" | "interrupted" | "running";
+  /** Ours: how the tool ended, where it did not simply complete; in a snapshot `running`, or `waiting` where its caller is to run it. */
+  state?: "completed" | "failed" | "rejected" | "timed_out" | "interrupted" | "running" | "waiting";
   /** Ours: why it ended so. */
   reason?: string;
   /** Ours: the agent's own payload, with `include: ["raw"]`. */
@@ -436,6 +438,20 @@ export interface ResponseMetadata {
   resultDiffers?: boolean;
   /** Ours: false when the history could not take the answer; it is complete. */
   stored?: boolean;
+  /** Ours: the calls that its caller is to carry out; without their results the run cannot go on. */
+  waitingFor?: WaitingCall[];
+}
+
+/** Ours: a call that the run waits for its caller to carry out. */
+export interface WaitingCall {
+  /** The call's id, to be sent with its result. */
+  toolCallId: string;
+  /** The tool's name, as it was offered. */
+  toolName: string;
+  /** What the tool was asked for. */
+  arguments: Record<string, unknown>;
+  /** The call's own document. */
+  documentId: string;
 }
 
 /** The types of documents. `thinking` is ours and comes only when asked for. */
@@ -519,6 +535,10 @@ export interface KnownMetadata {
   todos?: PlanTodo[];
   /** The questions, each with its options. */
   questions?: ClarificationQuestion[];
+  /** `waiting`: its caller is to run the tool. */
+  state?: "waiting";
+  /** `caller`: not the agent runs the tool, but whoever has offered it. */
+  ranBy?: "caller";
 }
 
 /** A document's content grows. */
@@ -624,7 +644,7 @@ export type DocumentMetadata =
   | TodoUpdateMetadata
   | ThinkingMetadata;
 
-/** The run is over, well or not. Nothing comes after it. */
+/** The run is over, well or not, and nothing comes after it; or its `status` is `streaming`: it waits for its caller, and goes on when it has the results. */
 export interface DoneEvent {
   type: "done";
   /** The payload. */
@@ -643,7 +663,7 @@ export interface DonePayload {
   mode: "agent" | "plan" | "ask" | "debug";
   /** When the run started: ISO 8601, UTC. */
   created: string;
-  /** How far it is: `streaming` while it runs, then `completed` or `error`. */
+  /** How far it is: `streaming` while it runs or waits for its caller, then `completed` or `error`. */
   status: "completed" | "streaming" | "error";
   /** Tokens of the whole run. */
   usage: UsageInfo;

@@ -9,6 +9,9 @@ from msgspec import UNSET
 from cursor_gateway.core.actions import INTERRUPTED, Action, Command, FileEdit, OtherTool, Outcome, Plan
 from cursor_gateway.core.agent_events import (
     AgentEvent,
+    CallerAwaited,
+    CallerToolAnswered,
+    CallerToolAsked,
     Notice,
     PromptEchoed,
     RunFailed,
@@ -23,6 +26,7 @@ from cursor_gateway.core.agent_events import (
     Unrecognized,
 )
 from cursor_gateway.core.assembler import Assembler
+from cursor_gateway.core.caller_tools import CallerCall, ToolResult
 from cursor_gateway.core.document_events import (
     ContentDelta,
     DocumentEnded,
@@ -30,6 +34,7 @@ from cursor_gateway.core.document_events import (
     DocumentStarted,
     Done,
     KnownMetadata,
+    Paused,
     Reasoning,
     ToolCallArguments,
     ToolCallEnded,
@@ -48,6 +53,7 @@ from cursor_gateway.core.documents import (
     TerminalCommandDocument,
     ToolCallDocument,
     Usage,
+    WaitingCall,
     document_type,
 )
 from cursor_gateway.core.run_info import RunInfo
@@ -80,6 +86,8 @@ def told(event: DocumentEvent) -> Told:
             return ("result", id, result.status, result.data)
         case Reasoning(text=text, opens=opens):
             return ("opens", text) if opens else ("thinks", text)
+        case Paused(envelope=envelope, raw=raw):
+            return ("pause", [call.tool_call_id for call in envelope.metadata.waiting_for or ()], raw)
         case Done(envelope=envelope, raw=raw):
             return ("done", envelope.status, raw)
 
@@ -109,6 +117,18 @@ def starts(id: str, action: Action | None = None, model_call: str | None = None)
 
 def ends(id: str, action: Action | None = None, outcome: Outcome | None = None) -> ToolEnded:
     return ToolEnded(id, action or grep(), outcome or Outcome())
+
+
+def asks(id: str, arguments: dict[str, Any] | None = None) -> CallerToolAsked:
+    return CallerToolAsked(CallerCall(id, "look", arguments or {}))
+
+
+def answers(id: str, text: str = "seen", *, is_error: bool = False) -> CallerToolAnswered:
+    return CallerToolAnswered(id, ToolResult(text=text, is_error=is_error), 7)
+
+
+def awaits(*ids: str) -> CallerAwaited:
+    return CallerAwaited(ids)
 
 
 FAILED = Outcome(state="failed", code="TOOL_ERROR", message="It broke.", details="why")
@@ -293,6 +313,63 @@ RUNS: dict[str, list[Step]] = {
         (
             ends("c", FileEdit(tool="edit_file", path="a.py", operation="edit", content="x\n")),
             [("delta", "doc_001", "x\n", ""), ("end", "doc_001", "x\n", "")],
+        ),
+    ],
+    "a call of the caller's is announced, waited for, and ends with what the caller's tool gave": [
+        (
+            asks("k", {"p": 1}),
+            [
+                ("start", "doc_001", "tool_call", ""),
+                ("call", "doc_001", "look", "k"),
+                ("arguments", "doc_001", {"p": 1}),
+            ],
+        ),
+        (awaits("k"), [("pause", ["k"], "")]),
+        (answers("k"), [("result", "doc_001", "success", "seen"), ("end", "doc_001", None, "")]),
+        (TextDelta("So"), [("start", "doc_002", "text", ""), ("delta", "doc_002", "So")]),
+        (FINISHED, [("end", "doc_002", "So", ""), DONE]),
+    ],
+    "a call of the caller's is asked for once and answered once": [
+        (asks("k"), [("start", "doc_001", "tool_call", ""), ("call", "doc_001", "look", "k")]),
+        (asks("k"), []),
+        (answers("k"), [("result", "doc_001", "success", "seen"), ("end", "doc_001", None, "")]),
+        (answers("k"), []),
+        (asks("k"), []),
+        (awaits("k"), [("pause", [], "")]),
+    ],
+    "a result that nobody asked for says nothing": [(answers("k"), [])],
+    "a pause names what is waited for, in the order in which it was asked, and nothing else": [
+        (asks("k"), [("start", "doc_001", "tool_call", ""), ("call", "doc_001", "look", "k")]),
+        (asks("l"), [("start", "doc_002", "tool_call", ""), ("call", "doc_002", "look", "l")]),
+        (asks("m"), [("start", "doc_003", "tool_call", ""), ("call", "doc_003", "look", "m")]),
+        (starts("c", SHELL), [("start", "doc_004", "terminal_command", "")]),
+        (awaits("m", "k", "c", "z"), [("pause", ["k", "m"], "")]),
+        (answers("k"), [("result", "doc_001", "success", "seen"), ("end", "doc_001", None, "")]),
+        (awaits("m", "l"), [("pause", ["l", "m"], "")]),
+    ],
+    "a pause ends the text, and says the white space behind it": [
+        (TextDelta("a\n"), [("start", "doc_001", "text", ""), ("delta", "doc_001", "a")]),
+        (awaits(), [("end", "doc_001", "a", "\n"), ("pause", [], "")]),
+        (TextDelta("\n"), []),
+        (awaits(), [("pause", [], "\n")]),
+        (TextDelta("b"), [("start", "doc_002", "text", ""), ("delta", "doc_002", "b")]),
+    ],
+    "a pause ends a thought": [
+        (ThinkingDelta("h"), [("opens", "h")]),
+        (awaits(), [("pause", [], "")]),
+        (ThinkingDelta("m"), [("opens", "m")]),
+    ],
+    "a tool of the caller's that failed is followed by an error": [
+        (asks("k"), [("start", "doc_001", "tool_call", ""), ("call", "doc_001", "look", "k")]),
+        (
+            answers("k", "No.", is_error=True),
+            [
+                ("result", "doc_001", "error", "No."),
+                ("end", "doc_001", None, ""),
+                ("start", "doc_002", "error", ""),
+                ("delta", "doc_002", "No.", ""),
+                ("end", "doc_002", "No.", ""),
+            ],
         ),
     ],
     "a tool that failed is followed by an error, whatever is being said": [
@@ -525,6 +602,78 @@ def test_a_call_that_never_ended_was_interrupted() -> None:
     (document,) = documents([starts("c", SHELL), FINISHED])
     assert isinstance(document, TerminalCommandDocument)
     assert document.metadata.state == "interrupted"
+
+
+# --- tools of the caller's --------------------------------------------------------------------------
+
+
+def pauses(events: list[AgentEvent]) -> list[Envelope]:
+    return [event.envelope for event in assemble(events) if isinstance(event, Paused)]
+
+
+def test_a_call_of_the_callers_says_whose_it_is_at_once_and_at_its_end() -> None:
+    start, *_ = assemble([asks("k")])
+    assert isinstance(start, DocumentStarted)
+    assert start.metadata == KnownMetadata(state="waiting", ran_by="caller")
+    (document,) = documents([asks("k"), answers("k")])
+    assert isinstance(document, ToolCallDocument)
+    told = document.metadata
+    assert (told.state, told.ran_by, told.duration_ms, told.result.data) == (UNSET, "caller", 7, "seen")
+
+
+def test_a_call_that_was_never_answered_was_interrupted() -> None:
+    (document,) = documents([asks("k"), awaits("k"), FINISHED])
+    assert isinstance(document, ToolCallDocument)
+    assert (document.metadata.state, document.metadata.ran_by) == ("interrupted", "caller")
+
+
+def test_a_tool_of_the_agents_may_wait_for_an_answer_too() -> None:
+    start, *_ = assemble([ToolStarted("c", SHELL, waits=True)])
+    assert isinstance(start, DocumentStarted)
+    assert start.metadata == KnownMetadata(command="ls", state="waiting")
+    (paused,) = pauses([ToolStarted("c", SHELL, waits=True), ToolStarted("d", grep({"p": 1}), waits=True), awaits("c")])
+    assert paused.metadata.waiting_for == [
+        WaitingCall(tool_call_id="c", tool_name="run_terminal_cmd", arguments={}, document_id="doc_001")
+    ]
+    (document,) = documents([ToolStarted("c", grep(), waits=True), ends("c")])
+    assert isinstance(document, ToolCallDocument)
+    assert (document.metadata.state, document.metadata.ran_by) == (UNSET, UNSET)
+
+
+def test_a_pause_tells_how_far_the_run_is_and_what_it_waits_for() -> None:
+    (paused,) = pauses([RunStarted("s", "Auto"), Unrecognized("?"), asks("k", {"p": 1}), awaits("k")])
+    assert (paused.id, paused.conversation_id, paused.model, paused.status) == ("chat_1", "conv_s", "Auto", "streaming")
+    assert paused.metadata == ResponseMetadata(
+        duration_ms=0,
+        tool_call_count=1,
+        turn_count=1,
+        unrecognized=1,
+        waiting_for=[WaitingCall(tool_call_id="k", tool_name="look", arguments={"p": 1}, document_id="doc_001")],
+    )
+    assert pauses([awaits()])[0].metadata.unrecognized is UNSET
+    assert envelope([asks("k"), awaits("k"), answers("k"), FINISHED]).metadata.waiting_for is UNSET
+
+
+def test_usage_is_counted_up_to_each_pause_with_what_the_callers_tools_gave() -> None:
+    asked, said, given = "A longer prompt.", "Two words", "What the tool gave."
+    first, second = pauses(
+        [PromptEchoed(asked), TextDelta(said), asks("k"), awaits("k"), answers("k", given), TextDelta(said), awaits()]
+    )
+    for usage in (first.usage, second.usage):
+        assert usage.estimated is True
+        assert usage.total_tokens == usage.prompt_tokens + usage.completion_tokens
+    assert first.usage.prompt_tokens == estimate_tokens(asked)
+    assert second.usage.prompt_tokens == estimate_tokens(asked) + estimate_tokens(given)
+    assert 2 * first.usage.completion_tokens == second.usage.completion_tokens == 2 * estimate_tokens(said)
+
+
+def test_the_prompt_is_what_was_asked_first_however_often_the_agent_is_started() -> None:
+    events: list[AgentEvent] = [PromptEchoed("A longer prompt."), PromptEchoed("x"), FINISHED]
+    assert envelope(events).usage.prompt_tokens == estimate_tokens("A longer prompt.")
+    assembler = Assembler(RUN)
+    for event in events:
+        assembler.push(event)
+    assert assembler.prompt == "A longer prompt."
 
 
 def test_a_failed_tools_error_names_its_code_its_tool_and_its_details() -> None:

@@ -57,6 +57,13 @@ def test_the_text_before_a_stop_sequence_is_said(
         assert cutter.reason == reason
 
 
+def test_what_was_held_back_is_said_once_and_what_follows_is_a_text_of_its_own() -> None:
+    cutter = Cutter(("END",))
+    assert [cutter.push("a EN"), cutter.flush(), cutter.flush()] == ["a ", "EN", ""]
+    assert [cutter.push("D E"), cutter.flush()] == ["D ", "E"]
+    assert cutter.reason is None
+
+
 def test_only_what_may_be_the_beginning_of_a_sequence_is_held_back() -> None:
     cutter = Cutter(("\n\nHuman:", "</s>"))
     assert [cutter.push(piece) for piece in ["Hi", " <", "b></", "p>\n", "\n", "Hum", "ble\n", "x"]] == [

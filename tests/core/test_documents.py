@@ -33,6 +33,7 @@ from cursor_gateway.core.documents import (
     ToolCallResult,
     Usage,
     document_type,
+    is_tool_use,
     make_document,
     whole_response,
 )
@@ -271,6 +272,11 @@ def test_an_envelope_is_a_response_without_its_documents() -> None:
     told = msgspec.structs.asdict(whole)
     del told["documents"]
     assert whole_response(Envelope(**told), []) == whole
+
+
+def test_some_documents_tell_of_something_that_was_done() -> None:
+    done = {type for type, (metadata, _) in PLAIN.items() if is_tool_use(make_document("doc_001", 1, None, metadata))}
+    assert done == {"tool_call", "terminal_command", "file_edit"}
 
 
 def test_the_modes_are_the_specifications() -> None:

@@ -2,6 +2,7 @@
 
 import json
 import socket
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -14,11 +15,13 @@ from cursor_gateway.core.structured import (
     JsonObject,
     JsonSchema,
     Misfit,
+    Uncheckable,
     check,
     check_schema,
     extract_json,
     instructions,
     repair_prompt,
+    violation,
 )
 from cursor_gateway.errors import InvalidRequest
 from tests.strategies import assert_linear, examples
@@ -135,6 +138,24 @@ def test_a_schema_that_cannot_be_applied_fits_nothing(schema: dict[str, Any], mo
     misfit = check("{}", JsonSchema(schema))
     assert isinstance(misfit, Misfit)
     assert "could not be checked" in misfit.reason
+    with pytest.raises(Uncheckable):
+        violation({}, schema)
+
+
+@pytest.mark.parametrize(
+    "schema", [{"type": "nonsense"}, {"properties": 7}, {"minimum": "x"}, {"enum": 1}, {"allOf": [5]}], ids=str
+)
+def test_a_schema_that_is_none_is_no_crash(schema: dict[str, Any]) -> None:
+    """It is anybody's: of a tool's arguments nobody has checked it before."""
+    for value in ({}, {"a": 1}, [1], 1, "x"):
+        with suppress(Uncheckable):
+            violation(value, schema)
+
+
+def test_what_is_wrong_with_a_value_is_named() -> None:
+    assert violation({"name": "Ada", "age": 36}, PERSON) == ""
+    assert "age" in violation({"name": "Ada", "age": -1}, PERSON)
+    assert violation({"anything": [1]}, {}) == ""
 
 
 # --- schemas ----------------------------------------------------------------------------------------

@@ -17,6 +17,7 @@ from cursor_gateway.core.actions import (
     Question,
     TodoUpdate,
 )
+from cursor_gateway.core.caller_tools import ToolResult
 from cursor_gateway.core.document_events import KnownMetadata
 from cursor_gateway.core.documents import (
     ClarificationAnswer,
@@ -25,9 +26,11 @@ from cursor_gateway.core.documents import (
     DocumentType,
     PlanTodo,
     TodoChange,
+    ToolCallMetadata,
     document_type,
 )
-from cursor_gateway.core.tool_documents import content_of, metadata_of, started
+from cursor_gateway.core.images import Image
+from cursor_gateway.core.tool_documents import answered, content_of, metadata_of, started
 
 DIFF = Diff(old_string="a", new_string="b", start_line=1, end_line=1)
 TODO = PlanTodo(id="1", content="x", status="pending", dependencies=[])
@@ -191,3 +194,37 @@ def test_an_interrupted_call_says_so() -> None:
     told = _json(OtherTool(tool="grep", arguments={}), INTERRUPTED)
     assert (told["state"], told["result"]["status"]) == ("interrupted", "error")
     assert told["reason"]
+
+
+# --- tools of the caller's --------------------------------------------------------------------------
+
+ASKED = OtherTool(tool="look", arguments={"p": 1})
+PICTURE = Image(0, "image/png", b"x")
+GAVE: dict[str, tuple[ToolResult, Any]] = {
+    "a text": (ToolResult(text="seen"), "seen"),
+    "nothing": (ToolResult(text=""), ""),
+    "a value": (ToolResult(text='{"a":1}', structured={"a": 1}), {"a": 1}),
+    "a value that is nothing": (ToolResult(text="null", structured=None), None),
+    "an image": (ToolResult(text="see", images=(PICTURE,)), {"text": "see", "images": ["image/png"]}),
+}
+
+
+@pytest.mark.parametrize(("result", "data"), GAVE.values(), ids=GAVE)
+def test_a_callers_tool_gives_its_text_or_the_value_that_it_is(result: ToolResult, data: Any) -> None:
+    action, outcome = answered(ASKED, result, 7)
+    assert action == OtherTool(tool="look", arguments={}, data=data)
+    assert outcome == Outcome(duration_ms=7)
+
+
+@pytest.mark.parametrize(("text", "told"), [("No such file.", "No such file."), ("", "The caller's tool failed.")])
+def test_a_callers_tool_that_failed_says_why(text: str, told: str) -> None:
+    action, outcome = answered(ASKED, ToolResult(text=text, is_error=True), 7)
+    assert outcome == Outcome(state="failed", code="TOOL_ERROR", message=told, duration_ms=7)
+    assert _json(action, outcome)["result"] == {"status": "error", "data": told}
+
+
+def test_a_call_says_that_the_caller_ran_it() -> None:
+    told = metadata_of(ASKED, Outcome(), call_id="c", agent_call_id="c", payload=UNSET, by_caller=True)
+    assert isinstance(told, ToolCallMetadata)
+    assert told.ran_by == "caller"
+    assert "ranBy" not in _json(ASKED, Outcome())

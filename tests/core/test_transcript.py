@@ -8,6 +8,7 @@ from cursor_gateway.core.document_events import (
     DocumentEvent,
     DocumentStarted,
     Done,
+    Paused,
     Reasoning,
     ToolCallArguments,
     ToolCallEnded,
@@ -53,6 +54,7 @@ STEPS: list[tuple[DocumentEvent, list[Document]]] = [
     (DocumentStarted("doc_002", "text", 2), []),
     (ContentDelta("doc_002", "Hi"), []),
     (DocumentEnded(TEXT), [TEXT]),
+    (Paused(ENVELOPE), [TEXT]),
     (ToolCallEnded("doc_001", RESULT), [TEXT]),
     (DocumentEnded(TOOL), [TOOL, TEXT]),
 ]

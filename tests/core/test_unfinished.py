@@ -3,6 +3,7 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import UNSET
 
 from cursor_gateway.core.document_events import (
     ContentDelta,
@@ -10,6 +11,7 @@ from cursor_gateway.core.document_events import (
     DocumentStarted,
     Done,
     KnownMetadata,
+    Paused,
     Reasoning,
     ToolCallArguments,
     ToolCallEnded,
@@ -29,6 +31,7 @@ from cursor_gateway.core.documents import (
     TodoUpdateMetadata,
     ToolCallMetadata,
     ToolCallResult,
+    WaitingCall,
     make_document,
 )
 from cursor_gateway.core.run_info import RunInfo
@@ -147,6 +150,30 @@ OPEN: dict[str, tuple[list[DocumentEvent], Metadata, Metadata]] = {
             tool_name="grep", tool_call_id="c", arguments={}, result=RESULT, duration_ms=0, state="interrupted"
         ),
     ),
+    "tool_call of the caller's": (
+        [
+            DocumentStarted("doc_001", "tool_call", 1, KnownMetadata(state="waiting", ran_by="caller")),
+            ToolCallStarted("doc_001", "look", "k"),
+        ],
+        ToolCallMetadata(
+            tool_name="look",
+            tool_call_id="k",
+            arguments={},
+            result=ToolCallResult(status="success", data=None),
+            duration_ms=0,
+            state="waiting",
+            ran_by="caller",
+        ),
+        ToolCallMetadata(
+            tool_name="look",
+            tool_call_id="k",
+            arguments={},
+            result=ToolCallResult(status="error", data=None),
+            duration_ms=0,
+            state="interrupted",
+            ran_by="caller",
+        ),
+    ),
     "error": (
         [DocumentStarted("doc_001", "error", 1)],
         ErrorMetadata(error_code="UNKNOWN", source="agent", details=""),
@@ -207,6 +234,37 @@ def test_a_call_that_had_no_name_yet_gets_one() -> None:
     ended = [started, *Unfinished([started]).end(RUN, "", FAILURE)]
     assert_well_formed(ended)
     assert ended[1] == ToolCallStarted("doc_001", "unknown", "call_001")
+
+
+WAITING = KnownMetadata(state="waiting", ran_by="caller")
+ASKED: list[DocumentEvent] = [
+    DocumentStarted("doc_001", "tool_call", 1, WAITING),
+    ToolCallStarted("doc_001", "look", "k"),
+    ToolCallArguments("doc_001", {"p": 1}),
+    DocumentStarted("doc_002", "tool_call", 2),
+    ToolCallStarted("doc_002", "grep", "c"),
+    DocumentStarted("doc_003", "tool_call", 3, WAITING),
+]
+
+
+def test_what_the_caller_is_to_do_is_told_as_soon_as_it_has_a_name() -> None:
+    waiting = [WaitingCall(tool_call_id="k", tool_name="look", arguments={"p": 1}, document_id="doc_001")]
+    assert Unfinished(ASKED).snapshot(RUN, "").metadata.waiting_for == waiting
+    assert Unfinished(ASKED[3:5]).snapshot(RUN, "").metadata.waiting_for is UNSET
+    done = Unfinished(ASKED).end(RUN, "", FAILURE)[-1]
+    assert isinstance(done, Done)
+    assert done.envelope.metadata.waiting_for is UNSET, "nobody waits for it any more"
+
+
+def test_at_a_pause_the_run_is_what_the_pause_says_until_it_goes_on() -> None:
+    started = read_events(scenarios()[0].lines, scenarios()[0].run)
+    envelope = next(event.envelope for event in started if isinstance(event, Done))
+    paused = Unfinished([*ASKED, Paused(envelope)])
+    assert paused.response(RUN, "a b").usage == envelope.usage
+    assert paused.response(RUN, "a b").id == envelope.id
+    paused.push(DocumentStarted("doc_004", "text", 4))
+    assert paused.response(RUN, "a b").usage.prompt_tokens == 2
+    assert paused.response(RUN, "a b").id == RUN.id
 
 
 @pytest.mark.parametrize("scenario", scenarios(), ids=lambda scenario: scenario.name)

@@ -2,6 +2,7 @@
 
 import json
 
+import msgspec
 import pytest
 
 from cursor_gateway.core.document_events import (
@@ -11,6 +12,7 @@ from cursor_gateway.core.document_events import (
     DocumentStarted,
     Done,
     KnownMetadata,
+    Paused,
     Reasoning,
     ToolCallArguments,
     ToolCallEnded,
@@ -25,6 +27,7 @@ from cursor_gateway.core.documents import (
     ToolCallMetadata,
     ToolCallResult,
     Usage,
+    WaitingCall,
     make_document,
 )
 from cursor_gateway.dialects.documents import NdjsonEncoder, SseEncoder, encode_response
@@ -47,8 +50,18 @@ TOLD_ENVELOPE = (
     '"status":"completed","usage":{"promptTokens":1,"completionTokens":2,"totalTokens":3},'
     '"metadata":{"duration_ms":5,"toolCallCount":0,"turnCount":1}}'
 )
+WAITING = WaitingCall(tool_call_id="k", tool_name="look", arguments={"p": 1}, document_id="doc_003")
+PAUSED = msgspec.structs.replace(
+    ENVELOPE, status="streaming", metadata=msgspec.structs.replace(METADATA, waiting_for=[WAITING])
+)
+TOLD_PAUSE = TOLD_ENVELOPE.replace("completed", "streaming").replace(
+    '"turnCount":1',
+    '"turnCount":1,"waitingFor":[{"toolCallId":"k","toolName":"look","arguments":{"p":1},"documentId":"doc_003"}]',
+)
 TEXT = make_document("doc_001", 1, "Hi", TextMetadata())
 TODOS = make_document("doc_002", 2, None, TodoUpdateMetadata(todos=[]))
+
+TEXT_STARTS = DocumentStarted("doc_001", "text", 1)
 
 EVENTS: list[tuple[DocumentEvent, str, str, str]] = [  # event, name, document, data
     (
@@ -68,6 +81,12 @@ EVENTS: list[tuple[DocumentEvent, str, str, str]] = [  # event, name, document, 
         "content_delta",
         "doc_001",
         '{"documentId":"doc_001","delta":"é \\"\\n\u2028"}',
+    ),
+    (
+        DocumentStarted("doc_003", "tool_call", 3, KnownMetadata(state="waiting", ran_by="caller")),
+        "document_start",
+        "doc_003",
+        '{"id":"doc_003","type":"tool_call","sequence":3,"metadata":{"state":"waiting","ranBy":"caller"}}',
     ),
     (ContentDelta("doc_001", "x", raw="  x"), "content_delta", "doc_001", '{"documentId":"doc_001","delta":"x"}'),
     (ContentDelta("doc_002", "y"), "content_delta", "doc_002", '{"documentId":"doc_002","delta":"y"}'),
@@ -96,6 +115,7 @@ EVENTS: list[tuple[DocumentEvent, str, str, str]] = [  # event, name, document, 
         '{"documentId":"doc_001","finalContent":"Hi","metadata":{"format":"markdown"}}',
     ),
     (DocumentEnded(TODOS), "document_end", "doc_002", '{"documentId":"doc_002","metadata":{"todos":[]}}'),
+    (Paused(PAUSED, raw="\n"), "done", "", TOLD_PAUSE),
     (Done(ENVELOPE, raw="\n"), "done", "", TOLD_ENVELOPE),
 ]
 SILENT: list[DocumentEvent] = [Reasoning("hm", opens=True), ContentDelta("doc_001", "", raw="  ")]
@@ -127,7 +147,35 @@ def test_frames_are_numbered_by_the_events_of_the_run_silent_ones_included() -> 
     encoder = SseEncoder()
     events = [SILENT[0], *(event for event, *_ in EVENTS), SILENT[1], EVENTS[2][0]]
     stream = b"".join(encoder.push(event) for event in events)
-    assert [frame.id for frame in SseDecoder().push(stream)] == [*(str(n) for n in range(2, 13)), "14"]
+    assert [frame.id for frame in SseDecoder().push(stream)] == [*(str(n) for n in range(2, 15)), "16"]
+
+
+def test_who_reads_on_reads_on_over_a_pause() -> None:
+    sse, ndjson = SseEncoder(), NdjsonEncoder()
+    for event in (Paused(PAUSED), ContentDelta("doc_001", "x"), Done(ENVELOPE)):
+        assert sse.push(event)
+        assert ndjson.push(event)
+        assert not sse.is_over
+        assert not ndjson.is_over
+
+
+def test_a_reply_may_end_with_a_pause() -> None:
+    sse, ndjson = SseEncoder(7, until_pause=True), NdjsonEncoder(until_pause=True)
+    assert sse.push(TEXT_STARTS).startswith(b"id: 8\n")
+    assert ndjson.push(TEXT_STARTS)
+    assert (sse.is_over, ndjson.is_over) == (False, False)
+    assert sse.push(Paused(PAUSED)).startswith(b"id: 9\nevent: done\n")
+    assert ndjson.push(Paused(PAUSED)).startswith(b'{"type":"done",')
+    assert (sse.is_over, ndjson.is_over) == (True, True)
+    for event in (TEXT_STARTS, ContentDelta("doc_001", "x"), Done(ENVELOPE)):
+        assert sse.push(event) == ndjson.push(event) == b""
+    assert (sse.is_cut, ndjson.is_cut) == (False, False), "the run goes on"
+
+
+@pytest.mark.parametrize("encoder", [SseEncoder, NdjsonEncoder])
+def test_events_may_come_together(encoder: type[SseEncoder] | type[NdjsonEncoder]) -> None:
+    events = [event for event, *_ in EVENTS]
+    assert encoder().push_all(events) == b"".join(map(encoder().push, events))
 
 
 def test_what_was_encoded_is_decoded_the_same() -> None:

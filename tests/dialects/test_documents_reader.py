@@ -14,6 +14,7 @@ from cursor_gateway.core.document_events import (
     DocumentStarted,
     Done,
     KnownMetadata,
+    Paused,
     Reasoning,
     ToolCallArguments,
     ToolCallEnded,
@@ -73,6 +74,8 @@ def _said(events: Iterable[DocumentEvent]) -> list[DocumentEvent]:
                 said.append(DocumentStarted(id, type, sequence, metadata))
             case DocumentEnded(document=document):
                 said.append(DocumentEnded(document))
+            case Paused(envelope=envelope):
+                said.append(Paused(envelope))
             case Done(envelope=envelope):
                 said.append(Done(envelope))
             case ToolCallStarted() | ToolCallArguments() | ToolCallEnded():
@@ -172,6 +175,20 @@ def test_the_end_brings_the_envelope() -> None:
             )
         )
     ]
+
+
+def test_a_run_that_waits_for_its_caller_is_not_over() -> None:
+    paused, started, done = decoded(
+        [
+            SseEvent(envelope("streaming"), "done", "9"),
+            SseEvent('{"id":"doc_001","type":"text","sequence":1}', "document_start", "10"),
+            SseEvent(envelope("completed"), "done", "11"),
+        ]
+    )
+    assert isinstance(paused, Paused)
+    assert paused.envelope.status == "streaming"
+    assert started == TEXT
+    assert isinstance(done, Done)
 
 
 def test_a_run_that_failed_says_why_as_its_last_error_does() -> None:

@@ -13,6 +13,7 @@ from cursor_gateway.core.document_events import (
     DocumentEvent,
     DocumentStarted,
     Done,
+    Paused,
     Reasoning,
     ToolCallArguments,
     ToolCallEnded,
@@ -38,6 +39,7 @@ from cursor_gateway.core.documents import (
     ToolCallMetadata,
     ToolCallResult,
     Usage,
+    WaitingCall,
     make_document,
 )
 from cursor_gateway.dialects.openai_chat import (
@@ -95,6 +97,29 @@ def done(failure: Failure | None = None, raw: str = "", cached: int | None = 3) 
     return Done(envelope, failure, raw)
 
 
+def paused(
+    *calls: str, raw: str = "", prompt: int = 10, completion: int = 5, arguments: dict[str, Any] | None = None
+) -> Paused:
+    waiting = [
+        WaitingCall(tool_call_id=id, tool_name="look", arguments=arguments or {}, document_id="doc_001") for id in calls
+    ]
+    envelope = msgspec.structs.replace(
+        done().envelope,
+        status="streaming",
+        usage=Usage(
+            prompt_tokens=prompt, completion_tokens=completion, total_tokens=prompt + completion, estimated=True
+        ),
+        metadata=ResponseMetadata(duration_ms=0, tool_call_count=len(calls), turn_count=1, waiting_for=waiting),
+    )
+    return Paused(envelope, raw)
+
+
+def one_reply(pause: Paused | None, number: int) -> ChunkEncoder:
+    """Of a run that does not pause."""
+    assert (pause, number) == (None, 0)
+    return ChunkEncoder(HEAD, include_usage=True)
+
+
 def ended(metadata: Metadata, content: str | None = None, raw: str = "") -> DocumentEnded:
     return DocumentEnded(make_document("doc_001", 1, content, metadata), raw)
 
@@ -108,7 +133,8 @@ def stream(events: list[DocumentEvent], agent_tools: AgentTools = "reasoning", *
 
 def deltas(events: list[DocumentEvent], agent_tools: AgentTools = "reasoning") -> list[Any]:
     """Without the first, which has only the role."""
-    first, *rest = [chunk["choices"][0]["delta"] for chunk in stream(events, agent_tools)]
+    chunks = [chunk for chunk in stream(events, agent_tools) if chunk != "[DONE]"]
+    first, *rest = [chunk["choices"][0]["delta"] for chunk in chunks]
     assert first == {"role": "assistant", "content": ""}
     return rest
 
@@ -578,6 +604,159 @@ def test_calls_are_numbered_in_the_order_of_their_ends() -> None:
     assert [delta["tool_calls"][0]["index"] for delta in found] == [0, 0, 1, 1]
 
 
+# --- calls for the caller ---------------------------------------------------------------------------
+
+
+def call_deltas(index: int, id: str, *arguments: str) -> list[Any]:
+    """As clients need them: id, type and name in the first only, with empty arguments; then the pieces of these."""
+    opening = {"index": index, "id": id, "type": "function", "function": {"name": "look", "arguments": ""}}
+    pieces = [{"index": index, "function": {"arguments": piece}} for piece in arguments]
+    return [{"tool_calls": [call]} for call in (opening, *pieces)]
+
+
+def test_a_pause_asks_for_its_calls_and_ends_the_reply() -> None:
+    *chunks, finish, last = stream([*TEXT, paused("k", "l", arguments={"p": 1})])
+    told = [chunk["choices"][0]["delta"] for chunk in chunks]
+    assert told[-4:] == [*call_deltas(0, "k", '{"p":1}'), *call_deltas(1, "l", '{"p":1}')]
+    assert finish["choices"] == [{"index": 0, "delta": {}, "finish_reason": "tool_calls"}]
+    assert last == "[DONE]"
+    choice = completion([*TEXT, paused("k", "l", arguments={"p": 1})])["choices"][0]
+    assert choice["finish_reason"] == "tool_calls"
+    assert [(call["id"], call["function"]) for call in choice["message"]["tool_calls"]] == [
+        (id, {"name": "look", "arguments": '{"p":1}'}) for id in ("k", "l")
+    ]
+
+
+@pytest.mark.parametrize(("said", "content"), [([], None), (TEXT, '\nHi é "\u2028\n```py\n  x\n```')])
+def test_beside_calls_there_may_be_no_text(said: list[DocumentEvent], content: str | None) -> None:
+    message = completion([*said, paused("k")])["choices"][0]["message"]
+    assert message["content"] == content
+    assert completion([*said, done()])["choices"][0]["message"]["content"] == (content or "")
+
+
+def test_the_agents_text_beside_a_pause_is_said_before_the_calls() -> None:
+    assert deltas([paused("k", raw="\n")])[:3] == [{"content": "\n"}, *call_deltas(0, "k", "{}")]
+
+
+def test_calls_for_the_caller_are_numbered_after_those_of_the_agent_itself() -> None:
+    found = deltas([ended(GREP), ended(CALL), paused("k", "l")], "tool_calls")
+    assert [delta["tool_calls"][0]["index"] for delta in found if delta] == [0, 0, 1, 1, 2, 2, 3, 3]
+    calls = completion([ended(GREP), ended(CALL), paused("k", "l")], "tool_calls")["choices"][0]["message"]
+    assert [call["id"] for call in calls["tool_calls"]] == ["call_001", "doc_001", "k", "l"]
+
+
+@pytest.mark.parametrize("characters", [1012, 1013, 5000])
+def test_long_arguments_come_in_pieces(characters: int) -> None:
+    """Of characters, not bytes: a reader decodes each by itself."""
+    arguments = {"a": "é" * characters}
+    first, *rest = deltas([paused("k", arguments=arguments)])[:-1]
+    assert first == call_deltas(0, "k")[0]
+    pieces = [delta["tool_calls"][0]["function"]["arguments"] for delta in rest]
+    assert json.loads("".join(pieces)) == arguments
+    assert [len(piece) for piece in pieces[:-1]] == [1024] * ((characters + 8 - 1) // 1024)
+    assert 0 < len(pieces[-1]) <= 1024
+
+
+@pytest.mark.parametrize("agent_tools", ["reasoning", "tool_calls", "none"])
+def test_what_the_caller_has_run_is_not_told_to_it(agent_tools: AgentTools) -> None:
+    theirs = msgspec.structs.replace(GREP, ran_by="caller")
+    assert deltas([ended(theirs)], agent_tools) == []
+    message = completion([ended(theirs), done()], agent_tools)["choices"][0]["message"]
+    assert set(message) == {"role", "content", "refusal"}
+
+
+# of the whole run, what the reply before has told of it, and what is left for this one
+USAGES: dict[str, tuple[tuple[int, int, int], tuple[int, int], tuple[int, int, int]]] = {
+    "the rest": ((100, 50, 0), (30, 20), (70, 30, 0)),
+    "nothing is left": ((30, 20, 0), (30, 20), (0, 0, 0)),
+    "too much was told": ((20, 10, 0), (30, 20), (0, 0, 0)),
+    "no more from the cache than there is": ((100, 50, 90), (30, 20), (70, 30, 70)),
+    "some of it from the cache": ((100, 50, 40), (30, 20), (70, 30, 40)),
+}
+
+
+@pytest.mark.parametrize(("whole", "before", "left"), USAGES.values(), ids=USAGES)
+def test_a_reply_tells_of_the_tokens_what_the_one_before_has_not(
+    whole: tuple[int, int, int], before: tuple[int, int], left: tuple[int, int, int]
+) -> None:
+    prompt, written, cached = whole
+    usage = Usage(prompt_tokens=prompt, completion_tokens=written, total_tokens=prompt + written, cached_tokens=cached)
+    end = Done(msgspec.structs.replace(done().envelope, usage=usage))
+    told = Usage(prompt_tokens=before[0], completion_tokens=before[1], total_tokens=sum(before))
+    fold = CompletionFold(HEAD, before=told)
+    fold.push(end)
+    found = fold.completion()
+    assert found is not None
+    assert (found.usage.prompt_tokens, found.usage.completion_tokens) == left[:2]
+    assert found.usage.total_tokens == sum(left[:2])
+    assert found.usage.prompt_tokens_details.cached_tokens == left[2]
+    chunks = SseDecoder().push(ChunkEncoder(HEAD, include_usage=True, before=told).push(end))
+    assert json.loads(chunks[-2].data)["usage"] == msgspec.to_builtins(found.usage)
+
+
+def test_a_run_goes_on_after_a_pause_that_ended_its_reply() -> None:
+    encoder, fold = ChunkEncoder(HEAD), CompletionFold(HEAD)
+    encoder.push(paused("k"))
+    fold.push(paused("k"))
+    assert encoder.is_over
+    assert fold.is_over
+    assert not encoder.is_cut
+    assert not fold.is_cut
+    assert encoder.push(done()) == b""
+
+
+def test_what_may_be_cut_is_said_before_a_call() -> None:
+    events: list[DocumentEvent] = [*words("a E"), paused("k")]
+    encoder, fold = ChunkEncoder(HEAD, cutter=Cutter(("END",))), CompletionFold(HEAD, cutter=Cutter(("END",)))
+    frames = SseDecoder().push(b"".join(map(encoder.push, events)))
+    for event in events:
+        fold.push(event)
+    told = [json.loads(frame.data)["choices"][0] for frame in frames[:-1]]
+    assert [choice["delta"] for choice in told][-4:] == [{"content": "E"}, *call_deltas(0, "k", "{}"), {}]
+    assert told[-1]["finish_reason"] == "tool_calls"
+    whole = fold.completion()
+    assert whole is not None
+    assert (whole.choices[0].message.content, whole.choices[0].finish_reason) == ("a E", "tool_calls")
+    assert not encoder.is_cut
+    assert not fold.is_cut
+
+
+@pytest.mark.parametrize("stop", [(), ("three!",)], ids=["at once", "by what was held back"])
+def test_an_answer_that_is_cut_before_its_call_asks_for_nothing(stop: tuple[str, ...]) -> None:
+    events: list[DocumentEvent] = [*words("one two three"), paused("k")]
+    encoder, fold = ChunkEncoder(HEAD, cutter=Cutter(stop, 2)), CompletionFold(HEAD, cutter=Cutter(stop, 2))
+    stream = b"".join(map(encoder.push, events))
+    for event in events:
+        fold.push(event)
+    assert encoder.is_cut
+    assert fold.is_cut
+    assert b"tool_calls" not in stream
+    whole = fold.completion()
+    assert whole is not None
+    assert whole.choices[0].finish_reason == "length"
+    assert whole.choices[0].message.tool_calls is msgspec.UNSET
+
+
+def test_what_was_held_back_before_a_call_of_the_agents_is_said_once() -> None:
+    events: list[DocumentEvent] = [*words("a E"), ended(CALL), *words("x E"), ended(CALL), *words("ND"), done()]
+    fold = CompletionFold(HEAD, agent_tools="tool_calls", cutter=Cutter(("END",)))
+    for event in events:
+        fold.push(event)
+    whole = fold.completion()
+    assert whole is not None
+    assert whole.choices[0].message.content == "a Ex END"
+
+
+def test_an_answer_with_calls_is_streamed_as_if_it_had_just_come() -> None:
+    fold = CompletionFold(HEAD)
+    fold.push(paused("k", "l", arguments={"a": "x" * 2000}))
+    whole = fold.completion()
+    assert whole is not None
+    expected: Any = json.loads(encode_completion(whole))
+    del expected["usage"]
+    assert fold_chunks(completion_frames(whole), include_usage=False) == expected
+
+
 def test_a_line_about_a_tool_starts_on_a_line_of_its_own() -> None:
     events: list[DocumentEvent] = [
         Reasoning("hm", opens=True),
@@ -598,13 +777,51 @@ def test_a_line_about_a_tool_starts_on_a_line_of_its_own() -> None:
 def test_a_reader_who_comes_back_after_any_event_has_all_frames_once(scenario: Scenario) -> None:
     events = list(read_events(scenario.lines, scenario.run))
     whole = SseDecoder().push(b"".join(map(ChunkEncoder(HEAD, include_usage=True).push, events)))
-    numbered = NumberedChunks(ChunkEncoder(HEAD, include_usage=True), 0)
+    numbered = NumberedChunks(one_reply, 0)
     pieces = [SseDecoder().push(numbered.push(event)) for event in events]
     assert numbered.is_over
     assert [frame.data for piece in pieces for frame in piece] == [frame.data for frame in whole]
     for number, piece in enumerate(pieces, 1):
         assert [frame.id for frame in piece] == ["" for _ in piece[1:]] + [str(number) for _ in piece[:1]]
     for after in range(len(events) + 1):
-        again = NumberedChunks(ChunkEncoder(HEAD, include_usage=True), after)
+        again = NumberedChunks(one_reply, after)
         rest = [SseDecoder().push(again.push(event)) for event in events]
         assert rest == [[] for _ in pieces[:after]] + pieces[after:]
+
+
+def test_events_may_come_together() -> None:
+    events: list[DocumentEvent] = [*TEXT, ended(CALL), done()]
+    assert ChunkEncoder(HEAD).push_all(events) == b"".join(map(ChunkEncoder(HEAD).push, events))
+    one_by_one = NumberedChunks(one_reply, 2)
+    assert NumberedChunks(one_reply, 2).push_all(events) == b"".join(map(one_by_one.push, events))
+
+
+def test_a_run_that_paused_has_several_replies_and_each_is_numbered_as_its_events_are() -> None:
+    pauses = [paused("k"), paused("l", prompt=30, completion=8)]
+    events: list[DocumentEvent] = [*words("a"), pauses[0], *words("b c"), pauses[1], *words("d"), done()]
+    made: list[tuple[Paused | None, int]] = []
+
+    def encoder(pause: Paused | None, number: int) -> ChunkEncoder:
+        made.append((pause, number))
+        before = pause.envelope.usage if pause is not None else None
+        return ChunkEncoder(CompletionHead(f"chatcmpl-{number}", 1, "auto"), include_usage=True, before=before)
+
+    ends = [events.index(pause) + 1 for pause in pauses] + [len(events)]
+    for start, end, pause in zip([0, *ends], ends, [None, *pauses], strict=False):
+        for after in range(start, end):
+            made.clear()
+            numbered = NumberedChunks(encoder, after)
+            pieces = [SseDecoder().push(numbered.push(event)) for event in events]
+            assert made[-1] == (pause, start)
+            assert numbered.is_over
+            assert not numbered.is_cut
+            whole = encoder(pause, start)
+            expected = [SseDecoder().push(whole.push(event)) for event in events[start:end]]
+            assert [[frame.data for frame in piece] for piece in pieces] == [
+                *([] for _ in events[:after]),
+                *([frame.data for frame in piece] for piece in expected[after - start :]),
+                *([] for _ in events[end:]),
+            ]
+            assert {frame.id for piece in pieces for frame in piece} - {""} == {
+                str(number) for number, piece in enumerate(expected, start + 1) if piece and number > after
+            }

@@ -9,22 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cursor_gateway.core.caller_tools import AnyTool, NamedTool, NoTool, Offer, SomeTool, Tool, ToolChoice
 from cursor_gateway.core.images import Image
 from cursor_gateway.core.prompt import AssistantMessage, Call, Instructions, Message, ToolMessage, UserMessage, render
 from cursor_gateway.core.structured import Format, JsonObject, JsonSchema
-from cursor_gateway.dialects.openai_request import (
-    IGNORED,
-    REFUSED,
-    AnyTool,
-    ChatRequest,
-    CursorOptions,
-    NamedTool,
-    NoTool,
-    SomeTool,
-    Tool,
-    ToolChoice,
-    read_request,
-)
+from cursor_gateway.dialects.openai_request import IGNORED, REFUSED, ChatRequest, CursorOptions, read_request
 from cursor_gateway.errors import InvalidRequest
 from tests.strategies import examples
 
@@ -195,7 +184,7 @@ CLIENTS: dict[str, dict[str, Any]] = {
     },
     "a client of 2023": {
         "model": "gpt-3.5-turbo",
-        "functions": [{"name": "now", "parameters": {"type": "object", "properties": {}}}],
+        "functions": [],
         "function_call": "auto",
         "messages": [
             *HI,
@@ -213,7 +202,8 @@ def test_what_clients_send_is_taken(body: dict[str, Any]) -> None:
     assert (request.model, request.stream) == (body["model"], body.get("stream", False))
     assert request.include_usage == ("stream_options" in body)
     assert request.max_tokens == body.get("max_tokens", body.get("max_completion_tokens"))
-    assert len(request.tools) == len(body.get("tools", body.get("functions", [])))
+    names = [tool["function"]["name"] for tool in body.get("tools", [])]
+    assert [tool.name for tool in request.offer.tools] == names if request.offer is not None else not names
     assert "Hm." not in render(request.messages), "thinking that came back"
 
 
@@ -356,10 +346,7 @@ def test_a_request_needs_nothing_but_messages() -> None:
         stop=(),
         max_tokens=None,
         format=None,
-        tools=(),
-        tool_choice=NoTool(),
-        parallel_tool_calls=True,
-        legacy_functions=False,
+        offer=None,
         cursor=CursorOptions(),
     )
 
@@ -367,6 +354,7 @@ def test_a_request_needs_nothing_but_messages() -> None:
 def test_null_is_the_same_as_nothing() -> None:
     fields = [name for name in ChatRequest.__struct_fields__ if name not in ("messages", "cursor")]
     fields += ["stream_options", "max_completion_tokens", "response_format", "functions", "function_call", "cursor"]
+    fields += ["tools", "tool_choice", "parallel_tool_calls"]
     fields += ["n", "logprobs", "top_logprobs", "modalities"]
     known = [name for name in IGNORED if "[" not in name]
     assert read(**dict.fromkeys([*fields, *known])) == read()
@@ -469,39 +457,32 @@ BASH, READ = function("bash"), function("read")
     ],
 )
 def test_a_choice_of_tools_has_four_forms(given: dict[str, Any], choice: ToolChoice) -> None:
-    request = read(tools=[BASH, READ], **given)
-    assert [tool.name for tool in request.tools] == ["bash", "read"]
-    assert request.tool_choice == choice
-    assert not request.legacy_functions
+    offer = read(tools=[BASH, READ], **given).offer
+    assert offer is not None
+    assert [tool.name for tool in offer.tools] == ["bash", "read"]
+    assert offer.choice == choice
 
 
 def test_tools_are_kept_as_they_are() -> None:
-    request = read(tools=[{**BASH, "x": 1}, {"type": "function", "function": {"name": "now", "strict": True}}])
-    assert request.tools == (
-        Tool("bash", "d", BASH["function"]["parameters"], strict=False),
-        Tool("now", "", {"type": "object", "properties": {}}, strict=True),
+    offer = read(tools=[{**BASH, "x": 1}, {"type": "function", "function": {"name": "now", "strict": True}}]).offer
+    assert offer == Offer(
+        tools=(
+            Tool("bash", "d", BASH["function"]["parameters"], strict=False),
+            Tool("now", "", {"type": "object", "properties": {}}, strict=True),
+        )
     )
-    assert read(tools=[BASH], parallel_tool_calls=False).parallel_tool_calls is False
 
 
-@pytest.mark.parametrize(
-    ("given", "choice"),
-    [
-        ({}, AnyTool()),
-        ({"function_call": "none"}, NoTool()),
-        ({"function_call": {"name": "bash"}}, NamedTool("bash")),
-    ],
-)
-def test_functions_are_tools_of_old(given: dict[str, Any], choice: ToolChoice) -> None:
-    request = read(functions=[BASH["function"]], **given)
-    assert request.tools == read(tools=[BASH]).tools
-    assert request.tool_choice == choice
-    assert request.legacy_functions
+@pytest.mark.parametrize(("given", "parallel"), [({}, True), ({"parallel_tool_calls": False}, False)])
+def test_several_calls_at_once_may_be_forbidden(given: dict[str, Any], parallel: bool) -> None:
+    offer = read(tools=[BASH], **given).offer
+    assert offer is not None
+    assert offer.parallel is parallel
 
 
 @pytest.mark.parametrize("given", [{"tools": []}, {"tool_choice": "auto"}, {"tool_choice": "none"}])
-def test_without_tools_there_is_no_choice(given: dict[str, Any]) -> None:
-    assert read(**given).tool_choice == NoTool()
+def test_without_tools_there_is_no_offer(given: dict[str, Any]) -> None:
+    assert read(**given).offer is None
 
 
 def test_the_extension_says_what_openai_has_no_field_for() -> None:
@@ -565,8 +546,13 @@ WRONG: list[tuple[dict[str, Any], str, str]] = [
     ({"tools": [{**BASH, "type": "custom"}]}, "tools[0].type", REFUSED["tools[].type"]),
     ({"tools": [function("")]}, "tools[0].function.name", "length >= 1"),
     ({"tools": [BASH, READ, BASH]}, "tools[2].function.name", "two tools"),
-    ({"functions": [{"name": "a"}, {"name": "a"}]}, "functions[1].name", "two tools"),
-    ({"tools": [BASH], "functions": [{"name": "a"}]}, "functions", "not both"),
+    ({"functions": [{"name": "a"}]}, "functions", REFUSED["functions"]),
+    ({"tools": [BASH], "functions": [7]}, "functions", REFUSED["functions"]),
+    (
+        {"tools": [BASH, {"function": {"name": "a", "parameters": {"type": "string"}}}]},
+        "tools[1].function.parameters",
+        "takes an object",
+    ),
     ({"tools": [BASH], "tool_choice": "any"}, "tool_choice", REFUSED["tool_choice.type"]),
     (
         {"tools": [BASH], "tool_choice": {"type": "allowed_tools", "function": {"name": "bash"}}},
@@ -576,7 +562,6 @@ WRONG: list[tuple[dict[str, Any], str, str]] = [
     ({"tool_choice": "required"}, "tool_choice", "there are no tools"),
     ({"tool_choice": {"function": {"name": "a"}}}, "tool_choice", "there are none"),
     ({"tools": [BASH, READ], "tool_choice": {"function": {"name": "a"}}}, "tool_choice", "there are bash, read"),
-    ({"functions": [{"name": "a"}], "function_call": {"name": "b"}}, "function_call", "there are a"),
     ({"response_format": {"type": "xml"}}, "response_format.type", REFUSED["response_format.type"]),
     ({"response_format": {"type": "json_schema"}}, "response_format.json_schema", "is missing"),
     ({"cursor": {"mode": "agnet"}}, "cursor.mode", "Send one of agent, plan, ask, debug."),

@@ -17,11 +17,11 @@ def frames_of(stream: bytes) -> list[SseEvent]:
 
 
 def fold_documents(events: list[tuple[str, Json]]) -> Json:
-    """The specification's events to a ChatResponse."""
+    """The specification's events to a ChatResponse. A run that waits for its caller is not over: it may go on."""
     documents: dict[str, Json] = {}
     response: Json = {}
     for name, data in events:
-        assert not response, f"{name} after done"
+        assert response.get("status") in (None, "streaming"), f"{name} after done"
         match name:
             case "document_start":
                 assert data["id"] not in documents
@@ -91,7 +91,8 @@ def fold_chunks(stream: bytes, *, include_usage: bool) -> Json:
     choices = [chunk["choices"] for chunk in chunks]
     assert all(len(choice) == 1 and choice[0]["index"] == 0 for choice in choices)
     reasons = [choice[0]["finish_reason"] for choice in choices]
-    assert reasons.pop() == (None if error else "stop"), "one finish reason, last, or an error"
+    reason = reasons.pop()
+    assert reason in ((None,) if error else ("stop", "tool_calls")), "one finish reason, last, or an error"
     assert set(reasons) <= {None}
     deltas = [choice[0]["delta"] for choice in choices]
     assert deltas[0] == {"role": "assistant", "content": ""}
@@ -105,8 +106,9 @@ def fold_chunks(stream: bytes, *, include_usage: bool) -> Json:
         for call in delta.get("tool_calls", []):
             _fold_call(calls, call)
     if calls:
+        message["content"] = message["content"] or None
         message["tool_calls"] = calls
-    choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": "length" if error else "stop"}
+    choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": "length" if error else reason}
     completion = {**heads[0], "object": "chat.completion", "choices": [choice]}
     return completion | ({"usage": usage} if usage else {}) | ({"error": error} if error else {})
 

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterable
-from typing import Any, TypeAlias, get_args
+from typing import Any, NamedTuple, TypeAlias, get_args
 
 import msgspec
 
@@ -14,15 +14,25 @@ from cursor_gateway.core.document_events import (
     DocumentEvent,
     DocumentStarted,
     Done,
+    Paused,
     Reasoning,
     ToolCallArguments,
     ToolCallEnded,
     ToolCallStarted,
     source_text,
 )
-from cursor_gateway.core.documents import ChatResponse, Document, ErrorDocument, document_type
+from cursor_gateway.core.documents import (
+    ChatResponse,
+    Document,
+    ErrorDocument,
+    ToolCallMetadata,
+    Usage,
+    document_type,
+    whole_response,
+)
 from cursor_gateway.core.run_info import RunInfo
 from cursor_gateway.core.transcript import Transcript
+from cursor_gateway.core.unfinished import Unfinished
 from cursor_gateway.dialects.documents import NdjsonEncoder, SseEncoder, encode_response
 from cursor_gateway.dialects.openai_chat import AgentTools, ChunkEncoder, CompletionFold, CompletionHead
 from cursor_gateway.dialects.text import TextEncoder
@@ -56,6 +66,24 @@ def response_of(events: Iterable[DocumentEvent]) -> ChatResponse:
     response = transcript.response()
     assert response is not None
     return response
+
+
+class Reply(NamedTuple):
+    """A run's events up to a pause of it or to its end, and what was told before."""
+
+    events: list[DocumentEvent]
+    after: int  # the number of the event before it
+    before: Usage | None
+
+
+def replies(events: list[DocumentEvent]) -> list[Reply]:
+    found: list[Reply] = []
+    start, before = 0, None
+    for number, event in enumerate(events, 1):
+        if isinstance(event, Paused):
+            found.append(Reply(events[start:number], start, before))
+            start, before = number, event.envelope.usage
+    return [*found, Reply(events[start:], start, before)]
 
 
 def joined(events: Iterable[DocumentEvent]) -> Seen:
@@ -98,16 +126,19 @@ def assert_says_exactly(text: str, events: list[DocumentEvent]) -> None:
     assert text_of(events) == text
     plain = TextEncoder()
     assert b"".join(plain.push(event) for event in events) == text.encode()
-    encoder = ChunkEncoder(HEAD)
-    chunks = b"".join(encoder.push(event) for event in events)
-    assert fold_chunks(chunks, include_usage=False)["choices"][0]["message"]["content"] == text
+    said = ""
+    for reply in replies(events):
+        chunks = b"".join(map(ChunkEncoder(HEAD).push, reply.events))
+        said += fold_chunks(chunks, include_usage=False)["choices"][0]["message"]["content"] or ""
+    assert said == text
 
 
 # --- 3 ----------------------------------------------------------------------------------------------
 
 
 def assert_well_formed(events: list[DocumentEvent]) -> None:
-    """Each document starts once, grows while it is open, ends once; `Done` is said once, last."""
+    """Each document starts once, grows while it is open, ends once; `Done` is said once, last. The run may pause
+    before, never within prose, for calls that have begun and not ended."""
     contents: dict[str, str] = {}  # of the open documents
     types: list[str] = []
     calls: dict[str, list[str]] = {}  # what has been told of an open tool_call
@@ -148,6 +179,13 @@ def assert_well_formed(events: list[DocumentEvent]) -> None:
                     assert calls.pop(document.id)[-1] == "result"
             case Reasoning(text=text):
                 assert text
+            case Paused(envelope=envelope):
+                assert envelope.status == "streaming"
+                assert not prose, "a pause within prose"
+                for call in envelope.metadata.waiting_for or ():
+                    assert call.document_id in contents
+                    assert "result" not in calls[call.document_id]
+                    assert call.tool_call_id in call_ids
             case Done():
                 raise AssertionError("done twice")
     assert not contents, "a document never ended"
@@ -195,12 +233,54 @@ def records_of(data: bytes) -> list[dict[str, Any]]:
 
 def assert_the_stream_folds_to_the_response(events: list[DocumentEvent]) -> None:
     expected = json.loads(encode_response(response_of(events)))
-    sse, ndjson = SseEncoder(), NdjsonEncoder()
-    frames = read_sse(b"".join(sse.push(event) for event in events))
-    lines = read_ndjson(b"".join(ndjson.push(event) for event in events))
-    assert frames == lines
+    stream = b"".join(map(SseEncoder().push, events))
+    lines = b"".join(map(NdjsonEncoder().push, events))
+    frames = read_sse(stream)
+    assert frames == read_ndjson(lines)
     assert fold_documents(frames) == expected
     assert msgspec.json.decode(json.dumps(expected), type=ChatResponse) == response_of(events)
+    _assert_replies_are_pieces_of_the_stream(events, stream, lines)
+
+
+def _assert_replies_are_pieces_of_the_stream(events: list[DocumentEvent], stream: bytes, lines: bytes) -> None:
+    """Each is over at its pause, whatever the run does then; joined, they are the stream of who reads on."""
+    frames_told = lines_told = b""
+    for reply in replies(events):
+        sse, ndjson = SseEncoder(reply.after, until_pause=True), NdjsonEncoder(until_pause=True)
+        for event in events[reply.after :]:
+            frames_told += sse.push(event)
+            lines_told += ndjson.push(event)
+        assert sse.is_over == ndjson.is_over == isinstance(reply.events[-1], Paused)
+    assert (frames_told, lines_told) == (stream, lines)
+
+
+def assert_a_pause_is_what_there_is(events: list[DocumentEvent]) -> None:
+    """At a pause, what is there is the pause's envelope with the documents so far; of them its calls wait."""
+    unfinished, transcript = Unfinished(), Transcript()
+    started: list[str] = []
+    for event in events:
+        unfinished.push(event)
+        transcript.push(event)
+        if isinstance(event, DocumentStarted):
+            started.append(event.id)
+        if isinstance(event, Paused):
+            response = unfinished.response(RUN, "")
+            documents = {document.id: document for document in response.documents}
+            assert list(documents) == started
+            assert response == whole_response(event.envelope, response.documents)
+            for document in transcript.documents:
+                assert documents.pop(document.id) == document
+            for call in event.envelope.metadata.waiting_for or ():
+                metadata = documents.pop(call.document_id).metadata
+                assert isinstance(metadata, ToolCallMetadata)
+                assert (metadata.state, metadata.ran_by) == ("waiting", "caller")
+                told = (call.tool_call_id, call.tool_name, call.arguments)
+                assert told == (metadata.tool_call_id, metadata.tool_name, metadata.arguments)
+            assert {_state(document) for document in documents.values()} <= {"running", "waiting"}
+
+
+def _state(document: Document) -> object:
+    return getattr(document.metadata, "state", None)
 
 
 # --- 6 ----------------------------------------------------------------------------------------------
@@ -209,20 +289,32 @@ def assert_the_stream_folds_to_the_response(events: list[DocumentEvent]) -> None
 def assert_the_chunks_fold_to_the_completion(
     events: list[DocumentEvent], *, agent_tools: AgentTools, include_usage: bool
 ) -> None:
-    encoder = ChunkEncoder(HEAD, include_usage=include_usage, agent_tools=agent_tools)
-    fold = CompletionFold(HEAD, agent_tools=agent_tools)
-    stream = b""
-    for event in events:
-        assert fold.completion() is None
-        stream += encoder.push(event)
-        fold.push(event)
-    expected: dict[str, Any] = json.loads(msgspec.json.encode(fold.completion()))
-    usage = expected.pop("usage")
-    found = fold_chunks(stream, include_usage=include_usage)
-    assert found.pop("usage", usage) == usage
-    assert usage["prompt_tokens_details"]["cached_tokens"] >= 0
-    assert usage["completion_tokens_details"] == {"reasoning_tokens": 0}
-    assert found == expected
+    """Each reply of a run; what they tell of its tokens is, in sum, what the run tells, if that is counted here."""
+    told: list[tuple[int, int]] = []
+    for reply in replies(events):
+        encoder = ChunkEncoder(HEAD, include_usage=include_usage, agent_tools=agent_tools, before=reply.before)
+        fold = CompletionFold(HEAD, agent_tools=agent_tools, before=reply.before)
+        stream = b""
+        for event in events[reply.after :]:
+            assert (fold.completion() is not None) == encoder.is_over
+            stream += encoder.push(event)
+            fold.push(event)
+        expected: dict[str, Any] = json.loads(msgspec.json.encode(fold.completion()))
+        usage = expected.pop("usage")
+        found = fold_chunks(stream, include_usage=include_usage)
+        assert found.pop("usage", usage) == usage
+        assert usage["prompt_tokens_details"]["cached_tokens"] >= 0
+        assert usage["completion_tokens_details"] == {"reasoning_tokens": 0}
+        assert found == expected
+        if isinstance(pause := reply.events[-1], Paused):
+            assert found["choices"][0]["finish_reason"] == "tool_calls"
+            asked = [call.tool_call_id for call in pause.envelope.metadata.waiting_for or ()]
+            calls = [call["id"] for call in found["choices"][0]["message"].get("tool_calls", [])]
+            assert calls[len(calls) - len(asked) :] == asked
+        told.append((usage["prompt_tokens"], usage["completion_tokens"]))
+    whole = response_of(events).usage
+    if whole.estimated:
+        assert tuple(map(sum, zip(*told, strict=True))) == (whole.prompt_tokens, whole.completion_tokens)
 
 
 # --- 7 ----------------------------------------------------------------------------------------------

@@ -5,10 +5,14 @@ from typing import Any
 
 from hypothesis import settings
 from hypothesis import strategies as st
+from msgspec import UNSET
 
 from cursor_gateway.core.actions import Action, Command, FileEdit, OtherTool, Outcome, Plan, Question, TodoUpdate
 from cursor_gateway.core.agent_events import (
     AgentEvent,
+    CallerAwaited,
+    CallerToolAnswered,
+    CallerToolAsked,
     Notice,
     PromptEchoed,
     RunFailed,
@@ -22,6 +26,7 @@ from cursor_gateway.core.agent_events import (
     ToolStarted,
     Unrecognized,
 )
+from cursor_gateway.core.caller_tools import CallerCall, ToolResult
 from cursor_gateway.core.documents import (
     ClarificationAnswer,
     ClarificationOption,
@@ -30,6 +35,7 @@ from cursor_gateway.core.documents import (
     PlanTodo,
     TodoChange,
 )
+from cursor_gateway.core.images import Image
 from cursor_gateway.core.run_info import RunInfo
 from cursor_gateway.errors import AgentCrashed, AgentUnauthenticated, RunCancelled
 from tests.laws.agent import (
@@ -263,6 +269,21 @@ _counts = st.none() | st.builds(
 _failures = st.sampled_from(
     [error("It failed.").failure() for error in (AgentCrashed, AgentUnauthenticated, RunCancelled)]
 )
+_CALLER_IDS = ("caller_1", "caller_2", "caller_3")  # those are the gateway's own
+_caller_ids = st.sampled_from(_CALLER_IDS)
+_caller_calls = st.builds(
+    CallerCall,
+    _caller_ids,
+    st.sampled_from(["bash", "x"]),
+    st.dictionaries(st.sampled_from(["path", "query"]), _json | st.just("é" * 3000), max_size=2),
+)
+_caller_results = st.builds(
+    ToolResult,
+    text=texts,
+    images=st.sampled_from([(), (Image(0, "image/png", b"x"),)]),
+    structured=st.just(UNSET) | _json,
+    is_error=st.booleans(),
+)
 _model_calls = st.sampled_from([None, "m1", "m2"])
 _ends: st.SearchStrategy[AgentEvent] = st.one_of(
     st.builds(RunFinished, usage=_counts, duration_ms=st.none() | st.just(5), text_differs=st.booleans()),
@@ -275,13 +296,32 @@ _middles: st.SearchStrategy[AgentEvent] = st.one_of(
     st.just(ThinkingEnded()),
     st.builds(ToolStarted, _call_ids, actions, _model_calls, _json),
     st.builds(ToolEnded, _call_ids, actions, _outcomes, _model_calls, _json),
+    st.builds(CallerToolAsked, _caller_calls),
+    st.builds(CallerToolAsked, _caller_calls),
+    st.builds(CallerToolAnswered, _caller_ids, _caller_results, st.integers(0, 9)),
+    st.builds(ToolEnded, _caller_ids, actions, _outcomes),
+    st.builds(CallerAwaited, st.lists(_caller_ids, max_size=3, unique=True).map(tuple)),
     st.builds(RunStarted, st.sampled_from(["", "s1"]), st.sampled_from(["", "Auto"])),
     st.builds(PromptEchoed, texts),
     st.sampled_from([Notice("retrying", 1), Notice("background"), Unrecognized("?")]),
 )
+# A call of the caller's as it goes: asked for, waited for, answered, with anything between.
+_rounds: st.SearchStrategy[list[AgentEvent]] = st.builds(
+    lambda call, before, after, result: [
+        CallerToolAsked(call),
+        *before,
+        CallerAwaited(_CALLER_IDS),
+        *after,
+        CallerToolAnswered(call.id, result),
+    ],
+    _caller_calls,
+    st.lists(_middles, max_size=2),
+    st.lists(_middles, max_size=2),
+    _caller_results,
+)
 agent_events: st.SearchStrategy[list[AgentEvent]] = st.builds(
-    lambda before, ends, after: [*before, *ends, *after],
-    st.lists(_middles, max_size=20),
+    lambda before, ends, after: [*(event for part in before for event in part), *ends, *after],
+    st.lists(st.one_of(_middles.map(lambda event: [event]), _rounds), max_size=14),
     st.lists(_ends, max_size=2),
     st.lists(_middles, max_size=3),
 )

@@ -13,6 +13,7 @@ from tests.laws.agent import Asks, Recording, Retries, Says, Starts, Step, Story
 from tests.laws.laws import (
     assemble,
     assert_a_cut_is_told,
+    assert_a_pause_is_what_there_is,
     assert_a_strange_line_changes_nothing,
     assert_chunking_does_not_matter,
     assert_fences_do_not_change_the_text,
@@ -22,6 +23,7 @@ from tests.laws.laws import (
     assert_the_stream_folds_to_the_response,
     assert_thinking_only_adds_its_documents,
     assert_well_formed,
+    joined,
     read,
     response_of,
     text_of,
@@ -60,6 +62,15 @@ def test_chunking_does_not_matter_where_characters_are_cut_in_two(recording: Rec
 @given(torn_recordings, runs, st.floats(0, 1))
 def test_chunking_does_not_matter_where_the_stream_is_cut(recording: Recording, run: RunInfo, where: float) -> None:
     assert_chunking_does_not_matter(recording.data[: int(where * len(recording.data))], run)
+
+
+@examples(250)
+@given(agent_events, runs)
+def test_one_character_at_a_time_is_the_same_whatever_happens_between(events: list[AgentEvent], run: RunInfo) -> None:
+    split: list[AgentEvent] = []
+    for event in events:
+        split += [TextDelta(character) for character in event.text] if isinstance(event, TextDelta) else [event]
+    assert joined(assemble(split, run)) == joined(assemble(events, run))
 
 
 # --- 2 ----------------------------------------------------------------------------------------------
@@ -176,6 +187,12 @@ def test_the_stream_of_a_recording_folds_to_its_response(recording: Recording, r
 @given(agent_events, runs)
 def test_the_stream_of_any_events_folds_to_their_response(events: list[AgentEvent], run: RunInfo) -> None:
     assert_the_stream_folds_to_the_response(assemble(events, run))
+
+
+@examples(400)
+@given(agent_events, runs)
+def test_at_a_pause_there_is_what_was_told_so_far(events: list[AgentEvent], run: RunInfo) -> None:
+    assert_a_pause_is_what_there_is(assemble(events, run))
 
 
 # --- 6 ----------------------------------------------------------------------------------------------

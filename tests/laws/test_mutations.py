@@ -172,8 +172,8 @@ MUTATIONS = [
     Mutation(
         "an end without arguments has those of its start",
         _DECODER,
-        "args or begun.args",
-        "args",
+        "read_result(tool, args or begun.args,",
+        "read_result(tool, args,",
         "tests/sources/test_decoder.py::test_an_end_without_arguments_has_those_of_its_start",
     ),
     Mutation(
@@ -221,9 +221,23 @@ MUTATIONS = [
     Mutation(
         "a call ends once",
         "core/assembler.py",
-        "        self._ended_calls.add(event.call_id)\n",
+        "        self._ended_calls.add(call_id)\n",
         "",
         f"{_TOLD}[a call starts once and ends once]",
+    ),
+    Mutation(
+        "a pause ends the text",
+        "core/assembler.py",
+        "        self._end_text()\n        waiting = [\n",
+        "        waiting = [\n",
+        f"{_TOLD}[a pause ends the text, and says the white space behind it]",
+    ),
+    Mutation(
+        "a call of the caller's is answered once",
+        "core/assembler.py",
+        "                if call_id in self._tools:\n                    self._end_caller_tool(event)\n",
+        "                self._end_caller_tool(event)\n",
+        f"{_TOLD}[a call of the caller's is asked for once and answered once]",
     ),
     Mutation(
         "the agent's source is said once",
@@ -252,6 +266,20 @@ MUTATIONS = [
         '            self._out.append(ContentDelta(tool.id, content, raw=""))',
         "            self._out.append(ContentDelta(tool.id, content))",
         f"{_TOLD}[an edit's content comes with its end]",
+    ),
+    Mutation(
+        "what the caller has run is not told to it",
+        "dialects/openai_chat.py",
+        'document.metadata.ran_by == "caller"',
+        "False",
+        "tests/dialects/test_openai_chat.py::test_what_the_caller_has_run_is_not_told_to_it[tool_calls]",
+    ),
+    Mutation(
+        "a reply does not tell the tokens that the one before has told",
+        "dialects/openai_chat.py",
+        "    if before is not None:  #",
+        "    if False:  #",
+        "tests/dialects/test_openai_chat.py::test_a_reply_tells_of_the_tokens_what_the_one_before_has_not[the rest]",
     ),
     Mutation(
         "usage is told only when asked for",

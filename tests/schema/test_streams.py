@@ -18,9 +18,14 @@ from cursor_gateway import (
     encode_response,
     read_events,
 )
+from cursor_gateway.core.agent_events import CallerAwaited, CallerToolAnswered, CallerToolAsked, RunFinished
+from cursor_gateway.core.caller_tools import CallerCall, ToolResult
+from cursor_gateway.core.document_events import Paused
 from cursor_gateway.core.documents import MODES, DocumentType
+from cursor_gateway.core.unfinished import Unfinished
 from cursor_gateway.errors import RunCancelled
 from cursor_gateway.schema.stream_events import StreamEvent, StreamEventType
+from tests.laws.laws import RUN, assemble
 from tests.schema.specification import needs_specification
 from tests.schema.test_specification import PAYLOADS
 from tests.schema.validation import complaints
@@ -135,3 +140,18 @@ def test_the_types_of_the_events_are_the_tags_of_the_union() -> None:
 @needs_specification
 def test_captures_are_there_where_the_specification_is() -> None:
     assert CAPTURES
+
+
+def test_a_run_that_waits_for_its_caller_is_as_the_schema_says_at_every_step() -> None:
+    call = CallerCall("k", "look", {"p": 1})
+    events = assemble(
+        [CallerToolAsked(call), CallerAwaited(("k",)), CallerToolAnswered("k", ToolResult(text="seen")), RunFinished()]
+    )
+    assert_it_is_as_the_schema_says(events)
+    for place, event in enumerate(events):
+        snapshot = Unfinished(events[:place]).response(RUN, "")
+        assert complaints(json.loads(encode_response(snapshot)), "ChatResponse") == []
+        if isinstance(event, Paused):
+            (line,) = lines_of([event])
+            assert (line["type"], line["data"]["status"]) == ("done", "streaming")
+            assert [waiting["toolCallId"] for waiting in line["data"]["metadata"]["waitingFor"]] == ["k"]

@@ -90,7 +90,7 @@ def test_every_field_every_header_every_error_and_every_schema_is_there() -> Non
 
 
 def test_types_are_told_in_words() -> None:
-    assert '"auto", "none" or null' in TEXT
+    assert '"auto", "none", "required", ChatCompletionToolChoice or null' in TEXT
     assert "list of ChatCompletionTextPart, ChatCompletionRefusalPart or ChatCompletionImagePart" in TEXT
     assert "ChatResponse and ErrorReply" in TEXT
     assert "any value" in TEXT

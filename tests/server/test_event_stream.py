@@ -14,7 +14,7 @@ from cursor_gateway.dialects.documents import NdjsonEncoder, SseEncoder
 from cursor_gateway.dialects.openai_chat import ChunkEncoder, CompletionHead
 from cursor_gateway.errors import AgentOverloaded, AgentUnauthenticated
 from cursor_gateway.runs.run import Reader, Run
-from cursor_gateway.server.streaming import NDJSON, SSE, EventStream, Reading, read_to_end, run_headers
+from cursor_gateway.server.streaming import NDJSON, SSE, EventStream, Heard, Reading, read_to_end
 from cursor_gateway.sources.base import Turn
 from cursor_gateway.wire.sse import SseDecoder, SseEvent
 from tests.runs.scripted import (
@@ -42,7 +42,7 @@ def started(*script: Step, source: ScriptedSource | None = None) -> Run:
 
 
 def sse(run: Run, asked: Reading) -> EventStream:
-    return EventStream(run, SseEncoder(), SSE, asked, run_headers(run))
+    return EventStream(run, SseEncoder(), SSE, asked)
 
 
 def frames(client: Client) -> list[SseEvent]:
@@ -121,7 +121,7 @@ def test_the_other_form_has_its_own_type_and_sign_of_life() -> None:
         goes = asyncio.Event()
         run = started(say("Hello"), Until(goes), [FINISHED])
         client = Client()
-        asking = client.ask(EventStream(run, NdjsonEncoder(), NDJSON, reading(keep_alive=0.001), run_headers(run)))
+        asking = client.ask(EventStream(run, NdjsonEncoder(), NDJSON, reading(keep_alive=0.001)))
         await client.has(3)
         goes.set()
         await asking
@@ -320,7 +320,7 @@ def test_a_reply_that_is_complete_before_its_run_stops_it() -> None:
     async def live() -> None:
         run = started(say("one two three four five six seven eight"), forever())
         encoder = ChunkEncoder(CompletionHead("chatcmpl-1", 0, "auto"), cutter=Cutter(("three",), None))
-        client = await Client().answered(EventStream(run, encoder, SSE, reading(), {}))
+        client = await Client().answered(EventStream(run, encoder, SSE, reading()))
         assert client.body.endswith(b"data: [DONE]\n\n")
         assert b"four" not in client.body
         assert run.is_ending
@@ -392,7 +392,7 @@ def test_the_end_is_waited_for() -> None:
 def test_who_has_heard_enough_stops_the_run() -> None:
     async def live() -> None:
         run = started(say("All"), forever())
-        assert await read_to_end(run, Client().receive, lambda event: True)
+        assert await read_to_end(run, Client().receive, lambda event: Heard.ALL)
         assert run.is_ending
         await run.gone()
 

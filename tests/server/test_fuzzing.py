@@ -58,6 +58,7 @@ OPERATIONS = [
     for method in methods
     if method in ("get", "post", "put", "patch", "delete")
 ]
+UNFIT = (b'"answer_unfit"', b'"tool_not_called"')
 _Described: TypeAlias = schemathesis.BaseSchema
 
 
@@ -74,8 +75,9 @@ def test_every_reply_is_as_it_is_described(described: _Described, path: str, met
     def check(case: schemathesis.Case[Any]) -> None:
         response = case.call(timeout=PATIENCE)
         checks = [status_code_conformance, content_type_conformance, response_schema_conformance]
-        # An answer that is no JSON though JSON was asked for is the agent's: a bad gateway, and described as one.
-        if response.status_code != 502 or b'"answer_unfit"' not in response.content:
+        # An answer that is no JSON, or without a call, though that was asked for is the agent's: a bad gateway, and
+        # described as one.
+        if response.status_code != 502 or not any(code in response.content for code in UNFIT):
             checks.append(not_a_server_error)
         case.validate_response(response, checks=checks)
 
@@ -85,7 +87,7 @@ def test_every_reply_is_as_it_is_described(described: _Described, path: str, met
 
 # --- bodies ---------------------------------------------------------------------------------------------
 
-PATHS = ("/v1/chat", "/v1/chat/completions")
+PATHS = ("/v1/chat", "/v1/chat/chat_none/answer", "/v1/chat/completions")
 DEEP = 100_000
 
 
@@ -183,7 +185,12 @@ DOCUMENTS = {
     "fences": "",
     "workspace": "",
     "images": "",
+    "tools": "",
+    "toolChoice": "",
+    "parallelToolCalls": "boolean",
+    "whenClientLeaves": "",
 }
+ANSWERS = {"toolResults": "", "answers": "", "plan": "", "stream": "boolean", "whenClientLeaves": ""}
 COMPLETIONS = {
     "messages": "",
     "model": "",
@@ -197,7 +204,6 @@ COMPLETIONS = {
     "tool_choice": "",
     "parallel_tool_calls": "boolean",
     "functions": "",
-    "function_call": "",
     "cursor": "",
     "n": "",
     "logprobs": "",
@@ -219,6 +225,7 @@ COMPLETIONS = {
 def test_a_value_of_the_wrong_kind_is_refused_wherever_it_stands(client: httpx2.Client, kind: str) -> None:
     for path, fields, base in (
         ("/v1/chat", DOCUMENTS, {"message": "x"}),
+        ("/v1/chat/chat_none/answer", ANSWERS, {}),
         ("/v1/chat/completions", COMPLETIONS, question("x")),
     ):
         for field, taken in fields.items():
@@ -302,6 +309,12 @@ ODD: list[tuple[str, Json]] = [
     ("/v1/chat", {"images": ["x" * 1_000_000]}),
     ("/v1/chat", {"images": ["data:image/png;base64," + "!" * 1_000_000]}),
     ("/v1/chat", {"images": ["data:image/png;base64,AAAA", None]}),
+    ("/v1/chat", {"tools": [{"name": "a"}, {"name": "a"}]}),
+    ("/v1/chat", {"tools": [{"name": "x" * 1_000_000}], "toolChoice": {"name": "y" * 1_000_000}}),
+    ("/v1/chat", {"tools": [{"name": "a", "parameters": {"type": "string"}}]}),
+    ("/v1/chat", {"tools": [{"function": {"description": "x"}}]}),
+    ("/v1/chat", {"toolChoice": "required"}),
+    ("/v1/chat", {"tools": [{"name": "a"}], "mode": "plan"}),
     ("/v1/chat/completions", {"model": "x" * 1_000_000}),
     ("/v1/chat/completions", {"n": 2}),
     ("/v1/chat/completions", {"n": -(10**30)}),
@@ -317,6 +330,8 @@ ODD: list[tuple[str, Json]] = [
     ("/v1/chat/completions", {"tool_choice": {"type": "function", "function": {"name": "x" * 1_000_000}}}),
     ("/v1/chat/completions", {"tools": [{"type": "function", "function": {"name": ""}}]}),
     ("/v1/chat/completions", {"tools": [{"type": "code_interpreter"}]}),
+    ("/v1/chat/completions", {"tools": [{"function": {"name": "a", "parameters": {"type": ["object"]}}}]}),
+    ("/v1/chat/completions", {"functions": [{"name": "a"}]}),
     ("/v1/chat/completions", {"tools": [{"function": {"name": "a"}}, {"function": {"name": "a"}}]}),
     ("/v1/chat/completions", {"response_format": {"type": "x" * 1_000_000}}),
     ("/v1/chat/completions", {"response_format": {"type": "json_schema"}}),

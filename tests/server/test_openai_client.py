@@ -295,15 +295,25 @@ def test_the_agents_tools_can_be_forwarded_as_calls(tmp_path: Path) -> None:
 
 def test_a_request_with_tools_that_may_go_unused_is_answered(openai: OpenAI) -> None:
     for choice in ("auto", "none"):
-        answer = completed(openai, "hello", tools=[WEATHER], tool_choice=choice)
-        assert answer.choices[0].message.content == "You said: hello"
+        answer = completed(openai, "standin: say\n---\nNo need.", tools=[WEATHER], tool_choice=choice)
+        (choice_made,) = answer.choices
+        assert (choice_made.finish_reason, choice_made.message.tool_calls) == ("stop", None)
+        assert (choice_made.message.content or "").startswith("No need.")
 
 
 @pytest.mark.parametrize("choice", ["required", {"type": "function", "function": {"name": "weather"}}])
-def test_a_request_that_demands_a_call_is_refused(openai: OpenAI, choice: Any) -> None:
+def test_an_agent_that_does_not_make_the_call_that_was_demanded_has_failed(openai: OpenAI, choice: Any) -> None:
+    with pytest.raises(sdk.InternalServerError) as caught:
+        completed(openai.with_options(max_retries=0), "hello", tools=[WEATHER], tool_choice=choice)
+    assert (caught.value.status_code, caught.value.code) == (502, "tool_not_called")
+
+
+@pytest.mark.parametrize("choice", ["required", {"type": "function", "function": {"name": "other"}}])
+def test_a_call_of_what_is_not_offered_cannot_be_demanded(openai: OpenAI, choice: Any) -> None:
+    offered = [] if choice == "required" else [WEATHER]
     with pytest.raises(sdk.BadRequestError) as caught:
-        completed(openai, "hello", tools=[WEATHER], tool_choice=choice)
-    assert (caught.value.param, "auto or none" in caught.value.message) == ("tool_choice", True)
+        completed(openai, "hello", tools=offered, tool_choice=choice)
+    assert caught.value.param == "tool_choice"
 
 
 # --- errors as exceptions -------------------------------------------------------------------------------

@@ -16,12 +16,13 @@ from starlette.routing import Route
 
 from cursor_gateway import ChunkEncoder, CompletionFold, errors, read_events
 from cursor_gateway.core.images import read_image
-from cursor_gateway.dialects.documents_request import read_chat_request
+from cursor_gateway.dialects.documents_request import offer_of, read_answer, read_chat_request, results_of
 from cursor_gateway.dialects.openai_request import IGNORED, read_request
 from cursor_gateway.errors import (
     AgentError,
     AnswerUnfit,
     GatewayError,
+    IdempotencyMismatch,
     InvalidRequest,
     SettingsError,
     UnusableInput,
@@ -48,8 +49,8 @@ OPERATIONS: dict[str, Json] = {
     for path, item in DOCUMENT["paths"].items()
     for method, operation in item.items()
 }
-RUNNING = ("POST /v1/chat", "POST /v1/chat/completions")
-FOR_BROWSERS = {("GET", "/"), ("GET", "/docs.css")}  # a redirection, and a part of the page
+RUNNING = ("POST /v1/chat", "POST /v1/chat/{id}/answer", "POST /v1/chat/completions")
+FOR_BROWSERS = {("GET", "/"), ("GET", "/page/{name}"), ("GET", "/docs.css")}  # pages, and their parts
 
 
 def validator(schema: Json) -> Draft202012Validator:
@@ -187,6 +188,7 @@ def test_the_replies_of_runs_come_in_all_their_forms() -> None:
     forms = {name: set(OPERATIONS[name]["responses"]["200"]["content"]) for name in RUNNING}
     assert forms == {
         "POST /v1/chat": {"application/json", "text/event-stream", "application/x-ndjson"},
+        "POST /v1/chat/{id}/answer": {"application/json", "text/event-stream", "application/x-ndjson"},
         "POST /v1/chat/completions": {"application/json", "text/event-stream"},
     }
 
@@ -216,6 +218,7 @@ def test_a_run_may_fail_in_every_way() -> None:
     served = raised() - {SettingsError, UnusableInput}
     assert codes(OPERATIONS["POST /v1/chat/completions"]) == of(served)
     assert codes(OPERATIONS["POST /v1/chat"]) == of(served - {AnswerUnfit})
+    assert codes(OPERATIONS["POST /v1/chat/{id}/answer"]) == of(served - {AnswerUnfit, IdempotencyMismatch})
     statuses = ["400", "401", "403", "404", "405", "408", "409", "413", "415", "429", "499", "500", "502", "503", "504"]
     for name in RUNNING:
         assert [status for status in OPERATIONS[name]["responses"] if not status.startswith("2")] == statuses
@@ -227,9 +230,9 @@ def test_each_operation_has_its_own_errors() -> None:
     assert found["GET /health"] == found["GET /docs"] == found["GET /openapi.json"] == everywhere
     assert found["GET /metrics"] == everywhere | {"401"}
     assert found["POST /v1/chat/{id}/cancel"] == everywhere | {"401", "404", "415", "503"}
-    assert found["GET /v1/chat/{id}"] == everywhere | {"401", "404", "503"}
+    assert found["GET /v1/chat/{id}"] == everywhere | {"400", "401", "404", "503"}
     assert found["GET /v1/chat/{id}/events"] == everywhere | {"204", "400", "401", "404", "503"}
-    assert found["GET /v1/conversations"] == everywhere | {"400", "401", "503"}
+    assert found["GET /v1/conversations"] == found["GET /v1/runs"] == everywhere | {"400", "401", "503"}
     assert found["GET /v1/conversations/{id}"] == everywhere | {"401", "404", "503"}
     assert found["DELETE /v1/conversations/{id}"] == everywhere | {"204", "401", "404", "503"}
     assert found["GET /v1/models"] == everywhere | {"401", "429", "502", "503", "504"}
@@ -303,7 +306,9 @@ def test_every_example_is_valid() -> None:
 
 def test_the_examples_of_requests_are_taken() -> None:
     for body in examples(OPERATIONS["POST /v1/chat"]["requestBody"]["content"]["application/json"]):
-        read_chat_request(msgspec.json.encode(body))
+        offer_of(read_chat_request(msgspec.json.encode(body)))
+    for body in examples(OPERATIONS["POST /v1/chat/{id}/answer"]["requestBody"]["content"]["application/json"]):
+        results_of(read_answer(msgspec.json.encode(body)).tool_results or ())
     for body in examples(OPERATIONS["POST /v1/chat/completions"]["requestBody"]["content"]["application/json"]):
         read_request(msgspec.json.encode(body))
 
@@ -345,10 +350,25 @@ quickly = settings(max_examples=40, deadline=None, suppress_health_check=list(He
 
 @given(case=API["/v1/chat"]["POST"].as_strategy())
 @quickly
-def test_what_the_schema_of_a_chat_allows_is_taken(case: Any) -> None:
+def test_what_the_schema_of_a_chat_allows_is_taken_or_refused_for_what_it_cannot_say(case: Any) -> None:
     request = read_chat_request(msgspec.json.encode(case.body))
     for image in request.images:
         read_image(image, "images")
+    try:
+        offer_of(request)
+    except InvalidRequest as error:
+        if not (error.param or "").startswith(CANNOT_SAY):
+            raise
+
+
+@given(case=API["/v1/chat/{id}/answer"]["POST"].as_strategy())
+@quickly
+def test_what_the_schema_of_an_answer_allows_is_taken_or_refused_for_what_it_cannot_say(case: Any) -> None:
+    try:
+        results_of(read_answer(msgspec.json.encode(case.body)).tool_results or ())
+    except InvalidRequest as error:
+        if error.param != "text" and not (error.param or "").endswith("].content"):
+            raise
 
 
 def whole_numbers(value: Any) -> Any:
@@ -364,8 +384,8 @@ def whole_numbers(value: Any) -> Any:
             return value
 
 
-# What a schema cannot say: names that differ, something in some message, a JSON Schema that is one.
-CANNOT_SAY = ("tools", "functions", "messages", "response_format")
+# What a schema cannot say: names that differ, one of them, something in some message, a JSON Schema that is one.
+CANNOT_SAY = ("tools", "tool_choice", "toolChoice", "messages", "response_format")
 
 
 @given(case=API["/v1/chat/completions"]["POST"].as_strategy())
@@ -394,12 +414,53 @@ ASKED: Json = {"messages": [{"role": "user", "content": "Hi"}]}
         {"message": "Hi", "include": None},
         {"message": "Hi", "stream": "yes"},
         {"message": "Hi", "conversation_id": "conv_1"},
+        {"message": "Hi", "tools": [{}]},
+        {"message": "Hi", "tools": [{"name": None}]},
+        {"message": "Hi", "tools": [{"name": ""}]},
+        {"message": "Hi", "tools": [{"name": "a", "parameters": {"type": "string"}}]},
+        {"message": "Hi", "tools": [{"function": {"name": "a", "parameters": {"type": "string"}}}]},
+        {"message": "Hi", "toolChoice": "maybe"},
+        {"message": "Hi", "toolChoice": {"name": ""}},
+        {"message": "Hi", "tool_choice": "auto"},
     ],
 )
 def test_what_the_reader_of_a_chat_refuses_the_schema_does_not_allow(body: Json) -> None:
     assert complaints(body, ref("ChatRequest"))
     with pytest.raises(InvalidRequest):
-        read_chat_request(msgspec.json.encode(body))
+        offer_of(read_chat_request(msgspec.json.encode(body)))
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {},
+        {"stream": True},
+        {"toolResults": []},
+        {"toolResults": None},
+        {"toolResults": [{"toolCallId": "k"}]},
+        {"toolResults": [{"toolCallId": "", "content": ""}]},
+        {"toolResults": [{"toolCallId": "k", "content": ""}], "plan": "accept"},
+        {"answers": [{}]},
+        {"answers": [{"questionId": "q"}], "plan": "accept"},
+        {"plan": "perhaps"},
+    ],
+)
+def test_what_the_reader_of_an_answer_refuses_the_schema_does_not_allow(body: Json) -> None:
+    assert complaints(body, ref("AnswerRequest"))
+    with pytest.raises(InvalidRequest):
+        read_answer(msgspec.json.encode(body))
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"toolResults": [{"toolCallId": "k", "content": content}], "answers": None, "plan": None}
+        for content in ("x", None, 1, {"a": 1}, [1], [{"type": "text", "text": "x"}])
+    ],
+)
+def test_any_result_is_allowed_and_taken(body: Json) -> None:
+    assert complaints(body, ref("AnswerRequest")) == []
+    assert len(results_of(read_answer(msgspec.json.encode(body)).tool_results or ())) == 1
 
 
 @pytest.mark.parametrize("image", ["x", "https://example.org/x.png", "data:text/html;base64,aGk=", "data:image/png,x"])
@@ -429,7 +490,9 @@ def test_what_is_no_image_is_refused_by_both(image: str) -> None:
         {**ASKED, "stop": ["a", "b", "c", "d", "e"]},
         {**ASKED, "response_format": {"type": "xml"}},
         {**ASKED, "tools": [{"type": "retrieval"}]},
-        {**ASKED, "tool_choice": "required"},
+        {**ASKED, "tools": [{"function": {"name": "ls", "parameters": {"type": "string"}}}]},
+        {**ASKED, "tool_choice": "maybe"},
+        {**ASKED, "functions": [{"name": "ls"}]},
         {**ASKED, "temperature": "hot"},
         {**ASKED, "cursor": {"workspce": "/tmp"}},
         {**ASKED, "cursor": {"mode": "think"}},
@@ -449,6 +512,11 @@ def test_what_the_reader_of_a_completion_refuses_the_schema_does_not_allow(body:
         {**ASKED, "n": 1, "logprobs": False, "top_logprobs": 0, "modalities": ["text"], "stop": "END"},
         {**ASKED, "max_tokens": 5, "max_completion_tokens": 5, "temperature": 0, "reasoning_effort": "low"},
         {**ASKED, "tools": [{"type": "function", "function": {"name": "ls", "strict": False}}], "tool_choice": "auto"},
+        *(
+            {**ASKED, "tools": [{"type": "function", "function": {"name": "ls"}}], "tool_choice": choice}
+            for choice in ("none", "required", {"type": "function", "function": {"name": "ls"}}, None)
+        ),
+        {**ASKED, "functions": [], "function_call": "auto"},
         {**ASKED, "cursor": {"mode": "plan", "conversationId": "conv_1", "include": ["thinking"]}},
         {
             "messages": [

@@ -275,7 +275,10 @@ def test_elsewhere_otherwise_and_with_other_tools_it_is_another_session(
         assert_fresh(gateway, second, first)
         third = unique()
         talk.say(new(third), **other)
-        assert_resumed(gateway, second, third)
+        prompt = invocation(gateway, third)["prompt"] if "tools" in other else new(third)  # its tools are told anew
+        assert_resumed(gateway, second, third, prompt)
+        assert new(third) in prompt
+        assert second not in prompt
 
 
 def test_another_model_goes_on_with_the_session(gateway: RunningGateway, http: httpx2.Client) -> None:

@@ -41,6 +41,14 @@ def test_a_turn_names_its_output_its_model_and_its_workspace() -> None:
     ]
 
 
+@pytest.mark.parametrize("options", [CommandOptions(), CommandOptions(force=True, trust=False)])
+def test_an_agent_with_only_the_callers_tools_asks_for_nothing_and_is_never_forced(options: CommandOptions) -> None:
+    """Its workspace is the gateway's own, so it is trusted whatever the operator says of others."""
+    said = command_for(turn(), ALL, options, allowed_tools=("mcp", "read")).arguments
+    assert said[-4:] == ["--trust", "--approve-mcps", "--allowed-tools=mcp,read", "Say it."]
+    assert "--force" not in said
+
+
 def test_an_old_agent_is_told_only_what_it_knows() -> None:
     assert arguments(turn()) != arguments(turn(), BARE)
     assert arguments(turn(), BARE) == [

@@ -528,6 +528,44 @@ def test_an_end_without_arguments_has_those_of_its_start() -> None:
     )
 
 
+MCP = {"name": "caller-look", "toolName": "look", "providerIdentifier": "caller", "args": {"p": 1}}
+CALLERS: dict[str, tuple[str, dict[str, Any]]] = {
+    "by its provider": ("mcp", MCP),
+    "by its name": ("mcp", {"name": "caller-look", "toolName": "look", "args": {}}),
+    "by its server": ("mcp", {"serverIdentifier": "caller", "toolName": "look", "args": {}}),
+    "a look at what there is": ("getMcpTools", {"server": "caller"}),
+}
+OTHERS: dict[str, tuple[str, dict[str, Any]]] = {
+    "another server": ("mcp", {**MCP, "providerIdentifier": "others"}),
+    "another name": ("mcp", {"name": "callers-look", "toolName": "look", "args": {}}),
+    "another tool": ("read", {"path": "a", "providerIdentifier": "caller"}),
+}
+GAVE = {"success": {"content": [{"text": {"text": "seen"}}], "isError": False}}
+
+
+def calls_of(server: str, tool: str, args: dict[str, Any], result: Any) -> list[str]:
+    start, end = call("started", tool, {"args": args}), call("completed", tool, {"args": args, "result": result})
+    decoder = CursorDecoder(server)
+    events = [*decoder.push([start, end, RESULT]), *decoder.flush()]
+    return [type(event).__name__ for event in events if isinstance(event, ToolStarted | ToolEnded)]
+
+
+@pytest.mark.parametrize(("tool", "args"), CALLERS.values(), ids=CALLERS)
+def test_a_call_of_the_callers_tools_is_told_by_whoever_holds_it(tool: str, args: dict[str, Any]) -> None:
+    assert calls_of("caller", tool, args, GAVE) == []
+    assert calls_of("", tool, args, GAVE) == ["ToolStarted", "ToolEnded"]
+
+
+@pytest.mark.parametrize(("tool", "args"), CALLERS.values(), ids=CALLERS)
+def test_that_the_agent_gave_such_a_call_up_is_told(tool: str, args: dict[str, Any]) -> None:
+    assert calls_of("caller", tool, args, {"error": {"error": "timed out"}}) == ["ToolEnded"]
+
+
+@pytest.mark.parametrize(("tool", "args"), OTHERS.values(), ids=OTHERS)
+def test_other_calls_are_the_agents_own(tool: str, args: dict[str, Any]) -> None:
+    assert calls_of("caller", tool, args, GAVE) == ["ToolStarted", "ToolEnded"]
+
+
 def test_an_end_without_a_start_is_told() -> None:
     assert tools(call("completed", "read", {"result": SUCCESS})) == [
         ("ended", "c1", *ended("read", None, SUCCESS), None),

@@ -9,6 +9,7 @@ from cursor_gateway.core.document_events import (
     DocumentStarted,
     Done,
     KnownMetadata,
+    Paused,
     Reasoning,
     ToolCallArguments,
     ToolCallEnded,
@@ -218,5 +219,6 @@ EVERY_EVENT: list[DocumentEvent] = [
     ToolCallEnded("doc_003", _RESULT),
     *(DocumentEnded(document, raw="\n") for document in EVERY_DOCUMENT),
     Reasoning("hm", opens=True),
+    Paused(envelope(), raw="\n"),
     Done(envelope(), AgentCrashed(details="d", param="p").failure(), raw="\n"),
 ]

@@ -11,7 +11,7 @@ import pytest
 
 from cursor_gateway.core.document_events import ContentDelta, DocumentEvent
 from cursor_gateway.errors import SettingsError, StoreUnavailable
-from cursor_gateway.store.opening import FILE
+from cursor_gateway.store.opening import FILE, migrations
 from cursor_gateway.store.sqlite import SqliteStore
 from tests.store.making import ME, deltas, new_run, run_end, whole_run
 
@@ -67,7 +67,7 @@ def test_a_database_that_another_has_for_itself_is_opened_when_it_is_free(tmp_pa
     with closing(sqlite3.connect(tmp_path / FILE, isolation_level=None)) as other:
         other.execute("PRAGMA locking_mode = EXCLUSIVE")
         other.execute("BEGIN IMMEDIATE")
-        other.execute("PRAGMA user_version = 1")
+        other.execute(f"PRAGMA user_version = {len(list(migrations()))}")
         other.execute("COMMIT")
         with pytest.raises(StoreUnavailable, match="locked by another program"):
             store.begin_run(new_run())

@@ -230,7 +230,7 @@ class _Translator:
             case DocumentEnded(document=document):
                 deltas += self._told(document)
             case Paused(envelope=envelope):
-                waiting = enumerate(envelope.metadata.waiting_for or ())
+                waiting = enumerate(envelope.metadata.waiting_for or (), self._calls)
                 deltas += [Called(index, _asked(call)) for index, call in waiting]
                 deltas.append(Ended(_usage(envelope.usage, self._before), reason="tool_calls"))
             case Done(envelope=envelope, failure=failure):
@@ -291,12 +291,10 @@ class _Cutting:
             match delta:
                 case Content(text=text):
                     deltas += self._say(self._cutter.push(text))
-                case Ended():
+                case Called() | Ended():
                     deltas += self._say(self._cutter.flush())
                     if self._cutter.reason is None:
                         deltas.append(delta)
-                case Called():
-                    deltas += [*self._say(self._cutter.flush()), delta]
                 case Thought():
                     deltas.append(delta)
             if self._cutter.reason is not None:

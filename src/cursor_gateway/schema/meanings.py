@@ -11,7 +11,7 @@ MEANINGS: dict[str, str] = {
     ".model": "The model that answered, by the name the caller or the agent gave.",
     ".mode": "The mode the agent ran in.",
     ".created": "When the run started: ISO 8601, UTC.",
-    ".status": "How far it is: `streaming` while it runs, then `completed` or `error`.",
+    ".status": "How far it is: `streaming` while it runs or waits for its caller, then `completed` or `error`.",
     "ChatResponse.documents": "The answer's parts, in the order in which they began.",
     ".usage": "Tokens of the whole run.",
     "ChatResponse.metadata": "Figures about the run.",
@@ -28,6 +28,11 @@ MEANINGS: dict[str, str] = {
     "ResponseMetadata.unrecognized": "Ours: how many of the agent's lines and events nobody here knows.",
     "ResponseMetadata.resultDiffers": "Ours: true when the agent's closing text is not the text it had streamed.",
     "ResponseMetadata.stored": "Ours: false when the history could not take the answer; it is complete.",
+    "ResponseMetadata.waitingFor": "Ours: the calls that its caller is to carry out; without their results the run "
+    "cannot go on.",
+    "WaitingCall.toolCallId": "The call's id, to be sent with its result.",
+    "WaitingCall.toolName": "The tool's name, as it was offered.",
+    "WaitingCall.documentId": "The call's own document.",
     # --- documents
     "Document": "One part of an answer. Its `type` tells which.",
     "DocumentMetadata": "The metadata of any document; which one follows from the document's type.",
@@ -75,6 +80,7 @@ MEANINGS: dict[str, str] = {
     ".result": "What it answered.",
     ".duration_ms": "How long it took; 0 when it is not known.",
     "ToolCallMetadata.agentCallId": "Ours: the agent's own id of the call, where it could not serve as `toolCallId`.",
+    "ToolCallMetadata.ranBy": "Ours: `caller` where not the agent ran the tool, but whoever had offered it.",
     "ToolCallResult": "A tool's answer.",
     "ToolCallResult.status": "Whether the tool did what it was asked for.",
     "ToolCallResult.data": "The useful value: a file's content, the hits of a search; or why it failed.",
@@ -122,7 +128,8 @@ MEANINGS: dict[str, str] = {
     "TodoChange.content": "Ours: what is to be done.",
     "ThinkingMetadata": "Ours: the metadata of a `thinking` document.",
     "ThinkingMetadata.format": "How to read the content.",
-    ".state": "Ours: how the tool ended, where it did not simply complete; `running` in a snapshot.",
+    ".state": "Ours: how the tool ended, where it did not simply complete; in a snapshot `running`, or `waiting` where "
+    "its caller is to run it.",
     ".reason": "Ours: why it ended so.",
     ".raw": 'Ours: the agent\'s own payload, with `include: ["raw"]`.',
     # --- streaming
@@ -137,7 +144,8 @@ MEANINGS: dict[str, str] = {
     "ToolCallArgumentsEvent": "The arguments of a `tool_call` document.",
     "ToolResultEvent": "What the tool of a `tool_call` document answered.",
     "DocumentEndEvent": "A document is complete.",
-    "DoneEvent": "The run is over, well or not. Nothing comes after it.",
+    "DoneEvent": "The run is over, well or not, and nothing comes after it; or its `status` is `streaming`: it waits "
+    "for its caller, and goes on when it has the results.",
     "DocumentStartPayload.metadata": "Ours: what is known at the start, so that a live view can show it at once.",
     "ContentDeltaPayload.delta": "The next piece of the content, never empty.",
     "DocumentEndPayload.finalContent": "The whole content; left out where the content is null.",
@@ -149,6 +157,8 @@ MEANINGS: dict[str, str] = {
     "KnownMetadata.overview": "The plan in a sentence.",
     "KnownMetadata.todos": "The plan's steps.",
     "KnownMetadata.questions": "The questions, each with its options.",
+    "KnownMetadata.state": "`waiting`: its caller is to run the tool.",
+    "KnownMetadata.ranBy": "`caller`: not the agent runs the tool, but whoever has offered it.",
     "DonePayload.id": "The id of the answer.",
     "DonePayload.metadata": "Figures about the run.",
 }
