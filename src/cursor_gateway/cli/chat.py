@@ -18,6 +18,7 @@ from msgspec import Struct
 from cursor_gateway.cli.configuration import config, configuration, data_dir
 from cursor_gateway.cli.exports import fenced
 from cursor_gateway.cli.histories import LAST, LocalHistory, RemoteHistory, first, id_of, owner_here, sure_id, unknown
+from cursor_gateway.cli.interview import Answer, Interview, can_be_asked
 from cursor_gateway.cli.remote import (
     Remote,
     RunFailed,
@@ -28,10 +29,18 @@ from cursor_gateway.cli.remote import (
     direct_option,
     find_gateway,
     remote_events,
+    send_answer,
     url_option,
 )
 from cursor_gateway.cli.terminals import unechoed
-from cursor_gateway.core.document_events import ContentDelta, DocumentEnded, DocumentEvent, DocumentStarted, Done
+from cursor_gateway.core.document_events import (
+    ContentDelta,
+    DocumentEnded,
+    DocumentEvent,
+    DocumentStarted,
+    Done,
+    Paused,
+)
 from cursor_gateway.core.documents import MODES, CodeBlockDocument, CodeReferenceDocument, Mode
 from cursor_gateway.core.fences import Fences
 from cursor_gateway.core.history import ConversationEntry
@@ -39,13 +48,14 @@ from cursor_gateway.core.prompt import UserMessage
 from cursor_gateway.core.run_info import Include
 from cursor_gateway.core.transcript import Transcript
 from cursor_gateway.dialects.documents import encode_response
-from cursor_gateway.dialects.documents_request import ChatRequest
+from cursor_gateway.dialects.documents_request import AnswerRequest, ChatRequest, answers_of
 from cursor_gateway.errors import Failure, RunCancelled
 from cursor_gateway.render.visible import visible
 from cursor_gateway.settings import Settings
 
 if TYPE_CHECKING:
     from cursor_gateway.runs.run import Run
+    from cursor_gateway.runs.service import Service
     from cursor_gateway.store.sqlite import SqliteStore
 
 Form: TypeAlias = Literal["view", "json", "text"]
@@ -225,7 +235,12 @@ async def _ask_gateway(asked: Asked, remote: Remote) -> int:
         async with client_of(remote) as client:
             id = await id_of(RemoteHistory(remote, client), name)
         request = msgspec.structs.replace(request, conversation_id=id)
-    done = await _present(remote_events(remote, request), asked.form)
+    request = msgspec.structs.replace(request, may_ask=asked.form == "view" and can_be_asked())
+
+    async def answer(run_id: str, told: AnswerRequest) -> None:
+        await send_answer(remote, run_id, told)
+
+    done = await _present(remote_events(remote, request), asked.form, answer)
     _tell_how_to_go_on(asked, done)
     return _status(done.failure, asked.form)
 
@@ -258,11 +273,12 @@ async def _ask_agent(asked: Asked, settings: Settings) -> int:
             conversation_id=None if known is None else known.id,
             fences=request.fences,
             include=frozenset(request.include),
+            may_be_asked=asked.form == "view" and can_be_asked(),
         )
         run = await gateway.service.start(order)
         assert not isinstance(run, PastRun)  # nothing was ordered before
         try:
-            done = await _present(_agent_events(run), asked.form)
+            done = await _present(_agent_events(run), asked.form, answer_to(gateway.service, owner))
         except BaseException:  # Ctrl-C: the agent is given its time, since it has processes of its own to end
             run.stop(RunCancelled("The run was stopped; start it again to have the whole answer."))
             await run.gone()
@@ -312,6 +328,19 @@ def _folder(name: str) -> Path:
         raise Trouble("the current folder is gone; go to another, or name one with --workspace.") from None
 
 
+def answer_to(service: "Service", owner: str) -> Answer:
+    from cursor_gateway.runs.answering import Answering, Asker
+
+    async def answer(run_id: str, told: AnswerRequest) -> None:
+        answering, asker = Answering(service), Asker(owner=owner)
+        if told.answers is not None:
+            await answering.with_answers(run_id, asker, answers_of(told.answers))
+        elif told.plan is not None:
+            await answering.with_decision(run_id, asker, told.plan, told.text)
+
+    return answer
+
+
 async def _agent_events(run: "Run") -> Batches:
     from cursor_gateway.runs.run import Reader
 
@@ -341,19 +370,27 @@ class Output(Protocol):
     def push(self, event: DocumentEvent, /) -> None: ...
 
 
-async def _present(batches: Batches, form: Form) -> Done:
-    done: Done | None = None
+async def _present(batches: Batches, form: Form, answer: Answer) -> Done:
+    interview = Interview()
     if form == "view":
         aside()
     async with aclosing(batches):
-        with unechoed(), _output(form) as output:
-            async for events in batches:
-                for event in events:
-                    output.push(event)
-                    if isinstance(event, Done):
-                        done = event
-    assert done is not None  # both sources end with it, or raise
-    return done
+        while not isinstance(last := await _shown(batches, form, interview), Done):
+            if (told := await interview.hold(last)) is not None:
+                await answer(last.envelope.id, told)
+    return last
+
+
+async def _shown(batches: Batches, form: Form, interview: Interview) -> Paused | Done:
+    """Up to the end, or to where somebody has to be asked, for which the live view makes room."""
+    with unechoed(), _output(form) as output:
+        async for events in batches:
+            for event in events:
+                output.push(event)
+                interview.push(event)
+            if isinstance(events[-1], Paused | Done):
+                return events[-1]
+    raise AssertionError("both sources end with `Done`, or raise")
 
 
 def _output(form: Form) -> Output:

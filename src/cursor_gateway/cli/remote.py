@@ -19,7 +19,7 @@ from msgspec import Struct
 from cursor_gateway.cli.serve import url_of
 from cursor_gateway.core.document_events import DocumentEvent, Done
 from cursor_gateway.dialects.documents_reader import DocumentEventReader
-from cursor_gateway.dialects.documents_request import ChatRequest
+from cursor_gateway.dialects.documents_request import AnswerRequest, ChatRequest
 from cursor_gateway.errors import AgentError, GatewayError, KeyRefused
 from cursor_gateway.render.visible import visible_line
 from cursor_gateway.settings import Settings, is_loopback
@@ -242,6 +242,16 @@ async def remote_events(remote: Remote, request: ChatRequest) -> AsyncGenerator[
             raise
         finally:
             await run.close()
+
+
+async def send_answer(remote: Remote, run_id: str, told: AnswerRequest) -> None:
+    """What a run waits for. Raises `Trouble`."""
+    async with client_of(remote) as client:
+        path, headers = f"/v1/chat/{quote(run_id, safe='')}/answer", {"prefer": "respond-async"}
+        body = {name: value for name, value in msgspec.to_builtins(told).items() if value is not None}
+        reply = await client.post(path, json={**body, "whenClientLeaves": "finish"}, headers=headers)
+        if reply.status_code not in (200, 202):
+            raise refusal(remote, reply.status_code, reply.content)
 
 
 class _Broken(Exception):

@@ -104,6 +104,7 @@ class _Tool(Struct):
     action: Action
     waits: bool = False  # for somebody's answer
     by_caller: bool = False
+    said: str | None = None  # its content, where it was told at once: whoever is to decide on a plan must see it
 
 
 class Assembler:
@@ -352,6 +353,9 @@ class Assembler:
         id, sequence = self._start(type, known)
         tool = _Tool(id, sequence, self._own_call_id(call_id), action, waits, by_caller)
         self._tools[call_id] = tool
+        if waits and (content := tool_documents.content_of(action)):
+            tool.said = content
+            self._out.append(ContentDelta(id, content, raw=""))
         if isinstance(action, OtherTool):
             self._tool_call_count += 1
             self._out.append(ToolCallStarted(id, action.tool, tool.call_id))
@@ -404,8 +408,8 @@ class Assembler:
         )
         if isinstance(metadata, ToolCallMetadata):
             self._out.append(ToolCallEnded(tool.id, metadata.result))
-        content = tool_documents.content_of(action)
-        if content:
+        content = tool.said or tool_documents.content_of(action)
+        if content and tool.said is None:
             self._out.append(ContentDelta(tool.id, content, raw=""))
         self._end(tool.id, tool.sequence, content, metadata)
         if outcome.state in ("failed", "timed_out"):

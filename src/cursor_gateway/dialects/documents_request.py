@@ -66,6 +66,8 @@ class ChatRequest(Struct, frozen=True, kw_only=True, rename="camel", forbid_unkn
     tools: list[OfferedTool] = []  # with any, the agent's own are switched off
     tool_choice: Literal["auto", "none", "required"] | ChosenTool = "auto"
     parallel_tool_calls: bool = True
+    may_ask: bool = True  # whether an agent that can wait may ask questions; else they are skipped
+    source: str | None = None  # what answers, of those that are set up
     when_client_leaves: WhenClientLeaves | None = None
 
 

@@ -85,6 +85,7 @@ class CursorOptions(Struct, frozen=True, kw_only=True, rename="camel", forbid_un
     include: tuple[Include, ...] | None = None
     conversation_id: _NonEmpty | None = None
     when_client_leaves: WhenClientLeaves | None = None
+    source: _NonEmpty | None = None
 
 
 class ChatRequest(Struct, frozen=True, kw_only=True):

@@ -36,6 +36,7 @@ _HEADERS = {  # for clients that cannot send a field of ours
     "include": "x-cursor-include",
     "conversationId": "x-cursor-conversation-id",
     "whenClientLeaves": "x-cursor-when-client-leaves",
+    "source": "x-cursor-source",
 }
 
 
@@ -141,6 +142,7 @@ def _order(asked: ChatRequest, request: Request, body: bytes) -> Order:
         fences=options.fences,
         include=frozenset(options.include or ()),
         when_client_leaves=options.when_client_leaves,
+        source=options.source,
         idempotency_key=idempotency_key(request),
         body=body,
     )
