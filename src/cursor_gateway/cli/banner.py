@@ -24,6 +24,7 @@ def show_banner(console: Console, gateway: "Gateway", settings: Settings, url: s
     print()
     table = Table.grid(padding=(0, 2))
     for name, value in (
+        ("Page", f"{url}/"),
         ("OpenAI API", f"{url}/v1"),
         ("Documents", f"{url}/v1/chat"),
         ("Description", f"{url}/docs"),

@@ -1,0 +1,104 @@
+// One answer: what is known of its run above, its documents below, live or from the history.
+import { chatPath, hasKey, json, request } from "./api.js";
+import { cloned, copy, make, parsed, save } from "./dom.js";
+import { Documents } from "./fragments.js";
+import { answerPath } from "./router.js";
+import { follow } from "./sse.js";
+import { duration, number, stateName, stateOf, tokens, when } from "./words.js";
+
+export class Answer {
+	element = cloned("answer-template");
+	waitingFor = [];
+	#documents = new Documents(this.element.querySelector(".documents"));
+	#leaving = new AbortController();
+
+	/** @param run an entry of a conversation's `runs`; `asked` is the body that was sent for it */
+	constructor(conversationId, run, asked, onChange) {
+		Object.assign(this, { id: run.id, conversationId, run, asked, onChange });
+		this.#tell();
+	}
+
+	get isRunning() {
+		return !["completed", "error"].includes(this.run.state);
+	}
+
+	/** As it happens, from the start. What the gateway refuses is thrown. */
+	async watch() {
+		this.wasWatched = true;
+		const { element } = this.#documents;
+		element.role = "log";
+		element.ariaLabel = "Answer";
+		await follow(chatPath(this.id, "/events?dialect=html"), {
+			signal: this.#leaving.signal,
+			onEvent: (event) => this.#hear(event),
+			onBreak: () => this.#know({ state: "reconnecting" }),
+		});
+	}
+
+	/** @returns {boolean} whether it was the last */
+	#hear({ event, data }) {
+		const told = JSON.parse(data);
+		const isDone = event === "done";
+		this.#documents.push(isDone ? [() => this.#pauseOrEnd(told)] : [this.#goOn, ...told]);
+		return isDone && told.status !== "streaming";
+	}
+
+	#goOn = () => this.run.state === "running" || this.#know({ state: "running" });
+
+	#pauseOrEnd({ status, model, mode, usage, metadata }) {
+		this.#documents.finish();
+		this.waitingFor = metadata.waitingFor ?? [];
+		const state = status === "streaming" ? "waiting" : status;
+		this.#know({ state, model, mode, usage, durationMs: metadata.duration_ms || null });
+	}
+
+	/** The finished answer, at once. */
+	async load() {
+		const response = await request(chatPath(this.id, "?dialect=html"), { signal: this.#leaving.signal });
+		const { children } = parsed((await response.text()) || "<p>The answer is empty.</p>");
+		for (const article of [...children]) this.#documents.append(article);
+	}
+
+	async stop() {
+		this.run.errorCode = "cancelled"; // if it ends as an error now, it was wanted
+		await json(chatPath(this.id, "/cancel"), { method: "POST", body: {} });
+	}
+
+	leave() {
+		this.#leaving.abort();
+	}
+
+	// --- what is known of it, what can be done with it ---
+
+	#know(facts) {
+		Object.assign(this.run, facts);
+		this.#tell();
+		this.onChange(this);
+	}
+
+	#tell() {
+		const { model, mode, created, usage, durationMs } = this.run;
+		const state = stateOf(this.run);
+		const spent = usage?.totalTokens && `${number(usage.totalTokens)} tokens`;
+		const facts = [model !== "unknown" && model, mode, created && when(created), duration(durationMs), spent];
+		const told = this.element.querySelector(".told");
+		told.title = tokens(usage);
+		told.replaceChildren(make("span", { class: "run-state", "data-run": state }, stateName(state)));
+		told.append(...facts.filter(Boolean).map((fact) => make("span", {}, fact)));
+	}
+
+	/** @param button one of the answer's actions */
+	async act(button) {
+		const { action } = button.dataset;
+		if (action === "link") return copy(`${location.origin}/${answerPath(this.conversationId, this.id)}`, button);
+		if (action === "curl") return copy(this.#curl(), button);
+		const response = await request(chatPath(this.id, action === "html" ? "?dialect=page" : ""));
+		save(await response.blob(), `${this.id}.${action}`);
+	}
+
+	#curl() {
+		const body = JSON.stringify({ ...this.asked, stream: true }).replaceAll("'", "'\\''");
+		const key = hasKey() ? ` -H "Authorization: Bearer $KEY"` : "";
+		return `curl -N ${location.origin}/v1/chat${key} -H 'Content-Type: application/json' -d '${body}'`;
+	}
+}

@@ -1,0 +1,56 @@
+// Requests to the gateway: the key is added, a refusal becomes an ApiError with the gateway's own sentence.
+import { ask, byId } from "./dom.js";
+
+const KEY = "cursor-gateway-key";
+
+export const hasKey = () => localStorage.getItem(KEY) !== null;
+export const forgetKey = () => localStorage.removeItem(KEY);
+export const conversationUrl = (id) => `/v1/conversations/${encodeURIComponent(id)}`;
+export const chatPath = (id, rest = "") => `/v1/chat/${encodeURIComponent(id)}${rest}`;
+
+export class ApiError extends Error {
+	constructor(message, status, code) {
+		super(message);
+		this.code = code;
+		this.isFinal = status >= 400 && status < 500 && ![408, 429].includes(status); // trying again does not help
+	}
+}
+
+/** @returns {Promise<Response>} one that succeeded */
+export async function request(path, { method = "GET", body, headers, signal } = {}) {
+	for (;;) {
+		const key = localStorage.getItem(KEY);
+		const added = { ...(body && { "Content-Type": "application/json" }), ...(key && { Authorization: `Bearer ${key}` }) };
+		const response = await fetch(path, { method, signal, headers: { ...headers, ...added }, body: body && JSON.stringify(body) }).catch(unreachable);
+		if (response.ok) return response;
+		const told = (await response.json().catch(() => null))?.error;
+		const error = new ApiError(told?.message ?? `The gateway answered with status ${response.status}.`, response.status, told?.code);
+		if (error.code !== "invalid_api_key") throw error; // another 401 is the agent's: it is not logged in
+		const isAnotherKnown = key !== localStorage.getItem(KEY); // somebody was asked meanwhile
+		if (!isAnotherKnown && !(await askForKey(key))) throw error;
+	}
+}
+
+export const json = async (path, options) => (await request(path, options)).json();
+export const post = (path, body) => json(path, { method: "POST", headers: { Prefer: "respond-async" }, body });
+
+function unreachable(error) {
+	if (error.name === "AbortError") throw error;
+	throw new ApiError("The gateway does not answer. If it was stopped, start it again: cursor-gateway serve", 0);
+}
+
+let asking = null;
+
+/** One dialog, however many requests were refused. */
+function askForKey(refused) {
+	return (asking ??= keyGiven(refused).finally(() => (asking = null)));
+}
+
+async function keyGiven(refused) {
+	const input = byId("key");
+	byId("key-reason").textContent = refused ? "This gateway does not know that key." : "This gateway wants an API key.";
+	const isGiven = (await ask(byId("key-dialog"))) === "ok";
+	if (isGiven) localStorage.setItem(KEY, input.value.trim());
+	input.value = "";
+	return isGiven;
+}

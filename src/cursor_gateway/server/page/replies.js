@@ -1,0 +1,44 @@
+// What an answer asks back: forms of questions and plans in, the body of a reply out.
+import { cloned } from "./dom.js";
+
+/** @returns {{answers: object[]} | null} null when a question is left open; it then has the focus */
+export function answersOf(form) {
+	const answers = [];
+	for (const group of form.querySelectorAll("[data-question]")) {
+		const selectedOptionIds = [...group.querySelectorAll(":checked")].map((option) => option.value);
+		const text = group.querySelector("[type=text]").value.trim();
+		if (!selectedOptionIds.length && !text) {
+			group.querySelector("input").focus();
+			return null;
+		}
+		answers.push({ questionId: group.dataset.question, selectedOptionIds, ...(text && { text }) });
+	}
+	return { answers };
+}
+
+export function decisionOf(form, button) {
+	const text = form.elements.comment.value.trim();
+	return { plan: button.value, ...(text && { text }) };
+}
+
+/** What the newest answer asks may be replied to; what older ones have asked is over. */
+export function offerReplies(answers) {
+	for (const answer of answers) {
+		const isLast = answer === answers.at(-1);
+		const isOpen = isLast && (!answer.isRunning || answer.run.state === "waiting");
+		if (!isLast) for (const form of answer.element.querySelectorAll("form[data-answer]")) setEnabled(form, false);
+		for (const plan of answer.element.querySelectorAll(".plan")) offerDecision(plan, isOpen);
+	}
+}
+
+function offerDecision(plan, isOpen) {
+	const hasMore = plan.querySelector('[data-status="pending"], [data-status="in_progress"]') || !plan.querySelector("[data-status]");
+	const form = plan.querySelector("form");
+	if (!isOpen) form?.remove();
+	else if (hasMore && !form) plan.append(cloned("plan-template"));
+}
+
+export function setEnabled(form, isEnabled) {
+	for (const control of form.elements) control.disabled = !isEnabled;
+	for (const button of form.querySelectorAll("button")) button.hidden = !isEnabled;
+}

@@ -1,0 +1,11 @@
+// The address in, what to show out: #/ (new), #/c/CONVERSATION, #/c/CONVERSATION/ANSWER, #/runs.
+
+export const conversationPath = (id) => `#/c/${encodeURIComponent(id)}`;
+export const answerPath = (id, answer) => `${conversationPath(id)}/${encodeURIComponent(answer)}`;
+
+/** @returns {{view: string, id?: string, answer?: string}} */
+export function route() {
+	const [, id, answer] = /^#\/c\/([\w-]+)(?:\/([\w-]+))?$/.exec(location.hash) ?? [];
+	if (id) return { view: "conversation", id, answer };
+	return { view: location.hash === "#/runs" ? "runs" : "new" };
+}

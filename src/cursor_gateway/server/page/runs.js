@@ -1,0 +1,62 @@
+// The dashboard: the newest runs as a table, their tokens and durations as plots.
+import { json } from "./api.js";
+import { byId, make, on } from "./dom.js";
+import { plot } from "./plots.js";
+import { answerPath } from "./router.js";
+import { duration, number, short, stateName, stateOf, tokens, when } from "./words.js";
+
+const REFRESH_MS = 5000; // while something runs and somebody looks
+
+let timer;
+
+on("refresh", "click", showRuns);
+
+export async function showRuns() {
+	document.title = "Runs · cursor-gateway";
+	clearTimeout(timer);
+	try {
+		const { runs } = await json("/v1/runs?limit=100");
+		const ended = runs.filter((run) => run.state !== "running").reverse();
+		byId("runs-hint").hidden = runs.length > 0;
+		byId("runs-trouble").hidden = true;
+		byId("run-table").hidden = !runs.length;
+		byId("plots").hidden = !ended.length;
+		byId("rows").replaceChildren(...runs.map(row));
+		if (ended.length) draw(ended);
+		if (ended.length < runs.length) timer = setTimeout(() => byId("runs").hidden || document.hidden || showRuns(), REFRESH_MS);
+	} catch (error) {
+		byId("runs-trouble").textContent = error.message;
+		byId("runs-trouble").hidden = false;
+	}
+}
+
+function draw(runs) {
+	const span = `${runs.length} runs, from ${when(runs[0].created)} to ${when(runs.at(-1).created)}`;
+	const used = runs.map(({ title, usage }) => ({
+		parts: [usage?.promptTokens ?? 0, usage?.completionTokens ?? 0],
+		label: `${title}: ${tokens(usage) || "tokens unknown"}`,
+	}));
+	const took = runs.map(({ title, firstEventMs, durationMs }) => {
+		const first = Math.min(firstEventMs ?? 0, durationMs ?? 0);
+		const label = `${title}: ${duration(durationMs)}, first event after ${duration(firstEventMs) || "unknown"}`;
+		return { parts: [first, (durationMs ?? 0) - first], label };
+	});
+	plot(byId("token-plot"), used, short, `${span}.`);
+	plot(byId("duration-plot"), took, (ms) => `${short(ms / 1000)} s`, `${span}.`);
+	byId("span").textContent = span;
+}
+
+function row(run) {
+		const cells = [
+		make("span", { class: "run-state", "data-run": stateOf(run) }, run.errorCode?.replaceAll("_", " ") ?? stateName(run.state)),
+		run.model,
+		run.mode,
+		when(run.created),
+		duration(run.firstEventMs),
+		duration(run.durationMs),
+		number(run.usage?.totalTokens),
+		number(run.toolCalls),
+	].map((cell) => make("td", {}, cell || "–"));
+	const link = make("a", { href: answerPath(run.conversationId, run.id) }, run.title || "Untitled");
+	return make("tr", {}, make("th", { scope: "row" }, link), ...cells);
+}
