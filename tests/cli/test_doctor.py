@@ -32,6 +32,7 @@ from cursor_gateway.cli.doctor import (
     of_permissions,
     of_port,
     of_python,
+    of_source,
     of_url,
     of_workspaces,
     summary,
@@ -40,7 +41,7 @@ from cursor_gateway.cli.doctor import (
 from cursor_gateway.cli.remote import Health, _Source
 from cursor_gateway.errors import AgentMissing
 from cursor_gateway.keys import hash_key
-from cursor_gateway.settings import Settings
+from cursor_gateway.settings import Settings, SourceName
 from cursor_gateway.sources.base import Model
 from cursor_gateway.sources.cursor_cli.command import Program
 from cursor_gateway.sources.process_groups import members, start_of
@@ -267,6 +268,7 @@ def test_all_is_well_with_an_agent(home: Path) -> None:
         "settings",
         "agent",
         "abilities",
+        "tools",
         "login",
         "models",
         "port",
@@ -276,6 +278,7 @@ def test_all_is_well_with_an_agent(home: Path) -> None:
         "configuration",
         "permissions",
         "leftovers",
+        "source",
         "extras",
     ]
     assert {finding["level"] for findings in found.values() for finding in findings} == {"good"}
@@ -283,6 +286,37 @@ def test_all_is_well_with_an_agent(home: Path) -> None:
     assert found["models"][0]["found"].startswith("6 models")
     assert found["workspace"][0]["found"] == str(home / "work")
     assert {entry.name for entry in home.iterdir()} == {"work", "bin"}  # nothing is made
+
+
+def test_an_agent_that_cannot_be_confined_is_told_of(home: Path) -> None:
+    install(home / "bin", knobs={"version": "2026.01.28-fd13201"})
+    _, found = doctor()
+    (tools,) = found["tools"]
+    assert tools["level"] == "warning"
+    assert "cursor-agent update" in tools["found"]
+
+
+@pytest.mark.parametrize(
+    ("source", "packages", "has_key", "level", "told"),
+    [
+        ("auto", "", False, "good", "or without one the demo"),
+        ("auto", "acp sdk", True, "good", "requests may also choose acp 1, sdk 1"),
+        ("auto", "acp sdk", False, "good", "requests may also choose acp 1"),
+        ("cli", "", False, "good", "cli, as it is set"),
+        ("acp", "", False, "broken", "not installed"),
+        ("acp", "acp", False, "good", "acp, as it is set"),
+        ("sdk", "", True, "broken", "not installed"),
+        ("sdk", "sdk", False, "broken", "without CURSOR_API_KEY"),
+    ],
+)
+def test_what_answers_and_why(source: SourceName, packages: str, has_key: bool, level: str, told: str) -> None:
+    versions = {
+        "agent-client-protocol": "1" if "acp" in packages else None,
+        "cursor-sdk": "1" if "sdk" in packages else None,
+    }
+    finding = of_source(Settings(source=source), versions, has_key)
+    assert finding.level == level
+    assert told in finding.found
 
 
 def test_without_an_agent_nothing_is_broken(home: Path) -> None:

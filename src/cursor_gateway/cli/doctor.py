@@ -191,6 +191,17 @@ def of_abilities(program: Program) -> Finding:
     return Finding("good", "abilities", "it has every option that the gateway uses")
 
 
+def of_tools(program: Program) -> Finding:
+    """Whether callers may bring tools of their own."""
+    from cursor_gateway.sources.cursor_cli.confinement import check_confinable
+
+    try:
+        check_confinable(program)
+    except AgentError as error:
+        return Finding("warning", "tools", f"requests with `tools` are refused: {error}")
+    return Finding("good", "tools", "requests may bring tools of their own; the agent then has none")
+
+
 _UPDATE = "update it with `cursor-agent update`."
 
 
@@ -350,6 +361,22 @@ def of_leftovers(gateways: int, left: int) -> Finding:
     return Finding("warning", "leftovers", told, "the next `cursor-gateway serve` or `chat` ends them.")
 
 
+def of_source(settings: Settings, versions: Mapping[str, str | None], has_key: bool) -> Finding:
+    """What answers, why that, and what else could. `versions` of the packages that the other sources need."""
+    acp, sdk = versions["agent-client-protocol"], versions["cursor-sdk"]
+    lacking = {"acp": "" if acp else "cursor-gateway[acp]", "sdk": "" if sdk else "cursor-gateway[sdk]"}
+    if package := lacking.get(settings.source):
+        return Finding("broken", "source", f"`{settings.source}` is not installed", f"run `pip install {package}`.")
+    if settings.source == "sdk" and not has_key:
+        return Finding("broken", "source", "`sdk` without CURSOR_API_KEY", "set CURSOR_API_KEY, or another `source`.")
+    if settings.source == "auto":
+        others = [f"acp {acp}" if acp else "", f"sdk {sdk}" if sdk and has_key else ""]
+        there = ", ".join(filter(None, others))
+        could = f"; requests may also choose {there}" if there else ""
+        return Finding("good", "source", f"auto: an agent for each run (cli), or without one the demo{could}")
+    return Finding("good", "source", f"{settings.source}, as it is set")
+
+
 def of_extras(versions: Mapping[str, str | None]) -> Finding:
     there = ", ".join(f"{name} {found}" for name, found in versions.items() if found)
     missing = [name for name, found in versions.items() if not found]
@@ -395,6 +422,7 @@ async def _examine(file: str | None, environ: Mapping[str, str]) -> list[Finding
         _checked("data", _FILES_SECONDS, lambda: _in_thread(lambda: _data(settings, environ))),
         _checked("configuration", _FILES_SECONDS, lambda: _in_thread(lambda: _configuration(settings, environ))),
         _checked("leftovers", _FILES_SECONDS, lambda: _in_thread(lambda: _leftovers(settings, environ))),
+        _checked("source", _FILES_SECONDS, lambda: _at_once([_source(settings, environ)])),
         _checked("extras", _FILES_SECONDS, lambda: _at_once([of_extras(_versions("uvloop", "httptools"))])),
     ]
     for found in await asyncio.gather(*looks):
@@ -452,7 +480,7 @@ async def _agent(settings: Settings, environ: Mapping[str, str]) -> list[Finding
     program = next((one.program for one in found if one.program is not None), None)
     if program is None:
         return findings
-    findings.append(of_abilities(program))
+    findings += [of_abilities(program), of_tools(program)]
     login, models = await asyncio.gather(
         _checked("login", _LOGIN_SECONDS + 5, lambda: _login(program, environment, environ)),
         _checked("models", _MODELS_SECONDS + 5, lambda: _models(program, environment, settings.model)),
@@ -460,6 +488,10 @@ async def _agent(settings: Settings, environ: Mapping[str, str]) -> list[Finding
     if worst(login) == "broken" and worst(models) == "broken":
         models = [Finding("warning", "models", "nobody can tell without a login")]
     return [*findings, *login, *models]
+
+
+def _source(settings: Settings, environ: Mapping[str, str]) -> Finding:
+    return of_source(settings, _versions("agent-client-protocol", "cursor-sdk"), bool(environ.get("CURSOR_API_KEY")))
 
 
 def _programs(wanted: str, environment: Mapping[str, str]) -> list[str]:
