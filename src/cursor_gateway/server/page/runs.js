@@ -31,7 +31,7 @@ export async function showRuns() {
 }
 
 function draw(runs) {
-	const span = `${runs.length} runs, from ${when(runs[0].created)} to ${when(runs.at(-1).created)}`;
+	const span = `${runs.length} run${runs.length > 1 ? "s" : ""}, ${when(runs[0].created)} to ${when(runs.at(-1).created)}`;
 	const used = runs.map(({ title, usage }) => ({
 		parts: [usage?.promptTokens ?? 0, usage?.completionTokens ?? 0],
 		label: `${title}: ${tokens(usage) || "tokens unknown"}`,
@@ -42,12 +42,12 @@ function draw(runs) {
 		return { parts: [first, (durationMs ?? 0) - first], label };
 	});
 	plot(byId("token-plot"), used, short, `${span}.`);
-	plot(byId("duration-plot"), took, (ms) => `${short(ms / 1000)} s`, `${span}.`);
+	plot(byId("duration-plot"), took, duration, `${span}.`);
 	byId("span").textContent = span;
 }
 
 function row(run) {
-		const cells = [
+	const cells = [
 		make("span", { class: "run-state", "data-run": stateOf(run) }, run.errorCode?.replaceAll("_", " ") ?? stateName(run.state)),
 		run.model,
 		run.mode,
