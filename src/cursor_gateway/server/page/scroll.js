@@ -13,7 +13,7 @@ export function followEnd(element) {
 function look() {
 	const left = document.documentElement.scrollHeight - innerHeight - scrollY;
 	if (scrollY < before && left > 2) isAtEnd = false; // whoever scrolls up wants to read
-	else if (left < NEAR) isAtEnd = true;
+	else if (scrollY > before && left < NEAR) isAtEnd = true;
 	before = scrollY;
 }
 
@@ -25,4 +25,5 @@ export function toEnd() {
 export function toElement(element) {
 	isAtEnd = false;
 	element.scrollIntoView();
+	before = scrollY; // which nobody has scrolled
 }
