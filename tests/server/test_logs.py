@@ -189,7 +189,7 @@ def test_a_log_that_cannot_be_written_ends_nothing() -> None:
 
 def test_libraries_log_in_the_same_form() -> None:
     logging_to(stream := StringIO())
-    logging.getLogger("uvicorn.error").info("Started %s", "it")
+    logging.getLogger("some.library").info("Started %s", "it")
     logging.getLogger("odd").log(25, "a level in between")
     logging.getLogger("odd").log(99, "a level above")
     logging.getLogger("odd").info("%d", "no number")
@@ -202,7 +202,7 @@ def test_libraries_log_in_the_same_form() -> None:
         ("info", "%d"),
         ("info", "without"),
     ]
-    assert lines[0]["logger"] == "uvicorn.error"
+    assert lines[0]["logger"] == "some.library"
     assert not [line for line in lines if "exception" in line or "exc_info" in line]
 
 

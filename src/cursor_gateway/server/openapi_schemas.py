@@ -326,6 +326,9 @@ _MEANINGS: dict[str, str] = {
     "ChatRequest.images": "Images to look at, as data: URIs: png, jpeg, gif or webp in base64.",
     "ChatRequest.tools": "Tools that the caller runs, with different names. With any, the agent's own are switched "
     "off; the run pauses where the agent calls one, and goes on with `POST /v1/chat/{id}/answer`.",
+    "ChatRequest.mayAsk": "Whether an agent that can wait (`acp`) may ask questions; else they are skipped at once.",
+    "ChatRequest.source": "What answers, of those that `/health` names; without it the usual one.",
+    "CursorOptions.source": "What answers, of those that `/health` names; without it the usual one.",
     "ChatRequest.toolChoice": "Whether the agent may call tools of the caller's, must call one, or must call this one.",
     "ChatRequest.parallelToolCalls": "Whether several calls may be asked of the caller at once.",
     "OfferedTool": "A tool that the caller runs: its name and what belongs to it, or all of that in `function`.",

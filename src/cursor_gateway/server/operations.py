@@ -24,6 +24,7 @@ class OperationEndpoints:
             "status": "ok",
             "version": self._version,
             "source": {"name": state.name, "detail": state.detail, "demo": state.is_demo},
+            "sources": self._service.source.names,
             "mode": self._service.defaults.mode,
             "model": self._service.defaults.model,
             "runs": {"running": self._service.runs.running, "limit": self._service.runs.limit},
