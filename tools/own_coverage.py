@@ -30,7 +30,14 @@ PURE = [
     "dialects/*.py",
     *(f"client/{name}.py" for name in ("calls", "failures", "following", "steps")),
     *(f"sources/cursor_cli/{name}.py" for name in ("command", "records", "reconcile", "decoder", "failures")),
+    *(
+        f"sources/cursor_acp/{name}.py"
+        for name in ("decoder", "calls", "trailers", "permissions", "models", "messages")
+    ),
+    *(f"sources/cursor_sdk/{name}.py" for name in ("decoder", "payloads", "failures", "tools", "requests", "updates")),
 ]
+
+_OF_OTHER_SOURCES = {"cursor_acp": "acp_", "cursor_sdk": "sdk_"}  # their tests stand beside those of the first
 
 
 class Module(NamedTuple):
@@ -45,10 +52,11 @@ def modules() -> Iterator[Module]:
             if source.stem != "__init__" and _does_something(source):
                 path = source.relative_to(PACKAGE)
                 folder = "sources" if path.parts[0] == "sources" else path.parent
+                which = _OF_OTHER_SOURCES.get(path.parent.name, "")
                 yield Module(
                     name=".".join(["cursor_gateway", *path.with_suffix("").parts]),
                     source=source,
-                    test=ROOT / "tests" / folder / f"test_{source.stem}.py",
+                    test=ROOT / "tests" / folder / f"test_{which}{source.stem}.py",
                 )
 
 

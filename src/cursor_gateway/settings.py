@@ -21,7 +21,8 @@ from cursor_gateway.dialects.openai_chat import AgentTools
 from cursor_gateway.errors import SettingsError
 from cursor_gateway.keys import is_hash, is_name
 
-SourceName: TypeAlias = Literal["auto", "cli", "replay"]
+SourceName: TypeAlias = Literal["auto", "cli", "acp", "sdk", "replay"]
+Permissions: TypeAlias = Literal["deny", "ask"]
 LogFormat: TypeAlias = Literal["auto", "human", "json"]
 LogLevel: TypeAlias = Literal["debug", "info", "warning", "error"]
 
@@ -48,7 +49,10 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     # --- what is run
     source: Annotated[
         SourceName,
-        Meta(description="What answers: `cli` runs cursor-agent, `replay` plays recordings, `auto` chooses."),
+        Meta(
+            description="What answers: `cli` starts cursor-agent for each run, `acp` keeps it alive, `sdk` is Cursor's "
+            "SDK, `replay` plays recordings; `auto` is `cli`, or without an agent the demo."
+        ),
     ] = "auto"
     agent_program: Annotated[
         str,
@@ -75,6 +79,17 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     force: Annotated[
         bool, Meta(description="Let the agent run every command without asking (`--force`). Dangerous.")
     ] = False
+    allow: Annotated[
+        list[str],
+        Meta(description="What an agent that is kept alive (`acp`) may do: rules like `Shell(git)`, `Write(src/**)`."),
+    ] = []
+    permissions: Annotated[
+        Permissions, Meta(description="What such an agent hears where no rule allows it: no, or what the caller says.")
+    ] = "deny"
+    sdk_bridge: Annotated[
+        list[str], Meta(description="The command that starts the bridge of Cursor's SDK; empty is the one it brings.")
+    ] = []
+    max_agents: Annotated[int, Meta(ge=1, le=64, description="Agents that are kept alive (`acp`).")] = 4
     # --- how answers look
     fences: Annotated[Fences, Meta(description="Whether code in the text becomes documents of its own.")] = "split"
     agent_tools: Annotated[

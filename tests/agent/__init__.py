@@ -44,6 +44,9 @@ is permitted is really done by `shell`, `read`, `edit` and a program's calls, an
                     streamable HTTP (mcp_client.py). Without --approve-mcps a call ends with an error; without a rule
                     Mcp(server:tool) or --force, and with --mode plan or ask, it is rejected (servers.py)
 
+`cursor-agent acp` plays the same (acp.py): questions, plans and permissions are asked of the client, failures come as
+the last text, a run without a result ends the program, and `ignore-term` is deaf to `session/cancel`.
+
 Failures (exit status, stderr and what came before as seen)
     fail-auth fail-key fail-trust fail-model fail-resume fail-force fail-sandbox     nothing on stdout
     fail-free-plan       after init and user

@@ -20,6 +20,19 @@ The file counts where the caller hands down only a part of the environment; the 
     mcp_reset_on_progress   0: progress does not make it wait longer
     mcp_sequential          parallel calls are sent one after the other, although all are started first
     mcp_listens             0: it does not open the stream (GET) on which a server speaks unasked
+
+Of `cursor-agent acp`:
+
+    acp_bare                calls are told as in 2026.08: `rawInput` is {"command"} or {}, and few have a result
+    acp_garbage             lines that are no messages stand before every message
+    acp_ignores_files       no MCP server is known but those of `mcpServers`
+    acp_ignores_servers     `mcpServers` means nothing; .cursor/mcp.json counts
+    acp_no_config_option    `session/set_config_option` is unknown: there is only `session/set_model`
+    acp_stop                the reason to stop, for every turn that goes well; end_turn
+    acp_unannounced         a question comes without a call of its own before it
+    acp_usage               the answer to a prompt counts what the session has spent
+    acp_wedged              a method that is never answered; 1 for all
+    acp_wedged_file         as long as this file exists, no request is answered
 """
 
 import json

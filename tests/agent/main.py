@@ -247,6 +247,10 @@ class Invocation:
                 say("Logged in" if name == "login" else "Logged out")
             case "update":
                 say("Already up to date")
+            case "acp":
+                from tests.agent.acp import Server  # here, because it needs threads and HTTP
+
+                return Server(self, parsed).serve()
             case "ls" | "resume":
                 raise Failure("ERROR Raw mode is not supported on the current process.stdin")
             case _:

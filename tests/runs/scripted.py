@@ -54,6 +54,7 @@ class ScriptedSource:
         self.knows_sessions = True
         self.offers_tools = True
         self.holds_questions = True
+        self.tools_server = "caller"
 
     def state(self) -> SourceState:
         return SourceState(name="scripted", detail="a script")

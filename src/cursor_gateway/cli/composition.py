@@ -4,6 +4,7 @@ import asyncio
 import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
+from importlib.util import find_spec
 from pathlib import Path
 from time import monotonic, time, time_ns
 
@@ -21,8 +22,13 @@ from cursor_gateway.runs.service import Defaults, Service
 from cursor_gateway.runs.workspaces import Workspaces
 from cursor_gateway.settings import Settings
 from cursor_gateway.sources.base import Source
+from cursor_gateway.sources.choice import ChosenSource, chosen
+from cursor_gateway.sources.cursor_acp.pool import PoolOptions
+from cursor_gateway.sources.cursor_acp.source import AcpOptions, CursorAcpSource
 from cursor_gateway.sources.cursor_cli.command import CommandOptions
 from cursor_gateway.sources.cursor_cli.source import CliOptions, CursorCliSource
+from cursor_gateway.sources.cursor_sdk.bridge import BridgeOptions
+from cursor_gateway.sources.cursor_sdk.source import CursorSdkSource, SdkOptions, unavailable
 from cursor_gateway.sources.ledger import Ledger
 from cursor_gateway.sources.recorder import Recorder
 from cursor_gateway.sources.replay import Recording, ReplaySource, load
@@ -78,14 +84,14 @@ async def compose(
 
 async def _service(
     settings: Settings,
-    source: Source,
+    source: ChosenSource,
     store: Store,
     directory: Path,
     instance: str,
     observers: Sequence[Observer],
 ) -> Service:
     model = settings.model
-    if isinstance(source, ReplaySource):
+    if isinstance(source.named(None), ReplaySource):
         model = (await source.models())[0].id
     default = Path(settings.workspace or ".").expanduser()
     if not default.is_dir():
@@ -145,26 +151,54 @@ async def keep_history(gateway: Gateway, settings: Settings) -> None:
 
 async def choose_source(
     settings: Settings, ledger: Ledger, environ: Mapping[str, str], warn: Callable[[str], None]
-) -> tuple[Source, str]:
-    """And why it is the demo, if it is."""
-    match settings.source:
-        case "replay":
-            return _replay(settings), "" if settings.replay_dir else "`source` is `replay`, and `replay_dir` is not set"
-        case "cli":
-            source = cli_source(settings, ledger, environ, warn)
-            await source.probe()
-            return source, ""
-        case "auto":
-            source = cli_source(settings, ledger, environ, warn)
-            try:
-                await source.probe()
-            except AgentMissing as error:
-                if settings.agent_program:  # whoever names a program does not want a demo
-                    raise
-                return _replay(settings), str(error)
-            except AgentError as error:  # it is there, and a run will tell what is wrong with it
-                warn(str(error))
-            return source, ""
+) -> tuple[ChosenSource, str]:
+    """And why it is the demo, if it is. Requests may choose another of those that can be used here."""
+    if settings.source == "replay":
+        why = "" if settings.replay_dir else "`source` is `replay`, and `replay_dir` is not set"
+        return chosen(_replay(settings)), why
+    cli = cli_source(settings, ledger, environ, warn)
+    try:
+        await cli.probe()
+    except AgentMissing as error:
+        if settings.source == "auto" and not settings.agent_program:  # whoever names a program does not want a demo
+            return chosen(_replay(settings)), str(error)
+        if settings.source != "sdk":  # which needs no agent here
+            raise
+        return ChosenSource({"sdk": _sdk(settings, ledger, environ)}, "sdk"), ""
+    except AgentError as error:
+        if settings.source == "cli":
+            raise
+        warn(str(error))  # it is there, and a run will tell what is wrong with it
+    usual = "cli" if settings.source == "auto" else settings.source
+    sources: dict[str, Source] = {"cli": cli}
+    if usual == "acp" or find_spec("acp") is not None:
+        sources["acp"] = _acp(settings, cli, ledger, environ)
+    if usual == "sdk" or unavailable(environ) is None:
+        sources["sdk"] = _sdk(settings, ledger, environ)
+    return ChosenSource(sources, usual, instead="cli"), ""
+
+
+def _acp(settings: Settings, cli: CursorCliSource, ledger: Ledger, environ: Mapping[str, str]) -> CursorAcpSource:
+    options = AcpOptions(
+        command=CommandOptions(trust=settings.trust, force=settings.force, headers=settings.agent_headers),
+        environment=settings.agent_environment,
+        pool=PoolOptions(max_processes=settings.max_agents),
+        grace_seconds=settings.grace_seconds,
+        max_output_bytes=settings.max_output_bytes,
+        permissions=settings.permissions,
+        allow=settings.allow,
+    )
+    return CursorAcpSource(options, cli, data_dir(settings, environ) / "acp", environ, ledger)
+
+
+def _sdk(settings: Settings, ledger: Ledger, environ: Mapping[str, str]) -> CursorSdkSource:
+    bridge = BridgeOptions(
+        command=settings.sdk_bridge,
+        environment=settings.agent_environment,
+        grace_seconds=settings.grace_seconds,
+    )
+    options = SdkOptions(bridge=bridge, force=settings.force, models_seconds=settings.models_seconds)
+    return CursorSdkSource(options, environ, ledger, monotonic)
 
 
 def cli_source(

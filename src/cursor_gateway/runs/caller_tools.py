@@ -36,8 +36,8 @@ from cursor_gateway.core.native_requests import translate
 from cursor_gateway.core.prompt import AssistantMessage, Call, Message, ToolMessage, UserMessage
 from cursor_gateway.core.structured import Uncheckable, violation
 from cursor_gateway.errors import AgentLooped, AgentUnconfined, CallerGone, GatewayError
+from cursor_gateway.sources.base import TOOLS_SERVER
 
-SERVER = "caller"  # what the agent calls the tools' server
 VIEWER = "view_conversation_image"  # a tool of the gateway's own: the agent cannot open files in such a run
 _LONGEST_GATHERING = 2.0  # seconds: an agent that goes on talking beside its calls does not keep them back
 _CHECKED = 100_000  # bytes of arguments
@@ -75,9 +75,9 @@ class _Open(Struct):
 
 
 class CallerTools:
-    def __init__(self, offer: Offer, limits: CallerLimits, scratch: str) -> None:
-        """`scratch` is the folder that the agent takes for its workspace."""
-        self.offer, self._limits, self._scratch = offer, limits, scratch
+    def __init__(self, offer: Offer, limits: CallerLimits, *, server: str = TOOLS_SERVER, scratch: str = "") -> None:
+        """`server` is what the agent calls the tools' server, `scratch` the folder that it takes for its workspace."""
+        self.offer, self._limits, self._server, self._scratch = offer, limits, server, scratch
         self.waiting_since: float | None = None  # of the loop's clock
         self.waited = 0.0  # seconds, up to the last answer
         self.paused_at = 0  # the number of the last pause
@@ -138,7 +138,7 @@ class CallerTools:
     def show(self, images: Sequence[Image]) -> tuple[str, ...]:
         """How the agent is told of these images, from now on to be seen with the viewer."""
         self._images |= {image.name: image for image in images}
-        return tuple(f"{image.name} (the tool `{self._viewer}` of `{SERVER}` shows it)" for image in images)
+        return tuple(f"{image.name} (the tool `{self._viewer}` of `{self._server}` shows it)" for image in images)
 
     @property
     def call_ids(self) -> tuple[str, ...]:
@@ -236,7 +236,9 @@ class CallerTools:
             return None
         self._was_reminded = True
         names = " or ".join(f"`{tool.name}`" for tool in usable(self.offer))
-        return [UserMessage(f"You have not called a tool, and you must: call {names} of the server `{SERVER}` now.")]
+        return [
+            UserMessage(f"You have not called a tool, and you must: call {names} of the server `{self._server}` now.")
+        ]
 
     def _wrong(self, name: str, arguments: dict[str, Any]) -> str | None:
         if isinstance(self.offer.choice, NoTool):

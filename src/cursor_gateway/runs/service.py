@@ -31,7 +31,7 @@ from cursor_gateway.errors import (
     unknown_model,
 )
 from cursor_gateway.runs.asking import Asking, Conversation
-from cursor_gateway.runs.caller_tools import SERVER, CallerLimits, CallerTools
+from cursor_gateway.runs.caller_tools import CallerLimits, CallerTools
 from cursor_gateway.runs.conversations import Conversations
 from cursor_gateway.runs.journal import Journal
 from cursor_gateway.runs.past import PastRun
@@ -39,7 +39,7 @@ from cursor_gateway.runs.questions import Questions
 from cursor_gateway.runs.registry import Runs
 from cursor_gateway.runs.run import Run
 from cursor_gateway.runs.workspaces import Workspaces
-from cursor_gateway.sources.base import Offered, Turn
+from cursor_gateway.sources.base import TOOLS_SERVER, Offered, Turn
 from cursor_gateway.sources.choice import AnySource, chosen
 from cursor_gateway.sources.tool_server.endpoint import ToolEndpoint
 from cursor_gateway.store.base import Idempotency, NewMessage, NewRun, Store
@@ -253,7 +253,7 @@ class Service:
         asking = Asking(
             conversation=conversation,
             turn=turn,
-            preamble=_preamble(order, info),
+            preamble=_preamble(order, info, self.source.named(order.source).tools_server),
             images=images,
             knows_session=conversation.session_id is not None and self.source.has_session(turn),
         )
@@ -285,10 +285,11 @@ class Service:
     def _offered(self, order: Order, folder: Path) -> tuple[CallerTools | None, Offered | None]:
         if order.offer is None:
             return None, None
-        caller = CallerTools(order.offer, self._caller_limits, scratch=str(folder / "scratch"))
+        server = self.source.named(order.source).tools_server
+        caller = CallerTools(order.offer, self._caller_limits, server=server, scratch=str(folder / "scratch"))
         (folder / TOOLS).write_bytes(msgspec.json.encode(order.offer.tools))
         url = self._endpoint.offer(caller) if usable(order.offer) or order.images else ""
-        return caller, Offered(server=SERVER, url=url, runner=caller)
+        return caller, Offered(server=TOOLS_SERVER, url=url, runner=caller)
 
     def _quoted(self, run: Run, order: Order) -> None:
         if order.is_whole:
@@ -429,9 +430,9 @@ def _check_body(expected: str, order: Order) -> None:
         )
 
 
-def _preamble(order: Order, info: RunInfo) -> list[str]:
+def _preamble(order: Order, info: RunInfo, server: str) -> list[str]:
     told = [debug_preamble()] if info.mode == "debug" else []
-    told += [preamble(order.offer, SERVER)] if order.offer is not None else []
+    told += [preamble(order.offer, server)] if order.offer is not None else []
     return [*told, order.instructions] if order.instructions else told
 
 

@@ -43,7 +43,8 @@ def configure(format: LogFormat, level: LogLevel, stream: TextIO) -> None:
         cache_logger_on_first_use=False,
     )
     logging.basicConfig(handlers=[_Libraries()], level=least, force=True)
-    logging.getLogger("mcp").setLevel(max(least, logging.ERROR))  # it tells of every session, and of each that ends
+    for talkative in ("mcp", "httpx", "acp"):  # of every session, every call
+        logging.getLogger(talkative).setLevel(max(least, logging.ERROR))
 
 
 def outcome(run: Run) -> Outcome:

@@ -10,6 +10,8 @@ from cursor_gateway.core.agent_events import AgentEvent
 from cursor_gateway.core.caller_tools import Tool, ToolResult
 from cursor_gateway.core.documents import ClarificationAnswer, Mode
 
+TOOLS_SERVER = "caller"  # what most agents are told to call the server of the caller's tools
+
 
 class ToolRunner(Protocol):
     """Whoever gets the work of the caller's tools done."""
@@ -93,6 +95,11 @@ class Source(Protocol):
     @property
     def holds_questions(self) -> bool:
         """Whether its agent waits for answers (`Turn.person`)."""
+        ...
+
+    @property
+    def tools_server(self) -> str:
+        """What its agent calls the server of the caller's tools."""
         ...
 
     @property

@@ -53,6 +53,10 @@ class ChosenSource:
         return self.named(None).holds_questions
 
     @property
+    def tools_server(self) -> str:
+        return self.named(None).tools_server
+
+    @property
     def offers_tools(self) -> bool:
         return self.named(None).offers_tools
 

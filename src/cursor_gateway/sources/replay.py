@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from cursor_gateway.core.agent_events import AgentEvent, PromptEchoed
 from cursor_gateway.errors import SettingsError, unknown_model
-from cursor_gateway.sources.base import Model, SourceState, Turn
+from cursor_gateway.sources.base import TOOLS_SERVER, Model, SourceState, Turn
 from cursor_gateway.sources.cursor_cli.decoder import CursorDecoder
 from cursor_gateway.sources.cursor_cli.failures import failure_of
 from cursor_gateway.sources.cursor_cli.records import REFUSED, Line, User, decode, read_again
@@ -214,6 +214,10 @@ class ReplaySource:
     @property
     def holds_questions(self) -> bool:
         return False
+
+    @property
+    def tools_server(self) -> str:
+        return TOOLS_SERVER
 
     @property
     def offers_tools(self) -> bool:

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from cursor_gateway.core.agent_events import AgentEvent
 from cursor_gateway.errors import AgentCrashed, AgentError, AgentOutputTooLarge, Failure, unknown_model
-from cursor_gateway.sources.base import Model, SourceState, Turn
+from cursor_gateway.sources.base import TOOLS_SERVER, Model, SourceState, Turn
 from cursor_gateway.sources.cursor_cli.command import CommandOptions, Program, command_for, environment_for
 from cursor_gateway.sources.cursor_cli.configuration import copy_configuration, user_configuration
 from cursor_gateway.sources.cursor_cli.confinement import (
@@ -79,6 +79,10 @@ class CursorCliSource:
     @property
     def holds_questions(self) -> bool:
         return False
+
+    @property
+    def tools_server(self) -> str:
+        return TOOLS_SERVER
 
     @property
     def offers_tools(self) -> bool:

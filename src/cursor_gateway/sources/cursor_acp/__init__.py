@@ -1,0 +1,1 @@
+"""`cursor-agent acp`: agents that stay alive between turns."""

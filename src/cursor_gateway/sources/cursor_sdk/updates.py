@@ -1,0 +1,36 @@
+"""An event of the SDK's stream, as its objects, in; the same as plain data, for the decoder, out."""
+
+from collections.abc import Mapping
+from dataclasses import is_dataclass
+from typing import Any
+
+# Of these nothing but the kind is looked at: the deltas have told what they say.
+_WHOLE_MESSAGES = frozenset({"assistant", "thinking", "tool_call"})
+
+
+def plain(event: Any) -> Mapping[str, Any]:
+    """`event` is a `RunStreamEvent`; which names it has depends on its `kind`."""
+    match event.kind:
+        case "interaction_update":
+            return _fields(event.interaction_update)
+        case "sdk_message":
+            message = _fields(event.sdk_message)
+            if message.get("type") in _WHOLE_MESSAGES:
+                return {"type": message["type"]}
+            return {name: _plain(value) for name, value in message.items()}
+        case "result":
+            return _fields(event.result)
+        case _:
+            return {}
+
+
+def _fields(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else vars(value)
+
+
+def _plain(value: Any) -> Any:
+    if is_dataclass(value):
+        return {name: _plain(below) for name, below in vars(value).items()}
+    if isinstance(value, tuple):
+        return [_plain(below) for below in value]
+    return value

@@ -1,0 +1,232 @@
+"""What the agent says and does in; session updates and requests of the Agent Client Protocol out.
+
+Shapes are those of shared/captures/2026.08.11-acp-wire.jsonl; builds since then name the tool and its arguments in
+`rawInput`, unless the knob `acp_bare` says otherwise.
+"""
+
+import re
+import threading
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from tests.agent.config import Permissions
+from tests.agent.emitter import Call, Emitter, Record, to_line
+
+if TYPE_CHECKING:
+    from tests.agent.acp import Session
+
+_KINDS = {
+    "shell": "execute", "read": "read", "edit": "edit", "write": "edit", "delete": "delete",
+    "grep": "search", "glob": "search", "ls": "search", "webFetch": "fetch",
+}  # fmt: skip
+_TITLES = {"updateTodos": "Update TODOs", "createPlan": "Create Plan", "askQuestion": "Ask Question"}
+
+
+class Stopped(BaseException):
+    """The client has cancelled the turn."""
+
+
+class AcpEmitter(Emitter):
+    def __init__(self, session: "Session", prompt_id: object, write: Callable[[bytes], None]) -> None:
+        super().__init__(write, lambda text: None, session.id, format="stream-json", partial=True)
+        self._of = session
+        self._prompt_id = prompt_id
+        self._lock = threading.Lock()
+        self._calls: dict[str, Call] = {}
+        self.is_stopped = False
+        self.is_answered = False
+        self.has_begun = False
+
+    # messages
+
+    def update(self, update: Record) -> None:
+        with self._lock:  # so that nothing follows the answer to the prompt
+            if self.is_stopped:
+                raise Stopped
+            self._of.server.send("session/update", {"sessionId": self._of.id, "update": update})
+
+    def answer(self, **answer: object) -> None:
+        with self._lock:
+            if not self.is_answered:
+                self.is_answered = True
+                self._of.server.reply(self._prompt_id, answer)
+
+    def stop(self) -> None:
+        self.is_stopped = True
+        self.answer(result={"stopReason": "cancelled"})
+
+    # what scenarios use
+
+    def begin(self, cwd: str, key_source: str, model: str, prompt: str) -> None:
+        self.has_begun = True
+        self.update({"sessionUpdate": "session_info_update", "title": prompt.strip()[:20] or "Okay"})
+
+    def say(self, delta: str) -> None:
+        self.said += delta
+        self._chunk("agent_message_chunk", delta)
+
+    def think(self, delta: str) -> None:
+        self._chunk("agent_thought_chunk", delta)
+
+    def stop_thinking(self) -> None:
+        pass
+
+    def start(self, call: Call) -> None:
+        self._calls[call.id] = call
+        self.update({"sessionUpdate": "tool_call", **self.described(call), "status": "pending", **self._given(call)})
+        if call.tool not in _TITLES:
+            self.update({"sessionUpdate": "tool_call_update", "toolCallId": call.id, "status": "in_progress"})
+
+    def complete(self, call: Call, result: Record) -> None:
+        self._calls.pop(call.id, None)
+        end: Record = {"sessionUpdate": "tool_call_update", "toolCallId": call.id, "status": "completed"}
+        self.update({**end, **_result(call, result, is_bare=self.is_bare)})
+        if call.tool == "updateTodos":
+            todos = call.args["todos"]
+            assert isinstance(todos, list)
+            told = [{**todo, "status": str(todo["status"]).removeprefix("TODO_STATUS_").lower()} for todo in todos]
+            self._of.server.send("cursor/update_todos", {"toolCallId": call.id, "todos": told, "merge": False})
+            self.entries(told)
+
+    def reject(self, call: Call, rejected: Record) -> None:
+        """Nothing says so."""
+        if call.id not in self._calls:
+            self.start(call)
+        self._calls.pop(call.id)
+        self.update({"sessionUpdate": "tool_call_update", "toolCallId": call.id, "status": "completed"})
+
+    def ask(self, name: str, query: Record, answer: Record) -> None:
+        pass  # the program's question to itself; questions to the client are in `acp_scenarios`
+
+    def lose_connection(self, attempt: int) -> None:
+        pass
+
+    def reconnect(self) -> None:
+        pass
+
+    def retry(self, attempt: int, *, resumes: bool) -> None:
+        pass
+
+    def finish(self, usage: Record | None, *, end: bytes = b"\n") -> None:
+        told: Record = {"stopReason": self._of.server.knobs.text("acp_stop", "end_turn")}
+        if self._of.server.knobs.flag("acp_usage"):
+            self._of.spent += 100
+            told["usage"] = {"inputTokens": self._of.spent, "outputTokens": 7, "totalTokens": self._of.spent + 7}
+        self.answer(result=told)
+
+    def fail_result(self, message: str) -> None:
+        self.fail(message)
+        self.finish(None)
+
+    def fail(self, message: str) -> None:
+        """A failure is the last thing that is said."""
+        self.say(f"\n\nError: {message.removeprefix('Error: ')}")
+
+    def record(self, record: object) -> None:
+        assert isinstance(record, dict)
+        self._write(to_line(record))
+
+    def raw(self, data: bytes) -> None:
+        self._write(data)
+
+    # calls
+
+    @property
+    def is_bare(self) -> bool:
+        return self._of.server.knobs.flag("acp_bare")
+
+    def entries(self, todos: list[Record]) -> None:
+        told = [{"content": todo["content"], "priority": "medium", "status": todo["status"]} for todo in todos]
+        self.update({"sessionUpdate": "plan", "entries": told})
+
+    def described(self, call: Call) -> Record:
+        title = _TITLES.get(call.tool, call.tool)
+        if call.tool == "shell":
+            title = f"`{call.args['command']}`"
+        elif call.tool == "mcp":
+            title = f"{call.args['name']}: {call.args['toolName']}"
+        elif "path" in call.args:
+            title = f"{call.tool.capitalize()} `{call.args['path']}`"
+        return {"toolCallId": call.id, "title": title, "kind": _KINDS.get(call.tool, "other")}
+
+    def open_call(self, tool: str, subject: str) -> Call | None:
+        """The latest of that tool whose arguments name the subject."""
+        calls = [call for call in self._calls.values() if call.tool == tool]
+        naming = [call for call in calls if subject in str(call.args.get("command", call.args.get("name", "")))]
+        return next(reversed(naming or calls), None)
+
+    def _given(self, call: Call) -> Record:
+        if self.is_bare:
+            return {"rawInput": {"command": call.args["command"]} if call.tool == "shell" else {}}
+        args = {name: value for name, value in call.args.items() if name != "toolCallId"}
+        return {"rawInput": {"_toolName": call.tool, **args}}
+
+    def _chunk(self, name: str, text: str) -> None:
+        self.update({"sessionUpdate": name, "content": {"type": "text", "text": text}})
+
+
+class AcpPermissions(Permissions):
+    """What no rule decides is asked of the client."""
+
+    def __init__(self, rules: Permissions, emitter: AcpEmitter, session: "Session") -> None:
+        super().__init__(rules._allow, rules._deny, rules.unrestricted)
+        self._emitter, self._session = emitter, session
+
+    def permits(self, kind: str, subject: str) -> bool:
+        if self.denies(kind, subject) or super().permits(kind, subject):
+            return super().permits(kind, subject)
+        return kind == "Mcp" and self._ask("mcp", subject.partition(":")[2], "```json\n{}\n```")
+
+    def permits_shell(self, commands: list[str]) -> bool:
+        if not commands or any(self.denies("Shell", command) for command in commands):
+            return False
+        unknown = [command for command in commands if not Permissions.permits(self, "Shell", command)]
+        names = ", ".join(dict.fromkeys(command.split()[0] for command in unknown))
+        return not unknown or self._ask("shell", commands[0], f"Not in allowlist: {names}")
+
+    def _ask(self, tool: str, subject: str, reason: str) -> bool:
+        call = self._emitter.open_call(tool, subject)
+        if call is None:
+            return False
+        content = [{"type": "content", "content": {"type": "text", "text": reason}}]
+        about: Record = {**self._emitter.described(call), "status": "pending", "content": content}
+        options = [
+            {"optionId": f"{kind}-{how}", "name": name, "kind": f"{kind}_{how}"}
+            for kind, how, name in (
+                ("allow", "once", "Allow once"),
+                ("allow", "always", "Allow always"),
+                ("reject", "once", "Reject"),
+            )
+        ]
+        params: Record = {"sessionId": self._session.id, "toolCall": about, "options": options}
+        match self._session.server.ask("session/request_permission", params):
+            case {"outcome": {"outcome": "selected", "optionId": "allow-once" | "allow-always"}}:
+                return True
+            case _:
+                return False
+
+
+def _result(call: Call, result: Record, *, is_bare: bool) -> Record:
+    """What is left of a result. Whatever failed is completed, too."""
+    value = result.get("success")
+    if call.tool == "edit" and isinstance(value, dict):
+        return {"content": [_diff(value)]}
+    if call.tool == "shell":
+        value = value or result.get("failure")
+        if isinstance(value, dict):
+            return {"rawOutput": {name: value[name] for name in ("exitCode", "stdout", "stderr")}}
+    if isinstance(value, dict):
+        return {} if is_bare and call.tool not in ("mcp", "shell") else {"rawOutput": value}
+    for name, told in result.items():
+        if name not in ("rejected", "permissionDenied", "writePermissionDenied") and isinstance(told, dict):
+            return {"rawOutput": {"error": told.get("error") or told.get("errorMessage") or name}}
+    return {}
+
+
+def _diff(edited: Record) -> Record:
+    """The patch's lines by their first letter, which is cut off: the header is taken for lines."""
+    lines = [line for line in str(edited["diffString"]).split("\n") if not re.match("@@", line)]
+    old, new = ("\n".join(line[1:] for line in lines if line.startswith(sign)) for sign in "-+")
+    if "beforeFullFileContent" not in edited:
+        old = old.removesuffix("\n")  # seen so: a new file replaces nothing
+    return {"type": "diff", "path": edited["path"], "oldText": old, "newText": new}

@@ -1,0 +1,85 @@
+"""A tool's arguments and result as the CLI writes them in; the fewer and other fields that the SDK has of them out."""
+
+from typing import Any
+
+from tests.agent.emitter import Record
+
+_ARGUMENTS = {
+    "createPlan": ("plan",),
+    "delete": ("path",),
+    "edit": ("path",),
+    "glob": ("targetDirectory", "globPattern"),
+    "grep": ("pattern", "path", "glob", "outputMode", "caseInsensitive", "type", "headLimit", "multiline"),
+    "ls": ("path", "ignore"),
+    "mcp": ("args", "providerIdentifier", "toolName"),
+    "read": ("path",),
+    "shell": ("command", "workingDirectory", "timeout"),
+    "write": ("path", "fileText"),
+}
+_VALUES = {
+    "createPlan": (),
+    "delete": ("fileSize",),
+    "edit": ("linesAdded", "linesRemoved", "diffString"),
+    "glob": ("files", "totalFiles", "clientTruncated", "ripgrepTruncated"),
+    "ls": ("directoryTreeRoot",),
+    "mcp": ("content", "isError"),
+    "read": ("content", "totalLines", "fileSize"),
+    "shell": ("exitCode", "signal", "stdout", "stderr", "executionTime"),
+    "write": ("path", "linesCreated", "fileSize"),
+}
+_STATUS = {"TODO_STATUS_IN_PROGRESS": "inProgress", "TODO_STATUS_COMPLETED": "completed"}
+
+
+def arguments(tool: str, args: Record) -> Record:
+    if tool == "updateTodos":
+        return {"todos": _todos(args)}
+    return _only(_ARGUMENTS.get(tool), args)
+
+
+def result(tool: str, told: Record) -> Record:
+    match told:
+        case {"success": dict(value)} | {"failure": dict(value)}:
+            return {"status": "success", "value": _value(tool, value)}
+        case _:
+            kind, about = next((key, value) for key, value in told.items() if key != "isBackground")
+            return {"status": "error", "error": {"message": _reason(kind, about)}}
+
+
+def _value(tool: str, value: Record) -> Record:
+    match tool:
+        case "updateTodos":
+            return {"todos": _todos(value), "totalCount": value["totalCount"]}
+        case "grep":
+            return {"workspaceResults": _grep(value["workspaceResults"])}
+        case "delete":
+            return {"fileSize": int(str(value["fileSize"]))}
+        case _:
+            return _only(_VALUES.get(tool), value)
+
+
+def _only(names: tuple[str, ...] | None, fields: Record) -> Record:
+    return fields if names is None else {name: fields[name] for name in names if name in fields}
+
+
+def _todos(told: Record) -> list[Record]:
+    todos: Any = told["todos"]
+    return [{"content": todo["content"], "status": _STATUS.get(todo["status"], "pending")} for todo in todos]
+
+
+def _grep(workspaces: Any) -> Record:
+    found: Record = {}
+    for root, below in workspaces.items():
+        matches = [
+            {"file": file["file"], "lineNumber": match["lineNumber"], "line": match["content"]}
+            for file in below["content"]["matches"]
+            for match in file["matches"]
+        ]
+        found[root] = {"type": "content", "output": {"matches": matches, "totalMatches": len(matches)}}
+    return found
+
+
+def _reason(kind: str, about: object) -> str:
+    if not isinstance(about, dict):
+        return str(about)
+    names = ("error", "errorMessage", "clientVisibleError", "reason")
+    return next((str(about[name]) for name in names if about.get(name)), kind)

@@ -1,0 +1,224 @@
+"""Connections to agents that say strange things."""
+
+import asyncio
+import json
+import os
+import sys
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cursor_gateway.core.payload import Fields
+from cursor_gateway.errors import AgentCrashed, AgentError, AgentMissing, AgentTimedOut
+from cursor_gateway.sources.cursor_acp.connection import AgentConnection, Refused, unanswered
+from cursor_gateway.sources.cursor_acp.process import SpokenProcess, Voice
+
+AGENT = """
+import json, sys
+script = json.loads(sys.argv[1])
+for line in sys.stdin:
+    message = json.loads(line)
+    print("heard", json.dumps(message), file=sys.stderr, flush=True)
+    for answer in script.get(message.get("method") or "answer", []):
+        if answer == "exit":
+            sys.exit(3)
+        if answer == "close":
+            import os
+            os.close(1)
+            continue
+        if "method" not in answer:
+            answer = {**answer, "id": message["id"]}
+        print(json.dumps(answer), flush=True)
+"""
+
+Life = Callable[[AgentConnection], Coroutine[Any, Any, None]]
+
+
+def lived(tmp_path: Path, script: dict[str, list[Any]], life: Life) -> None:
+    gone: list[int] = []
+
+    async def live() -> None:
+        process, voice = SpokenProcess.open(
+            [sys.executable, "-ISc", AGENT, json.dumps(script)],
+            folder=str(tmp_path),
+            environment={},
+            on_gone=gone.append,
+        )
+        connection = AgentConnection(process, voice, 1_000_000, 0.05)
+        try:
+            async with asyncio.timeout(60):
+                await life(connection)
+        finally:
+            await connection.end()
+            await connection.end()  # as often as anybody likes
+        assert gone == [process.pid]
+        assert connection.is_gone
+
+    asyncio.run(live())
+
+
+class Hearer:
+    def __init__(self) -> None:
+        self.heard: list[object] = []
+
+    def update(self, update: object) -> None:
+        self.heard.append(update)
+
+    def knows(self, call_id: str) -> bool:
+        return call_id == "mine"
+
+    async def permission(self, params: Fields) -> dict[str, Any]:
+        return {"outcome": {"outcome": "cancelled"}}
+
+    async def extension(self, method: str, params: Fields) -> dict[str, Any]:
+        self.heard.append(method)
+        return {}
+
+
+@pytest.mark.parametrize(
+    ("answer", "code"),
+    [
+        ({"result": {"protocolVersion": 2}}, "agent_misconfigured"),
+        ({"error": {"code": -32603, "message": "Internal error", "data": {"message": "odd"}}}, "agent_failed"),
+        ({"error": {"code": -32000, "message": "Authentication required"}}, "agent_unauthenticated"),
+        ("exit", "agent_crashed"),
+        ("close", "agent_crashed"),
+    ],
+)
+def test_an_agent_that_does_not_greet_well_is_refused(tmp_path: Path, answer: Any, code: str) -> None:
+    async def life(connection: AgentConnection) -> None:
+        with pytest.raises(AgentError) as caught:
+            await connection.greet(30)
+        assert caught.value.code == code
+
+    lived(tmp_path, {"initialize": [answer]}, life)
+
+
+def test_what_nobody_hears_is_answered_all_the_same(tmp_path: Path) -> None:
+    asks = [
+        "session/request_permission",
+        "cursor/ask_question",
+        "cursor/create_plan",
+        "cursor/task",
+        "fs/read_text_file",
+    ]
+    script = {
+        "go": [
+            {"method": "session/update", "params": {"sessionId": "unknown", "update": {}}},
+            *({"method": method, "id": number, "params": None} for number, method in enumerate(asks)),
+            {"result": 1},
+        ]
+    }
+
+    async def life(connection: AgentConnection) -> None:
+        assert await connection.request("go", {}, 30) == 1
+        while (told := connection._process.last_words).count("heard") < 1 + len(asks):
+            await asyncio.sleep(0.001)
+        heard = [json.loads(line.removeprefix("heard ")) for line in told.splitlines()]
+        answers = {message["id"]: message for message in heard if "method" not in message}
+        assert answers[0]["result"] == {"outcome": {"outcome": "cancelled"}}
+        assert answers[1]["result"]["outcome"]["outcome"] == "skipped"
+        assert answers[2]["result"] == {"outcome": {"outcome": "cancelled"}}
+        assert answers[3]["result"] == {}
+        assert answers[4]["error"]["code"] == -32601
+
+    lived(tmp_path, script, life)
+    assert unanswered("cursor/task") == {}
+
+
+def test_messages_find_the_session_that_knows_their_call(tmp_path: Path) -> None:
+    script = {
+        "go": [
+            {"method": "cursor/update_todos", "params": {"toolCallId": "mine"}},
+            {"method": "cursor/task", "params": {"toolCallId": "unknown"}},
+            {"method": "cursor/task", "params": {"toolCallId": "unknown", "sessionId": "b"}},
+            {"result": 1},
+        ]
+    }
+
+    class Other(Hearer):
+        def knows(self, call_id: str) -> bool:
+            return False
+
+    async def life(connection: AgentConnection) -> None:
+        one, two = Hearer(), Other()
+        connection.listen("a", one)
+        connection.listen("b", two)
+        await connection.request("go", {}, 30)
+        assert (one.heard, two.heard) == (["cursor/update_todos"], ["cursor/task"])
+        connection.forget("a")
+        await connection.request("go", {}, 30)
+        assert two.heard == ["cursor/task", "cursor/update_todos", "cursor/task", "cursor/task"]
+
+    lived(tmp_path, script, life)
+
+
+def test_an_agent_is_well_as_long_as_it_answers_anything(tmp_path: Path) -> None:
+    async def well(connection: AgentConnection) -> None:
+        assert await connection.is_well(30)
+
+    async def unwell(connection: AgentConnection) -> None:
+        assert not await connection.is_well(0.05)
+        with pytest.raises(AgentTimedOut, match="did not answer `session/new` within"):
+            await connection.request("session/new", {}, 0.05)
+
+    async def gone(connection: AgentConnection) -> None:
+        assert not await connection.is_well(30)
+        await connection.notify("session/cancel", {})
+        with pytest.raises(AgentCrashed) as caught:
+            await connection.request("session/new", {}, 30)
+        assert caught.value.details.startswith("exit status 3")
+
+    lived(tmp_path, {"session/list": [{"result": {}}]}, well)
+    lived(tmp_path, {"session/list": [{"error": {"code": -32601, "message": "no"}}]}, well)
+    lived(tmp_path, {}, unwell)
+    lived(tmp_path, {"session/list": ["exit"]}, gone)
+
+
+def test_a_refusal_says_what_it_means() -> None:
+    services = Refused(-32603, "Internal error: Failed to initialize session services")
+    assert services.error(has_key=True).code == "agent_unauthenticated"
+    assert services.error(has_key=False).code == "agent_failed"
+    assert Refused(-32000, "x").error(False).code == "agent_unauthenticated"
+    assert Refused(-32603, "[unavailable] x").error(False).code == "agent_unreachable"
+
+
+def test_a_program_that_is_none_is_told(tmp_path: Path) -> None:
+    async def live() -> None:
+        with pytest.raises(AgentMissing, match="cannot be started"):
+            SpokenProcess.open([str(tmp_path / "no")], folder="/", environment={}, on_gone=lambda pid: None)
+
+    asyncio.run(live())
+
+
+def test_what_is_written_to_nobody_is_lost_without_a_word() -> None:
+    async def live() -> None:
+        reader, writer = os.pipe()
+        voice = Voice(writer)
+        voice.write(b"x" * 1_000_000)  # more than a pipe holds
+        voice.write(b"y")
+        os.close(reader)
+        while voice._pipe >= 0:
+            await asyncio.sleep(0.001)
+        voice.write(b"z")
+        voice.close()
+
+    asyncio.run(live())
+
+
+def test_what_a_pipe_cannot_hold_is_written_when_it_is_read() -> None:
+    async def live() -> None:
+        reader, writer = os.pipe()
+        voice = Voice(writer)
+        voice.write(b"x" * 200_000)
+        voice.write(b"y")
+        read = bytearray()
+        while len(read) < 200_001:
+            read += await asyncio.to_thread(os.read, reader, 65536)
+        assert bytes(read) == b"x" * 200_000 + b"y"
+        voice.close()
+        os.close(reader)
+
+    asyncio.run(live())

@@ -1,0 +1,83 @@
+"""What the operator's rules allow: what was meant, and nothing beside it."""
+
+import pytest
+
+from cursor_gateway.sources.cursor_acp.calls import ToolCall
+from cursor_gateway.sources.cursor_acp.permissions import is_allowed, option_for, wrong_rules
+
+
+def allowed(tool: str, rules: list[str], **args: object) -> bool:
+    return is_allowed(ToolCall("1", tool, "", "", dict(args)), rules, "/w")
+
+
+@pytest.mark.parametrize(
+    ("command", "rules", "expected"),
+    [
+        ("git status", ["Shell(git)"], True),
+        ("git status && git log -1 | head", ["Shell(git)", "Shell(head)"], True),
+        ("git status", ["Shell(git status)"], True),
+        ("git push", ["Shell(git status)"], False),
+        ("curl x", ["Shell(curl:*)"], True),
+        ("gitk", ["Shell(git)"], False),
+        ("git status; rm -rf /", ["Shell(git)"], False),
+        ("git status & rm x", ["Shell(git)"], False),
+        ("git status\nrm x", ["Shell(git)"], False),
+        ("git log $(rm x)", ["Shell(git)"], False),
+        ("git log `rm x`", ["Shell(git)"], False),
+        ("git log > /etc/passwd", ["Shell(git)"], False),
+        ("PATH=. git log", ["Shell(git)"], False),
+        ("git lo…", ["Shell(git)"], False),
+        ("", ["Shell(*)"], False),
+        (";", ["Shell(git)"], False),
+        ("anything $(at all)", ["Shell(*)"], True),
+        ("git status", [], False),
+        ("git status", ["Write(**)", "no rule"], False),
+    ],
+)
+def test_commands(command: str, rules: list[str], expected: bool) -> None:
+    assert allowed("shell", rules, command=command) is expected
+
+
+@pytest.mark.parametrize(
+    ("path", "rule", "expected"),
+    [
+        ("src/a/b.py", "Write(src/**)", True),
+        ("/w/src/a.py", "Write(src/*)", True),
+        ("/w/src/a/b.py", "Write(src/*)", False),
+        ("src/../../etc/passwd", "Write(src/**)", False),
+        ("/etc/passwd", "Write(/etc/*)", True),
+        ("/etc/passwd", "Write(src/**)", False),
+        ("a.py", "Write(**/*.py)", True),
+        ("a.py", "Read(**)", False),
+        ("", "Write(**)", False),
+    ],
+)
+def test_files(path: str, rule: str, expected: bool) -> None:
+    assert allowed("edit", [rule], path=path) is expected
+
+
+def test_other_tools() -> None:
+    assert allowed("grep", ["Read(**)"])
+    assert allowed("glob", ["Read(src)"], targetDirectory="src")
+    assert not allowed("read", ["Read(src/**)"], path="/etc/passwd")
+    assert allowed("mcp", ["Mcp(tracker:*)"], providerIdentifier="tracker", toolName="get")
+    assert not allowed("mcp", ["Mcp(tracker:get)"], providerIdentifier="tracker", toolName="delete")
+    assert allowed("webFetch", ["WebFetch(*.example.com)"], url="https://docs.example.com/x")
+    assert not allowed("webFetch", ["WebFetch(example.com)"], url="https://evil.org/example.com")
+    assert not allowed("webFetch", ["WebFetch(*)"], url="file:///etc/passwd")
+    assert not allowed("task", ["Shell(*)", "Write(**)", "Read(**)", "Mcp(*)", "WebFetch(*)"])
+
+
+def test_the_answer_is_never_for_always() -> None:
+    options = [
+        {"optionId": "allow-always", "kind": "allow_always"},
+        {"optionId": "allow-once", "kind": "allow_once"},
+        {"optionId": "reject-once", "kind": "reject_once"},
+    ]
+    assert option_for(options, True) == {"outcome": {"outcome": "selected", "optionId": "allow-once"}}
+    assert option_for(options, False) == {"outcome": {"outcome": "selected", "optionId": "reject-once"}}
+    assert option_for(options[:1], True) == {"outcome": {"outcome": "cancelled"}}
+
+
+def test_what_is_no_rule_is_found() -> None:
+    assert wrong_rules(["Shell(git)", "git", "Shell()", "Fly(away)"]) == ["git", "Shell()", "Fly(away)"]

@@ -1,0 +1,969 @@
+"""Turns with the stand-in over ACP: what it does as events, who is asked, how it fails, and that nothing is left."""
+
+import asyncio
+import json
+import os
+import signal
+from collections.abc import Callable, Coroutine, Sequence
+from contextlib import aclosing
+from pathlib import Path
+from typing import Any
+
+import pytest
+import uvloop
+
+from cursor_gateway.core.actions import Command, FileEdit, OtherTool, Plan, Question, TodoUpdate
+from cursor_gateway.core.agent_events import (
+    AgentEvent,
+    PromptEchoed,
+    RunFailed,
+    RunFinished,
+    RunStarted,
+    TextDelta,
+    ThinkingDelta,
+    ThinkingEnded,
+    TokenCounts,
+    ToolEnded,
+    ToolStarted,
+)
+from cursor_gateway.core.caller_tools import Tool, ToolResult
+from cursor_gateway.core.documents import ClarificationAnswer
+from cursor_gateway.errors import AgentError, Failure, GatewayError, SettingsError
+from cursor_gateway.sources.base import Offered, Turn
+from cursor_gateway.sources.cursor_acp import source as source_module
+from cursor_gateway.sources.cursor_acp.pool import PoolOptions
+from cursor_gateway.sources.cursor_acp.source import AcpOptions, CursorAcpSource
+from cursor_gateway.sources.cursor_cli.source import CliOptions, CursorCliSource
+from cursor_gateway.sources.ledger import Ledger
+from cursor_gateway.sources.process_groups import members
+from cursor_gateway.sources.tool_server.endpoint import ToolEndpoint
+from tests.agent.install import install
+
+GRACE = 0.05  # for agents that never end by themselves
+LIMIT = 60.0  # for a red build only
+
+
+class Place:
+    """A user's home with the stand-in in it."""
+
+    def __init__(self, home: Path, knobs: dict[str, object] | None = None) -> None:
+        self.home = home
+        for folder in ("work", "conversation", ".cursor"):
+            (home / folder).mkdir(exist_ok=True)
+        self.set(**(knobs or {}))
+        self.environ = {"PATH": f"{home / 'bin'}:/usr/bin:/bin", "HOME": str(home), "SECRET": "secret"}
+        self.ledger = Ledger(home / "instances")
+
+    def set(self, **knobs: object) -> None:
+        self.program = install(self.home / "bin", knobs={"log": str(self.home / "log"), **knobs})
+
+    def source(self, pool: PoolOptions | None = None, **options: Any) -> CursorAcpSource:
+        cli = CursorCliSource(CliOptions(), self.environ, self.ledger, lambda: 0.0)
+        made = AcpOptions(**{"grace_seconds": GRACE, "pool": pool or PoolOptions(), **options})
+        return CursorAcpSource(made, cli, self.home / "acp", self.environ, self.ledger)
+
+    def turn(self, prompt: str, **turn: Any) -> Turn:
+        places = {"workspace": str(self.home / "work"), "folder": str(self.home / "conversation")}
+        return Turn(**{"run_id": "chat_1", "prompt": prompt, "model": "auto", **places, **turn})
+
+    @property
+    def log(self) -> list[dict[str, Any]]:
+        """Of turns alone."""
+        told = [json.loads(line) for line in (self.home / "log").read_text().splitlines()]
+        return [entry for entry in told if entry["prompt"] is not None]
+
+    @property
+    def agents(self) -> list[str]:
+        return [entry.name for entry in (self.ledger.folder / "agents").iterdir()]
+
+
+Life = Callable[[CursorAcpSource], Coroutine[Any, Any, None]]
+
+
+def lived(place: Place, life: Life, source: CursorAcpSource | None = None, loop: Any = asyncio.run) -> None:
+    """And nothing of any agent is left."""
+    groups: set[int] = set()
+
+    async def live() -> None:
+        made = source or place.source()
+        try:
+            async with asyncio.timeout(LIMIT):
+                await life(made)
+        finally:
+            groups.update(int(name.partition("-")[0]) for name in place.agents)
+            await made.close()
+
+    place.ledger.open()
+    try:
+        loop(live())
+        assert place.agents == []
+        assert [pid for group in groups for pid in members(group)] == []
+    finally:
+        place.ledger.close()
+
+
+async def collected(source: CursorAcpSource, turn: Turn) -> list[AgentEvent]:
+    async with aclosing(source.events(turn)) as batches:
+        return [event async for batch in batches for event in batch]
+
+
+async def true(condition: Callable[[], object]) -> None:
+    while not condition():
+        await asyncio.sleep(0.001)
+
+
+def said(events: Sequence[AgentEvent]) -> str:
+    return "".join(event.text for event in events if isinstance(event, TextDelta))
+
+
+def session_of(events: Sequence[AgentEvent]) -> str:
+    assert isinstance(events[0], RunStarted)
+    return events[0].session_id
+
+
+def failure(events: Sequence[AgentEvent]) -> Failure:
+    last = events[-1]
+    assert isinstance(last, RunFailed)
+    return last.failure
+
+
+def ends(events: Sequence[AgentEvent]) -> list[ToolEnded]:
+    return [event for event in events if isinstance(event, ToolEnded)]
+
+
+class Somebody:
+    """Who answers as told, and remembers what was asked."""
+
+    def __init__(self, answers: list[ClarificationAnswer] | None = None, decision: bool | None = None) -> None:
+        self._answers, self._decision = answers, decision
+        self.asked: list[tuple[str, Question | Plan]] = []
+        self.waits = asyncio.Event()
+        self.is_silent = False
+
+    async def answer(self, call_id: str, question: Question) -> list[ClarificationAnswer] | None:
+        self.asked.append((call_id, question))
+        self.waits.set()
+        if self.is_silent:
+            await asyncio.Event().wait()
+        return self._answers
+
+    async def decide(self, call_id: str, plan: Plan) -> bool | None:
+        self.asked.append((call_id, plan))
+        return self._decision
+
+
+def chose(*ids: str, question: str = "file") -> list[ClarificationAnswer]:
+    return [ClarificationAnswer(question_id=question, selected_option_ids=list(ids))]
+
+
+# --- what it does ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("loop", [asyncio.run, uvloop.run])
+def test_a_turn_is_told_event_by_event(tmp_path: Path, loop: Any) -> None:
+    place = Place(tmp_path)
+
+    async def life(source: CursorAcpSource) -> None:
+        assert source.state().detail == "cursor-agent acp, not asked yet"
+        events = await collected(source, place.turn("Hello, you."))
+        assert isinstance(events[0], RunStarted)
+        assert events[0].model == "Auto"
+        assert events[1] == PromptEchoed("Hello, you.")
+        assert isinstance(events[-1], RunFinished)
+        assert events[-1].usage is None
+        assert said(events) == "You said: Hello, you."
+        assert source.state().detail.endswith("acp (" + str(place.program) + "), 1 running")
+
+    lived(place, life, loop=loop)
+    (entry,) = place.log
+    assert (entry["cwd"], entry["workspace"]) == (str(tmp_path / "work"), str(tmp_path / "work"))
+    assert entry["argv"] == ["--trust", "acp"]
+    assert entry["config_dir"] == str(tmp_path / "acp" / "0")
+    assert entry["pgid"] == entry["pid"]
+    assert "SECRET" not in entry["environment"]["names"]
+
+
+def test_one_agent_answers_turn_after_turn(tmp_path: Path) -> None:
+    place = Place(tmp_path)
+
+    async def life(source: CursorAcpSource) -> None:
+        source.warm_up(str(tmp_path / "work"))
+        source.warm_up(str(tmp_path / "work"))
+        for number in range(3):
+            assert said(await collected(source, place.turn(f"Turn {number}."))) == f"You said: Turn {number}."
+
+    lived(place, life)
+    assert len({entry["pid"] for entry in place.log}) == 1
+
+
+def test_thinking_ends_before_text(tmp_path: Path) -> None:
+    place = Place(tmp_path)
+
+    async def life(source: CursorAcpSource) -> None:
+        events = await collected(source, place.turn("standin: thinking"))
+        kinds = [type(event) for event in events if not isinstance(event, RunStarted | PromptEchoed)]
+        assert [kind for number, kind in enumerate(kinds) if kind is not kinds[number - 1]] == [
+            ThinkingDelta,
+            ThinkingEnded,
+            TextDelta,
+            ThinkingDelta,
+            ThinkingEnded,
+            TextDelta,
+            RunFinished,
+        ]
+        assert said(events) == "I have thought once. I have thought twice."
+
+    lived(place, life)
+
+
+def test_tools_are_told_as_what_they_did(tmp_path: Path) -> None:
+    place = Place(tmp_path)
+
+    async def life(source: CursorAcpSource) -> None:
+        events = await collected(source, place.turn("standin: tools"))
+        actions = [event.action for event in ends(events)]
+        assert [type(action) for action in actions] == [
+            *[OtherTool] * 4, *[FileEdit] * 3, *[Command] * 2, TodoUpdate, OtherTool,
+        ]  # fmt: skip
+        edit, create, delete = (action for action in actions if isinstance(action, FileEdit))
+        assert edit.diff is not None
+        assert (edit.diff.old_string, edit.diff.new_string) == ("    return 1", "    return 2")
+        assert (create.operation, create.content) == ("create", "RATE = 0.2\n")
+        assert delete.operation == "delete"
+        assert [action.exit_code for action in actions if isinstance(action, Command)] == [0, 1]
+        assert [event.outcome.state for event in ends(events)] == ["completed"] * 8 + ["failed"] + ["completed"] * 2
+
+    lived(place, life)
+
+
+def test_an_older_build_tells_less_and_nothing_wrong(tmp_path: Path) -> None:
+    place = Place(tmp_path, {"acp_bare": True})
+
+    async def life(source: CursorAcpSource) -> None:
+        events = await collected(source, place.turn("standin: tools"))
+        assert isinstance(events[-1], RunFinished)
+        assert "rejected" not in [event.outcome.state for event in ends(events) if isinstance(event.action, OtherTool)]
+
+    lived(place, life)
+
+
+@pytest.mark.parametrize("scenario", ["garbage", "bad-utf8", "stderr-flood", "huge-line size=2000000", "no-newline"])
+def test_noise_changes_nothing(tmp_path: Path, scenario: str) -> None:
+    place = Place(tmp_path)
+
+    async def life(source: CursorAcpSource) -> None:
+        assert isinstance((await collected(source, place.turn(f"standin: {scenario}")))[-1], RunFinished)
+
+    lived(place, life)
+
+
+def test_lines_that_are_no_messages_change_nothing(tmp_path: Path) -> None:
+    place = Place(tmp_path, {"acp_garbage": True})
+
+    async def life(source: CursorAcpSource) -> None:
+        assert said(await collected(source, place.turn("standin: say size=1\n---\nAn 😀 emoji."))) == "An 😀 emoji."
+
+    lived(place, life)
+
+
+def test_what_a_build_counts_is_told_by_turn(tmp_path: Path) -> None:
+    place = Place(tmp_path, {"acp_usage": True})
+
+    async def life(source: CursorAcpSource) -> None:
+        first = await collected(source, place.turn("standin: text"))
+        second = await collected(source, place.turn("standin: text", session_id=session_of(first)))
+        assert isinstance(first[-1], RunFinished)
+        assert isinstance(second[-1], RunFinished)
+        assert first[-1].usage == TokenCounts(prompt=100, completion=7)
+        assert second[-1].usage == TokenCounts(prompt=100, completion=0)
+
+    lived(place, life)
+
+
+def test_a_long_prompt_arrives(tmp_path: Path) -> None:
+    place = Place(tmp_path)
+
+    async def life(source: CursorAcpSource) -> None:
+        assert isinstance((await collected(source, place.turn("\ud83d" + "x" * 1_000_000)))[-1], RunFinished)
+
+    lived(place, life)
+    (entry,) = place.log
+    assert len(entry["prompt"]) == 1_000_001
+
+
+def test_images_that_the_prompt_names_are_shown(tmp_path: Path) -> None:
+    place = Place(tmp_path)
+    images = tmp_path / "conversation" / "images"
+    images.mkdir()
+    for name in ("one.png", "two.png"):
+        (images / name).write_bytes(b"image")
+
+    async def life(source: CursorAcpSource) -> None:
+        await collected(source, place.turn(f"Look at {images / 'one.png'}."))
+
+    lived(place, life)
+    assert [entry["blocks"] for entry in place.log] == [2]
+
+
+@pytest.mark.parametrize("knobs", [{}, {"acp_no_config_option": True}])
+def test_mode_and_model_are_set_where_they_differ(tmp_path: Path, knobs: dict[str, object]) -> None:
+    place = Place(tmp_path, knobs)
+
+    async def life(source: CursorAcpSource) -> None:
+        await collected(source, place.turn("standin: text", model="gpt-5.3-codex-low", mode="plan"))
+        await collected(source, place.turn("standin: text", model="auto", mode="debug"))
+        with pytest.raises(GatewayError, match="no model 'gpt-9'") as caught:
+            await collected(source, place.turn("standin: text", model="gpt-9"))
+        assert caught.value.code == "model_not_found"
+        with pytest.raises(GatewayError, match="no model"):
+            await collected(source, place.turn("standin: text", model="gpt-9[effort=high]"))
+
+    lived(place, life)
+    assert [(entry["mode"], entry["model"]) for entry in place.log] == [
+        ("plan", "gpt-5.3-codex[effort=low]"),
+        ("agent", "default[]"),
+    ]
+
+
+def test_the_users_configuration_is_never_changed(tmp_path: Path) -> None:
+    place = Place(tmp_path)
+    config = tmp_path / ".cursor" / "cli-config.json"
+    config.write_text('{"permissions":{"allow":["Shell(pwd)"],"deny":[]}}')
+
+    async def life(source: CursorAcpSource) -> None:
+        await collected(source, place.turn("standin: shell command=pwd", model="gpt-5-mini"))
+
+    lived(place, life)
+    assert config.read_text() == '{"permissions":{"allow":["Shell(pwd)"],"deny":[]}}'
+    assert [path.name for path in (tmp_path / ".cursor").iterdir()] == ["cli-config.json"]
+
+
+def test_the_operators_options_reach_the_agent(tmp_path: Path) -> None:
+    from cursor_gateway.sources.cursor_cli.command import CommandOptions
+
+    place = Place(tmp_path)
+    place.environ["MORE"] = "1"
+    command = CommandOptions(trust=False, force=True, headers={"X-Team": "a"})
+
+    async def life(source: CursorAcpSource) -> None:
+        await collected(source, place.turn("standin: text"))
+
+    lived(place, life, place.source(command=command, environment=["MORE"]))
+    (entry,) = place.log
+    assert entry["argv"] == ["--force", "-H", "X-Team: a", "acp"]
+    assert "MORE" in entry["environment"]["names"]
+
+
+def test_models_are_the_clis(tmp_path: Path) -> None:
+    place = Place(tmp_path, {"models": ["auto - Auto", "gpt-5-mini - GPT-5 Mini"]})
+
+    async def life(source: CursorAcpSource) -> None:
+        source.check_model("gpt-9")  # not known to be wrong
+        assert [model.id for model in await source.models()] == ["auto", "gpt-5-mini"]
+        with pytest.raises(GatewayError, match="did you mean gpt-5-mini"):
+            source.check_model("gpt-5-mimi")
+        assert source.offers_tools
+
+    lived(place, life)
+
+
+# --- sessions -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("how", ["alive", "killed", "another source"])
+def test_a_session_goes_on(tmp_path: Path, how: str) -> None:
+    place = Place(tmp_path)
+
+    async def life(source: CursorAcpSource) -> None:
+        id = session_of(await collected(source, place.turn("Remember me.")))
+        turn = place.turn("standin: history", session_id=id)
+        assert source.has_session(turn)
+        if how == "killed":
+            (pid,) = source.pids
+            os.kill(pid, signal.SIGKILL)
+            await true(lambda: not source.pids)
+        elif how == "another source":
+            await source.close()
+            source = place.source()
+        events = await collected(source, turn)
+        assert json.loads(said(events))["prompts"] == ["Remember me."]
+        assert session_of(events) == id
+        await source.close()
+
+    lived(place, life)
+
+
+def test_a_session_that_is_unknown_is_lost(tmp_path: Path) -> None:
+    place = Place(tmp_path)
+
+    async def life(source: CursorAcpSource) -> None:
+        turn = place.turn("Hello", session_id="00000000-0000-4000-8000-000000000000")
+        assert source.has_session(turn)
+        (event,) = await collected(source, turn)
+        assert failure([event]).code == "session_lost"
+        assert not source.has_session(turn)
+        assert isinstance((await collected(source, place.turn("Hello")))[-1], RunFinished)
+
+    lived(place, life)
+    assert len(place.log) == 1
+
+
+# --- who is asked ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("knobs", [{}, {"acp_unannounced": True}])
+def test_a_question_is_answered_in_the_same_run(tmp_path: Path, knobs: dict[str, object]) -> None:
+    place = Place(tmp_path, knobs)
+
+    async def life(source: CursorAcpSource) -> None:
+        person = Somebody(chose("other.txt"))
+        events = await collected(source, place.turn("standin: question", person=person))
+        assert said(events) == "I need to know more.You chose other.txt."
+        (asked,) = (event for event in events if isinstance(event, ToolStarted))
+        ((call_id, question),) = person.asked
+        assert (asked.call_id, asked.action, asked.waits) == (call_id, question, True)
+        (answered,) = ends(events)
+        assert answered.call_id == call_id
+        assert isinstance(answered.action, Question)
+        assert answered.action.answers == chose("other.txt")
+
+    lived(place, life)
+
+
+@pytest.mark.parametrize("somebody", [True, False])
+def test_a_question_that_nobody_answers_is_skipped(tmp_path: Path, somebody: bool) -> None:
+    place = Place(tmp_path)
+
+    async def life(source: CursorAcpSource) -> None:
+        events = await collected(source, place.turn("standin: question", person=Somebody() if somebody else None))
+        assert said(events) == "I need to know more.Which file is meant: `notes.txt` or `other.txt`?"
+        (asked,) = (event for event in events if isinstance(event, ToolStarted))
+        assert asked.waits is somebody
+        assert [event.outcome.state for event in ends(events)] == ["rejected"]
+
+    lived(place, life)
+
+
+@pytest.mark.parametrize(
+    ("person", "text", "state"),
+    [
+        (None, "", "completed"),
+        (True, "", "completed"),
+        (False, "The plan was rejected.", "rejected"),
+        ("nobody", "The plan was cancelled.", "rejected"),
+    ],
+)
+def test_a_plan_is_decided(tmp_path: Path, person: object, text: str, state: str) -> None:
+    place = Place(tmp_path)
+
+    async def life(source: CursorAcpSource) -> None:
+        decision = person if isinstance(person, bool) else None
+        somebody = None if person is None else Somebody(decision=decision)
+        events = await collected(source, place.turn("standin: plan", mode="plan", person=somebody))
+        assert said(events) == f"I'll make a plan.{text}"
+        (ended,) = ends(events)
+        assert isinstance(ended.action, Plan)
+        assert ended.outcome.state == state
+
+    lived(place, life)
+
+
+def test_who_goes_while_somebody_is_asked_asks_no_longer(tmp_path: Path) -> None:
+    place = Place(tmp_path)
+
+    async def life(source: CursorAcpSource) -> None:
+        person = Somebody()
+        person.is_silent = True
+        reading = asyncio.ensure_future(collected(source, place.turn("standin: question", person=person)))
+        await person.waits.wait()
+        reading.cancel()
+        await asyncio.wait([reading])
+        assert said(await collected(source, place.turn("And now?"))) == "You said: And now?"
+
+    lived(place, life)
+    assert len({entry["pid"] for entry in place.log}) == 1  # it answered the cancellation, and goes on
+
+
+def test_an_agent_that_dies_while_somebody_is_asked_asks_no_longer(tmp_path: Path) -> None:
+    place = Place(tmp_path)
+
+    async def life(source: CursorAcpSource) -> None:
+        person = Somebody()
+        person.is_silent = True
+        reading = asyncio.ensure_future(collected(source, place.turn("standin: question", person=person)))
+        await person.waits.wait()
+        os.kill(source.pids[0], signal.SIGKILL)
+        events = await reading
+        assert failure(events).code == "agent_crashed"
+        assert said(events) == "I need to know more."
+
+    lived(place, life)
+
+
+@pytest.mark.parametrize(
+    ("options", "answer", "ran"),
+    [
+        ({}, None, False),
+        ({"allow": ["Shell(echo)"]}, None, True),
+        ({"allow": ["Shell(git)", "Write(**)"]}, None, False),
+        ({"permissions": "ask"}, None, False),
+        ({"permissions": "ask"}, "allow", True),
+        ({"permissions": "ask"}, "deny", False),
+    ],
+)
+def test_leave_is_given_by_rules_or_asked_for(
+    tmp_path: Path, options: dict[str, Any], answer: str | None, ran: bool
+) -> None:
+    place = Place(tmp_path)
+
+    async def life(source: CursorAcpSource) -> None:
+        person = Somebody(None if answer is None else chose(answer, question="leave"))
+        turn = place.turn('standin: shell command="echo one; echo two"')
+        events = await collected(source, Turn(**{**_fields(turn), "person": person}))
+        commands = [event for event in ends(events) if isinstance(event.action, Command)]
+        assert [event.outcome.state for event in commands] == ["completed" if ran else "rejected"]
+        assert ("It ended with 0" in said(events)) is ran
+        assert len(person.asked) == ("permissions" in options)
+
+    lived(place, life, place.source(**options))
+    written = tmp_path / "acp" / "0" / "cli-config.json"
+    assert not written.exists() or "echo" not in written.read_text()
+
+
+def _fields(turn: Turn) -> dict[str, Any]:
+    return {name: getattr(turn, name) for name in turn.__struct_fields__}
+
+
+def test_an_mcp_tool_asks_for_leave(tmp_path: Path) -> None:
+    place = Place(tmp_path)
+
+    async def life(source: CursorAcpSource) -> None:
+        for server, state in (("tracker", "completed"), ("other", "rejected")):
+            events = await collected(source, place.turn(f"standin: mcp server={server}"))
+            assert [event.outcome.state for event in ends(events)] == [state]
+
+    lived(place, life, place.source(allow=["Mcp(tracker:*)"]))
+
+
+# --- tools of the caller's ------------------------------------------------------------------------------
+
+
+class Runner:
+    def __init__(self) -> None:
+        self.tools = [Tool(name="weather", description="", parameters={"type": "object", "properties": {}})]
+        self.calls: list[tuple[str, dict[str, Any]]] = []
+
+    async def call(self, name: str, arguments: dict[str, Any]) -> ToolResult:
+        self.calls.append((name, arguments))
+        return ToolResult(text="sunny")
+
+
+PROGRAM = (
+    'standin: program\n---\n[{"native": "shell", "args": {"command": "touch ran"}}, '
+    '{"call": "weather", "args": {"city": "Oslo"}}, {"say": "It is $2."}]'
+)
+
+
+@pytest.mark.parametrize("knobs", [{}, {"acp_ignores_servers": True}, {"acp_ignores_files": True}])
+def test_the_callers_tools_are_called_and_the_agents_own_denied(tmp_path: Path, knobs: dict[str, object]) -> None:
+    place = Place(tmp_path, knobs)
+
+    async def life(source: CursorAcpSource) -> None:
+        endpoint, runner = ToolEndpoint(), Runner()
+        await endpoint.open()
+        try:
+            offered = Offered(server="caller", url=endpoint.offer(runner), runner=runner)
+            turn = place.turn(PROGRAM, offered=offered)
+            events = await collected(source, turn)
+            assert said(events) == "It is sunny."
+            assert runner.calls == [("weather", {"city": "Oslo"})]
+            assert [(type(event.action), event.outcome.state) for event in ends(events)] == [(Command, "rejected")]
+            assert source.pids == []  # it was for this run alone
+            more = {**_fields(turn), "prompt": "standin: history", "session_id": session_of(events)}
+            again = await collected(source, Turn(**more))
+            assert json.loads(said(again))["turns"] == 1
+        finally:
+            await endpoint.close()
+
+    lived(place, life, place.source(allow=["Shell(*)"]))
+    assert not (tmp_path / "work" / "ran").exists()
+    assert not (tmp_path / "conversation" / "scratch" / "ran").exists()
+    entry = place.log[0]
+    assert entry["argv"][:2] == ["--trust", "--approve-mcps"]
+    assert "--force" not in entry["argv"]
+    assert entry["workspace"] == str(tmp_path / "conversation" / "scratch")
+
+
+def test_who_goes_while_the_caller_works_ends_the_agent(tmp_path: Path) -> None:
+    place = Place(tmp_path)
+
+    async def life(source: CursorAcpSource) -> None:
+        class Waiting(Runner):
+            async def call(self, name: str, arguments: dict[str, Any]) -> ToolResult:
+                self.calls.append((name, arguments))
+                await asyncio.Event().wait()
+                raise AssertionError
+
+        endpoint, runner = ToolEndpoint(), Waiting()
+        await endpoint.open()
+        try:
+            offered = Offered(server="caller", url=endpoint.offer(runner), runner=runner)
+            reading = asyncio.ensure_future(collected(source, place.turn(PROGRAM, offered=offered)))
+            await true(lambda: runner.calls)
+            reading.cancel()
+            await asyncio.wait([reading])
+            assert place.agents == []
+        finally:
+            await endpoint.close()
+
+    lived(place, life)
+
+
+def test_an_agent_that_cannot_be_confined_is_not_given_tools(tmp_path: Path) -> None:
+    place = Place(tmp_path, {"version": "2026.05.01-old"})
+
+    async def life(source: CursorAcpSource) -> None:
+        offered = Offered(server="caller", url="", runner=Runner())
+        with pytest.raises(GatewayError, match="cannot be kept from using its own tools"):
+            await collected(source, place.turn("Hello", offered=offered))
+
+    lived(place, life)
+
+
+# --- how it ends ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("scenario", "code", "text"),
+    [
+        ("fail-quota", "insufficient_quota", "I was about to say more."),
+        ("fail-quota variant=action", "insufficient_quota", "I was about to say more."),
+        ("fail-capacity", "agent_overloaded", ""),
+        ("fail-capacity-late", "agent_overloaded", "I was about to say more."),
+        ("fail-network kind=ping", "agent_unreachable", ""),
+        ("fail-internal class=T", "agent_unreachable", ""),
+        ("fail-free-plan", "model_not_found", ""),
+        ("crash exit=7", "agent_crashed", "I was about to say more."),
+        ("killed", "agent_crashed", "I was about to say more."),
+        ("truncated", "agent_crashed", "I was about to say more."),
+    ],
+)
+def test_a_turn_that_fails_says_how_and_keeps_what_was_said(
+    tmp_path: Path, scenario: str, code: str, text: str
+) -> None:
+    place = Place(tmp_path)
+
+    async def life(source: CursorAcpSource) -> None:
+        events = await collected(source, place.turn(f"standin: {scenario}"))
+        assert failure(events).code == code
+        assert said(events) == text
+        assert said(await collected(source, place.turn("And now?"))) == "You said: And now?"
+
+    lived(place, life)
+
+
+@pytest.mark.parametrize(
+    ("scenario", "code"),
+    [
+        ("fail-auth", "agent_unauthenticated"),
+        ("fail-sandbox", "agent_misconfigured"),
+        ("crash-early", "agent_crashed"),
+    ],
+)
+def test_what_fails_before_the_first_event_is_raised(tmp_path: Path, scenario: str, code: str) -> None:
+    place = Place(tmp_path)
+
+    async def life(source: CursorAcpSource) -> None:
+        with pytest.raises(AgentError) as caught:
+            await collected(source, place.turn(f"standin: {scenario}"))
+        assert caught.value.code == code
+        assert said(await collected(source, place.turn("And now?"))) == "You said: And now?"
+
+    lived(place, life)
+
+
+@pytest.mark.parametrize(
+    ("knobs", "environ", "code"),
+    [
+        ({"login": "none"}, {}, "agent_unauthenticated"),
+        ({}, {"CURSOR_API_KEY": "bad"}, "agent_unauthenticated"),
+        ({"acp_wedged": "initialize"}, {}, "agent_timed_out"),
+        ({"acp_wedged": "session/new"}, {}, "agent_timed_out"),
+        ({"acp_wedged": True}, {}, "agent_timed_out"),
+    ],
+)
+def test_an_agent_that_cannot_begin_is_told_before_any_event(
+    tmp_path: Path, knobs: dict[str, object], environ: dict[str, str], code: str
+) -> None:
+    place = Place(tmp_path, knobs)
+    place.environ |= environ
+
+    async def life(source: CursorAcpSource) -> None:
+        with pytest.raises(AgentError) as caught:
+            await collected(source, place.turn("Hello"))
+        assert caught.value.code == code
+        if "acp_wedged" in knobs:
+            assert source.pids == []
+            place.set()
+            assert isinstance((await collected(source, place.turn("Hello")))[-1], RunFinished)
+
+    lived(place, life, place.source(start_seconds=4, session_seconds=4))
+
+
+@pytest.mark.parametrize("loop", [asyncio.run, uvloop.run])
+@pytest.mark.parametrize("scenario", ["hang-mid", "hang", "ignore-term"])
+@pytest.mark.parametrize("how", ["closed", "cancelled", "cancelled twice"])
+def test_who_goes_stops_the_turn(tmp_path: Path, scenario: str, how: str, loop: Any) -> None:
+    place = Place(tmp_path)
+    if scenario == "hang" and how == "closed":
+        return  # nothing is yielded, so nobody can close it
+
+    async def life(source: CursorAcpSource) -> None:
+        seen: list[AgentEvent] = []
+        reads = asyncio.Event()
+
+        async def read() -> None:
+            async with aclosing(source.events(place.turn(f"standin: {scenario}"))) as batches:
+                async for batch in batches:
+                    seen.extend(batch)
+                    if said(seen).endswith("."):
+                        reads.set()
+                        if how == "closed":
+                            break
+
+        reading = asyncio.ensure_future(read())
+        if scenario == "hang":
+            await true(lambda: (tmp_path / "log").exists() and place.log)
+        else:
+            await reads.wait()
+        if how != "closed":
+            reading.cancel()
+        if how == "cancelled twice":
+            await asyncio.sleep(0)
+            reading.cancel()
+        await asyncio.wait([reading])
+        assert said(await collected(source, place.turn("And now?"))) == "You said: And now?"
+
+    lived(place, life, loop=loop)
+    if how != "cancelled twice":
+        assert len({entry["pid"] for entry in place.log}) == (2 if scenario == "ignore-term" else 1)
+
+
+def test_one_deaf_turn_does_not_end_the_others(tmp_path: Path) -> None:
+    place = Place(tmp_path)
+    file = tmp_path / "go on"
+
+    async def life(source: CursorAcpSource) -> None:
+        other = asyncio.ensure_future(collected(source, place.turn(f"standin: wait-for file={file}")))
+        async with aclosing(source.events(place.turn("standin: ignore-term"))) as batches:
+            async for batch in batches:
+                if said(batch):
+                    break
+        assert len(source.pids) == 1
+        file.touch()
+        assert said(await other) == "Waiting for the file. It is there."
+        await true(lambda: not source.pids)
+
+    file = Path(str(file).replace(" ", "-"))
+    lived(place, life, place.source(PoolOptions(max_processes=1)))
+
+
+def test_a_process_that_dies_ends_all_its_turns_and_no_others(tmp_path: Path) -> None:
+    place = Place(tmp_path)
+
+    async def life(source: CursorAcpSource) -> None:
+        seen: list[list[AgentEvent]] = [[] for _ in range(3)]
+
+        async def read(number: int, scenario: str) -> None:
+            async with aclosing(source.events(place.turn(f"standin: {scenario}"))) as batches:
+                async for batch in batches:
+                    seen[number].extend(batch)
+
+        call = 'program\n---\n[{"native": "read", "args": {"path": "notes.txt"}, "takes_ms": 60000}]'
+        reading = [asyncio.ensure_future(read(number, text)) for number, text in enumerate(["hang-mid", "slow", call])]
+        await true(lambda: all(seen))
+        (pid,) = source.pids
+        os.kill(pid, signal.SIGKILL)
+        await asyncio.wait(reading)
+        for events in seen:
+            assert failure(events).code == "agent_crashed"
+            assert "ended by signal 9" in failure(events).details
+        assert said(await collected(source, place.turn("And now?"))) == "You said: And now?"
+
+    lived(place, life, place.source(PoolOptions(max_processes=1)))
+
+
+@pytest.mark.parametrize("is_noticed", [True, False])
+def test_an_agent_that_dies_while_nobody_uses_it_is_replaced(tmp_path: Path, is_noticed: bool) -> None:
+    place = Place(tmp_path)
+
+    async def life(source: CursorAcpSource) -> None:
+        await collected(source, place.turn("Hello"))
+        (pid,) = source.pids
+        os.kill(pid, signal.SIGKILL)
+        if is_noticed:
+            await true(lambda: pid not in source.pids)
+        events = await collected(source, place.turn("Hello"))
+        assert isinstance(events[-1], RunFinished)
+
+    lived(place, life)
+    assert len({entry["pid"] for entry in place.log}) == 2
+
+
+def test_an_agent_that_answers_no_more_is_found_while_it_is_idle(tmp_path: Path) -> None:
+    wedge = tmp_path / "wedge"
+    place = Place(tmp_path, {"acp_wedged_file": str(wedge)})
+    pool = PoolOptions(health_seconds=0.05, answer_seconds=3)
+
+    async def life(source: CursorAcpSource) -> None:
+        await collected(source, place.turn("Hello"))
+        pid = place.log[0]["pid"]
+        wedge.touch()
+        await true(lambda: not source.pids)
+        await _ends(pid)
+        wedge.unlink()
+        assert isinstance((await collected(source, place.turn("Hello")))[-1], RunFinished)
+
+    lived(place, life, place.source(pool))
+
+
+async def _ends(pid: int) -> None:
+    await true(lambda: not members(pid))
+
+
+def test_an_agent_that_nobody_needs_ends(tmp_path: Path) -> None:
+    place = Place(tmp_path)
+
+    async def life(source: CursorAcpSource) -> None:
+        await collected(source, place.turn("Hello"))
+        await true(lambda: not source.pids)
+        await _ends(place.log[0]["pid"])
+
+    lived(place, life, place.source(PoolOptions(idle_seconds=0.2, health_seconds=0.1)))
+
+
+def test_too_much_output_ends_the_turn(tmp_path: Path) -> None:
+    place = Place(tmp_path)
+
+    async def life(source: CursorAcpSource) -> None:
+        with pytest.raises(GatewayError, match="more than 100000 bytes"):
+            await collected(source, place.turn("standin: text chunks=50 length=200000"))
+        events = await collected(source, place.turn("standin: huge-line size=2000000"))
+        assert failure(events).code == "agent_output_too_large"
+        assert isinstance((await collected(source, place.turn("Hello")))[-1], RunFinished)
+
+    lived(place, life, place.source(max_output_bytes=100_000))
+
+
+# --- many -----------------------------------------------------------------------------------------------
+
+
+def test_fifty_sessions_at_once_over_four_processes(tmp_path: Path) -> None:
+    place = Place(tmp_path)
+
+    async def life(source: CursorAcpSource) -> None:
+        prompts = [f"standin: slow count=5 delay_ms=5 x={number}" for number in range(50)]
+        all_events = await asyncio.gather(*(collected(source, place.turn(prompt)) for prompt in prompts))
+        assert {said(events) for events in all_events} == {"0 1 2 3 4 "}
+        assert len({session_of(events) for events in all_events}) == 50
+        assert len(source.pids) == 4
+
+    lived(place, life, place.source(PoolOptions(max_processes=4, max_sessions=16)))
+    assert len({entry["pid"] for entry in place.log}) == 4
+
+
+def test_questions_at_once_in_one_process_find_their_turns(tmp_path: Path) -> None:
+    place = Place(tmp_path)
+
+    async def life(source: CursorAcpSource) -> None:
+        people = [Somebody(chose(name)) for name in ("notes.txt", "other.txt") * 4]
+        turns = [place.turn("standin: question", person=person) for person in people]
+        all_events = await asyncio.gather(*(collected(source, turn) for turn in turns))
+        answers = [said(events).removeprefix("I need to know more.") for events in all_events]
+        assert answers == ["You chose notes.txt.", "You chose other.txt."] * 4
+
+    lived(place, life, place.source(PoolOptions(max_processes=1)))
+
+
+def test_who_finds_no_place_waits_and_not_for_ever(tmp_path: Path) -> None:
+    place = Place(tmp_path)
+    file = tmp_path / "go-on"
+
+    async def life(source: CursorAcpSource) -> None:
+        first = asyncio.ensure_future(collected(source, place.turn(f"standin: wait-for file={file}")))
+        await true(lambda: (tmp_path / "log").exists() and place.log)
+        with pytest.raises(AgentError, match="All agents are busy"):
+            await collected(source, place.turn("Hello"))
+        second = asyncio.ensure_future(collected(source, place.turn("Hello")))
+        file.touch()
+        assert isinstance((await first)[-1], RunFinished)
+        assert isinstance((await second)[-1], RunFinished)
+
+    lived(place, life, place.source(PoolOptions(max_processes=1, max_sessions=1, place_seconds=2)))
+
+
+def test_workspaces_have_agents_of_their_own_and_take_turns(tmp_path: Path) -> None:
+    place = Place(tmp_path)
+    (tmp_path / "else").mkdir()
+
+    async def life(source: CursorAcpSource) -> None:
+        for folder in ("work", "else", "work"):
+            events = await collected(source, place.turn("Hello", workspace=str(tmp_path / folder)))
+            assert isinstance(events[-1], RunFinished)
+            assert len(source.pids) == 1
+
+    lived(place, life, place.source(PoolOptions(max_processes=1)))
+    assert [Path(entry["cwd"]).name for entry in place.log] == ["work", "else", "work"]
+    assert len({entry["pid"] for entry in place.log}) == 3
+
+
+def test_an_agent_that_had_its_number_of_turns_is_replaced(tmp_path: Path) -> None:
+    place = Place(tmp_path)
+
+    async def life(source: CursorAcpSource) -> None:
+        for _ in range(4):
+            await collected(source, place.turn("Hello"))
+
+    lived(place, life, place.source(PoolOptions(max_turns=2)))
+    assert len({entry["pid"] for entry in place.log}) == 2
+
+
+def test_a_source_that_is_closed_while_it_starts_leaves_nothing(tmp_path: Path) -> None:
+    place = Place(tmp_path)
+
+    async def life(source: CursorAcpSource) -> None:
+        await source._cli.probe()
+        place.program.with_name("standin.json").write_text('{"slow_start_seconds": 600}')
+        reading = asyncio.ensure_future(collected(source, place.turn("Hello")))
+        await true(lambda: place.agents)
+        await source.close()
+        with pytest.raises(GatewayError):
+            await reading
+        with pytest.raises(GatewayError, match="about to stop"):
+            await collected(source, place.turn("Hello"))
+
+    lived(place, life)
+
+
+# --- what is wrong from the beginning -------------------------------------------------------------------
+
+
+def test_a_missing_package_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(source_module, "find_spec", lambda name: None)
+    with pytest.raises(SettingsError, match=r"pip install cursor-gateway\[acp\]"):
+        Place(tmp_path).source()
+
+
+def test_a_rule_that_is_none_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match="is no rule"):
+        Place(tmp_path).source(allow=["git"])
+
+
+def test_a_workspace_that_is_gone_is_told(tmp_path: Path) -> None:
+    place = Place(tmp_path)
+
+    async def life(source: CursorAcpSource) -> None:
+        with pytest.raises(GatewayError, match="cannot be started: No such file"):
+            await collected(source, place.turn("Hello", workspace=str(tmp_path / "gone")))
+
+    lived(place, life)

@@ -1,0 +1,415 @@
+"""The SDK's stream as agent events: deltas once, tools, usage, and how a run ends."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cursor_gateway.core.actions import Command, FileEdit, OtherTool, Outcome, Plan, TodoUpdate
+from cursor_gateway.core.agent_events import (
+    AgentEvent,
+    Notice,
+    PromptEchoed,
+    RunFailed,
+    RunFinished,
+    RunStarted,
+    TextDelta,
+    ThinkingDelta,
+    ThinkingEnded,
+    TokenCounts,
+    ToolEnded,
+    ToolStarted,
+    Unrecognized,
+)
+from cursor_gateway.errors import AgentCrashed, AgentTimedOut
+from cursor_gateway.sources.cursor_sdk.decoder import CALLERS_SERVER, SdkDecoder
+
+Record = tuple[str, dict[str, Any]]
+STARTED = RunStarted("agent-1", "auto")
+
+
+def update(type: str, **fields: Any) -> Record:
+    return "interaction_update", {"type": type, **fields}
+
+
+def message(type: str, **fields: Any) -> Record:
+    return "sdk_message", {"type": type, "agent_id": "agent-1", "run_id": "run-1", **fields}
+
+
+def result(status: str = "FINISHED", **fields: Any) -> Record:
+    return "result", {"runId": "run-1", "status": f"RUN_LIFECYCLE_STATUS_{status}", **fields}
+
+
+def text(said: str) -> Record:
+    return update("text-delta", text=said)
+
+
+def call(end: str, type: str, call_id: str = "c1", **fields: Any) -> Record:
+    return update(f"tool-call-{end}", call_id=call_id, model_call_id="m1", tool_call={"type": type, **fields})
+
+
+def decoded(*records: Record, offers_tools: bool = False) -> list[AgentEvent]:
+    """Each comes 5 ms after the one before."""
+    decoder = SdkDecoder("agent-1", "auto", offers_tools=offers_tools)
+    for number, (kind, body) in enumerate(records):
+        decoder.push(kind, body, number * 5)
+    return decoder.take()
+
+
+def after_start(*records: Record, offers_tools: bool = False) -> list[AgentEvent]:
+    first, *events = decoded(*records, offers_tools=offers_tools)
+    assert first == STARTED
+    return events
+
+
+def failure(events: list[AgentEvent]) -> str:
+    last = events[-1]
+    assert isinstance(last, RunFailed)
+    return last.failure.code
+
+
+# --- text and thinking ------------------------------------------------------------------------------------
+
+
+def test_the_deltas_are_said_and_the_whole_messages_are_not() -> None:
+    events = decoded(
+        message("status", status="RUNNING", message=""),
+        message("system", subtype="init", model={"id": "composer-2", "params": []}),
+        message("user", message={"role": "user", "content": [{"type": "text", "text": "Say "}, {"text": "it."}]}),
+        update("thinking-delta", text="Hm"),
+        update("thinking-delta", text="m."),
+        update("thinking-completed", thinking_duration_ms=7),
+        message("thinking"),
+        text("He"),
+        text("llo"),
+        message("assistant"),
+        result(result="Hello", durationMs="12"),
+        ("done", {}),
+    )
+    assert events == [
+        RunStarted("agent-1", "composer-2"),
+        PromptEchoed("Say it."),
+        ThinkingDelta("Hmm."),
+        ThinkingEnded(),
+        TextDelta("Hello"),
+        RunFinished(duration_ms=12),
+    ]
+
+
+def test_who_reads_often_gets_the_grain() -> None:
+    decoder = SdkDecoder("agent-1", "auto")
+    batches = []
+    for kind, body in (text("a"), text("b"), update("thinking-delta", text="c"), text("")):
+        decoder.push(kind, body, 0)
+        batches.append(decoder.take())
+    assert batches == [[STARTED, TextDelta("a")], [TextDelta("b")], [ThinkingDelta("c")], []]
+
+
+def test_text_and_thinking_that_follow_each_other_stay_apart() -> None:
+    events = after_start(text("a"), update("thinking-delta", text="b"), update("thinking-delta", text=""), text("c"))
+    assert events == [TextDelta("a"), ThinkingDelta("b"), TextDelta("c")]
+
+
+def test_a_character_that_is_cut_in_two_is_joined() -> None:
+    assert after_start(text("a\ud83d"), text("\ude00b")) == [TextDelta("a😀b")]
+    assert after_start(update("thinking-delta", text="\ud83d"), update("thinking-delta", text="\ude00")) == [
+        ThinkingDelta("😀")
+    ]
+
+
+def test_half_a_character_alone_is_replaced() -> None:
+    half = update("thinking-delta", text="\ud83d")
+    assert after_start(text("a\ud83d"), call("started", "read"))[0] == TextDelta("a\ufffd")
+    assert after_start(half, text("b")) == [ThinkingDelta("\ufffd"), TextDelta("b")]
+    assert after_start(half, update("thinking-completed")) == [ThinkingDelta("\ufffd"), ThinkingEnded()]
+    assert after_start(text("\ude00")) == [TextDelta("\ufffd")]
+
+
+@pytest.mark.parametrize(
+    ("told", "more", "differs"),
+    [("Hello", [], False), ("Hello you", [TextDelta("Hello you")], False), ("llo", [], False), ("Bye", [], True)],
+)
+def test_what_the_result_adds_is_said(told: str, more: list[AgentEvent], differs: bool) -> None:
+    *said, last = after_start(text("Hello"), result(result=told))
+    assert said == (more or [TextDelta("Hello")])
+    assert last == RunFinished(text_differs=differs)
+
+
+def test_a_run_that_tells_nothing_but_its_result_has_said_that() -> None:
+    assert decoded(result(result="All of it.")) == [STARTED, TextDelta("All of it."), RunFinished()]
+
+
+# --- tools ------------------------------------------------------------------------------------------------
+
+
+def test_a_tool_starts_and_ends() -> None:
+    args = {"command": "ls", "workingDirectory": "/w"}
+    value = {"exitCode": 0, "signal": "", "stdout": "a\n", "stderr": "", "executionTime": 3}
+    started, ended = after_start(
+        call("started", "shell", args=args),
+        update("partial-tool-call", call_id="c1", tool_call={"type": "shell"}),
+        update("shell-output-delta", event={}),
+        call("completed", "shell", args=args, result={"status": "success", "value": value}),
+    )
+    assert isinstance(started, ToolStarted)
+    assert started.action == Command(tool="run_terminal_cmd", command="ls", working_directory="/w")
+    assert (started.call_id, started.model_call, started.payload) == ("c1", "m1", {"type": "shell", "args": args})
+    assert isinstance(ended, ToolEnded)
+    assert ended.action == Command(
+        tool="run_terminal_cmd", command="ls", working_directory="/w", exit_code=0, output="a\n"
+    )
+    assert ended.outcome == Outcome(duration_ms=3)
+
+
+def test_the_end_may_leave_out_what_the_start_has_said() -> None:
+    (_, ended) = after_start(
+        call("started", "read", args={"path": "/a"}),
+        update("tool-call-completed", call_id="c1", model_call_id="", tool_call={"result": {"status": "success"}}),
+    )
+    assert isinstance(ended, ToolEnded)
+    assert ended.action == OtherTool(tool="read_file", arguments={"target_file": "/a"})
+    assert ended.outcome.duration_ms == 5
+    assert ended.model_call is None
+
+
+def test_an_end_without_a_start_is_told_all_the_same() -> None:
+    (ended,) = after_start(
+        call("completed", "read", args={"path": "/a"}, result={"status": "error", "error": {"message": "no"}})
+    )
+    assert isinstance(ended, ToolEnded)
+    assert ended.outcome.state == "failed"
+    assert ended.outcome.message == "no"
+    assert ended.outcome.duration_ms is None
+    (nameless,) = after_start(update("tool-call-completed", call_id="c1", tool_call={}))
+    assert isinstance(nameless, ToolEnded)
+    assert nameless.action == OtherTool(tool="tool", arguments={})
+
+
+def test_plans_todos_and_edits_become_what_they_are() -> None:
+    plan, todos, edit = after_start(
+        call("started", "createPlan", args={"plan": "# Move\n\nFirst this.\n"}),
+        call("started", "updateTodos", "c2", args={"todos": [{"content": "a", "status": "inProgress"}]}),
+        call("started", "edit", "c3", args={"path": "/a"}),
+    )
+    assert isinstance(plan, ToolStarted)
+    assert isinstance(todos, ToolStarted)
+    assert isinstance(edit, ToolStarted)
+    assert plan.action == Plan(
+        tool="create_plan", title="Move", overview="", markdown="# Move\n\nFirst this.\n", todos=[]
+    )
+    assert isinstance(todos.action, TodoUpdate)
+    assert [(todo.id, todo.status) for todo in todos.action.todos] == [("1", "in_progress")]
+    assert isinstance(edit.action, FileEdit)
+
+
+def test_what_is_nested_absurdly_is_left_out() -> None:
+    deep: Any = "x"
+    for _ in range(2000):
+        deep = [deep]
+    events = after_start(call("started", "read", args=deep), call("completed", "read", args=deep))
+    assert events == [Unrecognized("nested too deeply"), Unrecognized("nested too deeply")]
+
+
+# --- tools of the caller's --------------------------------------------------------------------------------
+
+CALLERS = {"providerIdentifier": CALLERS_SERVER, "toolName": "add", "args": {"a": 1}}
+
+
+@pytest.mark.parametrize("args", [CALLERS, {"toolName": "add", "args": {"a": 1}}])
+@pytest.mark.parametrize("tool", ["mcp", "getMcpTools"])
+def test_the_callers_tools_are_left_out_where_they_went_well(tool: str, args: dict[str, Any]) -> None:
+    value = {"content": [{"text": {"text": "2"}}], "isError": False}
+    assert (
+        after_start(
+            call("started", tool, args=args),
+            call("completed", tool, args=args, result={"status": "success", "value": value}),
+            offers_tools=True,
+        )
+        == []
+    )
+
+
+def test_the_callers_tools_are_told_where_they_did_not() -> None:
+    (ended,) = after_start(
+        call("started", "mcp", args=CALLERS),
+        call("completed", "mcp", args=CALLERS, result={"status": "error", "error": {"message": "gone"}}),
+        offers_tools=True,
+    )
+    assert isinstance(ended, ToolEnded)
+    assert ended.action == OtherTool(tool="add", arguments={"a": 1}, data="gone")
+    assert ended.outcome.state == "failed"
+
+
+def test_other_servers_and_other_tools_are_told() -> None:
+    other = {**CALLERS, "providerIdentifier": "tracker"}
+    assert len(after_start(call("started", "mcp", args=other), offers_tools=True)) == 1
+    assert len(after_start(call("started", "read", args=CALLERS), offers_tools=True)) == 1
+    assert len(after_start(call("started", "mcp", args=CALLERS))) == 1
+
+
+# --- usage ------------------------------------------------------------------------------------------------
+
+TURN = {"input_tokens": 10, "output_tokens": 4, "cache_read_tokens": 3, "cache_write_tokens": 1, "total_tokens": 14}
+CAMEL = {"inputTokens": "10", "outputTokens": "4", "cacheReadTokens": "3", "totalTokens": "14"}
+
+
+def test_usage_is_summed_over_the_turns_and_counted_once() -> None:
+    records = [update("turn-ended", usage=CAMEL), message("usage", usage=TURN)] * 2
+    last = decoded(*records, result(usage=CAMEL))[-1]
+    assert last == RunFinished(usage=TokenCounts(prompt=20, completion=8, cached=6))
+
+
+def test_usage_may_be_told_by_the_turns_ends_or_the_result_alone() -> None:
+    counted = TokenCounts(prompt=10, completion=4, cached=3)
+    assert decoded(update("turn-ended", usage=CAMEL), result())[-1] == RunFinished(usage=counted)
+    assert decoded(update("turn-ended", usage=None), result(usage=CAMEL))[-1] == RunFinished(usage=counted)
+    assert decoded(update("turn-ended"), result(usage={"totalTokens": 3}))[-1] == RunFinished()
+    assert decoded(result(usage={"outputTokens": 4}))[-1] == RunFinished(usage=TokenCounts(prompt=0, completion=4))
+
+
+# --- the end ----------------------------------------------------------------------------------------------
+
+
+def test_a_run_that_failed_says_so_in_its_result() -> None:
+    events = decoded(text("a"), message("usage", usage=TURN), result("ERROR", errorCode="usage_limit_exceeded"))
+    assert events[:2] == [STARTED, TextDelta("a")]
+    assert failure(events) == "insufficient_quota"
+    assert isinstance(last := events[-1], RunFailed)
+    assert last.usage == TokenCounts(prompt=10, completion=4, cached=3)
+
+
+def test_a_failure_that_comes_first_is_the_only_event() -> None:
+    assert len(decoded(result("ERROR", errorMessage="It failed."))) == 1
+    assert len(decoded(message("status", status="ERROR", message="x"), result("ERROR"))) == 1
+
+
+def test_the_status_gives_a_reason_that_the_result_lacks() -> None:
+    events = decoded(message("status", status="ERROR", message="You've hit your usage limit"), result("ERROR"))
+    assert failure(events) == "insufficient_quota"
+
+
+@pytest.mark.parametrize(("status", "code"), [("CANCELLED", "cancelled"), ("EXPIRED", "agent_timed_out")])
+def test_a_run_that_was_ended_says_so(status: str, code: str) -> None:
+    assert failure(decoded(result(status))) == code
+
+
+def test_only_the_first_result_counts_and_a_running_one_is_none() -> None:
+    events = decoded(result("RUNNING"), result(), result("ERROR"))
+    assert events == [STARTED, RunFinished()]
+
+
+def flushed(*records: Record, known: Any = None) -> list[AgentEvent]:
+    decoder = SdkDecoder("agent-1", "auto")
+    for kind, body in records:
+        decoder.push(kind, body, 0)
+    return decoder.flush(known)
+
+
+def test_a_stream_that_ends_without_a_result_is_a_failure() -> None:
+    assert failure(flushed(text("a\ud83d"))) == "agent_crashed"
+    assert flushed(text("a\ud83d"))[1] == TextDelta("a\ufffd")
+    assert flushed() == [RunFailed(failure=AgentCrashed().failure())]
+    assert failure(flushed(message("status", status="RUNNING"))) == "agent_crashed"
+    assert failure(flushed(message("status", status="CANCELLED"))) == "cancelled"
+    known = AgentTimedOut("late").failure()
+    assert flushed(message("status", status="ERROR"), known=known) == [RunFailed(failure=known)]
+
+
+def test_after_the_result_there_is_nothing_left_to_say() -> None:
+    assert flushed(result(), known=AgentTimedOut("late").failure()) == [STARTED, RunFinished()]
+
+
+# --- what is of no interest, and what is not known ----------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        ("unknown", {}),
+        ("step", {}),
+        ("done", {}),
+        message("request", request_id="r"),
+        message("tool_call"),
+        update("token-delta", tokens=1),
+        update("step-started", step_id=1),
+        update("step-completed", step_id=1),
+        update("summary", summary="x"),
+        update("summary-started"),
+        update("summary-completed"),
+        update("user-message-appended", user_message={}),
+        update("tool-requests-listed", update={}),
+        update("tool-call-delta", update={}),
+    ],
+)
+def test_these_say_nothing(record: Record) -> None:
+    assert decoded(record) == []
+
+
+@pytest.mark.parametrize(
+    ("record", "events"),
+    [
+        (("weather", {}), [Unrecognized("kind 'weather'")]),
+        (update("weather"), [Unrecognized("update 'weather'")]),
+        (update("text-delta", text=7), [Unrecognized("update 'text-delta'")]),
+        (message("weather"), [Unrecognized("message 'weather'")]),
+        (("sdk_message", {}), [Unrecognized("message None")]),
+        (message("task", status="running"), [Notice("background")]),
+    ],
+)
+def test_what_is_strange_is_counted(record: Record, events: list[AgentEvent]) -> None:
+    assert decoded(record) == events
+
+
+# --- laws -------------------------------------------------------------------------------------------------
+
+words = st.text(st.characters(codec="utf-16", exclude_categories=()), max_size=4)
+records = st.one_of(
+    words.map(text),
+    words.map(lambda said: update("thinking-delta", text=said)),
+    st.just(update("thinking-completed")),
+    st.builds(call, st.sampled_from(["started", "completed"]), st.sampled_from(["shell", "read", "mcp", "x"])),
+    st.just(update("turn-ended", usage=CAMEL)),
+    st.just(message("usage", usage=TURN)),
+    st.just(("unknown", {})),
+    st.just(update("weather")),
+)
+
+
+@given(st.lists(records, max_size=12), st.booleans())
+def test_however_often_it_is_read_the_same_is_said(told: list[Record], ends: bool) -> None:
+    told = [*told, result()] if ends else told
+    whole, pieces = SdkDecoder("agent-1", "auto"), SdkDecoder("agent-1", "auto")
+    one_by_one: list[AgentEvent] = []
+    for kind, body in told:
+        whole.push(kind, body, 0)
+        pieces.push(kind, body, 0)
+        one_by_one += pieces.take()
+    one_by_one += pieces.flush()
+    events = whole.flush()
+    assert _joined(one_by_one) == _joined(events)
+    assert [isinstance(event, RunFinished | RunFailed) for event in events].count(True) == 1
+    assert isinstance(events[-1], RunFinished if ends else RunFailed)
+    spoken = [event for event in events[:-1] if not isinstance(event, Unrecognized)]
+    assert [isinstance(event, RunStarted) for event in spoken] == [True, *[False] * (len(spoken) - 1)][: len(spoken)]
+
+
+@given(st.lists(words, max_size=8))
+def test_the_text_out_is_the_text_in(said: list[str]) -> None:
+    whole = "".join(said)
+    last = _joined(decoded(*map(text, said), result(result=whole)))
+    spoken = "".join(event.text for event in last if isinstance(event, TextDelta))
+    assert spoken == whole.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+def _joined(events: list[AgentEvent]) -> list[AgentEvent]:
+    out: list[AgentEvent] = []
+    for event in events:
+        match event, out[-1:]:
+            case TextDelta(text), [TextDelta(before)]:
+                out[-1] = TextDelta(before + text)
+            case ThinkingDelta(text), [ThinkingDelta(before)]:
+                out[-1] = ThinkingDelta(before + text)
+            case _:
+                out.append(event)
+    return out

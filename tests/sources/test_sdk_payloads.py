@@ -1,0 +1,116 @@
+"""Tools' payloads in the SDK's shapes, as the agent's protocol has them."""
+
+from typing import Any
+
+import pytest
+
+from cursor_gateway.core.actions import Command, FileEdit, OtherTool, Outcome, TodoUpdate
+from cursor_gateway.core.tools import read_result
+from cursor_gateway.sources.cursor_sdk.payloads import protocol_arguments, protocol_result
+
+
+def read(tool: str, args: Any, result: Any) -> tuple[Any, Outcome]:
+    return read_result(tool, protocol_arguments(tool, args), protocol_result(tool, result))
+
+
+def success(value: Any) -> dict[str, Any]:
+    return {"status": "success", "value": value}
+
+
+def test_a_command_that_fails_is_no_success() -> None:
+    value = {"exitCode": 2, "signal": "", "stdout": "", "stderr": "no\n", "executionTime": 4}
+    action, outcome = read("shell", {"command": "false"}, success(value))
+    assert action == Command(tool="run_terminal_cmd", command="false", exit_code=2, output="no\n")
+    assert (outcome.state, outcome.code, outcome.duration_ms) == ("failed", "COMMAND_FAILED", 4)
+    assert outcome.message == "The command exited with status 2."
+
+
+def test_a_tool_that_fails_says_why() -> None:
+    action, outcome = read("read", {"path": "/a"}, {"status": "error", "error": {"message": "no such file"}})
+    assert action == OtherTool(tool="read_file", arguments={"target_file": "/a"}, data="no such file")
+    assert (outcome.state, outcome.code) == ("failed", "FILE_NOT_FOUND")
+    assert read("read", {}, {"status": "error", "error": "plainly"})[1].message == "plainly"
+    assert read("read", {}, {"status": "error"})[1].state == "failed"
+
+
+def test_a_result_of_no_known_shape_is_left_as_it_is() -> None:
+    assert protocol_result("read", None) is None
+    assert protocol_result("read", {"success": {}}) == {"success": {}}
+
+
+def test_a_plan_has_the_title_of_its_first_heading() -> None:
+    assert protocol_arguments("createPlan", {"plan": "x\n## The plan ##\n"})["name"] == "The plan"
+    assert protocol_arguments("createPlan", {"plan": "x"})["name"] == ""
+    assert protocol_arguments("createPlan", {"plan": "# A", "name": "B"})["name"] == "B"
+
+
+@pytest.mark.parametrize(
+    ("status", "meant"),
+    [("pending", "pending"), ("inProgress", "in_progress"), ("completed", "completed"), ("cancelled", "cancelled")],
+)
+def test_todos_have_the_states_that_they_have(status: str, meant: str) -> None:
+    todos = {"todos": [{"content": "a", "status": status}]}
+    action, _ = read("updateTodos", todos, success({**todos, "totalCount": 1}))
+    assert isinstance(action, TodoUpdate)
+    assert not action.merge
+    assert [(todo.id, todo.content, todo.status) for todo in action.todos] == [("1", "a", meant)]
+    from_result, _ = read("updateTodos", {}, success(todos))
+    assert isinstance(from_result, TodoUpdate)
+    assert from_result.todos == action.todos
+
+
+def test_an_edit_is_told_by_its_patch() -> None:
+    patch = "--- a/x\n+++ b/x\n@@ -1,2 +1,2 @@\n a\n-b\n+c"
+    action, _ = read("edit", {"path": "/x"}, success({"diffString": patch}))
+    assert isinstance(action, FileEdit)
+    assert (action.operation, action.content) == ("edit", "c")
+    assert action.diff is not None
+    assert (action.diff.old_string, action.diff.start_line, action.diff.end_line) == ("b", 2, 2)
+
+
+@pytest.mark.parametrize("head", ["--- /dev/null\n+++ b/x\n@@ -1 +1,2 @@\n-", "@@ -0,0 +1,2 @@"])
+def test_a_new_file_is_told_whole(head: str) -> None:
+    action, _ = read("edit", {"path": "/x"}, success({"diffString": f"{head}\n+a\n+b"}))
+    assert action == FileEdit(tool="edit_file", path="/x", operation="create", content="a\nb\n")
+
+
+def test_hits_of_a_search_are_lines_files_or_counts() -> None:
+    match = {"file": "a", "lineNumber": 3, "line": "hit", "beforeContext": ["b"], "afterContext": ["c", "d"]}
+    found = {
+        "/w": {"type": "content", "output": {"matches": [match], "totalMatches": 1}},
+        "/f": {"type": "files", "output": {"files": ["x"], "count": 1}},
+        "/c": {"type": "count", "output": {"counts": [{"file": "y", "count": 2}], "total": 2}},
+    }
+    action, _ = read("grep", {"pattern": "h"}, success({"workspaceResults": found}))
+    assert isinstance(action, OtherTool)
+    assert action.data == [
+        {"file": "a", "line": 2, "content": "b", "context": True},
+        {"file": "a", "line": 3, "content": "hit"},
+        {"file": "a", "line": 4, "content": "c", "context": True},
+        {"file": "a", "line": 5, "content": "d", "context": True},
+        "x",
+        {"file": "y", "count": 2},
+    ]
+    nowhere = {"activeEditorResult": {"type": "content", "output": {"matches": [{"file": "a", "line": "hit"}]}}}
+    action, _ = read("grep", {"pattern": "h"}, success(nowhere))
+    assert isinstance(action, OtherTool)
+    assert action.data == [{"file": "a", "line": None, "content": "hit"}]
+
+
+@pytest.mark.parametrize(
+    ("tool", "args", "value", "data"),
+    [
+        ("read", {"path": "/a"}, {"content": "x", "totalLines": 1, "fileSize": 1}, "x"),
+        ("glob", {"globPattern": "*"}, {"files": ["a"], "totalFiles": 1}, ["a"]),
+        ("semSearch", {"query": "q"}, {"results": "text"}, "text"),
+        ("task", {"prompt": "p"}, {"conversationSteps": [{"assistantMessage": {"text": "done"}}]}, "done"),
+        ("mcp", {"toolName": "t", "args": {}}, {"content": [{"text": {"text": "y"}}], "isError": False}, "y"),
+        ("readLints", {"paths": []}, {"fileDiagnostics": [], "totalFiles": 0}, []),
+        ("webFetch", {"url": "u"}, {"markdown": "m"}, "m"),
+    ],
+)
+def test_the_others_are_as_the_protocol_has_them(tool: str, args: Any, value: Any, data: Any) -> None:
+    action, outcome = read(tool, args, success(value))
+    assert isinstance(action, OtherTool)
+    assert action.data == data
+    assert outcome.state == "completed"
