@@ -37,6 +37,7 @@ golden: $(VENV)/.dev ## write the expected outputs of all scenarios anew; review
 bench: $(VENV)/.dev ## ratios from one interleaved run
 	$(BIN)/python -m benchmarks.run
 	$(BIN)/python -m benchmarks.history
+	$(BIN)/python -m benchmarks.persistence
 
 docs: $(VENV)/.dev ## write the reference pages and the picture anew
 	$(BIN)/python -m tools.reference

@@ -69,6 +69,9 @@ class ScriptedSource:
     def has_session(self, turn: Turn) -> bool:
         return self.knows_sessions
 
+    def warm_up(self, workspace: str) -> None:
+        """Nothing to keep."""
+
     async def close(self) -> None:
         self.is_closed = True
 

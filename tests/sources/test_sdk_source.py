@@ -178,7 +178,7 @@ def test_a_turn_is_told_event_by_event(tmp_path: Path, loop: Any) -> None:
         batches = []
         async for batch in source.events(place.turn("standin: slow count=3 delay_ms=30")):
             batches.append(batch)
-        assert len(batches) > 3
+        assert len(batches) > 1  # as it comes, not at once
         events = [event for batch in batches for event in batch]
         assert isinstance(events[0], RunStarted)
         assert events[0].model == "auto"

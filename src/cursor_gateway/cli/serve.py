@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 @config
 @click.option("--host", metavar="H", help="The address to listen on; any but loopback needs API keys.")
 @click.option("--port", type=int, metavar="N", help="The port to listen on; 0 takes a free one and prints it.")
-@click.option("--source", metavar="NAME", help="What answers: auto, cli or replay.")
+@click.option("--source", metavar="NAME", help="What answers: auto, cli, acp, sdk or replay.")
 @click.option("--workspace", metavar="DIR", help="The folder of requests that name none.")
 @click.option("--model", metavar="NAME", help="The model of requests that name none.")
 @click.option("--force/--no-force", default=None, help="Let the agent run every command without asking. Dangerous.")
@@ -89,6 +89,7 @@ async def _serve(settings: Settings, bound: socket.socket) -> None:
     metrics = Metrics()
     log = structlog.get_logger()
     gateway = await compose(settings, [RunLog(), metrics], warn=lambda told: log.warning(told))
+    gateway.service.source.warm_up(str(gateway.service.workspaces.default))
     beside = [
         asyncio.ensure_future(_ask_models(gateway.service.source)),
         asyncio.ensure_future(keep_history(gateway, settings)),

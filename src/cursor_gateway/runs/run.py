@@ -28,6 +28,7 @@ from cursor_gateway.errors import (
     AgentCrashed,
     AgentError,
     AgentTimedOut,
+    Failure,
     GatewayError,
     GatewayFault,
     RunCancelled,
@@ -86,6 +87,7 @@ class Run:
         self.questions = questions
         self.paused_at = 0  # the number of the last pause
         self.fell_back_to: str | None = None  # the source that was asked in place of one that failed
+        self.source_failure: Failure | None = None  # and how that one did
         self.read_up_to = 0  # the number of the last event that some reader has had
         self.info, self.turn, self.owner, self.request_id, self.caller = info, turn, owner, request_id, caller
         self.events: list[DocumentEvent] = []  # the latest; the number of an event is its place in the run, from 1
@@ -242,6 +244,7 @@ class Run:
         except AgentError as error:
             if instead is None or self.count > said or not error.failure().may_be_the_sources:
                 raise
+            self.source_failure = error.failure()
             return "source failed"
 
     async def _read_turn(
@@ -267,6 +270,7 @@ class Run:
                         if may_lose_session and event.failure.code == SessionLost.code:
                             return "lost"
                         if may_fall_back and event.failure.may_be_the_sources:
+                            self.source_failure = event.failure
                             return "source failed"
                     if self.caller is not None:
                         told, how = self._with_caller(self.caller, event)

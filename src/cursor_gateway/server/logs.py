@@ -74,6 +74,8 @@ class RunLog:
     def ended(self, run: Run) -> None:
         status = outcome(run)
         facts: dict[str, object] = {"status": status, "seconds": round(run.ended_at - run.started_at, 3)}
+        if run.source_failure is not None:
+            facts |= {"fallback": run.fell_back_to, "source_failed": run.source_failure.message}
         if run.done is not None:
             usage = run.done.envelope.usage
             if run.done.failure is not None:

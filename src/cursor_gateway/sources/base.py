@@ -111,4 +111,7 @@ class Source(Protocol):
         """Raises `ModelUnavailable` for a name that is known to be wrong; never waits to find out."""
         ...
 
+    def warm_up(self, workspace: str) -> None:
+        """Before anybody asks; returns at once. For sources that keep an agent alive."""
+
     async def close(self) -> None: ...

@@ -60,6 +60,9 @@ class ChosenSource:
     def offers_tools(self) -> bool:
         return self.named(None).offers_tools
 
+    def warm_up(self, workspace: str) -> None:
+        self.named(None).warm_up(workspace)
+
     async def close(self) -> None:
         for source in self._sources.values():
             await source.close()

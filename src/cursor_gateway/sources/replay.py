@@ -229,6 +229,9 @@ class ReplaySource:
         if model not in ("auto", self._model().id):
             raise unknown_model(model, [self._model().id])
 
+    def warm_up(self, workspace: str) -> None:
+        """There is nothing to keep."""
+
     async def close(self) -> None:
         pass
 

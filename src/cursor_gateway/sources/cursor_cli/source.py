@@ -93,6 +93,9 @@ class CursorCliSource:
         if models is not None and not is_known(model, models):
             raise unknown_model(model, nearest(model, models))
 
+    def warm_up(self, workspace: str) -> None:
+        """There is nothing to keep."""
+
     async def close(self) -> None:
         await self._models.close()
 

@@ -101,6 +101,9 @@ class CursorSdkSource:
         if models is not None and not is_known(model, models):
             raise unknown_model(model, nearest(model, models))
 
+    def warm_up(self, workspace: str) -> None:
+        """The bridge is started by who asks for the models, which a server does at once."""
+
     async def close(self) -> None:
         await self._models.close()
         while ends := [*self._leaving.values(), *self._beside]:

@@ -1,0 +1,95 @@
+"""Does it pay to keep an agent alive? `python -m benchmarks.persistence`
+
+A short prompt through a gateway whose agents live on (ACP, warm), against the same prompt through one that starts an
+agent for each run, with an agent that needs 300 ms to start. Both gateways are up together and asked in turns; and 50
+sessions at once share four agents.
+"""
+
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from pathlib import Path
+
+import httpx2
+from rich.console import Console
+from rich.table import Table
+
+from cursor_gateway.sources.process_groups import members
+from tests.gateways import RunningGateway, running_gateway
+
+ROUNDS = 15
+START_SECONDS = 0.3
+LIMIT = 0.5  # of the CLI's time
+SESSIONS, AGENTS = 50, 4
+PROMPT = {"message": "standin: say size=100\n---\nHello."}
+
+
+def main() -> int:
+    console = Console()
+    with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
+        knobs = {"slow_start_seconds": START_SECONDS}
+        settings = {"max_runs": str(SESSIONS), "max_agents": str(AGENTS)}
+        gateways: dict[str, RunningGateway] = {}
+        for source in ("cli", "acp"):
+            home = Path(folder) / source
+            its = {**settings, "source": source}
+            gateways[source] = stack.enter_context(running_gateway(home, settings=its, knobs=knobs))
+        clients = {
+            source: stack.enter_context(httpx2.Client(base_url=gateway.url, timeout=120))
+            for source, gateway in gateways.items()
+        }
+        for client in clients.values():
+            asked(client)  # warm
+        ratios = list(rounds(clients))
+        at_once, agents = shared(clients["acp"], gateways["acp"])
+    ratio = statistics.median(ratios)
+    table = Table("what", "found", "limit", title="Agents that are kept alive")
+    table.add_row("a short prompt, ACP against CLI", f"{ratio:.2f}", f"{LIMIT}")
+    table.add_row(f"{SESSIONS} sessions at once: answered", str(at_once), str(SESSIONS))
+    table.add_row(f"{SESSIONS} sessions at once: agents", str(agents), f"{AGENTS}")
+    console.print(table)
+    return 0 if ratio <= LIMIT and at_once == SESSIONS and agents <= AGENTS else 1
+
+
+def asked(client: httpx2.Client) -> float:
+    began = time.perf_counter()
+    reply = client.post("/v1/chat", json=PROMPT)
+    assert reply.json()["documents"][0]["content"] == "Hello.", reply.text
+    assert "x-cursor-gateway-fallback" not in reply.headers
+    return time.perf_counter() - began
+
+
+def rounds(clients: dict[str, httpx2.Client]) -> Iterator[float]:
+    for _ in range(ROUNDS):
+        took = {source: asked(client) for source, client in clients.items()}
+        yield took["acp"] / took["cli"]
+
+
+def shared(client: httpx2.Client, gateway: RunningGateway) -> tuple[int, int]:
+    """How many of the sessions were answered, and how many agents there are then."""
+    with ThreadPoolExecutor(SESSIONS) as pool:
+        answered = sum(took > 0 for took in pool.map(lambda _: asked(client), range(SESSIONS)))
+    groups = [one for one in _children(gateway.process.pid) if members(one)]
+    return answered, len(groups)
+
+
+def _children(pid: int) -> list[int]:
+    """Agents lead their own process groups."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                fields = (entry / "stat").read_text().rpartition(")")[2].split()
+            except OSError:
+                continue
+            if int(fields[1]) == pid and fields[0] != "Z":
+                found.append(int(entry.name))
+    return found
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,261 @@
+"""The same scenario by every way to the agent: the same documents and chat text, but for what each cannot tell."""
+
+import json
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+
+from cursor_gateway.sources.process_groups import members
+from tests.agent.bridge_install import install_bridge
+from tests.gateways import RunningGateway, running_gateway
+from tests.server.conftest import Json, chat, eventually, http_client, invocations, question, sse, unique
+from tests.server.test_caller_tools import BASH, WEATHER, Caller, call, only_call, program, say
+from tests.server.test_leaks import ended_agents
+
+SOURCES = ["cli", "acp", "sdk"]
+
+# What is not of the run itself: how long it took, and ids.
+_FREE = {"duration_ms", "toolCallId", "agentCallId", "raw"}
+
+# Why the documents of a scenario differ, where the protocol forces it.
+FORCED: dict[tuple[str, str], str] = {
+    ("acp", "tools"): "an edit's place is not told, and results in another form",
+    ("sdk", "tools"): "to-dos have no ids of their own",
+    ("sdk", "shell command=ls"): "the SDK asks nobody, so commands are denied unless the operator forces them",
+    ("acp", "shell command=curl"): "why a call was rejected is not told",
+    ("sdk", "shell command=curl"): "a rejected call reads as failed",
+    ("sdk", "plan"): "a plan comes without its to-dos",
+    ("sdk", "question"): "questions cannot be asked, so they are denied",
+}
+SCENARIOS = [
+    "text chunks=7",
+    "thinking",
+    "fences",
+    "empty",
+    "tools",
+    "shell command=ls",
+    "shell command=curl",
+    "plan",
+    "question",
+]
+
+
+@pytest.fixture(scope="module")
+def clients(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, tuple[RunningGateway, httpx2.Client]]]:
+    """A gateway for each source, with its stand-in."""
+    with ExitStack() as stack:
+        found = {}
+        for source in SOURCES:
+            home = stack.enter_context(ended_agents(tmp_path_factory.mktemp(source)))
+            settings = {"source": source, "sdk_bridge": ",".join(install_bridge(home / "bridge"))}
+            environment = {"CURSOR_API_KEY": "key"} if source == "sdk" else {}
+            gateway = stack.enter_context(running_gateway(home, settings=settings, environment=environment))
+            found[source] = (gateway, stack.enter_context(http_client(gateway)))
+        yield found
+
+
+def plain(value: Any) -> Any:
+    match value:
+        case dict():
+            return {name: plain(its) for name, its in value.items() if name not in _FREE}
+        case list():
+            return [plain(one) for one in value]
+        case _:
+            return value
+
+
+def documents_of(client: httpx2.Client, scenario: str) -> list[Json]:
+    told = chat(client, f"standin: {scenario}", include=["thinking"], mayAsk=False)
+    return [plain(document) for document in told["documents"]]
+
+
+@pytest.mark.parametrize("source", ["acp", "sdk"])
+@pytest.mark.parametrize("scenario", SCENARIOS)
+def test_the_same_documents(
+    clients: dict[str, tuple[RunningGateway, httpx2.Client]], source: str, scenario: str
+) -> None:
+    expected, found = (documents_of(clients[name][1], scenario) for name in ("cli", source))
+    folders = [str(clients[name][0].workspace) for name in ("cli", source)]
+    found = json.loads(json.dumps(found).replace(folders[1], folders[0]))
+    if (source, scenario) in FORCED:
+        assert found != expected, "the reason is gone: take it out of FORCED"
+        prose = [
+            [one for one in told if one["type"] in ("text", "thinking", "code_block")] for told in (expected, found)
+        ]
+        if not scenario.startswith(("shell", "question")):
+            assert prose[0] == prose[1]
+    else:
+        assert found == expected
+
+
+@pytest.mark.parametrize("source", SOURCES)
+@pytest.mark.parametrize("stream", [False, True])
+def test_the_same_chat_text(
+    clients: dict[str, tuple[RunningGateway, httpx2.Client]], source: str, stream: bool
+) -> None:
+    _, client = clients[source]
+    body = "Ein Gruß, 日本語 and \U0001f600.\n\n```python\nprint(1)\n```\nEnd."
+    prompt = f"standin: say size=5\n---\n{body}\n--- end"
+    reply = client.post("/v1/chat/completions", json=question(prompt, stream=stream))
+    if not stream:
+        assert reply.json()["choices"][0]["message"]["content"] == body
+        return
+    datas = [json.loads(event.data) for event in sse(reply.content)[:-1]]
+    assert "".join(data["choices"][0]["delta"].get("content") or "" for data in datas) == body
+
+
+@pytest.mark.parametrize("source", SOURCES)
+def test_usage_is_the_agents_where_it_tells(
+    clients: dict[str, tuple[RunningGateway, httpx2.Client]], source: str
+) -> None:
+    told = chat(clients[source][1], "standin: usage input=1000 output=50 cache_read=200 cache_write=0")["usage"]
+    if source == "acp":  # the protocol has no place for it
+        assert told["estimated"] is True
+    else:
+        assert told["completionTokens"] == 50
+        assert "estimated" not in told
+
+
+@pytest.mark.parametrize("source", SOURCES)
+def test_a_conversation_goes_on_in_its_session(
+    clients: dict[str, tuple[RunningGateway, httpx2.Client]], source: str
+) -> None:
+    _, client = clients[source]
+    first = chat(client, "standin: say size=99\n---\nFirst.")
+    again = chat(client, "standin: history", conversationId=first["conversationId"])
+    known = json.loads(again["documents"][-1]["content"])
+    assert known["turns"] == 1
+    assert known["answers"] == ["First."]
+
+
+@pytest.mark.parametrize("source", SOURCES)
+def test_tools_of_the_caller(clients: dict[str, tuple[RunningGateway, httpx2.Client]], source: str) -> None:
+    gateway, client = clients[source]
+    steps = [say("I look. "), {"parallel": [call("weather", city="A"), call("weather", city="B")]}, say("$1 $2")]
+    caller = Caller(client, program(*steps), [WEATHER])
+    asked = caller.ask()
+    assert asked["content"] == "I look. "
+    given = {json.loads(one["function"]["arguments"])["city"]: one["id"] for one in asked["tool_calls"]}
+    caller.give((given["B"], "two"), (given["A"], "one"))
+    assert caller.ask()["content"] == "one two"
+    made = gateway.workspace / "made"
+    natives = program({"native": "shell", "args": {"command": f"touch {made}"}}, say("end"))
+    Caller(client, natives, [WEATHER]).ask()
+    assert not made.exists()
+
+
+@pytest.mark.parametrize("source", ["cli", "acp"])
+def test_a_denied_tool_of_the_agents_becomes_the_callers(
+    clients: dict[str, tuple[RunningGateway, httpx2.Client]], source: str
+) -> None:
+    _, client = clients[source]
+    caller = Caller(client, program({"native": "shell", "args": {"command": "ls"}}, say("It gave $1.")), [BASH])
+    asked = only_call(caller.ask())
+    assert json.loads(asked["function"]["arguments"])["command"] == "ls"
+    caller.give((asked["id"], "this"))
+    assert caller.ask()["content"] == "It gave this."
+
+
+@pytest.mark.parametrize("source", SOURCES)
+@pytest.mark.parametrize(
+    ("scenario", "status", "code"),
+    [("fail-quota-early", 429, "insufficient_quota"), ("fail-capacity", 429, "agent_overloaded")],
+)
+def test_failures_have_their_status(
+    clients: dict[str, tuple[RunningGateway, httpx2.Client]], source: str, scenario: str, status: int, code: str
+) -> None:
+    reply = clients[source][1].post("/v1/chat", json={"message": f"standin: {scenario}"})
+    assert (reply.status_code, reply.json()["error"]["code"]) == (status, code)
+
+
+@pytest.mark.parametrize("source", SOURCES)
+def test_a_cancelled_run_ends(clients: dict[str, tuple[RunningGateway, httpx2.Client]], source: str) -> None:
+    _, client = clients[source]
+    begun = client.post("/v1/chat", json={"message": "standin: hang-mid"}, headers={"prefer": "respond-async"}).json()
+    eventually(lambda: client.get(f"/v1/chat/{begun['id']}").json()["documents"])
+    assert client.post(f"/v1/chat/{begun['id']}/cancel", json={}).json()["status"] == "error"
+    assert chat(client, "standin: say size=9\n---\nstill here")["documents"][0]["content"] == "still here"
+
+
+# --- questions that wait ----------------------------------------------------------------------------------
+
+
+def test_a_question_is_answered_in_the_same_run(clients: dict[str, tuple[RunningGateway, httpx2.Client]]) -> None:
+    _, client = clients["acp"]
+    asked = client.post("/v1/chat", json={"message": "standin: question"}).json()
+    assert asked["status"] == "streaming"
+    (waiting,) = asked["metadata"]["waitingFor"]
+    form = next(document for document in asked["documents"] if document["id"] == waiting["documentId"])
+    assert (form["type"], form["metadata"]["state"]) == ("clarification", "waiting")
+    path = f"/v1/chat/{asked['id']}/answer"
+    wrong = client.post(path, json={"answers": [{"questionId": "file", "selectedOptionIds": ["no"]}]})
+    assert wrong.status_code == 400
+    answers = [{"questionId": "file", "selectedOptionIds": ["other.txt"]}]
+    answered = client.post(path, json={"answers": answers}).json()
+    assert (answered["id"], answered["status"]) == (asked["id"], "completed")
+    form = next(document for document in answered["documents"] if document["id"] == waiting["documentId"])
+    assert form["metadata"]["answers"][0]["selectedOptionIds"] == ["other.txt"]
+
+
+@pytest.mark.parametrize("decision", ["accept", "reject"])
+def test_a_plan_is_decided_in_the_same_run(
+    clients: dict[str, tuple[RunningGateway, httpx2.Client]], decision: str
+) -> None:
+    _, client = clients["acp"]
+    streamed = client.post("/v1/chat", json={"message": "standin: plan", "mode": "plan", "stream": True})
+    paused = json.loads(sse(streamed.content)[-1].data)
+    assert paused["status"] == "streaming"
+    shown = [json.loads(event.data) for event in sse(streamed.content) if event.event == "content_delta"]
+    assert any("Dump, load, switch" in data["delta"] for data in shown)  # who is to decide has seen it
+    told = client.post(f"/v1/chat/{paused['id']}/answer", json={"plan": decision}).json()
+    assert (told["id"], told["status"]) == (paused["id"], "completed")
+
+
+def test_openai_clients_are_not_asked(clients: dict[str, tuple[RunningGateway, httpx2.Client]]) -> None:
+    reply = clients["acp"][1].post("/v1/chat/completions", json=question("standin: question"))
+    assert reply.json()["choices"][0]["finish_reason"] == "stop"
+
+
+# --- choice and fallback ------------------------------------------------------------------------------------
+
+
+def test_a_request_chooses_its_source(clients: dict[str, tuple[RunningGateway, httpx2.Client]]) -> None:
+    gateway, client = clients["acp"]
+    assert client.get("/health").json()["sources"] == ["cli", "acp"]
+    mark = unique()
+    chat(client, f"{mark} standin: empty", source="cli")
+    assert len(invocations(gateway, mark)) == 1  # a process of its own
+    chosen = client.post(
+        "/v1/chat/completions", json=question(f"{mark} standin: empty"), headers={"x-cursor-source": "cli"}
+    )
+    assert chosen.status_code == 200
+    assert len(invocations(gateway, mark)) == 2
+    for wrong in ("sdk", "nonsense"):
+        refused = client.post("/v1/chat", json={"message": "x", "source": wrong})
+        assert (refused.status_code, refused.json()["error"]["param"]) == (400, "source")
+
+
+def test_a_source_that_fails_before_its_first_event_is_replaced_once(tmp_path: Path) -> None:
+    broken = {"source": "sdk", "sdk_bridge": "/bin/false"}
+    with (
+        ended_agents(tmp_path),
+        running_gateway(tmp_path, settings=broken, environment={"CURSOR_API_KEY": "key"}) as gateway,
+        http_client(gateway) as client,
+    ):
+        mark = unique()
+        for stream in (False, True):
+            reply = client.post(
+                "/v1/chat", json={"message": f"{mark} standin: say size=9\n---\nAll the same.", "stream": stream}
+            )
+            assert reply.status_code == 200
+            assert "All the " in reply.text
+            assert reply.headers["x-cursor-gateway-fallback"] == "cli"
+        assert len(invocations(gateway, mark)) == 2
+        groups = [one["pgid"] for one in invocations(gateway, mark)]
+        eventually(lambda: not any(members(group) for group in groups))
+        eventually(lambda: "cursor_gateway_fallbacks_total 2.0" in client.get("/metrics").text)
+        assert '"fallback": "cli"' in gateway.log.read_text()
