@@ -47,9 +47,8 @@ def started(*arguments: str) -> subprocess.Popen[bytes]:
     )
 
 
-def read_until(file: int, expected: bytes) -> bytes:
+def read_until(file: int, expected: bytes, seen: bytes = b"") -> bytes:
     """What has come when `expected` has. The time limit is for a red build only."""
-    seen = b""
     while expected not in seen:
         ready, _, _ = select.select([file], [], [], TIMEOUT)
         assert ready, f"{expected!r} did not come; what came: {seen!r}"
