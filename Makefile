@@ -6,12 +6,12 @@ UV := $(BIN)/uv pip
 
 CLIENTS := .venv-clients
 
-.PHONY: run test test-clients check cover fix golden bench docs lock clean
+.PHONY: run test test-clients check cover fix golden bench docs screenshots lock clean
 
 run: $(VENV)/.run ## set up and start the gateway
 	$(BIN)/cursor-gateway serve
 
-test: $(VENV)/.dev ## set up and run all tests
+test: $(VENV)/.dev $(VENV)/axe/.axe ## set up and run all tests
 	$(BIN)/pytest -n auto --cov --cov-report=term:skip-covered
 
 test-clients: $(VENV)/.dev $(CLIENTS)/.python $(CLIENTS)/.node ## set up real clients and run their tools through the gateway
@@ -43,10 +43,14 @@ docs: $(VENV)/.dev ## write the reference pages and the picture anew
 	$(BIN)/python -m tools.reference
 	$(BIN)/python -m tools.picture
 
+screenshots: $(VENV)/.dev ## take the pictures of the page anew; look at them
+	$(BIN)/python -m tools.screenshots
+
 lock: $(VENV)/.dev ## resolve the dependencies anew
 	$(UV) compile -q --universal --no-header --generate-hashes pyproject.toml --group build -o requirements/run.txt
 	$(UV) compile -q --universal --no-header --generate-hashes pyproject.toml --group dev -o requirements/dev.txt
 	$(UV) compile -q --universal --no-header --generate-hashes --group clients -o requirements/clients.txt
+	npm install --prefix tests/page --package-lock-only --omit-lockfile-registry-resolved --ignore-scripts --no-audit --no-fund --loglevel=error
 	npm install --prefix tests/clients --package-lock-only --omit-lockfile-registry-resolved --ignore-scripts --no-audit --no-fund --loglevel=error
 	echo uv | $(UV) compile -q --universal --no-header --generate-hashes - -o requirements/uv.txt
 
@@ -67,6 +71,11 @@ $(VENV)/.run: $(VENV)/.uv requirements/run.txt pyproject.toml
 $(VENV)/.dev: $(VENV)/.run requirements/dev.txt
 	$(UV) install -q --python $(BIN)/python --require-hashes -r requirements/dev.txt
 	@touch $@
+
+$(VENV)/axe/.axe: $(VENV)/.dev tests/page/package.json tests/page/package-lock.json
+	@mkdir -p $(VENV)/axe && rm -f $@
+	cp tests/page/package.json tests/page/package-lock.json $(VENV)/axe
+	npm ci --prefix $(VENV)/axe --ignore-scripts --no-audit --no-fund --loglevel=error && touch $@ || echo 'No npm, or no network: axe-core is left out.'
 
 $(CLIENTS)/.python: $(VENV)/.uv requirements/clients.txt
 	$(BIN)/uv venv -q --allow-existing --python $(BIN)/python $(CLIENTS)

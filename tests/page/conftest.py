@@ -1,0 +1,105 @@
+"""A browser and gateways, one of each for a worker; a page of its own for each test, which must have done no harm."""
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from playwright.sync_api import Browser, BrowserContext, Page
+
+from tests.gateways import RunningGateway, running_gateway
+from tests.page.browsers import PROGRAMS, TIMEOUT_MS, Watch, browser_program, running_browser
+from tests.page.player import install_player
+from tests.page.scripts import Script
+
+NEEDS_ALL = os.environ.get("TEST_PAGE") == "all"
+
+Contexts = Callable[..., BrowserContext]
+
+
+def skip_or_fail(reason: str) -> None:
+    """What is missing on somebody's machine must not be missing in CI."""
+    if NEEDS_ALL:
+        pytest.fail(reason)
+    pytest.skip(reason)
+
+
+# --- gateways -------------------------------------------------------------------------------------------
+
+
+def player_settings(home: Path) -> dict[str, str]:
+    """The stand-in of such a gateway can play scripts."""
+    (home / "bin").mkdir(parents=True, exist_ok=True)
+    return {"agent_program": str(install_player(home / "bin"))}
+
+
+@pytest.fixture(scope="package")
+def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningGateway]:
+    home = tmp_path_factory.mktemp("gateway")
+    with running_gateway(home, settings=player_settings(home)) as running:
+        yield running
+
+
+@pytest.fixture(scope="package")
+def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningGateway]:
+    """Without an agent: the built-in recordings, at once."""
+    with running_gateway(tmp_path_factory.mktemp("demo"), has_agent=False, settings={"replay_speed": "0"}) as running:
+        yield running
+
+
+@pytest.fixture
+def script(tmp_path: Path) -> Script:
+    return Script(tmp_path, f"script-{uuid4().hex[:8]}")
+
+
+# --- the browser ----------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="package")  # and no longer: while it is open, nothing else can run a loop in this thread
+def browser() -> Iterator[Browser]:
+    program = browser_program()
+    if program is None:
+        skip_or_fail(f"no browser: none of {', '.join(PROGRAMS)} is on PATH")
+        return
+    with running_browser(program) as running:
+        yield running
+
+
+@pytest.fixture
+def watch() -> list[Watch]:
+    return []
+
+
+@pytest.fixture
+def contexts(browser: Browser, watch: list[Watch]) -> Iterator[Contexts]:
+    """Makes windows, like those of several people, with options of `Browser.new_context`; all are watched."""
+    made: list[BrowserContext] = []
+
+    def context(**options: Any) -> BrowserContext:
+        made.append(browser.new_context(**options))
+        made[-1].set_default_timeout(TIMEOUT_MS)
+        watch.append(Watch(made[-1]))
+        return made[-1]
+
+    yield context
+    for one in made:
+        one.close()
+    assert [found for one in watch for found in one.found] == []
+
+
+@pytest.fixture
+def page(contexts: Contexts, gateway: RunningGateway) -> Page:
+    return opened(contexts(), gateway.url)
+
+
+@pytest.fixture
+def demo_page(contexts: Contexts, demo: RunningGateway) -> Page:
+    return opened(contexts(), demo.url)
+
+
+def opened(context: BrowserContext, url: str) -> Page:
+    page = context.new_page()
+    page.goto(url)
+    return page

@@ -1,0 +1,121 @@
+"""axe-core finds nothing serious in the main states of the page, light and dark."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.gateways import RunningGateway, running_gateway
+from tests.page.browsers import Watch
+from tests.page.conftest import Contexts, opened, skip_or_fail
+from tests.page.scripts import Script
+from tests.page.using import ask, ask_and_wait, expect_state, of_type
+
+AXE = Path(__file__).resolve().parents[2] / ".venv" / "axe" / "node_modules" / "axe-core" / "axe.min.js"
+
+schemes = pytest.mark.parametrize("scheme", ["light", "dark"])
+
+
+@pytest.fixture(scope="module")
+def axe() -> str:
+    if not AXE.exists():
+        skip_or_fail(f"no axe-core: {AXE} does not exist; `make test` installs it where there is npm")
+    return AXE.read_text(encoding="utf-8")
+
+
+def violations(page: Page, axe: str) -> list[str]:
+    """The serious and the critical ones, each with the first places."""
+    page.evaluate(axe)
+    found: list[dict[str, Any]] = page.evaluate(
+        "async () => (await axe.run(document, {resultTypes: ['violations']})).violations"
+    )
+    return [
+        f"{one['id']} ({one['impact']}): {one['help']}: {[node['html'][:200] for node in one['nodes'][:3]]}"
+        for one in found
+        if one["impact"] in ("serious", "critical")
+    ]
+
+
+def _demo(contexts: Contexts, demo: RunningGateway, scheme: str, **options: object) -> Page:
+    return opened(contexts(color_scheme=scheme, reduced_motion="reduce", **options), demo.url)
+
+
+@schemes
+def test_a_new_conversation_and_the_dialogs(contexts: Contexts, demo: RunningGateway, axe: str, scheme: str) -> None:
+    page = _demo(contexts, demo, scheme)
+    expect(page.get_by_role("button", name="Fix the failing tests")).to_be_visible()
+    assert violations(page, axe) == []
+    page.get_by_role("button", name="Help").click()
+    expect(page.get_by_role("dialog")).to_be_visible()
+    assert violations(page, axe) == []
+
+
+@schemes
+def test_an_answer_with_all_types_of_documents(contexts: Contexts, demo: RunningGateway, axe: str, scheme: str) -> None:
+    page = _demo(contexts, demo, scheme)
+    ask_and_wait(page, "Implement JWT authentication")
+    page.locator("article details").evaluate_all("all => all.forEach((one) => { one.open = true; })")
+    assert violations(page, axe) == []
+    page.get_by_role("button", name="Delete").click()
+    expect(page.get_by_role("dialog")).to_be_visible()
+    assert violations(page, axe) == []
+
+
+@schemes
+def test_an_answer_that_grows(
+    contexts: Contexts, gateway: RunningGateway, axe: str, scheme: str, script: Script
+) -> None:
+    page = opened(contexts(color_scheme=scheme, reduced_motion="reduce"), gateway.url)
+    ask(page, script.say("A **plan**:").plan("Move", [("a", "Pack"), ("b", "Go")]).shell("make", "", gate="1").prompt())
+    expect(of_type(page, "terminal_command")).to_have_attribute("data-state", "running")
+    assert violations(page, axe) == []
+    script.open("1")
+    expect_state(page, "completed")
+    expect(of_type(page, "plan").get_by_role("button", name="Accept")).to_be_visible()
+    assert violations(page, axe) == []
+
+
+@schemes
+def test_a_stopped_answer_and_a_refusal(
+    contexts: Contexts, gateway: RunningGateway, axe: str, scheme: str, script: Script, watch: list[Watch]
+) -> None:
+    page = opened(contexts(color_scheme=scheme, reduced_motion="reduce"), gateway.url)
+    watch[0].allow("status of 40")
+    page.get_by_label("Folder").fill("/nowhere")
+    ask(page, "Where?")
+    expect(page.get_by_role("alert")).to_be_visible()
+    assert violations(page, axe) == []
+    page.get_by_label("Folder").fill("")
+    ask(page, script.say("Half").gate("never").prompt())
+    expect(of_type(page, "text")).to_have_text("Half")
+    page.get_by_role("button", name="Stop").click()
+    expect_state(page, "stopped")
+    assert violations(page, axe) == []
+
+
+@schemes
+def test_the_dashboard(contexts: Contexts, demo: RunningGateway, axe: str, scheme: str) -> None:
+    page = _demo(contexts, demo, scheme)
+    ask_and_wait(page, "Fix the failing tests")
+    page.get_by_role("link", name="Runs").click()
+    expect(page.get_by_role("table")).to_be_visible()
+    assert violations(page, axe) == []
+
+
+@schemes
+def test_a_phone(contexts: Contexts, demo: RunningGateway, axe: str, scheme: str) -> None:
+    page = _demo(contexts, demo, scheme, viewport={"width": 390, "height": 844})
+    ask_and_wait(page, "Store the books in a database")
+    assert violations(page, axe) == []
+    page.get_by_role("button", name="Conversations").click()
+    expect(page.get_by_role("searchbox")).to_be_visible()
+    assert violations(page, axe) == []
+
+
+def test_the_dialog_for_the_key(tmp_path: Path, contexts: Contexts, axe: str, watch: list[Watch]) -> None:
+    with running_gateway(tmp_path, has_agent=False, settings={"api_keys": f"me=sha256:{'0' * 64}"}) as locked:
+        page = opened(contexts(reduced_motion="reduce"), locked.url)
+        watch[0].allow("status of 401")
+        expect(page.get_by_role("dialog", name="API key")).to_be_visible()
+        assert violations(page, axe) == []

@@ -1,0 +1,29 @@
+"""Without an agent, recordings answer, and nobody can mistake them for one."""
+
+from playwright.sync_api import Page, expect
+
+from tests.page.using import answers, documents, expect_state, of_type
+
+
+def test_the_demo_says_that_it_is_one(demo_page: Page, page: Page) -> None:
+    badge = demo_page.locator(".source").filter(visible=True)
+    expect(badge).to_have_text("demo")
+    expect(demo_page.get_by_text("No agent is installed here")).to_be_visible()
+    expect(page.locator(".source").filter(visible=True)).not_to_have_text("demo")
+    expect(page.get_by_text("No agent is installed here")).to_be_hidden()
+
+
+def test_a_suggestion_is_answered(demo_page: Page) -> None:
+    demo_page.get_by_role("button", name="Implement JWT authentication").click()
+    expect_state(demo_page, "completed")
+    types = set(documents(demo_page).evaluate_all("all => all.map((one) => one.dataset.type)"))
+    assert types >= {"text", "code_block", "file_edit", "plan", "todo_update", "error", "clarification"}
+    expect(of_type(demo_page, "plan").locator("li[data-status=completed]").first).to_be_visible()
+
+
+def test_a_plan_is_accepted(demo_page: Page) -> None:
+    demo_page.get_by_role("button", name="Plan a search for the bookshelf").click()
+    expect_state(demo_page, "completed")
+    of_type(demo_page, "plan").get_by_role("button", name="Accept").click()
+    expect(answers(demo_page)).to_have_count(2)
+    expect_state(demo_page, "completed")

@@ -1,0 +1,121 @@
+"""Documents appear while the agent works: in their order, and growing."""
+
+from playwright.sync_api import Page, expect
+
+from tests.page.scripts import Script
+from tests.page.using import answers, ask, documents, expect_state, expect_types, of_type, prompt_box
+
+# Of the demo recording: the gate before a line, and the documents that are shown when the agent waits there.
+_UP_TO_LINE: dict[int, list[str]] = {
+    8: ["thinking"],
+    19: ["text"],
+    25: ["tool_call"],
+    30: ["tool_call", "tool_call"],
+    47: ["thinking", "text"],
+    56: ["code_reference"],
+    67: ["clarification"],
+    78: ["thinking", "plan"],
+    80: ["file_edit"],
+    86: ["file_edit", "file_edit", "file_edit"],
+    88: ["terminal_command", "error"],
+    98: ["text", "terminal_command"],
+    103: ["terminal_command", "todo_update"],
+    120: ["thinking", "text"],
+    130: ["code_block"],
+}
+_TEN = "text code_reference code_block file_edit tool_call terminal_command plan clarification error todo_update"
+
+
+def test_all_ten_types_appear_in_order_while_the_agent_works(page: Page, script: Script) -> None:
+    ask(page, script.demo("jwt_authentication", {line: str(line) for line in _UP_TO_LINE}).unfinished_prompt())
+    shown: list[str] = []
+    for line, types in _UP_TO_LINE.items():
+        shown += types
+        expect_types(page, shown)
+        expect_state(page, "running")
+        script.open(str(line))
+    expect_state(page, "completed")
+    expect_types(page, shown)
+    assert set(shown) - {"thinking"} == set(_TEN.split())
+
+
+def test_text_grows_word_by_word(page: Page, script: Script) -> None:
+    ask(page, script.say("Once", " upon").gate("1").say(" a", " time.").gate("2").say("\n\nThe **end**.").prompt())
+    text = of_type(page, "text")
+    expect(text).to_have_text("Once upon")
+    script.open("1")
+    expect(text).to_have_text("Once upon a time.")
+    expect(page.get_by_role("status")).to_have_text("Working…")
+    script.open("2")
+    expect(text.locator("strong")).to_have_text("end")
+    expect(page.get_by_role("status")).to_have_text("Answer complete")
+    expect_types(page, ["text"])
+
+
+def test_code_grows_line_by_line_and_is_coloured_at_its_end(page: Page, script: Script) -> None:
+    script.say("Here:\n\n```python\n", "def one():\n").gate("1").say("    return 1\n").gate("2").say("```\n", "Done.")
+    ask(page, script.prompt())
+    code = of_type(page, "code_block").locator("[data-part=code]")
+    expect(code).to_have_text("def one():\n")
+    script.open("1")
+    expect(code).to_have_text("def one():\n    return 1\n")
+    script.open("2")
+    expect_types(page, ["text", "code_block", "text"])
+    expect(code).to_have_text("def one():\n    return 1\n")
+    expect(code.locator("span").first).to_be_visible()
+
+
+def test_a_command_is_shown_while_it_runs_and_then_with_its_output(page: Page, script: Script) -> None:
+    ask(page, script.shell("make all", "all is made\n", gate="1").prompt())
+    command = of_type(page, "terminal_command")
+    expect(command).to_contain_text("make all")
+    expect(command).to_have_attribute("data-state", "running")
+    expect(command).not_to_contain_text("all is made")
+    script.open("1")
+    expect(command).to_contain_text("all is made")
+    expect(command).to_contain_text("exit 0")
+
+
+def test_a_later_change_ticks_off_the_plan(page: Page, script: Script) -> None:
+    script.plan("Move house", [("pack", "Pack the boxes"), ("carry", "Carry them")]).gate("1")
+    script.todos(("pack", "Pack the boxes", "COMPLETED")).gate("2")
+    script.todos(("carry", "Carry them", "COMPLETED")).say("Done.")
+    ask(page, script.prompt())
+    items = of_type(page, "plan").locator("li[data-status]")
+    expect(items).to_have_count(2)
+    assert [one.get_attribute("data-status") for one in items.all()] == ["pending", "pending"]
+    script.open("1")
+    expect(items.first).to_have_attribute("data-status", "completed")
+    expect(of_type(page, "plan")).to_contain_text("1 of 2 done")
+    expect(items.last).to_have_attribute("data-status", "pending")
+    script.open("2")
+    expect(items.last).to_have_attribute("data-status", "completed")
+    expect_types(page, ["plan", "todo_update", "todo_update", "text"])
+
+
+def test_the_reader_is_told_when_the_answer_is_whole(page: Page, script: Script) -> None:
+    """Those who listen hear a document when it is whole, not word by word."""
+    ask(page, script.say("Half").gate("1").say(" and whole.").prompt())
+    expect(of_type(page, "text")).to_have_text("Half")
+    expect(page.get_by_role("log")).to_have_count(1)
+    expect(of_type(page, "text")).to_have_attribute("aria-busy", "true")
+    script.open("1")
+    expect(of_type(page, "text")).to_have_text("Half and whole.")
+    expect(page.locator("[aria-busy=true]")).to_have_count(0)
+
+
+def test_the_next_message_goes_on_with_the_conversation(page: Page, script: Script) -> None:
+    ask(page, "The first message")
+    expect_state(page, "completed")
+    ask(page, "The second message")
+    expect(answers(page)).to_have_count(2)
+    expect(documents(answers(page).last)).to_contain_text("The second message")
+    expect_state(page, "completed")
+    expect(prompt_box(page)).to_have_value("")
+    expect(page.get_by_role("navigation", name="Conversations").get_by_role("link")).not_to_have_count(0)
+
+
+def test_usage_and_time_are_shown_for_each_answer(page: Page, script: Script) -> None:
+    ask(page, script.read("notes.txt", "a").say("Read.").prompt())
+    expect_state(page, "completed")
+    expect(answers(page)).to_contain_text("1,545 tokens")
