@@ -19,8 +19,8 @@ import pytest
 import uvloop
 
 from cursor_gateway.errors import AgentMissing
-from cursor_gateway.sources.cursor_cli import process
-from cursor_gateway.sources.cursor_cli.process import AgentProcess
+from cursor_gateway.sources import process
+from cursor_gateway.sources.process import AgentProcess
 from cursor_gateway.sources.process_groups import start_of
 
 Run: TypeAlias = Callable[[Coroutine[Any, Any, None]], None]

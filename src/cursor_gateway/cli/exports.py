@@ -117,7 +117,7 @@ def _parts(conversation: WholeConversation) -> Iterator[str]:
 
 
 def _facts(response: ChatResponse) -> Iterator[str]:
-    from cursor_gateway.render.cards import duration
+    from cursor_gateway.render.words import duration
 
     yield _escaped(response.model)
     yield response.mode
@@ -233,7 +233,7 @@ def _groups(old: list[str], new: list[str]) -> list[list[tuple[str, int, int, in
 
 
 def _command(document: TerminalCommandDocument) -> str:
-    from cursor_gateway.render.cards import duration
+    from cursor_gateway.render.words import duration
 
     metadata = document.metadata
     output = visible_output(metadata.output).rstrip("\n")

@@ -24,7 +24,6 @@ from cursor_gateway.core.documents import (
     TodoUpdateDocument,
     ToolCallDocument,
     ToolTrace,
-    Usage,
 )
 from cursor_gateway.core.summary import main_argument
 from cursor_gateway.render.checklist import Checklist
@@ -41,6 +40,7 @@ from cursor_gateway.render.listing import (
 )
 from cursor_gateway.render.markdown import AgentMarkdown
 from cursor_gateway.render.visible import visible, visible_line, visible_output
+from cursor_gateway.render.words import duration, tokens
 
 _NEW_FILE_LINES = 20
 _CHANGE_LINES = 60
@@ -291,25 +291,5 @@ def closing(done: Done) -> RenderableType:
     else:
         mark, told = Text("✗ ", "red"), Text("failed" + (f" after {time}" if time else ""), "red")
     model = "" if envelope.model == "unknown" else visible_line(envelope.model)
-    facts = [fact for fact in (_tokens(envelope.usage), model) if fact]
+    facts = [fact for fact in (tokens(envelope.usage, "tokens "), model) if fact]
     return Listing([Row(mark, Text.assemble(told, *((f" · {fact}", "dim") for fact in facts)))])
-
-
-def _tokens(usage: Usage) -> str:
-    if not usage.total_tokens:
-        return ""
-    cached = f" ({usage.cached_tokens:,} cached)" if usage.cached_tokens else ""
-    estimated = ", estimated" if usage.estimated is True else ""
-    return f"{usage.prompt_tokens:,} tokens in{cached}, {usage.completion_tokens:,} out{estimated}"
-
-
-def duration(milliseconds: int) -> str:
-    """Empty when unknown."""
-    if milliseconds <= 0:
-        return ""
-    if milliseconds < 1000:
-        return f"{milliseconds} ms"
-    if milliseconds < 60_000:
-        return f"{milliseconds / 1000:.1f} s"
-    minutes, seconds = divmod(milliseconds // 1000, 60)
-    return f"{minutes} min {seconds:02d} s"

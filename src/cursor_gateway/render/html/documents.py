@@ -33,7 +33,6 @@ from cursor_gateway.errors import GatewayError
 from cursor_gateway.render.html import code, markdown
 from cursor_gateway.render.html.diffs import change, creation
 from cursor_gateway.render.html.pieces import (
-    duration,
     exact,
     exact_line,
     label,
@@ -45,6 +44,7 @@ from cursor_gateway.render.html.pieces import (
 )
 from cursor_gateway.render.html.todos import todo_lists
 from cursor_gateway.render.visible import visible, visible_output
+from cursor_gateway.render.words import duration
 
 _ABOUT = 160  # characters of what a tool was called with
 _FOLLOWED_BY_AN_ERROR = ("failed", "timed_out")

@@ -5,10 +5,11 @@ from functools import cache
 from hashlib import sha256
 from importlib.resources import files
 
-from cursor_gateway.core.documents import ChatResponse, Usage
+from cursor_gateway.core.documents import ChatResponse
 from cursor_gateway.render.html.documents import article
-from cursor_gateway.render.html.pieces import count, duration, exact_line, plain, prose_line
+from cursor_gateway.render.html.pieces import count, exact_line, plain, prose_line
 from cursor_gateway.render.html.todos import todo_lists
+from cursor_gateway.render.words import duration, tokens
 
 _TITLE = 80  # characters
 
@@ -71,7 +72,7 @@ def _facts(response: ChatResponse) -> list[tuple[str, str]]:
         ("Status", exact_line(response.status)),
         ("Time", _time(response.created)),
         ("Took", duration(response.metadata.duration_ms)),
-        ("Tokens", _tokens(response.usage)),
+        ("Tokens", tokens(response.usage)),
         ("Tools", count(calls, "call") if calls else ""),
         ("Id", f"<code>{exact_line(response.id)}</code>"),
     ]
@@ -80,14 +81,6 @@ def _facts(response: ChatResponse) -> list[tuple[str, str]]:
 def _time(created: str) -> str:
     told = exact_line(created)
     return f'<time datetime="{told}">{told.replace("T", " ").replace("Z", " UTC")}</time>' if told else ""
-
-
-def _tokens(usage: Usage) -> str:
-    if not usage.total_tokens:
-        return ""
-    cached = f" ({usage.cached_tokens:,} cached)" if usage.cached_tokens else ""
-    estimated = ", estimated" if usage.estimated is True else ""
-    return f"{usage.prompt_tokens:,} in{cached}, {usage.completion_tokens:,} out{estimated}"
 
 
 def _first_words(prompt: str) -> str:

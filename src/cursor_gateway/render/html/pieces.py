@@ -63,17 +63,5 @@ def count(number: int, noun: str) -> str:
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
-def duration(milliseconds: int) -> str:
-    """Empty when unknown."""
-    if milliseconds <= 0:
-        return ""
-    if milliseconds < 1000:
-        return f"{milliseconds} ms"
-    if milliseconds < 60_000:
-        return f"{milliseconds / 1000:.1f} s"
-    minutes, seconds = divmod(milliseconds // 1000, 60)
-    return f"{minutes} min {seconds:02d} s"
-
-
 def _class(kind: str) -> str:
     return f' class="{kind}"' if kind else ""

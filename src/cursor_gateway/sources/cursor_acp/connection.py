@@ -25,7 +25,7 @@ from cursor_gateway.errors import (
 from cursor_gateway.sources.cursor_acp.messages import error_text
 from cursor_gateway.sources.cursor_acp.process import LineTransport, Voice
 from cursor_gateway.sources.cursor_cli.failures import failure_of, known_failure
-from cursor_gateway.sources.cursor_cli.process import AgentProcess
+from cursor_gateway.sources.process import AgentProcess
 
 if TYPE_CHECKING:
     pass
@@ -168,13 +168,7 @@ class AgentConnection:
         await self._process.wait(_LAST_WORDS_SECONDS)
         error = failure_of(self._process.last_words)
         if isinstance(error, AgentCrashed):
-            match self._process.status:
-                case None:
-                    how = "it closed its output and did not end"
-                case int(status) if status < 0:
-                    how = f"ended by signal {-status}"
-                case status:
-                    how = f"exit status {status}"
+            how = self._process.ending or "it closed its output and did not end"
             error.details = f"{how}\n{error.details}".strip()
         return error
 

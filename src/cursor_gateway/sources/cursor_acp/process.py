@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from cursor_gateway.errors import AgentMissing
 from cursor_gateway.sources.cursor_acp.messages import Message, line_of, message_of
-from cursor_gateway.sources.cursor_cli.process import AgentProcess
+from cursor_gateway.sources.process import AgentProcess
 from cursor_gateway.wire.lines import LineSplitter
 
 

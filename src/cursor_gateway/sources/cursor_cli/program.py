@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from cursor_gateway.errors import AgentError, AgentMissing, AgentTimedOut
 from cursor_gateway.sources.cursor_cli.command import Program, flags_of
-from cursor_gateway.sources.cursor_cli.process import AgentProcess
+from cursor_gateway.sources.process import AgentProcess
 
 _NAMES = ("cursor-agent", "agent")
 _VERSION = re.compile(r"^\d{4}\.\d{2}\.\d{2}-[0-9a-z]+", re.MULTILINE)

@@ -23,9 +23,9 @@ from cursor_gateway.sources.cursor_cli.confinement import (
 from cursor_gateway.sources.cursor_cli.decoder import CursorDecoder
 from cursor_gateway.sources.cursor_cli.failures import failure_of, reported_failure
 from cursor_gateway.sources.cursor_cli.models import ModelCache, is_known, nearest, parse_models
-from cursor_gateway.sources.cursor_cli.process import AgentProcess
 from cursor_gateway.sources.cursor_cli.program import find_program, run_to_end
 from cursor_gateway.sources.ledger import Ledger
+from cursor_gateway.sources.process import AgentProcess
 from cursor_gateway.sources.recorder import Recorder, RunRecording
 from cursor_gateway.wire.lines import LineSplitter
 
@@ -177,13 +177,7 @@ class CursorCliSource:
 def _failure(process: AgentProcess, stray: str) -> Failure:
     error: AgentError = failure_of("\n".join(text for text in (process.last_words, stray) if text))
     if isinstance(error, AgentCrashed):
-        match process.status:
-            case None:
-                how = "it closed its output and did not end"
-            case int(status) if status < 0:
-                how = f"ended by signal {-status}"
-            case status:
-                how = f"exit status {status}"
+        how = process.ending or "it closed its output and did not end"
         error.details = f"{how}\n{error.details}".strip()
     return error.failure()
 

@@ -22,9 +22,9 @@ from msgspec import Struct
 from cursor_gateway.errors import AgentCrashed, AgentMissing, AgentTimedOut, GatewayError, GatewayFault, ShuttingDown
 from cursor_gateway.sources.cursor_cli.command import environment_for
 from cursor_gateway.sources.cursor_cli.confinement import without_proxy
-from cursor_gateway.sources.cursor_cli.process import AgentProcess
 from cursor_gateway.sources.cursor_sdk.failures import reported
 from cursor_gateway.sources.ledger import Ledger
+from cursor_gateway.sources.process import AgentProcess
 from cursor_gateway.sources.process_groups import signal_group
 
 if TYPE_CHECKING:
@@ -75,14 +75,7 @@ class Bridge:
     @property
     def last_words(self) -> str:
         """How it ended, if it has, and what it wrote then."""
-        match self._process.status:
-            case None:
-                how = ""
-            case int(status) if status < 0:
-                how = f"ended by signal {-status}"
-            case status:
-                how = f"exit status {status}"
-        return f"{how}\n{last_words(self._process)}".strip()
+        return f"{self._process.ending}\n{last_words(self._process)}".strip()
 
     async def settle(self) -> None:
         """A moment to notice that it has ended, for who has just been left without an answer."""

@@ -104,6 +104,17 @@ class AgentProcess:
         return self._popen.returncode
 
     @property
+    def ending(self) -> str:
+        """How it ended, in words; empty while it runs."""
+        match self._popen.returncode:
+            case None:
+                return ""
+            case int(status) if status < 0:
+                return f"ended by signal {-status}"
+            case status:
+                return f"exit status {status}"
+
+    @property
     def last_words(self) -> str:
         """The end of what it wrote to its standard error."""
         return self._errors.decode("utf-8", "replace")

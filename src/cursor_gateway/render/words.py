@@ -1,0 +1,23 @@
+"""Figures in; how people read them, in a terminal and on a page, out. Empty where they are unknown."""
+
+from cursor_gateway.core.documents import Usage
+
+
+def duration(milliseconds: int) -> str:
+    if milliseconds <= 0:
+        return ""
+    if milliseconds < 1000:
+        return f"{milliseconds} ms"
+    if milliseconds < 60_000:
+        return f"{milliseconds / 1000:.1f} s"
+    minutes, seconds = divmod(milliseconds // 1000, 60)
+    return f"{minutes} min {seconds:02d} s"
+
+
+def tokens(usage: Usage, unit: str = "") -> str:
+    """`unit` stands behind the first figure."""
+    if not usage.total_tokens:
+        return ""
+    cached = f" ({usage.cached_tokens:,} cached)" if usage.cached_tokens else ""
+    estimated = ", estimated" if usage.estimated is True else ""
+    return f"{usage.prompt_tokens:,} {unit}in{cached}, {usage.completion_tokens:,} out{estimated}"
