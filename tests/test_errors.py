@@ -126,3 +126,14 @@ def test_an_unknown_model_is_told_with_the_nearest_or_where_to_look() -> None:
 def test_a_failure_may_pass_when_it_is_retryable_or_somebody_broke_it_off() -> None:
     passing = {error.code for error in CONCRETE if error("why").failure().passes}
     assert passing == {error.code for error in CONCRETE if error.retryable} | {"cancelled"}
+
+
+def test_which_failures_another_way_to_the_agent_may_mend() -> None:
+    mendable = {error.code for error in CONCRETE if error("why").failure().may_be_the_sources}
+    assert mendable == {
+        "agent_crashed",
+        "agent_misconfigured",
+        "agent_missing",
+        "agent_timed_out",
+        "agent_unreachable",
+    }

@@ -842,3 +842,19 @@ TURNS: dict[str, tuple[list[AgentEvent], int]] = {
 def test_a_turn_is_what_the_model_says_up_to_the_results_it_is_given(events: list[AgentEvent], count: int) -> None:
     for run in (RUN, THINKING):
         assert envelope([*events, FINISHED], run).metadata.turn_count == count
+
+
+def test_whoever_is_to_decide_on_a_plan_sees_it_at_once_and_once() -> None:
+    plan = Plan(tool="create_plan", title="Move", overview="", markdown="# Move", todos=[])
+    assembler = Assembler(RUN)
+    begun = assembler.push(ToolStarted("p", plan, waits=True))
+    assert [event.text for event in begun if isinstance(event, ContentDelta)] == ["# Move"]
+    (started,) = (event for event in begun if isinstance(event, DocumentStarted))
+    assert started.metadata is not None
+    assert started.metadata.state == "waiting"
+    (paused,) = assembler.push(CallerAwaited(("p",)))
+    assert isinstance(paused, Paused)
+    assert [call.document_id for call in paused.envelope.metadata.waiting_for or []] == ["doc_001"]
+    (ended,) = assembler.push(ToolEnded("p", plan, Outcome()))
+    assert isinstance(ended, DocumentEnded)
+    assert ended.document.content == "# Move"
