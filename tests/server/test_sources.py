@@ -215,6 +215,72 @@ def test_a_plan_is_decided_in_the_same_run(
     assert (told["id"], told["status"]) == (paused["id"], "completed")
 
 
+def test_a_decision_is_taken_once_and_is_a_yes_or_a_no(
+    clients: dict[str, tuple[RunningGateway, httpx2.Client]],
+) -> None:
+    _, client = clients["acp"]
+    asked = client.post("/v1/chat", json={"message": "standin: plan", "mode": "plan"}).json()
+    path = f"/v1/chat/{asked['id']}/answer"
+    refused = client.post(path, json={"plan": "accept", "text": "but with Postgres"})
+    assert (refused.status_code, refused.json()["error"]["param"]) == (400, "text")
+    first, again = (client.post(path, json={"plan": "accept"}).json() for _ in range(2))
+    assert first == again
+    assert first["id"] == asked["id"]
+
+
+@pytest.fixture(scope="module")
+def asking(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[RunningGateway, httpx2.Client]]:
+    """A gateway whose agents ask before they run a command."""
+    with ended_agents(tmp_path_factory.mktemp("asking")) as home:
+        settings = {"source": "acp", "permissions": "ask"}
+        with running_gateway(home, settings=settings) as gateway, http_client(gateway) as client:
+            yield gateway, client
+
+
+def leave_of(told: Json) -> list[tuple[str, str]]:
+    """The questions that are open, with their texts."""
+    waiting = {one["documentId"] for one in told["metadata"].get("waitingFor", [])}
+    forms = [document for document in told["documents"] if document["id"] in waiting]
+    return [(one["id"], one["text"]) for form in forms for one in form["metadata"]["questions"]]
+
+
+def test_leave_is_given_for_one_command_alone(asking: tuple[RunningGateway, httpx2.Client]) -> None:
+    gateway, client = asking
+    one, two = gateway.workspace / "one", gateway.workspace / "two"
+    steps = [{"native": "shell", "args": {"command": f"touch {file}"}} for file in (one, two)]
+    told = client.post("/v1/chat", json={"message": program(*steps, say("end"))}).json()
+    ((id, text),) = leave_of(told)
+    assert "touch" in text
+    body = {"answers": [{"questionId": id, "selectedOptionIds": ["allow"]}]}
+    second = client.post(f"/v1/chat/{told['id']}/answer", json=body).json()
+    assert (one.exists(), two.exists()) == (True, False)
+    # The same answer once more, as a retry sends it, is not the answer to what is asked now.
+    assert client.post(f"/v1/chat/{told['id']}/answer", json=body).status_code in (200, 400, 409)
+    assert not two.exists()
+    ((other, _),) = leave_of(second)
+    deny = {"answers": [{"questionId": other, "selectedOptionIds": ["deny"]}]}
+    assert client.post(f"/v1/chat/{told['id']}/answer", json=deny).json()["status"] == "completed"
+    assert not two.exists()
+
+
+def test_questions_at_once_wait_together_and_are_answered_one_by_one(
+    asking: tuple[RunningGateway, httpx2.Client],
+) -> None:
+    gateway, client = asking
+    for _ in range(5):
+        files = [gateway.workspace / unique() for _ in range(2)]
+        natives = [{"native": "shell", "args": {"command": f"touch {file}"}} for file in files]
+        told = client.post("/v1/chat", json={"message": program({"parallel": natives}, say("end"))}).json()
+        answered = 0
+        while told["status"] == "streaming" and answered < 3:
+            id, _ = leave_of(told)[0]
+            body = {"answers": [{"questionId": id, "selectedOptionIds": ["allow"]}]}
+            told = client.post(f"/v1/chat/{told['id']}/answer", json=body).json()
+            answered += 1
+        assert (told["status"], answered) == ("completed", 2)
+        assert all(file.exists() for file in files)
+
+
 def test_openai_clients_are_not_asked(clients: dict[str, tuple[RunningGateway, httpx2.Client]]) -> None:
     reply = clients["acp"][1].post("/v1/chat/completions", json=question("standin: question"))
     assert reply.json()["choices"][0]["finish_reason"] == "stop"
@@ -255,7 +321,11 @@ def test_a_source_that_fails_before_its_first_event_is_replaced_once(tmp_path: P
             assert "All the " in reply.text
             assert reply.headers["x-cursor-gateway-fallback"] == "cli"
         assert len(invocations(gateway, mark)) == 2
+        caller = Caller(client, f"{mark} {program(call('weather', city='A'), say('It is $1.'))}", [WEATHER])
+        caller.give((only_call(caller.ask())["id"], "sunny"))
+        assert caller.ask()["content"] == "It is sunny."  # with tools, too
+        assert "server `caller`" in invocations(gateway, mark)[-1]["prompt"]
         groups = [one["pgid"] for one in invocations(gateway, mark)]
         eventually(lambda: not any(members(group) for group in groups))
-        eventually(lambda: "cursor_gateway_fallbacks_total 2.0" in client.get("/metrics").text)
+        eventually(lambda: "cursor_gateway_fallbacks_total 3.0" in client.get("/metrics").text)
         assert '"fallback": "cli"' in gateway.log.read_text()

@@ -65,6 +65,14 @@ def test_other_tools() -> None:
     assert allowed("webFetch", ["WebFetch(*.example.com)"], url="https://docs.example.com/x")
     assert not allowed("webFetch", ["WebFetch(example.com)"], url="https://evil.org/example.com")
     assert not allowed("webFetch", ["WebFetch(*)"], url="file:///etc/passwd")
+    for evil in (
+        "https://evil.org?@good.com",
+        "https://evil.org#@good.com",
+        "https://evil.org\\@good.com/",
+        "https://a@evil.org",
+    ):
+        assert not allowed("webFetch", ["WebFetch(good.com)"], url=evil), evil
+    assert allowed("webFetch", ["WebFetch(good.com)"], url="https://me@good.com:8080/x")
     assert not allowed("task", ["Shell(*)", "Write(**)", "Read(**)", "Mcp(*)", "WebFetch(*)"])
 
 

@@ -171,8 +171,13 @@ async def choose_source(
         warn(str(error))  # it is there, and a run will tell what is wrong with it
     usual = "cli" if settings.source == "auto" else settings.source
     sources: dict[str, Source] = {"cli": cli}
-    if usual == "acp" or find_spec("acp") is not None:
-        sources["acp"] = _acp(settings, cli, ledger, environ)
+    try:
+        if usual == "acp" or find_spec("acp") is not None:
+            sources["acp"] = _acp(settings, cli, ledger, environ)
+    except SettingsError as error:
+        if usual == "acp":
+            raise
+        warn(str(error))
     if usual == "sdk" or unavailable(environ) is None:
         sources["sdk"] = _sdk(settings, ledger, environ)
     return ChosenSource(sources, usual, instead="cli"), ""

@@ -83,6 +83,7 @@ class SseEncoder:
     """Each event is one frame; its id is the event's number in the run, so a reader can resume after it."""
 
     is_cut = False  # it says all that the run says
+    is_slow = False
 
     def __init__(self, after: int = 0, *, until_pause: bool = False) -> None:
         """`after` is the number of the last event that the reader has. A reply may end with a pause of the run."""
@@ -116,6 +117,7 @@ class NdjsonEncoder:
     """The specification's `StreamEvent`, one a line; `data` is the frame's payload."""
 
     is_cut = False
+    is_slow = False
 
     def __init__(self, *, until_pause: bool = False) -> None:
         self.is_over = False

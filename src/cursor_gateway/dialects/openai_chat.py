@@ -356,6 +356,8 @@ class ChunkEncoder:
     cutter it may be over before the run is, which then serves nobody.
     """
 
+    is_slow = False
+
     def __init__(
         self,
         head: CompletionHead,
@@ -460,6 +462,8 @@ class NumberedChunks:
     several frames, the last has the number: who had only some of them gets them all again. A run that paused has
     several replies: `encoder` makes the one for each, by the pause before it and its number.
     """
+
+    is_slow = False
 
     def __init__(self, encoder: Callable[[Paused | None, int], ChunkEncoder], after: int) -> None:
         self._make, self._encoder, self._after, self._number = encoder, encoder(None, 0), after, 0

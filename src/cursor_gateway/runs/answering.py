@@ -6,8 +6,8 @@ import msgspec
 from msgspec import Struct
 
 from cursor_gateway.core.caller_tools import Offer, Tool, ToolResult
-from cursor_gateway.core.document_events import DocumentEvent
-from cursor_gateway.core.documents import ClarificationAnswer, Mode
+from cursor_gateway.core.document_events import DocumentEvent, Paused
+from cursor_gateway.core.documents import ClarificationAnswer, ClarificationDocument, Document, Mode, PlanDocument
 from cursor_gateway.core.prompt import AssistantMessage, Message, UserMessage
 from cursor_gateway.core.replies import Decision, answers_message, plan_message
 from cursor_gateway.core.run_info import WhenClientLeaves
@@ -60,31 +60,54 @@ class Answering:
         run = await self._service.find(id, asker.owner)
         if isinstance(run, Run) and run.questions is not None and run.questions.take_answers(answers):
             return self._gone_on(run, asker)
-        self._check_ended(run)
-        documents = (await self._service.response(id, asker.owner)).documents
-        return await self._next_turn(run, asker, answers_message(documents, answers), run.info.mode)
+        documents = await self._documents(run)
+        if (pause := await self._held(run, documents, ClarificationDocument)) is not None:
+            return Continued(run, pause)
+        return await self._next_turn(run, asker, answers_message(documents, answers), run.info.mode, "answers")
 
     async def with_decision(self, id: str, asker: Asker, decision: Decision, text: str) -> Continued:
         """On the agent's plan: a plan that is accepted is carried out, which the mode `plan` does not allow."""
         run = await self._service.find(id, asker.owner)
-        if isinstance(run, Run) and run.questions is not None and run.questions.take_decision(decision == "accept"):
+        if isinstance(run, Run) and run.questions is not None and run.questions.holds_plan:
+            if text:
+                raise InvalidRequest(
+                    "An agent that waits can only be told yes or no; leave `text` out, and say it when it has ended.",
+                    param="text",
+                )
+            run.questions.take_decision(decision == "accept")
             return self._gone_on(run, asker)
-        self._check_ended(run)
-        documents = (await self._service.response(id, asker.owner)).documents
-        mode = "agent" if decision == "accept" else run.info.mode
-        return await self._next_turn(run, asker, plan_message(documents, decision, text), mode)
+        documents = await self._documents(run)
+        if (pause := await self._held(run, documents, PlanDocument)) is not None:
+            return Continued(run, pause)
+        mode: Mode = "agent" if decision == "accept" else run.info.mode
+        return await self._next_turn(run, asker, plan_message(documents, decision, text), mode, "decision")
+
+    async def _documents(self, run: Run | PastRun) -> list[Document]:
+        if run.done is None:
+            raise ConversationBusy("This run goes on without waiting for an answer; answer when it has ended.")
+        return (await self._service.response(run.id, run.owner)).documents
+
+    async def _held(
+        self, run: Run | PastRun, documents: Sequence[Document], kind: type[ClarificationDocument | PlanDocument]
+    ) -> int | None:
+        """The pause in which the run itself waited for such an answer: it has had one, and this is another copy."""
+        last = next((document.id for document in reversed(documents) if isinstance(document, kind)), "")
+        pauses = [
+            number
+            for number, event in enumerate(await _all_events(run), 1)
+            if isinstance(event, Paused)
+            and any(waiting.document_id == last for waiting in event.envelope.metadata.waiting_for or ())
+        ]
+        return max(pauses, default=None)
 
     def _gone_on(self, run: Run, asker: Asker) -> Continued:
         self._service.leave_as_told(run, asker.when_client_leaves)
         return Continued(run, run.paused_at)
 
-    def _check_ended(self, run: Run | PastRun) -> None:
-        if run.done is None:
-            raise ConversationBusy("This run goes on without waiting for an answer; answer when it has ended.")
-
-    async def _next_turn(self, run: Run | PastRun, asker: Asker, text: str, mode: Mode) -> Continued:
+    async def _next_turn(self, run: Run | PastRun, asker: Asker, text: str, mode: Mode, what: str) -> Continued:
         order = _order(run, asker, [UserMessage(text)], None)
-        order = msgspec.structs.replace(order, mode=mode, forgets_session=False)
+        key = f"{what} to {run.id}"  # the same again joins the turn that it has begun
+        order = msgspec.structs.replace(order, mode=mode, forgets_session=False, idempotency_key=key)
         return Continued(await self._service.start(order), 0)
 
     def _said_before(self, run: Run | PastRun) -> list[Message]:
@@ -120,6 +143,8 @@ def _order(run: Run | PastRun, asker: Asker, messages: Sequence[Message], offer:
         conversation_id=run.info.conversation_id,
         offer=offer,
         forgets_session=True,
+        source=run.turn.source if isinstance(run, Run) else None,
+        may_be_asked=True,
         when_client_leaves=asker.when_client_leaves,
     )
 

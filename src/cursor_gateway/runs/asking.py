@@ -1,6 +1,6 @@
 """A conversation and what is new in it in; the turns that tell it to an agent out: with what it knows, or with all."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -26,9 +26,13 @@ class Asking(Struct, frozen=True, kw_only=True):
 
     conversation: Conversation
     turn: Turn  # with all but the prompt and the session
-    preamble: Sequence[str]  # what holds for this run
+    preamble: Callable[[str | None], Sequence[str]]  # what holds for this run, by the source that is asked
     images: Sequence[tuple[Image, str]]  # and their files; their messages are counted as the request has them
     knows_session: bool  # the agent still has the conversation's session
+
+    def by(self, source: str | None) -> "Asking":
+        """The same by another source, which knows nothing of it."""
+        return replace(self, turn=replace(self.turn, source=source), knows_session=False)
 
     def first(self) -> Turn:
         if not self.knows_session:
@@ -46,7 +50,9 @@ class Asking(Struct, frozen=True, kw_only=True):
 
     def again(self, source: Source, session_id: str | None, new: Sequence[Message], more: Sequence[Message]) -> Turn:
         """In the middle of the run: only what is `new`, if the agent still knows its session, else all of it."""
-        turn = replace(self.turn, prompt=render([*map(Instructions, self.preamble), *new]), session_id=session_id)
+        turn = replace(
+            self.turn, prompt=render([*map(Instructions, self.preamble(self.turn.source)), *new]), session_id=session_id
+        )
         return turn if session_id is not None and source.has_session(turn) else self.afresh(more)
 
     def _rendered(self, said: Sequence[Message], first: int) -> str:
@@ -54,4 +60,4 @@ class Asking(Struct, frozen=True, kw_only=True):
         shown = [(replace(image, message=image.message - first), path) for image, path in self.images]
         shown = [(image, path) for image, path in shown if 0 <= image.message < len(said)]
         placed = place_images(said, [image for image, _ in shown], [path for _, path in shown])
-        return render([*map(Instructions, self.preamble), *placed])
+        return render([*map(Instructions, self.preamble(self.turn.source)), *placed])

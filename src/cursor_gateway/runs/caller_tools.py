@@ -77,7 +77,7 @@ class _Open(Struct):
 class CallerTools:
     def __init__(self, offer: Offer, limits: CallerLimits, *, server: str = TOOLS_SERVER, scratch: str = "") -> None:
         """`server` is what the agent calls the tools' server, `scratch` the folder that it takes for its workspace."""
-        self.offer, self._limits, self._server, self._scratch = offer, limits, server, scratch
+        self.offer, self._limits, self.server, self._scratch = offer, limits, server, scratch
         self.waiting_since: float | None = None  # of the loop's clock
         self.waited = 0.0  # seconds, up to the last answer
         self.paused_at = 0  # the number of the last pause
@@ -138,7 +138,7 @@ class CallerTools:
     def show(self, images: Sequence[Image]) -> tuple[str, ...]:
         """How the agent is told of these images, from now on to be seen with the viewer."""
         self._images |= {image.name: image for image in images}
-        return tuple(f"{image.name} (the tool `{self._viewer}` of `{self._server}` shows it)" for image in images)
+        return tuple(f"{image.name} (the tool `{self._viewer}` of `{self.server}` shows it)" for image in images)
 
     @property
     def call_ids(self) -> tuple[str, ...]:
@@ -237,7 +237,7 @@ class CallerTools:
         self._was_reminded = True
         names = " or ".join(f"`{tool.name}`" for tool in usable(self.offer))
         return [
-            UserMessage(f"You have not called a tool, and you must: call {names} of the server `{self._server}` now.")
+            UserMessage(f"You have not called a tool, and you must: call {names} of the server `{self.server}` now.")
         ]
 
     def _wrong(self, name: str, arguments: dict[str, Any]) -> str | None:

@@ -28,12 +28,15 @@ class Questions:
         self.waited = 0.0  # seconds, up to the last answer
         self._open: dict[str, _Asked] = {}
         self._driver: Driver | None = None
+        self._pausing: asyncio.TimerHandle | None = None
 
     def begin(self, driver: Driver) -> None:
         self._driver = driver
 
     def close(self) -> None:
         self._driver = None
+        if self._pausing is not None:
+            self._pausing.cancel()
         for asked in list(self._open.values()):
             self._settle(asked, None)
 
@@ -54,20 +57,27 @@ class Questions:
     async def _ask(self, call_id: str, what: Question | Plan) -> _Answer:
         loop = asyncio.get_running_loop()
         asked = self._open[call_id] = _Asked(what, loop.create_future())
-        pausing = loop.call_later(self._limits.quiet_seconds, self._pause)  # first what it says before is told
+        self._pause_soon()  # first what it says before is told
         expiring = loop.call_later(self._limits.answer_seconds, self._settle, asked, None)
         try:
             return await asked.answered
         finally:
-            pausing.cancel()
             expiring.cancel()
             del self._open[call_id]
-            if not self._open and self.waiting_since is not None:
+            if self.waiting_since is not None:
                 self.waited += loop.time() - self.waiting_since
                 self.waiting_since = None
+            if self._open:  # the others are asked again
+                self._pause_soon()
+
+    def _pause_soon(self) -> None:
+        """What is asked at once is told at once."""
+        if self._pausing is not None:
+            self._pausing.cancel()
+        self._pausing = asyncio.get_running_loop().call_later(self._limits.quiet_seconds, self._pause)
 
     def _pause(self) -> None:
-        if self._driver is not None:
+        if self._driver is not None and self._open:
             self._driver.pause([])
             if self.waiting_since is None:
                 self.waiting_since = asyncio.get_running_loop().time()
@@ -84,6 +94,10 @@ class Questions:
                     self._settle(asked, list(answers))
                     return True
         return False
+
+    @property
+    def holds_plan(self) -> bool:
+        return any(isinstance(asked.what, Plan) for asked in self._open.values())
 
     def take_decision(self, is_accepted: bool) -> bool:
         """False: no plan waits for it."""

@@ -9,7 +9,6 @@ from contextlib import aclosing
 from typing import Literal, Protocol, TypeAlias
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from cursor_gateway.core.agent_events import (
     AgentEvent,
@@ -88,6 +87,7 @@ class Run:
         self.paused_at = 0  # the number of the last pause
         self.fell_back_to: str | None = None  # the source that was asked in place of one that failed
         self.source_failure: Failure | None = None  # and how that one did
+        self._waits_from = 0  # the number of the first pause since it waits
         self.read_up_to = 0  # the number of the last event that some reader has had
         self.info, self.turn, self.owner, self.request_id, self.caller = info, turn, owner, request_id, caller
         self.events: list[DocumentEvent] = []  # the latest; the number of an event is its place in the run, from 1
@@ -315,8 +315,10 @@ class Run:
         assert asking is not None
         if ending == "source failed":
             self.fell_back_to = source.instead_of(self.turn)
-            happened = caller.happened if caller is not None else ()
-            return replace(asking.afresh(happened), source=self.fell_back_to)
+            self._asking = asking = asking.by(self.fell_back_to)
+            if caller is not None:
+                caller.server = source.named(self.fell_back_to).tools_server
+            return asking.afresh(caller.happened if caller is not None else ())
         if ending == "lost" or caller is None:
             return asking.afresh(caller.happened if caller is not None else ())
         if ending == "calls open":
@@ -405,6 +407,8 @@ class Run:
         if isinstance(last := events[-1], Done):
             self.done = last
         elif isinstance(last, Paused):
+            if not self.is_waiting:
+                self._waits_from = self.count
             self.paused_at = self.count
             self._told[self.count] = last.envelope.usage
         waiting, self._waiting = self._waiting, set()
@@ -473,7 +477,7 @@ class Reader:
     def __exit__(self, *_: object) -> None:
         self.run.readers -= 1
         self.run.read_up_to = max(self.run.read_up_to, self.place)
-        if self.run.is_waiting and self.run.read_up_to >= self.run.paused_at:
+        if self.run.is_waiting and self.run.read_up_to >= self.run._waits_from:
             return  # somebody has what was to be told, and the next request brings the answer
         if self.run.readers == 0 and self.run.needs_readers:
             self.run.stop(RunCancelled("The client left before the answer was complete; ask again to have all of it."))

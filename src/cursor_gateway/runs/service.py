@@ -125,8 +125,10 @@ class Service:
         while await self._has_waited(conversation.id):
             conversation = self._conversation(order)  # what was said meanwhile counts
         self.runs.check_free()
-        if order.offer is not None:
+        can_ask = order.may_be_asked and self.source.named(order.source).holds_questions
+        if order.offer is not None or can_ask:
             self.runs.make_room()
+        if order.offer is not None:
             await self._endpoint.open()
         try:
             run = self._start(order, model, conversation)
@@ -253,7 +255,7 @@ class Service:
         asking = Asking(
             conversation=conversation,
             turn=turn,
-            preamble=_preamble(order, info, self.source.named(order.source).tools_server),
+            preamble=lambda source: _preamble(order, info, self.source.named(source).tools_server),
             images=images,
             knows_session=conversation.session_id is not None and self.source.has_session(turn),
         )

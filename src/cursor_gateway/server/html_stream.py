@@ -18,6 +18,7 @@ class HtmlEncoder:
 
     is_over = False  # it says all that the run says
     is_cut = False
+    is_slow = True
 
     def __init__(self, after: int) -> None:
         self._after, self._number = after, 0

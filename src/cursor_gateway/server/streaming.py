@@ -12,7 +12,7 @@ from typing import Protocol, TypeAlias
 from msgspec import Struct
 from starlette.types import Receive, Scope, Send
 
-from cursor_gateway.core.document_events import DocumentEvent, Paused, says_something
+from cursor_gateway.core.document_events import ContentDelta, DocumentEnded, DocumentEvent, Paused, says_something
 from cursor_gateway.dialects.openai_chat import CompletionHead
 from cursor_gateway.errors import Failure, RunCancelled
 from cursor_gateway.runs.past import PastReader, PastRun
@@ -21,6 +21,8 @@ from cursor_gateway.server.guard import error_response
 from cursor_gateway.server.metrics import Metrics
 
 AnyRun: TypeAlias = Run | PastRun
+
+_MUCH = 20_000  # characters
 
 
 class Encoder(Protocol):
@@ -36,6 +38,11 @@ class Encoder(Protocol):
     @property
     def is_cut(self) -> bool:
         """It is over, and nobody wants the rest."""
+        ...
+
+    @property
+    def is_slow(self) -> bool:
+        """Much at once is not for the loop, where everybody else waits."""
         ...
 
 
@@ -133,7 +140,10 @@ class EventStream:
         loop, seconds = asyncio.get_running_loop(), self._reading.keep_alive_seconds
         silent_since = loop.time()  # not only without events: a dialect has no words for some of them
         while not reader.has_left:
-            data = self._encoder.push_all(events)
+            if self._encoder.is_slow and _size(events) > _MUCH:
+                data = await asyncio.to_thread(self._encoder.push_all, events)
+            else:
+                data = self._encoder.push_all(events)
             is_last = reader.at_end or self._encoder.is_over
             if not data and not is_last and (not events or loop.time() >= silent_since + seconds):
                 data = self._form.keep_alive
@@ -174,6 +184,18 @@ def _cut_short(run: AnyRun, reader: Reader | PastReader) -> None:
     """Nobody else has a use for the rest either, unless they read it, too."""
     if not reader.at_end and run.readers == 1:
         run.stop(RunCancelled("The answer was cut where its request said, by `stop` or `max_tokens`; ask for more."))
+
+
+def _size(events: Sequence[DocumentEvent]) -> int:
+    """About as much as there is to encode, in characters."""
+    return sum(
+        len(event.text)
+        if isinstance(event, ContentDelta)
+        else len(event.document.content or "") + 200
+        if isinstance(event, DocumentEnded)
+        else 100
+        for event in events
+    )
 
 
 def _tells(event: DocumentEvent) -> bool:

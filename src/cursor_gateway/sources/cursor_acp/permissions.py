@@ -15,7 +15,7 @@ from cursor_gateway.sources.cursor_acp.calls import ToolCall
 _RULE = re.compile(r"(Shell|Write|Read|Mcp|WebFetch)\((.+)\)", re.DOTALL)
 _BREAK = re.compile(r"&&|\|\||[;|&\n]")
 _HIDDEN = re.compile(r"\$\(|`|[<>]|\$\{|\\\n")  # what runs more than is seen, or writes
-_HOST = re.compile(r"https?://(?:[^/@\s]*@)?([^/:?#\s]+)")
+_HOST = re.compile(r"https?://(?:[^/?#@\\\s]*@)?([^/:?#@\\\s]+)(?:[/:?#]|\Z)")
 
 
 def wrong_rules(rules: Sequence[str]) -> list[str]:

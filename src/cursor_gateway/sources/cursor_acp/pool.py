@@ -10,7 +10,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from cursor_gateway.errors import AgentOverloaded, ShuttingDown
+from cursor_gateway.errors import AgentTimedOut, ShuttingDown
 from cursor_gateway.sources.cursor_acp.connection import AgentConnection
 
 _MOST_SESSIONS = 10_000  # whose places are remembered
@@ -49,8 +49,9 @@ class Place:
         self._pool, self._member = pool, member
         self.connection, self.workspace = connection, member.workspace
 
-    async def leave(self, is_stuck: bool) -> None:
-        await self._pool.leave(self._member, self.connection, is_stuck)
+    async def leave(self, is_stuck: bool, is_doubtful: bool = False) -> None:
+        """`is_doubtful`: who was here has not waited for an answer, and there may be none."""
+        await self._pool.leave(self._member, self.connection, is_stuck, is_doubtful)
 
     def hosts(self, session_id: str) -> None:
         """Where this session is to be found, also after the agent's end."""
@@ -75,7 +76,7 @@ class Pool:
         return [member.connection.pid for member in self._members if member.connection is not None]
 
     async def place(self, workspace: str, session_id: str | None) -> Place:
-        """Raises what the start of an agent raises, `AgentOverloaded` when none is free, `ShuttingDown`."""
+        """Raises what the start of an agent raises, `AgentTimedOut` when none is free, `ShuttingDown`."""
         member = await self._free_member(workspace, session_id)
         member.active += 1
         member.turns += 1
@@ -94,9 +95,13 @@ class Pool:
         if not self._is_closed and not self._of(workspace) and len(self._members) < self._options.max_processes:
             self._add(workspace, None, None)
 
-    async def leave(self, member: Member, connection: AgentConnection, is_stuck: bool) -> None:
+    async def leave(self, member: Member, connection: AgentConnection, is_stuck: bool, is_doubtful: bool) -> None:
         member.active -= 1
-        member.used_at = member.looked_at = self._now()
+        member.used_at = self._now()
+        if not is_doubtful:
+            member.looked_at = member.used_at
+        elif not await connection.is_well(self._options.answer_seconds):
+            is_stuck = True
         try:
             if is_stuck:
                 member.is_retired = True
@@ -139,7 +144,7 @@ class Pool:
                 return member
             left = deadline - self._now()
             if left <= 0:
-                raise AgentOverloaded(
+                raise AgentTimedOut(
                     f"All agents are busy, and none had a place within {self._options.place_seconds:g} s; "
                     "try again in a while, or raise the number of processes or of their sessions."
                 )

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncGenerator, Coroutine, Sequence
 from typing import Any, TypeVar
+from uuid import uuid4
 
 import msgspec
 from msgspec import UNSET, Struct
@@ -245,7 +246,8 @@ def _leave(call: ToolCall, told: Fields) -> Question:
     reason = " ".join(f"({text})" for text in reasons if text)
     text = f"May the agent do this: {told.text('title') or call.title or call.kind}? {reason}".strip()
     options = [ClarificationOption(id=_ALLOW, label="Allow once"), ClarificationOption(id=_DENY, label="Deny")]
-    asked = ClarificationQuestion(id="leave", text=text, options=options)
+    # An answer is to this question and no other: one that is sent twice must not allow what is asked next.
+    asked = ClarificationQuestion(id=f"leave_{uuid4().hex}", text=text, options=options)
     return Question(tool="request_permission", title="The agent asks for leave", questions=[asked])
 
 

@@ -147,6 +147,7 @@ class CursorAcpSource:
                 return seat, session
             except BaseException as error:
                 seat.is_stuck = isinstance(error, AgentTimedOut)
+                seat.is_doubtful = isinstance(error, asyncio.CancelledError)
                 await asyncio.wait([self._pool.do(seat.leave())])
                 if is_last or not isinstance(error, AgentCrashed):
                     raise
@@ -274,7 +275,7 @@ class _AnyPlace(Protocol):
     connection: AgentConnection
     workspace: str  # where its turn works
 
-    async def leave(self, is_stuck: bool) -> None: ...
+    async def leave(self, is_stuck: bool, is_doubtful: bool) -> None: ...
 
     def hosts(self, session_id: str) -> None: ...
 
@@ -285,7 +286,7 @@ class _OwnPlace:
     def __init__(self, connection: AgentConnection, workspace: str) -> None:
         self.connection, self.workspace = connection, workspace
 
-    async def leave(self, is_stuck: bool) -> None:
+    async def leave(self, is_stuck: bool, is_doubtful: bool) -> None:
         await self.connection.end()
 
     def hosts(self, session_id: str) -> None:
@@ -298,6 +299,7 @@ class _Seat:
     def __init__(self, place: _AnyPlace, grace_seconds: float) -> None:
         self._place, self._grace_seconds = place, grace_seconds
         self.is_stuck = False  # the agent does not answer
+        self.is_doubtful = False  # nobody has waited long enough to know
         self._session: Session | None = None
         self._running: RunningTurn | None = None
         self._prompt: asyncio.Task[Any] | None = None
@@ -317,7 +319,7 @@ class _Seat:
             if not self._prompt.done():
                 await self._cancel(self._session, self._prompt)
             self._place.connection.forget(self._session.id)
-        await self._place.leave(self.is_stuck)
+        await self._place.leave(self.is_stuck, self.is_doubtful)
 
     async def _cancel(self, session: Session, prompt: "asyncio.Task[Any]") -> None:
         connection = self._place.connection
