@@ -624,26 +624,31 @@ def test_what_a_user_says_beside_the_results_reaches_the_agent(gateway: RunningG
 # --- time -------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("source", ["cli", "acp"])
 @pytest.mark.parametrize("progress", ["1", "0"])
-def test_a_late_result_arrives(tmp_path: Path, progress: str) -> None:
+def test_a_late_result_arrives(tmp_path: Path, progress: str, source: str) -> None:
     """The agent's client waits a second, as the real one a minute; told of progress it goes on waiting, else it
     gives up, and the result goes in by resuming the session."""
     knobs = {"mcp_seconds": "1", "mcp_progress": progress}
-    with own_gateway(tmp_path, knobs=knobs, settings={"progress_seconds": "0.2"}) as (gateway, client):
+    settings = {"progress_seconds": "0.2", "source": source}
+    with own_gateway(tmp_path, knobs=knobs, settings=settings) as (gateway, client):
         mark = unique()
         caller = Caller(client, f"{mark} {program(call('weather', city='A'), say('It is $1.'))}", [WEATHER])
         asked = only_call(caller.ask())
-        group = invocations(gateway, mark)[0]["pgid"]
-        if progress == "1":
+        if source == "acp":
             time.sleep(2.5)
-            assert members(group)
+        elif progress == "1":
+            time.sleep(2.5)
+            assert members(invocations(gateway, mark)[0]["pgid"])
         else:
+            group = invocations(gateway, mark)[0]["pgid"]
             eventually(lambda: not members(group))
         told = documents_of(client, caller.chat_id)
         assert [one["toolCallId"] for one in told["metadata"]["waitingFor"]] == [asked["id"]]
         caller.give((asked["id"], "sunny at last"))
         assert caller.ask()["content"] == "It is sunny at last."
-        nothing_is_left(gateway, mark)
+        if source == "cli":
+            nothing_is_left(gateway, mark)
 
 
 def test_a_caller_that_never_comes_back(tmp_path: Path) -> None:
