@@ -19,6 +19,7 @@ from cursor_gateway.core.document_events import (
     DocumentStarted,
     Done,
     KnownMetadata,
+    Paused,
     Reasoning,
     ToolCallArguments,
     ToolCallEnded,
@@ -63,12 +64,14 @@ from cursor_gateway.core.documents import (
     ToolCallMetadata,
     ToolCallResult,
     Usage,
+    WaitingCall,
 )
 from cursor_gateway.core.fences import Fences
 from cursor_gateway.core.history import ConversationDetail, ConversationEntry, MessageEntry, RunEntry
 from cursor_gateway.core.run_info import Include, RunInfo
 from cursor_gateway.core.transcript import Transcript
 from cursor_gateway.dialects.documents import NdjsonEncoder, SseEncoder, encode_response
+from cursor_gateway.dialects.documents_request import ChosenTool, OfferedTool, QuestionAnswer, ToolAnswer
 from cursor_gateway.dialects.openai_chat import (
     AgentTools,
     ChatCompletion,
@@ -97,6 +100,7 @@ __all__ = [
     "CannotReach",
     "ChatCompletion",
     "ChatResponse",
+    "ChosenTool",
     "ChunkEncoder",
     "ClarificationAnswer",
     "ClarificationDocument",
@@ -136,9 +140,12 @@ __all__ = [
     "Mode",
     "ModelEntry",
     "NdjsonEncoder",
+    "OfferedTool",
+    "Paused",
     "PlanDocument",
     "PlanMetadata",
     "PlanTodo",
+    "QuestionAnswer",
     "Reasoning",
     "ResponseMetadata",
     "RunEntry",
@@ -157,6 +164,7 @@ __all__ = [
     "TodoChange",
     "TodoUpdateDocument",
     "TodoUpdateMetadata",
+    "ToolAnswer",
     "ToolCallArguments",
     "ToolCallDocument",
     "ToolCallEnded",
@@ -165,6 +173,7 @@ __all__ = [
     "ToolCallStarted",
     "Transcript",
     "Usage",
+    "WaitingCall",
     "aread_events",
     "aread_response",
     "encode_completion",

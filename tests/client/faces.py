@@ -48,6 +48,9 @@ class Awaited:
     def events(self, id: str, after: int = 0) -> "AwaitedStream":
         return AwaitedStream(self.runner, self.client.events(id, after))
 
+    def answer(self, id: str, **told: Any) -> str:
+        return self.runner.run(self.client.answer(id, **told))
+
     def cancel(self, id: str) -> Envelope:
         return self.runner.run(self.client.cancel(id))
 

@@ -12,7 +12,14 @@ from cursor_gateway.client.failures import CallFailed
 from cursor_gateway.core.documents import Envelope
 from cursor_gateway.core.history import ConversationEntry
 from cursor_gateway.dialects.documents import encode_response
-from cursor_gateway.dialects.documents_request import read_chat_request
+from cursor_gateway.dialects.documents_request import (
+    ChosenTool,
+    OfferedTool,
+    QuestionAnswer,
+    ToolAnswer,
+    read_answer,
+    read_chat_request,
+)
 from tests.client.scripted import LINK, LOST, Scripted, Shell, answer
 from tests.laws.laws import RUN, assemble, response_of
 
@@ -54,6 +61,15 @@ def test_the_other_fields_of_a_message() -> None:
     fields: calls.ChatFields = {"conversation_id": "conv_1", "fences": "inline", "workspace": "/w"}
     asked = read_chat_request(calls.chat_request("hello", "key", (), fields).body)
     assert (asked.conversation_id, asked.fences, asked.workspace) == ("conv_1", "inline", "/w")
+    assert (asked.tools, asked.tool_choice, asked.source) == ([], "auto", None)
+    assert asked.may_ask is False  # somebody must be there to answer
+
+
+def test_a_message_with_tools() -> None:
+    tool, choice = OfferedTool(name="weather", parameters={"type": "object"}), ChosenTool(name="weather")
+    fields: calls.ChatFields = {"tools": [tool], "tool_choice": choice, "source": "acp", "may_ask": True}
+    asked = read_chat_request(calls.chat_request("hello", "key", (), fields).body)
+    assert (asked.tools, asked.tool_choice, asked.source, asked.may_ask) == ([tool], choice, "acp", True)
 
 
 @pytest.mark.parametrize("key", ["", "a\nb", "é", "x" * 256])
@@ -75,6 +91,25 @@ def test_a_response() -> None:
     shell = Shell(answer(200, encode_response(RESPONSE)))
     assert shell.asked(calls.response(LINK, "chat_1")) == RESPONSE
     assert requested(shell) == ["GET /v1/chat/chat_1"]
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"tool_results": [ToolAnswer(tool_call_id="call_1", content={"sky": "blue"}, is_error=True)]},
+        {"answers": [QuestionAnswer(question_id="file", selected_option_ids=["a"], text="or b")]},
+        {"plan": "accept"},
+    ],
+)
+def test_an_answer(fields: calls.AnswerFields) -> None:
+    shell = Shell(LOST, answer(202, encode_response(RESPONSE)))
+    assert shell.asked(calls.answer(LINK, "chat_1", fields)) == RESPONSE.id
+    assert requested(shell) == ["POST /v1/chat/chat_1/answer"] * 2
+    assert shell.requests[0].headers["prefer"] == "respond-async"
+    told = read_answer(shell.requests[0].body)
+    for name, value in fields.items():
+        assert getattr(told, name) == value
+    assert told.when_client_leaves == "finish"
 
 
 def test_cancel() -> None:

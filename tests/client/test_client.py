@@ -19,9 +19,12 @@ from cursor_gateway import (
     DocumentStarted,
     Done,
     ErrorDocument,
+    OfferedTool,
+    Paused,
     TerminalCommandDocument,
     TextDocument,
     ThinkingDocument,
+    ToolAnswer,
     Transcript,
     source_text,
 )
@@ -49,6 +52,22 @@ def test_the_whole_answer(client: AnyClient) -> None:
     assert response.status == "completed"
     assert said(response) == SAID
     assert client.response(response.id) == response
+
+
+def test_tools_that_the_program_runs_itself(client: AnyClient) -> None:
+    steps = [{"call": "weather", "args": {"city": "A"}}, {"call": "weather", "args": {"city": "B"}}, {"say": "$1, $2"}]
+    weather = OfferedTool(name="weather", parameters={"type": "object"})
+    ran = []
+    with client.stream(standin("program", json.dumps(steps)), tools=[weather]) as stream:
+        for event in stream:
+            if isinstance(event, Paused):
+                for waiting in event.envelope.metadata.waiting_for or []:
+                    ran.append(waiting.arguments["city"])
+                    result = ToolAnswer(tool_call_id=waiting.tool_call_id, content=f"sun in {ran[-1]}")
+                    assert client.answer(stream.id, tool_results=[result]) == stream.id
+        response = stream.result()
+    assert ran == ["A", "B"]
+    assert said(response) == "sun in A, sun in B"
 
 
 def test_the_answer_as_it_comes(client: AnyClient) -> None:

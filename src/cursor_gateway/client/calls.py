@@ -1,7 +1,7 @@
 """What can be asked of a gateway: each call's request, and the meaning of its reply."""
 
 from collections.abc import Iterable
-from typing import TypedDict, TypeVar
+from typing import Literal, TypedDict, TypeVar
 
 import msgspec
 from msgspec import Struct
@@ -11,8 +11,16 @@ from cursor_gateway.client.steps import Asking, Link, Request, Telling, Told, Tr
 from cursor_gateway.core.documents import ChatResponse, Envelope, Mode
 from cursor_gateway.core.fences import Fences
 from cursor_gateway.core.history import ConversationDetail, ConversationEntry, ConversationList
+from cursor_gateway.core.replies import Decision
 from cursor_gateway.core.run_info import Include
-from cursor_gateway.dialects.documents_request import ChatRequest
+from cursor_gateway.dialects.documents_request import (
+    AnswerRequest,
+    ChatRequest,
+    ChosenTool,
+    OfferedTool,
+    QuestionAnswer,
+    ToolAnswer,
+)
 
 T = TypeVar("T")
 
@@ -32,6 +40,10 @@ class ChatFields(TypedDict, total=False):
     workspace: str | None
     fences: Fences | None
     include: Iterable[Include]
+    source: str | None
+    tools: Iterable[OfferedTool]  # then the agent's own are switched off
+    tool_choice: Literal["auto", "none", "required"] | ChosenTool
+    may_ask: bool  # whether an agent that waits may ask; False unless it is said: somebody must answer
 
 
 def chat_request(message: str, key: str, images: Iterable[str], fields: ChatFields) -> Request:
@@ -47,6 +59,10 @@ def chat_request(message: str, key: str, images: Iterable[str], fields: ChatFiel
         fences=fields.get("fences"),
         include=list(fields.get("include", ())),
         images=list(images),
+        source=fields.get("source"),
+        tools=list(fields.get("tools", ())),
+        tool_choice=fields.get("tool_choice", "auto"),
+        may_ask=fields.get("may_ask", False),
         stream=True,
         when_client_leaves="finish",
     )
@@ -69,6 +85,31 @@ def cancel_request(id: str, seconds: float | None = None) -> Request:
 
 def response(link: Link, id: str) -> Asking[ChatResponse]:
     return (yield from _get(link, ChatResponse, "v1", "chat", id))
+
+
+class AnswerFields(TypedDict, total=False):
+    """What a run waits for, or what its agent has asked: one of these."""
+
+    tool_results: Iterable[ToolAnswer]
+    answers: Iterable[QuestionAnswer]
+    plan: Decision
+
+
+def answer(link: Link, id: str, fields: AnswerFields) -> Asking[str]:
+    """The id of the run that goes on with it: the same, or the next one of its conversation."""
+    told = AnswerRequest(
+        tool_results=list(fields["tool_results"]) if "tool_results" in fields else None,
+        answers=list(fields["answers"]) if "answers" in fields else None,
+        plan=fields.get("plan"),
+        when_client_leaves="finish",
+    )
+    request = Request(
+        method="POST",
+        path=("v1", "chat", id, "answer"),
+        headers={**_JSON, "prefer": "respond-async"},
+        body=msgspec.json.encode(told),
+    )
+    return read_value(link, (yield from ask(request, Tries(link))), ChatResponse).id
 
 
 def cancel(link: Link, id: str) -> Asking[Envelope]:

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, TypeVar, Unpack
 
 from cursor_gateway.client import calls
-from cursor_gateway.client.calls import Health, ModelEntry
+from cursor_gateway.client.calls import AnswerFields, Health, ModelEntry
 from cursor_gateway.client.connection import (
     LOCAL,
     PAUSES,
@@ -78,6 +78,13 @@ class Client:
     def events(self, id: str, after: int = 0) -> "Stream":
         """The run's events, from the first on or after the one with that number. Leaving it does not stop the run."""
         return Stream(self._http, Following(self._link, id=id, after=after))
+
+    def answer(self, id: str, **told: Unpack[AnswerFields]) -> str:
+        """What the run waits for, or its agent has asked: `tool_results`, `answers` or `plan`.
+
+        Returns the id of the run that goes on with it: the same, whose stream goes on, or the conversation's next.
+        """
+        return self._asked(calls.answer(self._link, id, told))
 
     def cancel(self, id: str) -> Envelope:
         """How the run ended: now, or before."""
