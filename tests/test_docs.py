@@ -34,7 +34,7 @@ def examples(page: str, language: str) -> list[str]:
     return re.findall(rf"```{language}\n(.*?)```", (ROOT / page).read_text(), re.DOTALL)
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/server.md"])
+@pytest.mark.parametrize("page", ["README.md", "docs/server.md", "docs/tools.md"])
 def test_the_python_examples_run(page: str, url: str) -> None:
     snippets = [snippet for snippet in examples(page, "python") if USUAL in snippet]
     assert snippets
