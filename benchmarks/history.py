@@ -26,6 +26,7 @@ from cursor_gateway.core.documents import (
     make_document,
 )
 from cursor_gateway.store.base import NewMessage, NewRun, RunEnd
+from cursor_gateway.store.search import Words
 from cursor_gateway.store.sqlite import SqliteStore
 
 CONVERSATIONS, EVENTS = 10_000, 1_000_000
@@ -84,7 +85,10 @@ def _add_run(store: SqliteStore, dice: random.Random, number: int, events: int) 
     last = len(said) - len(said) % BATCH or len(said) - BATCH
     for place in range(0, last, BATCH):
         store.append(run, place + 1, said[place : place + BATCH])
-    end = RunEnd(envelope=envelope, documents=documents, answer=" ".join(words), ended_ms=now)
+    found_by = Words()
+    for document in documents:
+        found_by.push(document)
+    end = RunEnd(envelope=envelope, words=found_by.all, answer=" ".join(words), ended_ms=now)
     store.end_run(run, last + 1, said[last:], end)
 
 

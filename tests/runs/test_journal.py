@@ -243,7 +243,7 @@ def test_whenever_the_store_refuses_all_is_there_in_the_end(
 
 def test_a_run_whose_events_are_not_stored_keeps_them(store: Flaky, monkeypatch: pytest.MonkeyPatch) -> None:
     """What only it has must not be dropped, however much it is."""
-    monkeypatch.setattr("cursor_gateway.runs.run._KEPT", 2)
+    monkeypatch.setattr("cursor_gateway.runs.journal._KEPT_EVENTS", 2)
 
     async def live() -> None:
         store.refuses = True

@@ -21,7 +21,7 @@ from starlette.types import Message
 from cursor_gateway.core.actions import Command, OtherTool, Outcome
 from cursor_gateway.core.agent_events import AgentEvent, TextDelta, ThinkingDelta, ThinkingEnded, ToolEnded, ToolStarted
 from cursor_gateway.core.prompt import UserMessage
-from cursor_gateway.runs import run as run_module
+from cursor_gateway.runs import journal as journal_module
 from cursor_gateway.runs.conversations import Conversations
 from cursor_gateway.runs.registry import Runs
 from cursor_gateway.runs.run import Run
@@ -297,7 +297,7 @@ def test_every_reader_has_the_same_in_the_end(
         assert kept > 5 or len(run.events) <= max(2 * kept + 50, 60)
 
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(run_module, "_KEPT", kept)
+        patch.setattr(journal_module, "_KEPT_EVENTS", kept)
         asyncio.run(live(Path(folder)))
 
 
@@ -316,7 +316,7 @@ def is_beginning(early: Json, answer: Json) -> bool:
 
 
 def test_a_reader_who_is_far_behind_reads_what_is_stored_and_costs_no_memory(tmp_path: Path) -> None:
-    count = 3 * 2 * run_module._KEPT
+    count = 6 * journal_module._KEPT_EVENTS
 
     async def live() -> None:
         script: list[tuple[Sequence[AgentEvent], int]] = [([STARTED], 0)]
@@ -326,7 +326,7 @@ def test_a_reader_who_is_far_behind_reads_what_is_stored_and_costs_no_memory(tmp
         slow = [asyncio.ensure_future(site.read(run.id, Habits(dialect, pause=400))) for dialect in READS]
         await run.gone()
         assert run.dropped > 0
-        assert len(run.events) <= 2 * run_module._KEPT + 64
+        assert len(run.events) <= journal_module._KEPT_EVENTS + 64
         assert not any(reading.done() for reading in slow)
         answer = await site.snapshot(run.id)
         assert answer["documents"][0]["content"] == "".join(f"{number} " for number in range(count))
@@ -340,7 +340,7 @@ def test_a_reader_who_is_far_behind_reads_what_is_stored_and_costs_no_memory(tmp
 
 def test_a_flood_in_one_batch_is_not_lost_on_a_reader_who_was_up_to_date(tmp_path: Path) -> None:
     """So many events at once that those a waiting reader needs next stand in the store when it wakes."""
-    count = 3 * run_module._KEPT
+    count = 3 * journal_module._KEPT_EVENTS
 
     async def live() -> None:
         flood = say(*(f"{number} " for number in range(count)))

@@ -44,6 +44,7 @@ from cursor_gateway.core.documents import (
 )
 from cursor_gateway.errors import AgentCrashed, StoreUnavailable
 from cursor_gateway.store.base import Idempotency, NewMessage, NewRun, RunEnd
+from cursor_gateway.store.search import Words
 from cursor_gateway.store.sqlite import SqliteStore
 
 ME, YOU = "me", "you"
@@ -87,6 +88,13 @@ def envelope(run: str = "run", status: Status = "completed") -> Envelope:
     )
 
 
+def words_of(documents: Sequence[Document]) -> Words:
+    words = Words()
+    for document in documents:
+        words.push(document)
+    return words
+
+
 def run_end(
     run: str = "run",
     *,
@@ -97,10 +105,12 @@ def run_end(
     session_id: str | None = None,
     fingerprint: str | None = None,
 ) -> RunEnd:
+    words = words_of(documents)
     return RunEnd(
         envelope=envelope(run, status),
         failure_code=None if status == "completed" else "agent_crashed",
-        documents=documents,
+        words=words.all,
+        tool_uses=words.tool_uses,
         answer=answer,
         session_id=session_id,
         fingerprint=fingerprint,
@@ -118,7 +128,7 @@ def append_patiently(store: SqliteStore, run: str, number: int) -> None:
     """As a caller does while others write: again, when it was not let in."""
     for _ in range(100):
         try:
-            assert store.append(run, number, deltas(number))
+            assert store.append(run, number, deltas(number)) is not None
             return
         except StoreUnavailable:
             continue

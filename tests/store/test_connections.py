@@ -191,7 +191,7 @@ def test_a_file_that_is_taken_away_is_begun_anew(store: SqliteStore, tmp_path: P
         for file in tmp_path.glob(f"{FILE}*"):
             file.unlink()
         assert store.run("run", ME) is None
-        assert not store.append("run", 1, deltas(1))
+        assert store.append("run", 1, deltas(1)) is None
         assert store.begin_run(new_run())
         assert store.append("run", 1, deltas(1))
     assert store.events("run", ME).events == deltas(1)

@@ -38,7 +38,7 @@ def pragma(path: Path, name: str) -> object:
 
 
 def works(store: SqliteStore) -> bool:
-    return store.begin_run(new_run("fresh", "fresh")) and store.append("fresh", 1, deltas(1))
+    return store.begin_run(new_run("fresh", "fresh")) and store.append("fresh", 1, deltas(1)) is not None
 
 
 def test_a_new_database_is_the_owners_alone_and_set_up_as_designed(tmp_path: Path) -> None:

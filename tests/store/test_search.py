@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cursor_gateway.store.search import expression, owner_scope, query_words, searchable, snippet, sound
-from tests.store.making import EVERY_DOCUMENT
+from tests.store.making import EVERY_DOCUMENT, words_of
 
 ODD = [
     '"',
@@ -104,15 +104,14 @@ def test_a_snippet_is_short_and_in_one_line(text: str, words: list[str]) -> None
     ],
 )  # fmt: skip
 def test_every_kind_of_document_is_found_by_what_people_remember_of_it(word: str) -> None:
-    assert word in searchable(["a question"], EVERY_DOCUMENT)
+    assert word in searchable(["a question", *words_of(EVERY_DOCUMENT).all])
 
 
 def test_what_a_command_put_out_is_not_indexed() -> None:
-    assert "a lot" not in searchable([], EVERY_DOCUMENT)
+    assert "a lot" not in searchable(words_of(EVERY_DOCUMENT).all)
 
 
 def test_a_run_is_indexed_up_to_a_length_and_commands_come_before_contents() -> None:
-    words = searchable(["x" * 300_000], [])
-    assert len(words) == 250_000
-    told = searchable([], EVERY_DOCUMENT)
+    assert len(searchable(["x" * 300_000])) == 250_000
+    told = searchable(words_of(EVERY_DOCUMENT).all)
     assert told.index("pytest -k login") < told.index("Some prose")

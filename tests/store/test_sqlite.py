@@ -110,11 +110,11 @@ def test_after_the_last_event_there_is_none(store: SqliteStore, after: int) -> N
 
 def test_of_a_batch_whose_beginning_is_stored_only_the_rest_is(store: SqliteStore) -> None:
     store.begin_run(new_run())
-    assert store.append("run", 1, deltas(1, 2))
-    assert store.append("run", 1, deltas(1, 2))
+    assert store.append("run", 1, deltas(1, 2)) is not None
+    assert store.append("run", 1, deltas(1, 2)) is not None
     assert store.append("run", 1, deltas(1, 2, 3, 4))
     assert store.append("run", 4, deltas(4, 5))
-    assert store.append("run", 6, [])
+    assert store.append("run", 6, []) is not None
     assert everything(store) == deltas(1, 2, 3, 4, 5)
 
 
@@ -127,8 +127,8 @@ def test_a_gap_is_a_mistake(store: SqliteStore) -> None:
 
 
 def test_events_of_a_run_that_is_not_there_are_not_stored(store: SqliteStore) -> None:
-    assert not store.append("run", 1, deltas(1))
-    assert not store.end_run("run", 1, deltas(1), run_end())
+    assert store.append("run", 1, deltas(1)) is None
+    assert store.end_run("run", 1, deltas(1), run_end()) is None
     assert everything(store) == []
 
 
@@ -199,7 +199,7 @@ def test_what_is_done_twice_is_done_once(store: SqliteStore) -> None:
     for _ in range(2):
         assert store.begin_run(new_run("run", "conv", "one", "two"))
     for _ in range(2):
-        assert store.end_run("run", 1, [*deltas(1), Done(envelope())], run_end())
+        assert store.end_run("run", 1, [*deltas(1), Done(envelope())], run_end()) is not None
     assert store.begin_run(new_run("run", "conv", "one", "two"))  # and does not begin again
     assert [message.text for message in store.messages("conv", ME)] == ["one", "two", "Hi"]
     assert everything(store) == [*deltas(1), Done(envelope())]
@@ -211,9 +211,9 @@ def test_what_comes_after_the_end_is_not_stored(store: SqliteStore) -> None:
     """Somebody else has ended it: whoever thought that its process was dead."""
     store.begin_run(new_run())
     store.end_run("run", 1, deltas(1), run_end())
-    assert store.append("run", 1, deltas(1))
-    assert not store.append("run", 1, deltas(1, 2))
-    assert not store.end_run("run", 1, deltas(1, 2), run_end(status="error"))
+    assert store.append("run", 1, deltas(1)) is not None
+    assert store.append("run", 1, deltas(1, 2)) is None
+    assert store.end_run("run", 1, deltas(1, 2), run_end(status="error")) is None
     assert everything(store) == deltas(1)
 
 

@@ -1,15 +1,24 @@
 """A run's events in, before anybody sees them; kept in the store, or kept back until it takes them again."""
 
+from collections import deque
 from collections.abc import Callable
 
 import msgspec
 
-from cursor_gateway.core.document_events import DocumentEvent, Done, Paused, says_something, source_text
-from cursor_gateway.core.transcript import Transcript
+from cursor_gateway.core.document_events import (
+    DocumentEnded,
+    DocumentEvent,
+    Done,
+    Paused,
+    says_something,
+    source_text,
+)
 from cursor_gateway.errors import StoreUnavailable
 from cursor_gateway.store.base import Idempotency, NewRun, RunEnd, Store
+from cursor_gateway.store.search import Words
 
 _PAUSE_MS = 1000  # between two tries: each may wait for somebody else's lock
+_KEPT_EVENTS, _KEPT_BYTES = 2048, 1_000_000  # for readers who are nearly up to date
 
 
 class Journal:
@@ -24,7 +33,11 @@ class Journal:
         self._is_lost = False  # the store has not all of it, and never will
         self.mistake: Exception | None = None  # of ours, in the store: it costs the history, not the answer
         self._again_ms = 0
-        self._transcript = Transcript()
+        self._words = Words()
+        self._kept: deque[tuple[int, int]] = (
+            deque()
+        )  # batches that are stored and not old: their events and their bytes
+        self._kept_events = self._kept_bytes = 0
         self._said: list[str] = []
         self._replied = 0  # how much of it stood in replies before the last one
         self._has_spoken = False
@@ -34,8 +47,13 @@ class Journal:
 
     @property
     def stored(self) -> int:
-        """How many events are safe: who comes too late for them here finds them in the store."""
+        """How many events are safe."""
         return self._stored
+
+    @property
+    def old(self) -> int:
+        """How many of them nobody needs to keep: a reader who is that far behind finds them in the store."""
+        return self._stored - self._kept_events
 
     @property
     def is_complete(self) -> bool:
@@ -66,7 +84,8 @@ class Journal:
             self._first_event_ms = self._now_ms()
         self._waiting += events
         for event in events:
-            self._transcript.push(event)
+            if isinstance(event, DocumentEnded):
+                self._words.push(event.document)
             self._said.append(source_text(event))
             if isinstance(event, Paused):
                 self._replied = len(self._said)
@@ -91,21 +110,31 @@ class Journal:
             if not self._has_begun:
                 self._has_begun = self._store.begin_run(self._new)
             if self._end is None:
-                is_kept = self._store.append(self._new.id, self._stored + 1, self._waiting)
+                size = self._store.append(self._new.id, self._stored + 1, self._waiting)
             else:
-                is_kept = self._store.end_run(self._new.id, self._stored + 1, self._waiting, self._end)
+                size = self._store.end_run(self._new.id, self._stored + 1, self._waiting, self._end)
         except StoreUnavailable:
             self._put_off()
             return False
         except Exception as error:  # noqa: BLE001 -- whoever writes tells it, when readers have what was said
             self.mistake, self._is_lost = error, True
             return True
-        if not is_kept:  # it was deleted, or its file taken away
+        if size is None:  # it was deleted, or its file taken away
             self._is_lost = True
             return True
         self._stored += len(self._waiting)
+        self._keep(len(self._waiting), size)
         self._waiting = []
         return True
+
+    def _keep(self, events: int, size: int) -> None:
+        self._kept.append((events, size))
+        self._kept_events += events
+        self._kept_bytes += size
+        while len(self._kept) > 1 and (self._kept_events > _KEPT_EVENTS or self._kept_bytes > _KEPT_BYTES):
+            events, size = self._kept.popleft()
+            self._kept_events -= events
+            self._kept_bytes -= size
 
     def _put_off(self) -> None:
         self._again_ms = self._now_ms() + _PAUSE_MS
@@ -115,7 +144,8 @@ class Journal:
         return RunEnd(
             envelope=done.envelope,
             failure_code=done.failure.code if done.failure is not None else None,
-            documents=self._transcript.documents,
+            words=self._words.all,
+            tool_uses=self._words.tool_uses,
             answer=answer,
             session_id=self.session_id,
             fingerprint=self._fingerprint(done, "".join(self._said[self._replied :])),

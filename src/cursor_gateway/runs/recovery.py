@@ -2,12 +2,12 @@
 
 from collections.abc import Callable
 
-from cursor_gateway.core.document_events import Done, source_text
+from cursor_gateway.core.document_events import DocumentEnded, DocumentEvent, Done, source_text
 from cursor_gateway.core.run_info import RunInfo
-from cursor_gateway.core.transcript import Transcript
 from cursor_gateway.core.unfinished import Unfinished
 from cursor_gateway.errors import AgentCrashed
 from cursor_gateway.store.base import RunEnd, Store, StoredRun
+from cursor_gateway.store.search import Words
 
 _WHY = "The gateway was killed during this run; what had arrived is kept. Run it again."
 
@@ -33,17 +33,17 @@ def run_info(run: StoredRun) -> RunInfo:
 
 
 def _end(store: Store, run: StoredRun, now_ms: int) -> None:
-    unfinished, transcript, said, last = Unfinished(), Transcript(), list[str](), 0
+    unfinished, words, said, last = Unfinished(), Words(), list[str](), 0
     while (page := store.events(run.id, run.owner, after=last)).events:
         for event in page.events:
             unfinished.push(event)
-            transcript.push(event)
+            _note(words, event)
             said.append(source_text(event))
         last = page.last_number
     prompt = next((m.text for m in store.messages(run.conversation_id, run.owner) if m.run_id == run.id), "")
     end = unfinished.end(run_info(run), prompt, AgentCrashed(_WHY).failure())
     for event in end:
-        transcript.push(event)
+        _note(words, event)
     done = end[-1]
     assert isinstance(done, Done)
     store.end_run(
@@ -53,7 +53,8 @@ def _end(store: Store, run: StoredRun, now_ms: int) -> None:
         RunEnd(
             envelope=done.envelope,
             failure_code=AgentCrashed.code,
-            documents=transcript.documents,
+            words=words.all,
+            tool_uses=words.tool_uses,
             answer="".join(said),
             fingerprint=f"none {run.id}",
             first_event_ms=run.first_event_ms,
@@ -61,3 +62,8 @@ def _end(store: Store, run: StoredRun, now_ms: int) -> None:
             frees_key=True,
         ),
     )
+
+
+def _note(words: Words, event: DocumentEvent) -> None:
+    if isinstance(event, DocumentEnded):
+        words.push(event.document)

@@ -43,8 +43,6 @@ from cursor_gateway.sources.base import Turn
 from cursor_gateway.sources.choice import AnySource, ChosenSource, chosen
 from cursor_gateway.store.base import Idempotency
 
-_KEPT = 2048  # events of a run that are kept beside the store, for readers who are nearly up to date
-
 # How an agent's turn ended: with the run; or it is to be started again, because it has lost its session, because its
 # source failed before it had said anything, because its calls are open and it does not wait for them, or because it has
 # not made the call that it had to.
@@ -422,10 +420,9 @@ class Run:
     def _drop(self) -> None:
         """What is stored, and long said: a reader who is that far behind finds it in the store."""
         if self._journal is not None:
-            spare = min(self._journal.stored - self.dropped, len(self.events) - _KEPT)
-            if spare >= _KEPT:
-                del self.events[:spare]
-                self.dropped += spare
+            spare = self._journal.old - self.dropped
+            del self.events[:spare]
+            self.dropped += spare
 
     def store_again(self) -> bool:
         """Whether all that was said is stored now."""

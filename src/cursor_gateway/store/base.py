@@ -11,7 +11,7 @@ from typing import Literal, Protocol, TypeAlias
 from msgspec import Struct
 
 from cursor_gateway.core.document_events import DocumentEvent
-from cursor_gateway.core.documents import Document, Envelope, Mode, Usage
+from cursor_gateway.core.documents import Envelope, Mode, Usage
 from cursor_gateway.core.fences import Fences
 from cursor_gateway.core.history import RunState
 from cursor_gateway.core.run_info import Include
@@ -52,7 +52,8 @@ class NewRun(Struct, frozen=True, kw_only=True):
 class RunEnd(Struct, frozen=True, kw_only=True):
     envelope: Envelope
     failure_code: str | None = None
-    documents: Sequence[Document]  # all of the run's: what can be searched for
+    words: Sequence[str] = ()  # by which it is found, beside its messages
+    tool_uses: int = 0
     answer: str  # the assistant's message
     session_id: str | None = None  # None leaves the conversation's as it is, and so with the fingerprint
     fingerprint: str | None = None
@@ -146,14 +147,15 @@ class Store(Protocol):
         """False, and nothing is stored, when the idempotency key is another run's."""
         ...
 
-    def append(self, run_id: str, first_number: int, events: Sequence[DocumentEvent]) -> bool:
+    def append(self, run_id: str, first_number: int, events: Sequence[DocumentEvent]) -> int | None:
         """The events of one read of the agent, of which the beginning may be stored already; numbers are from 1.
 
-        False when not all of them are stored now, and never will be: the run was deleted, or ended by another.
+        How many bytes they took; None when not all of them are stored now, and never will be: the run was deleted, or
+        ended by another.
         """
         ...
 
-    def end_run(self, run_id: str, first_number: int, events: Sequence[DocumentEvent], end: RunEnd) -> bool:
+    def end_run(self, run_id: str, first_number: int, events: Sequence[DocumentEvent], end: RunEnd) -> int | None:
         """The last events and all that follows from the end, or nothing. Returns what `append` does."""
         ...
 

@@ -7,7 +7,7 @@ the next one begins as if nothing had happened: when the cause is gone, so is th
 import os
 import sqlite3
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -71,17 +71,27 @@ class Connections:
     @contextmanager
     def writing(self) -> Iterator[sqlite3.Connection]:
         """A transaction: all that is done within, or nothing."""
+        with self._writer_alone() as connection:
+            connection.execute("BEGIN IMMEDIATE")
+            self._let_in()
+            yield connection
+            connection.execute("COMMIT")
+
+    def write(self, statement: str, values: Mapping[str, object]) -> int:
+        """One statement, which is a transaction of its own. How many rows it wrote."""
+        with self._writer_alone() as connection:
+            count = connection.execute(statement, values).rowcount
+            self._let_in()
+            return count
+
+    @contextmanager
+    def _writer_alone(self) -> Iterator[sqlite3.Connection]:
         if not self._turn.acquire(timeout=_WRITER_PATIENCE):
             raise StoreUnavailable(_BUSY)
         try:
             with self._told():
                 try:
-                    connection = self._current_writer() or self._new_writer()
-                    connection.execute("BEGIN IMMEDIATE")
-                    if self._patience == 0:
-                        self._be_patient(_WRITER_PATIENCE)
-                    yield connection
-                    connection.execute("COMMIT")
+                    yield self._current_writer() or self._new_writer()
                 except sqlite3.Error as error:
                     if primary_code(error) == sqlite3.SQLITE_BUSY:
                         self._be_patient(0)
@@ -141,6 +151,10 @@ class Connections:
                 raise
             self._writer, self._writers_file = connection, self._file
             return connection
+
+    def _let_in(self) -> None:
+        if self._patience == 0:
+            self._be_patient(_WRITER_PATIENCE)
 
     def _be_patient(self, seconds: float) -> None:
         """Who was refused does not wait again until it was let in: each wait stops the event loop."""

@@ -22,8 +22,8 @@ _DELETED_RUN = """
     WHERE conversations.owner IS NULL LIMIT 1
 """
 _DELETE_EVENTS = """
-    DELETE FROM events WHERE run = :run AND first_number IN (
-        SELECT first_number FROM events WHERE run = :run ORDER BY first_number LIMIT :most
+    DELETE FROM events WHERE place IN (
+        SELECT place FROM events WHERE place BETWEEN :run << 32 AND :run << 32 | 0xffffffff ORDER BY place LIMIT :most
     )
 """
 _DELETE_EMPTY = """

@@ -22,6 +22,7 @@ from cursor_gateway.core.documents import (
     ThinkingDocument,
     TodoUpdateDocument,
     ToolCallDocument,
+    is_tool_use,
 )
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
@@ -74,15 +75,33 @@ def snippet(text: str, words: Sequence[str]) -> str:
 # --- what is found ----------------------------------------------------------------------------------
 
 
-def searchable(messages: Iterable[str], documents: Iterable[Document]) -> str:
-    """The words of a run. Names come before contents: a long file must not hide the commands after it."""
-    names, contents = [], []
-    for document in documents:
-        found, content = _words(document)
-        names += [name for name in found if name]
-        if content:
-            contents.append(content)
-    return sound("\n".join([*messages, *names, *contents]))[:_LONGEST_TEXT]
+def searchable(texts: Iterable[str]) -> str:
+    """What is indexed of a run."""
+    return sound("\n".join(texts))[:_LONGEST_TEXT]
+
+
+class Words:
+    """By which a run is found; as its documents end, so that none of them has to be kept."""
+
+    def __init__(self) -> None:
+        self.tool_uses = 0
+        self._names: list[str] = []
+        self._contents: list[str] = []
+        self._room = [_LONGEST_TEXT, _LONGEST_TEXT]  # for names, and for contents
+
+    def push(self, document: Document) -> None:
+        self.tool_uses += is_tool_use(document)
+        names, content = _words(document)
+        for kept, texts, place in ((self._names, names, 0), (self._contents, [content or ""], 1)):
+            for text in texts:
+                if text and self._room[place] > 0:
+                    kept.append(text[: self._room[place]])
+                    self._room[place] -= len(text)
+
+    @property
+    def all(self) -> list[str]:
+        """Names come before contents: a long file must not hide the commands after it."""
+        return self._names + self._contents
 
 
 def _words(document: Document) -> tuple[list[str], str | None]:

@@ -14,8 +14,9 @@ import msgspec
 from msgspec import UNSET, Meta, Struct
 
 from cursor_gateway.core.document_events import DocumentEvent
-from cursor_gateway.core.documents import Usage, is_tool_use
+from cursor_gateway.core.documents import Usage
 from cursor_gateway.errors import InvalidRequest
+from cursor_gateway.store import batches
 from cursor_gateway.store.base import (
     ConversationPage,
     EventPage,
@@ -42,6 +43,7 @@ from cursor_gateway.store.search import (
 from cursor_gateway.store.titles import title_of
 
 _MOST = 2**62  # SQLite's whole numbers have 64 bits
+_LAST_NUMBER = 2**32 - 1  # of an event: it is the half of a batch's place
 _HIDDEN_AT_ONCE = 20  # conversations that are too old, in one transaction
 _CAUTION = 0.75  # of the conversations that seem too many are deleted before it is seen how much room they have left
 _SAME_FINGERPRINT = 10  # conversations; who has more of them needs no more to choose from
@@ -65,17 +67,23 @@ class _ByRun(Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
 
 _START = _ByRun(_MOST, _MOST)
 
-_events = msgspec.json.Decoder(list[DocumentEvent])
 _encoder = msgspec.json.Encoder()
 
 # --- statements -------------------------------------------------------------------------------------
 
-_PLACE = """
-    SELECT key, conversation, state, coalesce(
-        (SELECT first_number + count FROM events WHERE run = runs.key ORDER BY first_number DESC LIMIT 1), 1
-    ) FROM runs WHERE id = ?
+# How many events of a run are stored. A batch's place is its run's key and the number of its first event, in one.
+_EVENT_COUNT = """coalesce((
+    SELECT (place & 0xffffffff) + count - 1 FROM events
+    WHERE place BETWEEN runs.key << 32 AND runs.key << 32 | 0xffffffff ORDER BY place DESC LIMIT 1
+), 0)"""
+_PLACE = f"SELECT key, conversation, state, {_EVENT_COUNT} FROM runs WHERE id = ?"
+_ADD_EVENTS = "INSERT INTO events (place, count, data) VALUES (? << 32 | ?, ?, ?)"
+# The usual case in one statement: the run goes on, and these are its next events.
+_APPEND = f"""
+    INSERT INTO events (place, count, data)
+    SELECT key << 32 | :first, :count, :data FROM runs
+    WHERE id = :id AND state = 'running' AND {_EVENT_COUNT} = :first - 1
 """
-_ADD_EVENTS = "INSERT INTO events (run, first_number, count, data) VALUES (?, ?, ?, ?)"
 _ADD_CONVERSATION = """
     INSERT INTO conversations (id, owner, title, workspace, mode, model, created_ms, updated_ms)
     VALUES (?, ?, ?, ?, ?, ?, ?, ?)
@@ -100,13 +108,11 @@ _END_TURN = """
         fingerprint = coalesce(?, fingerprint)
     WHERE key = ?
 """
-_RUNS = """
+_RUNS = f"""
     SELECT runs.id, conversations.id AS conversation_id, conversations.owner, runs.instance, runs.state, runs.model,
         runs.mode, runs.created, runs.fences, runs.include, runs.started_ms, runs.first_event_ms, runs.ended_ms,
         runs.prompt_tokens, runs.completion_tokens, runs.total_tokens, runs.cached_tokens, runs.estimated,
-        runs.failure_code, runs.tool_uses, coalesce(
-            (SELECT first_number + count - 1 FROM events WHERE run = runs.key ORDER BY first_number DESC LIMIT 1), 0
-        ) AS event_count
+        runs.failure_code, runs.tool_uses, {_EVENT_COUNT} AS event_count
     FROM runs JOIN conversations ON conversations.key = runs.conversation
 """
 _CONVERSATIONS = """
@@ -115,9 +121,10 @@ _CONVERSATIONS = """
     FROM conversations
 """
 _EVENTS_AFTER = """
-    SELECT first_number, data FROM events WHERE run = :run AND first_number >= coalesce(
-        (SELECT max(first_number) FROM events WHERE run = :run AND first_number <= :next), 0
-    ) ORDER BY first_number
+    SELECT place & 0xffffffff, data FROM events
+    WHERE place >= coalesce(
+        (SELECT max(place) FROM events WHERE place BETWEEN :run << 32 AND :run << 32 | :next), :run << 32
+    ) AND place <= :run << 32 | 0xffffffff ORDER BY place
 """
 _MESSAGES = """
     SELECT messages.number, messages.role, messages.text, runs.id AS run_id, messages.created_ms
@@ -186,7 +193,7 @@ class SqliteStore:
             for message, text in zip(new.messages, texts, strict=True):
                 _add_message(connection, conversation, run, message.role, text, new.started_ms)
             scope = f"{owner_scope(new.owner)} {conversation_scope(conversation)}"
-            connection.execute(_ADD_WORDS, (run, scope, searchable(texts, [])))
+            connection.execute(_ADD_WORDS, (run, scope, searchable(texts)))
             if new.idempotency:
                 connection.execute(
                     "INSERT INTO idempotency (owner, key, run, body_hash, created_ms) VALUES (?, ?, ?, ?, ?)",
@@ -195,26 +202,35 @@ class SqliteStore:
         self._keeper.wrote(sum(map(len, texts)))
         return True
 
-    def append(self, run_id: str, first_number: int, events: Sequence[DocumentEvent]) -> bool:
+    def append(self, run_id: str, first_number: int, events: Sequence[DocumentEvent]) -> int | None:
+        data = batches.encode(events)
+        batch = {"id": run_id, "first": first_number, "count": len(events), "data": data}
+        if not events or not self._connections.write(_APPEND, batch):
+            return self._append_rest(run_id, first_number, events)
+        self._keeper.wrote(len(data))
+        return len(data)
+
+    def _append_rest(self, run_id: str, first_number: int, events: Sequence[DocumentEvent]) -> int | None:
+        """Some of them are stored already, or none ever will be."""
         with self._connections.writing() as connection:
             place = _place(connection, run_id)
             rest = _rest(place, first_number, events)
             if place is None or (rest and place.state != "running"):
-                return False
+                return None
             size = _add_events(connection, place, rest)
         self._keeper.wrote(size)
-        return True
+        return size
 
-    def end_run(self, run_id: str, first_number: int, events: Sequence[DocumentEvent], end: RunEnd) -> bool:
+    def end_run(self, run_id: str, first_number: int, events: Sequence[DocumentEvent], end: RunEnd) -> int | None:
         with self._connections.writing() as connection:
             place = _place(connection, run_id)
             rest = _rest(place, first_number, events)
             if place is None or place.state != "running":
-                return place is not None and not rest
+                return 0 if place is not None and not rest else None
             size = _add_events(connection, place, rest)
             _end(connection, place, end)
         self._keeper.wrote(size)
-        return True
+        return size
 
     def run(self, id: str, owner: str) -> StoredRun | None:
         found = self._select(f"{_RUNS} WHERE runs.id = ? AND conversations.owner = ?", (sound(id), owner))
@@ -239,8 +255,8 @@ class SqliteStore:
         return msgspec.convert(found[0], IdempotentRun) if found else None
 
     def events(self, run_id: str, owner: str, *, after: int = 0, max_bytes: int = 1_000_000) -> EventPage:
-        next = min(max(after, 0), _MOST) + 1
-        batches: list[tuple[int, bytes]] = []
+        next = min(max(after, 0), _LAST_NUMBER - 1) + 1
+        found: list[tuple[int, bytes]] = []
         with self._connections.reading() as connection:
             key = connection.execute(
                 "SELECT runs.key FROM runs JOIN conversations ON conversations.key = runs.conversation"
@@ -248,10 +264,10 @@ class SqliteStore:
                 (sound(run_id), owner),
             ).fetchone()
             if key is not None:
-                batches = _up_to(connection.execute(_EVENTS_AFTER, {"run": key[0], "next": next}), max_bytes)
+                found = _up_to(connection.execute(_EVENTS_AFTER, {"run": key[0], "next": next}), max_bytes)
         # the first batch is the one that the number stands in, so it may be all known
-        events = [event for _, data in batches for event in _events.decode(data)]
-        skipped = next - batches[0][0] if batches else 0
+        events = [event for _, data in found for event in batches.decode(data)]
+        skipped = next - found[0][0] if found else 0
         return EventPage(next, events[skipped:])
 
     # --- conversations ------------------------------------------------------------------------------
@@ -398,7 +414,7 @@ class _Place(NamedTuple):
     run: int
     conversation: int
     state: str
-    next_number: int
+    stored: int
 
 
 def _place(connection: sqlite3.Connection, run_id: str) -> _Place | None:
@@ -408,7 +424,7 @@ def _place(connection: sqlite3.Connection, run_id: str) -> _Place | None:
 
 def _rest(place: _Place | None, first_number: int, events: Sequence[DocumentEvent]) -> Sequence[DocumentEvent]:
     """Those that are not stored yet."""
-    known = 0 if place is None else place.next_number - first_number
+    known = 0 if place is None else place.stored + 1 - first_number
     if known < 0:
         raise ValueError(f"events before number {first_number} are missing: {-known} of them")
     return events[known:] if known else events
@@ -417,8 +433,8 @@ def _rest(place: _Place | None, first_number: int, events: Sequence[DocumentEven
 def _add_events(connection: sqlite3.Connection, place: _Place, events: Sequence[DocumentEvent]) -> int:
     if not events:
         return 0
-    data = _encoder.encode(events)
-    connection.execute(_ADD_EVENTS, (place.run, place.next_number, len(events), data))
+    data = batches.encode(events)
+    connection.execute(_ADD_EVENTS, (place.run, place.stored + 1, len(events), data))
     return len(data)
 
 
@@ -459,7 +475,7 @@ def _end(connection: sqlite3.Connection, place: _Place, end: RunEnd) -> None:
         (
             *(state, envelope.model, end.first_event_ms, end.ended_ms),
             *(usage.prompt_tokens, usage.completion_tokens, usage.total_tokens, cached, estimated),
-            *(end.failure_code, sum(map(is_tool_use, end.documents)), place.run),
+            *(end.failure_code, end.tool_uses, place.run),
         ),
     )
     if end.frees_key:
@@ -468,7 +484,7 @@ def _end(connection: sqlite3.Connection, place: _Place, end: RunEnd) -> None:
     asked = [text for (text,) in connection.execute("SELECT text FROM messages WHERE run = ?", (place.run,))]
     if end.answer:
         _add_message(connection, place.conversation, place.run, "assistant", sound(end.answer), end.ended_ms)
-    connection.execute("UPDATE search SET words = ? WHERE rowid = -?", (searchable(asked, end.documents), place.run))
+    connection.execute("UPDATE search SET words = ? WHERE rowid = -?", (searchable([*asked, *end.words]), place.run))
 
 
 def _hide(connection: sqlite3.Connection, keys: Iterable[tuple[int]]) -> None:

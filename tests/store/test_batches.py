@@ -1,0 +1,36 @@
+"""What is stored comes back as it was, and a tool's result, which may be a file, is stored once."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cursor_gateway.core.document_events import ContentDelta, DocumentEnded, DocumentEvent, ToolCallEnded
+from cursor_gateway.core.documents import ToolCallMetadata, ToolCallResult, make_document
+from cursor_gateway.store import batches
+from tests.store.making import EVERY_EVENT
+
+RESULT = ToolCallResult(status="success", data="the whole file")
+
+
+def ended(result: ToolCallResult = RESULT) -> DocumentEvent:
+    metadata = ToolCallMetadata(tool_name="read_file", tool_call_id="c", arguments={}, result=result, duration_ms=1)
+    return DocumentEnded(make_document("doc_001", 1, None, metadata))
+
+
+@given(st.lists(st.sampled_from([*EVERY_EVENT, ToolCallEnded("doc_001", RESULT), ended()])))
+def test_whatever_is_stored_comes_back(events: list[DocumentEvent]) -> None:
+    assert batches.decode(batches.encode(events)) == events
+
+
+def test_a_result_that_two_events_share_is_stored_once() -> None:
+    events: list[DocumentEvent] = [ToolCallEnded("doc_001", RESULT), ended()]
+    assert batches.encode(events).count(b"the whole file") == 1
+    assert batches.decode(batches.encode(events)) == events
+
+
+def test_results_that_only_look_alike_or_lie_apart_are_all_stored() -> None:
+    other = ToolCallResult(status="success", data="the whole file, later")
+    told: DocumentEvent = ToolCallEnded("doc_001", RESULT)
+    said: DocumentEvent = ContentDelta("doc_001", "said")
+    for events, count in (([told, ended(other)], 2), ([told, said, ended()], 2), ([told], 1)):
+        assert batches.decode(batches.encode(events)) == events
+        assert batches.encode(events).count(b"the whole file") == count
