@@ -30,6 +30,7 @@ def patience(store: SqliteStore) -> int:
 
 def test_while_another_holds_the_lock_nothing_is_written_and_all_is_read(store: SqliteStore, tmp_path: Path) -> None:
     whole_run(store, "before", "before", "word")
+    assert store.conversations(ME, query="word").found  # whoever searches has all indexed that is not yet
     store.begin_run(new_run())
     with locked(tmp_path):
         for _ in range(2):

@@ -1,4 +1,5 @@
-"""What a database needs done behind the backs of those who use it: its log copied into it, and what is deleted removed.
+"""What a database needs done behind the backs of those who use it: runs indexed, its log copied into it, and what is
+deleted removed.
 
 Everything is done in short steps with a pause between, so that who writes never waits for long.
 """
@@ -9,10 +10,12 @@ from contextlib import closing, suppress
 
 from cursor_gateway.errors import StoreUnavailable
 from cursor_gateway.store.connections import Connections
+from cursor_gateway.store.indexing import Indexer
 
 _LOG_BYTES = 4 * 1024 * 1024  # written since the last checkpoint
 _PAGES_PER_WRITE = 2 * 4096  # bytes: a transaction writes whole pages
 _LONGEST_LOG = 16 * 1024  # pages, 64 MB
+_GATHERING = 0.25  # seconds
 _PAUSE = 0.005  # seconds between two steps, for those who wait to write
 _EVENTS_PER_STEP = 100  # rows
 _PAGES_PER_STEP = 100
@@ -35,10 +38,10 @@ _DELETE_EMPTY = """
 class Keeper:
     """A thread that is started by the first one who has work for it."""
 
-    def __init__(self, connections: Connections) -> None:
-        self._connections = connections
+    def __init__(self, connections: Connections, indexer: Indexer) -> None:
+        self._connections, self._indexer = connections, indexer
         self._written = 0
-        self._is_sweeping_wanted = False
+        self._is_sweeping_wanted = self._is_cleaning_wanted = False
         self._wake = threading.Event()
         self._stop = threading.Event()
         self._one_sweeper = threading.Lock()
@@ -46,9 +49,13 @@ class Keeper:
 
     def wrote(self, size: int) -> None:
         self._written += size + _PAGES_PER_WRITE
-        if self._written > _LOG_BYTES:
-            self._written = 0
+        if self._written > _LOG_BYTES or self._indexer.has_work:
             self._call()
+
+    def clean_up_soon(self) -> None:
+        """After a process that died: what it was about to remove, and what it had not indexed."""
+        self._is_cleaning_wanted = True
+        self.sweep_soon()
 
     def sweep_soon(self) -> None:
         self._is_sweeping_wanted = True
@@ -60,6 +67,7 @@ class Keeper:
         if self._thread is not None:
             self._thread.join()
         if self._connections.is_usable:
+            self._indexer.catch_up()
             with suppress(StoreUnavailable):
                 self._empty_log()
 
@@ -95,7 +103,10 @@ class Keeper:
             if self._stop.is_set():
                 return
             try:
-                self._checkpoint()
+                if self._written > _LOG_BYTES:
+                    self._written = 0
+                    self._checkpoint()
+                self._index()
                 if self._is_sweeping_wanted:
                     self.sweep()
                     self._is_sweeping_wanted = False
@@ -107,6 +118,14 @@ class Keeper:
             raise StoreUnavailable("The history is closed; what is left to remove goes the next time.")
 
     # --- the steps ----------------------------------------------------------------------------------
+
+    def _index(self) -> None:
+        if self._is_cleaning_wanted:
+            self._indexer.note_unknown()
+            self._is_cleaning_wanted = False
+        if self._indexer.has_work and not self._stop.wait(_GATHERING):  # many at once cost little more than one
+            while self._indexer.step():
+                self._pause()
 
     def _checkpoint(self) -> None:
         """The log begins anew when somebody writes after all of it was copied. Who writes without a pause never leaves

@@ -29,6 +29,7 @@ from cursor_gateway.store.base import (
     StoredRun,
 )
 from cursor_gateway.store.connections import Connections
+from cursor_gateway.store.indexing import Indexer
 from cursor_gateway.store.keeping import Keeper
 from cursor_gateway.store.opening import FILE
 from cursor_gateway.store.search import (
@@ -97,7 +98,6 @@ _ADD_MESSAGE = """
     SELECT :conversation, coalesce(max(number), 0) + 1, :role, :text, :run, :created_ms
     FROM messages WHERE conversation = :conversation
 """
-_ADD_WORDS = "INSERT INTO search (rowid, scope, words) VALUES (-?, ?, ?)"
 _END_RUN = """
     UPDATE runs SET state = ?, model = ?, first_event_ms = ?, ended_ms = ?, prompt_tokens = ?, completion_tokens = ?,
         total_tokens = ?, cached_tokens = ?, estimated = ?, failure_code = ?, tool_uses = ?
@@ -158,7 +158,8 @@ class SqliteStore:
 
     def __init__(self, directory: Path) -> None:
         self._connections = Connections(directory / FILE)
-        self._keeper = Keeper(self._connections)
+        self._indexer = Indexer(self._connections)
+        self._keeper = Keeper(self._connections, self._indexer)
 
     def open(self, now_ms: int) -> str | None:
         """What to warn of: a damaged file was set aside.
@@ -166,7 +167,7 @@ class SqliteStore:
         Raises `SettingsError` for what only the operator can mend, `StoreUnavailable` for what may pass by itself.
         """
         warning = self._connections.open(now_ms)
-        self._keeper.sweep_soon()  # what a process was about to remove when it died
+        self._keeper.clean_up_soon()
         return warning
 
     def close(self) -> None:
@@ -192,13 +193,13 @@ class SqliteStore:
             texts = [sound(message.text) for message in new.messages]
             for message, text in zip(new.messages, texts, strict=True):
                 _add_message(connection, conversation, run, message.role, text, new.started_ms)
-            scope = f"{owner_scope(new.owner)} {conversation_scope(conversation)}"
-            connection.execute(_ADD_WORDS, (run, scope, searchable(texts)))
             if new.idempotency:
                 connection.execute(
                     "INSERT INTO idempotency (owner, key, run, body_hash, created_ms) VALUES (?, ?, ?, ?, ?)",
                     (new.owner, new.idempotency.key, run, new.idempotency.body_hash, new.started_ms),
                 )
+        assert run is not None
+        self._indexer.note(run, searchable(texts))
         self._keeper.wrote(sum(map(len, texts)))
         return True
 
@@ -228,7 +229,8 @@ class SqliteStore:
             if place is None or place.state != "running":
                 return 0 if place is not None and not rest else None
             size = _add_events(connection, place, rest)
-            _end(connection, place, end)
+            asked = _end(connection, place, end)
+        self._indexer.note(place.run, searchable([*asked, *end.words]))
         self._keeper.wrote(size)
         return size
 
@@ -381,6 +383,7 @@ class SqliteStore:
     def _matching(self, owner: str, limit: int, before: str | None, words: list[str]) -> ConversationPage:
         """A conversation stands where its newest run that matches stands: the index gives runs by their keys, the
         newest first and only as many as are asked for, so a page costs the same however many there are."""
+        self._indexer.catch_up()
         place = _START if before is None else _cursor(before, _ByRun)
         match = expression(words, owner_scope(owner))
         page: dict[int, int] = {}  # conversations, and their runs
@@ -466,7 +469,8 @@ def _add_message(
     )
 
 
-def _end(connection: sqlite3.Connection, place: _Place, end: RunEnd) -> None:
+def _end(connection: sqlite3.Connection, place: _Place, end: RunEnd) -> list[str]:
+    """What was asked."""
     envelope, usage = end.envelope, end.envelope.usage
     state = "completed" if envelope.status == "completed" else "error"
     cached, estimated = (None if value is UNSET else value for value in (usage.cached_tokens, usage.estimated))
@@ -484,7 +488,7 @@ def _end(connection: sqlite3.Connection, place: _Place, end: RunEnd) -> None:
     asked = [text for (text,) in connection.execute("SELECT text FROM messages WHERE run = ?", (place.run,))]
     if end.answer:
         _add_message(connection, place.conversation, place.run, "assistant", sound(end.answer), end.ended_ms)
-    connection.execute("UPDATE search SET words = ? WHERE rowid = -?", (searchable([*asked, *end.words]), place.run))
+    return asked
 
 
 def _hide(connection: sqlite3.Connection, keys: Iterable[tuple[int]]) -> None:

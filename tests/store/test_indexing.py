@@ -1,0 +1,113 @@
+"""What is stored is found at once by whoever searches; it is indexed behind the backs of those who write."""
+
+from pathlib import Path
+
+import pytest
+
+from cursor_gateway.core.document_events import DocumentEnded
+from cursor_gateway.errors import StoreUnavailable
+from cursor_gateway.store import indexing, keeping
+from cursor_gateway.store.sqlite import SqliteStore
+from tests.store.making import ME, new_run, run_end, text_document, whole_run
+from tests.store.test_connections import locked
+from tests.store.test_keeping import sweep, wait_for
+
+
+def found(store: SqliteStore, query: str) -> list[str]:
+    return [found.conversation.id for found in store.conversations(ME, query=query).found]
+
+
+def indexed(store: SqliteStore) -> list[str]:
+    """As it stands in the file: nobody's search has caught up with it."""
+    with store._connections.reading() as connection:
+        return [words for (words,) in connection.execute("SELECT words FROM search ORDER BY rowid DESC")]
+
+
+@pytest.fixture
+def never(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is indexed behind anybody's back."""
+    monkeypatch.setattr(keeping, "_GATHERING", 3600)
+
+
+@pytest.mark.usefixtures("never")
+def test_who_stores_does_not_wait_for_the_index_and_who_searches_finds_all(store: SqliteStore) -> None:
+    whole_run(store, "run", "conv", "word")
+    store.begin_run(new_run("live", "live", "another"))
+    assert indexed(store) == []
+    assert (found(store, "word"), found(store, "another")) == (["conv"], ["live"])
+
+
+@pytest.mark.usefixtures("never")
+def test_a_run_is_found_by_its_question_while_it_runs_and_by_its_answer_when_it_has_ended(store: SqliteStore) -> None:
+    store.begin_run(new_run("run", "conv", "question"))
+    assert found(store, "question") == ["conv"]
+    store.end_run("run", 1, [], run_end("run", documents=[text_document("reply")]))
+    assert (found(store, "question"), found(store, "reply")) == (["conv"], ["conv"])
+    assert len(indexed(store)) == 1
+
+
+def test_it_is_indexed_although_nobody_searches(store: SqliteStore) -> None:
+    for number in range(3):
+        whole_run(store, f"run{number}", f"conv{number}", f"word{number}")
+    wait_for(lambda: len(indexed(store)) == 3)
+
+
+@pytest.mark.usefixtures("never")
+def test_what_is_not_indexed_when_it_is_closed_is_indexed_then(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path)
+    store.open(0)
+    whole_run(store, "run", "conv", "word")
+    store.close()
+    assert len(indexed(SqliteStore(tmp_path))) == 1
+
+
+def test_what_a_process_had_not_indexed_when_it_died_is_indexed_by_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dead = SqliteStore(tmp_path)
+    with monkeypatch.context() as patch:
+        patch.setattr(keeping, "_GATHERING", 3600)
+        dead.open(0)
+        dead.begin_run(new_run("run", "conv", "question"))
+        said = [DocumentEnded(document) for document in (text_document("first"), text_document("second"))]
+        dead.end_run("run", 1, said, run_end("run", documents=[event.document for event in said]))
+        dead.begin_run(new_run("live", "live", "unfinished"))
+        assert indexed(dead) == []
+        store = SqliteStore(tmp_path)
+        store.open(0)
+        wait_for(lambda: store._indexer.has_work)
+        assert found(store, "question") == found(store, "first") == found(store, "second") == ["conv"]
+        assert found(store, "unfinished") == []  # whoever ends it has it indexed
+    store.close()
+
+
+@pytest.mark.usefixtures("never")
+def test_what_is_deleted_before_it_was_indexed_never_is(store: SqliteStore) -> None:
+    whole_run(store, "run", "conv", "word")
+    assert store.delete_conversation("conv", ME)
+    assert found(store, "word") == []
+    sweep(store)
+    store._indexer.note(1, "word")  # as of a run that was swept since
+    store._indexer.catch_up()
+    assert indexed(store) == []
+
+
+@pytest.mark.usefixtures("never")
+def test_what_cannot_be_indexed_now_is_not_forgotten(store: SqliteStore, tmp_path: Path) -> None:
+    whole_run(store, "run", "conv", "word")
+    with locked(tmp_path):
+        assert found(store, "word") == []
+        with pytest.raises(StoreUnavailable):
+            store._indexer.step()
+        assert store._indexer.has_work
+    assert found(store, "word") == ["conv"]
+
+
+@pytest.mark.usefixtures("never")
+def test_much_is_indexed_in_steps(store: SqliteStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(indexing, "_RUNS_PER_STEP", 2)
+    for number in range(5):
+        whole_run(store, f"run{number}", f"conv{number}", "word")
+    assert store._indexer.step()
+    assert len(indexed(store)) == 2
+    assert len(found(store, "word")) == 5
