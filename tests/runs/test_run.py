@@ -129,15 +129,27 @@ def test_a_mistake_after_the_answer_is_told_too() -> None:
     asyncio.run(live())
 
 
-@pytest.mark.parametrize(("place", "expected"), [("first_event", "internal_error"), ("fault", "cancelled")])
-def test_an_observer_that_fails_leaves_no_reader_waiting(place: str, expected: str) -> None:
+def test_an_observer_that_fails_leaves_no_reader_waiting() -> None:
     async def live() -> None:
         run = new_run()
-        script: list[Step] = [say("Half"), forever()] if place == "first_event" else [KeyError()]
-        ended = begin(run, ScriptedSource(script), Watcher(fails_in=place))
+        ended = begin(run, ScriptedSource([KeyError()]), Watcher(fails_in="fault"))
         await run.gone()
         assert ended == ["ended"]
-        assert code(run) == expected
+        assert code(run) == "cancelled"
+
+    asyncio.run(live())
+
+
+@pytest.mark.parametrize("place", ["started", "first_event"])
+def test_an_observer_that_fails_on_the_way_costs_nobody_the_answer(place: str) -> None:
+    async def live() -> None:
+        complaints: list[dict[str, Any]] = []
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: complaints.append(context))
+        run = new_run()
+        ended = begin(run, ScriptedSource([say("All"), [FINISHED]]), Watcher(fails_in=place))
+        await run.gone()
+        assert ended == ["ended"]
+        assert (code(run), texts(run), len(complaints)) == (None, "All", 1)
 
     asyncio.run(live())
 

@@ -2,6 +2,7 @@
 
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 
 import msgspec
 
@@ -73,6 +74,12 @@ class Journal:
             return True
         self._has_begun = begun
         return begun
+
+    def begin_meanwhile(self) -> None:
+        """For a run that starts in any case. A mistake comes again with the first events, and is told then."""
+        if not self._has_begun:
+            with suppress(Exception):
+                self.begin()
 
     def read(self, after: int) -> list[DocumentEvent]:
         """Events that are stored, about a megabyte of them. For another thread."""

@@ -152,8 +152,6 @@ class Run:
             self.caller.begin(self, self._take_said)
         if self.questions is not None:
             self.questions.begin(self)
-        for observer in observers:
-            observer.started(self)
 
         def settle(_: object) -> None:  # also for a task that was cancelled before it began
             self._end(RunCancelled("The run was stopped; start it again to have the whole answer."))
@@ -169,6 +167,8 @@ class Run:
         driving = self._drive(chosen(source), limits, observers, after)
         self._task = loop.create_task(driving, name=self.id)
         self._task.add_done_callback(settle)
+        for observer in observers:
+            loop.call_soon(observer.started, self)  # while the agent starts
 
     def stop(self, why: GatewayError) -> None:
         """Ends the agent, unless the run is done; readers are told why."""
@@ -280,9 +280,10 @@ class Run:
                 if out:
                     if not self.count:
                         self.first_event_at = self._heard_at
-                        for observer in observers:
-                            observer.first_event(self)
                     self._publish(out)
+                    if self.count == len(out):
+                        for observer in observers:
+                            asyncio.get_running_loop().call_soon(observer.first_event, self)  # when readers have it
                 if ending != "over":
                     return ending
         return "over"

@@ -14,7 +14,7 @@ _PROC = Path("/proc")
 
 def start_of(pid: int) -> str | None:
     """When a process started, in the system's own words; None when it is gone (a zombie is)."""
-    if _PROC.is_dir():
+    if os.path.isdir(_PROC):
         fields = _stat(pid)
         return None if fields is None or fields[0] in "ZX" else fields[19]
     state, *start = _ps("-o", "stat=", "-o", "lstart=", "-p", str(pid)).split() or ["Z"]
@@ -23,7 +23,7 @@ def start_of(pid: int) -> str | None:
 
 def members(group: int) -> list[int]:
     """The living processes of a group."""
-    if not _PROC.is_dir():
+    if not os.path.isdir(_PROC):
         # Each with its own -o: what follows a first `=` may be the title of its column, commas and all.
         lines = (line.split() for line in _ps("-ax", "-o", "pid=", "-o", "pgid=", "-o", "stat=").splitlines())
         return [int(pid) for pid, pgid, stat in lines if pgid == str(group) and not stat.startswith("Z")]
@@ -44,7 +44,8 @@ def signal_group(group: int, number: signal.Signals) -> None:
 def _stat(pid: int) -> list[str] | None:
     """The fields of /proc/PID/stat after the name: state, parent, group, session, … start time (the 20th)."""
     try:
-        text = (_PROC / str(pid) / "stat").read_text("utf-8", "replace")
+        with open(f"{_PROC}/{pid}/stat", "rb", buffering=0) as file:
+            text = file.read().decode("utf-8", "replace")
     except OSError:
         return None
     return text[text.rindex(")") + 2 :].split()
