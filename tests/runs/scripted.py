@@ -12,7 +12,8 @@ from cursor_gateway.core.documents import ChatResponse
 from cursor_gateway.core.run_info import RunInfo
 from cursor_gateway.core.transcript import Transcript
 from cursor_gateway.errors import unknown_model
-from cursor_gateway.runs.run import Limits, Run
+from cursor_gateway.runs.limits import Limits
+from cursor_gateway.runs.run import Run
 from cursor_gateway.sources.base import Model, SourceState, Turn
 
 Loop: TypeAlias = Callable[[Coroutine[Any, Any, None]], None]

@@ -38,15 +38,15 @@ class Flaky(SqliteStore):
         if self.refuses:
             raise StoreUnavailable("Locked.")
 
-    def begin_run(self, new: NewRun) -> bool:
+    def begin_run(self, new: NewRun) -> int | None:
         self._ask()
         return super().begin_run(new)
 
-    def append(self, run_id: str, first_number: int, events: Sequence[DocumentEvent]) -> bool:
+    def append(self, run_id: str, first_number: int, events: Sequence[DocumentEvent]) -> int | None:
         self._ask()
         return super().append(run_id, first_number, events)
 
-    def end_run(self, run_id: str, first_number: int, events: Sequence[DocumentEvent], end: RunEnd) -> bool:
+    def end_run(self, run_id: str, first_number: int, events: Sequence[DocumentEvent], end: RunEnd) -> int | None:
         self._ask()
         return super().end_run(run_id, first_number, events, end)
 

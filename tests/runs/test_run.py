@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from cursor_gateway.core.agent_events import AgentEvent, RunStarted, TextDelta
 from cursor_gateway.core.document_events import DocumentEvent, DocumentStarted, Done
 from cursor_gateway.errors import AgentError, AgentOverloaded, GatewayError, RunCancelled, ShuttingDown
-from cursor_gateway.runs.run import Limits, Reader, Run
+from cursor_gateway.runs.limits import Limits
+from cursor_gateway.runs.run import Reader, Run
 from tests.runs.scripted import (
     ENDLESS,
     FINISHED,

@@ -4,7 +4,8 @@ import asyncio
 from collections.abc import Callable, Iterable, Sequence
 
 from cursor_gateway.errors import CallerGone, ShuttingDown, TooManyRuns
-from cursor_gateway.runs.run import Limits, Observer, Run
+from cursor_gateway.runs.limits import Limits
+from cursor_gateway.runs.run import Observer, Run
 from cursor_gateway.sources.choice import AnySource
 
 _LAST_SECONDS = 15.0  # at shutdown; more than any agent is given to end by itself

@@ -8,8 +8,6 @@ from collections.abc import Callable, Sequence
 from contextlib import aclosing
 from typing import Literal, Protocol, TypeAlias
 
-from msgspec import Struct
-
 from cursor_gateway.core.agent_events import (
     AgentEvent,
     CallerAwaited,
@@ -26,7 +24,6 @@ from cursor_gateway.core.run_info import RunInfo
 from cursor_gateway.errors import (
     AgentCrashed,
     AgentError,
-    AgentTimedOut,
     Failure,
     GatewayError,
     GatewayFault,
@@ -37,6 +34,7 @@ from cursor_gateway.errors import (
 from cursor_gateway.runs.asking import Asking
 from cursor_gateway.runs.caller_tools import CallerTools
 from cursor_gateway.runs.journal import Journal
+from cursor_gateway.runs.limits import Limits, Watch
 from cursor_gateway.runs.questions import Questions
 from cursor_gateway.runs.spending import Spending
 from cursor_gateway.sources.base import Turn
@@ -47,12 +45,6 @@ from cursor_gateway.store.base import Idempotency
 # source failed before it had said anything, because its calls are open and it does not wait for them, or because it has
 # not made the call that it had to.
 _Ending: TypeAlias = Literal["over", "lost", "source failed", "calls open", "not called"]
-
-
-class Limits(Struct, frozen=True, kw_only=True):
-    first_event_seconds: float
-    idle_seconds: float
-    run_seconds: float
 
 
 class Observer(Protocol):
@@ -199,7 +191,7 @@ class Run:
         observers: tuple[Observer, ...],
         after: "Run | None",
     ) -> None:
-        watch = _Watch(self, limits, asyncio.get_running_loop())
+        watch = Watch(self, limits, asyncio.get_running_loop())
         try:
             if after is not None:
                 await after.gone()
@@ -217,7 +209,7 @@ class Run:
         finally:
             watch.cancel()
 
-    async def _follow(self, source: ChosenSource, observers: tuple[Observer, ...], watch: "_Watch") -> _Ending:
+    async def _follow(self, source: ChosenSource, observers: tuple[Observer, ...], watch: Watch) -> _Ending:
         if self.caller is None:
             return await self._read(source, observers, watch)
         self._is_broken_off = False
@@ -232,7 +224,7 @@ class Run:
         finally:
             self._following = None
 
-    async def _read(self, source: ChosenSource, observers: tuple[Observer, ...], watch: "_Watch") -> _Ending:
+    async def _read(self, source: ChosenSource, observers: tuple[Observer, ...], watch: Watch) -> _Ending:
         """One turn of the agent."""
         may_lose_session = self._asking is not None and self.turn.session_id is not None
         instead = source.instead_of(self.turn) if self._asking is not None else None
@@ -249,7 +241,7 @@ class Run:
         self,
         source: ChosenSource,
         observers: tuple[Observer, ...],
-        watch: "_Watch",
+        watch: Watch,
         may_lose_session: bool,
         may_fall_back: bool,
     ) -> _Ending:
@@ -515,50 +507,3 @@ class Reader:
 def _wake(future: "asyncio.Future[None]") -> None:
     if not future.done():
         future.set_result(None)
-
-
-class _Watch:
-    """The three time limits of a run, on one timer that is set anew only when it rings."""
-
-    def __init__(self, run: Run, limits: Limits, loop: asyncio.AbstractEventLoop) -> None:
-        self.heard = False
-        self._run, self._limits, self._loop = run, limits, loop
-        self._timer = self._set(self._left())
-
-    def cancel(self) -> None:
-        self._timer.cancel()
-        del self._timer  # or the two hold each other, and with them the run, until the next collection
-
-    def _left(self) -> float:
-        if self._run.is_waiting:  # which has a limit of its own
-            return self._limits.idle_seconds
-        now = self._loop.time()
-        silence = self._limits.idle_seconds if self.heard else self._limits.first_event_seconds
-        return min(self._run.heard_at + silence, self._last_moment) - now
-
-    @property
-    def _last_moment(self) -> float:
-        return self._run.started_at + self._run.waited + self._limits.run_seconds
-
-    def _ring(self) -> None:
-        if self._run.done is not None:
-            return
-        if (left := self._left()) > 0:
-            self._timer = self._set(left)
-            return
-        self._run.stop(AgentTimedOut(self._told()))
-
-    def _set(self, seconds: float) -> asyncio.TimerHandle:
-        """Before the first event, too, it rings within the limit of silence, which may be the shorter one."""
-        return self._loop.call_later(min(seconds, self._limits.idle_seconds), self._ring)
-
-    def _told(self) -> str:
-        limits = self._limits
-        if self._last_moment <= self._loop.time():  # as `_left` adds: rounding must agree
-            return f"The run took longer than {limits.run_seconds:g} s; ask for less at once, or raise `run_seconds`."
-        if self.heard:
-            return f"The agent was silent for {limits.idle_seconds:g} s; try again, or raise `idle_seconds`."
-        return (
-            f"The agent said nothing within {limits.first_event_seconds:g} s; try again, "
-            "see `cursor-gateway doctor`, or raise `first_event_seconds`."
-        )

@@ -1,0 +1,80 @@
+"""A run in; its end, when it takes too long or its agent is silent for too long, out."""
+
+import asyncio
+from typing import Protocol
+
+from msgspec import Struct
+
+from cursor_gateway.errors import AgentTimedOut, GatewayError
+
+
+class Limits(Struct, frozen=True, kw_only=True):
+    first_event_seconds: float
+    idle_seconds: float
+    run_seconds: float
+
+
+class Watched(Protocol):
+    @property
+    def started_at(self) -> float: ...
+
+    @property
+    def heard_at(self) -> float: ...
+
+    @property
+    def waited(self) -> float: ...
+
+    @property
+    def is_waiting(self) -> bool: ...
+
+    @property
+    def done(self) -> object: ...
+
+    def stop(self, why: GatewayError) -> None: ...
+
+
+class Watch:
+    """The three time limits of a run, on one timer that is set anew only when it rings."""
+
+    def __init__(self, run: Watched, limits: Limits, loop: asyncio.AbstractEventLoop) -> None:
+        self.heard = False
+        self._run, self._limits, self._loop = run, limits, loop
+        self._timer = self._set(self._left())
+
+    def cancel(self) -> None:
+        self._timer.cancel()
+        del self._timer  # or the two hold each other, and with them the run, until the next collection
+
+    def _left(self) -> float:
+        if self._run.is_waiting:  # which has a limit of its own
+            return self._limits.idle_seconds
+        now = self._loop.time()
+        silence = self._limits.idle_seconds if self.heard else self._limits.first_event_seconds
+        return min(self._run.heard_at + silence, self._last_moment) - now
+
+    @property
+    def _last_moment(self) -> float:
+        return self._run.started_at + self._run.waited + self._limits.run_seconds
+
+    def _ring(self) -> None:
+        if self._run.done is not None:
+            return
+        if (left := self._left()) > 0:
+            self._timer = self._set(left)
+            return
+        self._run.stop(AgentTimedOut(self._told()))
+
+    def _set(self, seconds: float) -> asyncio.TimerHandle:
+        """Before the first event, too, it rings within the limit of silence, which may be the shorter one."""
+        return self._loop.call_later(min(seconds, self._limits.idle_seconds), self._ring)
+
+    def _told(self) -> str:
+        limits = self._limits
+        if self._last_moment <= self._loop.time():  # as `_left` adds: rounding must agree
+            return f"The run took longer than {limits.run_seconds:g} s; ask for less at once, or raise `run_seconds`."
+        if self.heard:
+            return f"The agent was silent for {limits.idle_seconds:g} s; try again, or raise `idle_seconds`."
+        return (
+            f"The agent said nothing within {limits.first_event_seconds:g} s; try again, "
+            "see `cursor-gateway doctor`, or raise `first_event_seconds`."
+        )
