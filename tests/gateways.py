@@ -5,7 +5,7 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -45,8 +45,12 @@ def running_gateway(
     knobs: Mapping[str, object] | None = None,
     has_agent: bool = True,
     environment: Mapping[str, str] | None = None,
+    before: Sequence[str] = (),
 ) -> Iterator[RunningGateway]:
-    """`settings` by their names; `knobs` are the stand-in's. On leaving it is told to stop, and must."""
+    """`settings` by their names; `knobs` are the stand-in's. On leaving it is told to stop, and must.
+
+    `before` are words that start the command that follows them, in another way.
+    """
     for folder in ("work", "data", ".cursor", "bin"):
         (home / folder).mkdir(parents=True, exist_ok=True)
     agent_log, log = home / "agent.log", home / "gateway.log"
@@ -63,7 +67,7 @@ def running_gateway(
     with (
         log.open("wb") as told,
         subprocess.Popen(
-            [sys.executable, "-m", "cursor_gateway", "serve", "--port", "0", *flags],
+            [*before, sys.executable, "-m", "cursor_gateway", "serve", "--port", "0", *flags],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=told,

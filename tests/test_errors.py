@@ -1,5 +1,6 @@
 """Errors state facts: a code nobody else has, a status, the message as it was given."""
 
+import errno
 import re
 from collections.abc import Iterator
 
@@ -12,11 +13,14 @@ from cursor_gateway.errors import (
     Failure,
     GatewayError,
     GatewayFault,
+    HostExhausted,
     RequestError,
     RequestTooSlow,
     ShuttingDown,
     StoreUnavailable,
+    TooManyConnections,
     TooManyRuns,
+    host_exhausted,
     unknown_model,
 )
 
@@ -45,8 +49,10 @@ def test_an_error_is_somebodys_fault(error: type[GatewayError]) -> None:
     """The caller's, the agent's, or our own."""
     assert issubclass(error, RequestError | AgentError) or error in (
         GatewayFault,
+        HostExhausted,
         ShuttingDown,
         StoreUnavailable,
+        TooManyConnections,
     )
     assert error.source == ("agent" if issubclass(error, AgentError) else "gateway")
 
@@ -137,3 +143,23 @@ def test_which_failures_another_way_to_the_agent_may_mend() -> None:
         "agent_timed_out",
         "agent_unreachable",
     }
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        OSError(errno.EMFILE, "Too many open files"),
+        OSError(errno.ENOSPC, "Full"),
+        RuntimeError("can't start new thread"),
+    ],
+)
+def test_what_the_system_refuses_for_now_is_worth_another_try(error: Exception) -> None:
+    told = host_exhausted(error)
+    assert told is not None
+    assert str(error.args[-1]) in str(told)
+    assert told.failure().passes
+
+
+@pytest.mark.parametrize("error", [OSError(errno.ENOENT, "None"), OSError("odd"), RuntimeError("odd"), ValueError()])
+def test_what_will_be_the_same_the_next_time_is_not_the_systems_lack(error: Exception) -> None:
+    assert host_exhausted(error) is None

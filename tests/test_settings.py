@@ -188,6 +188,15 @@ def test_a_type_of_the_file_is_not_guessed() -> None:
         assert f"(file /etc/gateway.toml) is {value!r}, but takes {takes}" in refused(name, from_file, **{name: value})
 
 
+def test_a_value_nested_absurdly_is_refused() -> None:
+    """Found by fuzzing: TOML writes a table within a table within a table on one line."""
+    deep: object = 1
+    for _ in range(5000):
+        deep = {"a": deep}
+    assert "is nested too deeply, but takes a whole number" in refused("port", from_file, port=deep)
+    assert "is nested too deeply" in refused("allowed_hosts", from_file, allowed_hosts=deep)
+
+
 def test_a_long_value_is_cut() -> None:
     assert len(refused("port", from_environment, port="9" * 10_000)) < 300
 

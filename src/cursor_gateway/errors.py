@@ -9,16 +9,19 @@ GatewayError            foreseen; raise a subclass
 │   ├── WorkspaceForbidden  403   a folder outside the allowed roots
 │   ├── NotFound            404   no such path, run or conversation, or somebody else's
 │   ├── MethodRefused       405   a path that knows other methods
-│   ├── RequestTooSlow      408   the body did not arrive in time
+│   ├── RequestTooSlow      408   the request did not arrive in time
 │   ├── CallerGone          408   the results of the caller's tools did not arrive in time
 │   ├── ConversationBusy    409   one run at a time in a conversation
 │   ├── IdempotencyMismatch 409   an idempotency key that another request has used
 │   ├── RequestTooLarge     413   the body is over the limit
 │   ├── MediaTypeRefused    415   not application/json
 │   ├── TooManyRuns         429   all places are taken
+│   ├── HeadTooLarge        431   too many headers, or too long ones
 │   └── SettingsError       400   a setting that is unknown or wrong
 ├── GatewayFault            500   a mistake of ours; the log has the details
 ├── ShuttingDown            503   the gateway is about to stop
+├── HostExhausted           503   no descriptors, processes, memory or room are left for now
+├── TooManyConnections      503   all places for connections are taken
 ├── StoreUnavailable        503   the history cannot be read or written now
 └── AgentError          the agent's side; in a running answer it becomes an `error` document
     ├── AgentUnauthenticated 401  not logged in, or a key that is refused
@@ -43,6 +46,7 @@ GatewayError            foreseen; raise a subclass
 An error states facts; each dialect has one function that shapes it.
 """
 
+import errno
 import re
 from typing import ClassVar
 
@@ -174,6 +178,10 @@ class TooManyRuns(RequestError):
     code, status, retryable, retry_after = "too_many_runs", 429, True, 1
 
 
+class HeadTooLarge(RequestError):
+    code, status = "request_head_too_large", 431
+
+
 class SettingsError(RequestError):
     code, status = "settings_error", 400
 
@@ -184,6 +192,14 @@ class GatewayFault(GatewayError):
 
 class ShuttingDown(GatewayError):
     code, status, retryable, retry_after = "shutting_down", 503, True, 5
+
+
+class TooManyConnections(GatewayError):
+    code, status, retryable, retry_after = "too_many_connections", 503, True, 1
+
+
+class HostExhausted(GatewayError):
+    code, status, retryable, retry_after = "host_exhausted", 503, True, 5
 
 
 class StoreUnavailable(GatewayError):
@@ -269,6 +285,23 @@ class AgentTimedOut(AgentError):
 
 class RunCancelled(AgentError):
     code, status = "cancelled", 499
+
+
+_EXHAUSTED = frozenset(
+    {errno.EAGAIN, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.ENOSPC}
+)
+
+
+def host_exhausted(error: Exception) -> HostExhausted | None:
+    """What the system has refused for the moment; None for anything else."""
+    match error:
+        case OSError(errno=number, strerror=str(reason)) if number in _EXHAUSTED:
+            pass
+        case RuntimeError(args=(str(reason),)) if "new thread" in reason:  # how Python says it
+            pass
+        case _:
+            return None
+    return HostExhausted(f"The system gives the gateway no more for now: {reason}; try again, or raise its limits.")
 
 
 def unknown_model(model: str, nearest: list[str]) -> ModelUnavailable:

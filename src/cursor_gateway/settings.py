@@ -104,6 +104,9 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     max_output_bytes: Annotated[int, Meta(ge=1024, description="The most that the agent may write in one run.")] = (
         256 * 1024 * 1024
     )
+    head_seconds: Annotated[
+        Seconds, Meta(description="How long a request's head may take to arrive, and a connection to ask anything.")
+    ] = 60
     body_seconds: Annotated[Seconds, Meta(description="How long a request's body may take to arrive.")] = 30
     first_event_seconds: Annotated[Seconds, Meta(description="How long the agent may take to say anything at all.")] = (
         120
@@ -310,7 +313,7 @@ _KUBERNETES = "Kubernetes sets it for a Service named cursor-gateway: give the p
 def _read(setting: Setting, layer: _Layer, origin: str, value: object) -> object:
     try:
         read: object = msgspec.convert(_given(setting.kind, layer, value), setting.type)
-    except (KeyError, ValueError, msgspec.ValidationError):
+    except (KeyError, ValueError, RecursionError, msgspec.ValidationError):
         raise _wrong(setting, layer, origin, value) from None  # what was raised may hold a secret
     if setting.name == "api_keys":
         assert isinstance(read, dict)
@@ -334,13 +337,16 @@ def _wrong(setting: Setting, layer: _Layer, origin: str, value: object) -> Setti
     if layer == "file" and isinstance(value, str) and isinstance(setting.kind, IntType | FloatType | BoolType):
         takes += ", without quotes"
     mend = f"correct it, or leave it out for {msgspec.json.encode(setting.default).decode()}{_misplaced(value)}."
-    if setting.name == "port" and str(value).startswith("tcp://"):
+    if setting.name == "port" and isinstance(value, str) and value.startswith("tcp://"):
         mend = _KUBERNETES
     return SettingsError(f"the setting `{setting.name}` ({origin}) is {told} {takes}; {mend}", param=setting.name)
 
 
 def _short(value: object) -> str:
-    told = repr(value)
+    try:
+        told = repr(value)
+    except RecursionError:
+        return "nested too deeply"
     return told if len(told) <= 100 else f"{told[:100]}…"
 
 

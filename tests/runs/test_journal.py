@@ -38,7 +38,7 @@ class Flaky(SqliteStore):
         if self.refuses:
             raise StoreUnavailable("Locked.")
 
-    def begin_run(self, new: NewRun) -> int | None:
+    def begin_run(self, new: NewRun) -> bool:
         self._ask()
         return super().begin_run(new)
 

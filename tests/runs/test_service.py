@@ -1,6 +1,8 @@
 """The service: an order becomes a run in its conversation's folder, or is refused and leaves nothing behind."""
 
 import asyncio
+import errno
+import os
 from collections.abc import Callable, Coroutine, Sequence
 from datetime import datetime
 from pathlib import Path
@@ -15,6 +17,7 @@ from cursor_gateway.errors import (
     ConversationBusy,
     GatewayError,
     GatewayFault,
+    HostExhausted,
     IdempotencyMismatch,
     InvalidRequest,
     ModelUnavailable,
@@ -30,6 +33,7 @@ from cursor_gateway.runs.registry import Runs
 from cursor_gateway.runs.run import Run
 from cursor_gateway.runs.service import Defaults, Order, Service
 from cursor_gateway.runs.workspaces import Workspaces
+from cursor_gateway.store.base import EventPage
 from cursor_gateway.store.sqlite import SqliteStore
 from tests.runs.scripted import (
     ENDLESS,
@@ -311,6 +315,37 @@ def test_a_run_is_found_cancelled_and_removed_by_its_owner_alone(tmp_path: Path)
     lived(place, live)
 
 
+class Vanishing(SqliteStore):
+    """Somebody deletes everything just before the events are looked at for the nth time."""
+
+    def __init__(self, directory: Path, conversation_id: str, looks: int) -> None:
+        super().__init__(directory)
+        self._conversation_id, self._looks = conversation_id, looks
+
+    def events(self, run_id: str, owner: str, *, after: int = 0, max_bytes: int = 1_000_000) -> EventPage:
+        self._looks -= 1
+        if not self._looks:
+            assert self.delete_conversation(self._conversation_id, owner)
+        return super().events(run_id, owner, after=after, max_bytes=max_bytes)
+
+
+@pytest.mark.parametrize("looks", [1, 2, 3])
+def test_an_answer_that_is_deleted_while_it_is_looked_up_is_none(tmp_path: Path, looks: int) -> None:
+    place = Place(tmp_path, ScriptedSource(ANSWERS))
+
+    async def live() -> None:
+        run = await place.start()
+        await run.gone()
+        whole = await place.service.response(run.id, "me")
+        assert whole.status == "completed"
+        place.service.store = Vanishing(tmp_path, run.info.conversation_id or "", looks)
+        with pytest.raises(NotFound):
+            await place.service.response(run.id, "me")
+        place.service.store.close()
+
+    lived(place, live)
+
+
 def test_the_same_order_again_is_the_same_run(tmp_path: Path) -> None:
     goes = asyncio.Event()
     place = Place(tmp_path, ScriptedSource([[STARTED], Until(goes), *ANSWERS]))
@@ -403,7 +438,10 @@ def test_a_disk_that_cannot_be_written_is_told_and_keeps_nothing_busy(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(*_: object, **__: object) -> int:
-        raise OSError(28, "No space left on device")
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    def forbidden(*_: object, **__: object) -> None:
+        raise OSError(errno.EACCES, "Permission denied")
 
     place = Place(tmp_path, ScriptedSource(ANSWERS))
 
@@ -413,12 +451,15 @@ def test_a_disk_that_cannot_be_written_is_told_and_keeps_nothing_busy(
         image = Image(0, "image/png", b"one")
         with monkeypatch.context() as patched:
             patched.setattr(Path, "write_bytes", full)
-            with pytest.raises(GatewayFault, match="cannot write its files: No space left on device"):
+            with pytest.raises(HostExhausted, match="No space left on device"):
                 await place.start(images=[image])
-            with pytest.raises(GatewayFault):
+            with pytest.raises(HostExhausted):
                 await place.start(images=[image], conversation_id=first.info.conversation_id)
-            patched.setattr(Path, "mkdir", full)
-            with pytest.raises(GatewayFault, match="cannot write its files: No space left on device"):
+            patched.setattr(os, "mkdir", full)
+            with pytest.raises(HostExhausted, match="No space left on device"):
+                await place.start()
+            patched.setattr(os, "mkdir", forbidden)
+            with pytest.raises(GatewayFault, match="cannot write its files: Permission denied"):
                 await place.start()
         assert place.service.runs.running == 0
         await (await place.start(images=[image], conversation_id=first.info.conversation_id)).gone()

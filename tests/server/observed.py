@@ -7,7 +7,8 @@ from typing import cast
 from cursor_gateway.core.agent_events import AgentEvent
 from cursor_gateway.core.run_info import RunInfo
 from cursor_gateway.errors import GatewayError
-from cursor_gateway.runs.run import Limits, Observer, Run
+from cursor_gateway.runs.limits import Limits
+from cursor_gateway.runs.run import Observer, Run
 from cursor_gateway.sources.base import Source, SourceState, Turn
 
 PROMPT = "the secret prompt"
@@ -29,6 +30,11 @@ class _Scripted:
             raise self._error
 
 
+def new_run(model: str = "auto") -> Run:
+    turn = Turn(run_id="chat_1", prompt=PROMPT, model=model, workspace="/w", folder="/f")
+    return Run(RunInfo(id="chat_1", created="2026-02-23T10:30:00Z"), turn, owner="laptop", request_id="req_1")
+
+
 def observed(
     *events: AgentEvent,
     observer: Observer,
@@ -36,8 +42,7 @@ def observed(
     stopped: GatewayError | None = None,
     model: str = "auto",
 ) -> Run:
-    turn = Turn(run_id="chat_1", prompt=PROMPT, model=model, workspace="/w", folder="/f")
-    run = Run(RunInfo(id="chat_1", created="2026-02-23T10:30:00Z"), turn, owner="laptop", request_id="req_1")
+    run = new_run(model)
     source = cast(Source, _Scripted(events, error, lingers=stopped is not None))
 
     async def live() -> None:

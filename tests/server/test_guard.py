@@ -5,6 +5,7 @@ between would never let through must be tried, too.
 """
 
 import asyncio
+import errno
 import hmac
 import json
 from collections.abc import Callable, Iterable
@@ -14,13 +15,13 @@ import pytest
 from msgspec import Struct
 from starlette.datastructures import Headers
 from starlette.responses import Response
-from starlette.routing import Route, Router
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from cursor_gateway.errors import InvalidRequest
 from cursor_gateway.keys import hash_key, new_key
 from cursor_gateway.server.guard import Guard
 from cursor_gateway.server.metrics import Metrics
+from cursor_gateway.server.routes import Routes
 from cursor_gateway.settings import Settings
 
 Pairs = Iterable[tuple[str, str]]
@@ -443,8 +444,23 @@ def test_a_mistake_of_ours_is_told_without_its_details() -> None:
     assert reply.headers["x-request-id"] in reply.error["message"]
 
 
+async def exhausted(scope: Scope, receive: Receive, send: Send) -> None:
+    raise OSError(errno.EMFILE, "Too many open files")
+
+
+def test_what_the_system_refuses_for_now_is_no_mistake_of_ours() -> None:
+    reply = ask(HOST, app=exhausted)
+    assert (reply.status, reply.error["code"]) == (503, "host_exhausted")
+    assert "Too many open files" in reply.error["message"]
+    assert int(reply.headers["retry-after"]) > 0
+
+
+async def nothing(request: object) -> Response:
+    return Response()
+
+
 def test_a_path_that_does_not_exist_is_told_in_one_line_of_bounded_length() -> None:
-    routes = Router([Route("/v1/models", Reached(), methods=["GET"])], redirect_slashes=False)
+    routes = Routes({"/v1/models": {"GET": nothing}})
     for path in ("/\n\r\x00\x1b[31m\x7f\x85\u2028", "/" + "a" * 60_000, "/é<script>"):
         for method in ("GET", "DELETE"):
             reply = ask(HOST, path=path, method=method, app=routes)
@@ -454,11 +470,7 @@ def test_a_path_that_does_not_exist_is_told_in_one_line_of_bounded_length() -> N
 
 
 def test_a_method_that_a_path_does_not_know_is_told_with_those_it_knows() -> None:
-    async def nothing(request: object) -> Response:
-        return Response()
-
-    routes = Router([Route("/v1/models", nothing, methods=["GET"])], redirect_slashes=False)
-    reply = ask(HOST, JSON, method="POST", app=routes)
+    reply = ask(HOST, JSON, method="POST", app=Routes({"/v1/models": {"GET": nothing}}))
     assert (reply.status, reply.error["code"]) == (405, "method_not_allowed")
     assert "GET" in reply.headers["allow"]
 

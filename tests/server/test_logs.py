@@ -3,20 +3,19 @@
 import asyncio
 import json
 import logging
+import os
 from collections.abc import Iterator
 from io import StringIO
-from typing import Any
+from typing import Any, TextIO
 
 import pytest
-import structlog
-from structlog.typing import FilteringBoundLogger
 
 from cursor_gateway.core.agent_events import RunFinished, RunStarted, TextDelta, TokenCounts
 from cursor_gateway.errors import AgentOverloaded, RunCancelled
 from cursor_gateway.runs.run import Observer
-from cursor_gateway.server.logs import RunLog, configure, outcome
+from cursor_gateway.server.logs import Log, RunLog, configure, lost_lines, outcome
 from cursor_gateway.settings import LogFormat, LogLevel
-from tests.server.observed import PROMPT, observed
+from tests.server.observed import PROMPT, new_run, observed
 
 FINISHED = RunFinished(usage=TokenCounts(prompt=100, completion=20, cached=70), duration_ms=5)
 NASTY = "x\n2026-01-01T00:00:00Z [info     ] forged\r\x1b[2J\x1b]0;title\x07\x85\u2028\u202e\x00\ud800"
@@ -31,16 +30,13 @@ class Terminal(StringIO):
 def _as_before() -> Iterator[None]:
     handlers, level = logging.root.handlers[:], logging.root.level
     yield
-    structlog.reset_defaults()
-    structlog.contextvars.clear_contextvars()
     logging.root.handlers[:] = handlers
     logging.root.setLevel(level)
 
 
-def logging_to(stream: StringIO, format: LogFormat = "json", level: LogLevel = "info") -> FilteringBoundLogger:
+def logging_to(stream: TextIO, format: LogFormat = "json", level: LogLevel = "info") -> Log:
     configure(format, level, stream)
-    log: FilteringBoundLogger = structlog.get_logger()
-    return log
+    return Log()
 
 
 def objects(stream: StringIO) -> list[dict[str, Any]]:
@@ -100,11 +96,18 @@ def test_less_important_lines_are_left_out() -> None:
     assert [line["event"] for line in objects(stream)] == ["yes", "yes"]
 
 
-def test_what_is_bound_to_the_context_is_in_every_line() -> None:
-    log = logging_to(stream := StringIO())
-    structlog.contextvars.bind_contextvars(request_id="req_1")
-    log.info("said")
-    assert objects(stream)[0]["request_id"] == "req_1"
+def test_what_a_log_is_made_with_is_in_all_of_its_lines() -> None:
+    logging_to(stream := StringIO())
+    log = Log(run_id="chat_1")
+    log.info("said", a=1)
+    log.warning("said")
+    Log().info("said")
+    assert [line.get("run_id") for line in objects(stream)] == ["chat_1", "chat_1", None]
+
+
+def test_words_are_taken_as_they_are() -> None:
+    logging_to(stream := StringIO()).info("100 % of %s")
+    assert objects(stream)[0]["event"] == "100 % of %s"
 
 
 # --- what cannot be forged --------------------------------------------------------------------------
@@ -126,8 +129,8 @@ def test_a_traceback_has_lines_but_all_are_indented() -> None:
     log = logging_to(stream := StringIO(), "human")
     try:
         raise ValueError(NASTY)
-    except ValueError:
-        log.exception("failed")
+    except ValueError as error:
+        log.error("failed", error)
     first, *rest = stream.getvalue().splitlines()
     assert "failed" in first
     assert len(rest) > 3
@@ -139,8 +142,8 @@ def test_a_traceback_in_json_is_a_value() -> None:
     log = logging_to(stream := StringIO())
     try:
         raise ValueError(NASTY)
-    except ValueError:
-        log.exception("failed")
+    except ValueError as error:
+        log.error("failed", error)
     (line,) = objects(stream)
     assert "test_logs.py" in line["exception"]
     assert "ValueError: x\n2026" in line["exception"]
@@ -148,7 +151,7 @@ def test_a_traceback_in_json_is_a_value() -> None:
 
 def test_long_values_and_messages_are_cut() -> None:
     log = logging_to(stream := StringIO())
-    log.info("e" * 10_000, value="v" * 10_000, exc_info=ValueError("m" * 10_000))
+    log.error("e" * 10_000, ValueError("m" * 10_000), value="v" * 10_000)
     assert len(stream.getvalue()) < 1500
 
 
@@ -167,7 +170,7 @@ def test_a_traceback_tells_what_led_to_it() -> None:
         try:
             fail(hide=hide)
         except ValueError as error:
-            log.error("failed", exc_info=error)
+            log.error("failed", error)
     shown, hidden = (line["exception"] for line in objects(stream))
     assert shown.index("KeyError: 'missing'\nwhich led to:") < shown.index("ValueError: shown")
     assert "KeyError" not in hidden
@@ -277,17 +280,33 @@ def test_prompts_and_texts_are_never_logged(format: LogFormat) -> None:
 
 
 def test_a_run_that_is_not_done_counts_as_failed() -> None:
-    class Early:
-        def started(self, run: Any) -> None:
-            assert outcome(run) == "failed"
-            RunLog().ended(run)
-
-        def first_event(self, run: Any) -> None: ...
-
-        def ended(self, run: Any) -> None: ...
-
-        def fault(self, run: Any, error: Exception) -> None: ...
-
     logging_to(stream := StringIO())
-    observed(FINISHED, observer=Early())
+    run = new_run()
+    assert outcome(run) == "failed"
+    RunLog().ended(run)
     assert objects(stream)[0]["status"] == "failed"
+
+
+# --- nobody reads ---------------------------------------------------------------------------------------
+
+
+def lines_of(pipe: int) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in os.read(pipe, 1 << 20).decode().splitlines() if line.endswith("}")]
+
+
+@pytest.mark.parametrize("size", [10, 3000])
+def test_a_pipe_that_nobody_reads_costs_lines_and_holds_nobody_up(size: int) -> None:
+    ours, theirs = os.pipe()
+    with open(theirs, "w") as stream, open(ours, "rb"):
+        logging_to(stream)
+        for number in range(2000):  # far more than a pipe takes
+            Log().info("x" * 400, number=number, **{f"more{nth}": "y" * 400 for nth in range(size // 400)})
+        kept = [line["number"] for line in lines_of(ours)]
+        assert kept == list(range(len(kept)))
+        assert 1 <= len(kept) < 2000
+        assert lost_lines() == 2000 - len(kept)
+        Log().info("read again")
+        Log().info("as before")
+        told, after = lines_of(ours)
+        assert (told["event"], told["lines_lost_before"]) == ("read again", 2000 - len(kept))
+        assert "lines_lost_before" not in after

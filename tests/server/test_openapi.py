@@ -12,7 +12,6 @@ import schemathesis
 from hypothesis import HealthCheck, given, settings
 from jsonschema import Draft202012Validator
 from schemathesis.specs.openapi.definitions import OPENAPI_31_VALIDATOR
-from starlette.routing import Route
 
 from cursor_gateway import ChunkEncoder, CompletionFold, errors, read_events
 from cursor_gateway.core.images import read_image
@@ -34,6 +33,7 @@ from cursor_gateway.server.app import build_app
 from cursor_gateway.server.metrics import Metrics
 from cursor_gateway.server.openapi import openapi_document
 from cursor_gateway.server.openapi_schemas import _MEANINGS
+from cursor_gateway.server.routes import Routes
 from cursor_gateway.settings import Settings
 from cursor_gateway.sources.base import SourceState
 from cursor_gateway.wire.sse import SseDecoder, SseEvent
@@ -150,8 +150,8 @@ def test_every_route_is_described() -> None:
     state = SourceState(name="demo", detail="", is_demo=True)
     service = cast(Service, SimpleNamespace(source=SimpleNamespace(state=lambda: state)))
     guard: Any = build_app(service, Settings(), Metrics())
-    routes: list[Route] = guard._app.routes
-    served = {(method, route.path_format) for route in routes for method in (route.methods or set()) - {"HEAD"}}
+    routes: Routes = guard._app
+    served = {(method, path.replace(":path", "")) for path, methods in routes.endpoints.items() for method in methods}
     assert {f"{method} {path}" for method, path in served - FOR_BROWSERS} == set(OPERATIONS)
 
 
@@ -219,23 +219,40 @@ def test_a_run_may_fail_in_every_way() -> None:
     assert codes(OPERATIONS["POST /v1/chat/completions"]) == of(served)
     assert codes(OPERATIONS["POST /v1/chat"]) == of(served - {AnswerUnfit})
     assert codes(OPERATIONS["POST /v1/chat/{id}/answer"]) == of(served - {AnswerUnfit, IdempotencyMismatch})
-    statuses = ["400", "401", "403", "404", "405", "408", "409", "413", "415", "429", "499", "500", "502", "503", "504"]
+    statuses = [
+        "400",
+        "401",
+        "403",
+        "404",
+        "405",
+        "408",
+        "409",
+        "413",
+        "415",
+        "429",
+        "431",
+        "499",
+        "500",
+        "502",
+        "503",
+        "504",
+    ]
     for name in RUNNING:
         assert [status for status in OPERATIONS[name]["responses"] if not status.startswith("2")] == statuses
 
 
 def test_each_operation_has_its_own_errors() -> None:
-    everywhere = {"403", "405", "500"}
+    everywhere = {"403", "405", "408", "431", "500", "503"}
     found = {name: set(operation["responses"]) - {"200"} for name, operation in OPERATIONS.items()}
     assert found["GET /health"] == found["GET /docs"] == found["GET /openapi.json"] == everywhere
     assert found["GET /metrics"] == everywhere | {"401"}
-    assert found["POST /v1/chat/{id}/cancel"] == everywhere | {"401", "404", "415", "503"}
-    assert found["GET /v1/chat/{id}"] == everywhere | {"400", "401", "404", "503"}
-    assert found["GET /v1/chat/{id}/events"] == everywhere | {"204", "400", "401", "404", "503"}
-    assert found["GET /v1/conversations"] == found["GET /v1/runs"] == everywhere | {"400", "401", "503"}
-    assert found["GET /v1/conversations/{id}"] == everywhere | {"401", "404", "503"}
-    assert found["DELETE /v1/conversations/{id}"] == everywhere | {"204", "401", "404", "503"}
-    assert found["GET /v1/models"] == everywhere | {"401", "429", "502", "503", "504"}
+    assert found["POST /v1/chat/{id}/cancel"] == everywhere | {"401", "404", "415"}
+    assert found["GET /v1/chat/{id}"] == everywhere | {"400", "401", "404"}
+    assert found["GET /v1/chat/{id}/events"] == everywhere | {"204", "400", "401", "404"}
+    assert found["GET /v1/conversations"] == found["GET /v1/runs"] == everywhere | {"400", "401"}
+    assert found["GET /v1/conversations/{id}"] == everywhere | {"401", "404"}
+    assert found["DELETE /v1/conversations/{id}"] == everywhere | {"204", "401", "404"}
+    assert found["GET /v1/models"] == everywhere | {"401", "429", "502", "504"}
     assert found["GET /v1/models/{id}"] == found["GET /v1/models"] | {"404"}
 
 

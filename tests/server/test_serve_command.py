@@ -5,6 +5,7 @@ import signal
 import socket
 import subprocess
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -202,6 +203,56 @@ def test_recordings_without_prompts(tmp_path: Path) -> None:
     (file,) = (tmp_path / "recordings").iterdir()
     assert mark not in file.read_text()
     assert "[prompt removed]" in file.read_text()
+
+
+# --- outputs that nobody reads, and threads ---------------------------------------------------------------
+
+
+@pytest.mark.parametrize("redirection", ["2>&-", "2>/dev/full", ">/dev/full 2>/dev/full"])
+def test_a_gateway_whose_outputs_are_gone_serves_and_ends_well(tmp_path: Path, redirection: str) -> None:
+    port = _free_port()
+    arguments = arguments_of("serve", "--port", str(port), "--source", "replay")
+    environment = {"HOME": str(tmp_path), "CURSOR_GATEWAY_DATA_DIR": str(tmp_path / "data")}
+    with subprocess.Popen(
+        ["/bin/sh", "-c", f'exec "$@" {redirection}', "sh", *arguments],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        env=environment,
+        cwd=tmp_path,
+    ) as process:
+        try:
+            eventually(lambda: process.poll() is not None or _is_healthy(port))
+            assert _is_healthy(port)
+            process.terminate()
+            assert process.wait(TIMEOUT) == 0
+        finally:
+            process.kill()
+
+
+def _free_port() -> int:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port: int = free.getsockname()[1]
+        return port
+
+
+def _is_healthy(port: int) -> bool:
+    try:
+        return httpx2.get(f"http://127.0.0.1:{port}/health", timeout=5).status_code == 200
+    except httpx2.TransportError:
+        return False
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="counts what /proc tells")
+def test_all_threads_are_there_from_the_start(tmp_path: Path) -> None:
+    """Later the system may refuse them."""
+    with running_gateway(tmp_path) as gateway, http_client(gateway) as http:
+        tasks = Path(f"/proc/{gateway.process.pid}/task")
+        before = len(list(tasks.iterdir()))
+        with ThreadPoolExecutor(16) as pool:
+            assert {reply.status_code for reply in pool.map(http.get, ["/v1/conversations"] * 64)} == {200}
+        assert len(list(tasks.iterdir())) <= before
 
 
 # --- stopping -------------------------------------------------------------------------------------------

@@ -242,6 +242,19 @@ def test_a_call_without_an_id_and_one_too_deep_are_counted() -> None:
     ]
 
 
+def test_todos_that_are_nested_too_deeply_are_counted_and_a_question_is_asked_without_its_payload() -> None:
+    """Found by fuzzing: written into a document, one level deeper, they could not be encoded."""
+    deep: Any = {}
+    for _ in range(200):
+        deep = {"a": deep}
+    decoder = AcpDecoder()
+    todos = {"todos": [{"id": "1", "content": "x", "more": deep}]}
+    assert decoder.extension("cursor/update_todos", todos) == [Unrecognized("nested too deeply")]
+    assert pushed(decoder, {"sessionUpdate": "plan", "entries": [deep]}) == [Unrecognized("nested too deeply")]
+    question = Question(tool="ask_question", title="", questions=[])
+    assert decoder.ask("1", question, deep) == [ToolStarted("1", question, waits=True)]
+
+
 def test_a_call_that_we_denied_was_rejected() -> None:
     decoder = AcpDecoder()
     pushed(decoder, call("1", kind="read"))

@@ -29,7 +29,7 @@ from cursor_gateway.core.agent_events import (
 from cursor_gateway.core.caller_tools import Tool, ToolResult
 from cursor_gateway.core.documents import ClarificationAnswer
 from cursor_gateway.errors import AgentError, Failure, GatewayError, SettingsError
-from cursor_gateway.sources.base import Offered, Turn
+from cursor_gateway.sources.base import LONGEST_LINE, Offered, Turn
 from cursor_gateway.sources.cursor_acp import source as source_module
 from cursor_gateway.sources.cursor_acp.pool import PoolOptions
 from cursor_gateway.sources.cursor_acp.source import AcpOptions, CursorAcpSource
@@ -853,6 +853,17 @@ def test_too_much_output_ends_the_turn(tmp_path: Path) -> None:
         assert isinstance((await collected(source, place.turn("Hello")))[-1], RunFinished)
 
     lived(place, life, place.source(max_output_bytes=100_000))
+
+
+def test_a_line_without_an_end_ends_the_agent(tmp_path: Path) -> None:
+    place = Place(tmp_path)
+
+    async def life(source: CursorAcpSource) -> None:
+        events = await collected(source, place.turn(f"standin: huge-line size={LONGEST_LINE + 8_000_000}"))
+        assert f"a line of more than {LONGEST_LINE} bytes" in failure(events).message
+        assert isinstance((await collected(source, place.turn("Hello")))[-1], RunFinished)
+
+    lived(place, life, place.source())
 
 
 # --- many -----------------------------------------------------------------------------------------------

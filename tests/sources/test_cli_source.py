@@ -13,7 +13,7 @@ import uvloop
 
 from cursor_gateway.core.agent_events import AgentEvent, RunFailed, RunFinished, RunStarted, TextDelta
 from cursor_gateway.errors import AgentMissing, AgentOutputTooLarge, Failure, GatewayError, ModelUnavailable
-from cursor_gateway.sources.base import SourceState, Turn
+from cursor_gateway.sources.base import LONGEST_LINE, SourceState, Turn
 from cursor_gateway.sources.cursor_cli.command import CommandOptions
 from cursor_gateway.sources.cursor_cli.source import CliOptions, CursorCliSource
 from cursor_gateway.sources.ledger import Ledger
@@ -103,6 +103,27 @@ def test_a_turn_is_told_event_by_event(tmp_path: Path, loop: Any) -> None:
     assert entry["config_dir"] == str(tmp_path / "conversation" / "cursor")
     assert entry["pgid"] == entry["pid"]
     assert "SECRET" not in entry["environment"]["names"]
+
+
+def test_an_agent_that_was_taken_away_is_missed_until_it_is_back(tmp_path: Path) -> None:
+    place = Place(tmp_path)
+    place.program.with_name("agent").unlink()
+
+    async def live() -> None:
+        source = place.source()
+        await source.probe()
+        kept = place.program.read_bytes()
+        place.program.unlink()
+        assert "install it again" in source.state().missing
+        place.program.mkdir()
+        assert "install it again" in source.state().missing
+        place.program.rmdir()
+        place.program.write_bytes(kept)
+        assert "install it again" in source.state().missing  # it may not be run yet
+        place.program.chmod(0o755)
+        assert source.state().missing == ""
+
+    lived(place, live)
 
 
 @pytest.mark.parametrize("prompt", ["logout", "x" * 200_000])
@@ -244,6 +265,17 @@ def test_too_much_output_ends_the_agent(tmp_path: Path) -> None:
         source = place.source(max_output_bytes=100_000, grace_seconds=GRACE)
         with pytest.raises(AgentOutputTooLarge, match="more than 100000 bytes"):
             await collected(source, place.turn("standin: huge-line size=2000000"))
+
+    lived(place, live)
+
+
+def test_a_line_without_an_end_ends_the_agent_before_all_else_is_full_of_it(tmp_path: Path) -> None:
+    place = Place(tmp_path)
+
+    async def live() -> None:
+        source = place.source(grace_seconds=GRACE)
+        with pytest.raises(AgentOutputTooLarge, match=f"a line of more than {LONGEST_LINE} bytes"):
+            await collected(source, place.turn(f"standin: huge-line size={LONGEST_LINE + 8_000_000}"))
 
     lived(place, live)
 

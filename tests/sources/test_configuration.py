@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from cursor_gateway.errors import AgentMisconfigured
+from cursor_gateway.errors import AgentMisconfigured, HostExhausted
 from cursor_gateway.sources.cursor_cli import configuration
 from cursor_gateway.sources.cursor_cli.configuration import copy_configuration, user_configuration
 
@@ -155,7 +155,19 @@ def test_a_file_that_is_gone_in_the_same_moment_is_none(
     assert names(copy) == ["cli-config.json", "mcp.json"]
 
 
-@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EACCES, errno.EIO])
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EMFILE])
+def test_what_cannot_be_copied_for_now_is_worth_another_try(
+    user: Path, copy: Path, number: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(source: Path, target: Path) -> None:
+        raise OSError(number, os.strerror(number), str(source))
+
+    monkeypatch.setattr(shutil, "copyfile", fail)
+    with pytest.raises(HostExhausted, match=os.strerror(number)):
+        copy_configuration(user, copy)
+
+
+@pytest.mark.parametrize("number", [errno.EACCES, errno.EIO])
 def test_what_cannot_be_copied_is_told(user: Path, copy: Path, number: int, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(source: Path, target: Path) -> None:
         raise OSError(number, os.strerror(number), str(source))

@@ -18,7 +18,7 @@ from typing import Any, TypeAlias
 import pytest
 import uvloop
 
-from cursor_gateway.errors import AgentMissing
+from cursor_gateway.errors import AgentMissing, HostExhausted
 from cursor_gateway.sources import process
 from cursor_gateway.sources.process import AgentProcess
 from cursor_gateway.sources.process_groups import start_of
@@ -249,7 +249,7 @@ def test_a_system_without_resources_is_told(number: int, monkeypatch: pytest.Mon
         raise OSError(number, os.strerror(number))
 
     async def live() -> None:
-        with pytest.raises(AgentMissing, match=os.strerror(number)):
+        with pytest.raises(HostExhausted, match=os.strerror(number)):
             start("true", stdin=b"prompt")
 
     monkeypatch.setattr(subprocess, "Popen", refuse)
@@ -268,7 +268,7 @@ def test_a_prompt_that_cannot_be_written_is_told(has_memory_files: bool, monkeyp
             patched.setattr(os, "write", full)
             if not has_memory_files:
                 patched.delattr(os, "memfd_create", raising=False)
-            with pytest.raises(AgentMissing, match="No space left on device"):
+            with pytest.raises(HostExhausted, match="No space left on device"):
                 start("cat", stdin=b"prompt")
 
     before = open_files()
@@ -292,7 +292,7 @@ def test_a_process_that_cannot_be_watched_is_ended_at_once(monkeypatch: pytest.M
             patched.setattr(os, "pidfd_open", no_pidfd, raising=False)
             patched.setattr(threading.Thread, "start", refuse)
             patched.setattr(subprocess, "Popen", Noted)
-            with pytest.raises(AgentMissing, match="can't start new thread"):
+            with pytest.raises(HostExhausted, match="can't start new thread"):
                 start(HANG)
 
     before = open_files()

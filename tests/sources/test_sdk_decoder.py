@@ -353,12 +353,35 @@ def test_these_say_nothing(record: Record) -> None:
         (update("weather"), [Unrecognized("update 'weather'")]),
         (update("text-delta", text=7), [Unrecognized("update 'text-delta'")]),
         (message("weather"), [Unrecognized("message 'weather'")]),
-        (("sdk_message", {}), [Unrecognized("message None")]),
+        (("sdk_message", {}), [Unrecognized("message ''")]),
+        (("sdk_message", {"type": {}}), [Unrecognized("message ''")]),
+        (("interaction_update", {"type": []}), [Unrecognized("update ''")]),
         (message("task", status="running"), [Notice("background")]),
     ],
 )
 def test_what_is_strange_is_counted(record: Record, events: list[AgentEvent]) -> None:
     assert decoded(record) == events
+
+
+def test_half_a_character_in_a_name_or_a_reason_is_replaced() -> None:
+    """Found by fuzzing: it cannot be encoded."""
+    half = "x\ud83d"
+    events = decoded(
+        message("system", model={"id": half}),
+        message("user", message={"content": [{"text": half}]}),
+        call("started", "shell", half, args={"command": "ls"}),
+        result("ERROR", errorCode="INTERNAL", errorMessage=half),
+    )
+    assert events[:2] == [RunStarted("agent-1", "x\ufffd"), PromptEchoed("x\ufffd")]
+    assert [event.call_id for event in events if isinstance(event, ToolStarted)] == ["x\ufffd"]
+    last = events[-1]
+    assert isinstance(last, RunFailed)
+    assert last.failure.details == "x\ufffd"
+    decoder = SdkDecoder("agent-1", "auto")
+    decoder.push(*message("status", status="ERROR", message=half), 0)
+    (failed,) = decoder.flush()
+    assert isinstance(failed, RunFailed)
+    assert failed.failure.details == "x\ufffd"
 
 
 # --- laws -------------------------------------------------------------------------------------------------

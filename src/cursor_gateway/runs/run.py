@@ -94,6 +94,7 @@ class Run:
         self._waiting: set[asyncio.Future[None]] = set()
         self._task: asyncio.Task[None] | None = None
         self._observers: tuple[Observer, ...] = ()
+        self._untold: tuple[Observer, ...] = ()  # of the start
         self._why: GatewayError | None = None
         self._heard_at = 0.0
         self._following: asyncio.Task[_Ending] | None = None  # of a run whose agent may be broken off
@@ -139,7 +140,7 @@ class Run:
         """
         loop = asyncio.get_running_loop()
         self.started_at = self._heard_at = loop.time()
-        self._observers = observers
+        self._observers = self._untold = observers
         if self.caller is not None:
             self.caller.begin(self, self._take_said)
         if self.questions is not None:
@@ -159,8 +160,13 @@ class Run:
         driving = self._drive(chosen(source), limits, observers, after)
         self._task = loop.create_task(driving, name=self.id)
         self._task.add_done_callback(settle)
+        loop.call_soon(self._tell_started)  # while the agent starts
+
+    def _tell_started(self) -> None:
+        """Once, and before anything else is told."""
+        observers, self._untold = self._untold, ()
         for observer in observers:
-            loop.call_soon(observer.started, self)  # while the agent starts
+            observer.started(self)
 
     def stop(self, why: GatewayError) -> None:
         """Ends the agent, unless the run is done; readers are told why."""
@@ -203,6 +209,7 @@ class Run:
         except GatewayError as error:
             self._end(error)
         except Exception as error:  # noqa: BLE001 -- a mistake of ours must not leave readers waiting
+            self._tell_started()
             for observer in observers:
                 observer.fault(self, error)
             self._end(GatewayFault("The gateway made a mistake; its log has the details under this request's id."))

@@ -2,6 +2,7 @@
 
 import asyncio
 import hashlib
+import os
 from collections.abc import Callable, Mapping, Sequence, Set
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -28,6 +29,7 @@ from cursor_gateway.errors import (
     NotFound,
     RunCancelled,
     StoreUnavailable,
+    host_exhausted,
     unknown_model,
 )
 from cursor_gateway.runs.asking import Asking, Conversation
@@ -45,6 +47,7 @@ from cursor_gateway.sources.tool_server.endpoint import ToolEndpoint
 from cursor_gateway.store.base import Idempotency, NewMessage, NewRun, Store
 
 TOOLS = "tools.json"  # in a conversation's folder: those that were offered last
+_MOST_GONE_ON = 1000  # requests with a key that are remembered
 _LONGEST_MODEL = 200  # characters of a name; the agent's own have some 40
 
 
@@ -91,6 +94,15 @@ class Continued(Struct, frozen=True):
     told: Usage | None = None  # what the replies before have told of it
 
 
+class _GoneOn(Struct, frozen=True):
+    """A request with a key that went on with a run."""
+
+    run_id: str
+    body_hash: str
+    after: int
+    told: Usage | None
+
+
 class Service:
     def __init__(
         self,
@@ -108,6 +120,7 @@ class Service:
         self.source, self.runs, self.store, self.defaults = chosen(source), runs, store, defaults
         self.workspaces, self.conversations = workspaces, conversations
         self._instance, self._now_ms = instance, now_ms
+        self._gone_on: dict[tuple[str, str], _GoneOn] = {}  # by owner and idempotency key, the latest last
         self._caller_limits, self._endpoint = caller_limits or CallerLimits(), endpoint or ToolEndpoint()
 
     # --- starting -----------------------------------------------------------------------------------
@@ -133,7 +146,7 @@ class Service:
         try:
             run = self._start(order, model, conversation)
         except OSError as error:
-            raise GatewayFault(
+            raise host_exhausted(error) or GatewayFault(
                 f"The gateway cannot write its files: {error.strerror}; see `cursor-gateway doctor`."
             ) from error
         if run is None:  # the same order came twice at once
@@ -229,7 +242,7 @@ class Service:
             include=order.include,
         )
         folder = self.conversations.folder(conversation.id)
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        _make_private(folder)
         caller, offered = self._offered(order, folder)
         questions = (
             Questions(self._caller_limits)
@@ -260,7 +273,7 @@ class Service:
             knows_session=conversation.session_id is not None and self.source.has_session(turn),
         )
         journal = Journal(self.store, self._new_run(order, info, conversation), self._now_ms)
-        if not journal.begin():
+        if order.idempotency_key is not None and not journal.begin():
             return None
         run = Run(
             info,
@@ -282,6 +295,7 @@ class Service:
 
         self.runs.start(run, after=self.conversations.latest(conversation.id), ended=ended)
         self.conversations.begin(conversation.id, run)
+        asyncio.get_running_loop().call_soon(journal.begin_meanwhile)  # while the agent starts
         return run
 
     def _offered(self, order: Order, folder: Path) -> tuple[CallerTools | None, Offered | None]:
@@ -347,8 +361,30 @@ class Service:
         continued = self.continued(run, run.caller, results, also, order.offer)
         if is_new:
             self._quoted(run, order)
+        self._remember(order, continued)
         self.leave_as_told(run, order.when_client_leaves)
         return continued
+
+    async def gone_on(self, order: Order) -> Continued | None:
+        """As the same request did before: a run that goes on knows its results, one that has ended would not."""
+        key = (order.owner, order.idempotency_key or "")
+        known = self._gone_on.get(key)
+        if known is None:
+            return None
+        _check_body(known.body_hash, order)
+        run = await self.find(known.run_id, order.owner)
+        if run.done is not None and run.done.failure is not None and run.done.failure.passes:
+            del self._gone_on[key]  # free for another try
+            return None
+        return Continued(run, known.after, known.told)
+
+    def _remember(self, order: Order, continued: Continued) -> None:
+        if order.idempotency_key is None:
+            return
+        known = _GoneOn(continued.run.id, _hash(order.body), continued.after, continued.told)
+        self._gone_on[order.owner, order.idempotency_key] = known
+        if len(self._gone_on) > _MOST_GONE_ON:
+            del self._gone_on[next(iter(self._gone_on))]
 
     def leave_as_told(self, run: Run, when: WhenClientLeaves | None) -> None:
         """As a request says that goes on with the run; else it stays as it is."""
@@ -374,7 +410,7 @@ class Service:
             return running
         stored = await asyncio.to_thread(self.store.run, id, owner)
         if stored is None:
-            raise NotFound(f"There is no run {id[:100]!r}; see GET /v1/conversations.", param="id")
+            raise _no_run(id)
         past = PastRun(self.store, stored)
         await past.look()
         return past
@@ -392,6 +428,8 @@ class Service:
         while reader.place < until and not reader.has_left:
             for event in await reader.next():
                 unfinished.push(event)
+        if reader.has_left:  # it was deleted meanwhile
+            raise _no_run(id)
         return unfinished.response(run.info, run.prompt)
 
     async def cancel(self, id: str, owner: str) -> Envelope:
@@ -416,6 +454,10 @@ class Service:
         await self.runs.close(drain_seconds)
         await self._endpoint.close()
         await self.source.close()
+
+
+def _no_run(id: str) -> NotFound:
+    return NotFound(f"There is no run {id[:100]!r}; see GET /v1/conversations.", param="id")
 
 
 def _check_name(model: str) -> None:
@@ -454,6 +496,16 @@ def _brought(order: Order) -> tuple[dict[str, ToolResult], list[Message]]:
 
 def _hash(body: bytes) -> str:
     return hashlib.sha256(body).hexdigest()
+
+
+def _make_private(folder: Path) -> None:
+    try:
+        os.mkdir(folder, 0o700)
+    except FileExistsError:
+        pass
+    except FileNotFoundError:  # the first one
+        for private in (folder.parent, folder):
+            private.mkdir(parents=True, exist_ok=True, mode=0o700)
 
 
 def _written(images: Sequence[Image], folder: Path) -> list[tuple[Image, str]]:

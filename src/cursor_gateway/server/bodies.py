@@ -1,11 +1,17 @@
 """A request in; its body, within the limits of size and time, out."""
 
 import asyncio
+from collections.abc import Callable
+from typing import TypeVar
 
 from starlette.requests import Request
 
 from cursor_gateway.errors import InvalidRequest, RequestTooLarge, RequestTooSlow
 from cursor_gateway.settings import Settings
+
+T = TypeVar("T")
+
+_MUCH = 256 * 1024  # bytes: more is not for the loop, where everybody else waits
 
 
 async def read_body(request: Request, settings: Settings) -> bytes:
@@ -30,6 +36,10 @@ async def read_body(request: Request, settings: Settings) -> bytes:
     except TimeoutError:
         raise RequestTooSlow(f"The body did not arrive within {seconds:g} s; send it again.") from None
     return b"".join(pieces)
+
+
+async def understood(body: bytes, read: Callable[[bytes], T]) -> T:
+    return read(body) if len(body) <= _MUCH else await asyncio.to_thread(read, body)
 
 
 def idempotency_key(request: Request) -> str | None:

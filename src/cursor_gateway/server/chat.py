@@ -10,12 +10,13 @@ from starlette.types import ASGIApp
 
 from cursor_gateway.core.document_events import DocumentEvent, Paused
 from cursor_gateway.core.documents import ChatResponse
-from cursor_gateway.core.images import read_image
+from cursor_gateway.core.images import Image, read_image
 from cursor_gateway.core.prompt import UserMessage
 from cursor_gateway.core.unfinished import Unfinished
 from cursor_gateway.dialects.documents import NdjsonEncoder, SseEncoder, encode_response
 from cursor_gateway.dialects.documents_request import (
     AnswerRequest,
+    ChatRequest,
     answers_of,
     offer_of,
     read_answer,
@@ -24,12 +25,10 @@ from cursor_gateway.dialects.documents_request import (
 )
 from cursor_gateway.dialects.openai_chat import AgentTools, ChunkEncoder, NumberedChunks, encode_error
 from cursor_gateway.errors import Failure, InvalidRequest
-from cursor_gateway.render.html import render_answer, render_page
 from cursor_gateway.runs.answering import Answering, Asker
 from cursor_gateway.runs.service import Continued, Order, Service
-from cursor_gateway.server.bodies import idempotency_key, read_body
+from cursor_gateway.server.bodies import idempotency_key, read_body, understood
 from cursor_gateway.server.guard import error_response
-from cursor_gateway.server.html_stream import HtmlEncoder
 from cursor_gateway.server.streaming import (
     NDJSON,
     SSE,
@@ -58,7 +57,7 @@ class ChatEndpoints:
 
     async def chat(self, request: Request) -> ASGIApp:
         body = await read_body(request, self._settings)
-        asked = read_chat_request(body)
+        asked, images = await understood(body, _read)
         wants_no_answer = _wants_no_answer(request.headers)
         offer = offer_of(asked)
         run = await self._service.start(
@@ -66,7 +65,7 @@ class ChatEndpoints:
                 owner=request.state.owner,
                 request_id=request.state.request_id,
                 messages=[UserMessage(asked.message)],
-                images=[read_image(uri, f"images[{place}]") for place, uri in enumerate(asked.images)],
+                images=images,
                 model=asked.model,
                 mode=asked.mode,
                 workspace=asked.workspace,
@@ -87,7 +86,7 @@ class ChatEndpoints:
 
     async def go_on(self, request: Request) -> ASGIApp:
         """With what a run waits for. Replied to as the run itself; a stream begins where the run had paused."""
-        asked = read_answer(await read_body(request, self._settings))
+        asked = await understood(await read_body(request, self._settings), read_answer)
         wants_no_answer = _wants_no_answer(request.headers)
         asker = Asker(
             owner=request.state.owner,
@@ -167,6 +166,11 @@ class ChatEndpoints:
         return Response(msgspec.json.encode(envelope), media_type="application/json")
 
 
+def _read(body: bytes) -> tuple[ChatRequest, list[Image]]:
+    asked = read_chat_request(body)
+    return asked, [read_image(uri, f"images[{place}]") for place, uri in enumerate(asked.images)]
+
+
 def _answer(response: ChatResponse, failure: Failure | None, headers: dict[str, str]) -> Response:
     if failure is None:
         return Response(encode_response(response), media_type="application/json", headers=headers)
@@ -175,10 +179,14 @@ def _answer(response: ChatResponse, failure: Failure | None, headers: dict[str, 
 
 
 def _as_html(response: ChatResponse) -> Response:
+    from cursor_gateway.render.html import render_answer  # with a parser of Markdown: only those who ask wait for it
+
     return Response(render_answer(response.documents), media_type="text/html", headers=_HTML_HEADERS)
 
 
 def _as_page(response: ChatResponse, prompt: str) -> Response:
+    from cursor_gateway.render.html import render_page
+
     file = f'attachment; filename="{response.id}.html"'
     page = render_page(response, prompt=prompt)
     return Response(page, media_type="text/html", headers={**_HTML_HEADERS, "content-disposition": file})
@@ -217,6 +225,8 @@ def _encoder(request: Request, run: AnyRun, after: int, agent_tools: AgentTools)
 
             return NumberedChunks(chunks, after), SSE, 0
         case "html":
+            from cursor_gateway.server.html_stream import HtmlEncoder
+
             return HtmlEncoder(after), SSE, 0
         case _:
             raise InvalidRequest("`dialect` is documents, ndjson, openai or html.", param="dialect")

@@ -23,7 +23,7 @@ from cursor_gateway.dialects.openai_request import ChatRequest, CursorOptions, r
 from cursor_gateway.errors import Failure, InvalidRequest, unknown_model
 from cursor_gateway.runs.service import Order, Service
 from cursor_gateway.server.answers import Answer, CheckedAnswer, LateStream, WholeAnswer
-from cursor_gateway.server.bodies import idempotency_key, read_body
+from cursor_gateway.server.bodies import idempotency_key, read_body, understood
 from cursor_gateway.server.guard import error_response
 from cursor_gateway.server.streaming import SSE, EventStream, Reading, completion_head, run_headers
 from cursor_gateway.settings import Settings
@@ -60,11 +60,11 @@ class CompletionEndpoints:
 
     async def completions(self, request: Request) -> ASGIApp:
         body = await read_body(request, self._settings)
-        asked = read_request(body)
+        asked = await understood(body, read_request)
         agent_tools = self._settings.agent_tools
         _check_tools(asked, agent_tools)
         order = _order(asked, request, body)
-        going_on = self._service.go_on(order)
+        going_on = await self._service.gone_on(order) or self._service.go_on(order)
         run = going_on.run if going_on is not None else await self._service.start(order)
         after = going_on.after if going_on is not None else 0
         before = going_on.told if going_on is not None else None
@@ -151,6 +151,8 @@ def _order(asked: ChatRequest, request: Request, body: bytes) -> Order:
 def _options(asked: CursorOptions, headers: Mapping[str, str]) -> CursorOptions:
     """The request's own, then those of its headers."""
     given: dict[str, object] = {name: headers[header] for name, header in _HEADERS.items() if header in headers}
+    if not given:
+        return asked
     if isinstance(included := given.get("include"), str):
         given["include"] = [word.strip() for word in included.split(",")]
     for name, value in given.items():

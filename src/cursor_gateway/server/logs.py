@@ -7,14 +7,12 @@ move the cursor or fill the disk. What a run is about, its prompt and its texts,
 import json
 import logging
 import os
-import sys
+import select
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
+from datetime import UTC, datetime
 from typing import Literal, TextIO, TypeAlias
-
-import structlog
-from structlog.typing import EventDict, FilteringBoundLogger, Processor, WrappedLogger
 
 from cursor_gateway.render.visible import visible, visible_line
 from cursor_gateway.runs.run import Run
@@ -22,29 +20,51 @@ from cursor_gateway.settings import LogFormat, LogLevel
 
 _LONGEST = 500  # characters of a value
 _LONGEST_MESSAGE = 200  # of an exception: some repeat what they were given
-_FIRST = ("timestamp", "level", "event")
+_AT_ONCE = select.PIPE_BUF // 4 if hasattr(select, "PIPE_BUF") else 128  # characters that a pipe takes, or none
+_PATIENCE = 0.1  # seconds
+_OURS = logging.getLogger("cursor_gateway")
+
+_Facts: TypeAlias = Mapping[str, object]
+_Form: TypeAlias = Callable[[_Facts], str]
 
 Outcome: TypeAlias = Literal["completed", "failed", "cancelled"]
 
 
 def configure(format: LogFormat, level: LogLevel, stream: TextIO) -> None:
-    """For the whole process: structlog's lines, and those of libraries that use `logging`."""
+    """For the whole process: our lines, and those of libraries that use `logging`."""
     least = logging.getLevelNamesMapping()[level.upper()]
-    structlog.configure(
-        processors=[
-            structlog.contextvars.merge_contextvars,
-            structlog.processors.add_log_level,
-            structlog.processors.TimeStamper(fmt="iso", utc=True),
-            _with_traceback,
-            *_renderer(format, stream),
-        ],
-        wrapper_class=structlog.make_filtering_bound_logger(least),
-        logger_factory=lambda *_: _Lines(stream),
-        cache_logger_on_first_use=False,
-    )
-    logging.basicConfig(handlers=[_Libraries()], level=least, force=True)
+    logging.basicConfig(handlers=[_Lines(stream, _form(format, stream))], level=least, force=True)
     for talkative in ("mcp", "httpx", "acp"):  # of every session, every call
         logging.getLogger(talkative).setLevel(max(least, logging.ERROR))
+    # Found out for each line, and told in none: a third of its cost.
+    logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False
+    logging._srcfile = None  # as the library's own guide says
+
+
+def lost_lines() -> int:
+    """That nobody took, since the start."""
+    return sum(handler.lost for handler in logging.getLogger().handlers if isinstance(handler, _Lines))
+
+
+class Log:
+    """What happened, in words that never change, with its facts."""
+
+    def __init__(self, **facts: object) -> None:
+        """These are in all of its lines."""
+        self._facts = facts
+
+    def info(self, event: str, **facts: object) -> None:
+        self._write(logging.INFO, event, facts)
+
+    def warning(self, event: str, **facts: object) -> None:
+        self._write(logging.WARNING, event, facts)
+
+    def error(self, event: str, error: BaseException, **facts: object) -> None:
+        """With its traceback."""
+        self._write(logging.ERROR, event, facts, error)
+
+    def _write(self, level: int, event: str, facts: _Facts, error: BaseException | None = None) -> None:
+        _OURS.log(level, event, exc_info=error, extra={"facts": {**self._facts, **facts}})
 
 
 def outcome(run: Run) -> Outcome:
@@ -88,68 +108,67 @@ class RunLog:
         (log.warning if status == "failed" else log.info)("run ended", **facts)
 
     def fault(self, run: Run, error: Exception) -> None:
-        self._of(run).error("mistake of the gateway", request_id=run.request_id, exc_info=error)
+        self._of(run).error("mistake of the gateway", error, request_id=run.request_id)
 
-    def _of(self, run: Run) -> FilteringBoundLogger:
-        log: FilteringBoundLogger = structlog.get_logger()
-        return log.bind(run_id=run.id)
+    def _of(self, run: Run) -> Log:
+        return Log(run_id=run.id)
 
 
 # --- lines ----------------------------------------------------------------------------------------------
 
 
-class _Lines:
-    """Where structlog writes. A log that cannot be written must not end a run."""
+class _Lines(logging.Handler):
+    """All records, ours and those of libraries, in one form. A log that cannot be written must not end a run.
 
-    def __init__(self, stream: TextIO) -> None:
-        self._stream = stream
+    Nor hold one up: a pipe that nobody reads takes so much and no more. Then lines are lost, and counted.
+    """
 
-    def msg(self, line: str) -> None:
-        with suppress(OSError, ValueError):  # a full disk, a closed stream
-            self._stream.write(line + "\n")  # in one piece: other threads write, too
-            self._stream.flush()
-
-    debug = info = warning = error = critical = msg
-
-
-class _Libraries(logging.Handler):
-    """What libraries log, in the same form."""
+    def __init__(self, stream: TextIO, form: _Form) -> None:
+        super().__init__()
+        self._stream, self._form = stream, form
+        self.lost = 0  # lines, altogether
+        self._lost = 0  # since the last that was written
+        self._is_cut = False  # that one lacks its end
 
     def emit(self, record: logging.LogRecord) -> None:
+        facts = _facts(record)
+        if self._lost:
+            facts["lines_lost_before"] = self._lost
+        line = ("\n" if self._is_cut else "") + self._form(facts) + "\n"
+        with suppress(OSError, ValueError):  # a full disk, a closed stream
+            for at in range(0, len(line), _AT_ONCE):
+                if not self._takes_more():
+                    self.lost, self._lost, self._is_cut = self.lost + 1, self._lost + 1, self._is_cut or at > 0
+                    return
+                self._stream.write(line[at : at + _AT_ONCE])
+                self._stream.flush()
+            self._lost, self._is_cut = 0, False
+
+    def _takes_more(self) -> bool:
+        """Whoever was refused does not wait again until it was let in: the event loop waits with it."""
         try:
-            message = record.getMessage()
-        except (KeyError, TypeError, ValueError):  # words and values that do not fit together
-            message = str(record.msg)
-        log: FilteringBoundLogger = structlog.get_logger()
-        level = min(record.levelno, logging.CRITICAL) // 10 * 10  # some have levels of their own in between
-        log.log(level, message, logger=record.name, exc_info=record.exc_info)
+            return bool(select.select([], [self._stream.fileno()], [], 0 if self._lost else _PATIENCE)[1])
+        except (OSError, ValueError):  # no file, or a system that cannot tell: it is written as it is
+            return True
 
 
-def _renderer(format: LogFormat, stream: TextIO) -> list[Processor]:
-    is_terminal = stream.isatty()
-    match format:
-        case "json":
-            return [_bounded, structlog.processors.JSONRenderer(json.dumps)]  # which escapes all but ASCII
-        case "human":
-            colors = is_terminal and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
-            plain = structlog.dev.plain_traceback
-            return [
-                _bounded,
-                _in_one_line,
-                structlog.dev.ConsoleRenderer(colors=colors, sort_keys=False, exception_formatter=plain),
-            ]
-        case "auto":
-            return _renderer("human" if is_terminal else "json", stream)
-
-
-def _with_traceback(_: WrappedLogger, __: str, event: EventDict) -> EventDict:
-    given = event.pop("exc_info", None)
-    if given is True:
-        given = sys.exc_info()
-    error = given[1] if isinstance(given, tuple) else given
-    if isinstance(error, BaseException):
-        event["exception"] = "\n".join(_told(error))
-    return event
+def _facts(record: logging.LogRecord) -> dict[str, object]:
+    """What is in every line first; long values cut, strange ones as text."""
+    try:
+        message = record.getMessage()
+    except (KeyError, TypeError, ValueError):  # words and values that do not fit together
+        message = str(record.msg)
+    facts: dict[str, object] = {
+        "timestamp": f"{datetime.fromtimestamp(record.created, UTC).isoformat(timespec='microseconds')[:26]}Z",
+        # some libraries have levels of their own in between
+        "level": logging.getLevelName(min(record.levelno, logging.CRITICAL) // 10 * 10).lower(),
+        "event": _cut(message, _LONGEST),
+    }
+    told: _Facts = getattr(record, "facts", {"logger": record.name})
+    facts |= {name: _plain(value) for name, value in told.items()}
+    if record.exc_info and record.exc_info[1] is not None:
+        facts["exception"] = "\n".join(_told(record.exc_info[1]))
+    return facts
 
 
 def _told(error: BaseException) -> Iterator[str]:
@@ -163,28 +182,59 @@ def _told(error: BaseException) -> Iterator[str]:
     yield f"{type(error).__qualname__}: {_cut(str(error), _LONGEST_MESSAGE)}"
 
 
-def _bounded(_: WrappedLogger, __: str, event: EventDict) -> EventDict:
-    """What is there first, then the rest in its order; long values cut, strange ones as text."""
-    first = {name: event.pop(name) for name in _FIRST if name in event}
-    return {name: _plain(name, value) for name, value in {**first, **event}.items()}
-
-
-def _plain(name: str, value: object) -> object:
-    if value is None or isinstance(value, bool | int | float) or name == "exception":
+def _plain(value: object) -> object:
+    if value is None or isinstance(value, bool | int | float):
         return value
     return _cut(value if isinstance(value, str) else repr(value), _LONGEST)
 
 
-def _in_one_line(_: WrappedLogger, __: str, event: EventDict) -> EventDict:
-    """A traceback has lines, all of them indented."""
-    if "exception" in event:
-        lines = str(event["exception"]).splitlines()
-        event["exception"] = "\n".join(f"    {visible(line)}" for line in lines)
-    return {
-        visible_line(name): visible_line(value) if isinstance(value, str) and name != "exception" else value
-        for name, value in event.items()
-    }
-
-
 def _cut(text: str, longest: int) -> str:
     return text if len(text) <= longest else f"{text[:longest]}…"
+
+
+# --- forms ----------------------------------------------------------------------------------------------
+
+
+def _form(format: LogFormat, stream: TextIO) -> _Form:
+    is_terminal = stream.isatty()
+    match format:
+        case "json":
+            return json.dumps  # which escapes all but ASCII
+        case "human":
+            is_plain = not is_terminal or bool(os.environ.get("NO_COLOR")) or os.environ.get("TERM") == "dumb"
+            return _plain_line if is_plain else _coloured_line
+        case "auto":
+            return _form("human" if is_terminal else "json", stream)
+
+
+_BOLD, _DIM, _CYAN, _MAGENTA = "1", "2", "36", "35"
+_OF_LEVELS = {"debug": "32", "info": "32", "warning": "33", "error": "31", "critical": "31"}
+
+
+def _plain_line(facts: _Facts) -> str:
+    return _line(facts, lambda text, _: text)
+
+
+def _coloured_line(facts: _Facts) -> str:
+    return _line(facts, lambda text, style: f"\x1b[{style}m{text}\x1b[0m")
+
+
+def _line(facts: _Facts, styled: Callable[[str, str], str]) -> str:
+    """One line; below it a traceback, all of whose lines are indented."""
+    time, level, event = (visible_line(str(facts[name])) for name in ("timestamp", "level", "event"))
+    more = [
+        f"{styled(visible_line(name), _CYAN)}={styled(_value(value), _MAGENTA)}"
+        for name, value in facts.items()
+        if name not in ("timestamp", "level", "event", "exception")
+    ]
+    head = f"{styled(time, _DIM)} [{styled(f'{level:9}', _OF_LEVELS.get(level, _BOLD))}] "
+    line = head + styled(f"{event:30}" if more else event, _BOLD)
+    trace = str(facts.get("exception", "")).splitlines()
+    return "\n".join([" ".join([line, *more]), *(f"    {visible(frame)}" for frame in trace)])
+
+
+def _value(value: object) -> str:
+    if not isinstance(value, str):
+        return repr(value)
+    shown = visible_line(value)
+    return repr(shown) if set(shown) & set(" ='\"") else shown

@@ -1,75 +1,62 @@
 """What happens in, figures for Prometheus out."""
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from itertools import accumulate
+from typing import TYPE_CHECKING, TypeAlias
 
 from cursor_gateway.runs.run import Run
-from cursor_gateway.server.logs import outcome
+from cursor_gateway.server.logs import lost_lines, outcome
+
+if TYPE_CHECKING:
+    from prometheus_client import Metric
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
+_SPACE = "cursor_gateway_"
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 _FIRST_EVENT = (0.1, 0.25, 0.5, 1, 2, 3, 5, 8, 13, 20, 30, 60, 120, 300)
 _RUN = (1, 2.5, 5, 10, 30, 60, 120, 300, 600, 1800, 3600, 4 * 3600)
 
+_Labels: TypeAlias = tuple[str, ...]
+
 
 class Metrics:
-    """An observer of runs, with a registry of its own: two gateways in one process do not mix."""
+    """An observer of runs, with figures of its own: two gateways in one process do not mix."""
 
     def __init__(self) -> None:
-        self._registry = registry = CollectorRegistry()
-        space = "cursor_gateway"
-
-        def counter(name: str, help: str, *labels: str) -> Counter:
-            return Counter(name, help, labels, namespace=space, registry=registry)
-
-        runs = counter("runs_total", "Runs that ended, by how they did.", "state")
-        tokens = counter("tokens_total", "Tokens of ended runs; `cached` is a part of `prompt`.", "kind")
-        # made once, so that they are there from the start, as 0
-        self._runs = {state: runs.labels(state) for state in ("completed", "failed", "cancelled")}
-        self._tokens = {kind: tokens.labels(kind) for kind in ("prompt", "completion", "cached")}
-        self._failures = counter("agent_failures_total", "Runs that the agent failed, by the error's code.", "code")
-        self._fallbacks = counter("fallbacks_total", "Runs for which another source was asked after one that failed.")
-        self._requests = counter("requests_total", "Answered requests.", "route", "method", "status")
-        self._running = Gauge("runs_running", "Runs whose agent is there.", namespace=space, registry=registry)
-        self._streams = Gauge("open_streams", "Event streams with a reader.", namespace=space, registry=registry)
-        self._first_event = Histogram(
-            "first_event_seconds",
-            "From a run's start to its first event for readers.",
-            namespace=space,
-            registry=registry,
-            buckets=_FIRST_EVENT,
-        )
-        self._run = Histogram(
-            "run_seconds",
-            "From a run's start until its agent is gone.",
-            namespace=space,
-            registry=registry,
-            buckets=_RUN,
-        )
+        # by the values of their labels; those that are known are there from the start, as 0
+        self._runs = Counter[_Labels]({("completed",): 0, ("failed",): 0, ("cancelled",): 0})
+        self._tokens = Counter[_Labels]({("prompt",): 0, ("completion",): 0, ("cached",): 0})
+        self._fallbacks = Counter[_Labels]({(): 0})
+        self._failures, self._requests = Counter[_Labels](), Counter[_Labels]()
+        self._running = self._streams = 0
+        self._first_event, self._run = _Times(_FIRST_EVENT), _Times(_RUN)
 
     # --- an observer of runs ------------------------------------------------------------------------
 
     def started(self, run: Run) -> None:
-        self._running.inc()
+        self._running += 1
 
     def first_event(self, run: Run) -> None:
-        self._first_event.observe(run.first_event_at - run.started_at)
+        self._first_event.add(run.first_event_at - run.started_at)
 
     def ended(self, run: Run) -> None:
-        self._running.dec()
-        self._runs[outcome(run)].inc()
-        self._run.observe(run.ended_at - run.started_at)
+        self._running -= 1
+        self._runs[(outcome(run),)] += 1
+        self._run.add(run.ended_at - run.started_at)
         if run.fell_back_to is not None:
-            self._fallbacks.inc()
+            self._fallbacks[()] += 1
         if run.done is None:
             return
         usage, failure = run.done.envelope.usage, run.done.failure
         cached = usage.cached_tokens if isinstance(usage.cached_tokens, int) else 0
         counted = {"prompt": usage.prompt_tokens, "completion": usage.completion_tokens, "cached": cached}
         for kind, tokens in counted.items():
-            self._tokens[kind].inc(max(0, tokens))  # the agent's own figures; a counter refuses to go down
+            self._tokens[(kind,)] += max(0, tokens)  # the agent's own figures; a counter never goes down
         if failure is not None and failure.source == "agent" and failure.code != "cancelled":
-            self._failures.labels(failure.code).inc()
+            self._failures[(failure.code,)] += 1
 
     def fault(self, run: Run, error: Exception) -> None:
         """Told by `ended`, too."""
@@ -77,14 +64,58 @@ class Metrics:
     # --- what the server tells ----------------------------------------------------------------------
 
     def stream_opened(self) -> None:
-        self._streams.inc()
+        self._streams += 1
 
     def stream_closed(self) -> None:
-        self._streams.dec()
+        self._streams -= 1
 
     def request(self, route: str, method: str, status: int) -> None:
         """`route` is the pattern, never the path: each value is a series that is kept for ever."""
-        self._requests.labels(route, method if method in _METHODS else "other", str(status)).inc()
+        self._requests[route, method if method in _METHODS else "other", str(status)] += 1
+
+    # --- what is told -------------------------------------------------------------------------------
 
     def render(self) -> bytes:
-        return generate_latest(self._registry)
+        from prometheus_client import generate_latest  # with a web server of its own: only those who ask wait for it
+
+        return generate_latest(self)
+
+    def collect(self) -> "Iterator[Metric]":
+        from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
+
+        def counters(name: str, help: str, counted: Counter[_Labels], *labels: str) -> CounterMetricFamily:
+            family = CounterMetricFamily(_SPACE + name, help, labels=labels)
+            for values, count in counted.items():
+                family.add_metric(values, count)
+            return family
+
+        def histogram(name: str, help: str, times: _Times) -> HistogramMetricFamily:
+            return HistogramMetricFamily(_SPACE + name, help, times.buckets(), times.sum)
+
+        yield counters("runs", "Runs that ended, by how they did.", self._runs, "state")
+        yield counters("tokens", "Tokens of ended runs; `cached` is a part of `prompt`.", self._tokens, "kind")
+        yield counters("agent_failures", "Runs that the agent failed, by the error's code.", self._failures, "code")
+        yield counters("fallbacks", "Runs for which another source was asked after one that failed.", self._fallbacks)
+        yield counters("requests", "Answered requests.", self._requests, "route", "method", "status")
+        yield counters("log_lines_lost", "Lines of the log that nobody took.", Counter({(): lost_lines()}))
+        yield GaugeMetricFamily(f"{_SPACE}runs_running", "Runs whose agent is there.", self._running)
+        yield GaugeMetricFamily(f"{_SPACE}open_streams", "Event streams with a reader.", self._streams)
+        yield histogram("first_event_seconds", "From a run's start to its first event for readers.", self._first_event)
+        yield histogram("run_seconds", "From a run's start until its agent is gone.", self._run)
+
+
+class _Times:
+    """Durations, counted by how long they took."""
+
+    def __init__(self, bounds: Sequence[float]) -> None:
+        self.sum = 0.0
+        self._bounds, self._counts = bounds, [0] * (len(bounds) + 1)
+
+    def add(self, seconds: float) -> None:
+        self.sum += seconds
+        self._counts[bisect_left(self._bounds, seconds)] += 1
+
+    def buckets(self) -> list[tuple[str, float]]:
+        """Each bound, with how many took no longer."""
+        bounds = [*(str(float(bound)) for bound in self._bounds), "+Inf"]
+        return [(bound, count) for bound, count in zip(bounds, accumulate(self._counts), strict=True)]

@@ -20,11 +20,14 @@ from cursor_gateway.dialects.openai_chat import ChunkEncoder, CompletionFold, Co
 from cursor_gateway.errors import (
     AgentError,
     AgentLooped,
+    AgentMissing,
     AgentUnconfined,
     AnswerUnfit,
     Failure,
     GatewayError,
     GatewayFault,
+    HeadTooLarge,
+    HostExhausted,
     IdempotencyMismatch,
     InvalidRequest,
     KeyRefused,
@@ -33,12 +36,14 @@ from cursor_gateway.errors import (
     ModelUnavailable,
     NotFound,
     RequestForbidden,
+    RequestTooSlow,
     RunCancelled,
     SessionLost,
     SettingsError,
     ShuttingDown,
     StoreUnavailable,
     ToolNotCalled,
+    TooManyConnections,
     UnusableInput,
     WorkspaceUntrusted,
 )
@@ -326,10 +331,10 @@ def _paths() -> Json:
                 "getHealth",
                 "Operation",
                 "See whether it works",
-                "Whether the gateway is there, and what answers.",
+                "Whether the gateway is there, and what answers. 503 while the agent is gone, with the same facts.",
                 None,
                 _reply("It is there.", _json(ref("Health"), _HEALTH)),
-                _ANYWHERE,
+                {*_ANYWHERE, AgentMissing},
                 is_open=True,
             )
         },
@@ -570,7 +575,16 @@ _PAYLOADS = (
 
 _Errors: TypeAlias = tuple[type[GatewayError], ...]
 _LOCAL: _Errors = (SettingsError, UnusableInput)  # of the command line and the library
-_ANYWHERE: _Errors = (RequestForbidden, MethodRefused, GatewayFault)
+_ANYWHERE: _Errors = (
+    RequestForbidden,
+    MethodRefused,
+    RequestTooSlow,
+    HeadTooLarge,
+    GatewayFault,
+    HostExhausted,
+    ShuttingDown,
+    TooManyConnections,
+)
 _OF_RUNS: _Errors = (
     AgentLooped,
     AgentUnconfined,

@@ -126,7 +126,7 @@ class HealthRuns(Struct, frozen=True):
 
 
 class Health(Struct, frozen=True):
-    status: Literal["ok"]
+    status: Literal["ok", "unavailable"]
     version: str
     source: HealthSource
     mode: Mode
@@ -574,7 +574,7 @@ _MEANINGS: dict[str, str] = {
     "Health.workspace": "The folder of requests that name none; told only where no API keys are needed.",
     "HealthSource": "What answers.",
     "HealthSource.name": "`cli` for Cursor's agent, `replay` for recordings, `demo` for the built-in one.",
-    "HealthSource.detail": "Which program and version, or which recordings.",
+    "HealthSource.detail": "Which program and version, or which recordings; empty where API keys are needed.",
     "HealthSource.demo": "Whether answers are only a demonstration.",
     "HealthRuns": "How busy it is.",
     "HealthRuns.running": "Runs at this moment.",

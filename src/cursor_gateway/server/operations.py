@@ -6,7 +6,10 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
+from cursor_gateway.dialects.openai_chat import encode_error
+from cursor_gateway.errors import AgentMissing
 from cursor_gateway.runs.service import Service
+from cursor_gateway.server.guard import error_response
 from cursor_gateway.server.metrics import CONTENT_TYPE, Metrics
 from cursor_gateway.settings import Settings
 
@@ -19,19 +22,25 @@ class OperationEndpoints:
         self._version = version("cursor-gateway")
 
     async def health(self, request: Request) -> Response:
+        """503 when no run can be started: who looks at the status alone knows enough."""
         state = self._service.source.state()
+        is_exposed = bool(self._settings.api_keys)  # no key is asked for here: strangers learn no path of this machine
         told = {
-            "status": "ok",
+            "status": "unavailable" if state.missing else "ok",
             "version": self._version,
-            "source": {"name": state.name, "detail": state.detail, "demo": state.is_demo},
+            "source": {"name": state.name, "detail": "" if is_exposed else state.detail, "demo": state.is_demo},
             "sources": self._service.source.names,
             "mode": self._service.defaults.mode,
             "model": self._service.defaults.model,
             "runs": {"running": self._service.runs.running, "limit": self._service.runs.limit},
         }
-        if not self._settings.api_keys:  # else anybody could ask
+        if not is_exposed:
             told["workspace"] = str(self._service.workspaces.default)
-        return Response(msgspec.json.encode(told), media_type="application/json")
+        body = msgspec.json.encode(told)
+        if not state.missing:
+            return Response(body, media_type="application/json")
+        failure = AgentMissing(state.missing).failure()
+        return error_response(failure, body=encode_error(failure)[:-1] + b"," + body[1:])
 
     async def metrics(self, request: Request) -> Response:
         return Response(self._metrics.render(), media_type=CONTENT_TYPE)

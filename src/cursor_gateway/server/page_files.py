@@ -9,7 +9,6 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from cursor_gateway.errors import NotFound
-from cursor_gateway.render.html import page_style
 
 _POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; "
@@ -45,6 +44,8 @@ def _reply(request: Request, name: str) -> Response:
 
 @cache
 def _files() -> dict[str, _File]:
+    from cursor_gateway.render.html import page_style  # only those who ask wait for it
+
     folder = files("cursor_gateway.server").joinpath("page")
     found = {entry.name: entry.read_bytes() for entry in folder.iterdir() if _suffix(entry.name) in _TYPES}
     found["style.css"] = page_style().encode()

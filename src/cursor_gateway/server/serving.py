@@ -1,115 +1,83 @@
 """A bound socket and an application in; a server that drains its runs when it is told to stop, out."""
 
 import asyncio
+import signal
 import socket
-from collections import deque
 from collections.abc import Callable
-
-import structlog
-import uvicorn
-from starlette.types import ASGIApp
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
+from contextlib import suppress
 
 from cursor_gateway.runs.service import Service
+from cursor_gateway.server.connections import Connection, Door, Patience
+from cursor_gateway.server.guard import Guard
+from cursor_gateway.server.logs import Log
 from cursor_gateway.settings import Settings
 
-_log = structlog.get_logger("cursor_gateway.server")
-_LONGEST_HEAD = 64 * 1024  # bytes, and what one read brings; the parser itself keeps any number of them
+_log = Log()
+
+_BACKLOG = 2048
+_LAST_SECONDS = 10.0  # for replies, when the runs behind them have ended
+_FILES = 64  # that are open whatever happens
+_FILES_OF_A_RUN = 8
+_MOST_FILES = 65536  # where the system sets no limit
+_FEWEST_CONNECTIONS = 16
 
 
-def bound_socket(host: str, port: int) -> socket.socket:
-    """Raises `OSError`."""
-    family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-    bound = socket.socket(family, kind, protocol)
+def most_connections(max_runs: int) -> int:
+    """As many as leave the runs their files. The process may open as many as the system lets it, from now on."""
     try:
-        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        bound.bind(address)
-    except OSError:
-        bound.close()
-        raise
-    return bound
-
-
-class _Connection(HttpToolsProtocol):
-    """Uvicorn's, but every request of a connection hears that it is lost, and heads have an end.
-
-    Uvicorn tells the last request alone: a client that sends two at once and goes would leave the first one's agent.
-    """
-
-    _unanswered: deque[RequestResponseCycle]
-    _head_size = 0
-    _in_head = True
-
-    # uvicorn narrows asyncio's own signature in the same way
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        self._unanswered = deque()
-        super().connection_made(transport)
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        for cycle in self._unanswered:
-            if not cycle.response_complete:
-                cycle.disconnected = True
-                cycle.message_event.set()
-        super().connection_lost(exc)
-
-    def data_received(self, data: bytes) -> None:
-        if self._in_head:
-            self._head_size += len(data)
-        super().data_received(data)
-        if self._in_head and self._head_size > _LONGEST_HEAD and not self.transport.is_closing():
-            self.send_400_response("The request's headers are too long.")
-
-    def on_headers_complete(self) -> None:
-        self._in_head, self._head_size = False, 0
-        super().on_headers_complete()
-        while self._unanswered and self._unanswered[0].response_complete:
-            self._unanswered.popleft()
-        self._unanswered.append(self.cycle)
-
-    def on_message_complete(self) -> None:
-        self._in_head = True
-        super().on_message_complete()
-
-
-class _Server(uvicorn.Server):
-    """Uvicorn waits for open replies; so the runs behind them are given their time, then ended, meanwhile."""
-
-    def __init__(
-        self, config: uvicorn.Config, service: Service, drain_seconds: float, ready: Callable[[], None]
-    ) -> None:
-        super().__init__(config)
-        self._service, self._drain_seconds, self._ready = service, drain_seconds, ready
-
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        await super().startup(sockets)
-        self._ready()
-        _log.info("listening", addresses=[bound.getsockname()[:2] for bound in sockets or []])
-
-    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        _log.info("stopping", runs=self._service.runs.running)
-        draining = asyncio.ensure_future(self._service.runs.close(0 if self.force_exit else self._drain_seconds))
-        await super().shutdown(sockets)
-        if self.force_exit:  # the second Ctrl-C
-            draining.cancel()
-        await asyncio.wait([draining])
+        import resource
+    except ImportError:  # Windows knows no such limit
+        return _MOST_FILES
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    most = _MOST_FILES if hard == resource.RLIM_INFINITY else min(hard, _MOST_FILES)
+    if soft != resource.RLIM_INFINITY and soft < most:
+        with suppress(OSError, ValueError):  # macOS has another limit below its hard one
+            resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
+            soft = most
+    files = most if soft == resource.RLIM_INFINITY else soft
+    return max(_FEWEST_CONNECTIONS, files - _FILES - _FILES_OF_A_RUN * max_runs)
 
 
 async def serve_app(
-    app: ASGIApp, bound: socket.socket, service: Service, settings: Settings, ready: Callable[[], None]
+    app: Guard, bound: socket.socket, service: Service, settings: Settings, ready: Callable[[], None]
 ) -> None:
-    config = uvicorn.Config(
-        app,
-        http=_Connection,
-        ws="none",
-        lifespan="off",
-        access_log=False,
-        log_config=None,
-        log_level="warning",
-        server_header=False,
-        proxy_headers=False,
-        timeout_graceful_shutdown=int(settings.drain_seconds + settings.grace_seconds + 10),
-    )
+    """Until SIGTERM or SIGINT. A second SIGINT waits for nobody."""
+    loop = asyncio.get_running_loop()
+    stopped, hurried = asyncio.Event(), asyncio.Event()
+
+    def interrupted() -> None:
+        (hurried if stopped.is_set() else stopped).set()
+
+    loop.add_signal_handler(signal.SIGTERM, stopped.set)
+    loop.add_signal_handler(signal.SIGINT, interrupted)
+    door = Door(app, app.refusal, Patience(head=settings.head_seconds), most_connections(settings.max_runs))
+    server = await loop.create_server(lambda: Connection(door), sock=bound, backlog=_BACKLOG)
     try:
-        await _Server(config, service, settings.drain_seconds, ready).serve([bound])
+        ready()
+        _log.info("listening", addresses=[bound.getsockname()[:2]])
+        await stopped.wait()
+        _log.info("stopping", runs=service.runs.running)
+        server.close()
+        door.close()
+        await _drained(service, door, settings, hurried)
     finally:
+        server.close()
+        door.abandon()
         await service.close(0)
+
+
+async def _drained(service: Service, door: Door, settings: Settings, hurried: asyncio.Event) -> None:
+    """Replies wait for their runs, which are given their time and then ended."""
+    seconds = settings.drain_seconds + settings.grace_seconds + _LAST_SECONDS
+
+    async def ended() -> None:
+        await asyncio.gather(service.runs.close(settings.drain_seconds), door.emptied())
+
+    async def hurry() -> None:
+        await hurried.wait()
+
+    waits = [asyncio.ensure_future(ended()), asyncio.ensure_future(hurry())]
+    _, pending = await asyncio.wait(waits, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+    for task in pending:
+        task.cancel()
+    await asyncio.wait(waits)

@@ -135,8 +135,7 @@ class EventStream:
         return self._run.done.failure
 
     async def _stream(self, reader: Reader | PastReader, events: list[DocumentEvent], send: Send) -> None:
-        headers = stream_headers(self._form, run_headers(self._run))
-        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        await self._begin(send)
         loop, seconds = asyncio.get_running_loop(), self._reading.keep_alive_seconds
         silent_since = loop.time()  # not only without events: a dialect has no words for some of them
         while not reader.has_left:
@@ -155,6 +154,11 @@ class EventStream:
                     _cut_short(self._run, reader)
                 return
             events = await reader.next(max(0.0, silent_since + seconds - loop.time()))
+
+    async def _begin(self, send: Send) -> None:
+        """Apart from what follows: a stream may be open for long, and its headers are not needed any more."""
+        headers = stream_headers(self._form, run_headers(self._run))
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
 
 
 class Heard(Enum):

@@ -11,6 +11,9 @@ from cursor_gateway.core.caller_tools import Tool, ToolResult
 from cursor_gateway.core.documents import ClarificationAnswer, Mode
 
 TOOLS_SERVER = "caller"  # what most agents are told to call the server of the caller's tools
+# Bytes. A line is decoded, told and stored in one piece: that takes eight times its size in memory, and for each
+# megabyte about 20 ms in which nobody else is answered.
+LONGEST_LINE = 32 * 1024 * 1024
 
 
 class ToolRunner(Protocol):
@@ -71,6 +74,7 @@ class SourceState(Struct, frozen=True, kw_only=True):
     name: str  # cli, replay, demo
     detail: str  # for people: which program and version, which recordings
     is_demo: bool = False
+    missing: str = ""  # why no agent can be started now, where that is known without trying
 
 
 class Source(Protocol):

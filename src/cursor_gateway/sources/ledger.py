@@ -24,11 +24,14 @@ class Ledger:
         self._all = directory
         self.folder = directory / _name(os.getpid())
         self._agents = self.folder / "agents"
+        self._entries: dict[int, str] = {}  # by the numbers of the groups
         self._lock = -1
 
     def open(self) -> None:
         """Raises `OSError`."""
-        self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)  # conversations stand in it, too
+        for folder in (self._all.parent, self._all, self.folder):  # conversations stand in them, too
+            if not folder.exists():
+                folder.mkdir(parents=True, exist_ok=True, mode=0o700)  # parents get the umask's mode, so one by one
         self._agents.mkdir(exist_ok=True, mode=0o700)
         self._lock = os.open(self.folder / _LOCK, os.O_RDWR | os.O_CREAT, 0o600)
         with suppress(OSError):  # some file systems have none
@@ -36,12 +39,13 @@ class Ledger:
 
     def add(self, group: int) -> None:
         with suppress(OSError, subprocess.SubprocessError):  # a full disk must not keep anybody from working
-            (self._agents / _name(group)).touch()
+            entry = f"{self._agents}/{_name(group)}"
+            os.close(os.open(entry, os.O_CREAT | os.O_WRONLY, 0o600))
+            self._entries[group] = entry
 
     def remove(self, group: int) -> None:
-        with suppress(OSError):
-            for entry in self._agents.glob(f"{group}-*"):
-                entry.unlink(missing_ok=True)
+        with suppress(KeyError, OSError):
+            os.unlink(self._entries.pop(group))
 
     def is_alive(self, name: str) -> bool:
         """Whether the gateway of this name still drives its agents."""

@@ -14,7 +14,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 
-from cursor_gateway.errors import AgentMissing
+from cursor_gateway.errors import AgentMissing, host_exhausted
 from cursor_gateway.sources.process_groups import signal_group
 
 _PIECE = 256 * 1024
@@ -59,7 +59,7 @@ class AgentProcess:
         stdin: bytes | None,
         on_gone: Callable[[int], None] = lambda pid: None,
     ) -> "AgentProcess":
-        """Raises `AgentMissing`. `on_gone` is told the process group that has ended."""
+        """Raises `AgentMissing`, `HostExhausted`. `on_gone` is told the process group that has ended."""
         source = subprocess.DEVNULL
         try:
             if stdin is not None:
@@ -76,6 +76,8 @@ class AgentProcess:
             )
             return cls._watched(popen, on_gone)
         except (OSError, ValueError, RuntimeError) as error:  # the last: no thread can be started
+            if (exhausted := host_exhausted(error)) is not None:
+                raise exhausted from error
             reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
             where = error.filename if isinstance(error, OSError) else None
             raise AgentMissing(

@@ -15,6 +15,7 @@ from cursor_gateway.errors import SettingsError, StoreUnavailable
 from cursor_gateway.store.opening import connect, is_damage, open_database, primary_code, suspect, update
 
 _WRITER_PATIENCE = 0.1  # seconds: the event loop waits with it
+_TURN_PATIENCE = 1.0  # for our own threads, which write in short steps
 _READER_PATIENCE = 2.0
 _KEEPER_PATIENCE = 0.05  # shorter than that of who writes, and waits for it
 _KEPT_READERS = 4
@@ -86,8 +87,8 @@ class Connections:
 
     @contextmanager
     def _writer_alone(self) -> Iterator[sqlite3.Connection]:
-        if not self._turn.acquire(timeout=_WRITER_PATIENCE):
-            raise StoreUnavailable(_BUSY)
+        if not self._turn.acquire(timeout=_TURN_PATIENCE):
+            raise StoreUnavailable("The gateway is busy with its history; wait a moment.")
         try:
             with self._told():
                 try:

@@ -14,8 +14,8 @@ from cursor_gateway.store import batches
 from cursor_gateway.store.connections import Connections
 from cursor_gateway.store.search import Words, conversation_scope, owner_scope, searchable
 
-_LENGTH_PER_STEP = 100_000  # characters: whoever writes meanwhile waits for it
-_RUNS_PER_STEP = 50
+_LENGTH_PER_STEP = 30_000  # characters: whoever writes meanwhile waits for it
+_RUNS_PER_STEP = 20
 
 _ADD = "INSERT OR REPLACE INTO search (rowid, scope, words) VALUES (-?, ?, ?)"
 _WHOSE = """

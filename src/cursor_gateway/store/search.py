@@ -34,7 +34,11 @@ _BEFORE, _AFTER = 40, 120  # characters of a snippet
 
 def sound(text: str) -> str:
     """Without halves of characters, which no database can keep."""
-    return _SURROGATE.sub("\ufffd", text)
+    try:
+        text.encode()  # much faster than to look for them
+    except UnicodeEncodeError:
+        return _SURROGATE.sub("\ufffd", text)
+    return text
 
 
 # --- what is looked for -----------------------------------------------------------------------------
@@ -77,7 +81,13 @@ def snippet(text: str, words: Sequence[str]) -> str:
 
 def searchable(texts: Iterable[str]) -> str:
     """What is indexed of a run."""
-    return sound("\n".join(texts))[:_LONGEST_TEXT]
+    kept, room = [], _LONGEST_TEXT
+    for text in texts:
+        if room <= 0:
+            break
+        kept.append(text[:room])
+        room -= len(text) + 1
+    return sound("\n".join(kept))
 
 
 class Words:

@@ -93,11 +93,7 @@ _ADD_RUN = """
     INSERT INTO runs (id, conversation, instance, state, model, mode, created, fences, include, started_ms)
     VALUES (?, ?, ?, 'running', ?, ?, ?, ?, ?, ?)
 """
-_ADD_MESSAGE = """
-    INSERT INTO messages (conversation, number, role, text, run, created_ms)
-    SELECT :conversation, coalesce(max(number), 0) + 1, :role, :text, :run, :created_ms
-    FROM messages WHERE conversation = :conversation
-"""
+_ADD_MESSAGE = "INSERT INTO messages (conversation, number, role, text, run, created_ms) VALUES (?, ?, ?, ?, ?, ?)"
 _END_RUN = """
     UPDATE runs SET state = ?, model = ?, first_event_ms = ?, ended_ms = ?, prompt_tokens = ?, completion_tokens = ?,
         total_tokens = ?, cached_tokens = ?, estimated = ?, failure_code = ?, tool_uses = ?
@@ -191,8 +187,8 @@ class SqliteStore:
                 ),
             ).lastrowid
             texts = [sound(message.text) for message in new.messages]
-            for message, text in zip(new.messages, texts, strict=True):
-                _add_message(connection, conversation, run, message.role, text, new.started_ms)
+            said = zip((message.role for message in new.messages), texts, strict=True)
+            _add_messages(connection, conversation, run, said, new.started_ms)
             if new.idempotency:
                 connection.execute(
                     "INSERT INTO idempotency (owner, key, run, body_hash, created_ms) VALUES (?, ?, ?, ?, ?)",
@@ -461,12 +457,14 @@ def _conversation_of(connection: sqlite3.Connection, new: NewRun) -> int:
     return begun
 
 
-def _add_message(
-    connection: sqlite3.Connection, conversation: int, run: int | None, role: str, text: str, created_ms: int
+def _add_messages(
+    connection: sqlite3.Connection, conversation: int, run: int | None, said: Iterable[tuple[str, str]], now_ms: int
 ) -> None:
-    connection.execute(
-        _ADD_MESSAGE, {"conversation": conversation, "role": role, "text": text, "run": run, "created_ms": created_ms}
-    )
+    """In their order, after those that are there; each is a role and a text."""
+    last = "SELECT coalesce(max(number), 0) FROM messages WHERE conversation = ?"
+    (number,) = connection.execute(last, (conversation,)).fetchone()
+    rows = [(conversation, place, role, text, run, now_ms) for place, (role, text) in enumerate(said, number + 1)]
+    connection.executemany(_ADD_MESSAGE, rows)
 
 
 def _end(connection: sqlite3.Connection, place: _Place, end: RunEnd) -> list[str]:
@@ -487,7 +485,8 @@ def _end(connection: sqlite3.Connection, place: _Place, end: RunEnd) -> list[str
     connection.execute(_END_TURN, (envelope.model, end.ended_ms, end.session_id, end.fingerprint, place.conversation))
     asked = [text for (text,) in connection.execute("SELECT text FROM messages WHERE run = ?", (place.run,))]
     if end.answer:
-        _add_message(connection, place.conversation, place.run, "assistant", sound(end.answer), end.ended_ms)
+        said = [("assistant", sound(end.answer))]
+        _add_messages(connection, place.conversation, place.run, said, end.ended_ms)
     return asked
 
 

@@ -163,7 +163,7 @@ class AgentConnection:
         """Why it is gone."""
         if self._transport.is_too_long:
             return AgentOutputTooLarge(
-                f"The agent wrote a line of more than {self._longest} bytes; raise `max_output_bytes` to allow it."
+                f"The agent wrote a line of more than {self._longest} bytes; ask for less at once."
             )
         await self._process.wait(_LAST_WORDS_SECONDS)
         error = failure_of(self._process.last_words)

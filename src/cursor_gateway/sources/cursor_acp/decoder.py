@@ -98,7 +98,7 @@ class AcpDecoder:
             self._todos = {todo.id: (todo.content, todo.status) for todo in action.todos}
         if call_id in self._calls:
             self._calls[call_id].is_told = True
-        self._out.append(ToolStarted(call_id, action, payload=payload, waits=waits))
+        self._out.append(ToolStarted(call_id, action, payload=None if too_deep(payload) else payload, waits=waits))
         return self._take()
 
     def settle(self, call_id: str, action: Action, outcome: Outcome) -> list[AgentEvent]:
@@ -240,6 +240,9 @@ class AcpDecoder:
         self._tell_todos("", {"todos": update.items("entries"), "merge": False})
 
     def _tell_todos(self, call_id: str, args: dict[str, Any]) -> None:
+        if too_deep(args):
+            self._out.append(Unrecognized("nested too deeply"))
+            return
         action, outcome = read_result("updateTodos", args, {"success": {}})
         assert isinstance(action, TodoUpdate)
         todos = _applied(self._todos, action)

@@ -6,7 +6,7 @@ import subprocess
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 
-from cursor_gateway.errors import AgentMissing
+from cursor_gateway.errors import AgentMissing, host_exhausted
 from cursor_gateway.sources.cursor_acp.messages import Message, line_of, message_of
 from cursor_gateway.sources.process import AgentProcess
 from cursor_gateway.wire.lines import LineSplitter
@@ -45,6 +45,8 @@ class SpokenProcess(AgentProcess):
                 voice.close()
                 raise
         except (OSError, ValueError, RuntimeError) as error:
+            if (exhausted := host_exhausted(error)) is not None:
+                raise exhausted from error
             reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
             where = error.filename if isinstance(error, OSError) else None
             raise AgentMissing(
@@ -101,6 +103,7 @@ class LineTransport:
     def __init__(self, process: AgentProcess, voice: Voice, longest: int) -> None:
         self._process, self._voice, self._longest = process, voice, longest
         self._lines = LineSplitter()
+        self._unended = 0  # bytes of a line that is not whole
         self._ready: deque[Message] = deque()
         self.unreadable = 0
         self.is_too_long = False  # a line
@@ -111,12 +114,14 @@ class LineTransport:
 
     async def receive(self) -> Message | None:
         while not self._ready:
-            self.is_too_long = sum(map(len, self._lines.rest)) > self._longest
             piece = b"" if self.is_too_long else await self._process.read()
             if not piece:
                 self.on_end()  # also of one that goes on: whoever hears that ends it
                 return None
-            for line in self._lines.push(piece):
+            lines = self._lines.push(piece)
+            self._unended = 0 if lines else self._unended + len(piece)
+            self.is_too_long = self._unended > self._longest
+            for line in lines:
                 self._read(line)
         return self._ready.popleft()
 

@@ -13,7 +13,7 @@ from msgspec import Struct
 from cursor_gateway.core.agent_events import AgentEvent, PromptEchoed, RunFailed, RunStarted, TokenCounts
 from cursor_gateway.core.payload import Fields
 from cursor_gateway.errors import AgentCrashed, AgentError, AgentTimedOut, SessionLost, SettingsError, unknown_model
-from cursor_gateway.sources.base import TOOLS_SERVER, Model, SourceState, Turn
+from cursor_gateway.sources.base import LONGEST_LINE, TOOLS_SERVER, Model, SourceState, Turn
 from cursor_gateway.sources.cursor_acp.connection import AgentConnection, Refused, Session
 from cursor_gateway.sources.cursor_acp.models import acp_model
 from cursor_gateway.sources.cursor_acp.permissions import wrong_rules
@@ -38,7 +38,7 @@ class AcpOptions(Struct, frozen=True, kw_only=True):
     start_seconds: float = 30.0  # for an agent to start and to say who it is
     session_seconds: float = 30.0  # for a session to be made or loaded, and for what is set in it
     grace_seconds: float = 2.0
-    max_output_bytes: int = 256 * 1024 * 1024  # of one turn, and of one line
+    max_output_bytes: int = 256 * 1024 * 1024  # of one turn
     permissions: Literal["deny", "ask"] = "deny"  # what no rule allows
     allow: Sequence[str] = ()  # rules as in the CLI's configuration
 
@@ -79,7 +79,7 @@ class CursorAcpSource:
         if self._program is not None:
             count = len(self._pool.pids)
             detail = f"cursor-agent {self._program.version} acp ({self._program.path}), {count} running"
-        return SourceState(name="acp", detail=detail)
+        return SourceState(name="acp", detail=detail, missing=self._cli.missing)
 
     async def models(self) -> list[Model]:
         """The CLI's: the same names for both, and each turn's is translated."""
@@ -191,7 +191,8 @@ class CursorAcpSource:
             environment=environment,
             on_gone=self._ledger.remove,
         )
-        connection = AgentConnection(process, voice, self._options.max_output_bytes, self._options.grace_seconds)
+        longest = min(LONGEST_LINE, self._options.max_output_bytes)
+        connection = AgentConnection(process, voice, longest, self._options.grace_seconds)
         try:
             self._ledger.add(process.pid)
             await connection.greet(self._options.start_seconds)

@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from cursor_gateway.errors import AgentMisconfigured
+from cursor_gateway.errors import AgentMisconfigured, GatewayError, host_exhausted
 
 _LARGEST = 4 * 1024 * 1024  # settings, MCP servers and a login are small; what is not is none of these
 
@@ -27,11 +27,11 @@ def user_configuration(environ: Mapping[str, str]) -> Path:
 def copy_configuration(original: Path, copy: Path, without: Collection[str] = ()) -> None:
     """The files at the top; the folders beside them hold chats and caches. What the copy has besides, stays.
 
-    Raises `AgentMisconfigured`.
+    Raises `AgentMisconfigured`, `HostExhausted`.
     """
     try:
         copy.mkdir(parents=True, exist_ok=True, mode=0o700)
-        if not original.is_dir():
+        if not os.path.isdir(original):
             return
         for entry in original.iterdir():
             with suppress(FileNotFoundError):  # another agent's temporary file, gone meanwhile
@@ -44,8 +44,8 @@ def copy_configuration(original: Path, copy: Path, without: Collection[str] = ()
         raise unusable(error) from error
 
 
-def unusable(error: OSError) -> AgentMisconfigured:
-    return AgentMisconfigured(
-        f"The agent's configuration cannot be copied: {error.strerror}; make it readable, and see to free space.",
+def unusable(error: OSError) -> GatewayError:
+    return host_exhausted(error) or AgentMisconfigured(
+        f"The agent's configuration cannot be copied: {error.strerror}; make it readable.",
         details=str(error.filename),
     )

@@ -76,8 +76,14 @@ def candidates(wanted: str, environment: Mapping[str, str]) -> list[str]:
 
 async def ask_program(path: str, environment: Mapping[str, str]) -> Program | None:
     """None when it is not Cursor's."""
-    version = _VERSION.search((await run_to_end([path, "--version"], environment)).stdout)
-    told = (await run_to_end([path, "--help"], environment)).stdout
+    try:
+        async with asyncio.TaskGroup() as both:  # at once: each takes the agent's whole start
+            version_told = both.create_task(run_to_end([path, "--version"], environment))
+            help_told = both.create_task(run_to_end([path, "--help"], environment))
+    except ExceptionGroup as failures:
+        raise failures.exceptions[0] from None
+    told = help_told.result().stdout
+    version = _VERSION.search(version_told.result().stdout)
     if version is None and "Cursor" not in told:
         return None
     return Program(path, version[0] if version else "unknown", flags_of(told))

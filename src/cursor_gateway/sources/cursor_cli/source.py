@@ -2,15 +2,15 @@
 
 import asyncio
 import os
+import shutil
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
-from pathlib import Path
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from cursor_gateway.core.agent_events import AgentEvent
 from cursor_gateway.errors import AgentCrashed, AgentError, AgentOutputTooLarge, Failure, unknown_model
-from cursor_gateway.sources.base import TOOLS_SERVER, Model, SourceState, Turn
+from cursor_gateway.sources.base import LONGEST_LINE, TOOLS_SERVER, Model, SourceState, Turn
 from cursor_gateway.sources.cursor_cli.command import CommandOptions, Program, command_for, environment_for
 from cursor_gateway.sources.cursor_cli.configuration import copy_configuration, user_configuration
 from cursor_gateway.sources.cursor_cli.confinement import (
@@ -23,7 +23,7 @@ from cursor_gateway.sources.cursor_cli.confinement import (
 from cursor_gateway.sources.cursor_cli.decoder import CursorDecoder
 from cursor_gateway.sources.cursor_cli.failures import failure_of, reported_failure
 from cursor_gateway.sources.cursor_cli.models import ModelCache, is_known, nearest, parse_models
-from cursor_gateway.sources.cursor_cli.program import find_program, run_to_end
+from cursor_gateway.sources.cursor_cli.program import candidates, find_program, run_to_end
 from cursor_gateway.sources.ledger import Ledger
 from cursor_gateway.sources.process import AgentProcess
 from cursor_gateway.sources.recorder import Recorder, RunRecording
@@ -49,6 +49,7 @@ class CursorCliSource:
         recorder: Recorder | None = None,
     ) -> None:
         self._options, self._environ, self._ledger, self._recorder = options, environ, ledger, recorder
+        self._kept = environment_for(environ, options.environment, None)
         self._program: Program | None = None
         self._asking = asyncio.Lock()
         self._stamp: object = None  # of the program's file when it was asked
@@ -66,7 +67,16 @@ class CursorCliSource:
         detail = "cursor-agent, not asked yet"
         if self._program is not None:
             detail = f"cursor-agent {self._program.version} ({self._program.path})"
-        return SourceState(name="cli", detail=detail)
+        return SourceState(name="cli", detail=detail, missing=self.missing)
+
+    @property
+    def missing(self) -> str:
+        """Whether the agent is still where it was, or elsewhere; that it is Cursor's, only asking it tells."""
+        if self._program is None or shutil.which(self._program.path) is not None:
+            return ""
+        if candidates(self._options.program, self._environment(None)):
+            return ""
+        return "cursor-agent is gone; install it again, or set `agent_program`."
 
     async def models(self) -> list[Model]:
         return await self._models.get()
@@ -103,7 +113,7 @@ class CursorCliSource:
         process = self._start(turn, await self.probe())
         recording: RunRecording | None = None
         lines, decoder = LineSplitter(), CursorDecoder(turn.offered.server if turn.offered is not None else "")
-        size, last_words = 0, b""
+        size, unended, last_words = 0, 0, b""
         try:
             self._ledger.add(process.pid)
             if self._recorder is not None:
@@ -120,7 +130,13 @@ class CursorCliSource:
                 if chunk.find(b"\n") == len(chunk) - 1 and not lines.rest:  # a line, as the agent writes them
                     events = decoder.push_line(chunk)
                 else:
-                    events = decoder.push(lines.push(chunk))
+                    whole = lines.push(chunk)
+                    unended = 0 if whole else unended + len(chunk)
+                    if unended > LONGEST_LINE:
+                        raise AgentOutputTooLarge(
+                            f"The agent wrote a line of more than {LONGEST_LINE} bytes; ask for less at once."
+                        )
+                    events = decoder.push(whole)
                 if events:
                     yield events
             if not decoder.finished:
@@ -148,9 +164,9 @@ class CursorCliSource:
             command = command_for(turn, program, options, allowed_tools=ALLOWED_TOOLS)
             environment = without_proxy(self._environment(place.configuration))
         else:
-            configuration, images = configuration_of(turn), Path(turn.folder) / "images"
+            configuration, images = configuration_of(turn), f"{turn.folder}/images"
             copy_configuration(original, configuration)
-            command = command_for(turn, program, options, [str(images)] if images.is_dir() else [])
+            command = command_for(turn, program, options, [images] if os.path.isdir(images) else [])
             environment = self._environment(str(configuration))
         return AgentProcess.start(
             command.arguments,
@@ -171,7 +187,7 @@ class CursorCliSource:
     def _environment(self, config_dir: str | None) -> dict[str, str]:
         if config_dir is None:
             config_dir = self._environ.get("CURSOR_CONFIG_DIR")
-        return environment_for(self._environ, self._options.environment, config_dir)
+        return {**self._kept, "CURSOR_CONFIG_DIR": config_dir} if config_dir is not None else self._kept
 
 
 def _failure(process: AgentProcess, stray: str) -> Failure:
@@ -185,7 +201,7 @@ def _failure(process: AgentProcess, stray: str) -> Failure:
 def _stamp(path: str) -> object:
     """Of the file that the name leads to: an update points the name to another."""
     try:
-        target = os.path.realpath(path)
-        return target, os.stat(target).st_mtime_ns
+        file = os.stat(path)
     except OSError:
         return None
+    return file.st_dev, file.st_ino, file.st_mtime_ns

@@ -141,13 +141,13 @@ class SdkDecoder:
                 self._settle()
                 self._out.append(ThinkingEnded())
             case {"type": "tool-call-started", "call_id": str(call_id), "tool_call": dict(call)}:
-                self._tool_started(call_id, call, _model_call(update), at_ms)
+                self._tool_started(mended(call_id), call, _model_call(update), at_ms)
             case {"type": "tool-call-completed", "call_id": str(call_id), "tool_call": dict(call)}:
-                self._tool_ended(call_id, call, _model_call(update), at_ms)
+                self._tool_ended(mended(call_id), call, _model_call(update), at_ms)
             case {"type": "turn-ended"}:
                 self._counted = _added(self._counted, update.get("usage"))
             case _:
-                name = update.get("type")
+                name = Fields(dict(update)).text("type")
                 if name not in _QUIET_UPDATES:
                     self._out.append(Unrecognized(f"update {name!r}"))
 
@@ -218,19 +218,20 @@ class SdkDecoder:
     def _message(self, message: Mapping[str, Any]) -> None:
         match message:
             case {"type": "system"}:
-                self._model = Fields(message.get("model")).text("id") or self._model
+                self._model = mended(Fields(message.get("model")).text("id")) or self._model
                 self._start()
             case {"type": "user", "message": dict(told)}:
                 self._start()
-                self._out.append(PromptEchoed("".join(part.text("text") for part in Fields(told).objects("content"))))
+                prompt = "".join(part.text("text") for part in Fields(told).objects("content"))
+                self._out.append(PromptEchoed(mended(prompt)))
             case {"type": "status", "status": str(status)}:
-                self._status, self._reason = status.lower(), Fields(dict(message)).text("message")
+                self._status, self._reason = status.lower(), mended(Fields(dict(message)).text("message"))
             case {"type": "usage"}:
                 self._reported = _added(self._reported, message.get("usage"))
             case {"type": "task"}:
                 self._out.append(Notice("background"))
             case _:
-                name = message.get("type")
+                name = Fields(dict(message)).text("type")
                 if name not in _QUIET_MESSAGES:
                     self._out.append(Unrecognized(f"message {name!r}"))
 
@@ -246,7 +247,8 @@ class SdkDecoder:
             differs = self._complete(result.text("result"))
             self._out.append(RunFinished(usage=usage, duration_ms=duration_ms, text_differs=differs))
         else:
-            failure = run_failure(status, result.text("errorCode"), result.text("errorMessage") or self._reason)
+            told = mended(result.text("errorMessage")) or self._reason
+            failure = run_failure(status, result.text("errorCode"), told)
             self._out.append(RunFailed(failure=failure, usage=usage, duration_ms=duration_ms))
         self.finished = True
 
@@ -285,7 +287,7 @@ class _Halves:
 
 
 def _model_call(update: Mapping[str, Any]) -> str | None:
-    return Fields(dict(update)).text("model_call_id") or None
+    return mended(Fields(dict(update)).text("model_call_id")) or None
 
 
 def _added(before: TokenCounts | None, usage: object) -> TokenCounts | None:

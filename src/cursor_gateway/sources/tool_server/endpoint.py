@@ -3,18 +3,15 @@
 import asyncio
 import secrets
 import socket
-from collections.abc import Generator
-from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-import uvicorn
-from starlette.responses import Response
-from starlette.types import Receive, Scope, Send
-
-from cursor_gateway.errors import GatewayFault
+from cursor_gateway.errors import GatewayFault, host_exhausted
 from cursor_gateway.sources.base import ToolRunner
 
 if TYPE_CHECKING:
+    from starlette.types import Receive, Scope, Send
+
+    from cursor_gateway.sources.tool_server.listener import Listener
     from cursor_gateway.sources.tool_server.mcp_server import McpServer
 
 _HOST = "127.0.0.1"
@@ -30,37 +27,28 @@ class ToolEndpoint:
         self._progress_seconds = progress_seconds
         self._servers: dict[str, McpServer] = {}
         self._opening = asyncio.Lock()
-        self._listener: _Listener | None = None
+        self._listener: Listener | None = None
         self._serving: asyncio.Task[None] | None = None
         self._host = ""
 
     async def open(self) -> None:
-        """Raises `GatewayFault`."""
+        """Raises `GatewayFault`, `HostExhausted`."""
         async with self._opening:
             if self._listener is None:
                 await asyncio.to_thread(_load)
                 await self._listen()
 
     async def _listen(self) -> None:
+        from cursor_gateway.sources.tool_server.listener import listener_for
+
         try:
             bound = socket.create_server((_HOST, 0))
         except OSError as error:
-            raise GatewayFault(
+            raise host_exhausted(error) or GatewayFault(
                 f"The gateway cannot listen for the agent's tool calls: {error.strerror}; see `cursor-gateway doctor`."
             ) from error
         self._host = f"{_HOST}:{bound.getsockname()[1]}"
-        config = uvicorn.Config(
-            self._handle,
-            interface="asgi3",  # it is not seen from a method
-            ws="none",
-            lifespan="off",
-            access_log=False,
-            log_config=None,
-            log_level="warning",
-            server_header=False,
-            proxy_headers=False,
-        )
-        self._listener = _Listener(config)
+        self._listener = listener_for(self._handle)
         self._serving = asyncio.create_task(self._listener.serve([bound]), name="tool endpoint")
         async with asyncio.timeout(_START_SECONDS):
             while not self._listener.started:
@@ -88,21 +76,18 @@ class ToolEndpoint:
             await asyncio.wait([self._serving], timeout=_STOP_SECONDS)
             self._listener = None
 
-    async def _handle(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _handle(self, scope: "Scope", receive: "Receive", send: "Send") -> None:
         path: str = scope.get("path", "")
         server = self._servers.get(path.removeprefix(_PATH)) if path.startswith(_PATH) else None
         if server is None:
+            from starlette.responses import Response
+
             await Response("There is nothing here.", 404)(scope, receive, send)
             return
         await server.handle(scope, receive, send)
 
 
-class _Listener(uvicorn.Server):
-    @contextmanager
-    def capture_signals(self) -> Generator[None, None, None]:
-        """Signals are the gateway's own business."""
-        yield
-
-
 def _load() -> None:
-    import cursor_gateway.sources.tool_server.mcp_server  # noqa: F401 -- most of a second, which others need not wait
+    """Most of a second, which others need not wait."""
+    import cursor_gateway.sources.tool_server.listener
+    import cursor_gateway.sources.tool_server.mcp_server  # noqa: F401

@@ -1,0 +1,90 @@
+"""A path and a method in; the endpoint that answers, or an error that says what there is, out."""
+
+import re
+from collections.abc import Awaitable, Callable, Mapping
+from difflib import get_close_matches
+from typing import TypeAlias
+from urllib.parse import unquote
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from cursor_gateway.errors import MethodRefused, NotFound
+from cursor_gateway.server.guard import error_response
+
+Endpoint: TypeAlias = Callable[[Request], Awaitable[ASGIApp]]
+Methods: TypeAlias = Mapping[str, Endpoint]
+
+_LONGEST = 100  # characters of a path that are compared
+_SLASHES = re.compile("/+")
+
+
+class Routes:
+    """By pattern: `{name}` is one part of a path, `{name:path}` all the rest. Paths without a pattern come first.
+
+    A path is divided before it is decoded, so `%2F` divides nothing.
+    """
+
+    def __init__(self, endpoints: Mapping[str, Methods]) -> None:
+        self.endpoints = endpoints
+        self._fixed = {path: methods for path, methods in endpoints.items() if "{" not in path}
+        self._patterns = [(path.split("/"), methods) for path, methods in endpoints.items() if "{" in path]
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        methods, scope["path_params"] = self._find(scope)
+        method = scope["method"]
+        endpoint = methods.get("GET" if method == "HEAD" else method)
+        if endpoint is not None:
+            scope["endpoint"] = endpoint
+            reply = await endpoint(Request(scope, receive))
+        else:
+            reply = _without_endpoint(scope, methods)
+        await reply(scope, receive, send)
+
+    def _find(self, scope: Scope) -> tuple[Methods, dict[str, str]]:
+        path: str = scope["path"]
+        raw: bytes = scope.get("raw_path") or b""
+        parts = [unquote(part) for part in raw.decode("ascii").split("/")] if b"%" in raw else path.split("/")
+        if path in self._fixed and len(parts) == path.count("/") + 1:
+            return self._fixed[path], {}
+        for pattern, methods in self._patterns:
+            if (named := _matched(pattern, parts)) is not None:
+                return methods, named
+        shown = raw.decode("ascii") or path
+        raise NotFound(f"There is nothing at {shown}; {self._meant(shown)}see /docs for what there is.")
+
+    def _meant(self, path: str) -> str:
+        """Most who miss have set a base URL with a slash too many, or without its `/v1`, or with two of them."""
+        tidy = _SLASHES.sub("/", path[:_LONGEST]).rstrip("/")
+        for likely in (tidy, f"/v1{tidy}", tidy.replace("/v1/v1/", "/v1/")):
+            if likely in self._fixed:
+                return f"did you mean {likely}? Else "
+        near = get_close_matches(tidy, self._fixed, 1, cutoff=0.8)
+        return f"did you mean {near[0]}? Else " if near else ""
+
+
+def _matched(pattern: list[str], parts: list[str]) -> dict[str, str] | None:
+    named: dict[str, str] = {}
+    for place, part in enumerate(pattern):
+        if place >= len(parts):
+            return None
+        if part.endswith(":path}"):
+            named[part[1:-6]] = "/".join(parts[place:])
+            return named if parts[place] else None
+        if part.startswith("{"):
+            if not parts[place]:
+                return None
+            named[part[1:-1]] = parts[place]
+        elif part != parts[place]:
+            return None
+    return named if len(pattern) == len(parts) else None
+
+
+def _without_endpoint(scope: Scope, methods: Methods) -> Response:
+    known = [*methods, *(["HEAD"] if "GET" in methods else []), "OPTIONS"]
+    allow = {"allow": ", ".join(known)}
+    if scope["method"] == "OPTIONS":
+        return Response(status_code=204, headers=allow)
+    told = f"{scope['path']} does not know {scope['method']}; it knows {allow['allow']}."
+    return error_response(MethodRefused(told).failure(), allow)

@@ -1,0 +1,16 @@
+"""An address in; a socket that is bound to it, before anything else is loaded, out."""
+
+import socket
+
+
+def bound_socket(host: str, port: int) -> socket.socket:
+    """Raises `OSError`."""
+    family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+    bound = socket.socket(family, kind, protocol)
+    try:
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        bound.bind(address)
+    except OSError:
+        bound.close()
+        raise
+    return bound

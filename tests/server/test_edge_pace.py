@@ -1,0 +1,208 @@
+"""Clients that do not take what they are sent, or send what nobody takes: connections with little patience."""
+
+import asyncio
+import threading
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from typing import Any
+
+import pytest
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from cursor_gateway.errors import GatewayError
+from cursor_gateway.server.bodies import understood
+from cursor_gateway.server.connections import Connection, Door, Patience
+
+ASK = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"
+
+
+def _refusal(error: GatewayError) -> ASGIApp:
+    async def refuse(scope: Scope, receive: Receive, send: Send) -> None:
+        await send({"type": "http.response.start", "status": error.status, "headers": [(b"content-length", b"0")]})
+        await send({"type": "http.response.body"})
+
+    return refuse
+
+
+class _Served:
+    """An application behind a door, on a socket of its own."""
+
+    def __init__(self, app: ASGIApp, **patience: float) -> None:
+        self.door = Door(app, _refusal, Patience(**{"head": 60, **patience}), most=10)
+
+    async def __aenter__(self) -> "_Served":
+        self._server = await asyncio.get_running_loop().create_server(lambda: Connection(self.door), "127.0.0.1", 0)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._server.close()
+        self.door.abandon()
+        await self.door.emptied()
+
+    async def client(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        return await asyncio.open_connection(*self._server.sockets[0].getsockname(), limit=1024)
+
+    async def until(self, is_so: Callable[[], bool]) -> None:
+        async with asyncio.timeout(120):
+            while not is_so():
+                await asyncio.sleep(0.005)
+
+
+def _run(test: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    asyncio.run(test())
+
+
+async def _endless(scope: Scope, receive: Receive, send: Send) -> None:
+    await send({"type": "http.response.start", "status": 200, "headers": []})
+    for _ in range(1000):
+        await send({"type": "http.response.body", "body": b"x" * 65536, "more_body": True})
+    await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+
+def test_who_takes_nothing_of_a_reply_loses_it() -> None:
+    async def test() -> None:
+        async with _Served(_endless, reply=0.2) as served:
+            _, writer = await served.client()
+            writer.write(ASK)
+            await served.until(lambda: bool(served.door.tasks))
+            await served.until(lambda: not served.door.tasks and not served.door.connections)
+            writer.close()
+
+    _run(test)
+
+
+def test_who_takes_a_reply_slowly_has_all_of_it() -> None:
+    async def test() -> None:
+        async with _Served(_endless, reply=0.5) as served:
+            reader, writer = await served.client()
+            writer.write(ASK)
+            size = 0
+            while size < 1000 * 65536:
+                size += len(await reader.read(1024 * 1024))
+                await asyncio.sleep(0.001)
+            assert served.door.connections
+            writer.close()
+
+    _run(test)
+
+
+@pytest.mark.parametrize("more", [b"", b"Connection: close\r\n"])
+def test_who_has_taken_all_may_wait_for_more(more: bytes) -> None:
+    has_waited = asyncio.Event()
+
+    async def pauses(scope: Scope, receive: Receive, send: Send) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": b"x" * 20_000_000, "more_body": True})
+        await send({"type": "http.response.body", "body": b"y", "more_body": True})  # when that is taken
+        await has_waited.wait()
+        await send({"type": "http.response.body", "body": b"the end"})
+
+    async def test() -> None:
+        async with _Served(pauses, reply=0.2) as served:
+            reader, writer = await served.client()
+            writer.write(ASK[:-2] + more + b"\r\n")
+            size = 0
+            while size < 20_000_000:
+                size += len(await reader.read(1024 * 1024))
+            await asyncio.sleep(0.5)
+            has_waited.set()
+            assert b"the end" in await reader.readuntil(b"0\r\n\r\n")
+            writer.close()
+
+    _run(test)
+
+
+def test_a_reply_that_nobody_takes_does_not_keep_its_connection_for_ever() -> None:
+    async def much(scope: Scope, receive: Receive, send: Send) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": [(b"connection", b"x")]})
+        await send({"type": "http.response.body", "body": b"x" * 20_000_000})
+
+    async def test() -> None:
+        async with _Served(much, reply=0.2) as served:
+            _, writer = await served.client()
+            writer.write(ASK.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n"))
+            await served.until(lambda: bool(served.door.connections))
+            await served.until(lambda: not served.door.connections)
+            writer.close()
+
+    _run(test)
+
+
+def test_who_goes_on_sending_after_a_refusal_is_heard_only_for_a_while() -> None:
+    async def refuses(scope: Scope, receive: Receive, send: Send) -> None:
+        await send({"type": "http.response.start", "status": 413, "headers": [(b"content-length", b"2")]})
+        await send({"type": "http.response.body", "body": b"no"})
+
+    async def test() -> None:
+        async with _Served(refuses, rest=0.2) as served:
+            reader, writer = await served.client()
+            writer.write(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 999999999\r\n\r\n" + b"x" * 5_000_000)
+            assert (await reader.readuntil(b"\r\n\r\nno")).startswith(b"HTTP/1.1 413 ")
+            assert await reader.read() == b""
+            await served.until(lambda: not served.door.connections)
+            writer.close()
+
+    _run(test)
+
+
+def test_a_body_that_nobody_reads_stays_with_its_sender() -> None:
+    """What has arrived and was not taken is bounded."""
+    asked, may_end = asyncio.Event(), asyncio.Event()
+
+    async def waits(scope: Scope, receive: Receive, send: Send) -> None:
+        asked.set()
+        await may_end.wait()
+        size = 0
+        while True:
+            message = await receive()
+            size += len(message.get("body", b""))
+            if not message.get("more_body"):
+                break
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": str(size).encode()})
+
+    async def test() -> None:
+        async with _Served(waits) as served:
+            reader, writer = await served.client()
+            writer.write(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 50000000\r\n\r\n" + b"x" * 50_000_000)
+            await asked.wait()
+            for _ in range(200):
+                await asyncio.sleep(0)
+            assert writer.transport.get_write_buffer_size() > 10_000_000
+            may_end.set()
+            assert b"50000000" in await reader.readuntil(b"0\r\n\r\n")
+            writer.close()
+
+    _run(test)
+
+
+@pytest.mark.parametrize("name", [b"x-a", b"x-a\r\nx-b: 1", b"x-a\n"])
+@pytest.mark.parametrize("value", [b"good", b"bad\r\nx-c: 2", b"bad\n", b"bad\rx"])
+def test_no_header_of_a_reply_makes_another(name: bytes, value: bytes) -> None:
+    async def answers(scope: Scope, receive: Receive, send: Send) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": [(name, value)]})
+        await send({"type": "http.response.body", "body": b"all"})
+
+    async def test() -> None:
+        async with _Served(answers) as served:
+            reader, writer = await served.client()
+            writer.write(ASK)
+            if (name, value) == (b"x-a", b"good"):
+                assert b"x-a: good\r\n" in await reader.readuntil(b"0\r\n\r\n")
+            else:
+                with suppress(ConnectionError):
+                    assert await reader.read() == b""
+            writer.close()
+
+    _run(test)
+
+
+def test_only_much_is_read_beside_the_loop() -> None:
+    async def where(size: int) -> int:
+        return await understood(b"x" * size, lambda body: threading.get_ident())
+
+    async def test() -> None:
+        assert await where(1000) == threading.get_ident()
+        assert await where(1_000_000) != threading.get_ident()
+
+    _run(test)
