@@ -8,178 +8,22 @@
 ('completed', 'Hello!')
 """
 
-from cursor_gateway.client.asynchronous import AsyncClient, AsyncStream
-from cursor_gateway.client.calls import Health, ModelEntry
-from cursor_gateway.client.failures import CallFailed, CannotReach
-from cursor_gateway.client.sync import Client, Stream
-from cursor_gateway.core.document_events import (
-    ContentDelta,
-    DocumentEnded,
-    DocumentEvent,
-    DocumentStarted,
-    Done,
-    KnownMetadata,
-    Paused,
-    Reasoning,
-    ToolCallArguments,
-    ToolCallEnded,
-    ToolCallStarted,
-    source_text,
-)
-from cursor_gateway.core.documents import (
-    ChatResponse,
-    ClarificationAnswer,
-    ClarificationDocument,
-    ClarificationMetadata,
-    ClarificationOption,
-    ClarificationQuestion,
-    CodeBlockDocument,
-    CodeBlockMetadata,
-    CodeReferenceDocument,
-    CodeReferenceMetadata,
-    Diff,
-    Document,
-    DocumentType,
-    Envelope,
-    ErrorDocument,
-    ErrorMetadata,
-    FileEditDocument,
-    FileEditMetadata,
-    Metadata,
-    Mode,
-    PlanDocument,
-    PlanMetadata,
-    PlanTodo,
-    ResponseMetadata,
-    TerminalCommandDocument,
-    TerminalCommandMetadata,
-    TextDocument,
-    TextMetadata,
-    ThinkingDocument,
-    ThinkingMetadata,
-    TodoChange,
-    TodoUpdateDocument,
-    TodoUpdateMetadata,
-    ToolCallDocument,
-    ToolCallMetadata,
-    ToolCallResult,
-    Usage,
-    WaitingCall,
-)
-from cursor_gateway.core.fences import Fences
-from cursor_gateway.core.history import ConversationDetail, ConversationEntry, MessageEntry, RunEntry
-from cursor_gateway.core.run_info import Include, RunInfo
-from cursor_gateway.core.transcript import Transcript
-from cursor_gateway.dialects.documents import NdjsonEncoder, SseEncoder, encode_response
-from cursor_gateway.dialects.documents_request import ChosenTool, OfferedTool, QuestionAnswer, ToolAnswer
-from cursor_gateway.dialects.openai_chat import (
-    AgentTools,
-    ChatCompletion,
-    ChunkEncoder,
-    CompletionFold,
-    CompletionHead,
-    encode_completion,
-)
-from cursor_gateway.dialects.text import TextEncoder
-from cursor_gateway.errors import Failure
-from cursor_gateway.reader import (
-    DocumentReader,
-    aread_events,
-    aread_response,
-    read_events,
-    read_response,
-    whole_line,
-)
-from cursor_gateway.wire.sse import SseDecoder, SseEvent
+import typing
 
-__all__ = [
-    "AgentTools",
-    "AsyncClient",
-    "AsyncStream",
-    "CallFailed",
-    "CannotReach",
-    "ChatCompletion",
-    "ChatResponse",
-    "ChosenTool",
-    "ChunkEncoder",
-    "ClarificationAnswer",
-    "ClarificationDocument",
-    "ClarificationMetadata",
-    "ClarificationOption",
-    "ClarificationQuestion",
-    "Client",
-    "CodeBlockDocument",
-    "CodeBlockMetadata",
-    "CodeReferenceDocument",
-    "CodeReferenceMetadata",
-    "CompletionFold",
-    "CompletionHead",
-    "ContentDelta",
-    "ConversationDetail",
-    "ConversationEntry",
-    "Diff",
-    "Document",
-    "DocumentEnded",
-    "DocumentEvent",
-    "DocumentReader",
-    "DocumentStarted",
-    "DocumentType",
-    "Done",
-    "Envelope",
-    "ErrorDocument",
-    "ErrorMetadata",
-    "Failure",
-    "Fences",
-    "FileEditDocument",
-    "FileEditMetadata",
-    "Health",
-    "Include",
-    "KnownMetadata",
-    "MessageEntry",
-    "Metadata",
-    "Mode",
-    "ModelEntry",
-    "NdjsonEncoder",
-    "OfferedTool",
-    "Paused",
-    "PlanDocument",
-    "PlanMetadata",
-    "PlanTodo",
-    "QuestionAnswer",
-    "Reasoning",
-    "ResponseMetadata",
-    "RunEntry",
-    "RunInfo",
-    "SseDecoder",
-    "SseEncoder",
-    "SseEvent",
-    "Stream",
-    "TerminalCommandDocument",
-    "TerminalCommandMetadata",
-    "TextDocument",
-    "TextEncoder",
-    "TextMetadata",
-    "ThinkingDocument",
-    "ThinkingMetadata",
-    "TodoChange",
-    "TodoUpdateDocument",
-    "TodoUpdateMetadata",
-    "ToolAnswer",
-    "ToolCallArguments",
-    "ToolCallDocument",
-    "ToolCallEnded",
-    "ToolCallMetadata",
-    "ToolCallResult",
-    "ToolCallStarted",
-    "Transcript",
-    "Usage",
-    "WaitingCall",
-    "aread_events",
-    "aread_response",
-    "encode_completion",
-    "encode_response",
-    "read_events",
-    "read_response",
-    "source_text",
-    "whole_line",
-]
+if typing.TYPE_CHECKING:
+    from cursor_gateway.library import *  # noqa: F403 -- the next line says which
+    from cursor_gateway.library import __all__ as __all__
+else:
+
+    def __getattr__(name: str) -> object:
+        """The library comes when a program uses a name of it: the command starts without."""
+        if name == "__all__" or not name.startswith("_"):
+            import cursor_gateway.library as library
+
+            globals().update({public: getattr(library, public) for public in library.__all__}, __all__=library.__all__)
+            if name in globals():
+                return globals()[name]
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}", name=name)
+
+    def __dir__() -> list[str]:
+        return sorted({*globals(), *__getattr__("__all__")})

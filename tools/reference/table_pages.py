@@ -142,4 +142,5 @@ def _help(command: click.Command, name: str, parent: click.Context | None) -> It
     if isinstance(command, click.Group):
         for child, its in sorted(command.commands.items()):
             if not its.hidden:
-                yield from _help(its, child, context)
+                whole = its.make_context(child, [], context, resilient_parsing=True).command  # it is imported when used
+                yield from _help(whole, child, context)

@@ -1,28 +1,32 @@
 """A gateway that has started in; what a newcomer wants to know of it, on the terminal, out."""
 
+from collections.abc import Iterator
 from importlib.metadata import version
 from typing import TYPE_CHECKING
 
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
+from click import echo, style
 
+from cursor_gateway.cli.terminals import wants_plain
+from cursor_gateway.render.visible import visible_line
 from cursor_gateway.settings import Settings
 
 if TYPE_CHECKING:
     from cursor_gateway.cli.composition import Gateway
 
 
-def show_banner(console: Console, gateway: "Gateway", settings: Settings, url: str) -> None:
-    state = gateway.service.source.state()
-    print = console.print
-    print(Text.assemble(("cursor-gateway ", "bold"), version("cursor-gateway")))
+def show_banner(gateway: "Gateway", settings: Settings, url: str) -> None:
+    """Without rich: whoever starts the gateway waits for this."""
+    echo("\n".join(_lines(gateway, settings, url)), color=not wants_plain())
+
+
+def _lines(gateway: "Gateway", settings: Settings, url: str) -> Iterator[str]:
+    state, has_keys = gateway.service.source.state(), bool(settings.api_keys)
+    yield f"{style('cursor-gateway', bold=True)} {version('cursor-gateway')}"
     if state.is_demo:
-        print()
-        print(Text(" DEMO: built-in recordings answer. No agent runs, no file changes. ", "bold reverse"))
-        print(Text(f" {gateway.why_demo}", "dim"))
-    print()
-    table = Table.grid(padding=(0, 2))
+        yield ""
+        yield style(" DEMO: built-in recordings answer. No agent runs, no file changes. ", bold=True, reverse=True)
+        yield style(f" {visible_line(gateway.why_demo)}", dim=True)
+    yield ""
     for name, value in (
         ("Page", f"{url}/"),
         ("OpenAI API", f"{url}/v1"),
@@ -32,14 +36,12 @@ def show_banner(console: Console, gateway: "Gateway", settings: Settings, url: s
         ("Works in", gateway.service.workspaces.told),
         ("API keys", _keys(settings)),
     ):
-        table.add_row(Text(f"  {name}", "dim"), Text(value))
-    print(table)
-    print()
-    print("Try it in a shell:\n")
-    print(Text(curl(url, has_keys=bool(settings.api_keys)), "cyan"), soft_wrap=True)
-    print("\nor in Python:\n")
-    print(Text(snippet(url, has_keys=bool(settings.api_keys)), "cyan"), soft_wrap=True)
-    print("\nCtrl-C stops it.", style="dim")
+        yield f"  {style(f'{name:12}', dim=True)}  {visible_line(value)}"
+    yield "\nTry it in a shell:\n"
+    yield style(curl(url, has_keys=has_keys), fg="cyan")
+    yield "\nor in Python:\n"
+    yield style(snippet(url, has_keys=has_keys), fg="cyan")
+    yield style("\nCtrl-C stops it.", dim=True)
 
 
 def _keys(settings: Settings) -> str:

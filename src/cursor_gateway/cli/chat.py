@@ -65,7 +65,6 @@ _WAIT_SECONDS = 2.0  # for a pipe, before somebody who forgot about it is told
 
 
 @click.command(
-    short_help="Ask the agent.",
     epilog="""\b
     Examples:
       cursor-gateway chat "Why does the build fail?"

@@ -15,20 +15,17 @@ from cursor_gateway.demo import recordings
 from cursor_gateway.errors import AgentError, AgentMissing, SettingsError, StoreUnavailable
 from cursor_gateway.runs.caller_tools import CallerLimits
 from cursor_gateway.runs.conversations import Conversations
+from cursor_gateway.runs.limits import Limits
 from cursor_gateway.runs.recovery import end_interrupted_runs
 from cursor_gateway.runs.registry import Runs
-from cursor_gateway.runs.run import Limits, Observer
+from cursor_gateway.runs.run import Observer
 from cursor_gateway.runs.service import Defaults, Service
 from cursor_gateway.runs.workspaces import Workspaces
 from cursor_gateway.settings import Settings
 from cursor_gateway.sources.base import Source
 from cursor_gateway.sources.choice import ChosenSource, chosen
-from cursor_gateway.sources.cursor_acp.pool import PoolOptions
-from cursor_gateway.sources.cursor_acp.source import AcpOptions, CursorAcpSource
 from cursor_gateway.sources.cursor_cli.command import CommandOptions
 from cursor_gateway.sources.cursor_cli.source import CliOptions, CursorCliSource
-from cursor_gateway.sources.cursor_sdk.bridge import BridgeOptions
-from cursor_gateway.sources.cursor_sdk.source import CursorSdkSource, SdkOptions, unavailable
 from cursor_gateway.sources.ledger import Ledger
 from cursor_gateway.sources.recorder import Recorder
 from cursor_gateway.sources.replay import Recording, ReplaySource, load
@@ -75,8 +72,11 @@ async def compose(
         directory = data_dir(settings, environ) if settings.history else ledger.folder
         store = SqliteStore(directory)
         undo.callback(store.close)
-        _open(store, ledger, warn)
-        source, why_demo = await choose_source(settings, ledger, environ, warn)
+        opening = asyncio.get_running_loop().run_in_executor(None, _open, store, ledger, warn)
+        try:
+            source, why_demo = await choose_source(settings, ledger, environ, warn)
+        finally:
+            await opening
         service = await _service(settings, source, store, directory, ledger.folder.name, observers)
         undo.pop_all()
     return Gateway(service, ledger, store, why_demo)
@@ -178,12 +178,21 @@ async def choose_source(
         if usual == "acp":
             raise
         warn(str(error))
-    if usual == "sdk" or unavailable(environ) is None:
+    if usual == "sdk" or _has_sdk(environ):
         sources["sdk"] = _sdk(settings, ledger, environ)
     return ChosenSource(sources, usual, instead="cli"), ""
 
 
-def _acp(settings: Settings, cli: CursorCliSource, ledger: Ledger, environ: Mapping[str, str]) -> CursorAcpSource:
+def _has_sdk(environ: Mapping[str, str]) -> bool:
+    from cursor_gateway.sources.cursor_sdk.source import unavailable
+
+    return unavailable(environ) is None
+
+
+def _acp(settings: Settings, cli: CursorCliSource, ledger: Ledger, environ: Mapping[str, str]) -> Source:
+    from cursor_gateway.sources.cursor_acp.pool import PoolOptions
+    from cursor_gateway.sources.cursor_acp.source import AcpOptions, CursorAcpSource
+
     options = AcpOptions(
         command=CommandOptions(trust=settings.trust, force=settings.force, headers=settings.agent_headers),
         environment=settings.agent_environment,
@@ -196,7 +205,10 @@ def _acp(settings: Settings, cli: CursorCliSource, ledger: Ledger, environ: Mapp
     return CursorAcpSource(options, cli, data_dir(settings, environ) / "acp", environ, ledger)
 
 
-def _sdk(settings: Settings, ledger: Ledger, environ: Mapping[str, str]) -> CursorSdkSource:
+def _sdk(settings: Settings, ledger: Ledger, environ: Mapping[str, str]) -> Source:
+    from cursor_gateway.sources.cursor_sdk.bridge import BridgeOptions
+    from cursor_gateway.sources.cursor_sdk.source import CursorSdkSource, SdkOptions
+
     bridge = BridgeOptions(
         command=settings.sdk_bridge,
         environment=settings.agent_environment,

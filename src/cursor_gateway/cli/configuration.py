@@ -1,7 +1,6 @@
 """The configuration file, the environment and flags in; the settings, with where each came from, out."""
 
 import os
-import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -69,11 +68,15 @@ def _read_file(named: str | None, environ: Mapping[str, str]) -> tuple[str, Mapp
         raise _unusable(path, f"cannot be read: {error.strerror}; name one that exists") from None
     except OSError as error:
         raise _unusable(path, f"cannot be read: {error.strerror}; see to its permissions, or name another") from None
+    import tomllib  # most have no file
+
     try:
         return str(path), tomllib.loads(data.decode("utf-8-sig"))
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
         raise _unusable(path, f"is not UTF-8 (at line {line}); save it as UTF-8") from None
+    except RecursionError:
+        raise _unusable(path, "is nested too deeply; settings are `name = value` lines, lists and tables") from None
     except tomllib.TOMLDecodeError as error:
         raise _unusable(path, f"is not TOML: {error}; write `name = value` lines, text in quotes") from None
 

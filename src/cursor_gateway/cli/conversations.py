@@ -59,7 +59,6 @@ _json = click.option("--json", "as_json", is_flag=True, help="As JSON, for scrip
 
 @click.group(
     invoke_without_command=True,
-    short_help="What was said before: list, search, show, export, delete.",
     epilog=f"""\b
     Examples:
       cursor-gateway conversations

@@ -29,7 +29,6 @@ class Encoder(Protocol):
 
 
 @click.command(
-    short_help="Turn a run into JSON, SSE, OpenAI or text.",
     epilog="""\b
     Examples:
       cursor-agent -p --output-format stream-json --stream-partial-output "…" \\

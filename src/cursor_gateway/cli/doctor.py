@@ -55,7 +55,6 @@ class Finding(Struct, frozen=True):
 
 
 @click.command(
-    short_help="Check the agent, the settings and this machine.",
     epilog="""\b
     Examples:
       cursor-gateway doctor
@@ -260,7 +259,7 @@ def of_port(settings: Settings, taken: OSError | None, health: Health | None) ->
     if taken is None:
         return Finding("good", "port", f"{where} is free" if settings.port else f"any free one on {settings.host}")
     if taken.errno == errno.EADDRINUSE and health is not None:
-        told = f"{where}: a gateway answers here, {health.version}, from {health.source.detail}"
+        told = f"{where}: a gateway answers here, {health.version}, from {health.source.detail or health.source.name}"
         return Finding("good", "port", told)
     another = "choose another with `--port` or the setting `port`."
     if taken.errno == errno.EADDRINUSE:
@@ -393,7 +392,8 @@ def of_url(url: str, health: Health | None, trouble: str) -> Finding:
         )
     if health is None:
         return Finding("warning", "url", f"{url} does not answer as a gateway does", "correct the setting `url`.")
-    return Finding("good", "url", f"{url}: a gateway, {health.version}, from {health.source.detail}")
+    source = health.source.detail or health.source.name
+    return Finding("good", "url", f"{url}: a gateway, {health.version}, from {source}")
 
 
 # --- looking --------------------------------------------------------------------------------------------
@@ -557,7 +557,7 @@ async def _port(settings: Settings) -> list[Finding]:
 
 
 def _bind(host: str, port: int) -> None:
-    from cursor_gateway.server.serving import bound_socket
+    from cursor_gateway.server.sockets import bound_socket
 
     bound_socket(host, port).close()
 

@@ -24,7 +24,6 @@ _Asked: TypeAlias = tuple[ChatResponse, str]  # an answer, and what was asked
 
 
 @click.command(
-    short_help="Write one answer as a page of its own.",
     epilog="""\b
     Examples:
       cursor-gateway export last -o answer.html

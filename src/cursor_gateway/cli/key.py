@@ -8,7 +8,6 @@ from cursor_gateway.keys import hash_key, is_name, new_key
 
 
 @click.command(
-    short_help="Make an API key.",
     epilog="""\b
     Examples:
       cursor-gateway key laptop

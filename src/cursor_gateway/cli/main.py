@@ -3,23 +3,39 @@
 import signal
 import sys
 from collections.abc import Sequence
+from importlib import import_module
+from typing import Any
 
 import click
 
-from cursor_gateway.cli.chat import chat
-from cursor_gateway.cli.conversations import conversations
-from cursor_gateway.cli.convert import convert
-from cursor_gateway.cli.doctor import doctor
-from cursor_gateway.cli.export import export
-from cursor_gateway.cli.key import key
-from cursor_gateway.cli.models import models
-from cursor_gateway.cli.schema import schema
-from cursor_gateway.cli.serve import serve
-from cursor_gateway.cli.settings import settings
-from cursor_gateway.cli.show import demo, show
-from cursor_gateway.errors import GatewayError
-
 _UNUSABLE, _INTERRUPTED = 2, 130
+
+_COMMANDS = {
+    "serve": "Run the gateway.",
+    "chat": "Ask the agent.",
+    "conversations": "What was said before: list, search, show, export, delete.",
+    "models": "List the models.",
+    "doctor": "Check the agent, the settings and this machine.",
+    "convert": "Turn a run into JSON, SSE, OpenAI or text.",
+    "show": "Watch a run in the terminal.",
+    "export": "Write one answer as a page of its own.",
+    "demo": "Watch a built-in recording.",
+    "schema": "Print the types of all documents.",
+    "settings": "Show all settings, and where they come from.",
+    "key": "Make an API key.",
+}
+_MODULES = {"demo": "show"}  # of those that share one
+
+
+class _Command(click.Command):
+    """What the list of commands shows of one; the command itself is imported when it is used."""
+
+    def make_context(
+        self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
+    ) -> click.Context:
+        name = self.name or ""
+        command: click.Command = getattr(import_module(f"cursor_gateway.cli.{_MODULES.get(name, name)}"), name)
+        return command.make_context(info_name, args, parent, **extra)
 
 
 @click.group(
@@ -37,16 +53,13 @@ def cli() -> None:
     """Cursor's agent from everywhere: as ordered, typed documents, and as OpenAI's API."""
 
 
-for command in (serve, chat, conversations, models, doctor, convert, show, export, demo, schema, settings, key):
-    cli.add_command(command)
+for name, short_help in _COMMANDS.items():
+    cli.add_command(_Command(name, short_help=short_help))
 
 
 def run(arguments: Sequence[str]) -> int:
     try:
         return cli.main(list(arguments), prog_name="cursor-gateway", standalone_mode=False) or 0
-    except GatewayError as error:
-        click.echo(f"cursor-gateway: {error}", err=True)
-        return _UNUSABLE
     except click.ClickException as error:
         error.show()
         return error.exit_code
@@ -54,6 +67,13 @@ def run(arguments: Sequence[str]) -> int:
         return _INTERRUPTED
     except OSError as error:  # reading has its own: this is a full disk, a closed terminal
         return _cannot_write(error.strerror or str(error))
+    except Exception as error:
+        from cursor_gateway.errors import GatewayError  # only now: help has nothing of the gateway
+
+        if not isinstance(error, GatewayError):
+            raise
+        click.echo(f"cursor-gateway: {error}", err=True)
+        return _UNUSABLE
 
 
 def _cannot_write(reason: str) -> int:

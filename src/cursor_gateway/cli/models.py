@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
 
 @click.command(
-    short_help="List the models.",
     epilog="""\b
     Examples:
       cursor-gateway models

@@ -105,7 +105,7 @@ class Remote(Struct, frozen=True, kw_only=True):
         if source and source.demo:
             aside_demo(f" at {self.url}")
         else:
-            aside(f"Gateway at {self.url}{f': {source.detail}' if source else ''}")
+            aside(f"Gateway at {self.url}{f': {source.detail or source.name}' if source else ''}")
 
 
 async def find_gateway(settings: Settings, url: str | None) -> Remote | None:
@@ -141,7 +141,7 @@ async def ask_health(remote: Remote, seconds: float) -> Health | None:
     except (httpx2.HTTPError, httpx2.InvalidURL) as error:
         raise OSError(_reason(error)) from None
     try:
-        return msgspec.json.decode(reply.content, type=Health) if reply.is_success else None
+        return msgspec.json.decode(reply.content, type=Health)  # also where it says that its agent is gone
     except (msgspec.DecodeError, UnicodeError):
         return None
 

@@ -8,7 +8,7 @@ import msgspec
 Notation: TypeAlias = Literal["typescript", "openapi-components"]
 
 
-@click.command(short_help="Print the types of all documents.")
+@click.command()
 @click.option("--typescript", "notation", flag_value="typescript", help="TypeScript definitions instead.")
 @click.option(
     "--openapi-components", "notation", flag_value="openapi-components", help="The `components` of an OpenAPI document."

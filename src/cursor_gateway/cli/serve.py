@@ -1,12 +1,16 @@
 """`cursor-gateway serve`: the settings in, a running gateway out."""
 
 import asyncio
+import gc
+import os
 import signal
 import socket
 import sys
+import threading
 from collections.abc import Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TextIO
 
 import click
 
@@ -18,9 +22,10 @@ if TYPE_CHECKING:
     from cursor_gateway.cli.composition import Gateway
     from cursor_gateway.sources.base import Source
 
+_THREADS = 8  # for what waits for the disk
+
 
 @click.command(
-    short_help="Run the gateway.",
     epilog="""\b
     Examples:
       cursor-gateway serve
@@ -49,11 +54,13 @@ def serve(config: str | None, **flags: object) -> int:
     check_exposed(settings)
     # Unlike a filter in a pipe, a server goes on when nobody reads what it prints.
     signal.signal(signal.SIGPIPE, signal.SIG_IGN)
-    # Else the signal that uvicorn raises again would end us before our files are removed.
+    # Else, before and after it serves, the signal would end us before our files are removed.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     from cursor_gateway.server.logs import configure
-    from cursor_gateway.server.serving import bound_socket
+    from cursor_gateway.server.sockets import bound_socket
 
+    if sys.stderr is None:  # `serve 2>&-`; a file of ours must not get its number
+        sys.stderr = open(os.devnull, "w")  # noqa: SIM115 -- for as long as the process lives
     configure(settings.log_format, settings.log_level, sys.stderr)
     try:
         bound = bound_socket(settings.host, settings.port)
@@ -63,32 +70,46 @@ def serve(config: str | None, **flags: object) -> int:
             "choose another with `--port`, or 0 for a free one.",
             param="port",
         ) from None
-    with bound, suppress(KeyboardInterrupt):  # uvicorn raises the signal again when it has stopped
+    with bound, suppress(KeyboardInterrupt):
         _run(_serve(settings, bound))
+    for stream in (sys.stdout, sys.stderr):
+        _let_go(stream)
     return 0
 
 
+def _let_go(stream: TextIO) -> None:
+    """What nobody read must not fail once more, and be the exit status, when Python ends."""
+    try:
+        stream.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+
+
 def _run(serving: Coroutine[None, None, None]) -> None:
+    gc.disable()  # until it listens: what is made before stays, and to look through it takes a tenth of the time
     try:
         import uvloop
     except ImportError:
         asyncio.run(serving)
     else:
         uvloop.run(serving)
+    finally:
+        gc.enable()
 
 
 async def _serve(settings: Settings, bound: socket.socket) -> None:
-    import structlog
-
     from cursor_gateway.cli.composition import compose, keep_history
-    from cursor_gateway.server.app import build_app
-    from cursor_gateway.server.logs import RunLog
+    from cursor_gateway.server.logs import Log, RunLog
     from cursor_gateway.server.metrics import Metrics
+
+    asyncio.get_running_loop().set_default_executor(_threads())
+    metrics = Metrics()
+    composing = asyncio.ensure_future(compose(settings, [RunLog(), metrics], warn=Log().warning))
+    await asyncio.sleep(0)  # while it waits for the history and the agent, the rest is loaded
+    from cursor_gateway.server.app import build_app
     from cursor_gateway.server.serving import serve_app
 
-    metrics = Metrics()
-    log = structlog.get_logger()
-    gateway = await compose(settings, [RunLog(), metrics], warn=lambda told: log.warning(told))
+    gateway = await composing
     gateway.service.source.warm_up(str(gateway.service.workspaces.default))
     beside = [
         asyncio.ensure_future(_ask_models(gateway.service.source)),
@@ -104,6 +125,16 @@ async def _serve(settings: Settings, bound: socket.socket) -> None:
         await gateway.close()
 
 
+def _threads() -> ThreadPoolExecutor:
+    """All of them from the start: the system may refuse more when somebody asks for the history."""
+    pool, may_end = ThreadPoolExecutor(_THREADS, "gateway"), threading.Event()
+    with suppress(RuntimeError):  # as many as it gives
+        for _ in range(_THREADS):
+            pool.submit(may_end.wait)
+    may_end.set()
+    return pool
+
+
 async def _ask_models(source: "Source") -> None:
     """Ahead of the first request: only a model that is known to be wrong is refused without asking the agent."""
     with suppress(GatewayError):
@@ -113,9 +144,11 @@ async def _ask_models(source: "Source") -> None:
 def _banner(gateway: "Gateway", settings: Settings, host: str, port: int) -> Callable[[], None]:
     def show() -> None:
         from cursor_gateway.cli.banner import show_banner
-        from cursor_gateway.cli.terminals import terminal
 
-        show_banner(terminal(), gateway, settings, url_of(host, port))
+        with suppress(OSError):  # nobody reads it, or the disk that has it is full
+            show_banner(gateway, settings, url_of(host, port))
+        gc.freeze()
+        gc.enable()
 
     return show
 

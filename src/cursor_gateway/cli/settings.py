@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 
 
 @click.command(
-    short_help="Show all settings, and where they come from.",
     epilog="""\b
     A flag wins over the environment, the environment over the file, the file over the default.
     Examples:

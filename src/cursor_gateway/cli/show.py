@@ -26,7 +26,6 @@ _TOOL_TYPES: frozenset[DocumentType] = frozenset(
 
 
 @click.command(
-    short_help="Watch a run in the terminal.",
     epilog="""\b
     Examples:
       cursor-agent -p --output-format stream-json --stream-partial-output "…" | cursor-gateway show
@@ -47,7 +46,7 @@ def show(file: str, mode: Mode, fences: Fences, include: tuple[Include, ...]) ->
     return _view(read_run(file, reader), terminal())
 
 
-@click.command(short_help="Watch a built-in recording.")
+@click.command()
 @click.option("--fast", is_flag=True, help="Do not pause between the events.")
 def demo(fast: bool) -> int:
     """Show a built-in recording: what an agent's run looks like as documents."""

@@ -14,10 +14,14 @@ if TYPE_CHECKING:
 def terminal() -> "Console":
     from cursor_gateway.render.terminal import make_console
 
+    return make_console(sys.stdout, plain=wants_plain())
+
+
+def wants_plain() -> bool:
+    """Whether the standard output takes text alone. After this it takes any text."""
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")  # an old locale lacks our marks, and the agent's letters
-    plain = not sys.stdout.isatty() or bool(os.environ.get("NO_COLOR")) or os.environ.get("TERM") in (None, "dumb")
-    return make_console(sys.stdout, plain=plain)
+    return not sys.stdout.isatty() or bool(os.environ.get("NO_COLOR")) or os.environ.get("TERM") in (None, "dumb")
 
 
 @contextmanager

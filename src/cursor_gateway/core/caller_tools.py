@@ -5,9 +5,11 @@ import re
 from collections.abc import Sequence
 from typing import Any, TypeAlias
 
+import msgspec
 from msgspec import UNSET, Struct
 
 from cursor_gateway.core.images import Image
+from cursor_gateway.core.structured import LARGEST_SCHEMA
 from cursor_gateway.errors import InvalidRequest
 
 _NAME = re.compile(r"[A-Za-z0-9_./:-]{1,128}")  # it stands in the prompt and in the agent's rules
@@ -83,6 +85,11 @@ def make_tool(
     if "object" not in (kind if isinstance(kind := schema.get("type", "object"), list) else [kind]):
         raise InvalidRequest(
             f"{param}.parameters: A tool takes an object; send a JSON Schema of the type `object`, or leave it out.",
+            param=f"{param}.parameters",
+        )
+    if len(msgspec.json.encode(schema)) > LARGEST_SCHEMA:
+        raise InvalidRequest(
+            f"{param}.parameters: It is over {LARGEST_SCHEMA} bytes; let the tool take less at once.",
             param=f"{param}.parameters",
         )
     return Tool(name, description or "", {**schema, "type": "object"}, strict)

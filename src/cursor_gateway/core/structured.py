@@ -23,6 +23,9 @@ _LONGEST_REASON = 600
 _DATA = frozenset({"const", "enum", "default", "examples"})  # what stands below these is no schema
 _LINE_END = re.compile(r"\r\n|\n|\r")  # U+2028 may stand in a JSON string
 _OPENING = re.compile(r"""\{\s*["}]|\[\s*["\[\]{0-9tfn-]""")  # few braces of code look so
+LARGEST_SCHEMA = 128 * 1024  # bytes: it is checked while everybody else waits, a second for as much as this
+_MOST_STEPS = 200_000  # of a check: a schema whose forty parts each refer to the next one twice would take for ever
+_STEPS_OF_A_REFERENCE = 20
 _READS = 32  # how often each character may be read in search of JSON, before the search is given up
 
 
@@ -185,16 +188,40 @@ class Uncheckable(Exception):
 
 def violation(value: object, schema: dict[str, Any]) -> str:
     """Why the value does not fit; empty if it does. Raises `Uncheckable`."""
-    from jsonschema import Draft202012Validator
     from jsonschema.exceptions import best_match
     from referencing import Registry
 
     try:
         checked = _without_patterns(schema)
-        error = best_match(Draft202012Validator(checked, registry=Registry()).iter_errors(value))
+        error = best_match(_counting_validator(_MOST_STEPS)(checked, registry=Registry()).iter_errors(value))
+    except Uncheckable:
+        raise
     except Exception as failed:  # the schema is anybody's, and the checker trusts it to be one
         raise Uncheckable(_cut(str(failed))) from failed
     return "" if error is None else _told(error)
+
+
+def _counting_validator(steps: int) -> Any:
+    """One that gives up after so many keywords. What a schema refers to is counted each time that it is checked."""
+    from jsonschema import Draft202012Validator
+    from jsonschema.validators import extend
+
+    left = steps
+
+    def counted(name: str, check: Any) -> Any:
+        cost = _STEPS_OF_A_REFERENCE if name in ("$ref", "$dynamicRef") else 1
+
+        def run(validator: Any, value: Any, instance: Any, schema: Any) -> Any:
+            nonlocal left
+            left -= cost
+            if left < 0:
+                raise Uncheckable("it takes too many steps")
+            return check(validator, value, instance, schema)
+
+        return run
+
+    checks = {name: counted(name, check) for name, check in Draft202012Validator.VALIDATORS.items()}
+    return extend(Draft202012Validator, checks)  # type: ignore[no-untyped-call]
 
 
 _BY_NAME = frozenset({"properties", "$defs", "definitions", "dependentSchemas"})

@@ -7,7 +7,8 @@ punctuation marks, a line end with its indentation. Within a fifth of o200k on p
 
 import re
 
-_PIECES = re.compile(
+# Compiled when it is first needed: most agents report their usage, and that takes 3 ms of every start.
+_PIECES = (
     r"(?P<word>[A-Za-z]+)"
     r"|(?P<digits>[0-9]+)"
     r"|(?P<ideographs>[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]+)"
@@ -19,7 +20,7 @@ _PIECES = re.compile(
 
 def estimate_tokens(text: str) -> int:
     total = 0
-    for piece in _PIECES.finditer(text):
+    for piece in re.finditer(_PIECES, text):
         length = piece.end() - piece.start()
         match piece.lastgroup:
             case "word":

@@ -8,6 +8,7 @@ takes it for what was asked for. Ours is `cursor`, where a name that is not know
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal, TypeAlias, get_args
 
+import msgspec
 from msgspec import Meta, Struct
 
 from cursor_gateway.core.caller_tools import (
@@ -25,7 +26,7 @@ from cursor_gateway.core.fences import Fences
 from cursor_gateway.core.images import Image, read_image
 from cursor_gateway.core.prompt import AssistantMessage, Call, Instructions, Message, ToolMessage, UserMessage
 from cursor_gateway.core.run_info import Include, WhenClientLeaves
-from cursor_gateway.core.structured import Format, JsonObject, JsonSchema, check_schema
+from cursor_gateway.core.structured import LARGEST_SCHEMA, Format, JsonObject, JsonSchema, check_schema
 from cursor_gateway.errors import InvalidRequest
 from cursor_gateway.wire.json_body import read_json
 
@@ -411,5 +412,14 @@ def _format(wire: _WireFormat | None) -> Format | None:
         case _ObjectFormat():
             return JsonObject()
         case _SchemaFormat(json_schema=_Schema(name=name, description=description, schema=schema, strict=strict)):
+            _check_size(schema or {})
             check_schema(schema or {})
             return JsonSchema(schema or {}, name or "", description or "", strict or False)
+
+
+def _check_size(schema: dict[str, Any]) -> None:
+    if len(msgspec.json.encode(schema)) > LARGEST_SCHEMA:
+        raise InvalidRequest(
+            f"response_format.json_schema.schema: It is over {LARGEST_SCHEMA} bytes; ask for less at once.",
+            param="response_format.json_schema.schema",
+        )
