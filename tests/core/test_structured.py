@@ -142,6 +142,16 @@ def test_a_schema_that_cannot_be_applied_fits_nothing(schema: dict[str, Any], mo
         violation({}, schema)
 
 
+def test_a_schema_that_would_take_for_ever_is_given_up() -> None:
+    """Each of its forty parts refers to the next one twice."""
+    parts: dict[str, Any] = {
+        f"part{number}": {"allOf": [{"$ref": f"#/$defs/part{number + 1}"}] * 2} for number in range(40)
+    }
+    parts["part40"] = {"type": "object"}
+    with pytest.raises(Uncheckable, match="too many steps"):
+        violation({}, {"$ref": "#/$defs/part0", "$defs": parts})
+
+
 @pytest.mark.parametrize(
     "schema", [{"type": "nonsense"}, {"properties": 7}, {"minimum": "x"}, {"enum": 1}, {"allOf": [5]}], ids=str
 )

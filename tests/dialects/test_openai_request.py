@@ -442,6 +442,14 @@ def test_a_schema_that_is_none_is_refused_at_once() -> None:
     assert refusal({"messages": HI, "response_format": format}).param == "response_format.json_schema.schema"
 
 
+def test_a_schema_that_would_take_long_to_check_is_refused() -> None:
+    schema = {"description": "x" * 200_000}
+    format = {"type": "json_schema", "json_schema": {"name": "n", "schema": schema}}
+    refused = refusal({"messages": HI, "response_format": format})
+    assert refused.param == "response_format.json_schema.schema"
+    assert "131072 bytes" in str(refused)
+
+
 BASH, READ = function("bash"), function("read")
 
 

@@ -1,0 +1,162 @@
+"""Paths of the machine: nobody names, reaches or leaves behind what lies outside."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx2
+import pytest
+
+from tests.gateways import RunningGateway, running_gateway
+from tests.security.conftest import with_key
+from tests.server.conftest import chat, http_client, invocation, question, standin, unique
+from tests.server.test_caller_tools import PNG
+from tests.server.test_safety import assert_nothing_was_started, exchange, request
+
+UPWARDS = [
+    "../history.db",
+    "..%2fhistory.db",
+    "..%2Fhistory.db",
+    "%2e%2e/history.db",
+    "%2e%2e%2fhistory.db",
+    "..%252fhistory.db",
+    "..%c0%afhistory.db",
+    "..%5chistory.db",
+    "..\\history.db",
+    "....//history.db",
+    "./history.db",
+    ".",
+    "..",
+    "%00",
+    "index.html%00.js",
+    "/etc/passwd",
+    "%2fetc%2fpasswd",
+    "//etc/passwd",
+    "file:%2f%2f%2fetc%2fpasswd",
+    "__init__.py",
+    "page_files.py",
+    "..%2f__init__.py",
+    "~root",
+    "C:%5cwindows",
+    "a" * 5000,
+]
+
+
+@pytest.mark.parametrize("name", UPWARDS, ids=lambda name: name[:30])
+def test_no_path_of_a_request_leads_to_a_file(open_gateway: RunningGateway, name: str) -> None:
+    """As bytes on the wire: a client library would tidy them up."""
+    for before in ("/page/", "/v1/chat/", "/v1/conversations/", "/v1/models/", "/docs/", "/"):
+        for after in ("", "/events", "?dialect=page", "?dialect=html"):
+            reply = exchange(open_gateway, request("GET", f"{before}{name}{after}"))
+            assert reply.status in (400, 404, 405), (before, name)
+            for secret in (b"root:", b"SQLite", b"import ", b"[project]"):
+                assert secret not in reply.body
+
+
+@pytest.mark.parametrize(
+    "path", ["/page/../v1/runs", "/page/..%2fv1%2fruns", "/page/%2e%2e/metrics", "//v1/runs", "/v1/./runs"]
+)
+def test_what_is_open_opens_nothing_else(keyed_gateway: RunningGateway, path: str) -> None:
+    """The page's files need no key; a path that begins like one of theirs is still itself."""
+    reply = exchange(keyed_gateway, request("GET", path))
+    assert reply.status in (401, 404)
+    with with_key(keyed_gateway, "") as stranger:
+        del stranger.headers["authorization"]
+        for near in (
+            "/V1/runs",
+            "/v1/runs/",
+            "/v1//runs",
+            "/health/../v1/runs",
+            "/page",
+            "/docs/",
+            "/metrics/",
+            "/index.html",
+        ):
+            assert stranger.get(near).status_code in (401, 404)
+
+
+IDS = [
+    "../../work",
+    "..",
+    ".",
+    "/etc",
+    "conv_/../../x",
+    "conv_\0",
+    "*",
+    "conv_*",
+    "a/b",
+    "~",
+    "-rf",
+    "%2e%2e",
+    "conv_" + "a" * 3000,
+]
+
+
+@pytest.mark.parametrize("id", IDS, ids=lambda given: given[:20])
+def test_an_id_is_never_a_path(open_gateway: RunningGateway, anybody: httpx2.Client, id: str) -> None:
+    """A conversation has a folder of its name, which is deleted with it."""
+    kept = open_gateway.workspace / "kept"
+    kept.write_text("kept")
+    told = chat(anybody, standin("text"))
+    folder = open_gateway.data / "conversations" / told["conversationId"]
+    mark = unique()
+    quoted = "".join(f"%{byte:02x}" for byte in id.encode())
+    for method, path in (
+        ("DELETE", f"/v1/conversations/{quoted}"),
+        ("GET", f"/v1/conversations/{quoted}"),
+        ("GET", f"/v1/chat/{quoted}?dialect=page"),
+    ):
+        assert exchange(open_gateway, request(method, path)).status == 404
+    go_on = {"conversationId": id}
+    assert anybody.post("/v1/chat", json={"message": mark, **go_on}).status_code == 404
+    assert anybody.post("/v1/chat/completions", json=question(mark, cursor=go_on)).status_code == 404
+    assert kept.read_text() == "kept"
+    assert folder.is_dir()
+    assert_nothing_was_started(open_gateway, anybody, mark)
+
+
+def test_an_image_has_a_name_of_ours_in_a_folder_of_ours(open_gateway: RunningGateway, anybody: httpx2.Client) -> None:
+    told = chat(anybody, standin("text"), images=[PNG])
+    folder = open_gateway.data / "conversations" / told["conversationId"] / "images"
+    (image,) = folder.iterdir()
+    assert image.name.removesuffix(".png").isalnum()
+
+
+@pytest.fixture
+def swapping(tmp_path: Path) -> Iterator[RunningGateway]:
+    (tmp_path / "secret").mkdir()
+    (tmp_path / "work" / "inner").mkdir(parents=True)
+    (tmp_path / "work" / "link").symlink_to("inner")
+    with running_gateway(tmp_path) as running:
+        yield running
+
+
+def test_a_link_that_is_swapped_between_two_requests_leads_nowhere_new(swapping: RunningGateway) -> None:
+    """It is resolved for each request, and the agent is given what it was resolved to, not the link."""
+    link = swapping.workspace / "link"
+    with http_client(swapping) as client:
+        mark = unique()
+        told = chat(client, f"{standin('text')} {mark}", workspace="link")
+        started = invocation(swapping, mark)
+        assert started["cwd"] == started["workspace"] == str((swapping.workspace / "inner").resolve())
+        link.unlink()
+        link.symlink_to(swapping.home / "secret")
+        assert client.post("/v1/chat", json={"message": "x", "workspace": "link"}).status_code == 403
+        again = unique()
+        chat(client, f"{standin('text')} {again}", conversationId=told["conversationId"])
+        assert invocation(swapping, again)["cwd"] == str((swapping.workspace / "inner").resolve())
+
+
+def test_a_file_cannot_be_written_through_a_link_that_an_agent_left(swapping: RunningGateway) -> None:
+    """In the folder of its conversation an agent may write; what the gateway puts there next replaces the link."""
+    victim = swapping.home / "victim"
+    victim.write_text("untouched")
+    (swapping.home / ".cursor" / "cli-config.json").write_text(json.dumps({"version": 1}))
+    with http_client(swapping) as client:
+        told = chat(client, standin("text"))
+        copy = swapping.data / "conversations" / told["conversationId"] / "cursor" / "cli-config.json"
+        copy.unlink()
+        copy.symlink_to(victim)
+        chat(client, standin("text"), conversationId=told["conversationId"])
+    assert victim.read_text() == "untouched"
+    assert not copy.is_symlink()
