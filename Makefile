@@ -6,7 +6,7 @@ UV := $(BIN)/uv pip
 
 CLIENTS := .venv-clients
 
-.PHONY: run test test-clients check cover fix golden bench docs screenshots lock clean
+.PHONY: run test test-clients check cover fix golden bench chaos soak fuzz docs screenshots lock clean
 
 run: $(VENV)/.run ## set up and start the gateway
 	$(BIN)/cursor-gateway serve
@@ -34,10 +34,19 @@ fix: $(VENV)/.dev ## format and mend what can be mended
 golden: $(VENV)/.dev ## write the expected outputs of all scenarios anew; review the difference
 	$(BIN)/python -m tests.scenarios.golden
 
-bench: $(VENV)/.dev ## ratios from one interleaved run
-	$(BIN)/python -m benchmarks.run
-	$(BIN)/python -m benchmarks.history
-	$(BIN)/python -m benchmarks.persistence
+bench: $(VENV)/.dev ## ratios from one run against their goals; WRITE=1 writes docs/performance.md, SHORT=1 takes fewer rounds
+	$(BIN)/python -m benchmarks $(if $(SHORT),--short) $(if $(WRITE),--write)
+
+chaos: $(VENV)/.dev ## provoke every fault, and prove that the gateway holds
+	$(BIN)/python -m chaos
+
+MINUTES ?= 10
+soak: $(VENV)/.dev ## mixed traffic for MINUTES, and whether anything grows
+	$(BIN)/python -m chaos.soak --minutes $(MINUTES) --write
+
+SECONDS ?= 60
+fuzz: $(VENV)/.dev ## look for inputs that break a law, SECONDS for each target
+	$(BIN)/python -m fuzz --seconds $(SECONDS)
 
 docs: $(VENV)/.dev ## write the reference pages and the picture anew
 	$(BIN)/python -m tools.reference

@@ -10,11 +10,11 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
-from rich.console import Console
-from rich.table import Table
-
+from benchmarks.found import Found, Part
+from benchmarks.report import report
 from cursor_gateway.core.document_events import ContentDelta, DocumentEnded, DocumentEvent, DocumentStarted, Done
 from cursor_gateway.core.documents import (
     Document,
@@ -25,6 +25,7 @@ from cursor_gateway.core.documents import (
     Usage,
     make_document,
 )
+from cursor_gateway.errors import StoreUnavailable
 from cursor_gateway.store.base import NewMessage, NewRun, RunEnd
 from cursor_gateway.store.search import Words
 from cursor_gateway.store.sqlite import SqliteStore
@@ -32,10 +33,9 @@ from cursor_gateway.store.sqlite import SqliteStore
 CONVERSATIONS, EVENTS = 10_000, 1_000_000
 SMALLER = 100
 ROUNDS = 41
-LIMIT = 3.0
-TOLERANCE = 1.3  # the build fails beyond it: a busy machine is no mistake
-OWNER = "local"
+OWNER = "bench"  # whose key the requests carry that are sent to a gateway with this history
 BATCH = 10  # events of one read
+_TRIES = 100
 
 _COMMON = [
     "the", "gateway", "reads", "each", "line", "once", "and", "says", "what", "it", "means", "while", "the", "agent",
@@ -54,20 +54,19 @@ def fill(store: SqliteStore, conversations: int, events: int) -> None:
 def _add_run(store: SqliteStore, dice: random.Random, number: int, events: int) -> None:
     run, conversation, now = f"chat_{number}", f"conv_{number}", _START_MS + 1000 * number
     words = [dice.choice(_COMMON) if dice.random() < 0.7 else f"word{int(dice.expovariate(0.002))}" for _ in range(150)]
-    store.begin_run(
-        NewRun(
-            id=run,
-            conversation_id=conversation,
-            owner=OWNER,
-            instance="benchmark",
-            workspace="/w",
-            model="auto",
-            mode="agent",
-            created="2026-02-23T10:30:00Z",
-            messages=[NewMessage("user", f"Mend unique{number}: {' '.join(words[:20])}")],
-            started_ms=now,
-        )
+    new = NewRun(
+        id=run,
+        conversation_id=conversation,
+        owner=OWNER,
+        instance="benchmark",
+        workspace="/w",
+        model="auto",
+        mode="agent",
+        created="2026-02-23T10:30:00Z",
+        messages=[NewMessage("user", f"Mend unique{number}: {' '.join(words[:20])}")],
+        started_ms=now,
     )
+    _patiently(partial(store.begin_run, new))
     envelope = Envelope(
         id=run,
         conversation_id=conversation,
@@ -84,12 +83,23 @@ def _add_run(store: SqliteStore, dice: random.Random, number: int, events: int) 
     said += [*(DocumentEnded(document) for document in documents), Done(envelope)]
     last = len(said) - len(said) % BATCH or len(said) - BATCH
     for place in range(0, last, BATCH):
-        store.append(run, place + 1, said[place : place + BATCH])
+        _patiently(partial(store.append, run, place + 1, said[place : place + BATCH]))
     found_by = Words()
     for document in documents:
         found_by.push(document)
     end = RunEnd(envelope=envelope, words=found_by.all, answer=" ".join(words), ended_ms=now)
-    store.end_run(run, last + 1, said[last:], end)
+    _patiently(partial(store.end_run, run, last + 1, said[last:], end))
+
+
+def _patiently(write: Callable[[], object]) -> None:
+    """A store that has its index to write refuses whoever cannot wait; on a busy machine that happens."""
+    for _ in range(_TRIES):
+        try:
+            write()
+            return
+        except StoreUnavailable:
+            time.sleep(0.05)
+    write()
 
 
 def _documents(text: str, number: int) -> list[Document]:
@@ -137,27 +147,27 @@ def ratios(
     }
 
 
+def filled(folder: Path) -> tuple[SqliteStore, SqliteStore]:
+    """The large history, and a hundredth of it."""
+    large, small = SqliteStore(folder / "large"), SqliteStore(folder / "small")
+    fill(large, CONVERSATIONS, EVENTS)
+    fill(small, CONVERSATIONS // SMALLER, EVENTS // SMALLER)
+    return large, small
+
+
+def questions_asked(large: SqliteStore, small: SqliteStore) -> Part:
+    asked = ratios(questions(small, CONVERSATIONS // SMALLER), questions(large, CONVERSATIONS))
+    for name, (cost, ratio) in asked.items():
+        yield f"history {name}", Found(ratio, f"{cost * 1e6:,.0f} µs")
+
+
 def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
-        small, large = SqliteStore(Path(folder, "small")), SqliteStore(Path(folder, "large"))
-        fill(small, CONVERSATIONS // SMALLER, EVENTS // SMALLER)
-        took = seconds(lambda: fill(large, CONVERSATIONS, EVENTS))
-        size = (
-            f"{CONVERSATIONS:,} conversations, {EVENTS:,} events, {large.size() / 1e6:.0f} MB, filled in {took:.0f} s"
-        )
-        table = Table(title=f"{size}; against 1 % of it, median of {ROUNDS} rounds")
-        for heading in ("what", "µs", "×", "at most", ""):
-            table.add_column(heading, justify="left" if heading == "what" else "right")
-        failed = False
-        asked = ratios(questions(small, CONVERSATIONS // SMALLER), questions(large, CONVERSATIONS))
-        for name, (cost, ratio) in asked.items():
-            failed = failed or ratio > LIMIT * TOLERANCE
-            verdict = "[green]ok[/]" if ratio <= LIMIT else "[red]over[/]"
-            table.add_row(name, f"{cost * 1e6:,.0f}", f"{ratio:.2f}", f"{LIMIT:g}", verdict)
-        Console().print(table)
-        small.close()
+        large, small = filled(Path(folder))
+        found = dict(questions_asked(large, small))
         large.close()
-    sys.exit(1 if failed else 0)
+        small.close()
+    sys.exit(report(found))
 
 
 if __name__ == "__main__":

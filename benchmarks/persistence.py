@@ -15,21 +15,20 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import httpx2
-from rich.console import Console
-from rich.table import Table
 
+from benchmarks.found import Found, Part
+from benchmarks.processes import children
+from benchmarks.report import report
 from cursor_gateway.sources.process_groups import members
 from tests.gateways import RunningGateway, running_gateway
 
 ROUNDS = 15
 START_SECONDS = 0.3
-LIMIT = 0.5  # of the CLI's time
 SESSIONS, AGENTS = 50, 4
 PROMPT = {"message": "standin: say size=100\n---\nHello."}
 
 
-def main() -> int:
-    console = Console()
+def kept_alive() -> Part:
     with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
         knobs = {"slow_start_seconds": START_SECONDS}
         settings = {"max_runs": str(SESSIONS), "max_agents": str(AGENTS)}
@@ -46,13 +45,13 @@ def main() -> int:
             asked(client)  # warm
         ratios = list(rounds(clients))
         at_once, agents = shared(clients["acp"], gateways["acp"])
-    ratio = statistics.median(ratios)
-    table = Table("what", "found", "limit", title="Agents that are kept alive")
-    table.add_row("a short prompt, ACP against CLI", f"{ratio:.2f}", f"{LIMIT}")
-    table.add_row(f"{SESSIONS} sessions at once: answered", str(at_once), str(SESSIONS))
-    table.add_row(f"{SESSIONS} sessions at once: agents", str(agents), f"{AGENTS}")
-    console.print(table)
-    return 0 if ratio <= LIMIT and at_once == SESSIONS and agents <= AGENTS else 1
+    yield "kept short", Found(statistics.median(ratios), f"median of {ROUNDS} rounds")
+    yield "kept answered", Found(at_once, f"of {SESSIONS}")
+    yield "kept agents", Found(agents, f"for {SESSIONS} sessions at once")
+
+
+def main() -> int:
+    return report(dict(kept_alive()))
 
 
 def asked(client: httpx2.Client) -> float:
@@ -73,22 +72,8 @@ def shared(client: httpx2.Client, gateway: RunningGateway) -> tuple[int, int]:
     """How many of the sessions were answered, and how many agents there are then."""
     with ThreadPoolExecutor(SESSIONS) as pool:
         answered = sum(took > 0 for took in pool.map(lambda _: asked(client), range(SESSIONS)))
-    groups = [one for one in _children(gateway.process.pid) if members(one)]
+    groups = [one for one in children(gateway.process.pid) if members(one)]
     return answered, len(groups)
-
-
-def _children(pid: int) -> list[int]:
-    """Agents lead their own process groups."""
-    found = []
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            try:
-                fields = (entry / "stat").read_text().rpartition(")")[2].split()
-            except OSError:
-                continue
-            if int(fields[1]) == pid and fields[0] != "Z":
-                found.append(int(entry.name))
-    return found
 
 
 if __name__ == "__main__":

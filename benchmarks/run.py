@@ -1,8 +1,7 @@
-"""Measures the pure pipeline and the command against the bare decoding of the same lines, and prints ratios.
+"""A long session in; what the pure pipeline costs in units of the bare decoding of its lines, and `convert`, out.
 
-The rounds of all contenders are interleaved and a ratio is taken within each round, so that a noisy
-machine moves both sides; what is shown is the median. A wrong text fails, and so do growth or memory that are far over
-their limits; the ratios against the decoding, which a busy machine's caches move, are only reported.
+The rounds of all contenders are interleaved and a ratio is taken within each round, so that a noisy machine moves both
+sides; what is shown is the median. `python -m benchmarks.run` measures these alone.
 """
 
 import statistics
@@ -14,16 +13,15 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Protocol
 
-from rich.console import Console
-from rich.table import Table
-
+from benchmarks.failing import BenchmarkFailed
+from benchmarks.found import Found, Part
+from benchmarks.report import report
 from benchmarks.sessions import Session, session
 from cursor_gateway import ChunkEncoder, CompletionHead, DocumentEvent, DocumentReader, RunInfo, SseEncoder, TextEncoder
 from cursor_gateway.sources.cursor_cli.records import decode
 
-ROUNDS = 9
+ROUNDS = 7
 PIECE = 65_536
-FAR_OVER = 1.3  # times its limit: no noise, but a mistake
 FORMS = ("documents", "sse", "openai-sse", "text")
 RUN = RunInfo(id="chat_benchmark", created="2026-02-23T10:30:00Z")
 
@@ -90,28 +88,27 @@ def contenders(long: Session) -> dict[str, Callable[[], object]]:
     }
 
 
-def pipeline_rows(long: Session) -> list[tuple[str, float, float]]:
+def pipeline(long: Session) -> Part:
+    if text_of(pieces(long.data)) != long.text or text_of(line + b"\n" for line in long.lines) != long.text:
+        raise BenchmarkFailed("The text that came out of the pipeline is not the text that went in.")
     found = ratios(contenders(long), "decode")
-    return [
-        ("OpenAI chunks, fed in 64 kB pieces", found["chat, 64 kB"], 2.0),
-        ("documents SSE, fed in 64 kB pieces", found["documents, 64 kB"], 2.5),
-        ("OpenAI chunks, fed line by line", found["chat, lines"], 4.0),
-        ("documents SSE, fed line by line", found["documents, lines"], 5.0),
-    ]
+    yield "pipeline chat blocks", Found(found["chat, 64 kB"])
+    yield "pipeline documents blocks", Found(found["documents, 64 kB"])
+    yield "pipeline chat lines", Found(found["chat, lines"])
+    yield "pipeline documents lines", Found(found["documents, lines"])
+    yield from _growth(long)
+    yield from _memory(long)
 
 
-def growth_rows(long: Session) -> list[tuple[str, float, float]]:
-    short = session(5_000, tools=6)
-    small, large = pieces(short.data), pieces(long.data)
+def _growth(long: Session) -> Part:
+    small, large = pieces(session(5_000, tools=6).data), pieces(long.data)
     by_length = ratios({"5k": lambda: convert(small, SseEncoder()), "50k": lambda: convert(large, SseEncoder())}, "5k")
     ten, twenty = (pieces(_one_long_line(size)) for size in (10_000_000, 20_000_000))
     by_line = ratios(
         {"10 MB": lambda: convert(ten, SseEncoder()), "20 MB": lambda: convert(twenty, SseEncoder())}, "10 MB"
     )
-    return [
-        ("50,000 lines against 5,000", by_length["50k"], 11.0),
-        ("one line of 20 MB against one of 10 MB", by_line["20 MB"], 2.2),
-    ]
+    yield "pipeline growth", Found(by_length["50k"])
+    yield "pipeline long line", Found(by_line["20 MB"])
 
 
 def _one_long_line(size: int) -> bytes:
@@ -119,11 +116,12 @@ def _one_long_line(size: int) -> bytes:
     return b'{"type":"assistant","message":{"content":[{"type":"text","text":"%b"}]}}\n' % text.encode()
 
 
-def memory_rows(long: Session) -> list[tuple[str, float, float]]:
+def _memory(long: Session) -> Part:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "session.ndjson"
         path.write_bytes(long.data)
-        return [(f"convert --to {form}, peak MB", _peak_megabytes(path, form), 60.0) for form in FORMS]
+        for form in FORMS:
+            yield f"convert {form}", Found(_peak_megabytes(path, form))
 
 
 # Run by a process of its own: a child's peak starts with the memory of the process that started it.
@@ -142,27 +140,13 @@ def _peak_megabytes(path: Path, form: str) -> float:
     )
     status, peak = map(int, measured.stdout.split())
     if status:
-        raise SystemExit(f"cursor-gateway convert --to {form} failed")
+        raise BenchmarkFailed(f"`cursor-gateway convert --to {form}` failed.")
     return peak / (1024 * 1024 if sys.platform == "darwin" else 1024)
 
 
-def main() -> None:
-    console = Console(soft_wrap=False)
-    long = session(50_000, tools=60)
-    if text_of(pieces(long.data)) != long.text or text_of(line + b"\n" for line in long.lines) != long.text:
-        raise SystemExit("the text that came out is not the text that went in")
-    table = Table(title=f"50,000 lines, {len(long.data) / 1e6:.1f} MB; median of {ROUNDS} interleaved rounds")
-    for heading in ("what", "measured", "at most", ""):
-        table.add_column(heading, justify="left" if heading == "what" else "right")
-    failed = False
-    for rows, unit in ((pipeline_rows, "× decode"), (growth_rows, "×"), (memory_rows, "")):
-        for what, measured, limit in rows(long):
-            verdict = "[green]ok[/]" if measured <= limit else "[red]over[/]"
-            table.add_row(what, f"{measured:.2f} {unit}", f"{limit:g}", verdict)
-            failed = failed or (measured > FAR_OVER * limit and rows is not pipeline_rows)
-    console.print(table)
-    sys.exit(1 if failed else 0)
+def main() -> int:
+    return report(dict(pipeline(session(50_000, tools=60))))
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -22,6 +22,21 @@ _LANGUAGES = ["python", "typescript", "bash", "json", "rust", ""]
 _START_MS = 1_790_000_000_000
 
 
+class Size(Struct, frozen=True):
+    lines: int
+    tools: int
+    smallest_result: int = 50_000
+    largest_result: int = 200_000
+
+
+SIZES = {
+    "100": Size(100, 2, 2_000, 50_000),
+    "2k": Size(2_000, 8),
+    "5k": Size(5_000, 6),  # as many tools to a line as the longest has
+    "50k": Size(50_000, 60),
+}
+
+
 class Session(Struct, frozen=True):
     data: bytes
     text: str
@@ -31,28 +46,41 @@ class Session(Struct, frozen=True):
         return self.data.split(b"\n")[:-1]
 
 
-def session(lines: int, *, tools: int, seed: int = 1, result_size: int = 100_000) -> Session:
-    """About `lines` lines with `tools` tool calls whose results have about `result_size` characters."""
-    writer = _Writer(random.Random(seed), result_size)
+def session(
+    lines: int, *, tools: int, seed: int = 1, smallest_result: int = 50_000, largest_result: int = 200_000
+) -> Session:
+    """So many lines, with tool calls whose results have so many characters, but for the commands that say little."""
+    writer = _Writer(random.Random(seed), smallest_result, largest_result)
     writer.event({"type": "system", "subtype": "init", "apiKeySource": "login", "cwd": "/w", "model": "Opus 4.6"})
     writer.event({"type": "user", "message": _message("Explain the parser and mend it.")})
-    per_turn = max(2, (lines - 4 - 4 * tools) // (tools + 1))
+    deltas = (
+        lines - 4 - 4 * tools - 1
+    )  # the rest: both ends, and a thought's end, a repetition and two lines for each tool
+    per_turn = max(2, deltas // (tools + 1))
     for turn in range(tools + 1):
-        writer.think(per_turn // 6)
-        writer.say(per_turn - per_turn // 6)
+        thoughts = per_turn // 6
+        writer.think(thoughts)
+        writer.say(per_turn - thoughts + (max(0, deltas - per_turn * (tools + 1)) if turn == tools else 0))
         if turn < tools:
             writer.use_tool(turn)
     writer.end()
     return Session(b"".join(writer.out), "".join(writer.text))
 
 
+def named_session(name: str) -> Session:
+    size = SIZES[name]
+    return session(
+        size.lines, tools=size.tools, smallest_result=size.smallest_result, largest_result=size.largest_result
+    )
+
+
 class _Writer:
-    def __init__(self, random: random.Random, result_size: int) -> None:
+    def __init__(self, random: random.Random, smallest_result: int, largest_result: int) -> None:
         self.out: list[bytes] = []
         self.text: list[str] = []
         self._segment: list[str] = []
         self._random = random
-        self._result_size = result_size
+        self._smallest, self._largest = smallest_result, largest_result
         self._now = _START_MS
         self._pending: list[str] = []
 
@@ -118,8 +146,11 @@ class _Writer:
             return self._prose(self._random.randint(15, 70)) + "\n\n"
         if kind < 0.7:
             return "".join(f"- **{self._word()}**: {self._prose(9)}\n" for _ in range(4)) + "\n"
-        if kind < 0.75:
+        if kind < 0.74:
             return f"## {self._prose(4)}\n\n"
+        if kind < 0.76:
+            rows = "".join(f"| {self._word()} | {self._random.random():.2f} |\n" for _ in range(4))
+            return f"| what | share |\n|---|---|\n{rows}\n"
         lines = [self._code() for _ in range(self._random.randint(3, 20))]
         return "\n".join([f"```{self._random.choice(_LANGUAGES)}", *lines, "```", "", ""])
 
@@ -142,7 +173,7 @@ class _Writer:
 
     def _tool(self, number: int) -> tuple[str, dict[str, Any], dict[str, Any]]:
         path = f"/w/src/module_{number}.py"
-        size = self._random.randint(self._result_size // 2, 2 * self._result_size)
+        size = self._random.randint(self._smallest, self._largest)
         match number % 3:
             case 0:
                 return "readToolCall", {"path": path}, {"content": self._file(size), "isEmpty": False}

@@ -1,0 +1,199 @@
+"""Servers, all up at the same time, in; how they compare, in rounds that rotate, out."""
+
+import http.client
+import os
+import resource
+import select
+import socket
+import statistics
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+
+from benchmarks.contenders import DOCUMENTS, OPENAI, Contender, Server
+from benchmarks.failing import BenchmarkFailed
+from benchmarks.field import Field, Round, median, ratio, rotated, seconds
+from benchmarks.found import Found, Part
+from benchmarks.processes import children, cpu_seconds, own_kilobytes, peak_megabytes
+from benchmarks.run import decode_only
+
+AT_ONCE = 16
+IDLE = 5_000
+_SPARE = 500  # file descriptors that are not streams
+
+
+def long_replies(field: Field, rounds: int) -> Part:
+    """50,000 lines in units of the limit and the bare decode, and the peak of the memory; 2,000 lines beside them."""
+    ours = _ours(field)
+    for name in ("50k", "2k"):
+        actions = {
+            "pipe": partial(field.pipe, name),
+            "decode": partial(seconds, partial(decode_only, field.sessions[name].lines)),
+            **{f"{name} {who}": partial(field.total, one, name) for who, one in ours.items()},
+        }
+        if name == "50k":
+            actions["pipe blocks"] = partial(field.pipe, name, "blocks")
+            actions |= {f"50k blocks {who}": partial(field.total, one, name, "blocks") for who, one in ours.items()}
+        found = rotated(actions, rounds, {f"{name} plain": partial(field.total, field.plain, name)})
+        for row in found[0]:
+            if row.startswith(name):
+                how = "pipe blocks" if "blocks" in row else "pipe"
+                base = median(found, how) + median(found, "decode")
+                yield row, Found(ratio(found, row, how, "decode"), f"{_ms(median(found, row))} against {_ms(base)}")
+        if name == "50k":
+            yield "peak", Found(peak_megabytes(field.gateway.pid), f"{4 * rounds} runs")
+
+
+def many_replies(field: Field, rounds: int) -> Part:
+    """100 lines, 16 at once: requests a second."""
+
+    def rate(one: Contender, count: int) -> float:
+        return field.ask(one, "100", concurrency=AT_ONCE, count=count).rate
+
+    actions = {who: partial(rate, one, 400) for who, one in _ours(field).items()}
+    found = rotated(actions, rounds, {"plain": partial(rate, field.plain, 100)})
+    for who in ("openai", "documents", "plain"):
+        rates = f"{median(found, who):,.0f}/s against {median(found, 'relay'):,.0f}/s"
+        yield f"many {who}", Found(ratio(found, who, "relay"), rates)
+
+
+def first_content(field: Field, rounds: int) -> Part:
+    """Of a reply to a client that is alone."""
+
+    def first(one: Contender, count: int) -> float:
+        return field.ask(one, "100", count=count).first
+
+    actions = {who: partial(first, one, 80) for who, one in _ours(field).items()}
+    yield from _against_relay("first", rotated(actions, rounds, {"plain": partial(first, field.plain, 30)}))
+
+
+def event_delays(field: Field, rounds: int, streams: int = 4, events: int = 150, rate: int = 100) -> Part:
+    """How late an event is that a hundredth of a second passes before; the worst of a hundred."""
+
+    def delay(one: Contender) -> float:
+        summary, _ = field.load.ask(
+            one, f"paced {events} {rate}", concurrency=streams, count=streams, stamps=streams * events
+        )
+        assert summary.delay_us is not None
+        return summary.delay_us.p99 / 1e6
+
+    actions = {who: partial(delay, one) for who, one in _ours(field).items()}
+    yield from _against_relay("delay", rotated(actions, rounds, {"plain": partial(delay, field.plain)}))
+
+
+def idle_streams(field: Field, _: int) -> Part:
+    """One silent run, read by 5,000 clients: what each of them costs the gateway."""
+    server = field.new_gateway("idle")
+    count = min(IDLE, resource.getrlimit(resource.RLIMIT_NOFILE)[0] - _SPARE)
+    reader = Contender(server, DOCUMENTS)
+    with _open(reader, "silent") as reply:
+        path = f"/v1/chat/{reply.getheader('x-chat-id')}/events"
+        with field.load.holding(reader, path, 100):
+            pass  # what the first of them cost is not asked
+        before = own_kilobytes(server.pid)
+        with field.load.holding(reader, path, count):
+            used = own_kilobytes(server.pid) - before
+    yield "idle", Found(used / count, f"{used / 1024:.0f} MB for {count:,} readers of one silent run")
+
+
+def growth(field: Field, rounds: int) -> Part:
+    """The server's own time for a line, without what a request costs anyway: whether a long run makes it dearer."""
+
+    def cpu(session: str, count: int) -> float:
+        before = cpu_seconds(field.gateway.pid)
+        field.ask(field.openai, session, "blocks", count=count)
+        return (cpu_seconds(field.gateway.pid) - before) / count
+
+    found = rotated(
+        {"50k": partial(cpu, "50k", 1), "5k": partial(cpu, "5k", 6), "100": partial(cpu, "100", 20)}, max(rounds, 7)
+    )
+    lines = {name: len(session.lines) for name, session in field.sessions.items()}
+    per_line = [
+        {name: (turn[name] - turn["100"]) / (lines[name] - lines["100"]) for name in ("50k", "5k")} for turn in found
+    ]
+    told = f"{median(per_line, '50k') * 1e6:.2f} µs against {median(per_line, '5k') * 1e6:.2f} µs"
+    yield "growth length", Found(ratio(per_line, "50k", "5k"), told)
+
+
+def two_gateways(field: Field, rounds: int) -> Part:
+    both = [field.openai, Contender(field.new_gateway("second"), OPENAI)]
+    found = rotated(
+        {
+            "one": lambda: field.load.ask_all(both[:1], "replay 100", concurrency=AT_ONCE, count=200),
+            "two": lambda: field.load.ask_all(both, "replay 100", concurrency=AT_ONCE // 2, count=100),
+        },
+        rounds,
+    )
+    told = f"{median(found, 'two'):,.0f}/s against {median(found, 'one'):,.0f}/s, {os.cpu_count()} cores"
+    yield "two", Found(ratio(found, "two", "one"), told)
+
+
+def leaving(field: Field, rounds: int) -> Part:
+    times = [_time_to_end(field.openai) for _ in range(max(rounds, 5))]
+    yield "leave openai", Found(statistics.median(times) * 1e3, f"at most {max(times) * 1e3:.1f} ms")
+
+
+def _time_to_end(one: Contender) -> float:
+    before = set(children(one.server.pid))
+    with _open(one, "paced 100000 100"):
+        agents = set(children(one.server.pid)) - before
+        if len(agents) != 1:
+            raise BenchmarkFailed(f"There should be one agent, not {len(agents)}.")
+        ended = os.pidfd_open(agents.pop())
+        left = time.perf_counter()
+    try:
+        if not select.select([ended], [], [], 30)[0]:
+            raise BenchmarkFailed("An agent outlived its client by 30 seconds.")
+        return time.perf_counter() - left
+    finally:
+        os.close(ended)
+
+
+@contextmanager
+def _open(one: Contender, prompt: str) -> Iterator[http.client.HTTPResponse]:
+    """A reply whose first content has come. Leaving is closing."""
+    with socket.create_connection(("127.0.0.1", one.server.port), timeout=30) as connection:
+        connection.sendall(one.request(prompt))
+        reply = http.client.HTTPResponse(connection)
+        reply.begin()
+        if reply.status != 200:
+            raise BenchmarkFailed(f"`{prompt}` was answered with {reply.status}.")
+        seen = b""
+        while one.dialect.first.encode() not in seen:
+            if not (piece := reply.read1()):
+                raise BenchmarkFailed(f"`{prompt}` ended early: {seen!r}")
+            seen += piece
+        yield reply
+        reply.close()
+
+
+def history_cost(field: Field, rounds: int, with_history: Server, without: Server) -> Part:
+    """Whether requests are dearer where there is much history."""
+    found = rotated(
+        {
+            "with": partial(field.total, Contender(with_history, OPENAI), "100", count=50),
+            "without": partial(field.total, Contender(without, OPENAI), "100", count=50),
+        },
+        max(rounds, 5),
+    )
+    told = f"{_ms(median(found, 'with'))} against {_ms(median(found, 'without'))}"
+    yield "growth history", Found(ratio(found, "with", "without"), told)
+
+
+# --- shared -------------------------------------------------------------------------------------------
+
+
+def _ours(field: Field) -> dict[str, Contender]:
+    """And what they are compared with."""
+    return {"relay": field.relay, "openai": field.openai, "documents": field.documents}
+
+
+def _against_relay(part: str, found: list[Round]) -> Part:
+    for who in ("openai", "documents", "plain"):
+        told = f"{_ms(median(found, who))} against {_ms(median(found, 'relay'))}"
+        yield f"{part} {who}", Found(ratio(found, who, "relay"), told)
+
+
+def _ms(value: float) -> str:
+    return f"{value * 1e3:,.0f} ms" if value >= 0.1 else f"{value * 1e3:.2f} ms"

@@ -1,0 +1,135 @@
+"""The load client counts a reply only when it is whole, and measures what it says; the server here is scripted."""
+
+import socket
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from benchmarks.loading import Summary
+
+OK = b"HTTP/1.1 200 OK\r\n\r\n"
+Answer = Callable[[socket.socket], None]
+
+
+@contextmanager
+def serving(answer: Answer) -> Iterator[int]:
+    """Each connection in a thread; it is closed when `answer` returns."""
+
+    def accept() -> None:
+        while True:
+            try:
+                connection, _ = server.accept()
+            except OSError:
+                return
+            threading.Thread(target=one, args=[connection], daemon=True).start()
+
+    def one(connection: socket.socket) -> None:
+        with connection:
+            connection.recv(65536)
+            answer(connection)
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        accepting = threading.Thread(target=accept, daemon=True)
+        accepting.start()
+        yield server.getsockname()[1]
+        server.shutdown(socket.SHUT_RDWR)
+        accepting.join(60)
+
+
+def sending(*parts: bytes, pause: float = 0.0) -> Answer:
+    def answer(connection: socket.socket) -> None:
+        for number, part in enumerate(parts):
+            if number:
+                time.sleep(pause)
+            connection.sendall(part)
+
+    return answer
+
+
+@pytest.fixture
+def load(programs: Path, tmp_path: Path) -> Callable[..., Summary]:
+    def run(answer: Answer, *words: str) -> Summary:
+        request = tmp_path / "request"
+        request.write_bytes(b"GET / HTTP/1.1\r\n\r\n")
+        with serving(answer) as port:
+            command = [str(programs / "load"), "-p", str(port), "-q", str(request), "-f", "FIRST", "-e", "END", *words]
+            ran = subprocess.run(command, capture_output=True, check=True, timeout=120, stdin=subprocess.DEVNULL)
+        return msgspec.json.decode(ran.stdout, type=Summary)
+
+    return run
+
+
+def test_whole_replies_are_counted(load: Callable[..., Summary]) -> None:
+    told = load(sending(OK + b"FIRST and END\n"), "-c", "3", "-n", "10")
+    assert (told.asked, told.finished, told.failed) == (10, 10, 0)
+    assert told.total_us is not None
+    assert told.total_us.count == 10
+    assert told.bytes == 10 * len(OK + b"FIRST and END\n")
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        pytest.param(OK + b"FIRST and then nothing", id="no end"),
+        pytest.param(OK + b"nothing and END", id="no content"),
+        pytest.param(b"HTTP/1.1 500 Oh\r\n\r\nFIRST and END", id="another status"),
+        pytest.param(OK + b"FIRST END" + b"." * 5000, id="the end is not at the end"),
+        pytest.param(b"", id="nothing"),
+    ],
+)
+def test_other_replies_have_failed(load: Callable[..., Summary], reply: bytes) -> None:
+    told = load(sending(reply), "-n", "2")
+    assert (told.finished, told.failed, told.total_us) == (2, 2, None)
+
+
+def test_marks_are_found_where_two_reads_meet(load: Callable[..., Summary]) -> None:
+    told = load(sending(OK + b"FI", b"RST and E", b"ND", pause=0.05))
+    assert told.failed == 0
+
+
+def test_the_first_content_comes_before_the_end(load: Callable[..., Summary]) -> None:
+    told = load(sending(OK + b"FIRST", b"END", pause=0.05))
+    assert told.first_us is not None
+    assert told.total_us is not None
+    assert 0 < told.first_us.p50 <= told.total_us.p50
+
+
+def test_stamps_are_measured_once_each(load: Callable[..., Summary]) -> None:
+    first, second = time.monotonic_ns() - 5_000_000, time.monotonic_ns() - 1_000_000
+    lines = b'FIRST "@%d@"\n"@%d' % (first, second), b'@"\nagain: "@%d@@%d@" END\n' % (first, second)
+    told = load(sending(OK + lines[0], lines[1], pause=0.05), "-s")
+    assert told.failed == 0
+    assert told.delay_us is not None
+    assert told.delay_us.count == 2
+    assert told.delay_us.p50 >= 1000
+
+
+def test_the_first_reply_is_kept(load: Callable[..., Summary], tmp_path: Path) -> None:
+    load(sending(OK + b"FIRST ", b"x" * 300_000 + b" END"), "-n", "3", "-o", str(tmp_path / "kept"))
+    assert (tmp_path / "kept").read_bytes() == OK + b"FIRST " + b"x" * 300_000 + b" END"
+
+
+def test_open_replies_are_held_until_the_input_ends(programs: Path, tmp_path: Path) -> None:
+    gone: list[bytes] = []
+
+    def answer(connection: socket.socket) -> None:
+        connection.sendall(OK + b"FIRST")
+        gone.append(connection.recv(1))  # which comes when the client goes
+
+    request = tmp_path / "request"
+    request.write_bytes(b"GET / HTTP/1.1\r\n\r\n")
+    with serving(answer) as port:
+        command = [str(programs / "load"), "-p", str(port), "-q", str(request), "-n", "20", "-h"]
+        with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as client:
+            assert client.stdout is not None
+            assert client.stdout.readline() == b"open\n"
+            assert gone == []
+            out, _ = client.communicate(timeout=60)
+    told = msgspec.json.decode(out, type=Summary)
+    assert (told.answered, told.finished, told.failed) == (20, 0, 0)

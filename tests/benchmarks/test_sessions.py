@@ -1,0 +1,71 @@
+"""The synthetic sessions are what is said of them: so many lines, tools and repetitions, and a known text."""
+
+import json
+from typing import Any
+
+import pytest
+
+from benchmarks.run import pieces, text_of
+from benchmarks.sessions import SIZES, Session, named_session, session
+
+NAMES = ("100", "2k", "5k")
+
+
+@pytest.fixture(scope="module")
+def sessions() -> dict[str, Session]:
+    return {name: named_session(name) for name in NAMES}
+
+
+def _events(of: Session) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in of.lines]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_there_are_as_many_lines_and_tools_as_was_said(sessions: dict[str, Session], name: str) -> None:
+    events = _events(sessions[name])
+    assert len(events) == SIZES[name].lines
+    assert sum(event.get("subtype") == "started" for event in events) == SIZES[name].tools
+    assert sum(event.get("subtype") == "delta" for event in events) > SIZES[name].lines / 10  # thinking
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_text_is_what_the_deltas_say_and_what_the_pipeline_gives(sessions: dict[str, Session], name: str) -> None:
+    events = _events(sessions[name])
+    deltas = [event for event in events if event["type"] == "assistant" and _is_delta(event)]
+    assert "".join(event["message"]["content"][0]["text"] for event in deltas) == sessions[name].text
+    assert events[-1]["result"] == sessions[name].text
+    assert text_of(pieces(sessions[name].data, 1000)) == sessions[name].text
+
+
+def _is_delta(event: dict[str, Any]) -> bool:
+    return "timestamp_ms" in event and "model_call_id" not in event
+
+
+def test_what_was_said_is_repeated_before_each_tool_and_at_the_end(sessions: dict[str, Session]) -> None:
+    said, repeated = "", 0
+    for event in _events(sessions["2k"]):
+        if event["type"] == "assistant" and _is_delta(event):
+            said += event["message"]["content"][0]["text"]
+        elif event["type"] == "assistant":
+            assert event["message"]["content"][0]["text"] == said
+            said, repeated = "", repeated + 1
+    assert repeated == SIZES["2k"].tools + 1
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_results_have_the_sizes_that_were_said(sessions: dict[str, Session], name: str) -> None:
+    size = SIZES[name]
+    lengths = [len(line) for line in sessions[name].lines if b'"subtype":"completed","call_id"' in line]
+    assert len(lengths) == size.tools
+    assert size.smallest_result / 2 < max(lengths) < 2 * size.largest_result
+
+
+def test_there_is_text_that_is_not_ascii_and_code() -> None:
+    made = session(500, tools=1)
+    assert not made.text.isascii()
+    assert "```" in made.text
+
+
+def test_the_same_seed_gives_the_same_session() -> None:
+    assert session(300, tools=2, seed=7) == session(300, tools=2, seed=7)
+    assert session(300, tools=2, seed=7) != session(300, tools=2, seed=8)
