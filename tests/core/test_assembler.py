@@ -782,6 +782,14 @@ def test_the_agents_own_figures_are_the_usage() -> None:
     assert usage == Usage(prompt_tokens=10, completion_tokens=5, total_tokens=15)
 
 
+@pytest.mark.parametrize(("prompt", "completion", "cached"), [(-1, 5, 0), (5, -1, 0), (5, 5, -1)])
+def test_figures_below_zero_are_none(prompt: int, completion: int, cached: int) -> None:
+    counts = TokenCounts(prompt=prompt, completion=completion, cached=cached)
+    usage = envelope([TextDelta("some words"), RunFinished(usage=counts)]).usage
+    assert usage.estimated is True
+    assert min(usage.prompt_tokens, usage.completion_tokens, usage.total_tokens) >= 0
+
+
 SAID: list[AgentEvent] = [
     TextDelta("Two words"),
     ThinkingDelta(" \n\n hm"),

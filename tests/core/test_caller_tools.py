@@ -100,6 +100,15 @@ def test_a_name_that_could_mean_something_else_is_refused(name: str) -> None:
     assert caught.value.param == "tools[1].name"
 
 
+def test_a_schema_that_is_nested_too_deeply_is_refused() -> None:
+    schema: dict[str, Any] = {"type": "object"}
+    for _ in range(300):
+        schema = {"type": "object", "properties": {"a": schema}}
+    with pytest.raises(InvalidRequest, match="nested too deeply") as raised:
+        make_tool("read", None, schema, "tools[2]")
+    assert raised.value.param == "tools[2].parameters"
+
+
 def test_a_schema_that_is_too_large_to_be_checked_is_refused() -> None:
     large = {"type": "object", "properties": {f"field{number}": {"type": "string"} for number in range(10_000)}}
     with pytest.raises(InvalidRequest, match="over 131072 bytes") as raised:

@@ -1,10 +1,14 @@
 """A foreign object is read without surprise: what is missing or of another type is empty."""
 
+import json
+from typing import Any
+
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cursor_gateway.core.payload import Fields
+from cursor_gateway.core.payload import MAX_DEPTH, Fields, too_deep
 
 EVERYTHING = {"t": "x", "e": "", "n": 7, "b": True, "f": 1.5, "l": ["a", 1, {"k": "v"}], "o": {"k": "v"}, "z": None}
 
@@ -92,3 +96,22 @@ def test_lists_are_read_by_the_type_of_their_items() -> None:
 def test_an_object_that_is_missing_is_empty_all_the_way_down() -> None:
     assert Fields(EVERYTHING).object("o").text("k") == "v"
     assert Fields(EVERYTHING).object("t").object("k").object("l").all == {}
+
+
+def _nested(depth: int, kind: str) -> Any:
+    value: Any = 1
+    for _ in range(depth):
+        value = [value] if kind == "list" else {"a": value}
+    return value
+
+
+@pytest.mark.parametrize("kind", ["list", "dict"])
+def test_only_what_is_deeper_than_the_limit_is_too_deep(kind: str) -> None:
+    assert not too_deep(_nested(0, kind))
+    assert not too_deep(_nested(MAX_DEPTH, kind))
+    assert too_deep(_nested(MAX_DEPTH + 1, kind))
+    assert too_deep([1, {}, _nested(MAX_DEPTH, kind)])
+
+
+def test_whatever_is_not_too_deep_can_be_encoded_again() -> None:
+    assert json.loads(msgspec.json.encode(_nested(MAX_DEPTH, "dict"))) == _nested(MAX_DEPTH, "dict")

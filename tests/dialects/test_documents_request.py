@@ -247,6 +247,10 @@ def test_a_plan_is_decided_on_with_words_if_need_be(decision: str) -> None:
         ({"answers": [{"questionId": "q"}], "text": "No."}, "text"),
         ({"plan": "perhaps"}, "plan"),
         ({"toolResults": [{"toolCallId": "k"}]}, "toolResults[0].content"),
+        (
+            {"toolResults": [{"toolCallId": "k", "content": json.loads("[" * 150 + "]" * 150)}]},
+            "toolResults[0].content",
+        ),
         ({"toolResults": [{"content": "x"}]}, "toolResults[0].toolCallId"),
         ({"toolResults": [{"toolCallId": "", "content": "x"}]}, "toolResults[0].toolCallId"),
         ({"toolResults": [{"toolCallId": "k", "content": "x", "is_error": True}]}, "toolResults[0].is_error"),

@@ -484,7 +484,7 @@ class Assembler:
         )
 
     def _usage(self, counts: TokenCounts | None) -> Usage:
-        if counts is not None:
+        if counts is not None and min(counts.prompt, counts.completion, counts.cached) >= 0:
             return Usage(
                 prompt_tokens=counts.prompt,
                 completion_tokens=counts.completion,

@@ -9,6 +9,7 @@ import msgspec
 from msgspec import UNSET, Struct
 
 from cursor_gateway.core.images import Image
+from cursor_gateway.core.payload import too_deep
 from cursor_gateway.core.structured import LARGEST_SCHEMA
 from cursor_gateway.errors import InvalidRequest
 
@@ -85,6 +86,11 @@ def make_tool(
     if "object" not in (kind if isinstance(kind := schema.get("type", "object"), list) else [kind]):
         raise InvalidRequest(
             f"{param}.parameters: A tool takes an object; send a JSON Schema of the type `object`, or leave it out.",
+            param=f"{param}.parameters",
+        )
+    if too_deep(schema):
+        raise InvalidRequest(
+            f"{param}.parameters: The schema is nested too deeply to be handed on; send a flatter one.",
             param=f"{param}.parameters",
         )
     if len(msgspec.json.encode(schema)) > LARGEST_SCHEMA:

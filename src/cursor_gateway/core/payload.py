@@ -3,6 +3,8 @@
 import re
 from typing import Any
 
+MAX_DEPTH = 100
+
 
 class Fields:
     def __init__(self, value: object) -> None:
@@ -43,3 +45,19 @@ class Fields:
 
     def object(self, name: str) -> "Fields":
         return Fields(self.all.get(name))
+
+
+def too_deep(value: object) -> bool:
+    """Whether a payload is nested more deeply than anybody's tool call, and than could be encoded again."""
+    level: list[object] = [value]
+    for _ in range(MAX_DEPTH):
+        level = [
+            child
+            for item in level
+            if isinstance(item, dict | list)
+            for child in (item.values() if isinstance(item, dict) else item)
+            if isinstance(child, dict | list)
+        ]
+        if not level:
+            return False
+    return True

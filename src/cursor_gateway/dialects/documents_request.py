@@ -20,6 +20,7 @@ from cursor_gateway.core.caller_tools import (
 from cursor_gateway.core.documents import ClarificationAnswer, Mode
 from cursor_gateway.core.fences import Fences
 from cursor_gateway.core.images import read_image
+from cursor_gateway.core.payload import too_deep
 from cursor_gateway.core.replies import Decision
 from cursor_gateway.core.run_info import Include, WhenClientLeaves
 from cursor_gateway.errors import InvalidRequest
@@ -186,6 +187,8 @@ def _result(answer: ToolAnswer, param: str) -> ToolResult:
             return ToolResult(text=text, is_error=answer.is_error)
         case [{"type": "text" | "image_url"}, *_]:
             return _of_parts(answer, param)
+        case value if too_deep(value):
+            raise InvalidRequest(f"{param}: It is nested too deeply to be handed on; send a text.", param=param)
         case value:
             text = msgspec.json.encode(value).decode()
             return ToolResult(text=text, structured=UNSET if value is None else value, is_error=answer.is_error)

@@ -12,7 +12,7 @@ from cursor_gateway.errors import StoreUnavailable
 from cursor_gateway.store.connections import Connections
 from cursor_gateway.store.indexing import Indexer
 
-_LOG_BYTES = 4 * 1024 * 1024  # written since the last checkpoint
+_LOG_BYTES = 16 * 1024 * 1024  # written since the last checkpoint, which holds up whoever writes for some milliseconds
 _PAGES_PER_WRITE = 2 * 4096  # bytes: a transaction writes whole pages
 _LONGEST_LOG = 16 * 1024  # pages, 64 MB
 _GATHERING = 0.25  # seconds

@@ -22,12 +22,12 @@ from cursor_gateway.core.agent_events import (
     ToolStarted,
     Unrecognized,
 )
-from cursor_gateway.core.payload import Fields
+from cursor_gateway.core.payload import Fields, too_deep
 from cursor_gateway.core.tools import read_call, read_result
 from cursor_gateway.errors import AgentError, AgentFailed, Failure, RunCancelled
 from cursor_gateway.sources.cursor_acp.calls import ToolCall, call_of, ended, learn, started
 from cursor_gateway.sources.cursor_acp.trailers import TrailerWatch
-from cursor_gateway.sources.cursor_cli.records import mended, too_deep
+from cursor_gateway.sources.cursor_cli.records import mended
 
 _SILENT = {
     "available_commands_update",

@@ -8,8 +8,8 @@ from typing import Any
 
 import msgspec
 
-from cursor_gateway.core.payload import Fields
-from cursor_gateway.sources.cursor_cli.records import REFUSED, mended, too_deep
+from cursor_gateway.core.payload import Fields, too_deep
+from cursor_gateway.sources.cursor_cli.records import REFUSED, mended
 
 Message = dict[str, Any]
 

@@ -25,7 +25,7 @@ from cursor_gateway.core.agent_events import (
     ToolStarted,
     Unrecognized,
 )
-from cursor_gateway.core.payload import Fields
+from cursor_gateway.core.payload import Fields, too_deep
 from cursor_gateway.core.tools import read_call, read_named, read_result
 from cursor_gateway.errors import Failure
 from cursor_gateway.sources.cursor_cli.failures import failure_of, reported_failure
@@ -50,7 +50,6 @@ from cursor_gateway.sources.cursor_cli.records import (
     mended,
     read_again,
     read_arguments,
-    too_deep,
 )
 
 _STRAY_LINES = 40  # how much text that is no JSON is kept to explain a failure
@@ -406,7 +405,7 @@ class CursorDecoder:
     def _query_answered(self, record: Query) -> None:
         call = self._calls.get(self._asked.pop(str(record.response.get("id")), ""))
         answer = next((value for key, value in record.response.items() if key != "id"), None)
-        if call is not None and isinstance(answer, dict) and "approved" not in answer:
+        if call is not None and isinstance(answer, dict) and "approved" not in answer and not too_deep(answer):
             call.answer = answer.get("result", answer)
 
     def _end_answered_queries(self) -> None:

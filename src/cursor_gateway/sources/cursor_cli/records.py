@@ -12,9 +12,7 @@ from typing import Any, TypeAlias
 import msgspec
 from msgspec import Struct
 
-from cursor_gateway.core.payload import Fields
-
-MAX_DEPTH = 100
+from cursor_gateway.core.payload import Fields, too_deep
 
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 
@@ -155,7 +153,7 @@ def _read_loosely(line: bytes) -> Line:
         record["message"] = {"content": [{"text": _text(record["message"])}]}
     try:
         return _convert(record)
-    except (msgspec.ValidationError, RecursionError):
+    except (msgspec.ValidationError, UnicodeEncodeError, RecursionError):  # half a character where a number belongs
         pass
     if name == "result":  # never lost for a figure
         fields = Fields(record)
@@ -208,19 +206,3 @@ def mended(value: Any) -> Any:
             return {mended(key): mended(field) for key, field in fields.items()}
         case _:
             return value
-
-
-def too_deep(value: object) -> bool:
-    """Whether a payload is nested more deeply than anybody's tool call, and than could be encoded again."""
-    level: list[object] = [value]
-    for _ in range(MAX_DEPTH):
-        level = [
-            child
-            for item in level
-            if isinstance(item, dict | list)
-            for child in (item.values() if isinstance(item, dict) else item)
-            if isinstance(child, dict | list)
-        ]
-        if not level:
-            return False
-    return True

@@ -25,10 +25,10 @@ from cursor_gateway.core.agent_events import (
     ToolStarted,
     Unrecognized,
 )
-from cursor_gateway.core.payload import Fields
+from cursor_gateway.core.payload import Fields, too_deep
 from cursor_gateway.core.tools import read_call, read_result
 from cursor_gateway.errors import AgentCrashed, Failure
-from cursor_gateway.sources.cursor_cli.records import mended, too_deep
+from cursor_gateway.sources.cursor_cli.records import mended
 from cursor_gateway.sources.cursor_sdk.failures import run_failure
 from cursor_gateway.sources.cursor_sdk.payloads import protocol_arguments, protocol_result
 

@@ -1,0 +1,242 @@
+"""Text of anybody's: Markdown, documents to be shown, an answer to be cut, and what a program prints."""
+
+import re
+from collections.abc import Iterator
+
+import msgspec
+
+from cursor_gateway.core.agent_events import RunFinished, TextDelta
+from cursor_gateway.core.cutting import Cutter
+from cursor_gateway.core.document_events import ContentDelta, DocumentEnded, DocumentEvent, DocumentStarted
+from cursor_gateway.core.documents import (
+    ChatResponse,
+    CodeBlockMetadata,
+    Metadata,
+    TextMetadata,
+    ThinkingMetadata,
+    document_type,
+    make_document,
+)
+from cursor_gateway.core.fences import Fences, FenceSplitter
+from cursor_gateway.core.run_info import RunInfo
+from cursor_gateway.core.summary import one_line
+from cursor_gateway.dialects.documents import encode_response
+from cursor_gateway.errors import Failure
+from cursor_gateway.render.html import render_answer, render_page
+from cursor_gateway.render.visible import visible, visible_line, visible_output
+from cursor_gateway.sources.cursor_acp.trailers import TrailerWatch
+from cursor_gateway.sources.cursor_cli.failures import failure_of, reported_failure
+from cursor_gateway.sources.cursor_cli.models import is_known, nearest, parse_models
+from cursor_gateway.sources.cursor_sdk.failures import run_failure
+from cursor_gateway.store.search import Words, searchable
+from fuzz.target import Target, cuttings, dice, text_of
+from tests.core.test_cutting import plain_cut
+from tests.core.test_fences import joined, ours, raw, theirs
+from tests.laws.laws import assemble, assert_says_exactly, assert_well_formed
+from tests.laws.laws import joined as joined_events
+from tests.render.test_html_live import assert_live_is_final
+from tests.render.test_html_safety import _PAGE_ATTRIBUTES, _PAGE_TAGS
+from tests.render.test_html_safety import text_of as text_of_html
+from tests.render.views import written
+from tests.scenarios.golden import scenarios
+from tests.strategies import outputs
+
+_RUN = RunInfo(id="chat_1", created="2026-02-23T10:30:00Z")
+_COMMON = re.compile(r"[\t\n\x20-\x7e]*")  # what two readers of Markdown must agree about
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
+
+
+# --- Markdown ---------------------------------------------------------------------------------------
+
+
+def markdown(data: bytes) -> None:
+    text, roll = text_of(data), dice(data)
+    for fences in ("split", "inline"):
+        _assert_split_the_same(text, fences, list(cuttings(text, roll)))
+    if _COMMON.fullmatch(text):
+        whole = text + "\n"
+        assert ours(joined(outputs(FenceSplitter(), [whole]))) == theirs(whole), "markdown-it finds other fences"
+
+
+def _assert_split_the_same(text: str, fences: Fences, ways: list[list[str]]) -> None:
+    pieces = joined(outputs(FenceSplitter(fences), [text]))
+    assert "".join(map(raw, pieces)) == text
+    run = msgspec.structs.replace(_RUN, fences=fences)
+    events = assemble([TextDelta(text), RunFinished()], run)
+    assert_well_formed(events)
+    assert_says_exactly(text, events)
+    for way in ways:
+        assert joined(outputs(FenceSplitter(fences), way)) == pieces
+        assert joined_events(assemble([*map(TextDelta, way), RunFinished()], run)) == joined_events(events)
+
+
+_MARKDOWN = [
+    "Text.\n\n```python\nx = 1\n```\nMore.\n",
+    "- item\n\n  ```js\n  a\n  ```\n> ```py\n> quoted\n",
+    "~~~~ 1:3:src/a b.py\n~~~\n~~~~\r\n\r\n<div>\n```py\n</div>\n\n1) a\n   - b\n\t```c\n\tx\n",
+    "# a\n===\n***\n<!-- \n```\n-->\n``` a`b\n```\n<script>\n```py\n</script>\n\n    ```py\n",
+]
+
+
+def _markdown_seeds() -> Iterator[bytes]:
+    yield from (text.encode() for text in _MARKDOWN)
+    yield b"```py\r\na\r\n\r\nb\r```\r~~~js\r\r\nc"
+    yield "é \u2028```é\n\U0001f600\r```\r\n \u00a0".encode()
+
+
+# --- documents as they are shown --------------------------------------------------------------------
+
+
+def html(data: bytes) -> None:
+    """The first line names a language, the rest is the content."""
+    text, roll = text_of(data), dice(data)
+    language, _, content = text.partition("\n")
+    kinds: list[Metadata] = [
+        TextMetadata(),
+        ThinkingMetadata(),
+        CodeBlockMetadata(language=language[:40], purpose="example"),
+    ]
+    for metadata in kinds:
+        document = make_document("doc_001", 1, content, metadata)
+        text_of_html(render_answer([document]))
+        for way in cuttings(content, roll):
+            events: list[DocumentEvent] = [
+                DocumentStarted("doc_001", document_type(metadata), 1),
+                *(ContentDelta("doc_001", piece) for piece in way),
+                DocumentEnded(document),
+            ]
+            assert_live_is_final(events)
+    for shown in (visible(text), visible_output(text)):
+        assert not _CONTROL.search(shown.replace("\n", "").replace("\t", ""))
+    assert not _CONTROL.search(visible_line(text))
+
+
+def _html_seeds() -> Iterator[bytes]:
+    yield from (f"python\n{text}".encode() for text in _MARKDOWN)
+    yield b"js\n[a](javascript:x) ![b](https://a.example 'c\" onclick=x') <b onclick=x> <https://a.example> &lt; **b*\n"
+    yield b"html\n| a | b |\n|:-|-:|\n| <i> | `c` |\n\n1. x\n\n   y\n\n[a]: //b\n[a]\n"
+    yield b"\x1b[31m\n\x1b]8;;x\x07a\x1b\\\x00\r\x1b[2Jb\xe2\x80\xae\n"
+
+
+def documents(data: bytes) -> None:
+    """An answer as a client may get it from another gateway."""
+    try:
+        response = msgspec.json.decode(data, type=ChatResponse)
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        return
+    assert msgspec.json.decode(encode_response(response), type=ChatResponse) == response
+    text_of_html(render_answer(response.documents))
+    page = render_page(response, prompt=response.model)
+    text_of_html(page.partition("\n")[2], _PAGE_TAGS, _PAGE_ATTRIBUTES)
+    events: list[DocumentEvent] = []
+    for document in response.documents:
+        events += [DocumentStarted(document.id, document_type(document.metadata), 1), DocumentEnded(document)]
+        line = one_line(document)
+        assert line is None or "\n" not in line
+    shown = written(events, plain=True)
+    assert not _CONTROL.search(shown.replace("\n", "").replace("\t", "")), "it moves the reader's cursor"
+    words = Words()
+    for document in response.documents:
+        words.push(document)
+    searchable(words.all).encode()
+
+
+def _document_seeds() -> Iterator[bytes]:
+    for scenario in scenarios():
+        yield msgspec.json.encode(msgspec.json.decode((scenario.folder / "documents.json").read_bytes()))
+
+
+# --- an answer that is cut --------------------------------------------------------------------------
+
+
+class _Cutting(msgspec.Struct):
+    text: str
+    stop: list[str] = []
+    max_tokens: int | None = None
+
+
+def cutting(data: bytes) -> None:
+    try:
+        asked = msgspec.json.decode(data, type=_Cutting)
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        return
+    stop = tuple(filter(None, asked.stop))[:4]
+    limit = None if asked.max_tokens is None else max(1, asked.max_tokens)
+    expected = plain_cut(asked.text, stop, limit)
+    for pieces in ([asked.text], *cuttings(asked.text, dice(data))):
+        cutter = Cutter(stop, limit)
+        assert ("".join(outputs(cutter, pieces)), cutter.reason) == expected
+
+
+def _cutting_seeds() -> Iterator[bytes]:
+    yield b'{"text":"one two three","stop":["two"],"max_tokens":2}'
+    yield b'{"text":"xabcx","stop":["bc","abc"]}'
+    yield b'{"text":"aabaabaaab \\n\\n x","stop":["aaab","aab a","b"]}'
+    yield '{"text":"a  é\\n漢字 \U0001f600 12345 foo_bar","max_tokens":7}'.encode()
+
+
+# --- what a program prints --------------------------------------------------------------------------
+
+
+def words(data: bytes) -> None:
+    text = text_of(data)
+    for failure in (
+        failure_of(text).failure(),
+        reported_failure(text).failure(),
+        *(run_failure(status, text[:30], text) for status in ("error", "cancelled", "expired")),
+    ):
+        _assert_presentable(failure)
+    watch = TrailerWatch()
+    whole = watch.push(text) + watch.finish()[0]
+    assert text.startswith(whole)
+    for pieces in cuttings(text, dice(data)):
+        watch = TrailerWatch()
+        assert "".join(map(watch.push, pieces)) + watch.finish()[0] == whole
+    models = parse_models(text)
+    for model in models:
+        assert is_known(model.id, models)
+        assert set(nearest(model.id, models)) <= {known.id for known in models}
+
+
+def _assert_presentable(failure: Failure) -> None:
+    assert not _CONTROL.search(failure.message)
+    assert len(failure.message) <= 1100
+    assert 400 <= failure.status < 600
+    msgspec.json.encode(failure)
+
+
+def _word_seeds() -> Iterator[bytes]:
+    yield b"\x1b[31mError: \x1b[0mAuthentication required. Run 'agent login'\n"
+    yield b"Cannot use this model: gpt-9. Available models: auto, gpt-5, sonnet-4\n"
+    yield b"Some text.\n\nError: RetriableError: [unavailable] PING timed out"
+    yield b"A\n\nError: T: [internal] Failed to run step, exceeded max retries\n"
+    yield b"Available models\n\nauto - Auto (default)\ngpt-5 - GPT-5 (current, default)\nx\xe2\x80\x8b - y\n\nTip: x"
+
+
+TARGETS = [
+    Target(
+        "markdown",
+        "Any text in any pieces: the raws joined are the text, documents are well formed, fences are CommonMark's.",
+        markdown,
+        _markdown_seeds,
+        "text",
+        512,
+    ),
+    Target(
+        "html",
+        "Any text is only text in HTML, and grown piece by piece it is the same page.",
+        html,
+        _html_seeds,
+        "text",
+        512,
+    ),
+    Target(
+        "documents",
+        "Any answer that can be read can be shown: only our own tags in HTML, no control characters in a terminal.",
+        documents,
+        _document_seeds,
+        "json",
+    ),
+    Target("cutting", "Where an answer is cut does not depend on its pieces.", cutting, _cutting_seeds, "json", 1024),
+    Target("words", "Whatever a program prints is an error that can be shown.", words, _word_seeds, "text", 2048),
+]

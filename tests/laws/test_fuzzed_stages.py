@@ -1,0 +1,513 @@
+"""Every pure stage has a property that is tried on generated input: here the table, and those with no better place."""
+
+import configparser
+import json
+import re
+from contextlib import suppress
+from importlib import import_module
+from pathlib import Path
+from posixpath import join, normpath
+from types import SimpleNamespace
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import example, given, is_hypothesis_test
+from hypothesis import strategies as st
+from msgspec import UNSET
+from msgspec.structs import replace
+
+from cursor_gateway.core.actions import Action, Outcome
+from cursor_gateway.core.caller_tools import (
+    AnyTool,
+    NamedTool,
+    NoTool,
+    Offer,
+    SomeTool,
+    Tool,
+    ToolChoice,
+    ToolResult,
+    make_tool,
+    preamble,
+    usable,
+)
+from cursor_gateway.core.documents import (
+    ClarificationAnswer,
+    ClarificationMetadata,
+    ClarificationOption,
+    ClarificationQuestion,
+    Document,
+    PlanMetadata,
+    document_type,
+    is_tool_use,
+    make_document,
+)
+from cursor_gateway.core.loops import LoopGuard
+from cursor_gateway.core.payload import Fields
+from cursor_gateway.core.replies import answers_message, check_answers, plan_message
+from cursor_gateway.core.summary import one_line
+from cursor_gateway.core.tool_documents import answered, content_of, metadata_of, started
+from cursor_gateway.core.tools import read_result
+from cursor_gateway.core.turns import Turns
+from cursor_gateway.dialects.documents_request import (
+    answers_of,
+    offer_of,
+    read_answer,
+    read_chat_request,
+    results_of,
+)
+from cursor_gateway.errors import GatewayError, InvalidRequest, NotFound
+from cursor_gateway.sources.base import Turn
+from cursor_gateway.sources.cursor_acp.calls import call_of, ended, learn
+from cursor_gateway.sources.cursor_acp.calls import started as call_started
+from cursor_gateway.sources.cursor_acp.messages import error_text, line_of, message_of
+from cursor_gateway.sources.cursor_acp.models import acp_model
+from cursor_gateway.sources.cursor_acp.permissions import is_allowed, option_for, wrong_rules
+from cursor_gateway.sources.cursor_cli.command import CommandOptions, Program, command_for
+from cursor_gateway.sources.cursor_cli.failures import failure_of, known_failure, nearest_names, plain, reported_failure
+from cursor_gateway.sources.cursor_cli.models import is_known, parse_models
+from cursor_gateway.sources.cursor_sdk.failures import Reported, error_of, run_failure
+from cursor_gateway.sources.cursor_sdk.failures import failure_of as sdk_failure_of
+from cursor_gateway.sources.cursor_sdk.payloads import protocol_arguments, protocol_result
+from cursor_gateway.sources.cursor_sdk.requests import selection
+from cursor_gateway.sources.cursor_sdk.updates import plain as plain_update
+from tests.laws.strategies import actions, examples, texts
+from tests.render.test_html_safety import any_json, metadata, nasty
+
+_PROJECT = Path(__file__).parents[2]
+_PACKAGE = _PROJECT / "src" / "cursor_gateway"
+_STAGES = ("wire", "core", "dialects", "sources")
+_TYPES_ALONE = {"core.actions", "core.agent_events", "core.history", "core.run_info"}  # nothing in them is done
+
+_LAWS = "laws.test_laws"
+_HERE = "laws.test_fuzzed_stages"
+
+# By module: a test that tries it on generated input.
+PROPERTIES: dict[str, str] = {
+    "wire.json_body": "wire.test_json_body:test_any_body_gives_a_value_or_an_error_for_the_caller",
+    "wire.lines": "wire.test_lines:test_any_chunking_gives_the_lines_between_the_lfs",
+    "wire.sse": "wire.test_sse:test_what_is_framed_is_read_back_in_any_chunking",
+    "core.assembler": f"{_LAWS}:test_any_events_in_any_order_give_a_well_formed_stream",
+    "core.blocks": "core.test_blocks:test_generated_text_has_the_fences_that_markdown_it_finds",
+    "core.caller_tools": f"{_HERE}:test_any_tool_can_be_offered_or_is_refused",
+    "core.cutting": "core.test_cutting:test_the_pieces_do_not_matter",
+    "core.diffs": "core.test_diffs:test_a_change_is_the_smallest_says_what_it_replaces_and_gives_the_new_text",
+    "core.document_events": f"{_LAWS}:test_any_text_between_any_events_is_said_exactly",
+    "core.documents": f"{_HERE}:test_any_document_is_read_back_the_same",
+    "core.fences": "core.test_fences:test_the_raws_are_the_text_and_chunks_do_not_matter",
+    "core.fingerprints": "core.test_fingerprints:test_two_histories_share_a_fingerprint_only_when_they_say_the_same",
+    "core.images": "core.test_images:test_a_data_uri_gives_back_what_was_put_in",
+    "core.languages": "core.test_languages:test_only_the_last_part_of_a_path_matters",
+    "core.loops": f"{_HERE}:test_a_loop_is_an_unbroken_row_of_repetitions",
+    "core.native_requests": "core.test_native_requests:test_a_call_fits_its_tool_whatever_was_offered",
+    "core.payload": f"{_HERE}:test_no_payload_raises",
+    "core.prompt": "core.test_prompt:test_any_messages_can_be_read_back",
+    "core.replies": f"{_HERE}:test_any_answers_are_told_or_refused",
+    "core.structured": "core.test_structured:test_what_is_found_is_json",
+    "core.summary": f"{_HERE}:test_any_tools_document_is_one_line",
+    "core.tokens": "core.test_tokens:test_no_text_costs_less_than_nothing_or_more_than_its_characters",
+    "core.tool_documents": f"{_HERE}:test_any_action_and_outcome_is_a_document",
+    "core.tools": "core.test_tools:test_no_payload_is_too_strange",
+    "core.transcript": f"{_LAWS}:test_the_stream_of_any_events_folds_to_their_response",
+    "core.turns": f"{_HERE}:test_turns_are_never_more_than_what_happened",
+    "core.unfinished": "core.test_unfinished:test_a_run_cut_anywhere_ends_well",
+    "dialects.documents": f"{_LAWS}:test_the_stream_of_any_events_folds_to_their_response",
+    "dialects.documents_reader": "dialects.test_documents_reader:test_any_events_are_the_same_for_a_client",
+    "dialects.documents_request": f"{_HERE}:test_any_body_of_the_documents_dialect_is_read_or_refused",
+    "dialects.openai_chat": f"{_LAWS}:test_the_chunks_of_any_events_fold_to_their_completion",
+    "dialects.openai_request": "dialects.test_openai_request:test_any_body_is_read_or_refused",
+    "dialects.text": f"{_LAWS}:test_any_text_between_any_events_is_said_exactly",
+    "sources.cursor_acp.calls": f"{_HERE}:test_any_call_over_acp_starts_and_ends",
+    "sources.cursor_acp.decoder": "sources.test_acp_decoder:test_the_pieces_do_not_matter",
+    "sources.cursor_acp.messages": f"{_HERE}:test_any_message_is_written_and_read_back",
+    "sources.cursor_acp.models": f"{_HERE}:test_a_model_over_acp_is_one_that_there_is",
+    "sources.cursor_acp.permissions": f"{_HERE}:test_nothing_is_allowed_without_a_rule",
+    "sources.cursor_acp.trailers": "sources.test_acp_trailers:test_the_pieces_do_not_matter",
+    "sources.cursor_cli.command": f"{_HERE}:test_no_prompt_becomes_an_option_or_a_command",
+    "sources.cursor_cli.decoder": f"{_LAWS}:test_any_recording_gives_a_well_formed_stream",
+    "sources.cursor_cli.failures": f"{_HERE}:test_any_last_words_are_an_error_that_can_be_shown",
+    "sources.cursor_cli.reconcile": "sources.test_reconcile:test_several_at_once_are_said_as_one_by_one",
+    "sources.cursor_cli.records": "sources.test_records:test_no_bytes_at_all_raise",
+    "sources.cursor_sdk.decoder": "sources.test_sdk_decoder:test_however_often_it_is_read_the_same_is_said",
+    "sources.cursor_sdk.failures": f"{_HERE}:test_any_error_of_the_sdk_is_one_of_ours",
+    "sources.cursor_sdk.payloads": f"{_HERE}:test_any_payload_of_the_sdk_is_one_of_the_protocol",
+    "sources.cursor_sdk.requests": f"{_HERE}:test_any_models_name_is_chosen",
+    "sources.cursor_sdk.tools": "sources.test_sdk_tools:test_a_schema_that_has_lost_what_is_dropped_means_the_same",
+    "sources.cursor_sdk.updates": f"{_HERE}:test_any_object_of_the_sdk_is_plain_data",
+}
+
+
+def _pure_stages() -> set[str]:
+    """What import-linter holds to be pure: packages with all their modules."""
+    contracts = configparser.ConfigParser()
+    contracts.read(_PROJECT / ".importlinter")
+    named = contracts["importlinter:contract:pure"]["source_modules"].split()
+    found: set[str] = set()
+    for name in (name.removeprefix("cursor_gateway.") for name in named):
+        folder = _PACKAGE / name.replace(".", "/")
+        modules = [f"{name}.{path.stem}" for path in folder.glob("*.py")] if folder.is_dir() else [name]
+        found |= {module for module in modules if module.split(".")[0] in _STAGES and not module.endswith("__init__")}
+    return found
+
+
+def test_every_pure_stage_is_tried_on_generated_input() -> None:
+    assert set(PROPERTIES) == _pure_stages() - _TYPES_ALONE
+
+
+@pytest.mark.parametrize("place", sorted(set(PROPERTIES.values())))
+def test_the_tests_that_the_table_names_generate_their_input(place: str) -> None:
+    module, _, name = place.partition(":")
+    assert is_hypothesis_test(getattr(import_module(f"tests.{module}"), name))
+
+
+# --- core -----------------------------------------------------------------------------------------------
+
+_choices: st.SearchStrategy[ToolChoice] = st.one_of(
+    st.just(NoTool()), st.just(AnyTool()), st.just(SomeTool()), st.builds(NamedTool, st.sampled_from(["a", "b"]))
+)
+_objects = st.dictionaries(nasty | st.sampled_from(["type", "properties"]), any_json, max_size=3)
+
+
+@examples(100)
+@given(nasty | st.sampled_from(["a", "b", "x.y/z"]), st.none() | nasty, st.none() | _objects, _choices)
+def test_any_tool_can_be_offered_or_is_refused(
+    name: str, description: str | None, parameters: dict[str, Any] | None, choice: ToolChoice
+) -> None:
+    try:
+        tool = make_tool(name, description, parameters, "tools[0]")
+    except InvalidRequest:
+        return
+    assert tool.parameters["type"] == "object"
+    offer = Offer(tools=[tool, Tool("b")], choice=choice)
+    assert all(usable_tool in offer.tools for usable_tool in usable(offer))
+    told = preamble(offer, "server")
+    assert all(f"`{usable_tool.name}`" in told for usable_tool in usable(offer))
+    assert ("call the tools" in told) == (not isinstance(choice, NoTool))
+
+
+@examples(100)
+@given(st.lists(st.tuples(st.sampled_from("ab"), st.sampled_from("xy"), st.booleans()), max_size=60))
+def test_a_loop_is_an_unbroken_row_of_repetitions(calls: list[tuple[str, str, bool]]) -> None:
+    guard = LoopGuard()
+    seen: list[tuple[str, str]] = []
+    row = 0
+    for call, result, is_slow in calls:
+        told = guard.gave(call, result, 2.0 if is_slow else 0.0)
+        row = row + 1 if (call, result) in seen and not is_slow else 0
+        seen.append((call, result))
+        assert bool(told) == (seen.count((call, result)) >= 3)
+        assert guard.is_loop == (row >= 25)
+
+
+@examples(100)
+@given(any_json)
+def test_no_payload_raises(value: Any) -> None:
+    for fields in (Fields(value), Fields({"a": value})):
+        for name in [*fields.all, "a"]:
+            assert isinstance(fields.text(name), str)
+            assert fields.maybe_text(name) is None or fields.text(name) == fields.maybe_text(name)
+            number = fields.integer(name)
+            assert number is None or str(number) == str(fields.all[name]) or int(fields.all[name]) == number
+            assert fields.flag(name) in (None, True, False)
+            assert all(isinstance(text, str) for text in fields.texts(name))
+            assert len(fields.objects(name)) <= len(fields.items(name))
+            fields.object(name)
+
+
+_ids = st.sampled_from(["", "a", "b"])
+_questions = st.lists(
+    st.builds(
+        ClarificationQuestion,
+        id=_ids,
+        text=nasty,
+        options=st.lists(st.builds(ClarificationOption, id=_ids, label=nasty), max_size=2),
+    ),
+    max_size=2,
+)
+_answers = st.lists(
+    st.builds(
+        ClarificationAnswer,
+        question_id=_ids,
+        selected_option_ids=st.lists(_ids, max_size=2),
+        text=st.just(UNSET) | nasty,
+    ),
+    max_size=2,
+)
+
+
+@examples(100)
+@given(_questions, _answers, nasty)
+def test_any_answers_are_told_or_refused(
+    questions: list[ClarificationQuestion], answers: list[ClarificationAnswer], text: str
+) -> None:
+    plan = make_document("doc_001", 1, text, PlanMetadata(title=text, overview="", todos=[]))
+    documents = [plan, make_document("doc_002", 2, None, ClarificationMetadata(questions=questions))]
+    try:
+        told = answers_message(documents, answers)
+    except (InvalidRequest, NotFound):
+        pass
+    else:
+        check_answers({question.id: question for question in questions}, answers)
+        assert all(answer.text in told for answer in answers if answer.text)
+    assert plan_message(documents, "reject", text).endswith(text)
+
+
+@examples(100)
+@given(st.builds(make_document, nasty, st.integers(1, 99), nasty | st.none(), metadata))
+def test_any_document_is_read_back_the_same(document: Document) -> None:
+    try:
+        told = msgspec.json.encode(document)
+    except UnicodeEncodeError:  # half a character, which no stage before lets through
+        return
+    try:
+        read = msgspec.json.decode(told, type=Document)
+    except msgspec.ValidationError:  # a state that only JSON of another make has
+        assert "new" in told.decode()
+        return
+    assert msgspec.json.encode(read) == told
+    assert document_type(read.metadata) == document_type(document.metadata)
+    assert is_tool_use(read) == is_tool_use(document)
+
+
+_NO_TOOLS = ("text", "thinking", "code_block", "code_reference", "error")
+
+
+@examples(100)
+@given(st.builds(make_document, nasty, st.integers(1, 99), nasty, metadata))
+def test_any_tools_document_is_one_line(document: Document) -> None:
+    line = one_line(document)
+    assert (line is None) == (document_type(document.metadata) in _NO_TOOLS)
+    assert line is None or (line == " ".join(line.split()) and len(line) <= 500)
+
+
+_outcomes = st.builds(
+    Outcome,
+    state=st.sampled_from(["completed", "failed", "rejected", "timed_out", "interrupted"]),
+    code=nasty,
+    message=nasty,
+    duration_ms=st.none() | st.integers(-1, 10),
+)
+_results = st.builds(ToolResult, text=nasty, structured=st.just(UNSET) | any_json, is_error=st.booleans())
+
+
+@examples(100)
+@given(actions, _outcomes, nasty, any_json, _results)
+def test_any_action_and_outcome_is_a_document(
+    action: Action, outcome: Outcome, call_id: str, payload: Any, result: ToolResult
+) -> None:
+    kind, _ = started(action)
+    for ended_action, how in ((action, outcome), answered(action, result, 3)):
+        about = metadata_of(ended_action, how, call_id="call_001", agent_call_id=call_id, payload=payload)
+        document = make_document("doc_001", 1, content_of(ended_action), about)
+        assert (getattr(about, "state", UNSET) is UNSET) == (how.state == "completed")
+        assert document_type(about) == (kind if ended_action is action else "tool_call")
+        assert document.metadata is about
+    assert answered(action, result, 3)[1].state == ("failed" if result.is_error else "completed")
+
+
+@examples(150)
+@given(st.lists(st.sampled_from(["says", "ends", None, "m1", "m2"]), max_size=20))
+def test_turns_are_never_more_than_what_happened(steps: list[str | None]) -> None:
+    turns = Turns()
+    for number, step in enumerate(steps, 1):
+        match step:
+            case "says":
+                turns.output()
+            case "ends":
+                turns.tool_ended()
+            case name:
+                turns.tool(name)
+        assert turns.count <= number
+    if any(step != "ends" for step in steps):
+        assert turns.count >= 1
+
+
+# --- dialects -------------------------------------------------------------------------------------------
+
+_FIELDS = ["message", "model", "mode", "tools", "toolChoice", "images", "include", "toolResults", "answers", "plan"]
+_parts = st.fixed_dictionaries({"type": st.sampled_from(["text", "image_url"])}, optional={"text": any_json})
+_given = st.fixed_dictionaries(
+    {},
+    optional={
+        "message": nasty,
+        "tools": st.lists(st.dictionaries(st.sampled_from(["name", "parameters", "function"]), any_json), max_size=2),
+        "toolChoice": st.sampled_from(["auto", "none", "required", {"name": "a"}]) | any_json,
+        "toolResults": st.lists(
+            st.fixed_dictionaries({"toolCallId": nasty, "content": any_json | st.lists(_parts, max_size=2)}), max_size=2
+        ),
+        "answers": st.lists(st.fixed_dictionaries({"questionId": nasty, "text": nasty}), max_size=2),
+        "plan": st.sampled_from(["accept", "reject"]),
+        "text": nasty,
+    },
+)
+
+
+@examples(200)
+@given(_given | st.dictionaries(st.sampled_from(_FIELDS), any_json, max_size=3))
+def test_any_body_of_the_documents_dialect_is_read_or_refused(fields: dict[str, Any]) -> None:
+    body = json.dumps(fields).encode()
+    with suppress(InvalidRequest):
+        offer_of(read_chat_request(body))
+    with suppress(InvalidRequest):
+        request = read_answer(body)
+        results = results_of(request.tool_results or ())
+        assert set(results) == {answer.tool_call_id for answer in request.tool_results or ()}
+        assert len(answers_of(request.answers or ())) == len(request.answers or ())
+
+
+# --- decoders -------------------------------------------------------------------------------------------
+
+_update = st.fixed_dictionaries(
+    {"toolCallId": nasty},
+    optional={
+        "title": nasty | st.sampled_from(["a-b: b", "`ls`", "Update TODOs"]),
+        "kind": st.sampled_from(["execute", "edit", "search", "other", "fetch", "new"]) | nasty,
+        "status": st.sampled_from(["completed", "failed"]),
+        "rawInput": any_json | st.dictionaries(st.sampled_from(["_toolName", "command", "path"]), nasty),
+        "rawOutput": any_json | st.dictionaries(st.sampled_from(["error", "exitCode", "success"]), any_json),
+        "content": st.lists(
+            st.fixed_dictionaries({"type": st.just("diff"), "oldText": nasty, "newText": nasty}) | any_json, max_size=2
+        ),
+        "locations": any_json,
+    },
+)
+
+
+@examples(150)
+@given(_update, _update)
+def test_any_call_over_acp_starts_and_ends(first: dict[str, Any], then: dict[str, Any]) -> None:
+    call = call_of(Fields(first))
+    call_started(call)
+    learn(call, Fields(then))
+    _, outcome = ended(call, Fields(then))
+    call.is_denied = True
+    assert ended(call, Fields(then))[1].state == "rejected"
+    assert outcome.state != "interrupted"
+
+
+@examples(150)
+@given(st.dictionaries(st.sampled_from(["id", "method", "params", "result", "error"]), any_json), st.binary(max_size=9))
+def test_any_message_is_written_and_read_back(message: dict[str, Any], line: bytes) -> None:
+    written = line_of(message)
+    assert written.count(b"\n") == 1
+    read = message_of(written)
+    assert read is None or line_of(read) == written
+    assert message_of(line) is None
+    assert isinstance(error_text("told", message.get("error")), str)
+
+
+_names = st.lists(st.sampled_from("abx-[]=,") | st.sampled_from(["default", "high", "true"]), max_size=6).map("".join)
+
+
+@examples(150)
+@given(_names | st.just("auto"), st.lists(_names, max_size=4))
+def test_a_model_over_acp_is_one_that_there_is(wanted: str, available: list[str]) -> None:
+    found = acp_model(wanted, available)
+    assert found is None or found in available
+    assert found == wanted or wanted not in available
+
+
+_COMMANDS = st.lists(st.sampled_from(["git status", "rm -rf /", "&&", ";", "|", "\n", "$(x)", "`x`", " "]) | nasty).map(
+    "".join
+)
+
+
+@examples(150)
+@given(_COMMANDS, nasty, st.sampled_from(["execute", "edit", "read", "fetch", "other", "search"]), any_json)
+def test_nothing_is_allowed_without_a_rule(command: str, path: str, kind: str, options: Any) -> None:
+    given_args = {"command": command, "path": path, "url": path}
+    call = call_of(Fields({"toolCallId": "1", "kind": kind, "rawInput": given_args}))
+    assert not is_allowed(call, [], "/w")
+    assert not is_allowed(call, ["Mcp(a:b)", "nonsense"], "/w")
+    if kind == "edit" and is_allowed(call, ["Write(src/**)"], "/w"):
+        assert normpath(join("/w", path)).startswith("/w/src/")
+    if kind == "execute" and is_allowed(call, ["Shell(git)"], "/w"):
+        assert not re.search(r"[<>`]|\$\(", command)
+        assert all(part.strip().startswith("git") for part in re.split(r"[;&|\n]+", command) if part.strip())
+    assert option_for(options if isinstance(options, list) else [], True)["outcome"]
+    assert wrong_rules([path]) == ([] if re.fullmatch(r"(Shell|Write|Read|Mcp|WebFetch)\(.+\)", path) else [path])
+
+
+@examples(150)
+@given(nasty | texts, st.lists(nasty, max_size=3))
+@example("Cannot use this model: x. Available models: , ", [])
+def test_any_last_words_are_an_error_that_can_be_shown(text: str, names: list[str]) -> None:
+    for error in (known_failure(text), failure_of(text), reported_failure(text)):
+        if error is not None:
+            failure = error.failure()
+            assert 400 <= failure.status < 600
+            assert not re.search(r"[\x00-\x1f]", failure.message)
+            assert len(failure.details) <= 2000
+    assert plain(plain(text)) in plain(text)
+    assert set(nearest_names(text, dict.fromkeys(names, ()))) <= set(names)
+    models = parse_models(text)
+    assert all(is_known(model.id, models) and model.label for model in models)
+
+
+_words = (
+    st.sampled_from(["", "unauthorized", "SDK_ERROR_CODE_AGENT_BUSY", "internal", "timeout", "fetch failed"]) | nasty
+)
+
+
+@examples(150)
+@given(_words, _words, _words, st.sampled_from(["", "7", "0.5s", "x", "9" * 30]), st.sampled_from(["error", "expired"]))
+def test_any_error_of_the_sdk_is_one_of_ours(code: str, sdk: str, message: str, after: str, status: str) -> None:
+    told = Reported(name="APIError", message=message, sdk_code=sdk, code=code, retry_after=after)
+    assert isinstance(error_of(told), GatewayError)
+    for failure in (sdk_failure_of(told), run_failure(status, code, message)):
+        assert 400 <= failure.status < 600
+        assert failure.retry_after is None or failure.retry_after >= 1
+
+
+_TOOLS = st.sampled_from(["shell", "grep", "edit", "updateTodos", "createPlan", "new"])
+
+
+@examples(150)
+@given(_TOOLS, any_json, st.fixed_dictionaries({"status": st.sampled_from(["success", "error"])}), any_json)
+def test_any_payload_of_the_sdk_is_one_of_the_protocol(
+    tool: str, args: Any, result: dict[str, Any], value: Any
+) -> None:
+    for told in (protocol_result(tool, {**result, "value": value, "error": value}), protocol_result(tool, value)):
+        read_result(tool, protocol_arguments(tool, args), told)
+    if result["status"] == "error":
+        assert protocol_result(tool, {**result, "error": value}) == {"error": value}
+
+
+@examples(100)
+@given(nasty | st.from_regex(r"\A[a-z-]+\[([a-z]+=[a-z0-9]+,?)*\]\Z"))
+def test_any_models_name_is_chosen(model: str) -> None:
+    chosen = selection(model)
+    assert model.startswith(str(chosen["id"]))
+    assert ("params" in chosen) == ("[" in model and model.endswith("]"))
+
+
+@examples(100)
+@given(_words, st.dictionaries(nasty, any_json, max_size=3))
+def test_any_object_of_the_sdk_is_plain_data(kind: str, fields: dict[str, Any]) -> None:
+    for name in (kind, "interaction_update", "sdk_message", "result"):
+        event = SimpleNamespace(kind=name, interaction_update=fields, sdk_message=fields, result=fields)
+        told = plain_update(event)
+        assert dict(told) == (fields if name in ("interaction_update", "sdk_message", "result") else {})
+
+
+_PROGRAM = Program("cursor-agent", "2026.08", frozenset())
+_turns = st.builds(
+    Turn,
+    prompt=nasty | st.sampled_from(["logout", "--force", "-p", "mcp\n"]),
+    model=st.just("auto"),
+    mode=st.sampled_from(["agent", "plan", "ask", "debug"]),
+    workspace=st.just("/w"),
+)
+
+
+@examples(150)
+@given(_turns)
+def test_no_prompt_becomes_an_option_or_a_command(turn: Turn) -> None:
+    command = command_for(turn, _PROGRAM, CommandOptions(trust=False))
+    other = command_for(replace(turn, prompt="Hi there."), _PROGRAM, CommandOptions(trust=False))
+    if command.stdin is not None:
+        return
+    *options, prompt = command.arguments
+    guard = ["--"] if prompt.startswith("-") else []
+    assert options == [*other.arguments[:-1], *guard]
+    assert (prompt, prompt == "logout") == (turn.prompt, False)
