@@ -33,7 +33,7 @@ class Journal:
         self._end: RunEnd | None = None
         self._is_lost = False  # the store has not all of it, and never will
         self.mistake: Exception | None = None  # of ours, in the store: it costs the history, not the answer
-        self._again_ms = 0
+        self._refused_ms = -_PAUSE_MS
         self._words = Words()
         self._kept: deque[tuple[int, int]] = (
             deque()
@@ -105,7 +105,7 @@ class Journal:
                 self._waiting[-1] = last
                 self._end = self._ended(last)
                 return [*events[:-1], last]
-        elif self._now_ms() >= self._again_ms:
+        elif not 0 <= self._now_ms() - self._refused_ms < _PAUSE_MS:  # below 0: the clock has jumped
             self.try_again()
         return events
 
@@ -144,7 +144,7 @@ class Journal:
             self._kept_bytes -= size
 
     def _put_off(self) -> None:
-        self._again_ms = self._now_ms() + _PAUSE_MS
+        self._refused_ms = self._now_ms()
 
     def _ended(self, done: Done) -> RunEnd:
         answer = "".join(self._said)

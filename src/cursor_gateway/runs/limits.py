@@ -7,6 +7,8 @@ from msgspec import Struct
 
 from cursor_gateway.errors import AgentTimedOut, GatewayError
 
+_LATE_SECONDS = 1.0  # a timer that rings so late has not been looked at
+
 
 class Limits(Struct, frozen=True, kw_only=True):
     first_event_seconds: float
@@ -59,14 +61,19 @@ class Watch:
     def _ring(self) -> None:
         if self._run.done is not None:
             return
-        if (left := self._left()) > 0:
+        left = self._left()
+        if left <= 0 and self._loop.time() > self._due + _LATE_SECONDS:
+            left = _LATE_SECONDS  # the gateway itself stood still: what the agent said meanwhile is still to be read
+        if left > 0:
             self._timer = self._set(left)
             return
         self._run.stop(AgentTimedOut(self._told()))
 
     def _set(self, seconds: float) -> asyncio.TimerHandle:
         """Before the first event, too, it rings within the limit of silence, which may be the shorter one."""
-        return self._loop.call_later(min(seconds, self._limits.idle_seconds), self._ring)
+        seconds = min(seconds, self._limits.idle_seconds)
+        self._due = self._loop.time() + seconds
+        return self._loop.call_later(seconds, self._ring)
 
     def _told(self) -> str:
         limits = self._limits

@@ -14,7 +14,7 @@ from starlette.types import Receive, Scope, Send
 
 from cursor_gateway.core.document_events import ContentDelta, DocumentEnded, DocumentEvent, Paused, says_something
 from cursor_gateway.dialects.openai_chat import CompletionHead
-from cursor_gateway.errors import Failure, RunCancelled
+from cursor_gateway.errors import Failure, NotFound, RunCancelled
 from cursor_gateway.runs.past import PastReader, PastRun
 from cursor_gateway.runs.run import Reader, Run
 from cursor_gateway.server.guard import error_response
@@ -112,6 +112,8 @@ class EventStream:
         try:
             async with Presence(self._run, receive, self._after) as reader:
                 events = await reader.next(0) if self._is_replay else await self._first_words(reader)
+                if isinstance(self._run, PastRun) and self._run.is_deleted:
+                    raise NotFound("The conversation of this run was deleted; begin a new one.", param="id")
                 if not self._is_replay and (failure := self._early_failure(events)) is not None:
                     await error_response(failure, run_headers(self._run))(scope, receive, send)
                 else:

@@ -19,6 +19,7 @@ _GATHERING = 0.25  # seconds
 _PAUSE = 0.005  # seconds between two steps, for those who wait to write
 _EVENTS_PER_STEP = 100  # rows
 _PAGES_PER_STEP = 100
+_MANY_LEVELS, _LEVELS = 64, 9  # of the index, before and after the empty ones are taken out
 
 _DELETED_RUN = """
     SELECT runs.key FROM conversations JOIN runs ON runs.conversation = conversations.key
@@ -82,6 +83,7 @@ class Keeper:
             while self._remove_rows():
                 self._pause()
             self._forget_words()
+            self._lower_index()
             with self._connections.writing() as connection:
                 connection.execute(_DELETE_EMPTY)
             while self._give_back():
@@ -174,9 +176,49 @@ class Keeper:
             pages = _PAGES_PER_STEP
             self._pause()
 
+    def _lower_index(self) -> None:
+        """FTS5 puts what it merges a level or two higher, each time, and takes more than 2,000 levels for damage (SQLite
+        3.40: a thousand deletions). When all parts are one, the empty levels below it mean nothing and are taken out.
+
+        By a connection of its own: others then read the levels anew, and the one that changes them would not.
+        """
+        with suppress(sqlite3.Error), closing(self._connections.another()) as connection:
+            connection.execute("BEGIN IMMEDIATE")
+            (block,) = connection.execute("SELECT block FROM search_data WHERE id = 10").fetchone()
+            if (lower := lowered(block)) is not None:
+                connection.execute("UPDATE search_data SET block = ? WHERE id = 10", (lower,))
+            connection.execute("COMMIT")
+
     def _give_back(self) -> bool:
         with self._connections.writing() as connection:
             (free,) = connection.execute("PRAGMA freelist_count").fetchone()
             for _ in range(min(free, _PAGES_PER_STEP)):  # the module asks SQLite only once for each call: one page
                 connection.execute("PRAGMA incremental_vacuum")
             return bool(free > _PAGES_PER_STEP)
+
+
+def lowered(structure: bytes) -> bytes | None:
+    """FTS5's record of its parts (four bytes; the numbers of levels, parts and writes; each level) with fewer levels;
+    None where there are few, or other parts than one at the top, or in a form that is not known here."""
+    try:
+        levels, after_levels = _varint(structure, 4)
+        parts, at = _varint(structure, after_levels)
+        _, at = _varint(structure, at)
+    except IndexError:
+        return None
+    top = at + 2 * (levels - 1)
+    if levels <= _MANY_LEVELS or parts != 1 or top >= len(structure) or any(structure[at:top]):
+        return None
+    return b"".join(
+        (structure[:4], bytes([_LEVELS]), structure[after_levels:at], bytes(2 * (_LEVELS - 1)), structure[top:])
+    )
+
+
+def _varint(data: bytes, at: int) -> tuple[int, int]:
+    """SQLite's: seven bits a byte, the highest first; and where the next begins."""
+    value = 0
+    while True:
+        value = value << 7 | data[at] & 0x7F
+        at += 1
+        if not data[at - 1] & 0x80:
+            return value, at

@@ -1,0 +1,736 @@
+"""A host that refuses, fills up, jumps or goes: what answers, readers and the history must outlive."""
+
+import errno
+import json
+import os
+import resource
+import shutil
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, contextmanager, suppress
+from pathlib import Path
+
+import httpx2
+
+from chaos.hosting import (
+    Bare,
+    bare_gateway,
+    cpu_seconds,
+    fill,
+    limited,
+    next_descriptor,
+    no_new_tasks,
+    remount,
+    small_disk,
+)
+from chaos.native import light_agent, shim
+from chaos.place import PATIENCE, Place, agents_of, fds, is_healthy, wait_until
+from chaos.table import fault
+from chaos.talking import (
+    PIXEL,
+    Growing,
+    Json,
+    chat,
+    client,
+    connected,
+    growing,
+    is_whole,
+    light,
+    refusal,
+    reply_of,
+    request,
+    standin,
+    text_of,
+)
+from tests.agent.install import install
+from tests.gateways import RunningGateway, running_gateway
+
+# --- what the kernel hands out ------------------------------------------------------------------------
+
+
+@fault(
+    "out of file descriptors",
+    provoked="The running gateway's limit is lowered to what it has open, then to a few more, one by one.",
+    holds="Requests get a 503 with a sentence, a running answer goes on, nothing spins or leaks, and all heals.",
+)
+def out_of_descriptors(place: Place) -> str:
+    go_on = place.folder / "go-on"
+    with place.gateway() as gateway, client(gateway, 1) as http, client(gateway, 1) as other:
+        pid = gateway.process.pid
+        chat(http, "hello")
+        http.get("/v1/conversations")
+        with growing(other, standin(f'wait-for file="{go_on}"')) as stream:
+            stream.until(b"Waiting")
+            before, statuses = fds(pid), dict[int, int]()
+            for spare in range(14):
+                with limited(pid, resource.RLIMIT_NOFILE, next_descriptor(pid) + spare):
+                    reply = http.post("/v1/chat", json={"message": "hello"})
+                    assert reply.status_code == 200 or refusal(reply).status == 503, reply.text
+                    statuses[reply.status_code] = statuses.get(reply.status_code, 0) + 1
+                    told = http.get("/v1/conversations")
+                    assert told.status_code in (200, 503), told.text
+            assert statuses.get(503), statuses
+            wait_until(lambda: len(agents_of(gateway)) == 1 and fds(pid) <= before, what="what the refused had open")
+            with limited(pid, resource.RLIMIT_NOFILE, next_descriptor(pid)):
+                assert http.get("/health").status_code == 200
+                spent = cpu_seconds(pid)
+                turned_away = _turned_away(gateway, 20)
+                time.sleep(1)  # what spins shows in the time that it takes
+                spent = cpu_seconds(pid) - spent
+                assert turned_away == 20, turned_away
+                assert spent < 0.7, f"{spent:.2f} s of processor time in about 1 s"
+                go_on.touch()
+                assert is_whole(stream.rest()), stream.body[-500:]
+        wait_until(lambda: not agents_of(gateway), what="no agents")
+        wait_until(lambda: fds(pid) <= before, what=f"no more than {before} descriptors")
+        assert is_healthy(gateway)
+    return (
+        f"{statuses.get(503, 0)} requests were refused with 503 and {statuses.get(200, 0)} answered as the limit rose; "
+        f"{turned_away} of 20 new connections were turned away at once, with {spent:.2f} s of processor time; "
+        f"afterwards {before} descriptors or fewer, and the next answer was whole."
+    )
+
+
+def _turned_away(gateway: RunningGateway, count: int) -> int:
+    """Connections that are closed, or answered, instead of being left to wait."""
+    found = 0
+    for _ in range(count):
+        with connected(gateway, 5) as sock:
+            try:
+                sock.sendall(request("GET", "/health"))
+                found += sock.recv(65536)[:12] in (b"", b"HTTP/1.1 503")
+            except TimeoutError:
+                pass
+            except ConnectionError:
+                found += 1
+    return found
+
+
+@fault(
+    "out of process slots",
+    provoked="The kernel refuses the running gateway every new process and thread.",
+    holds="Requests get a 503 with a sentence, nothing gets a 500, a running answer goes on, and all heals.",
+)
+def out_of_slots(place: Place) -> str:
+    go_on = place.folder / "go-on"
+    with place.gateway() as gateway, client(gateway) as http:
+        pid = gateway.process.pid
+        known = chat(http, "hello")
+        with growing(http, standin(f'wait-for file="{go_on}"')) as stream:
+            stream.until(b"Waiting")
+            with no_new_tasks(pid) as what:
+                refused = [refusal(http.post("/v1/chat", json={"message": "hello"})) for _ in range(10)]
+                assert {one.status for one in refused} == {503}, refused
+                with ThreadPoolExecutor(20) as pool:  # more at once than there are threads
+                    paths = ["/v1/conversations", f"/v1/chat/{known['id']}", "/v1/conversations?q=hello", "/v1/models"]
+                    looked = list(pool.map(http.get, paths * 10))
+                assert {one.status_code for one in looked} <= {200, 503}, [one.text for one in looked][:3]
+                go_on.touch()
+                assert is_whole(stream.rest()), stream.body[-500:]
+        assert is_healthy(gateway)
+        wait_until(lambda: not agents_of(gateway), what="no agents")
+    return (
+        f"With {what}: 10 of 10 requests were refused ({refused[0].message!r}), of 40 looks at the history "
+        f"{sum(one.status_code == 200 for one in looked)} got a 200, the running answer was whole, and so was the next."
+    )
+
+
+@fault(
+    "fork refused",
+    provoked="The C library's fork fails with ENOMEM, then with EAGAIN (a library that is loaded before it).",
+    holds="Requests get a 503 that says why, at once, and the next one after it works.",
+)
+def fork_refused(place: Place) -> str:
+    switch = place.folder / "fork"
+    environment = {"LD_PRELOAD": shim(place.folder), "CHAOS_FORK": str(switch)}
+    told = []
+    with place.gateway(environment=environment) as gateway, client(gateway) as http:
+        chat(http, "hello")
+        before = fds(gateway.process.pid)
+        for number in (errno.ENOMEM, errno.EAGAIN):
+            switch.write_text(str(number))
+            for stream in (False, True):
+                reply = http.post("/v1/chat", json={"message": "hello", "stream": stream})
+                told.append(refusal(reply))
+                assert told[-1].status == 503, reply.text
+                assert os.strerror(number) in told[-1].message
+                reply = http.post("/v1/chat/completions", json={"messages": [{"role": "user", "content": "hello"}]})
+                assert refusal(reply).status == 503, reply.text
+            switch.write_text("")
+            assert is_healthy(gateway)
+        wait_until(lambda: fds(gateway.process.pid) <= before + 1, what="no more descriptors")
+    return f"8 of 8 requests got a 503, for example {told[0].message!r}; the first ones after it were answered."
+
+
+# --- disks and databases ------------------------------------------------------------------------------
+
+
+@fault(
+    "full disk",
+    provoked="The history lies on a disk of 3 MB, which is filled to its last byte.",
+    holds="Answers come whole, marked `stored: false`; when there is room they are stored, and nothing is lost.",
+)
+def full_disk(place: Place) -> str:
+    home = place.folder / "home"
+    with small_disk(home / "data") as disk:
+        _elsewhere(disk, place.folder / "other")
+        with running_gateway(home) as gateway, client(gateway) as http:
+            before = chat(http, "before")
+            ballast = fill(disk)
+            told = [chat(http, standin(scenario)) for scenario in ("tools", "fences", "text chunks=200 length=20000")]
+            assert all(answer["metadata"].get("stored") is False for answer in told), told[0]["metadata"]
+            assert http.get(f"/v1/chat/{before['id']}").json() == before
+            ballast.unlink()
+            for answer in told:
+                _wait_stored(http, answer)
+            assert "stored" not in chat(http, "after")["metadata"]
+        with running_gateway(home) as gateway, client(gateway) as http:
+            for answer in (before, *told):
+                assert http.get(f"/v1/chat/{answer['id']}").json() == answer
+    return f"{len(told)} answers came whole and unstored; with room again all were stored, and there after a restart."
+
+
+@fault(
+    "files that may not grow",
+    provoked="The running gateway's limit of file sizes is lowered below its database (as a quota does).",
+    holds="Answers come whole, marked `stored: false`; when the limit is gone they are stored.",
+)
+def files_may_not_grow(place: Place) -> str:
+    settings = {"agent_program": light_agent(place.folder)}  # which writes no files
+    with place.gateway(settings=settings) as gateway, client(gateway) as http:
+        chat(http, "before")
+        with limited(gateway.process.pid, resource.RLIMIT_FSIZE, 4096):
+            told = [chat(http, light(count=20, size=1000)) for _ in range(3)]
+            assert all(answer["metadata"].get("stored") is False for answer in told), told[0]["metadata"]
+        for answer in told:
+            _wait_stored(http, answer)
+    return f"{len(told)} of {len(told)} answers came whole and unstored, and were stored when the limit was gone."
+
+
+@fault(
+    "locked database",
+    provoked="Another program holds an exclusive transaction for 5 s, far longer than a writer's patience of 0.1 s.",
+    holds="Answers come whole and no slower than the lock costs once, marked `stored: false`, and are stored later.",
+)
+def locked_database(place: Place) -> str:
+    with place.gateway() as gateway, client(gateway) as http:
+        chat(http, "before")
+        with closing(sqlite3.connect(gateway.data / "history.db", isolation_level=None)) as other:
+            other.execute("BEGIN EXCLUSIVE")
+            until = time.monotonic() + 5
+            told = [chat(http, standin("text chunks=200 length=2000"))]
+            while time.monotonic() < until:
+                told.append(chat(http, standin("text chunks=20 length=200")))
+            assert all(answer["metadata"].get("stored") is False for answer in told)
+            other.execute("ROLLBACK")
+        for answer in told:
+            _wait_stored(http, answer)
+        assert is_healthy(gateway)
+    return f"{len(told)} answers came whole during the lock and were stored after it."
+
+
+@fault(
+    "database deleted",
+    provoked="The database's files are deleted while an answer streams.",
+    holds="The answer comes whole and says that it is not stored; a new history is begun without a restart.",
+)
+def deleted_database(place: Place) -> str:
+    def delete(data: Path) -> None:
+        for file in data.glob("history.db*"):
+            file.unlink()
+
+    return _hit_while_streaming(place, delete)
+
+
+@fault(
+    "data directory deleted",
+    provoked="The whole data directory is deleted while an answer streams.",
+    holds="The answer comes whole and says that it is not stored; a new history is begun without a restart.",
+)
+def deleted_directory(place: Place) -> str:
+    return _hit_while_streaming(place, shutil.rmtree)
+
+
+@fault(
+    "database replaced",
+    provoked="Another gateway's database is moved into the place of the one in use while an answer streams.",
+    holds="The answer comes whole and says that it is not stored; what the other one has is served, and written to.",
+)
+def replaced_database(place: Place) -> str:
+    with place.gateway() as gateway, client(gateway) as http:
+        theirs = chat(http, "theirs")
+        other = gateway.data / "history.db"
+
+    def replace(data: Path) -> None:
+        for file in data.glob("history.db-*"):
+            file.unlink()
+        os.replace(other, data / "history.db")
+
+    return _hit_while_streaming(place, replace, known=theirs)
+
+
+def _hit_while_streaming(place: Place, hit: Callable[[Path], object], known: Json | None = None) -> str:
+    go_on = place.folder / "go-on"
+    with place.gateway() as gateway, client(gateway) as http:
+        chat(http, "before")
+        with growing(http, standin(f'wait-for file="{go_on}"')) as stream:
+            stream.until(b"Waiting")
+            hit(gateway.data)
+            go_on.touch()
+            assert is_whole(stream.rest()), stream.body[-500:]
+        assert b'"stored":false' in stream.body
+        after = wait_until(lambda: _stored_answer(http), what="an answer that is stored") or {}
+        listed = [entry["id"] for entry in http.get("/v1/conversations").json()["conversations"]]
+        assert after["conversationId"] in listed
+        if known is not None:
+            assert http.get(f"/v1/chat/{known['id']}").json() == known
+        assert b'"level": "error"' not in gateway.log.read_bytes(), gateway.log.read_text()[-2000:]
+    return f"The stream of {len(stream.body)} bytes was whole and marked; the next answers were stored and listed."
+
+
+@fault(
+    "a history that can only be read",
+    provoked="The disk of the history is read-only when the gateway starts, as after a fault of the disk; then not.",
+    holds="Answers come whole, marked `stored: false`, the history says why it is not there; all is stored afterwards.",
+)
+def read_only_history(place: Place) -> str:
+    home = place.folder / "home"
+    with small_disk(home / "data", 20) as disk:
+        _elsewhere(disk, place.folder / "other")
+        with running_gateway(home) as gateway, client(gateway) as http:
+            before = chat(http, "before")
+        remount(disk, "ro")
+        with running_gateway(home) as gateway, client(gateway) as http:
+            told = [chat(http, standin("fences")) for _ in range(3)]
+            assert all(answer["metadata"].get("stored") is False for answer in told), told[0]["metadata"]
+            refused = refusal(http.get("/v1/conversations"))
+            assert refused.status == 503
+            remount(disk, "rw")
+            for answer in told:
+                _wait_stored(http, answer)
+            assert http.get(f"/v1/chat/{before['id']}").json() == before
+    return (
+        f"{len(told)} answers came whole and unstored, the history said {refused.message!r}; they were stored when the "
+        "disk could be written again."
+    )
+
+
+@fault(
+    "database damaged",
+    provoked="Most pages of the database are overwritten with noise while the gateway serves.",
+    holds="Answers come whole, readers of the history get a 503 or what is still right, never a 500 or nonsense; "
+    "the next start sets the file aside.",
+)
+def damaged_database(place: Place) -> str:
+    home = place.folder / "home"
+    statuses: dict[int, int] = {}
+    with running_gateway(home) as gateway, client(gateway) as http:
+        known = [chat(http, standin("text chunks=100 length=20000")) for _ in range(5)]
+        path = gateway.data / "history.db"
+        with closing(sqlite3.connect(path)) as other:
+            other.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        with path.open("r+b") as file:
+            file.seek(4096)
+            file.write(os.urandom(max(0, path.stat().st_size - 2 * 4096)))
+        for answer in known:
+            chat(http, "hello")
+            for address in ("/v1/conversations", f"/v1/chat/{answer['id']}", "/v1/conversations?q=hello", "/v1/runs"):
+                reply = http.get(address)
+                statuses[reply.status_code] = statuses.get(reply.status_code, 0) + 1
+                assert reply.status_code in (200, 404, 503), reply.text
+                if reply.status_code == 200 and reply.json().get("id") == answer["id"]:
+                    assert reply.json() == answer, "an answer that was never given"
+        assert statuses.get(503), statuses
+    with running_gateway(home) as gateway, client(gateway) as http:
+        assert b"damaged" in gateway.log.read_bytes()
+        assert "stored" not in chat(http, "hello")["metadata"]
+        aside = [file.name for file in gateway.data.glob("history*") if file.stat().st_size > 50_000]
+        assert aside
+    told = ", ".join(f"{count} × {status}" for status, count in sorted(statuses.items()))
+    return f"5 of 5 answers came whole; the history answered {told}; the next start began a new one and kept the old."
+
+
+def _elsewhere(data: Path, other: Path) -> None:
+    """What the agents need stands on another disk, so that only the history is hit."""
+    for name in ("conversations", "instances"):
+        (other / name).mkdir(parents=True)
+        (data / name).symlink_to(other / name)
+
+
+def _stored_answer(http: httpx2.Client) -> Json | None:
+    answer = chat(http, "hello")
+    return answer if "stored" not in answer["metadata"] else None
+
+
+def _wait_stored(http: httpx2.Client, answer: Json) -> None:
+    def is_listed() -> bool:
+        listed = http.get("/v1/conversations", params={"limit": 100})
+        ids = {entry["id"] for entry in listed.json()["conversations"]} if listed.status_code == 200 else set()
+        return answer["conversationId"] in ids
+
+    wait_until(is_listed, what="the answer in the history")
+    assert http.get(f"/v1/chat/{answer['id']}").json() == answer
+
+
+# --- time ---------------------------------------------------------------------------------------------
+
+
+@fault(
+    "clock jumping backwards and forwards",
+    provoked="The time of day jumps by -5 h, +11 h and back while answers stream (a library loaded before libc).",
+    holds="Running answers go on, no duration is negative, turns keep their order, and a conversation goes on.",
+)
+def clock_jumps(place: Place) -> str:
+    clock = place.folder / "clock"
+    environment = {"LD_PRELOAD": shim(place.folder), "CHAOS_CLOCK": str(clock)}
+    # short limits of silence: by the wrong clock they would be over at once
+    settings = {"idle_seconds": "20", "first_event_seconds": "20", "run_seconds": "60", "history_days": "30"}
+    asked, durations = [], list[float]()
+    with place.gateway(settings=settings, environment=environment) as gateway, client(gateway) as http:
+        first = chat(http, "turn 0")
+        asked.append("turn 0")
+        last = first
+        for turn, hours in enumerate((-5, 11, -1000, 0), start=1):
+            go_on = place.folder / f"go-on-{turn}"
+            with growing(http, standin(f'wait-for file="{go_on}"')) as stream:
+                stream.until(b"Waiting")
+                clock.write_text(str(hours * 3600))
+                last = chat(http, f"turn {turn}", conversationId=last["id"])  # only the latest answer's id goes on
+                asked.append(f"turn {turn}")
+                go_on.touch()
+                assert is_whole(stream.rest()), stream.body[-500:]
+            across = http.get(f"/v1/chat/{stream.id}").json()
+            durations += [answer["metadata"]["duration_ms"] for answer in (last, across)]
+        assert min(durations) >= 0, durations
+        assert max(durations) < 60_000, durations
+        told = http.get(f"/v1/conversations/{first['conversationId']}").json()
+        said = [message["text"] for message in told["messages"] if message["role"] == "user"]
+        assert said == asked, said
+        for line in http.get("/metrics").text.splitlines():
+            assert "_seconds_" not in line or float(line.rpartition(" ")[2]) >= 0, line
+        logged = [json.loads(line) for line in gateway.log.read_text().splitlines()]
+        assert min(line["seconds"] for line in logged if "seconds" in line) >= 0
+    return (
+        f"4 jumps: 4 streams went on across them, {len(asked)} turns stand in their order, and durations are between "
+        f"{min(durations)} and {max(durations)} ms."
+    )
+
+
+@fault(
+    "a lock, and a clock that jumps backwards during it",
+    provoked="The database is locked while an answer streams, and the time of day jumps by -5 h; then it is unlocked.",
+    holds="It is stored again within moments, not when the clock has come back: a SIGKILL loses nothing of it.",
+)
+def lock_and_jump(place: Place) -> str:
+    clock, home = place.folder / "clock", place.folder / "home-1"
+    environment = {"LD_PRELOAD": shim(place.folder), "CHAOS_CLOCK": str(clock)}
+    settings = {"agent_program": light_agent(place.folder)}
+    with place.gateway(settings=settings, environment=environment) as gateway, client(gateway) as http:
+        chat(http, light())
+        with growing(http, light(count=5000, pause_ms=50)) as stream:
+            stream.until(b"id: 5\n")
+            with closing(sqlite3.connect(gateway.data / "history.db", isolation_level=None)) as other:
+                other.execute("BEGIN EXCLUSIVE")
+                stream.until(b"id: 15\n")
+                clock.write_text(str(-5 * 3600))
+                stream.until(b"id: 20\n")
+                other.execute("ROLLBACK")
+            stream.until(b"id: 80\n")  # 3 s: three times as long as is waited between two tries
+            gateway.process.send_signal(signal.SIGKILL)
+            gateway.process.wait(PATIENCE)
+    with running_gateway(home, settings=settings) as gateway, client(gateway) as http:
+        kept = http.get(f"/v1/chat/{stream.id}/events").content
+        told = stream.body.replace(b": keep-alive\n\n", b"")
+        assert kept.startswith(told), (told[-200:], kept[-500:])
+    return f"All {len(told):,} bytes that the reader had are in the history."
+
+
+@fault(
+    "the gateway is stopped for longer than its limits",
+    provoked="SIGSTOP for 4 s while the agent speaks, with a limit of silence of 2 s; then SIGCONT.",
+    holds="Who slept is not taken for a silent agent: the answer comes whole.",
+)
+def stopped(place: Place) -> str:
+    settings = {"agent_program": light_agent(place.folder), "idle_seconds": "2", "keep_alive_seconds": "1"}
+    with place.gateway(settings=settings) as gateway, client(gateway) as http:
+        with (
+            growing(http, light(count=60, pause_ms=100)) as stream,
+            growing(http, light(count=1, pause_ms=1000)) as one,
+        ):
+            stream.until(b"event: content_delta")
+            gateway.process.send_signal(signal.SIGSTOP)
+            time.sleep(4)
+            gateway.process.send_signal(signal.SIGCONT)
+            assert is_whole(one.rest()), one.body[-500:]
+            assert is_whole(stream.rest()), stream.body[-500:]
+        wait_until(lambda: not agents_of(gateway), what="no agents")
+    return f"Both streams, {len(stream.body) + len(one.body)} bytes, were whole after 4 s of standstill."
+
+
+# --- signals ------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def _reading(gateway: RunningGateway, messages: list[str]) -> Iterator[tuple[list[Growing], "ThreadPoolExecutor"]]:
+    """Streams that have all begun."""
+    with client(gateway, len(messages) + 10) as http, ThreadPoolExecutor(len(messages)) as pool:
+        opened = [growing(http, message) for message in messages]
+        streams = list(pool.map(lambda context: context.__enter__(), opened))
+        try:
+            for stream in streams:
+                stream.until(b"event: content_delta")
+            assert http.get("/health").json()["runs"]["running"] == len(messages)
+            yield streams, pool
+        finally:
+            for context in opened:
+                context.__exit__(None, None, None)
+
+
+@fault(
+    "SIGTERM with 100 running runs",
+    provoked="Half of the runs end within the drain, half would take minutes; new requests come meanwhile.",
+    holds="The first half is answered whole, the second is told why it ends, new requests are refused, no agent is "
+    "left, and the exit status is 0.",
+)
+def sigterm(place: Place) -> str:
+    half = place.size(50, 10)
+    settings = {
+        "agent_program": light_agent(place.folder),
+        "max_runs": "200",
+        "drain_seconds": "14",
+        "keep_alive_seconds": "1",
+    }
+    messages = [light(count=50, pause_ms=200)] * half + [light(count=5000, pause_ms=200)] * half
+    with place.gateway(settings=settings) as gateway:
+        with _reading(gateway, messages) as (streams, pool):
+            gateway.process.send_signal(signal.SIGTERM)
+            began = time.monotonic()
+            bodies = pool.map(Growing.rest, streams)
+            time.sleep(0.5)
+            refused = [_is_refused(gateway) for _ in range(20)]
+            received = list(bodies)
+        status = gateway.process.wait(PATIENCE)
+        seconds = time.monotonic() - began
+        wait_until(lambda: not agents_of(gateway), 5, "no agents")
+        assert status == 0, status
+        assert all(refused), refused
+        assert all(map(is_whole, received[:half])), [body[-300:] for body in received[:half] if not is_whole(body)][:1]
+        for body in received[half:]:
+            assert b"SHUTTING_DOWN" in body, body[-500:]
+            assert body.rpartition(b"event: done\n")[1], body[-500:]
+        assert b'"level": "error"' not in gateway.log.read_bytes(), gateway.log.read_text()[-2000:]
+    return (
+        f"{half} answers were whole, {half} were told; 20 of 20 new requests were refused; exit 0 after "
+        f"{seconds:.1f} s with a drain of 14 s; no agent was left."
+    )
+
+
+def _is_refused(gateway: RunningGateway) -> bool:
+    try:
+        with connected(gateway, 10) as sock:
+            sock.sendall(request("POST", "/v1/chat", body={"message": "hello"}))
+            reply = reply_of(sock, 100)
+            return not reply or reply.startswith(b"HTTP/1.1 503")
+    except ConnectionError:
+        return True
+
+
+@fault(
+    "a second signal",
+    provoked="SIGINT twice during a drain of 60 s; SIGTERM twice.",
+    holds="The second SIGINT ends all at once, a second SIGTERM changes nothing; exit 0, no agent is left.",
+)
+def second_signal(place: Place) -> str:
+    took = []
+    for number, drain in ((signal.SIGINT, 60), (signal.SIGTERM, 3)):
+        settings = {"agent_program": light_agent(place.folder), "drain_seconds": str(drain)}
+        with place.gateway(settings=settings) as gateway:
+            with _reading(gateway, [light(count=5000, pause_ms=100)] * 5) as (streams, pool):
+                bodies = pool.map(Growing.rest, streams)
+                began = time.monotonic()
+                gateway.process.send_signal(number)
+                time.sleep(0.5)
+                assert gateway.process.poll() is None
+                gateway.process.send_signal(number)
+                status = gateway.process.wait(PATIENCE)
+                took.append(time.monotonic() - began)
+                received = list(_even_broken(bodies))
+            assert _has_no_agents(gateway)
+            assert status == 0, status
+            assert len(received) <= len(streams)
+    assert took[0] < 30, took
+    return f"Two SIGINT ended it in {took[0]:.1f} s of a drain of 60 s, two SIGTERM in {took[1]:.1f} s of 3 s."
+
+
+def _has_no_agents(gateway: RunningGateway) -> bool:
+    return wait_until(lambda: not agents_of(gateway), 5, "no agents")
+
+
+def _even_broken(bodies: Iterator[bytes]) -> Iterator[bytes]:
+    while True:
+        try:
+            yield next(bodies)
+        except StopIteration:
+            return
+        except (httpx2.HTTPError, AssertionError):
+            continue
+
+
+@fault(
+    "SIGKILL with running runs",
+    provoked="SIGKILL while 20 agents speak and 20 are silent; then a new gateway with the same data.",
+    holds="What readers were told is in the history, byte for byte; unfinished runs say so; orphans are ended.",
+)
+def sigkill(place: Place) -> str:
+    home, count = place.folder / "home", place.size(20, 8)
+    settings = {"agent_program": light_agent(place.folder), "max_runs": "100", "hold_seconds": "0.1"}
+    silent = light(count=1, pause_ms=600_000)  # who writes notices that nobody reads; these do not
+    with running_gateway(home, settings=settings) as gateway:
+        with client(gateway, 2 * count + 5) as http:
+            opened = [growing(http, message) for message in [light(count=5000, pause_ms=20), silent] * count]
+            streams = [context.__enter__() for context in opened]
+            for stream in streams[::2]:
+                stream.until(b"id: 5\n")
+            gateway.process.send_signal(signal.SIGKILL)
+            gateway.process.wait(PATIENCE)
+            for stream in streams:
+                _read_until_broken(stream)
+            for context in opened:
+                context.__exit__(None, None, None)
+        orphans = agents_of(gateway)
+        assert len(orphans) >= count, orphans
+    with running_gateway(home, settings=settings) as gateway, client(gateway) as http:
+        wait_until(lambda: not agents_of(gateway), 10, "no orphans")
+        for stream in streams:
+            kept, told_of = (
+                http.get(f"/v1/chat/{stream.id}/events").content,
+                stream.body.replace(b": keep-alive\n\n", b""),
+            )
+            assert kept.startswith(told_of), (told_of[-200:], kept[-200:])
+            answer = http.get(f"/v1/chat/{stream.id}").json()
+            assert answer["status"] == "error"
+            assert answer["documents"][-1]["metadata"]["errorCode"] == "AGENT_CRASHED"
+        told = sum(len(stream.body) for stream in streams)
+    return (
+        f"{told} bytes of {2 * count} streams are in the history as they were told; {len(orphans)} orphans were ended."
+    )
+
+
+def _read_until_broken(stream: Growing) -> None:
+    with suppress(httpx2.HTTPError, AssertionError):
+        stream.until(b"\0")  # which never comes
+
+
+# --- what it stands on --------------------------------------------------------------------------------
+
+
+def _environment(place: Place, home: Path, **settings: str) -> dict[str, str]:
+    for folder in ("work", "data", ".cursor", "bin"):
+        (home / folder).mkdir(parents=True, exist_ok=True)
+    install(home / "bin")
+    given = {"data_dir": str(home / "data"), "workspace": str(home / "work"), "grace_seconds": "1", **settings}
+    return {
+        "PATH": f"{home / 'bin'}{os.pathsep}/usr/bin{os.pathsep}/bin",
+        "HOME": str(home),
+        **{f"CURSOR_GATEWAY_{name.upper()}": value for name, value in given.items()},
+    }
+
+
+@fault(
+    "logs that nobody reads",
+    provoked="Standard error is a pipe that nobody reads, and the gateway logs far more than it can hold.",
+    holds="The gateway answers as before; lines are lost, answers are not.",
+)
+def unread_logs(place: Place) -> str:
+    home, count = place.folder / "home", place.size(600, 300)
+    environment = _environment(place, home, agent_program=light_agent(place.folder))
+    read, write = os.pipe()
+    try:
+        with bare_gateway(home, stderr=write, environment=environment) as gateway:
+            with httpx2.Client(base_url=gateway.url, timeout=20) as http:
+                for _ in range(count):  # three lines each
+                    assert text_of(chat(http, light(count=1))) == "0123456789"
+            size = len(os.read(read, 1 << 20))
+    finally:
+        os.close(read)
+        os.close(write)
+    assert 30_000 < size < 200 * count, size  # the rest was lost
+    return f"The pipe was full with {size} bytes of log; {count} of {count} answers came as before."
+
+
+@fault(
+    "standard output and error closed",
+    provoked="The gateway is started as `serve 2>&-`, as `serve >&-`, and with pipes whose readers have gone.",
+    holds="It answers and ends with status 0; where nothing could be printed, it says so and does not start.",
+)
+def closed_outputs(place: Place) -> str:
+    home = place.folder / "home"
+    environment = _environment(place, home)
+    with bare_gateway(home, environment=environment, closed=(2,)) as gateway:
+        assert text_of(_ask(gateway)) == "You said: hello"
+    assert gateway.process.returncode == 0, gateway.process.returncode
+    command = ["sh", "-c", 'exec "$@" >&-', "sh", sys.executable, "-m", "cursor_gateway", "serve", "--port", "0"]
+    refused = subprocess.run(command, env=environment, cwd=home, capture_output=True, text=True, timeout=PATIENCE)
+    assert refused.returncode == 2, refused
+    assert "the standard output is closed" in refused.stderr
+    read, write = os.pipe()
+    os.close(read)
+    try:
+        with bare_gateway(home, stdout=write, stderr=write, environment=environment) as gateway:
+            assert text_of(_ask(gateway)) == "You said: hello"
+        assert gateway.process.returncode == 0, gateway.process.returncode
+    finally:
+        os.close(write)
+    return f"Without a log, and without readers, it answered and ended with status 0; else: {refused.stderr.strip()!r}."
+
+
+def _ask(gateway: Bare) -> Json:
+    with httpx2.Client(base_url=gateway.url, timeout=20) as http:
+        return chat(http, "hello")
+
+
+@fault(
+    "no home",
+    provoked="HOME names a folder that neither exists nor can be made, with and without `data_dir`.",
+    holds="With `data_dir` all works; without, it refuses to start with a sentence that names `data_dir`.",
+)
+def no_home(place: Place) -> str:
+    nowhere = "/proc/nobody"  # not even root can make it
+    with place.gateway(environment={"HOME": nowhere}) as gateway, client(gateway) as http:
+        assert text_of(chat(http, "hello")) == "You said: hello"
+        assert "stored" not in chat(http, "hello")["metadata"]
+    home = place.folder / "other"
+    environment = {**_environment(place, home), "HOME": nowhere, "CURSOR_GATEWAY_DATA_DIR": ""}
+    command = [sys.executable, "-m", "cursor_gateway", "serve", "--port", "0"]
+    ended = subprocess.run(
+        command, env=environment, cwd=home, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=PATIENCE
+    )
+    assert ended.returncode != 0
+    assert "data_dir" in ended.stderr, ended.stderr
+    assert "Traceback" not in ended.stderr, ended.stderr
+    last = ended.stderr.strip().splitlines()[-1]
+    return f"With `data_dir` both answers were whole and stored; without it: {last!r}."
+
+
+@fault(
+    "temporary folder full",
+    provoked="TMPDIR is a disk without a free byte.",
+    holds="Short and long prompts, images, searches and exports work: nothing needs it.",
+)
+def no_temporary(place: Place) -> str:
+    temporary = place.folder / "tmp"
+    with small_disk(temporary, 1) as disk:
+        fill(disk)
+        with place.gateway(environment={"TMPDIR": str(temporary)}) as gateway, client(gateway) as http:
+            assert text_of(chat(http, "hello")) == "You said: hello"
+            assert text_of(chat(http, f"{'x' * 500_000}\n{standin('say', 'heard')}")) == "heard"
+            chat(http, "look", images=[PIXEL])
+            found = http.get("/v1/conversations", params={"q": "hello"})
+            assert found.status_code == 200, found.text
+            assert found.json()["conversations"]
+    return "A short prompt, one of 500,000 characters, an image and a search were answered."
