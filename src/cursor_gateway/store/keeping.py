@@ -177,7 +177,7 @@ class Keeper:
             self._pause()
 
     def _lower_index(self) -> None:
-        """FTS5 puts what it merges a level or two higher, each time, and takes more than 2,000 levels for damage (SQLite
+        """FTS5 puts what it merges a level or two higher each time, and takes more than 2,000 levels for damage (SQLite
         3.40: a thousand deletions). When all parts are one, the empty levels below it mean nothing and are taken out.
 
         By a connection of its own: others then read the levels anew, and the one that changes them would not.
