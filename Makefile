@@ -37,16 +37,16 @@ golden: $(VENV)/.dev ## write the expected outputs of all scenarios anew; review
 bench: $(VENV)/.dev ## ratios from one run against their goals; WRITE=1 writes docs/performance.md, SHORT=1 takes fewer rounds
 	$(BIN)/python -m benchmarks $(if $(SHORT),--short) $(if $(WRITE),--write)
 
-chaos: $(VENV)/.dev ## provoke every fault, and prove that the gateway holds
-	$(BIN)/python -m chaos
+chaos: $(VENV)/.dev ## provoke every fault, and prove that the gateway holds; WRITE=1 writes docs/reliability.md, SHORT=1 is for CI
+	$(BIN)/python -m chaos $(if $(SHORT),--short) $(if $(WRITE),--write)
 
 MINUTES ?= 10
-soak: $(VENV)/.dev ## mixed traffic for MINUTES, and whether anything grows
-	$(BIN)/python -m chaos.soak --minutes $(MINUTES) --write
+soak: $(VENV)/.dev ## mixed traffic for MINUTES, and whether anything grows; WRITE=1 keeps the report, SHORT=1 is for CI
+	$(BIN)/python -m chaos.soak $(if $(SHORT),--short,--minutes $(MINUTES)) $(if $(WRITE),--write)
 
 SECONDS ?= 60
-fuzz: $(VENV)/.dev ## look for inputs that break a law, SECONDS for each target
-	$(BIN)/python -m fuzz --seconds $(SECONDS)
+fuzz: $(VENV)/.dev ## look for inputs that break a law, SECONDS for each target; WRITE=1 keeps the report
+	$(BIN)/python -m fuzz --seconds $(SECONDS) $(if $(WRITE),--write)
 
 docs: $(VENV)/.dev ## write the reference pages and the picture anew
 	$(BIN)/python -m tools.reference

@@ -2,8 +2,8 @@
 
 A row over its goal is red, and fails the build, beyond `limit`. Ratios of times may be a third over: so far do two runs
 of the same code lie apart on a machine that does other things, too. Memory does not vary, and may not. Where a goal is
-out of reach `explained` says what bounds it, and `limit` lies a quarter above what was measured, so that a change that
-makes it worse is still noticed.
+out of reach `explained` says what bounds it, and `limit` lies a quarter above what was measured, and the noise above
+that, so that a change that makes it worse is still noticed.
 """
 
 from enum import Enum
@@ -12,7 +12,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 NOISE = 1.3
-WORSE = 1.25  # than what was explained
+WORSE = 1.25 * NOISE  # than what was explained
 
 
 class Verdict(Enum):
@@ -105,7 +105,11 @@ GROUPS = (
     Group(
         "100 lines, 16 at once: requests a second, in units of the relay's",
         {
-            "many openai": Goal(what="OpenAI", goal=0.7, at_least=True, limit=round(0.7 / NOISE, 3)),
+            "many openai": out_of_reach(
+                Goal(what="OpenAI", goal=0.7, at_least=True),
+                0.22,
+                "a run is 3,400 calls of Python, five commits and an agent's start; see below",
+            ),
             "many documents": _told("documents"),
             "many plain": _told(_PLAIN),
         },
@@ -113,7 +117,11 @@ GROUPS = (
     Group(
         "Time to the first content, in units of the relay's",
         {
-            "first openai": _time("OpenAI", 1.4),
+            "first openai": out_of_reach(
+                _time("OpenAI", 1.4),
+                2.0,
+                "the relay's whole answer takes a millisecond; ours is checked and stored first",
+            ),
             "first documents": _told("documents"),
             "first plain": _told(_PLAIN),
         },
@@ -121,7 +129,9 @@ GROUPS = (
     Group(
         "Delay of an event at 100 events a second (p99), in units of the relay's",
         {
-            "delay openai": _time("OpenAI", 2.0),
+            "delay openai": out_of_reach(
+                _time("OpenAI", 2.0), 4.2, "an event is in the history before it is shown, and four come at once"
+            ),
             "delay documents": _told("documents"),
             "delay plain": _told(_PLAIN),
         },

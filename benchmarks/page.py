@@ -33,7 +33,7 @@ The *plain FastAPI gateway* is what people usually write: FastAPI, `readline`, `
 A row over its goal is **red**, and fails the build, when it is a ratio of times and more than
 {100 * (NOISE - 1):.0f} % over: so far apart lie two runs of the same code on a busy machine. Memory may not be over at
 all. An **explained** row, out of reach for the reason that is given, may be a quarter worse than it was when that was
-written.
+written, and the same noise worse than that. What is red is measured again, twice; red every time, it is a mistake.
 """
 
 _RUN = """\

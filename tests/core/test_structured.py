@@ -142,6 +142,13 @@ def test_a_schema_that_cannot_be_applied_fits_nothing(schema: dict[str, Any], mo
         violation({}, schema)
 
 
+def test_what_a_long_enumeration_costs_is_counted() -> None:
+    numbers = {"items": {"enum": list(range(20_000))}}
+    assert violation([7], numbers) == ""
+    with pytest.raises(Uncheckable, match="too many steps"):
+        violation([7] * 1000, numbers)
+
+
 def test_a_schema_that_would_take_for_ever_is_given_up() -> None:
     """Each of its forty parts refers to the next one twice."""
     parts: dict[str, Any] = {

@@ -7,6 +7,7 @@ import pytest
 from cursor_gateway.core.document_events import DocumentEnded
 from cursor_gateway.errors import StoreUnavailable
 from cursor_gateway.store import indexing, keeping
+from cursor_gateway.store.indexing import Note
 from cursor_gateway.store.sqlite import SqliteStore
 from tests.store.making import ME, new_run, run_end, text_document, whole_run
 from tests.store.test_connections import locked
@@ -75,7 +76,6 @@ def test_what_a_process_had_not_indexed_when_it_died_is_indexed_by_the_next(
         assert indexed(dead) == []
         store = SqliteStore(tmp_path)
         store.open(0)
-        wait_for(lambda: store._indexer.has_work)
         assert found(store, "question") == found(store, "first") == found(store, "second") == ["conv"]
         assert found(store, "unfinished") == []  # whoever ends it has it indexed
     store.close()
@@ -87,9 +87,45 @@ def test_what_is_deleted_before_it_was_indexed_never_is(store: SqliteStore) -> N
     assert store.delete_conversation("conv", ME)
     assert found(store, "word") == []
     sweep(store)
-    store._indexer.note(1, "word")  # as of a run that was swept since
+    store._indexer.note(1, Note("run", "word", is_whole=True))  # as of a run that was swept since
     store._indexer.catch_up()
     assert indexed(store) == []
+
+
+@pytest.mark.usefixtures("never")
+def test_the_words_of_a_run_that_was_deleted_are_nobody_elses(tmp_path: Path, store: SqliteStore) -> None:
+    """Another process deletes it, and the next run gets its key."""
+    whole_run(store, "run", "conv", "secret")
+    another = SqliteStore(tmp_path)
+    assert another.delete_conversation("conv", ME)
+    sweep(another)
+    another.begin_run(new_run("next", "next", "harmless"))
+    another.close()
+    assert (found(store, "secret"), found(store, "harmless")) == ([], ["next"])
+
+
+def test_an_answer_is_found_although_its_process_died_when_only_the_question_was_indexed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(keeping, "_GATHERING", 3600)
+    dead = SqliteStore(tmp_path)
+    dead.begin_run(new_run("run", "conv", "question"))
+    assert found(dead, "question") == ["conv"]
+    reply = text_document("reply")
+    dead.end_run("run", 1, [DocumentEnded(reply)], run_end("run", documents=[reply]))
+    assert found(SqliteStore(tmp_path), "reply") == ["conv"]
+
+
+def test_a_batch_that_cannot_be_read_keeps_nobody_from_being_found(
+    tmp_path: Path, store: SqliteStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(keeping, "_GATHERING", 3600)
+    for number in range(2):
+        whole_run(store, f"run{number}", f"conv{number}", f"word{number}")
+    with store._connections.writing() as connection:
+        connection.execute("UPDATE events SET data = x'ff' WHERE place >> 32 = 1")
+    assert found(SqliteStore(tmp_path), "word1") == ["conv1"]
+    assert found(SqliteStore(tmp_path), "word0") == ["conv0"]
 
 
 @pytest.mark.usefixtures("never")

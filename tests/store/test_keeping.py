@@ -197,3 +197,49 @@ def test_the_log_is_copied_into_the_database_and_begins_anew(tmp_path: Path, mon
     assert len(store.events("run", ME, max_bytes=10**9).events) == len(lengths)
     store.close()
     assert not log.exists()
+
+
+def test_what_is_deleted_while_it_sweeps_is_swept_too(store: SqliteStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The last look at what is deleted is over when somebody else deletes something."""
+    for name in ("first", "second"):
+        whole_run(store, name, name, "word")
+    give_back = keeping.Keeper._give_back
+
+    def meanwhile(keeper: keeping.Keeper) -> bool:
+        store.delete_conversation("second", ME)
+        return give_back(keeper)
+
+    monkeypatch.setattr(keeping.Keeper, "_give_back", meanwhile)
+    assert store.delete_conversation("first", ME)
+    wait_for(lambda: rows(store)["conversations"] == 0)
+
+
+def test_a_mistake_does_not_end_the_thread(store: SqliteStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole_run(store, "run", "conv", "word")
+    with monkeypatch.context() as patch:
+        called = threading.Event()
+
+        def fail(keeper: keeping.Keeper) -> bool:
+            called.set()
+            raise KeyError
+
+        patch.setattr(keeping.Keeper, "_is_anything_deleted", fail)
+        assert store.delete_conversation("conv", ME)
+        assert called.wait(30)
+    whole_run(store, "next", "next", "word")
+    assert store.delete_conversation("next", ME)
+    wait_for(lambda: rows(store)["conversations"] == 0)
+
+
+def test_what_a_migration_has_left_free_is_given_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(keeping, "_FEW_PAGES", 10)
+    store = SqliteStore(tmp_path)
+    store.open(0)
+    with store._connections.writing() as connection:
+        connection.execute("CREATE TABLE old (data BLOB)")
+        connection.execute("INSERT INTO old VALUES (zeroblob(1000000))")
+        connection.execute("DROP TABLE old")
+    before = store.size()
+    sweep(store)
+    assert store.size() < before - 900_000
+    store.close()

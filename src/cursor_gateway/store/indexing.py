@@ -1,12 +1,16 @@
 """Runs in; what they say in the index, soon afterwards, and before anybody searches, out.
 
 To index a run costs more than to store it, and many at once little more than one: who writes only notes what is to be
-done. A process that dies before it was done leaves runs that the index does not know; they are found and read again.
+done. That a run has ended and is not indexed stands in a table, too: whoever searches, and whoever comes after a
+process that died, reads its events again.
 """
 
 import sqlite3
 import threading
 from contextlib import suppress
+
+import msgspec
+from msgspec import Struct
 
 from cursor_gateway.core.document_events import DocumentEnded
 from cursor_gateway.errors import StoreUnavailable
@@ -20,26 +24,29 @@ _RUNS_PER_STEP = 20
 _ADD = "INSERT OR REPLACE INTO search (rowid, scope, words) VALUES (-?, ?, ?)"
 _WHOSE = """
     SELECT conversations.key, conversations.owner FROM runs JOIN conversations ON conversations.key = runs.conversation
-    WHERE runs.key = ? AND conversations.owner IS NOT NULL
+    WHERE runs.key = ? AND runs.id = ? AND conversations.owner IS NOT NULL
 """
-_UNKNOWN = """
-    SELECT key FROM runs LEFT JOIN search_docsize ON search_docsize.id = -runs.key
-    WHERE runs.state <> 'running' AND search_docsize.id IS NULL
-"""
+_UNKNOWN = "SELECT runs.key, runs.id FROM unindexed CROSS JOIN runs ON runs.key = unindexed.run"  # in this order
 _EVENTS = "SELECT data FROM events WHERE place BETWEEN ? << 32 AND ? << 32 | 0xffffffff ORDER BY place"
+
+
+class Note(Struct, frozen=True):
+    id: str  # of the run: keys of runs that were deleted are used again
+    words: str
+    is_whole: bool  # the run has ended
 
 
 class Indexer:
     def __init__(self, connections: Connections) -> None:
         self._connections = connections
-        self._noted: dict[int, str] = {}  # by the keys of their runs
+        self._noted: dict[int, Note] = {}  # by the keys of their runs
         self._state = threading.Lock()
         self._one_at_a_time = threading.Lock()
 
-    def note(self, run: int, words: str) -> None:
-        """What is to be found by: in place of what was noted or indexed of the run before."""
+    def note(self, run: int, note: Note) -> None:
+        """What it is to be found by: in place of what was noted or indexed of the run before."""
         with self._state:
-            self._noted[run] = words
+            self._noted[run] = note
 
     @property
     def has_work(self) -> bool:
@@ -51,8 +58,8 @@ class Indexer:
             some = self._some()
             try:
                 with self._connections.writing() as connection:
-                    for run, words in some.items():
-                        _index(connection, run, words)
+                    for run, note in some.items():
+                        _index(connection, run, note)
             except BaseException:
                 with self._state:
                     self._noted = {**some, **self._noted}  # what was noted meanwhile is newer
@@ -62,38 +69,43 @@ class Indexer:
     def catch_up(self) -> None:
         """Whoever searches finds all that was stored before, as long as the index can be written."""
         with suppress(StoreUnavailable):
+            self.note_unknown()
             while self.has_work and self.step():
                 pass
 
     def note_unknown(self) -> None:
-        """What a process that is gone had not indexed."""
-        with self._connections.reading() as connection:
-            for (run,) in connection.execute(_UNKNOWN).fetchall():
-                self.note(run, _words_of(connection, run))
+        """What another process has not indexed, or had not when it died."""
+        with self._one_at_a_time, self._connections.reading() as connection:
+            for run, id in connection.execute(_UNKNOWN).fetchall():
+                if run not in self._noted:
+                    self.note(run, Note(id, _words_of(connection, run), is_whole=True))
 
-    def _some(self) -> dict[int, str]:
-        some: dict[int, str] = {}
+    def _some(self) -> dict[int, Note]:
+        some: dict[int, Note] = {}
         length = 0
         with self._state:
             while self._noted and length < _LENGTH_PER_STEP and len(some) < _RUNS_PER_STEP:
                 run = next(iter(self._noted))
                 some[run] = self._noted.pop(run)
-                length += len(some[run])
+                length += len(some[run].words)
         return some
 
 
-def _index(connection: sqlite3.Connection, run: int, words: str) -> None:
-    whose = connection.execute(_WHOSE, (run,)).fetchone()
+def _index(connection: sqlite3.Connection, run: int, note: Note) -> None:
+    whose = connection.execute(_WHOSE, (run, note.id)).fetchone()
     if whose is not None:  # it was not deleted meanwhile
         conversation, owner = whose
-        connection.execute(_ADD, (run, f"{owner_scope(owner)} {conversation_scope(conversation)}", words))
+        connection.execute(_ADD, (run, f"{owner_scope(owner)} {conversation_scope(conversation)}", note.words))
+        if note.is_whole:
+            connection.execute("DELETE FROM unindexed WHERE run = ?", (run,))
 
 
 def _words_of(connection: sqlite3.Connection, run: int) -> str:
     words = Words()
-    for (data,) in connection.execute(_EVENTS, (run, run)):
-        for event in batches.decode(data):
-            if isinstance(event, DocumentEnded):
-                words.push(event.document)
+    with suppress(msgspec.DecodeError):  # it is found by what can be read of it
+        for (data,) in connection.execute(_EVENTS, (run, run)):
+            for event in batches.decode(data):
+                if isinstance(event, DocumentEnded):
+                    words.push(event.document)
     asked = connection.execute("SELECT text FROM messages WHERE run = ? AND role = 'user'", (run,)).fetchall()
     return searchable([*(text for (text,) in asked), *words.all])

@@ -4,6 +4,7 @@ deleted removed.
 Everything is done in short steps with a pause between, so that who writes never waits for long.
 """
 
+import logging
 import sqlite3
 import threading
 from contextlib import closing, suppress
@@ -12,10 +13,14 @@ from cursor_gateway.errors import StoreUnavailable
 from cursor_gateway.store.connections import Connections
 from cursor_gateway.store.indexing import Indexer
 
+_log = logging.getLogger(__name__)
+
 _LOG_BYTES = 16 * 1024 * 1024  # written since the last checkpoint, which holds up whoever writes for some milliseconds
 _PAGES_PER_WRITE = 2 * 4096  # bytes: a transaction writes whole pages
 _LONGEST_LOG = 16 * 1024  # pages, 64 MB
 _GATHERING = 0.25  # seconds
+_AGAIN = 5.0  # seconds until what failed is tried again
+_FEW_PAGES = 1000  # free ones, which are not worth a sweep
 _PAUSE = 0.005  # seconds between two steps, for those who wait to write
 _EVENTS_PER_STEP = 100  # rows
 _PAGES_PER_STEP = 100
@@ -46,6 +51,7 @@ class Keeper:
         self._wake = threading.Event()
         self._stop = threading.Event()
         self._one_sweeper = threading.Lock()
+        self._one_starter = threading.Lock()
         self._thread: threading.Thread | None = None
 
     def wrote(self, size: int) -> None:
@@ -78,14 +84,15 @@ class Keeper:
         A conversation's own row goes last: as long as it is there, there is something left to do, also after a crash.
         """
         with self._one_sweeper:
-            if not self._is_anything_deleted():
+            if self._is_anything_deleted():
+                while self._remove_rows():
+                    self._pause()
+                self._forget_words()
+                self._lower_index()
+                with self._connections.writing() as connection:
+                    connection.execute(_DELETE_EMPTY)
+            elif not self._has_free_pages():  # a migration leaves some, too
                 return
-            while self._remove_rows():
-                self._pause()
-            self._forget_words()
-            self._lower_index()
-            with self._connections.writing() as connection:
-                connection.execute(_DELETE_EMPTY)
             while self._give_back():
                 self._pause()
             self._empty_log()
@@ -93,27 +100,42 @@ class Keeper:
     # --- the thread ---------------------------------------------------------------------------------
 
     def _call(self) -> None:
-        if self._thread is None and not self._stop.is_set():
-            self._thread = threading.Thread(target=self._work, name="history", daemon=True)
-            self._thread.start()
         self._wake.set()
+        if self._thread is None:
+            self._start()
+
+    def _start(self) -> None:
+        with self._one_starter, suppress(RuntimeError):  # there are no more threads: perhaps the next time
+            if self._thread is None and not self._stop.is_set():
+                thread = threading.Thread(target=self._work, name="history", daemon=True)
+                thread.start()
+                self._thread = thread
 
     def _work(self) -> None:
         while True:
-            self._wake.wait()
+            self._wake.wait(_AGAIN if self._indexer.has_work or self._is_sweeping_wanted else None)
             self._wake.clear()
             if self._stop.is_set():
                 return
             try:
-                if self._written > _LOG_BYTES:
-                    self._written = 0
-                    self._checkpoint()
-                self._index()
-                if self._is_sweeping_wanted:
-                    self.sweep()
-                    self._is_sweeping_wanted = False
+                self._work_once()
             except StoreUnavailable:
                 pass  # who reads or writes is told why; the work is still there for the next time
+            except Exception:  # noqa: BLE001 -- one row that cannot be read must not end the care for all others
+                _log.exception("mistake in looking after the history")
+
+    def _work_once(self) -> None:
+        if self._written > _LOG_BYTES:
+            self._written = 0
+            self._checkpoint()
+        self._index()
+        if self._is_sweeping_wanted:
+            self._is_sweeping_wanted = False  # first: what is deleted while it sweeps is for the next time
+            try:
+                self.sweep()
+            except StoreUnavailable:
+                self._is_sweeping_wanted = True
+                raise
 
     def _pause(self) -> None:
         if self._stop.wait(_PAUSE):
@@ -148,6 +170,10 @@ class Keeper:
         with self._connections.reading() as connection:
             return connection.execute("SELECT 1 FROM conversations WHERE owner IS NULL LIMIT 1").fetchone() is not None
 
+    def _has_free_pages(self) -> bool:
+        with self._connections.reading() as connection:
+            return bool(connection.execute("PRAGMA freelist_count").fetchone()[0] > _FEW_PAGES)
+
     def _remove_rows(self) -> bool:
         with self._connections.writing() as connection:
             found = connection.execute(_DELETED_RUN).fetchone()
@@ -156,6 +182,7 @@ class Keeper:
             (run,) = found
             gone = connection.execute(_DELETE_EVENTS, {"run": run, "most": _EVENTS_PER_STEP}).rowcount
             if gone < _EVENTS_PER_STEP:
+                connection.execute("DELETE FROM unindexed WHERE run = ?", (run,))
                 connection.execute("DELETE FROM search WHERE rowid = -?", (run,))
                 connection.execute("DELETE FROM messages WHERE run = ?", (run,))
                 connection.execute("DELETE FROM idempotency WHERE run = ?", (run,))

@@ -48,6 +48,7 @@ def update(path: Path, patience: float) -> None:
         if not version:
             connection.execute("PRAGMA auto_vacuum = INCREMENTAL")  # only takes before the first page is written
         connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute("PRAGMA secure_delete = ON")  # of what a migration drops, nothing is left
         for number, script in list(migrations())[version:]:
             _apply(connection, path, number, script)
 

@@ -27,7 +27,7 @@ from cursor_gateway.core.documents import (
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _MOST_WORDS = 32  # of a query: each costs a look-up
-_LONGEST_TEXT = 250_000  # characters of a run: indexing them takes some 20 ms of the event loop's time
+_LONGEST_TEXT = 250_000  # characters of a run: indexing them takes some 20 ms
 _SHORTEST_PREFIX = 2  # words that begin with one letter are nearly all words
 _BEFORE, _AFTER = 40, 120  # characters of a snippet
 

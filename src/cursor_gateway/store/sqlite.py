@@ -29,7 +29,7 @@ from cursor_gateway.store.base import (
     StoredRun,
 )
 from cursor_gateway.store.connections import Connections
-from cursor_gateway.store.indexing import Indexer
+from cursor_gateway.store.indexing import Indexer, Note
 from cursor_gateway.store.keeping import Keeper
 from cursor_gateway.store.opening import FILE
 from cursor_gateway.store.search import (
@@ -195,7 +195,7 @@ class SqliteStore:
                     (new.owner, new.idempotency.key, run, new.idempotency.body_hash, new.started_ms),
                 )
         assert run is not None
-        self._indexer.note(run, searchable(texts))
+        self._indexer.note(run, Note(new.id, searchable(texts), is_whole=False))
         self._keeper.wrote(sum(map(len, texts)))
         return True
 
@@ -226,7 +226,7 @@ class SqliteStore:
                 return 0 if place is not None and not rest else None
             size = _add_events(connection, place, rest)
             asked = _end(connection, place, end)
-        self._indexer.note(place.run, searchable([*asked, *end.words]))
+        self._indexer.note(place.run, Note(run_id, searchable([*asked, *end.words]), is_whole=True))
         self._keeper.wrote(size)
         return size
 
@@ -480,6 +480,7 @@ def _end(connection: sqlite3.Connection, place: _Place, end: RunEnd) -> list[str
             *(end.failure_code, end.tool_uses, place.run),
         ),
     )
+    connection.execute("INSERT OR IGNORE INTO unindexed (run) VALUES (?)", (place.run,))
     if end.frees_key:
         connection.execute("DELETE FROM idempotency WHERE run = ?", (place.run,))
     connection.execute(_END_TURN, (envelope.model, end.ended_ms, end.session_id, end.fingerprint, place.conversation))

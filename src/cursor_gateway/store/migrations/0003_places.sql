@@ -13,3 +13,6 @@ INSERT INTO batches (place, count, data)
 DROP TABLE events;
 
 ALTER TABLE batches RENAME TO events;
+
+-- Runs that have ended, and whose words are not in the index yet.
+CREATE TABLE unindexed (run INTEGER PRIMARY KEY);
