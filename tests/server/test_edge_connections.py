@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from cursor_gateway.server.sockets import bound_socket
 from tests.gateways import RunningGateway, running_gateway
 from tests.server.conftest import eventually, invocations, standin, unique
 from tests.server.edges import CLOSE, JSON, chat_body, exchanged, line, request
@@ -337,3 +338,17 @@ def test_malformed_requests_are_counted_and_not_logged(hasty: RunningGateway) ->
     assert hasty.log.read_bytes() == before
     told = exchanged(hasty, request("GET", "/metrics")).body.decode()
     assert 'cursor_gateway_requests_total{method="GET",route="none",status="400"}' in told
+
+
+def test_blanks_after_a_value_are_no_part_of_it_and_a_target_may_name_an_address(gateway: RunningGateway) -> None:
+    with line(gateway) as connection:
+        connection.send(b"GET /health HTTP/1.1\r\nHost: localhost \t\r\n\r\n")
+        assert connection.reply().status == 200
+        connection.send(b"GET http://[::1]:80/health HTTP/1.1\r\nHost: [::1]:80\r\n\r\n")
+        assert connection.reply().status == 200
+
+
+def test_of_two_gateways_on_one_port_the_second_says_why_it_does_not_start(gateway: RunningGateway) -> None:
+    port = gateway.url.rpartition(":")[2]
+    with pytest.raises(OSError, match="in use"):
+        bound_socket("127.0.0.1", int(port))

@@ -71,6 +71,61 @@ def test_who_takes_nothing_of_a_reply_loses_it() -> None:
     _run(test)
 
 
+def test_who_takes_nothing_and_asks_for_more_loses_it_too() -> None:
+    """The limit of the head that comes next is not that of the reply before it."""
+
+    async def test() -> None:
+        async with _Served(_endless, reply=0.2) as served:
+            _, writer = await served.client()
+            writer.write(ASK)
+            await served.until(lambda: any(one.blocked is not None for one in served.door.connections))
+            writer.write(ASK)
+            await served.until(lambda: not served.door.tasks and not served.door.connections)
+            writer.close()
+
+    _run(test)
+
+
+def test_line_ends_between_requests_are_none() -> None:
+    async def hello(scope: Scope, receive: Receive, send: Send) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"2")]})
+        await send({"type": "http.response.body", "body": b"hi"})
+
+    async def test() -> None:
+        async with _Served(hello, head=0.2) as served:
+            reader, writer = await served.client()
+            writer.write(ASK)
+            await reader.readuntil(b"\r\n\r\nhi")
+            writer.write(b"\r\n")
+            assert await reader.read() == b""  # it is closed as idle, without a word about a request that never was
+            writer.close()
+            reader, writer = await served.client()
+            writer.write(ASK)
+            await reader.readuntil(b"\r\n\r\nhi")
+            writer.write(b"\r\n")
+            await asyncio.sleep(0.01)
+            for connection in list(served.door.connections):
+                connection.leave_soon()
+            assert await reader.read() == b""
+            writer.close()
+
+    _run(test)
+
+
+def test_a_head_that_has_begun_has_little_time_when_the_gateway_is_about_to_stop() -> None:
+    async def test() -> None:
+        async with _Served(_endless, rest=0.2) as served:
+            reader, writer = await served.client()
+            writer.write(b"GET / HT")
+            await served.until(lambda: any(one._has_begun for one in served.door.connections))
+            for connection in list(served.door.connections):
+                connection.leave_soon()
+            assert (await reader.read()).startswith(b"HTTP/1.1 408 ")
+            writer.close()
+
+    _run(test)
+
+
 def test_who_takes_a_reply_slowly_has_all_of_it() -> None:
     async def test() -> None:
         async with _Served(_endless, reply=0.5) as served:

@@ -310,3 +310,21 @@ def test_a_pipe_that_nobody_reads_costs_lines_and_holds_nobody_up(size: int) -> 
         told, after = lines_of(ours)
         assert (told["event"], told["lines_lost_before"]) == ("read again", 2000 - len(kept))
         assert "lines_lost_before" not in after
+
+
+def test_a_line_that_fails_halfway_is_counted_and_spoils_no_other() -> None:
+    class Full(StringIO):
+        room = 1
+
+        def write(self, text: str) -> int:
+            if not self.room:
+                raise OSError(28, "No space left on device")
+            self.room -= 1
+            return super().write(text)
+
+    log = logging_to(stream := Full())
+    log.info("long", **{f"text{number}": "x" * 500 for number in range(10)})
+    stream.room = 100
+    log.info("next")
+    _, whole = stream.getvalue().splitlines()
+    assert (json.loads(whole)["event"], json.loads(whole)["lines_lost_before"], lost_lines()) == ("next", 1, 1)

@@ -23,7 +23,7 @@ from msgspec import Struct
 
 from cursor_gateway.cli.configuration import config, configuration, data_dir, usual_file
 from cursor_gateway.cli.remote import Health, Remote, ask_health, local_url
-from cursor_gateway.errors import AgentError, GatewayError, SettingsError
+from cursor_gateway.errors import AgentError, GatewayError, HostExhausted, SettingsError
 from cursor_gateway.settings import FILE_VARIABLE, Loaded, Settings, check_exposed, is_loopback
 from cursor_gateway.sources.base import Model
 from cursor_gateway.sources.cursor_cli.command import Program
@@ -516,7 +516,7 @@ async def _ask(path: str, environment: Mapping[str, str]) -> Found:
 
     try:
         return Found(path, await ask_program(path, environment))
-    except AgentError as error:
+    except (AgentError, HostExhausted) as error:
         return Found(path, None, str(error).partition(";")[0])  # what to do is told for all of them
 
 

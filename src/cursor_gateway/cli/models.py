@@ -18,7 +18,7 @@ from cursor_gateway.cli.remote import (
     remote_models,
     url_option,
 )
-from cursor_gateway.errors import AgentError
+from cursor_gateway.errors import AgentError, HostExhausted
 from cursor_gateway.render.visible import visible_line
 from cursor_gateway.settings import Settings
 from cursor_gateway.sources.base import Model
@@ -77,7 +77,7 @@ async def _models(settings: Settings, url: str | None, direct: bool) -> list[Mod
         default = gateway.service.defaults.model  # of requests that name none; the agent's own mark is another's choice
         found = await gateway.service.source.models()
         return [Model(model.id, model.label, model.id == default) for model in found]
-    except AgentError as error:
+    except (AgentError, HostExhausted) as error:
         raise RunFailed(str(error)) from None
     finally:
         await gateway.close()

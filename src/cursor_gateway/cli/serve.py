@@ -104,18 +104,17 @@ async def _serve(settings: Settings, bound: socket.socket) -> None:
 
     asyncio.get_running_loop().set_default_executor(_threads())
     metrics = Metrics()
-    composing = asyncio.ensure_future(compose(settings, [RunLog(), metrics], warn=Log().warning))
-    await asyncio.sleep(0)  # while it waits for the history and the agent, the rest is loaded
-    from cursor_gateway.server.app import build_app
-    from cursor_gateway.server.serving import serve_app
-
-    gateway = await composing
+    asyncio.get_running_loop().call_soon(_load)  # while it waits for the history and the agent
+    gateway = await compose(settings, [RunLog(), metrics], warn=Log().warning)
     gateway.service.source.warm_up(str(gateway.service.workspaces.default))
     beside = [
         asyncio.ensure_future(_ask_models(gateway.service.source)),
         asyncio.ensure_future(keep_history(gateway, settings)),
     ]
     try:
+        from cursor_gateway.server.app import build_app
+        from cursor_gateway.server.serving import serve_app
+
         app = build_app(gateway.service, settings, metrics)
         host, port = bound.getsockname()[:2]
         await serve_app(app, bound, gateway.service, settings, _banner(gateway, settings, host, port))
@@ -123,6 +122,11 @@ async def _serve(settings: Settings, bound: socket.socket) -> None:
         for task in beside:
             task.cancel()
         await gateway.close()
+
+
+def _load() -> None:
+    import cursor_gateway.server.app
+    import cursor_gateway.server.serving  # noqa: F401 -- whoever needs them next finds them loaded
 
 
 def _threads() -> ThreadPoolExecutor:

@@ -32,6 +32,7 @@ _log = Log()
 _LONGEST_HEAD = 64 * 1024  # bytes, and what one read brings; the parser itself keeps any number of them
 _MOST_HEADERS = 100
 _MUCH = 64 * 1024  # bytes of a body that nobody has taken yet
+_LONGEST_REST = 30.0  # seconds for what a client has yet to send when it is refused
 _MOST_UNHEARD = 32 * 1024 * 1024  # bytes that come for nothing; more than most who are refused have yet to send
 _MOST_WAITING = 8  # requests that a client sends without waiting for replies
 _BEYOND = 64  # connections over the limit that are still told so
@@ -88,6 +89,7 @@ class Connection(asyncio.Protocol):
         "_barren",
         "_deadline",
         "_exchanges",
+        "_has_begun",
         "_head_size",
         "_headers",
         "_in_head",
@@ -97,6 +99,7 @@ class Connection(asyncio.Protocol):
         "_left",
         "_loop",
         "_method",
+        "_no_longer",
         "_parser",
         "_timer",
         "_unheard",
@@ -114,12 +117,14 @@ class Connection(asyncio.Protocol):
         self._parser: HttpRequestParser | None = HttpRequestParser(self)
         self._exchanges: list[Exchange] = []  # not answered yet; the first is at work
         self._in_head, self._head_size = True, 0
+        self._has_begun = False  # the head: line ends before it are none
         self._barren = 0  # bytes since the head, or since the last of a body: sizes of chunks, trailers
         self._method, self._url = b"", b""
         self._headers: list[tuple[bytes, bytes]] = []
         self._is_extra = False  # one more than there is room for
         self._is_deaf = False  # what comes now is no request, and nobody's body
         self._unheard = 0  # bytes
+        self._no_longer = 0.0  # than until then is waited for the rest of a request that was refused
         self._is_paused = False
         self.blocked: asyncio.Future[None] | None = None  # while the client does not take what it is sent
         self._left = 0  # bytes that it had not taken when that was looked at last
@@ -164,10 +169,12 @@ class Connection(asyncio.Protocol):
             self._unheard += len(data)
             if self._unheard > _MOST_UNHEARD:
                 self.abort()
+            elif self._no_longer and not self.transport.is_closing():
+                self._wait(min(self.door.patience.rest, self._no_longer - self._loop.time()))
             return
         if self._in_head:
             if not self._head_size and not self._exchanges:
-                self._wait(self.door.patience.head)
+                self._expect(self.door.patience.head)
             self._head_size += len(data)
         self._barren += len(data)
         self._feed(data)
@@ -191,7 +198,7 @@ class Connection(asyncio.Protocol):
                 self._refuse(InvalidRequest(f"This is no request of HTTP/1.1: {error}. Send it as RFC 9112 says."))
 
     def on_message_begin(self) -> None:
-        self._url, self._headers = b"", []
+        self._url, self._headers, self._has_begun = b"", [], True
         self._head_size = self._head_size or 1  # it has begun, in the read that brought the end of the one before
 
     def on_url(self, url: bytes) -> None:
@@ -199,7 +206,7 @@ class Connection(asyncio.Protocol):
 
     def on_header(self, name: bytes, value: bytes) -> None:
         if self._in_head:  # else it is a trailer: whoever checks the head has not seen it
-            self._headers.append((name.lower(), value))
+            self._headers.append((name.lower(), value.rstrip(b" \t")))
 
     def on_headers_complete(self) -> None:
         parser = self._parser
@@ -209,9 +216,9 @@ class Connection(asyncio.Protocol):
         if parser.should_upgrade():
             return  # what to do about it is decided when the parser stops
         may_be_long = self._head_size > _LONGEST_HEAD
-        self._in_head, self._head_size, self._barren = False, 0, 0
+        self._in_head, self._has_begun, self._head_size, self._barren = False, False, 0, 0
         if not self._exchanges:
-            self._wait(None)
+            self._expect(None)
         if len(self._headers) > _MOST_HEADERS:
             self._refuse(HeadTooLarge(f"The request has more than {_MOST_HEADERS} headers; send fewer."))
             return
@@ -274,7 +281,8 @@ class Connection(asyncio.Protocol):
             if not path.startswith(b"/") and path != b"*":
                 target = parse_url(self._url)  # an absolute one, as if we were a proxy: its host is what is meant
                 path, query = target.path or b"/", target.query or b""
-                host = b"%b:%d" % (target.host, target.port) if target.port else target.host
+                host = b"[%b]" % target.host if b":" in target.host else target.host
+                host = b"%b:%d" % (host, target.port) if target.port else host
                 headers = [(b"host", host), *(header for header in headers if header[0] != b"host")]
             text = path.decode("ascii")
         except (HttpParserError, TypeError, UnicodeDecodeError):
@@ -314,10 +322,10 @@ class Connection(asyncio.Protocol):
             self._end(exchange.is_whole)
         elif self._exchanges:
             self._start(self._exchanges[0])
-        elif self.door.is_closing and not self._head_size:
+        elif self.door.is_closing and not self._has_begun:
             self._close()
         else:
-            self._wait(self.door.patience.head)
+            self._expect(self.door.patience.head)
         self.listen_as_needed()
 
     def _refuse(self, error: GatewayError) -> None:
@@ -335,12 +343,16 @@ class Connection(asyncio.Protocol):
         refused.refused = error
         self._exchanges.append(refused)
         if len(self._exchanges) == 1:
-            self._wait(None)
+            self._expect(None)
             self._start(refused)
 
     def leave_soon(self) -> None:
-        """At once, unless something is asked, or about to be."""
-        if not self._exchanges and not self._head_size and not self._is_deaf:
+        """At once, unless something is asked, or about to be; the rest of a head has to come soon."""
+        if self._exchanges or self._is_deaf:
+            return
+        if self._has_begun:
+            self._expect(self.door.patience.rest)
+        else:
             self._close()
 
     def _end(self, is_whole: bool) -> None:
@@ -352,6 +364,7 @@ class Connection(asyncio.Protocol):
             self._close()
         elif not self.transport.is_closing():
             self.transport.write_eof()
+            self._no_longer = self._loop.time() + _LONGEST_REST
             self._wait(self.door.patience.rest)
 
     def _close(self) -> None:
@@ -384,6 +397,11 @@ class Connection(asyncio.Protocol):
             self.blocked.set_result(None)
         self.blocked = None
 
+    def _expect(self, seconds: float | None) -> None:
+        """Something of the client; not while it does not take what it is sent, which has a limit of its own."""
+        if self.blocked is None:
+            self._wait(seconds)
+
     def _wait(self, seconds: float | None) -> None:
         """One timer for all limits, which looks at the clock again when the limit has moved."""
         if seconds is None:
@@ -408,7 +426,7 @@ class Connection(asyncio.Protocol):
                 self.abort()
             self._left = size
             self._wait(self.door.patience.reply)
-        elif self._head_size and not self._is_deaf:
+        elif self._has_begun and not self._is_deaf:
             seconds = self.door.patience.head
             self._refuse(RequestTooSlow(f"The request's head did not arrive within {seconds:g} s; send it again."))
         else:

@@ -10,7 +10,6 @@ import os
 import select
 import traceback
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Literal, TextIO, TypeAlias
 
@@ -135,13 +134,17 @@ class _Lines(logging.Handler):
         if self._lost:
             facts["lines_lost_before"] = self._lost
         line = ("\n" if self._is_cut else "") + self._form(facts) + "\n"
-        with suppress(OSError, ValueError):  # a full disk, a closed stream
-            for at in range(0, len(line), _AT_ONCE):
-                if not self._takes_more():
-                    self.lost, self._lost, self._is_cut = self.lost + 1, self._lost + 1, self._is_cut or at > 0
-                    return
+        at = 0
+        try:
+            while at < len(line) and self._takes_more():
                 self._stream.write(line[at : at + _AT_ONCE])
                 self._stream.flush()
+                at += _AT_ONCE
+        except (OSError, ValueError):  # a full disk, a closed stream
+            at = min(at, len(line) - 1)
+        if at < len(line):
+            self.lost, self._lost, self._is_cut = self.lost + 1, self._lost + 1, self._is_cut or at > 0
+        else:
             self._lost, self._is_cut = 0, False
 
     def _takes_more(self) -> bool:

@@ -1,4 +1,4 @@
-"""An address in; a socket that is bound to it, before anything else is loaded, out."""
+"""An address in; a socket that listens there, before anything else is loaded, out."""
 
 import socket
 
@@ -10,6 +10,7 @@ def bound_socket(host: str, port: int) -> socket.socket:
     try:
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         bound.bind(address)
+        bound.listen(2048)  # at once: two may bind the same address, and only one of them can listen
     except OSError:
         bound.close()
         raise

@@ -140,6 +140,7 @@ class EventStream:
         await self._begin(send)
         loop, seconds = asyncio.get_running_loop(), self._reading.keep_alive_seconds
         silent_since = loop.time()  # not only without events: a dialect has no words for some of them
+        is_begun = False
         while not reader.has_left:
             if self._encoder.is_slow and _size(events) > _MUCH:
                 data = await asyncio.to_thread(self._encoder.push_all, events)
@@ -148,9 +149,9 @@ class EventStream:
             is_last = reader.at_end or self._encoder.is_over
             if not data and not is_last and (not events or loop.time() >= silent_since + seconds):
                 data = self._form.keep_alive
-            if data or is_last:
+            if data or is_last or not is_begun:  # the head goes out at once, also without words
                 await send({"type": "http.response.body", "body": data, "more_body": not is_last})
-                silent_since = loop.time()
+                silent_since, is_begun = loop.time(), True
             if is_last:
                 if self._encoder.is_cut:
                     _cut_short(self._run, reader)
