@@ -46,7 +46,7 @@ soak: $(VENV)/.dev ## mixed traffic for MINUTES, and whether anything grows; WRI
 
 SECONDS ?= 60
 fuzz: $(VENV)/.dev ## look for inputs that break a law, SECONDS for each target; WRITE=1 keeps the report
-	$(BIN)/python -m fuzz --seconds $(SECONDS) $(if $(WRITE),--write)
+	$(BIN)/python -m fuzz --seconds $(SECONDS) --jobs 2 $(if $(WRITE),--write)
 
 docs: $(VENV)/.dev ## write the reference pages and the picture anew
 	$(BIN)/python -m tools.reference

@@ -140,8 +140,16 @@ def _words(document: Document) -> tuple[list[str], str | None]:
 
 
 def _strings(value: Any) -> list[str]:
-    """Of a tool's arguments: paths, patterns, queries."""
-    if isinstance(value, str):
-        return [value]
-    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-    return [text for item in inner for text in _strings(item)]
+    """Of a tool's arguments: paths, patterns, queries; however deep they lie."""
+    found, left = [], [value]
+    while left:
+        match left.pop():
+            case str(text):
+                found.append(text)
+            case dict(fields):
+                left += reversed(fields.values())
+            case list(items):
+                left += reversed(items)
+            case _:
+                pass
+    return found
