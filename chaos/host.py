@@ -29,7 +29,7 @@ from chaos.hosting import (
     small_disk,
 )
 from chaos.native import light_agent, shim
-from chaos.place import PATIENCE, Place, agents_of, fds, is_healthy, wait_until
+from chaos.place import PATIENCE, Place, agents_of, fds_but_database, is_healthy, wait_until
 from chaos.table import fault
 from chaos.talking import (
     PIXEL,
@@ -66,7 +66,7 @@ def out_of_descriptors(place: Place) -> str:
         http.get("/v1/conversations")
         with growing(other, standin(f'wait-for file="{go_on}"')) as stream:
             stream.until(b"Waiting")
-            before, statuses = fds(pid), dict[int, int]()
+            before, statuses = fds_but_database(pid), dict[int, int]()
             for spare in range(14):
                 with limited(pid, resource.RLIMIT_NOFILE, next_descriptor(pid) + spare):
                     reply = http.post("/v1/chat", json={"message": "hello"})
@@ -75,7 +75,10 @@ def out_of_descriptors(place: Place) -> str:
                     told = http.get("/v1/conversations")
                     assert told.status_code in (200, 503), told.text
             assert statuses.get(503), statuses
-            wait_until(lambda: len(agents_of(gateway)) == 1 and fds(pid) <= before, what="what the refused had open")
+            wait_until(
+                lambda: len(agents_of(gateway)) == 1 and fds_but_database(pid) <= before,
+                what="what the refused had open",
+            )
             with limited(pid, resource.RLIMIT_NOFILE, next_descriptor(pid)):
                 assert http.get("/health").status_code == 200
                 spent = cpu_seconds(pid)
@@ -87,7 +90,7 @@ def out_of_descriptors(place: Place) -> str:
                 go_on.touch()
                 assert is_whole(stream.rest()), stream.body[-500:]
         wait_until(lambda: not agents_of(gateway), what="no agents")
-        wait_until(lambda: fds(pid) <= before, what=f"no more than {before} descriptors")
+        wait_until(lambda: fds_but_database(pid) <= before, what=f"no more than {before} descriptors")
         assert is_healthy(gateway)
     return (
         f"{statuses.get(503, 0)} requests were refused with 503 and {statuses.get(200, 0)} answered as the limit rose; "
@@ -151,7 +154,7 @@ def fork_refused(place: Place) -> str:
     told = []
     with place.gateway(environment=environment) as gateway, client(gateway) as http:
         chat(http, "hello")
-        before = fds(gateway.process.pid)
+        before = fds_but_database(gateway.process.pid)
         for number in (errno.ENOMEM, errno.EAGAIN):
             switch.write_text(str(number))
             for stream in (False, True):
@@ -163,7 +166,7 @@ def fork_refused(place: Place) -> str:
                 assert refusal(reply).status == 503, reply.text
             switch.write_text("")
             assert is_healthy(gateway)
-        wait_until(lambda: fds(gateway.process.pid) <= before + 1, what="no more descriptors")
+        wait_until(lambda: fds_but_database(gateway.process.pid) <= before + 1, what="no more descriptors")
     return f"8 of 8 requests got a 503, for example {told[0].message!r}; the first ones after it were answered."
 
 

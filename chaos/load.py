@@ -16,7 +16,7 @@ from chaos.hosting import cpu_seconds, many_descriptors
 from chaos.malformed import Malformed, malformed
 from chaos.many import Wire, asked, whole, wire
 from chaos.native import light_agent
-from chaos.place import Place, agents_of, fds, peak_rss_kb, rss_kb, wait_until
+from chaos.place import Place, agents_of, fds_but_database, peak_rss_kb, rss_kb, wait_until
 from chaos.table import fault
 from chaos.talking import Json, chat, client, connected, growing, is_whole, light, request
 from tests.gateways import RunningGateway
@@ -83,12 +83,12 @@ def concurrent_streams(place: Place) -> str:
     with place.gateway(settings=settings) as gateway:
         pid = gateway.process.pid
         _warm_up(gateway)
-        before, descriptors = rss_kb(pid), fds(pid)
+        before, descriptors = rss_kb(pid), fds_but_database(pid)
         at_once, size = asyncio.run(all_streams(gateway))
         assert at_once >= count * 0.9, at_once  # some may have ended when they were counted
         used = peak_rss_kb(pid) - before
         assert used < 100_000 + 60 * count, f"{used} kB"
-        wait_until(lambda: fds(pid) <= descriptors + 1, what=f"no more than {descriptors} descriptors")
+        wait_until(lambda: fds_but_database(pid) <= descriptors + 1, what=f"no more than {descriptors} descriptors")
         wait_until(lambda: not agents_of(gateway), what="no agents")
         assert is_whole(_one_stream(gateway))
     return (
@@ -171,7 +171,7 @@ def slow_readers(place: Place) -> str:
     with place.gateway(settings=settings) as gateway, client(gateway) as http:
         pid = gateway.process.pid
         _warm_up(gateway)
-        descriptors, stop = fds(pid), threading.Event()
+        descriptors, stop = fds_but_database(pid), threading.Event()
         chat(http, light(pieces, 2, size))
         before = peak_rss_kb(pid)  # with such an answer, and one reader
         with growing(http, light(pieces, 2, size)) as usual:
@@ -191,7 +191,7 @@ def slow_readers(place: Place) -> str:
                 for sock in slow:
                     sock.close()
         http.close()  # its own connections are none of those
-        wait_until(lambda: fds(pid) <= descriptors + 1, what=f"no more than {descriptors} descriptors")
+        wait_until(lambda: fds_but_database(pid) <= descriptors + 1, what=f"no more than {descriptors} descriptors")
     return (
         f"The usual reader had its {len(usual.body):,} bytes and the agent was gone while {count} slow ones read; "
         f"at most {used / 1024:.1f} MB more memory than for one reader, {used / count:.0f} kB each."
@@ -281,11 +281,11 @@ def _slow_requests(place: Place, count: int, settings: dict[str, str], start: by
     with place.gateway(settings=given) as gateway:
         pid = gateway.process.pid
         _one_stream(gateway)
-        descriptors = fds(pid)
+        descriptors = fds_but_database(pid)
         ends, answered = asyncio.run(all_slow(gateway))
         assert set(ends) <= {"408", "closed"}, ends
         assert answered > 0
-        wait_until(lambda: fds(pid) <= descriptors + 1, what="no more descriptors")
+        wait_until(lambda: fds_but_database(pid) <= descriptors + 1, what="no more descriptors")
         assert is_whole(_one_stream(gateway))
     told = ", ".join(f"{number} × {how}" for how, number in sorted(ends.items()))
     return f"{count} slow clients: {told}; {answered} others were answered meanwhile."
@@ -327,9 +327,9 @@ def silent_connections(place: Place) -> str:
     with place.gateway(settings=settings) as gateway:
         pid = gateway.process.pid
         _one_stream(gateway)
-        descriptors = fds(pid)
+        descriptors = fds_but_database(pid)
         used, answered, spent = asyncio.run(all_silent(gateway))
-        wait_until(lambda: fds(pid) <= descriptors + 1, what="no more descriptors")
+        wait_until(lambda: fds_but_database(pid) <= descriptors + 1, what="no more descriptors")
         assert is_whole(_one_stream(gateway))
         assert answered or count > 1000
     return (
@@ -392,7 +392,7 @@ def malformed_requests(place: Place) -> str:
         with ThreadPoolExecutor(workers) as pool:
             warm = count // 10
             list(pool.map(lambda seed: _send_malformed(gateway, seed, warm // workers), range(100, 100 + workers)))
-            before, descriptors = rss_kb(pid), fds(pid)
+            before, descriptors = rss_kb(pid), fds_but_database(pid)
             found = sum(
                 pool.map(lambda seed: _send_malformed(gateway, seed, count // workers), range(workers)), Counter[int]()
             )
@@ -400,7 +400,7 @@ def malformed_requests(place: Place) -> str:
         assert not [status for status in found if status >= 500], found
         assert sum(found.values()) >= count, found
         assert grown < 20_000, f"{grown} kB more memory"
-        wait_until(lambda: fds(pid) <= descriptors + 1, what="no more descriptors")
+        wait_until(lambda: fds_but_database(pid) <= descriptors + 1, what="no more descriptors")
         assert not agents_of(gateway)
         mistakes = [line for line in gateway.log.read_text().splitlines() if json.loads(line)["level"] == "error"]
         assert not mistakes, mistakes[0][:2000]

@@ -34,7 +34,6 @@ OTHER_NAMES = [
     "localhost evil.example",
     "localhost/evil.example",
     "localhost%00",
-    "localhost\t",
     "xn--lcalhost-24a",
     "lócalhost",
     "",
@@ -55,9 +54,8 @@ def test_a_name_that_is_not_the_gateways_reads_and_starts_nothing(
         request("DELETE", f"/v1/conversations/{mark}", host=host),
         request("OPTIONS", "/v1/chat", f"Origin: http://{host}", "Access-Control-Request-Method: POST", host=host),
     ):
-        assert exchange(open_gateway, data).status in ((200, 400, 403) if host == "localhost\t" else (400, 403)), data
-    if host != "localhost\t":  # white space around a header's value is none of it
-        assert_nothing_was_started(open_gateway, anybody, mark)
+        assert exchange(open_gateway, data).status in (400, 403), data
+    assert_nothing_was_started(open_gateway, anybody, mark)
 
 
 @pytest.mark.parametrize("host", OWN_NAMES)
