@@ -39,7 +39,7 @@ recognized |
 | `chat_request/parameters_nested_330_deep`, `openai_request/properties_nested_200_deep` | a tool was taken that no \
 agent could be given: the SDK's way ended in a `RecursionError`, and MCP ends at 255 levels | refused with status 400 |
 | `answer_request/a_result_nested_300_deep` | likewise for what a tool of the caller's gave | refused with status 400 |
-| `documents/arguments_nested_800_deep` | the words of a tool's arguments were gathered by recursion | gathered without |
+| `documents/arguments_nested_800_deep` | the words of arguments were gathered by recursion | gathered without |
 | `lines/a_querys_answer_nested_300_deep`, `acp/todos_nested_300_deep`, `acp/a_plan_nested_300_deep` | nested nearly \
 as deeply as Python reads, it could be read and not be written again, one level deeper | left out, or counted as not \
 recognized |
