@@ -23,7 +23,7 @@ _WRITERS_SETTINGS = (
     "foreign_keys = ON",
     "synchronous = NORMAL",
     "wal_autocheckpoint = 0",  # it waits for the disk: see `Keeper`
-    "journal_size_limit = 33554432",  # bytes of the log that are kept when it begins anew
+    "journal_size_limit = 16777216",  # bytes of the log that are kept when it begins anew
     "secure_delete = ON",  # what is deleted is not left in free pages
 )
 

@@ -15,7 +15,7 @@ from cursor_gateway.store.indexing import Indexer
 
 _log = logging.getLogger(__name__)
 
-_LOG_BYTES = 16 * 1024 * 1024  # written since the last checkpoint, which holds up whoever writes for some milliseconds
+_LOG_BYTES = 6 * 1024 * 1024  # written since the last checkpoint, which holds up whoever writes for some milliseconds
 _PAGES_PER_WRITE = 2 * 4096  # bytes: a transaction writes whole pages
 _LONGEST_LOG = 16 * 1024  # pages, 64 MB
 _GATHERING = 0.25  # seconds
