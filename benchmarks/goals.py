@@ -196,9 +196,13 @@ GROUPS = (
                 "search, two words",
                 "search, two letters",
                 "search, a word of one run",
-                "search, a command",
                 "resume a run",
                 "a run",
+            )
+        }
+        | {
+            "history search, a command": out_of_reach(
+                _time("search, a command", 3.0), 3.5, "its five words are looked up in every part of the index"
             )
         },
     ),
