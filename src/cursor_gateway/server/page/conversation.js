@@ -44,10 +44,10 @@ export class Conversation {
 				await this.#showNewTurns();
 				if (!answerId) toEnd();
 				const finished = answers.filter((answer) => !answer.isRunning);
-				for (const answer of finished.reverse()) await answer.load(); // the newest is what is seen
+				for (const answer of finished.reverse()) await answer.load(); // newest first
 				if (answers !== this.#answers) return;
 			} catch (error) {
-				if (answers !== this.#answers) return; // another one is shown by now
+				if (answers !== this.#answers) return;
 				this.#clear(null, "Cannot be shown");
 				byId("welcome").hidden = true;
 				showProblem(error, () => this.open(id, answerId));
@@ -79,7 +79,7 @@ export class Conversation {
 		document.title = `${title} · cursor-gateway`;
 	}
 
-	/** All turns of a conversation that was opened, or those that a reply has begun. */
+	/** All turns, or those that a reply has begun. */
 	async #showNewTurns() {
 		const answers = this.#answers;
 		const { title, workspace, messages, runs } = await json(conversationUrl(this.#id));
@@ -187,8 +187,10 @@ export class Conversation {
 		hideProblem();
 		try {
 			const taken = await post(chatPath(id, "/answer"), reply);
-			if (taken.id === id) return; // the same run goes on, the open stream shows it
+			if (taken.id === id) return; // its open stream shows it
 			await this.#showNewTurns();
+			const last = this.#answers.at(-1);
+			if (!last.isRunning) await last.load();
 			toEnd();
 			this.onChange();
 		} catch (error) {
