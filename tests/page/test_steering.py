@@ -1,7 +1,9 @@
 """What a person can do about a run: stop it, answer its questions, decide about its plan."""
 
+import time
+
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page, Route, expect
 
 from tests.gateways import RunningGateway
 from tests.page.browsers import Watch
@@ -47,6 +49,22 @@ def test_the_answer_to_a_question_starts_the_next_turn(page: Page, script: Scrip
     expect(documents(answers(page).last).first).to_contain_text("other.txt")  # the agent was told so
     expect(question.get_by_role("radio", name="notes.txt")).to_be_disabled()
     expect(question.get_by_role("button", name="Answer")).to_be_hidden()
+
+
+def test_an_answer_that_is_over_before_it_is_looked_at_is_shown(page: Page, script: Script) -> None:
+    ask(page, script.question("Which file is meant?", "notes.txt", "other.txt").prompt())
+    expect_state(page, "completed")
+    question = of_type(page, "clarification")
+    question.get_by_role("radio", name="other.txt").check()
+
+    def late(route: Route) -> None:
+        time.sleep(1)  # the agent's turn takes a fraction of it
+        route.continue_()
+
+    page.route("**/v1/conversations/conv_*", late)
+    question.get_by_role("button", name="Answer").click()
+    expect(answers(page)).to_have_count(2)
+    expect(documents(answers(page).last).first).to_contain_text("other.txt")
 
 
 def test_a_question_may_be_answered_in_other_words(page: Page, script: Script) -> None:
