@@ -259,6 +259,7 @@ def python(text: str, language: str = "python") -> str:
     [
         *("javascript:alert(1)", "JAVASCRIPT:x", "data:text/html,x", "file:///etc/passwd", "vbscript:x", "//a.example"),
         *("src/main.py", "#top", "?q", "/v1/chat", "http:x", "http:/x", "https:///x", "ftp://a.example", "tel:1"),
+        *("javascript:alert(1)//http://a.example", "data:text/html,mailto:a@b.example"),
     ],
 )
 def test_an_address_that_is_not_followed_is_told(address: str) -> None:
@@ -275,6 +276,12 @@ def test_an_address_that_is_followed_tells_nobody_where_from(address: str) -> No
         f"[name]({address})"
     )
     assert address in prose(f"<{address}>")
+
+
+def test_what_cannot_be_seen_is_shown_in_a_links_title() -> None:
+    """An entity can be any character, also one that was made visible in the text around it."""
+    html = prose("[name](https://a.example 'a&#x202e;b') ![](https://a.example 'a&#x202e;b')")
+    assert html.count('title="a\ufffdb') == 2
 
 
 def test_an_image_is_a_link_to_it_and_is_not_loaded() -> None:

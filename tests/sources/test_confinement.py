@@ -63,11 +63,21 @@ def test_all_is_denied_but_the_callers_tools(tmp_path: Path, original: Path) -> 
     assert sorted(path.name for path in configuration.iterdir()) == ["auth.json", "cli-config.json"]
     settings = json.loads((configuration / "cli-config.json").read_text())
     assert settings["permissions"]["allow"] == ["Mcp(caller:*)"]
-    kinds = {rule.partition("(")[0] for rule in settings["permissions"]["deny"]}
-    assert kinds == {"Shell", "Read", "Write", "WebFetch"}
+    assert set(settings["permissions"]["deny"]) == {
+        "Shell(*)",
+        "Read(**)",  # in the workspace
+        "Read(/**)",  # anywhere
+        "Write(**)",
+        "Write(/**)",
+        "WebFetch(*)",
+    }
     assert settings["approvalMode"] == "allowlist"
     assert settings["editor"] == {"vim": True}  # what is not about permissions is the user's
     assert json.loads((original / "cli-config.json").read_text())["approvalMode"] == "unrestricted"
+
+
+def test_the_agent_knows_no_tools_but_those_of_servers() -> None:
+    assert set(ALLOWED_TOOLS) == {"mcp_tool_call", "get_mcp_tools_tool_call"}
 
 
 def test_the_scratch_folder_is_empty_whenever_a_turn_begins(tmp_path: Path, original: Path) -> None:

@@ -1,0 +1,87 @@
+"""What a turn over ACP answers when its agent asks for permission, also an agent that ignores its own rules."""
+
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cursor_gateway.core.actions import Plan, Question
+from cursor_gateway.core.caller_tools import Tool, ToolResult
+from cursor_gateway.core.documents import ClarificationAnswer
+from cursor_gateway.core.payload import Fields
+from cursor_gateway.sources.base import Offered, Turn
+from cursor_gateway.sources.cursor_acp.connection import Session
+from cursor_gateway.sources.cursor_acp.running import Policy, RunningTurn
+
+OPTIONS = [
+    {"optionId": "allow-once", "name": "Allow once", "kind": "allow_once"},
+    {"optionId": "reject-once", "name": "Reject", "kind": "reject_once"},
+]
+EVERYTHING = Policy(allow=["Shell(*)", "Write(**)", "Read(**)", "Mcp(*)", "WebFetch(*)"], ask=True)
+
+SHELL = {"toolCallId": "1", "kind": "execute", "title": "`ls`", "rawInput": {"command": "ls"}}
+EDIT = {"toolCallId": "2", "kind": "edit", "title": "Edit a", "rawInput": {"path": "a"}}
+
+
+def mcp(server: str) -> dict[str, Any]:
+    given = {"providerIdentifier": server, "toolName": "get", "args": {}}
+    return {"toolCallId": "3", "kind": "other", "title": f"{server}: get", "rawInput": given}
+
+
+class Nobody:
+    tools: Sequence[Tool] = ()
+
+    async def call(self, name: str, arguments: dict[str, Any]) -> ToolResult:
+        raise NotImplementedError
+
+
+class Willing:
+    """Says yes to whatever is asked."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+
+    async def answer(self, call_id: str, question: Question) -> list[ClarificationAnswer] | None:
+        self.asked += 1
+        return [ClarificationAnswer(question_id=question.questions[0].id, selected_option_ids=["allow"])]
+
+    async def decide(self, call_id: str, plan: Plan) -> bool | None:
+        raise NotImplementedError
+
+
+def selected(call: dict[str, Any], policy: Policy, person: Willing, folder: Path, *, with_tools: bool) -> str:
+    offered = Offered(server="caller", url="", runner=Nobody()) if with_tools else None
+    turn = Turn(
+        run_id="r",
+        prompt="",
+        model="auto",
+        workspace=str(folder),
+        folder=str(folder),
+        offered=offered,
+        person=person,
+    )
+
+    async def ask() -> dict[str, Any]:
+        running = RunningTurn(turn, Session("s", "agent", "auto", [], {}, None), policy)
+        return await running.permission(Fields({"toolCall": call, "options": OPTIONS}))
+
+    outcome = asyncio.run(ask())["outcome"]
+    return str(outcome["optionId"])
+
+
+@pytest.mark.parametrize("call", [SHELL, EDIT, mcp("tracker")], ids=["shell", "edit", "mcp"])
+@pytest.mark.parametrize("policy", [EVERYTHING, Policy(ask=True)], ids=["allow", "ask"])
+def test_neither_rules_nor_people_allow_anything_in_runs_with_the_callers_tools(
+    tmp_path: Path, call: dict[str, Any], policy: Policy
+) -> None:
+    person = Willing()
+    assert selected(call, policy, person, tmp_path, with_tools=True) == "reject-once"
+    assert person.asked == 0
+    assert selected(call, policy, person, tmp_path, with_tools=False) == "allow-once"  # the test can fail
+
+
+def test_the_callers_own_tools_need_no_rule(tmp_path: Path) -> None:
+    assert selected(mcp("caller"), Policy(), Willing(), tmp_path, with_tools=True) == "allow-once"
+    assert selected(mcp("caller"), Policy(), Willing(), tmp_path, with_tools=False) == "reject-once"
