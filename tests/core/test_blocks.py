@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
 from cursor_gateway.core.blocks import BlockParser, Closed, Content, LineKind, Opened, Prose
-from tests.strategies import assert_linear, examples, markdown, work
+from tests.strategies import assert_linear, examples, markdown, steps, work
 
 COMMONMARK = MarkdownIt("commonmark")
 
@@ -361,6 +361,32 @@ def test_blank_lines_in_many_containers_cost_no_more_than_in_few(item: str) -> N
         return work(lambda: kinds(item * count + "x\n" + "\n" * count + "y"))
 
     assert cost(600) < 2.5 * cost(300)
+
+
+# Containers, then lines that go on in all, some or none of them, with much or little white space.
+markers = st.sampled_from(["- ", "* ", "+   ", "-\t", "> ", ">", "1. ", "123456789) "])
+nestings = st.lists(st.tuples(markers, st.integers(1, 120)), min_size=1, max_size=4)
+indents = st.sampled_from(["", " ", "  ", "\t", " \t", "> ", ">", " " * 199, " " * 3000, "\t" * 800, "> " * 100])
+ends = st.sampled_from(
+    ["", "x", "- x", "- " * 400 + "x", "* " * 400, "```", "```py", "~~~ a", "<div>", ">", "-", "---"]
+)
+
+
+@given(nestings, st.lists(st.tuples(indents, ends, st.integers(1, 6)), min_size=1, max_size=8))
+@examples(300)
+def test_a_character_costs_the_same_in_any_nesting(
+    nesting: list[tuple[str, int]], lines: list[tuple[str, str, int]]
+) -> None:
+    text = "".join(marker * depth for marker, depth in nesting)
+    text += "".join(f"x\n{indent}{end}" * times for indent, end, times in lines)
+    assert steps(lambda: kinds(text)) <= 40 * len(text) + 100 * (text.count("\n") + 1)
+
+
+@pytest.mark.parametrize("start", ["- " * 100, "> " + "- " * 99, "- " * 100 + "```", "- " * 100 + "<!--"])
+@pytest.mark.parametrize("line", [" " * 5000 + "x\n", "\n", " \n", ">\n", "\t\n", "x\n", "- " * 2000 + "x\n"])
+def test_deep_nesting_costs_no_more_for_each_line(start: str, line: str) -> None:
+    text = start + "x\n" + line * (20_000 // len(line))
+    assert steps(lambda: kinds(text)) <= 10 * len(text) + 50 * text.count("\n")
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,8 @@ HTML blocks, headings and breaks (they end a paragraph), lazy continuation. Tabs
 """
 
 import re
+from bisect import bisect_left
+from itertools import accumulate
 from typing import Literal, TypeAlias
 
 from msgspec import Struct
@@ -55,14 +57,13 @@ class Quote(Struct, frozen=True):
     pass
 
 
-class Item(Struct):
+class Item(Struct, frozen=True):
     width: int  # columns that its lines are indented by
-    empty: bool  # nothing but its marker so far
 
 
 Container: TypeAlias = Quote | Item
 
-_MAX_NESTING = 100  # each line is compared with every open container; deeper ones are read as text
+_MAX_NESTING = 100  # deeper containers are read as text
 
 # A line that starts with none of these, outside any container, is paragraph text whatever follows.
 _SPECIAL = frozenset(" \t`~>-+*_#<=0123456789")
@@ -71,7 +72,6 @@ _MARKS = " \t>-+*_=0123456789.)"  # what containers, breaks and underlines are m
 
 _HEADING = re.compile(r"#{1,6}(?:[ \t]|$)")
 _UNDERLINE = re.compile(r"(?:=+|-+)[ \t]*$")
-_BREAK = re.compile(r"(?:(?:\*[ \t]*+){3,}+|(?:_[ \t]*+){3,}+|(?:-[ \t]*+){3,}+)$")
 _MARKER = re.compile(r"(?:[-+*]|(\d{1,9})[.)])(?=[ \t]|$)")
 _BLANK_REST = re.compile(r"[ \t]*+$")
 _PLAIN_ITEM = re.compile(r"( {0,3})(?:[-+*]|(\d{1,9})[.)]) {1,4}(?=[^ \t`~>\-+*_#<=0-9]|\*\*[^ \t*]|`[^`])")
@@ -102,16 +102,21 @@ _HTML_UNTIL = [
 
 
 class _Line:
-    """A line and how far its containers have eaten into it."""
+    """A line and how far its containers have eaten into it.
+
+    Each character is looked at a fixed number of times, however many containers there are: what stands next is found
+    once for each run of white space, and the line's tail once for each character that a break is made of.
+    """
 
     def __init__(self, text: str) -> None:
         self.text = text
         self.offset = 0
         self.column = 0
         self._inside_tab = False
-        self.look()
+        self._tails: dict[str, int] = {}
+        self._look()
 
-    def look(self) -> None:
+    def _look(self) -> None:
         """Find what stands next after white space."""
         text, start, column = self.text, self.offset, self.column
         while (char := text[start : start + 1]) == " " or char == "\t":
@@ -123,22 +128,28 @@ class _Line:
         self.blank = start == len(text)
 
     def advance(self, columns: int) -> None:
-        while columns > 0 and self.offset < len(self.text):
+        """Within the white space."""
+        columns = min(columns, self.indent)
+        self.indent -= columns
+        while columns > 0:
             width = 4 - self.column % 4 if self.text[self.offset] == "\t" else 1
             step = min(width, columns)
             self._inside_tab = step < width
             self.column += step
             self.offset += not self._inside_tab
             columns -= step
-        self.look()
 
-    def advance_to_start(self, characters: int = 0) -> None:
+    def advance_past_start(self, characters: int) -> None:
         self.offset, self.column = self.start + characters, self.start_column + characters
         self._inside_tab = False
-        self.look()
+        self._look()
 
-    def at_space(self) -> bool:
-        return self.offset < len(self.text) and self.text[self.offset] in " \t"
+    def is_break(self) -> bool:
+        """Is the rest nothing but white space and three or more of the character that stands next?"""
+        char = self.text[self.start]
+        if char not in self._tails:
+            self._tails[char] = len(self.text.rstrip(f"{char} \t"))
+        return self._tails[char] <= self.start and self.text.count(char, self.start) >= 3
 
     def rest(self) -> str:
         if self._inside_tab:  # what is left of the tab, as spaces
@@ -150,6 +161,9 @@ class BlockParser:
     def __init__(self) -> None:
         self.fence: Fence | None = None  # the open one
         self._containers: list[Container] = []
+        self._quotes: list[int] = []  # which of them are quotes
+        self._columns = [0]  # the indentation of the items among the first 0, 1, 2, … of them
+        self._items_end = 0  # how many there are, without a last one that is empty
         self._leaf: Leaf = None  # what else is open
 
     def line(self, text: str) -> LineKind:
@@ -190,7 +204,8 @@ class BlockParser:
                 return False  # may not interrupt a paragraph
         elif isinstance(outer := self._containers[0], Item) and len(item[1]) >= outer.width:
             return False  # inside that item
-        self._containers, self._leaf = [Item(width=len(item[0]), empty=False)], "paragraph"
+        self._nest([Item(width=len(item[0]))])
+        self._leaf = "paragraph"
         return True
 
     def skip(self, text: str, start: int, end: int) -> int:
@@ -231,23 +246,36 @@ class BlockParser:
         line = _Line(start)
         return self._dedented(line, fence) if self._match(line) == len(self._containers) else None
 
+    def _nest(self, containers: list[Container], *, last_is_empty: bool = False) -> None:
+        """These are open now. The last is empty if it is an item with nothing but its marker."""
+        self._containers = containers
+        self._quotes = [number for number, container in enumerate(containers) if isinstance(container, Quote)]
+        widths = [container.width if isinstance(container, Item) else 0 for container in containers]
+        self._columns = list(accumulate(widths, initial=0))
+        self._items_end = len(containers) - last_is_empty
+
     def _match(self, line: _Line) -> int:
         """How many of the open containers go on in this line."""
         for number, container in enumerate(self._containers):
+            if line.blank:
+                return self._match_blank(line, number)
             match container:
                 case Quote():
                     if not _eat_quote_mark(line):
                         return number
-                case Item(width=width, empty=empty):
-                    if line.blank and empty:  # an item may begin with one blank line, not with two
+                case Item(width=width):
+                    if line.indent < width:
                         return number
-                    if line.indent >= width:
-                        line.advance(width)
-                    elif line.blank:
-                        line.advance_to_start()
-                    else:
-                        return number
+                    line.advance(width)
         return len(self._containers)
+
+    def _match_blank(self, line: _Line, number: int) -> int:
+        """From the container `number` on. All at once, or each of many blank lines would be compared with every
+        container. It ends quotes, and an item that is empty: one may begin with one blank line, not with two."""
+        place = bisect_left(self._quotes, number)
+        end = self._quotes[place] if place < len(self._quotes) else max(number, self._items_end)
+        line.advance(self._columns[end] - self._columns[number])
+        return end
 
     def _inside_fence(self, line: _Line, fence: Fence) -> LineKind:
         if line.indent < 4 and (end := _FENCE_END.match(line.text, line.start)):
@@ -263,6 +291,11 @@ class BlockParser:
 
     def _start(self, line: _Line, matched: int) -> LineKind:
         """A line that no open fence or HTML block takes: new containers, then at most one new leaf."""
+        if line.blank:
+            if matched < len(self._containers):
+                self._nest(self._containers[:matched])
+            self._leaf = None
+            return PROSE
         lazy = matched < len(self._containers) and self._leaf == "paragraph"
         in_paragraph = matched == len(self._containers) and self._leaf == "paragraph"
         containers = self._containers[:matched]
@@ -276,9 +309,9 @@ class BlockParser:
             else:
                 break
             lazy = in_paragraph = False
-        if line.blank:
-            self._enter(containers[:-1])  # the last may have nothing but its marker
-            self._containers, self._leaf = containers, None
+        if line.blank:  # after new containers
+            self._nest(containers, last_is_empty=isinstance(containers[-1], Item))
+            self._leaf = None
         elif not lazy:
             # Indented code ends no paragraph and is none.
             is_code = line.indent >= 4 and not in_paragraph
@@ -297,14 +330,9 @@ class BlockParser:
                 return _html_block(text, start, may_be_any_tag=not in_paragraph and not lazy)
             case "=" | "-" | "*" | "_":
                 is_underline = in_paragraph and _UNDERLINE.match(text, start)
-                return "other" if is_underline or _BREAK.match(text, start) else None
+                return "other" if is_underline or (text[start] != "=" and line.is_break()) else None
             case _:
                 return None
-
-    def _enter(self, containers: list[Container]) -> None:
-        for container in containers:
-            if isinstance(container, Item):
-                container.empty = False
 
     def _settle(
         self,
@@ -312,8 +340,7 @@ class BlockParser:
         leaf: "Fence | HtmlBlock | Literal['paragraph', 'code', 'other']",
         line: _Line,
     ) -> LineKind:
-        self._enter(containers)
-        self._containers = containers
+        self._nest(containers)
         match leaf:
             case Fence(length=length):
                 self.fence, self._leaf = leaf, None
@@ -331,9 +358,8 @@ class BlockParser:
 def _eat_quote_mark(line: _Line) -> bool:
     if line.indent >= 4 or line.blank or line.text[line.start] != ">":
         return False
-    line.advance_to_start(1)
-    if line.at_space():
-        line.advance(1)
+    line.advance_past_start(1)
+    line.advance(1)
     return True
 
 
@@ -345,10 +371,10 @@ def _eat_list_marker(line: _Line, in_paragraph: bool) -> Item | None:
     if in_paragraph and (rest_is_blank or marker[1] not in (None, "1")):
         return None  # what may not interrupt a paragraph
     indent, length = line.indent, len(marker[0])
-    line.advance_to_start(length)
+    line.advance_past_start(length)
     padding = line.indent if 1 <= line.indent <= 4 and not rest_is_blank else 1
     line.advance(padding)
-    return Item(width=indent + length + padding, empty=True)
+    return Item(width=indent + length + padding)
 
 
 def _html_block(text: str, start: int, *, may_be_any_tag: bool) -> HtmlBlock | None:
