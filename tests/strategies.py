@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterable
 from itertools import pairwise
 from types import FrameType
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -102,7 +102,7 @@ def steps(run: Callable[[], object]) -> int:
     """Lines of Python that are executed: unlike `work`, it sees what a loop does without a call."""
     total = 0
 
-    def count(frame: FrameType, event: str, argument: object) -> object:
+    def count(frame: FrameType, event: str, argument: Any) -> Any:
         nonlocal total
         total += event == "line"
         return count

@@ -6,8 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cursor_gateway.errors import InvalidRequest
 from cursor_gateway.store.search import expression, owner_scope, query_words, searchable, snippet, sound
 from tests.store.making import EVERY_DOCUMENT, words_of
+from tests.strategies import assert_linear
 
 ODD = [
     '"',
@@ -49,7 +51,7 @@ def test_what_has_no_letter_or_digit_is_no_word() -> None:
 
 
 def test_a_query_has_so_many_words_and_no_more() -> None:
-    assert len(query_words("a " * 1000)) == 32
+    assert len(query_words("a " * 500)) == 32
 
 
 @pytest.mark.parametrize(
@@ -86,6 +88,29 @@ def test_halves_of_characters_are_replaced_and_nothing_else_is() -> None:
 )
 def test_a_snippet_is_what_stands_around_the_word(text: str, words: list[str], told: str) -> None:
     assert snippet(text, words) == told
+
+
+@given(st.text(max_size=300), st.text(min_size=1, max_size=3))
+def test_a_snippet_finds_any_word_whatever_its_case(text: str, word: str) -> None:
+    """The first place where it stands is seen, if nothing but case is different."""
+    text = text.replace("\u0130", "")  # the one character whose lower case is longer
+    told = snippet(text + word.upper().lower(), [word.upper().lower()])
+    assert " ".join(word.upper().lower().split()) in " ".join(told.lower().split())
+
+
+def test_a_character_that_grows_in_lower_case_moves_nothing() -> None:
+    assert snippet("\u0130" * 200 + "needle", ["NEEDLE"]) == "…" + "\u0130" * 40 + "needle"
+
+
+@pytest.mark.parametrize("unit", ["a", "ab", "ä", "A"])
+def test_a_word_that_nearly_stands_there_costs_linear_time(unit: str) -> None:
+    assert_linear(lambda size: snippet((unit * size + "e ") * 8, [unit * size + "é"]))
+
+
+def test_a_query_may_be_so_long_and_no_longer() -> None:
+    assert query_words("a" * 1000) == ["a" * 1000]
+    with pytest.raises(InvalidRequest, match="at most 1,000 characters"):
+        query_words("a" * 1001)
 
 
 @given(st.text(), st.lists(st.text(min_size=1), min_size=1))

@@ -192,6 +192,11 @@ class BlockParser:
                     self._leaf = None
                 return PROSE
         self.fence = None
+        if line.blank:
+            if matched < len(self._containers):
+                self._nest(self._containers[:matched])
+            self._leaf = None
+            return PROSE
         return self._start(line, matched)
 
     def _is_plain_item(self, text: str) -> bool:
@@ -290,12 +295,7 @@ class BlockParser:
         return line.rest()
 
     def _start(self, line: _Line, matched: int) -> LineKind:
-        """A line that no open fence or HTML block takes: new containers, then at most one new leaf."""
-        if line.blank:
-            if matched < len(self._containers):
-                self._nest(self._containers[:matched])
-            self._leaf = None
-            return PROSE
+        """A line, not blank, that no open fence or HTML block takes: new containers, then at most one new leaf."""
         lazy = matched < len(self._containers) and self._leaf == "paragraph"
         in_paragraph = matched == len(self._containers) and self._leaf == "paragraph"
         containers = self._containers[:matched]

@@ -467,7 +467,7 @@ def _limit(default: int) -> Json:
 
 
 _LISTING: list[Json] = [
-    _query("q", "Words to search for; the last may be the beginning of one.", {"type": "string"}),
+    _query("q", "Words to search for; the last may be the beginning of one.", {"type": "string", "maxLength": 1000}),
     _limit(20),
     _query("before", "A page's `next`: the page after it. Another text is refused.", {"type": "string"}),
 ]

@@ -24,9 +24,11 @@ from cursor_gateway.core.documents import (
     ToolCallDocument,
     is_tool_use,
 )
+from cursor_gateway.errors import InvalidRequest
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _MOST_WORDS = 32  # of a query: each costs a look-up
+_LONGEST_QUERY = 1_000  # characters
 _LONGEST_TEXT = 250_000  # characters of a run: indexing them takes some 20 ms
 _SHORTEST_PREFIX = 2  # words that begin with one letter are nearly all words
 _BEFORE, _AFTER = 40, 120  # characters of a snippet
@@ -46,6 +48,8 @@ def sound(text: str) -> str:
 
 def query_words(query: str) -> list[str]:
     """What has no letter or digit in it is no word to the index, and would find nothing."""
+    if len(query) > _LONGEST_QUERY:
+        raise InvalidRequest(f"A search takes at most {_LONGEST_QUERY:,} characters; use fewer words.", param="q")
     words = sound(query).replace("\0", " ").split()
     return [word for word in words if any(character.isalnum() for character in word)][:_MOST_WORDS]
 
@@ -69,11 +73,19 @@ def conversation_scope(key: int) -> str:
 
 def snippet(text: str, words: Sequence[str]) -> str:
     """What stands around the first of the words, in one line."""
-    found = re.search("|".join(re.escape(word) for word in words), text, re.IGNORECASE)
-    at = found.start() if found else 0  # the index does not see accents; the eye finds the word
+    folded, first = _folded(text), len(text)
+    for word in map(_folded, words):
+        found = folded.find(word, 0, first + len(word))
+        first = first if found < 0 else min(first, found)
+    at = first if first < len(text) else 0  # the index does not see accents; the eye finds the word
     start, end = max(0, at - _BEFORE), min(len(text), at + _AFTER)
     line = " ".join(text[start:end].split())
     return f"{'…' if start > 0 else ''}{line}{'…' if end < len(text) else ''}"
+
+
+def _folded(text: str) -> str:
+    """Without capitals, each character in its place: the lower case of U+0130 alone would be two characters."""
+    return text.replace("\u0130", "i").lower()
 
 
 # --- what is found ----------------------------------------------------------------------------------
