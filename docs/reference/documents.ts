@@ -495,6 +495,8 @@ export interface DocumentStartEvent {
   documentId: string;
   /** The payload. */
   data: DocumentStartPayload;
+  /** Ours: the event's number in the run, as the id of a Server-Sent Event; `?after=` takes it. This gateway always sends it. */
+  id?: number;
 }
 
 /** A document begins. */
@@ -548,6 +550,8 @@ export interface ContentDeltaEvent {
   documentId: string;
   /** The payload. */
   data: ContentDeltaPayload;
+  /** Ours: the event's number in the run, as the id of a Server-Sent Event; `?after=` takes it. This gateway always sends it. */
+  id?: number;
 }
 
 /** A document's content grows. The deltas of a document, joined, are its content. */
@@ -565,6 +569,8 @@ export interface ToolCallStartEvent {
   documentId: string;
   /** The payload. */
   data: ToolCallStartPayload;
+  /** Ours: the event's number in the run, as the id of a Server-Sent Event; `?after=` takes it. This gateway always sends it. */
+  id?: number;
 }
 
 /** The tool of a `tool_call` document is known. */
@@ -584,6 +590,8 @@ export interface ToolCallArgumentsEvent {
   documentId: string;
   /** The payload. */
   data: ToolCallArgumentsPayload;
+  /** Ours: the event's number in the run, as the id of a Server-Sent Event; `?after=` takes it. This gateway always sends it. */
+  id?: number;
 }
 
 /** The arguments of a `tool_call` document, all at once. A call without arguments has no such event. */
@@ -601,6 +609,8 @@ export interface ToolResultEvent {
   documentId: string;
   /** The payload. */
   data: ToolResultPayload;
+  /** Ours: the event's number in the run, as the id of a Server-Sent Event; `?after=` takes it. This gateway always sends it. */
+  id?: number;
 }
 
 /** What the tool of a `tool_call` document answered. */
@@ -618,6 +628,8 @@ export interface DocumentEndEvent {
   documentId: string;
   /** The payload. */
   data: DocumentEndPayload;
+  /** Ours: the event's number in the run, as the id of a Server-Sent Event; `?after=` takes it. This gateway always sends it. */
+  id?: number;
 }
 
 /** A document is complete: with its start, this is all of it. */
@@ -649,6 +661,8 @@ export interface DoneEvent {
   type: "done";
   /** The payload. */
   data: DonePayload;
+  /** Ours: the event's number in the run, as the id of a Server-Sent Event; `?after=` takes it. This gateway always sends it. */
+  id?: number;
 }
 
 /** A ChatResponse without its documents: what `done` carries. */

@@ -129,12 +129,12 @@ def test_an_event_is_one_frame_with_its_number_its_name_and_its_data(
 
 
 @pytest.mark.parametrize(("event", "name", "document", "data"), EVENTS)
-def test_a_line_of_ndjson_is_the_same_data_with_its_type_and_document(
+def test_a_line_of_ndjson_is_the_same_data_with_its_number_type_and_document(
     event: DocumentEvent, name: str, document: str, data: str
 ) -> None:
     line = NdjsonEncoder().push(event)
     about = f'"documentId":"{document}",' if document else ""
-    assert line == f'{{"type":"{name}",{about}"data":{data}}}\n'.encode()
+    assert line == f'{{"id":1,"type":"{name}",{about}"data":{data}}}\n'.encode()
 
 
 @pytest.mark.parametrize("event", SILENT)
@@ -143,11 +143,14 @@ def test_what_the_specification_has_no_event_for_is_not_said(event: DocumentEven
     assert NdjsonEncoder().push(event) == b""
 
 
-def test_frames_are_numbered_by_the_events_of_the_run_silent_ones_included() -> None:
-    encoder = SseEncoder()
+def test_frames_and_lines_are_numbered_by_the_events_of_the_run_silent_ones_included() -> None:
     events = [SILENT[0], *(event for event, *_ in EVENTS), SILENT[1], EVENTS[2][0]]
-    stream = b"".join(encoder.push(event) for event in events)
-    assert [frame.id for frame in SseDecoder().push(stream)] == [*(str(n) for n in range(2, 15)), "16"]
+    assert [frame.id for frame in SseDecoder().push(SseEncoder().push_all(events))] == [
+        *(str(number) for number in range(2, 15)),
+        "16",
+    ]
+    lines = NdjsonEncoder().push_all(events).splitlines()
+    assert [json.loads(line)["id"] for line in lines] == [*range(2, 15), 16]
 
 
 def test_who_reads_on_reads_on_over_a_pause() -> None:
@@ -160,12 +163,12 @@ def test_who_reads_on_reads_on_over_a_pause() -> None:
 
 
 def test_a_reply_may_end_with_a_pause() -> None:
-    sse, ndjson = SseEncoder(7, until_pause=True), NdjsonEncoder(until_pause=True)
+    sse, ndjson = SseEncoder(7, until_pause=True), NdjsonEncoder(7, until_pause=True)
     assert sse.push(TEXT_STARTS).startswith(b"id: 8\n")
-    assert ndjson.push(TEXT_STARTS)
+    assert ndjson.push(TEXT_STARTS).startswith(b'{"id":8,')
     assert (sse.is_over, ndjson.is_over) == (False, False)
     assert sse.push(Paused(PAUSED)).startswith(b"id: 9\nevent: done\n")
-    assert ndjson.push(Paused(PAUSED)).startswith(b'{"type":"done",')
+    assert ndjson.push(Paused(PAUSED)).startswith(b'{"id":9,"type":"done",')
     assert (sse.is_over, ndjson.is_over) == (True, True)
     for event in (TEXT_STARTS, ContentDelta("doc_001", "x"), Done(ENVELOPE)):
         assert sse.push(event) == ndjson.push(event) == b""

@@ -65,7 +65,9 @@ def read_sse(stream: bytes) -> list[tuple[str, Json]]:
 
 
 def read_ndjson(stream: bytes) -> list[tuple[str, Json]]:
-    events = [json.loads(line) for line in stream.decode().split("\n") if line]
+    *lines, rest = stream.decode().split("\n")
+    assert rest == ""
+    events = [json.loads(line) for line in lines]  # none of them is empty
     for event in events:
         about = event["data"].get("documentId") or event["data"].get("id")
         assert event.get("documentId") == (None if event["type"] == "done" else about)

@@ -37,7 +37,7 @@ from cursor_gateway.dialects.documents import NdjsonEncoder, SseEncoder, encode_
 from cursor_gateway.dialects.openai_chat import AgentTools, ChunkEncoder, CompletionFold, CompletionHead
 from cursor_gateway.dialects.text import TextEncoder
 from cursor_gateway.reader import read_events
-from tests.laws.folds import fold_chunks, fold_documents, read_ndjson, read_sse
+from tests.laws.folds import fold_chunks, fold_documents, frames_of, read_ndjson, read_sse
 
 RUN = RunInfo(id="chat_1", created="2026-02-23T10:30:00Z")
 HEAD = CompletionHead("chatcmpl-1", 1_771_842_600, "auto")
@@ -237,6 +237,7 @@ def assert_the_stream_folds_to_the_response(events: list[DocumentEvent]) -> None
     lines = b"".join(map(NdjsonEncoder().push, events))
     frames = read_sse(stream)
     assert frames == read_ndjson(lines)
+    assert [frame.id for frame in frames_of(stream)] == [str(json.loads(line)["id"]) for line in lines.splitlines()]
     assert fold_documents(frames) == expected
     assert msgspec.json.decode(json.dumps(expected), type=ChatResponse) == response_of(events)
     _assert_replies_are_pieces_of_the_stream(events, stream, lines)
@@ -246,7 +247,7 @@ def _assert_replies_are_pieces_of_the_stream(events: list[DocumentEvent], stream
     """Each is over at its pause, whatever the run does then; joined, they are the stream of who reads on."""
     frames_told = lines_told = b""
     for reply in replies(events):
-        sse, ndjson = SseEncoder(reply.after, until_pause=True), NdjsonEncoder(until_pause=True)
+        sse, ndjson = SseEncoder(reply.after, until_pause=True), NdjsonEncoder(reply.after, until_pause=True)
         for event in events[reply.after :]:
             frames_told += sse.push(event)
             lines_told += ndjson.push(event)

@@ -126,8 +126,8 @@ def test_the_other_form_has_its_own_type_and_sign_of_life() -> None:
         goes.set()
         await asking
         assert client.headers["content-type"] == "application/x-ndjson"
-        assert b"\n" in client.pieces
-        assert [json.loads(line)["type"] for line in client.body.split(b"\n") if line][-1] == "done"
+        assert b" " in client.pieces
+        assert [json.loads(line)["type"] for line in client.body.splitlines()][-1] == "done"
 
     asyncio.run(live())
 

@@ -21,6 +21,7 @@ from starlette.types import Message
 from cursor_gateway.core.actions import Command, OtherTool, Outcome
 from cursor_gateway.core.agent_events import AgentEvent, TextDelta, ThinkingDelta, ThinkingEnded, ToolEnded, ToolStarted
 from cursor_gateway.core.prompt import UserMessage
+from cursor_gateway.keys import LOCAL_OWNER
 from cursor_gateway.runs import journal as journal_module
 from cursor_gateway.runs.conversations import Conversations
 from cursor_gateway.runs.registry import Runs
@@ -28,13 +29,13 @@ from cursor_gateway.runs.run import Run
 from cursor_gateway.runs.service import Defaults, Order, Service
 from cursor_gateway.runs.workspaces import Workspaces
 from cursor_gateway.server.app import build_app
-from cursor_gateway.server.guard import LOCAL_OWNER
 from cursor_gateway.server.metrics import Metrics
 from cursor_gateway.settings import Settings
 from cursor_gateway.sources.base import Turn
 from cursor_gateway.store.sqlite import SqliteStore
 from tests.gateways import RunningGateway, running_gateway
 from tests.laws.folds import fold_chunks, fold_documents, read_ndjson, read_sse
+from tests.laws.folds import frames_of as read_frames
 from tests.runs.scripted import ENDLESS, FINISHED, STARTED, ScriptedSource, say, true, turns_of_the_loop
 from tests.server.conftest import (
     Json,
@@ -68,13 +69,18 @@ class Received:
 
     @property
     def last(self) -> int:
-        """The number of the last event that is there as a whole; NDJSON has no numbers."""
+        """The number of the last event that is there as a whole."""
+        if self.dialect == "ndjson":
+            return int(json.loads(self.body.splitlines()[-1])["id"]) if self.body else 0
         ids = [line[4:] for line in self.body.split(b"\n") if line.startswith(b"id: ")]
         return int(ids[-1]) if ids else 0
 
     def lose(self) -> None:
-        """What a client can rely on: up to the last frame that has a number. Without numbers it begins again."""
-        place = self.body.rfind(b"id: ") if self.dialect != "ndjson" else -1
+        """What a client can rely on: up to the last line, or the last frame that has a number."""
+        if self.dialect == "ndjson":
+            self.body = self.body[: self.body.rfind(b"\n") + 1]
+            return
+        place = self.body.rfind(b"id: ")
         while place >= 0 and (end := self.body.find(b"\n\n", place)) < 0:  # that frame has not come to its end
             place = self.body.rfind(b"id: ", 0, place)
         self.body = self.body[: end + 2] if place >= 0 else b""
@@ -370,14 +376,22 @@ def test_who_has_it_all_is_told_not_to_come_again(tmp_path: Path, dialect: Reads
         )  # all there is, but not done
         await turns_of_the_loop(20)
         assert not waits.done()
+        early = await site.get(path, {"dialect": dialect}, {"last-event-id": str(run.count + 1)})
+        assert early.status == 400
+        error = json.loads(early.body)["error"]
+        assert error["message"].startswith(f"The run has no event {run.count + 1}: it has {run.count} so far.")
+        assert error["param"] == "after"
         goes.set()
         rest = await waits
         assert rest.status == 200
         assert (b"[DONE]" if dialect == "openai" else b"completed") in rest.body
         await run.gone()
         for _ in range(2):
-            for after in (run.count, run.count + 7):
-                assert (await site.get(path, {"dialect": dialect, "after": after})).status == 204
+            assert (await site.get(path, {"dialect": dialect, "after": run.count})).status == 204
+            for after in (run.count + 1, 10**14):
+                refused = await site.get(path, {"dialect": dialect, "after": after})
+                assert refused.status == 400
+                assert f"has no event {after}: it has {run.count}. " in json.loads(refused.body)["error"]["message"]
             by_header = await site.get(path, {"dialect": dialect}, {"last-event-id": str(run.count)})
             assert (by_header.status, by_header.body) == (204, b"")
             assert (await site.get(path, {"dialect": dialect, "after": run.count - 1})).status == 200
@@ -507,6 +521,30 @@ def test_every_reader_has_the_same_over_sockets(gateway: RunningGateway, http: h
     for dialect in READS:
         last = {"last-event-id": str(received[0].last)}
         assert http.get(f"/v1/chat/{id}/events", params={"dialect": dialect}, headers=last).status_code == 204
+
+
+@pytest.mark.parametrize("dialect", READS)
+def test_a_stream_that_was_cut_goes_on_from_its_own_numbers(http: httpx2.Client, dialect: Reads) -> None:
+    """The numbers are in the reply to the request itself, and a completion's own id finds its run."""
+    prompt = standin("fences")
+    if dialect == "openai":
+        asked: Json = {"messages": [{"role": "user", "content": prompt}], "stream": True}
+        asked["stream_options"] = {"include_usage": True}
+        reply = http.post("/v1/chat/completions", json=asked)
+        id = json.loads(read_frames(reply.content)[0].data)["id"]
+        assert id.startswith("chatcmpl-")
+    else:
+        accept = {"accept": "application/x-ndjson" if dialect == "ndjson" else "text/event-stream"}
+        reply = http.post("/v1/chat", json={"message": prompt, "stream": True}, headers=accept)
+        id = reply.headers["x-chat-id"]
+    assert http.get(f"/v1/chat/{id}").json()["id"] == reply.headers["x-chat-id"]
+    for size in range(0, len(reply.content), len(reply.content) // 7):
+        received = Received(dialect)
+        received.body = reply.content[:size]
+        received.lose()
+        query = {"dialect": dialect, "after": received.last}
+        received.body += http.get(f"/v1/chat/{id}/events", params=query).content
+        assert received.body == reply.content
 
 
 def test_the_form_can_be_asked_for_by_header(http: httpx2.Client) -> None:

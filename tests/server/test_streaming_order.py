@@ -104,12 +104,29 @@ def test_a_silent_stream_gets_comments(tmp_path: Path, dialect: Dialect) -> None
             assert read_stream(body).text == BOTH
         else:
             assert [event.event for event in sse(body)][-1] == "done"
-        if dialect == "documents":  # a line of NDJSON that is empty says as little
-            file.unlink()
-            with growing(http, dialect, wait_for(file), headers={"accept": "application/x-ndjson"}) as reply:
-                reply.until(b"\n\n")
-                file.touch()
-                assert json.loads(reply.rest().splitlines()[-1])["type"] == "done"
+
+
+def test_a_silent_stream_of_lines_has_no_empty_ones(tmp_path: Path) -> None:
+    """The next line begins with what kept the connection open: JSON allows white space there."""
+    file = tmp_path / "go"
+    lines = {"accept": "application/x-ndjson"}
+    with (
+        running_gateway(tmp_path / "home", settings={"keep_alive_seconds": "0.05"}) as gateway,
+        http_client(gateway) as http,
+        growing(http, "documents", wait_for(file), headers=lines) as reply,
+    ):
+        reply.until(b"file.")
+        reply.until(b"\n  ")
+        id = reply.response.headers["x-chat-id"]
+        with http.stream("GET", f"/v1/chat/{id}/events", headers=lines) as joined:  # and waits at once
+            pieces = joined.iter_raw()
+            beginning = next(pieces)
+            file.touch()
+            rest = b"".join([beginning, *pieces])
+        assert [json.loads(line) for line in rest.splitlines()] == [
+            json.loads(line) for line in reply.rest().splitlines()
+        ]
+        assert b"\n\n" not in rest
 
 
 @pytest.mark.parametrize(

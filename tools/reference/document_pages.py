@@ -82,7 +82,9 @@ def events_page() -> str:
         "appears: some events of a run have no form here.",
         code(b"".join(sse.push(event) for event in events).decode(), "text"),
         "## NDJSON",
-        "The same payloads, one object a line: `type`, `documentId` (all but `done`), `data`.",
+        "The same payloads, one object a line: `id` (ours: its number), `type`, `documentId` (not in `done`), `data`.\n"
+        "No line is empty: while the agent is silent, a space is sent from time to time, and the next line begins\n"
+        "with it, as JSON allows.",
         code(b"".join(ndjson.push(event) for event in events).decode(), "json"),
         "## Payloads",
         *(part for name in _members("StreamEvent") for part in _record(_payload(name), level=3)),

@@ -114,23 +114,26 @@ class SseEncoder:
 
 
 class NdjsonEncoder:
-    """The specification's `StreamEvent`, one a line; `data` is the frame's payload."""
+    """The specification's `StreamEvent`, one a line; `data` is the frame's payload, `id` its number in the run."""
 
     is_cut = False
     is_slow = False
 
-    def __init__(self, *, until_pause: bool = False) -> None:
+    def __init__(self, after: int = 0, *, until_pause: bool = False) -> None:
+        """As `SseEncoder`."""
         self.is_over = False
         self._until_pause = until_pause
         self._payloads = _Payloads()
+        self._number = after
 
     def push(self, event: DocumentEvent, /) -> bytes:
+        self._number += 1
         payload = self._payloads.of(event)
         if payload is None or self.is_over:
             return b""
         self.is_over = self._until_pause and isinstance(event, Paused)
         about = b',"documentId":' + _encode(payload.document_id) if payload.document_id else b""
-        return b'{"type":%b%b,"data":%b}\n' % (_encode(payload.name), about, payload.data)
+        return b'{"id":%d,"type":%b%b,"data":%b}\n' % (self._number, _encode(payload.name), about, payload.data)
 
     def push_all(self, events: Sequence[DocumentEvent], /) -> bytes:
         return b"".join(map(self.push, events))

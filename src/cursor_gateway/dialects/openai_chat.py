@@ -354,6 +354,10 @@ class ChunkEncoder:
 
     It ends where the run pauses for its caller; `before` is the usage that such a reply before it has told. With a
     cutter it may be over before the run is, which then serves nobody.
+
+    Each frame has the number of its event in the run as its id; of an event that gives several frames, the last one
+    has it, so a reader that got only some of them gets them all again. With a cutter there are no ids: text that is
+    held back belongs to an event whose number was sent already.
     """
 
     is_slow = False
@@ -367,8 +371,11 @@ class ChunkEncoder:
         cutter: Cutter | None = None,
         prompt_tokens: int = 0,
         before: Usage | None = None,
+        after: int = 0,
     ) -> None:
+        """`after` is the number of the last event before this reply."""
         self.is_over = False
+        self._number = after
         self._cutter = cutter
         self._translator = _Translator(agent_tools, before)
         self._deltas = self._translator if cutter is None else _Cutting(self._translator, cutter, prompt_tokens)
@@ -393,11 +400,12 @@ class ChunkEncoder:
         return self._cutter is not None and self._cutter.reason is not None
 
     def push(self, event: DocumentEvent, /) -> bytes:
+        self._number += 1
         if event.__class__ is ContentDelta and event.raw is None and self._says_all:  # nearly every event
-            return self._content + _encode(event.text) + self._content_end
+            return b"id: %d\n%b%b%b" % (self._number, self._content, _encode(event.text), self._content_end)
         if event.__class__ is Reasoning and not event.opens and self._says_all:
             self._translator.thinks_on(event.text)
-            return self._reasoning + _encode(event.text) + self._content_end
+            return b"id: %d\n%b%b%b" % (self._number, self._reasoning, _encode(event.text), self._content_end)
         if self.is_over:
             return b""
         deltas = self._deltas.push(event)
@@ -407,7 +415,13 @@ class ChunkEncoder:
             frames.insert(0, self._role())
         self.is_over = bool(deltas) and isinstance(deltas[-1], Ended)
         self._says_all = self._deltas is self._translator and not self.is_over
-        return b"".join(frames)
+        return self._numbered(b"".join(frames))
+
+    def _numbered(self, frames: bytes) -> bytes:
+        if not frames or self._cutter is not None:
+            return frames
+        last = frames.rfind(b"\n\n", 0, -2) + 2 if b"\n\n" in frames[:-2] else 0
+        return b"%bid: %d\n%b" % (frames[:last], self._number, frames[last:])
 
     def push_all(self, events: Sequence[DocumentEvent], /) -> bytes:
         return b"".join(map(self.push, events))
@@ -455,11 +469,10 @@ class ChunkEncoder:
         return self._before + delta + self._after
 
 
-class NumberedChunks:
-    """Chunks with the numbers of their events, from after the one that the reader had last.
+class ResumedChunks:
+    """The chunks after the event that the reader had last.
 
-    All events are pushed, also those before: what the reader was told decides how it goes on. Of an event that gives
-    several frames, the last has the number: who had only some of them gets them all again. A run that paused has
+    All events are pushed, also those before: what was sent already decides how it goes on. A run that paused has
     several replies: `encoder` makes the one for each, by the pause before it and its number.
     """
 
@@ -479,14 +492,11 @@ class NumberedChunks:
     def push(self, event: DocumentEvent, /) -> bytes:
         self._number += 1
         frames = self._encoder.push(event)
-        if self._number <= self._after:
-            if isinstance(event, Paused):
-                self._encoder = self._make(event, self._number)
-            return b""
-        if not frames:
-            return b""
-        last = frames.rfind(b"\n\n", 0, -2) + 2 if b"\n\n" in frames[:-2] else 0
-        return b"%bid: %d\n%b" % (frames[:last], self._number, frames[last:])
+        if self._number > self._after:
+            return frames
+        if isinstance(event, Paused):
+            self._encoder = self._make(event, self._number)
+        return b""
 
     def push_all(self, events: Sequence[DocumentEvent], /) -> bytes:
         return b"".join(map(self.push, events))

@@ -135,6 +135,19 @@ MEANINGS: dict[str, str] = {
     # --- streaming
     "StreamEvent": "One line of the NDJSON stream. In a Server-Sent Event, `type` is its name and `data` its data.",
     "StreamEventType": "The names of the streaming events.",
+    **{
+        f"{name}Event.id": "Ours: the event's number in the run, as the id of a Server-Sent Event; `?after=` takes it. "
+        "This gateway always sends it."
+        for name in (
+            "DocumentStart",
+            "ContentDelta",
+            "ToolCallStart",
+            "ToolCallArguments",
+            "ToolResult",
+            "DocumentEnd",
+            "Done",
+        )
+    },
     ".documentId": "The document it is about.",
     ".data": "The payload.",
     ".type": "The document's type.",

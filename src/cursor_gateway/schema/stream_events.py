@@ -62,7 +62,7 @@ class DocumentEndPayload(_Payload, frozen=True, kw_only=True):
 
 
 class _Event(Struct, frozen=True, kw_only=True, rename="camel", tag_field="type"):
-    pass
+    id: int | UnsetType = UNSET
 
 
 class DocumentStartEvent(_Event, frozen=True, kw_only=True, tag="document_start"):

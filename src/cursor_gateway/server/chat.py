@@ -23,7 +23,7 @@ from cursor_gateway.dialects.documents_request import (
     read_chat_request,
     results_of,
 )
-from cursor_gateway.dialects.openai_chat import AgentTools, ChunkEncoder, NumberedChunks, encode_error
+from cursor_gateway.dialects.openai_chat import AgentTools, ChunkEncoder, ResumedChunks, encode_error
 from cursor_gateway.errors import Failure, InvalidRequest
 from cursor_gateway.runs.answering import Answering, Asker
 from cursor_gateway.runs.service import Continued, Order, Service
@@ -38,6 +38,7 @@ from cursor_gateway.server.streaming import (
     Form,
     Heard,
     Reading,
+    chat_id,
     completion_head,
     read_to_end,
     run_headers,
@@ -93,7 +94,7 @@ class ChatEndpoints:
             request_id=request.state.request_id,
             when_client_leaves=asked.when_client_leaves or ("finish" if wants_no_answer else None),
         )
-        continued = await self._continued(request.path_params["id"], asker, asked)
+        continued = await self._continued(chat_id(request.path_params["id"]), asker, asked)
         if wants_no_answer:
             return await self._accepted(continued.run)
         return await self._reply(request, continued.run, stream=asked.stream, after=continued.after)
@@ -108,13 +109,14 @@ class ChatEndpoints:
     async def _accepted(self, run: AnyRun) -> Response:
         """For whoever only wants to know the run."""
         snapshot = await self._service.response(run.id, run.owner)
-        return Response(encode_response(snapshot), 202, run_headers(run), media_type="application/json")
+        headers = {**run_headers(run), "location": f"/v1/chat/{run.id}"}
+        return Response(encode_response(snapshot), 202, headers, media_type="application/json")
 
     async def _reply(self, request: Request, run: AnyRun, *, stream: bool, after: int = 0) -> ASGIApp:
         """Up to the end of the run, or to where it pauses."""
         if stream:
             encoder, form = (
-                (NdjsonEncoder(until_pause=True), NDJSON)
+                (NdjsonEncoder(after, until_pause=True), NDJSON)
                 if _wants_ndjson(request.headers)
                 else (SseEncoder(after, until_pause=True), SSE)
             )
@@ -136,7 +138,7 @@ class ChatEndpoints:
 
     async def answer(self, request: Request) -> Response:
         """The whole, or what there is of it now."""
-        id, owner = request.path_params["id"], request.state.owner
+        id, owner = chat_id(request.path_params["id"]), request.state.owner
         response = await self._service.response(id, owner)
         match request.query_params.get("dialect") or "documents":
             case "documents":
@@ -151,18 +153,25 @@ class ChatEndpoints:
 
     async def events(self, request: Request) -> ASGIApp:
         """The run's stream, from its beginning or after the event that the reader had last."""
-        run = await self._service.find(request.path_params["id"], request.state.owner)
+        run = await self._service.find(chat_id(request.path_params["id"]), request.state.owner)
         after = _after(request)
         if request.method == "HEAD":  # who only looks is no reader, whose leaving would stop the run
             return Response(media_type=SSE.media_type, headers=run_headers(run))
-        if run.done is not None and after >= run.count:
+        if after > run.count:  # events are stored before they are sent, so nobody has this one
+            so_far = "" if run.done is not None else " so far"
+            raise InvalidRequest(
+                f"The run has no event {after}: it has {run.count}{so_far}. Send the number of the last event that "
+                "you have; without one the stream starts at the beginning.",
+                param="after",
+            )
+        if run.done is not None and after == run.count:
             return Response(status_code=204, headers=run_headers(run))  # tells an EventSource not to come again
         encoder, form, place = _encoder(request, run, after, self._settings.agent_tools)
         return EventStream(run, encoder, form, self._reading, after=place, is_replay=True)
 
     async def cancel(self, request: Request) -> Response:
         """The reply is what the run's `done` says."""
-        envelope = await self._service.cancel(request.path_params["id"], request.state.owner)
+        envelope = await self._service.cancel(chat_id(request.path_params["id"]), request.state.owner)
         return Response(msgspec.json.encode(envelope), media_type="application/json")
 
 
@@ -215,15 +224,15 @@ def _encoder(request: Request, run: AnyRun, after: int, agent_tools: AgentTools)
         case "documents":
             return SseEncoder(after), SSE, after
         case "ndjson":
-            return NdjsonEncoder(), NDJSON, after
+            return NdjsonEncoder(after), NDJSON, after
         case "openai":
 
             def chunks(pause: Paused | None, number: int) -> ChunkEncoder:
                 before = pause.envelope.usage if pause is not None else None
                 head = completion_head(run, number)
-                return ChunkEncoder(head, include_usage=True, agent_tools=agent_tools, before=before)
+                return ChunkEncoder(head, include_usage=True, agent_tools=agent_tools, before=before, after=number)
 
-            return NumberedChunks(chunks, after), SSE, 0
+            return ResumedChunks(chunks, after), SSE, 0
         case "html":
             from cursor_gateway.server.html_stream import HtmlEncoder
 

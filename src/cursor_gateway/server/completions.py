@@ -79,6 +79,7 @@ class CompletionEndpoints:
                 cutter=cutter,
                 prompt_tokens=prompt_tokens,
                 before=before,
+                after=after,
             )
             return EventStream(run, encoder, SSE, self._reading, after=after)
         fold = CompletionFold(head, agent_tools=agent_tools, cutter=cutter, prompt_tokens=prompt_tokens, before=before)

@@ -52,7 +52,8 @@ class Form(Struct, frozen=True):
 
 
 SSE = Form("text/event-stream; charset=utf-8", b": keep-alive\n\n")
-NDJSON = Form("application/x-ndjson", b"\n")
+# White space before a JSON value belongs to it: the next line begins with it, and there is no empty line.
+NDJSON = Form("application/x-ndjson", b" ")
 
 
 def stream_headers(form: Form, more: Mapping[str, str]) -> list[tuple[bytes, bytes]]:
@@ -78,6 +79,11 @@ def completion_head(run: AnyRun, after: int = 0) -> CompletionHead:
     created = int(datetime.fromisoformat(run.info.created).timestamp())
     id = f"chatcmpl-{run.id.removeprefix('chat_')}{f'-{after}' if after else ''}"
     return CompletionHead(id, created, run.info.model or "")
+
+
+def chat_id(id: str) -> str:
+    """The run of a completion's id, as `completion_head` makes them; any other id is left as it is."""
+    return f"chat_{id.removeprefix('chatcmpl-').partition('-')[0]}" if id.startswith("chatcmpl-") else id
 
 
 class Reading(Struct, frozen=True, kw_only=True):
