@@ -47,7 +47,7 @@ def test_a_name(name: str) -> None:
     assert is_name(name)
 
 
-@pytest.mark.parametrize("name", ["", "a b", "é", "a\n", "A" * 65, "a=b", "a,b", "cgw_0123"])
+@pytest.mark.parametrize("name", ["", "a b", "é", "a\n", "A" * 65, "a=b", "a,b", "cgw_0123", "local"])
 def test_what_is_no_name(name: str) -> None:
     assert not is_name(name)
 

@@ -228,6 +228,7 @@ def test_keys_are_names_with_hashes() -> None:
         ({"a": HASH, "b": "secret"}, "entry 2 is no hash"),
         ({"a": HASH.upper()}, "entry 1 is no hash"),
         ({"": HASH}, "entry 1 has a wrong name"),
+        ({"a": OTHER, "local": HASH}, "entry 2 is named `local`, which is reserved"),
         ({"secret secret": HASH}, "entry 1 has a wrong name"),
         ({"a": HASH, "b": OTHER, "c": HASH}, "entry 3 has the key of entry 1"),
     ],

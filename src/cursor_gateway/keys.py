@@ -6,6 +6,8 @@ import re
 import secrets
 from collections.abc import Mapping
 
+LOCAL_OWNER = "local"  # of everything that was said while there were no keys
+
 _PREFIX = "cgw_"
 _BYTES = 32
 _NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
@@ -27,7 +29,12 @@ def is_hash(text: str) -> bool:
 
 def is_name(text: str) -> bool:
     """Of a key's owner. A key is none: who mixes the two up must not find it in logs and error messages."""
-    return _NAME.fullmatch(text) is not None and not text.startswith(_PREFIX)
+    return _NAME.fullmatch(text) is not None and not text.startswith(_PREFIX) and not is_reserved(text)
+
+
+def is_reserved(name: str) -> bool:
+    """A key of this name would see what others said before there were keys."""
+    return name == LOCAL_OWNER
 
 
 def owner_of(key: str, api_keys: Mapping[str, str]) -> str | None:

@@ -19,7 +19,7 @@ from cursor_gateway.core.fences import Fences
 from cursor_gateway.core.run_info import WhenBusy, WhenClientLeaves
 from cursor_gateway.dialects.openai_chat import AgentTools
 from cursor_gateway.errors import SettingsError
-from cursor_gateway.keys import is_hash, is_name
+from cursor_gateway.keys import is_hash, is_name, is_reserved
 
 SourceName: TypeAlias = Literal["auto", "cli", "acp", "sdk", "replay"]
 Permissions: TypeAlias = Literal["deny", "ask"]
@@ -362,7 +362,11 @@ def _check_keys(keys: Mapping[str, str], origin: str) -> None:
     """Names entries by their place: who mixes names, hashes and keys up must not find a key in a log."""
     owners: dict[str, int] = {}
     for place, (name, hashed) in enumerate(keys.items(), start=1):
-        if not is_name(name):
+        if is_reserved(name):
+            reason = (
+                f"is named `{name}`, which is reserved: it would see what was said before there were keys; rename it"
+            )
+        elif not is_name(name):
             reason = "has a wrong name: 1 to 64 letters, digits, `_`, `.` or `-`, and not the key itself"
         elif not is_hash(hashed):
             reason = f"is no hash: `sha256:` and 64 hex digits, never the key itself{_misplaced(keys)}"

@@ -50,9 +50,9 @@ from cursor_gateway.core.documents import (
 from cursor_gateway.core.history import ConversationDetail, MessageEntry, RunEntry
 from cursor_gateway.core.run_info import RunInfo
 from cursor_gateway.demo import recordings
+from cursor_gateway.keys import LOCAL_OWNER as SERVERS_OWNER
 from cursor_gateway.keys import hash_key
 from cursor_gateway.reader import read_response
-from cursor_gateway.server.guard import LOCAL_OWNER as SERVERS_OWNER
 from cursor_gateway.sources.process_groups import members
 from cursor_gateway.sources.replay import recorded_prompt
 from tests.agent.install import install

@@ -252,6 +252,13 @@ def test_a_name_that_cannot_be_used_is_refused(name: str, capsys: pytest.Capture
     assert "1 to 64 letters" in error
 
 
+def test_the_owner_of_what_was_said_without_keys_gets_none(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["key", "local"]) == 2
+    out, error = capsys.readouterr()
+    assert out == ""
+    assert "`local` is reserved" in error
+
+
 def test_without_a_home_the_lines_name_no_file(monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
     monkeypatch.setattr("cursor_gateway.cli.key.usual_file", lambda: None)
     assert run(["key", "a"]) == 0

@@ -48,6 +48,7 @@ def test_it_streams_and_goes_on_by_itself_as_a_message_does(http: httpx2.Client)
     assert sse(streamed.content)[-1].event == "done"
     later = http.post(f"/v1/chat/{ask(http, unique())['id']}/answer", json=body, headers={"prefer": "respond-async"})
     assert later.status_code == 202
+    assert http.get(later.headers["location"]).json()["id"] == later.json()["id"]
     assert sse(http.get(f"/v1/chat/{later.json()['id']}/events").content)[-1].event == "done"
 
 

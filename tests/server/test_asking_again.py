@@ -134,6 +134,7 @@ def test_who_wants_only_to_know_the_run_gets_it_at_once_and_may_come_and_go(
     begun = http.post("/v1/chat", json=asking, headers={"prefer": "respond-async"})
     assert (begun.status_code, begun.json()["status"]) == (202, "streaming")
     id = begun.headers["x-chat-id"]
+    assert begun.headers["location"] == f"/v1/chat/{id}"
     assert http.head(f"/v1/chat/{id}/events").status_code == 200
     with http.stream("GET", f"/v1/chat/{id}/events") as glance:
         next(glance.iter_raw())

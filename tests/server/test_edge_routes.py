@@ -2,11 +2,15 @@
 
 import json
 import re
+from importlib.metadata import version
+from typing import Any
 
 import httpx2
+import msgspec
 import pytest
 
-from cursor_gateway.server.openapi import openapi_document
+from cursor_gateway.server import operations
+from cursor_gateway.server.openapi import api_page, openapi_document
 from tests.gateways import RunningGateway
 from tests.server.conftest import chat, standin
 from tests.server.edges import CLOSE, JSON, exchanged, request
@@ -119,3 +123,32 @@ def test_errors_of_the_edge_are_json_for_every_caller(gateway: RunningGateway) -
     for accept in ("text/html", "text/event-stream", "*/*"):
         reply = exchanged(gateway, request("GET", "/nothing", f"Accept: {accept}", CLOSE))
         assert json.loads(reply.body)["error"]["code"] == "not_found"
+
+
+@pytest.mark.parametrize("path", ["/v1/responses", "/v1/messages", "/v1/messages/count_tokens"])
+def test_other_apis_are_told_which_one_there_is(gateway: RunningGateway, path: str) -> None:
+    reply = exchanged(gateway, request("POST", path, JSON, CLOSE, body=b"{}"))
+    assert (reply.status, reply.error["code"]) == (404, "not_found")
+    assert "/v1/chat/completions" in reply.error["message"]
+
+
+@pytest.mark.parametrize("host", ["localhost:8787", "127.0.0.1", "[::1]:99"])
+def test_the_page_of_the_api_names_the_address_that_it_was_found_at(gateway: RunningGateway, host: str) -> None:
+    shown = exchanged(gateway, request("GET", f"http://{host}/docs", CLOSE)).body.decode()
+    assert shown == api_page(openapi_document(version("cursor-gateway")), f"http://{host}")
+
+
+def test_the_description_of_the_api_is_made_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[str] = []
+
+    def counted(version: str) -> dict[str, Any]:
+        made.append(version)
+        return openapi_document(version)
+
+    monkeypatch.setattr("cursor_gateway.server.openapi.openapi_document", counted)
+    operations._openapi_json.cache_clear()
+    operations._docs_page.cache_clear()
+    for _ in range(3):
+        assert operations._openapi_json("1") == msgspec.json.encode(openapi_document("1"))
+        assert operations._docs_page("1", "http://a").startswith("<!doctype html>")
+    assert made == ["1", "1"]

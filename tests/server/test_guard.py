@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from msgspec import Struct
 from starlette.datastructures import Headers
+from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -54,6 +55,9 @@ class Reached:
         self.owner = scope["state"]["owner"]
         await Response(b"{}")(scope, receive, send)
 
+    async def endpoint(self, request: Request) -> ASGIApp:
+        return self
+
 
 def ask(
     *headers: tuple[str, str],
@@ -63,7 +67,12 @@ def ask(
     app: ASGIApp | None = None,
 ) -> Reply:
     reached = Reached()
-    guard = Guard(app or reached, settings or Settings(), Metrics(), {"x-cursor-gateway-source": "cli"})
+    guard = Guard(
+        app or Routes({path: {method: reached.endpoint}}),
+        settings or Settings(),
+        Metrics(),
+        {"x-cursor-gateway-source": "cli"},
+    )
     raw = [(name.encode(), value.encode("latin-1")) for name, value in headers]
     sent: list[Message] = []
 
@@ -138,10 +147,10 @@ def test_any_other_name_is_refused(host: str) -> None:
 
 
 def test_a_request_names_exactly_one_host() -> None:
-    assert_refused(ask(), 403, "forbidden")
-    assert_refused(ask(HOST, ("host", "evil.example")), 403, "forbidden")
-    assert_refused(ask(("host", "evil.example"), HOST), 403, "forbidden")
-    assert_refused(ask(HOST, HOST), 403, "forbidden")
+    assert_refused(ask(), 400, "invalid_request")
+    assert_refused(ask(HOST, ("host", "evil.example")), 400, "invalid_request")
+    assert_refused(ask(("host", "evil.example"), HOST), 400, "invalid_request")
+    assert_refused(ask(HOST, HOST), 400, "invalid_request")
 
 
 def test_names_that_the_operator_allows_are_answered_however_they_are_written() -> None:
@@ -397,6 +406,8 @@ def test_every_reply_has_the_headers_that_keep_browsers_careful() -> None:
     for reply in replies:
         assert reply.headers["x-content-type-options"] == "nosniff"
         assert reply.headers["x-frame-options"] == "DENY"
+        assert reply.headers["cross-origin-resource-policy"] == "same-origin"
+        assert reply.headers["cross-origin-opener-policy"] == "same-origin"
         assert reply.headers["referrer-policy"] == "no-referrer"
         assert reply.headers["x-cursor-gateway-source"] == "cli"
         assert reply.headers["x-request-id"].startswith("req_")
@@ -469,8 +480,22 @@ def test_a_path_that_does_not_exist_is_told_in_one_line_of_bounded_length() -> N
             assert reply.error["message"].endswith("see /docs for what there is.")
 
 
-def test_a_method_that_a_path_does_not_know_is_told_with_those_it_knows() -> None:
-    reply = ask(HOST, JSON, method="POST", app=Routes({"/v1/models": {"GET": nothing}}))
+def test_a_path_that_other_apis_have_is_told_what_to_use_instead() -> None:
+    routes = Routes({"/v1/chat": {"POST": nothing}}, {"/v1/messages": "Use /v1/chat."})
+    for path in ("/v1/messages", "/v1/messages/", "/v1/messages/count_tokens"):
+        reply = ask(HOST, method="POST", path=path, app=routes)
+        assert (reply.status, reply.error["code"]) == (404, "not_found")
+        assert reply.error["message"] == "/v1/messages is not served yet. Use /v1/chat."
+    assert "is not served yet" not in ask(HOST, path="/v1/messages2", app=routes).error["message"]
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "PATCH", "DELETE"])
+@pytest.mark.parametrize("headers", [(), (JSON,), (("content-type", "text/plain"),)])
+def test_a_method_that_a_path_does_not_know_is_told_with_those_it_knows(
+    method: str, headers: tuple[tuple[str, str], ...]
+) -> None:
+    """Whatever the body is said to be: nobody would read it."""
+    reply = ask(HOST, *headers, method=method, app=Routes({"/v1/models": {"GET": nothing}}))
     assert (reply.status, reply.error["code"]) == (405, "method_not_allowed")
     assert "GET" in reply.headers["allow"]
 

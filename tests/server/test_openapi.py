@@ -242,7 +242,7 @@ def test_a_run_may_fail_in_every_way() -> None:
 
 
 def test_each_operation_has_its_own_errors() -> None:
-    everywhere = {"403", "405", "408", "431", "500", "503"}
+    everywhere = {"400", "403", "405", "408", "431", "500", "503"}
     found = {name: set(operation["responses"]) - {"200"} for name, operation in OPERATIONS.items()}
     assert found["GET /health"] == found["GET /docs"] == found["GET /openapi.json"] == everywhere
     assert found["GET /metrics"] == everywhere | {"401"}

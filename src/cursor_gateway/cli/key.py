@@ -4,7 +4,7 @@ import click
 
 from cursor_gateway.cli.configuration import usual_file
 from cursor_gateway.errors import SettingsError
-from cursor_gateway.keys import hash_key, is_name, new_key
+from cursor_gateway.keys import hash_key, is_name, is_reserved, new_key
 
 
 @click.command(
@@ -19,6 +19,8 @@ from cursor_gateway.keys import hash_key, is_name, new_key
 @click.argument("name")
 def key(name: str) -> int:
     """Make an API key for NAME and print it, with the lines that make the gateway accept it."""
+    if is_reserved(name):
+        raise SettingsError(f"the name `{name}` is reserved for what was said before there were keys; choose another.")
     if not is_name(name):
         raise SettingsError("the name of a key is 1 to 64 letters, digits, `_`, `.` or `-`; choose another one.")
     made = new_key()

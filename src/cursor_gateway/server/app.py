@@ -44,6 +44,10 @@ def build_app(service: Service, settings: Settings, metrics: Metrics) -> Guard:
             "/docs.css": {"GET": operations.docs_css},
             "/": {"GET": page.shell},
             "/page/{name}": {"GET": page.file},
-        }
+        },
+        {
+            "/v1/responses": "Set your client to the Chat Completions API, /v1/chat/completions.",
+            "/v1/messages": "Use a client of OpenAI's API; its path is /v1/chat/completions.",
+        },
     )
     return Guard(routes, settings, metrics, {"x-cursor-gateway-source": service.source.state().name})

@@ -19,17 +19,16 @@ from cursor_gateway.errors import (
     Failure,
     GatewayError,
     GatewayFault,
+    InvalidRequest,
     KeyRefused,
     MediaTypeRefused,
     RequestForbidden,
     host_exhausted,
 )
-from cursor_gateway.keys import owner_of
+from cursor_gateway.keys import LOCAL_OWNER, owner_of
 from cursor_gateway.server.logs import Log
 from cursor_gateway.server.metrics import Metrics
 from cursor_gateway.settings import Settings, is_loopback
-
-LOCAL_OWNER = "local"  # of everything, where there are no keys
 
 _log = Log()
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._:-]{1,128}")
@@ -37,7 +36,13 @@ _HOST = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([A-Za-z0-9._-]+))(?::[0-9]{0,5})?"
 _OPEN_PATHS = ("/health", "/openapi.json", "/docs", "/docs.css", "/")  # no key: they tell nothing and start nothing
 _OPEN_PREFIX = "/page/"
 _READING = ("GET", "HEAD")
-_STATIC_HEADERS = {"x-content-type-options": "nosniff", "referrer-policy": "no-referrer", "x-frame-options": "DENY"}
+_STATIC_HEADERS = {
+    "x-content-type-options": "nosniff",
+    "referrer-policy": "no-referrer",
+    "x-frame-options": "DENY",
+    "cross-origin-resource-policy": "same-origin",
+    "cross-origin-opener-policy": "same-origin",
+}
 
 Headers: TypeAlias = Mapping[bytes, bytes]  # the first of each name
 Pairs: TypeAlias = list[tuple[bytes, bytes]]
@@ -60,13 +65,12 @@ class Guard:
         state = scope.setdefault("state", {})
         state["request_id"] = request_id
         try:
-            self._check_host(scope["headers"])
+            self._check_host(scope)
             self._check_page(method, origin, headers)
             if method == "OPTIONS" and origin is not None:
                 await _preflight(headers)(scope, receive, reply)
                 return
             state["owner"] = self._owner(scope["path"], headers)
-            _check_form(method, headers)
             await self._app(scope, receive, reply)
         except ClientDisconnect:
             pass  # nobody is there to be told
@@ -92,8 +96,11 @@ class Guard:
         headers = [*self._headers, (b"x-request-id", request_id.encode())]
         return _Reply(send, headers if origin is None else headers + self._cors(origin))
 
-    def _check_host(self, headers: Pairs) -> None:
-        host = _host([value for name, value in headers if name == b"host"])
+    def _check_host(self, scope: Scope) -> None:
+        hosts = [value for name, value in scope["headers"] if name == b"host"]
+        if len(hosts) != 1:  # HTTP/1.0 needs none, but then nobody knows which name was meant
+            raise InvalidRequest("A request needs one `Host` header, and no second one (RFC 9112, 3.2).", param="Host")
+        host = _host(hosts[0])
         if host in self._names:
             return
         try:
@@ -140,7 +147,7 @@ class Guard:
         return _encoded(
             {
                 "access-control-allow-origin": origin,
-                "access-control-expose-headers": "x-request-id, x-chat-id, x-conversation-id, retry-after",
+                "access-control-expose-headers": "x-request-id, x-chat-id, x-conversation-id, retry-after, location",
                 "vary": "origin",
             }
         )
@@ -196,16 +203,17 @@ async def _no_receive() -> Message:
     return {"type": "http.disconnect"}
 
 
-def _host(values: list[bytes]) -> str:
-    """Without its port; an IPv6 address without its brackets. Empty when it is not exactly one, or none that can be."""
-    found = _HOST.fullmatch(values[0].decode("latin-1")) if len(values) == 1 else None
+def _host(value: bytes) -> str:
+    """Without its port; an IPv6 address without its brackets. Empty when it cannot be one."""
+    found = _HOST.fullmatch(value.decode("latin-1"))
     return (found[1] or found[2]).lower() if found else ""
 
 
-def _check_form(method: str, headers: Headers) -> None:
-    """A form on any web page can post, but not JSON."""
-    if method not in ("POST", "PUT", "PATCH"):
+def check_media_type(scope: Scope) -> None:
+    """A form on any web page can post, but not JSON. Raises `MediaTypeRefused`."""
+    if scope["method"] not in ("POST", "PUT", "PATCH"):
         return
+    headers: Headers = dict(reversed(scope["headers"]))
     if headers.get(b"content-type", b"").partition(b";")[0].strip().lower() != b"application/json":
         raise MediaTypeRefused("The body must be JSON; send it with `Content-Type: application/json`.")
     coding = (

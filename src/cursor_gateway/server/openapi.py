@@ -64,7 +64,8 @@ comes back as an ordered list of typed **documents**, or in the form of **OpenAI
 - Every reply has an `X-Request-Id`; the log has the same. A request may bring its own.
 - Errors have OpenAI's form, a stable `code` and a sentence that says what to do.
 - A streaming reply waits for the first sign of the agent, so that a run that cannot start has its own status. \
-After that, an error is the last thing that the stream tells. A silent stream is kept open by comments.
+After that, an error is the last thing that the stream tells. A silent stream is kept \
+open by comments, NDJSON by white space before the next line.
 """
 
 _TAGS = {
@@ -133,7 +134,7 @@ def _paths() -> Json:
                     "202": _reply(
                         "The run has begun; for `Prefer: respond-async`. Read it at `/v1/chat/{id}/events`.",
                         _json(ref("ChatResponse"), examples.begun),
-                        _RUN_HEADERS,
+                        (*_RUN_HEADERS, "Location"),
                     )
                 },
             )
@@ -171,7 +172,8 @@ def _paths() -> Json:
                 "Read an answer's stream, or read on",
                 "From the beginning, or after the event that the reader had last: while the run goes on, after it has "
                 "ended, after the gateway was restarted. Any number of readers see the same events. Who has them all "
-                "gets 204, which tells an `EventSource` not to come again.",
+                "gets 204, which tells an `EventSource` not to come again. A number that the run does not have gets "
+                "400.",
                 None,
                 _reply("The stream.", _streams(examples), _RUN_HEADERS),
                 {*_ANYWHERE, KeyRefused, InvalidRequest, NotFound, StoreUnavailable},
@@ -205,7 +207,7 @@ def _paths() -> Json:
                     "202": _reply(
                         "The run goes on; for `Prefer: respond-async`. Read it at `/v1/chat/{id}/events`.",
                         _json(ref("ChatResponse"), examples.begun),
-                        _RUN_HEADERS,
+                        (*_RUN_HEADERS, "Location"),
                     )
                 },
             )
@@ -291,7 +293,9 @@ def _paths() -> Json:
                         "application/json": {"schema": ref("ChatCompletion"), "example": examples.completion},
                         "text/event-stream": _stream(
                             "The data of each event is a `ChatCompletionChunk`, or an `ErrorReply` when the run "
-                            "fails; the last is `[DONE]`.",
+                            "fails; the last is `[DONE]`. Its id is its number in the run, for "
+                            "`/v1/chat/{id}/events?dialect=openai`; with `stop`, `max_tokens` or `response_format` "
+                            "there are none.",
                             _event(("ChatCompletionChunk", "ErrorReply")),
                             examples.chunks,
                         ),
@@ -427,7 +431,9 @@ def _query(name: str, about: str, schema: Json) -> Json:
     return {"name": name, "in": "query", "description": about, "schema": schema}
 
 
-_CHAT_ID = _path("id", "The answer's id, from `X-Chat-Id` or its `id`.", "chat_7f3a2b1c")
+_CHAT_ID = _path(
+    "id", "The answer's id, from `X-Chat-Id` or its `id`; that of a chat completion will do.", "chat_7f3a2b1c"
+)
 _CONVERSATION_ID = _path("id", "The conversation's id.", "conv_9e8d7c6b")
 _IDEMPOTENCY: Json = {
     "name": "Idempotency-Key",
@@ -483,6 +489,7 @@ _HEADERS = {
     "Retry-After": "How many seconds to wait before another try, where that is known.",
     "WWW-Authenticate": "`Bearer`, where a key of the gateway's is missing.",
     "Allow": "The methods that the path knows.",
+    "Location": "Where the run is: `/v1/chat/{id}`.",
 }
 _EVERY_REPLY = ("X-Request-Id", "X-Cursor-Gateway-Source")
 _RUN_HEADERS = ("X-Chat-Id", "X-Conversation-Id")
@@ -556,7 +563,12 @@ def _streams(examples: "_Examples") -> Json:
             _event(_PAYLOADS, event=ref("StreamEventType"), id={"type": "string"}),
             examples.sse,
         ),
-        "application/x-ndjson": _stream("Each line is a `StreamEvent`.", ref("StreamEvent"), examples.ndjson),
+        "application/x-ndjson": _stream(
+            "Each line is a `StreamEvent`, with its number. None is empty: a silent stream is kept open by white space "
+            "before the next line.",
+            ref("StreamEvent"),
+            examples.ndjson,
+        ),
     }
 
 
@@ -576,6 +588,7 @@ _PAYLOADS = (
 _Errors: TypeAlias = tuple[type[GatewayError], ...]
 _LOCAL: _Errors = (SettingsError, UnusableInput)  # of the command line and the library
 _ANYWHERE: _Errors = (
+    InvalidRequest,
     RequestForbidden,
     MethodRefused,
     RequestTooSlow,

@@ -1,5 +1,7 @@
 """What operators and newcomers ask for: health, figures, the description of the API and a page that shows it."""
 
+import asyncio
+from functools import cache
 from importlib.metadata import version
 
 import msgspec
@@ -46,17 +48,33 @@ class OperationEndpoints:
         return Response(self._metrics.render(), media_type=CONTENT_TYPE)
 
     async def openapi(self, request: Request) -> Response:
-        from cursor_gateway.server.openapi import openapi_document  # only those who ask wait for it
-
-        return Response(msgspec.json.encode(openapi_document(self._version)), media_type="application/json")
+        return Response(await asyncio.to_thread(_openapi_json, self._version), media_type="application/json")
 
     async def docs(self, request: Request) -> Response:
-        from cursor_gateway.server.openapi import api_page, openapi_document
-
-        page = api_page(openapi_document(self._version), str(request.base_url).rstrip("/"))
-        return Response(page, media_type="text/html", headers={"content-security-policy": _PAGE_POLICY})
+        base_url = str(request.base_url).rstrip("/")
+        placeholder = "http://[gateway.invalid]" if "[" in base_url else "http://gateway.invalid"
+        page = await asyncio.to_thread(_docs_page, self._version, placeholder)
+        return Response(
+            page.replace(placeholder, base_url),
+            media_type="text/html",
+            headers={"content-security-policy": _PAGE_POLICY},
+        )
 
     async def docs_css(self, request: Request) -> Response:
         from cursor_gateway.server.openapi import api_style
 
         return Response(api_style(), media_type="text/css")
+
+
+@cache
+def _openapi_json(version: str) -> bytes:
+    from cursor_gateway.server.openapi import openapi_document  # late: the first request waits for it, not the start
+
+    return msgspec.json.encode(openapi_document(version))
+
+
+@cache
+def _docs_page(version: str, base_url: str) -> str:
+    from cursor_gateway.server.openapi import api_page, openapi_document
+
+    return api_page(openapi_document(version), base_url)

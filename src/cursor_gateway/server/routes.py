@@ -11,7 +11,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from cursor_gateway.errors import MethodRefused, NotFound
-from cursor_gateway.server.guard import error_response
+from cursor_gateway.server.guard import check_media_type, error_response
 
 Endpoint: TypeAlias = Callable[[Request], Awaitable[ASGIApp]]
 Methods: TypeAlias = Mapping[str, Endpoint]
@@ -26,8 +26,10 @@ class Routes:
     A path is divided before it is decoded, so `%2F` divides nothing.
     """
 
-    def __init__(self, endpoints: Mapping[str, Methods]) -> None:
+    def __init__(self, endpoints: Mapping[str, Methods], instead: Mapping[str, str] | None = None) -> None:
+        """`instead`: for paths that clients ask for and that are not served, what to use, in a sentence."""
         self.endpoints = endpoints
+        self._instead = instead or {}
         self._fixed = {path: methods for path, methods in endpoints.items() if "{" not in path}
         self._patterns = [(path.split("/"), methods) for path, methods in endpoints.items() if "{" in path]
 
@@ -37,6 +39,7 @@ class Routes:
         endpoint = methods.get("GET" if method == "HEAD" else method)
         if endpoint is not None:
             scope["endpoint"] = endpoint
+            check_media_type(scope)
             reply = await endpoint(Request(scope, receive))
         else:
             reply = _without_endpoint(scope, methods)
@@ -52,6 +55,9 @@ class Routes:
             if (named := _matched(pattern, parts)) is not None:
                 return methods, named
         shown = raw.decode("ascii") or path
+        for prefix, sentence in self._instead.items():
+            if f"{path}/".startswith(f"{prefix}/"):
+                raise NotFound(f"{prefix} is not served yet. {sentence}")
         raise NotFound(f"There is nothing at {shown}; {self._meant(shown)}see /docs for what there is.")
 
     def _meant(self, path: str) -> str:
