@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from cursor_gateway.store.base import Idempotency
+from cursor_gateway.store.base import Idempotency, IdempotentRun
 from cursor_gateway.store.sqlite import SqliteStore
 from tests.store.making import ME, deltas, new_run, run_end, whole_run
 
@@ -26,6 +26,7 @@ QUESTIONS: dict[str, Callable[[SqliteStore], object]] = {
     ),
     "find_by_fingerprint": lambda store: store.find_by_fingerprint(ME, "f1"),
     "find_run_by_idempotency": lambda store: store.find_run_by_idempotency(ME, "key"),
+    "name_reply": lambda store: store.name_reply(ME, "key", IdempotentRun("live", "hash", 3), 1000),
     "begin_run": lambda store: store.begin_run(new_run("new", "new", idempotency=Idempotency("new", "hash"))),
     "begin_run in a conversation": lambda store: store.begin_run(new_run("new", "conv1")),
     "append": lambda store: store.append("live", 1, deltas(1)),

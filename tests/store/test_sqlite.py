@@ -228,6 +228,20 @@ def test_an_idempotency_key_is_one_runs(store: SqliteStore) -> None:
     assert store.find_run_by_idempotency(ME, "key") == IdempotentRun("run", "hash")
 
 
+def test_a_key_can_name_a_reply_of_a_run(store: SqliteStore) -> None:
+    for run in ("run", "other"):
+        store.begin_run(new_run(run, run))
+    for reply in (IdempotentRun("run", "hash", 7), IdempotentRun("other", "", 9)):
+        store.name_reply(ME, "key", reply, 1000)
+        assert store.find_run_by_idempotency(ME, "key") == reply
+    store.name_reply(YOU, "key", IdempotentRun("run", "hash", 7), 1000)  # not this owner's run
+    store.name_reply(ME, "none", IdempotentRun("nowhere", "hash", 7), 1000)
+    assert store.find_run_by_idempotency(YOU, "key") is None
+    assert store.find_run_by_idempotency(ME, "none") is None
+    assert store.delete_conversation("other", ME)
+    assert store.find_run_by_idempotency(ME, "key") is None
+
+
 # --- conversations ----------------------------------------------------------------------------------
 
 

@@ -11,7 +11,6 @@ import asyncio
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
-from uuid import uuid4
 
 import msgspec
 from msgspec import Struct
@@ -36,6 +35,7 @@ from cursor_gateway.core.native_requests import translate
 from cursor_gateway.core.prompt import AssistantMessage, Call, Message, ToolMessage, UserMessage
 from cursor_gateway.core.structured import Uncheckable, violation
 from cursor_gateway.errors import AgentLooped, AgentUnconfined, CallerGone, GatewayError
+from cursor_gateway.runs.repeats import call_id
 from cursor_gateway.sources.base import TOOLS_SERVER
 
 VIEWER = "view_conversation_image"  # a tool of the gateway's own: the agent cannot open files in such a run
@@ -75,9 +75,12 @@ class _Open(Struct):
 
 
 class CallerTools:
-    def __init__(self, offer: Offer, limits: CallerLimits, *, server: str = TOOLS_SERVER, scratch: str = "") -> None:
+    def __init__(
+        self, offer: Offer, limits: CallerLimits, *, run_id: str, server: str = TOOLS_SERVER, scratch: str = ""
+    ) -> None:
         """`server` is what the agent calls the tools' server, `scratch` the folder that it takes for its workspace."""
         self.offer, self._limits, self.server, self._scratch = offer, limits, server, scratch
+        self._run_id, self._calls = run_id, 0  # how many were made
         self.waiting_since: float | None = None  # of the loop's clock
         self.waited = 0.0  # seconds, up to the last answer
         self.paused_at = 0  # the number of the last pause
@@ -264,7 +267,8 @@ class CallerTools:
 
     def _ask(self, name: str, arguments: dict[str, Any], held: "asyncio.Future[ToolResult] | None") -> _Open:
         self._check_loop(name)
-        call = CallerCall(f"call_{uuid4().hex}", name, arguments)
+        self._calls += 1
+        call = CallerCall(call_id(self._run_id, self._calls), name, arguments)
         self._open[call.id] = open = _Open(call, asyncio.get_running_loop().time(), held)
         self.was_called = True
         self._gather()

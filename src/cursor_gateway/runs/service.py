@@ -14,6 +14,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from cursor_gateway.core.caller_tools import NamedTool, Offer, SomeTool, ToolResult, preamble, usable
+from cursor_gateway.core.document_events import Paused
 from cursor_gateway.core.documents import ChatResponse, Envelope, Mode, Usage
 from cursor_gateway.core.fences import Fences
 from cursor_gateway.core.fingerprints import Scope, answered, fingerprint
@@ -39,15 +40,15 @@ from cursor_gateway.runs.journal import Journal
 from cursor_gateway.runs.past import PastRun
 from cursor_gateway.runs.questions import Questions
 from cursor_gateway.runs.registry import Runs
+from cursor_gateway.runs.repeats import Repeats, question_key, run_of
 from cursor_gateway.runs.run import Run
 from cursor_gateway.runs.workspaces import Workspaces
 from cursor_gateway.sources.base import TOOLS_SERVER, Offered, Turn
 from cursor_gateway.sources.choice import AnySource, chosen
 from cursor_gateway.sources.tool_server.endpoint import ToolEndpoint
-from cursor_gateway.store.base import Idempotency, NewMessage, NewRun, Store
+from cursor_gateway.store.base import Idempotency, IdempotentRun, NewMessage, NewRun, Store
 
 TOOLS = "tools.json"  # in a conversation's folder: those that were offered last
-_MOST_GONE_ON = 1000  # requests with a key that are remembered
 _LONGEST_MODEL = 200  # characters of a name; the agent's own have some 40
 
 
@@ -74,6 +75,7 @@ class Order(Struct, frozen=True, kw_only=True):
     when_client_leaves: WhenClientLeaves | None = None
     idempotency_key: str | None = None
     body: bytes = b""  # what was asked, to the byte: a key that comes again must ask the same
+    repeat_key: str = ""  # names a request with tool results by what it asks; see `repeats`
 
 
 class Defaults(Struct, frozen=True, kw_only=True):
@@ -94,15 +96,6 @@ class Continued(Struct, frozen=True):
     told: Usage | None = None  # what the replies before have told of it
 
 
-class _GoneOn(Struct, frozen=True):
-    """A request with a key that went on with a run."""
-
-    run_id: str
-    body_hash: str
-    after: int
-    told: Usage | None
-
-
 class Service:
     def __init__(
         self,
@@ -120,7 +113,7 @@ class Service:
         self.source, self.runs, self.store, self.defaults = chosen(source), runs, store, defaults
         self.workspaces, self.conversations = workspaces, conversations
         self._instance, self._now_ms = instance, now_ms
-        self._gone_on: dict[tuple[str, str], _GoneOn] = {}  # by owner and idempotency key, the latest last
+        self._repeats = Repeats(store)
         self._caller_limits, self._endpoint = caller_limits or CallerLimits(), endpoint or ToolEndpoint()
 
     # --- starting -----------------------------------------------------------------------------------
@@ -143,6 +136,8 @@ class Service:
             self.runs.make_room()
         if order.offer is not None:
             await self._endpoint.open()
+        if (known := self._repeats.recent(order.owner, order.repeat_key)) is not None:  # the same came twice at once
+            return await self.find(known.run_id, order.owner)
         try:
             run = self._start(order, model, conversation)
         except OSError as error:
@@ -243,7 +238,7 @@ class Service:
         )
         folder = self.conversations.folder(conversation.id)
         _make_private(folder)
-        caller, offered = self._offered(order, folder)
+        caller, offered = self._offered(order, info.id, folder)
         questions = (
             Questions(self._caller_limits)
             if order.may_be_asked and self.source.named(order.source).holds_questions
@@ -273,7 +268,7 @@ class Service:
             knows_session=conversation.session_id is not None and self.source.has_session(turn),
         )
         journal = Journal(self.store, self._new_run(order, info, conversation), self._now_ms)
-        if order.idempotency_key is not None and not journal.begin():
+        if (order.idempotency_key is not None or order.repeat_key) and not journal.begin():
             return None
         run = Run(
             info,
@@ -295,14 +290,17 @@ class Service:
 
         self.runs.start(run, after=self.conversations.latest(conversation.id), ended=ended)
         self.conversations.begin(conversation.id, run)
+        if order.repeat_key:
+            self._repeats.note(order.owner, order.repeat_key, IdempotentRun(run.id, ""), self._now_ms())
         asyncio.get_running_loop().call_soon(journal.begin_meanwhile)  # while the agent starts
         return run
 
-    def _offered(self, order: Order, folder: Path) -> tuple[CallerTools | None, Offered | None]:
+    def _offered(self, order: Order, run_id: str, folder: Path) -> tuple[CallerTools | None, Offered | None]:
         if order.offer is None:
             return None, None
         server = self.source.named(order.source).tools_server
-        caller = CallerTools(order.offer, self._caller_limits, server=server, scratch=str(folder / "scratch"))
+        scratch = str(folder / "scratch")
+        caller = CallerTools(order.offer, self._caller_limits, run_id=run_id, server=server, scratch=scratch)
         (folder / TOOLS).write_bytes(msgspec.json.encode(order.offer.tools))
         url = self._endpoint.offer(caller) if usable(order.offer) or order.images else ""
         return caller, Offered(server=TOOLS_SERVER, url=url, runner=caller)
@@ -349,9 +347,24 @@ class Service:
 
     # --- going on -----------------------------------------------------------------------------------
 
-    def go_on(self, order: Order) -> Continued | None:
-        """With the run that waits for the results in this order. None: there is none, so it is an order as others."""
+    async def take(self, order: Order) -> Continued:
+        """The reply to a request that tells the whole conversation: it may come again, bring results, or be new."""
         results, also = _brought(order)
+        key = self._repeat_key(order, results)
+        if key is not None and (known := await self._repeated(order, key)) is not None:
+            return known
+        if (continued := self._go_on(order, results, also)) is not None:
+            if key is not None:
+                body_hash = _hash(order.body) if key == order.idempotency_key else ""
+                reply = IdempotentRun(continued.run.id, body_hash, continued.after)
+                self._repeats.note(order.owner, key, reply, self._now_ms())
+            return continued
+        if key is not None and key != order.idempotency_key:
+            order = replace(order, repeat_key=key)
+        return Continued(await self.start(order), 0)
+
+    def _go_on(self, order: Order, results: Mapping[str, ToolResult], also: Sequence[Message]) -> Continued | None:
+        """With the run that waits for these results. None: there is none, so it is an order as others."""
         run = self.runs.find_by_calls(results, order.owner)
         if run is None or run.caller is None or run.is_ending:
             return None
@@ -361,30 +374,54 @@ class Service:
         continued = self.continued(run, run.caller, results, also, order.offer)
         if is_new:
             self._quoted(run, order)
-        self._remember(order, continued)
         self.leave_as_told(run, order.when_client_leaves)
         return continued
 
-    async def gone_on(self, order: Order) -> Continued | None:
-        """As the same request did before: a run that goes on knows its results, one that has ended would not."""
-        key = (order.owner, order.idempotency_key or "")
-        known = self._gone_on.get(key)
+    def _repeat_key(self, order: Order, results: Mapping[str, ToolResult]) -> str | None:
+        """By which the request is known if it comes again. None: it brings no results of calls that were made here."""
+        if not results:
+            return None
+        if order.idempotency_key is not None:
+            return order.idempotency_key
+        if not any(self._made_call(id, order.owner) for id in results):
+            return None
+        scope = self._scope(order, order.workspace or "")
+        more = (order.model or "", order.conversation_id or "", order.source or "", order.instructions)
+        return question_key(scope, order.messages, order.offer, *more)
+
+    def _made_call(self, call_id: str, owner: str) -> bool:
+        run_id = run_of(call_id)
+        if run_id is None:
+            return False
+        if self.runs.find(run_id, owner) is not None:
+            return True
+        try:
+            return self.store.run(run_id, owner) is not None
+        except StoreUnavailable:
+            return False
+
+    async def _repeated(self, order: Order, key: str) -> Continued | None:
+        """The reply that this request got before, unless its run failed.
+
+        A failure is repeated only for an `Idempotency-Key`, and only if another try cannot help.
+        """
+        known = self._repeats.find(order.owner, key)
         if known is None:
             return None
-        _check_body(known.body_hash, order)
-        run = await self.find(known.run_id, order.owner)
-        if run.done is not None and run.done.failure is not None and run.done.failure.passes:
-            del self._gone_on[key]  # free for another try
+        is_named = key == order.idempotency_key
+        if is_named:
+            _check_body(known.body_hash, order)
+        try:
+            run = await self.find(known.run_id, order.owner)
+        except NotFound:  # deleted with its conversation
+            self._repeats.forget(order.owner, key)
             return None
-        return Continued(run, known.after, known.told)
-
-    def _remember(self, order: Order, continued: Continued) -> None:
-        if order.idempotency_key is None:
-            return
-        known = _GoneOn(continued.run.id, _hash(order.body), continued.after, continued.told)
-        self._gone_on[order.owner, order.idempotency_key] = known
-        if len(self._gone_on) > _MOST_GONE_ON:
-            del self._gone_on[next(iter(self._gone_on))]
+        failure = run.done.failure if run.done is not None else None
+        is_stopped = run.done is None and isinstance(run, Run) and run.is_ending
+        if is_stopped or (failure is not None and (failure.passes or not is_named)):
+            self._repeats.forget(order.owner, key)
+            return None
+        return Continued(run, known.after, await _told(run, known.after))
 
     def leave_as_told(self, run: Run, when: WhenClientLeaves | None) -> None:
         """As a request says that goes on with the run; else it stays as it is."""
@@ -454,6 +491,17 @@ class Service:
         await self.runs.close(drain_seconds)
         await self._endpoint.close()
         await self.source.close()
+
+
+async def _told(run: Run | PastRun, after: int) -> Usage | None:
+    """The usage that the replies up to this pause have told."""
+    if isinstance(run, Run) or not after:
+        return run.told_by(after) if isinstance(run, Run) else None
+    match await run.page(after - 1):
+        case [Paused(envelope=envelope), *_]:
+            return envelope.usage
+        case _:
+            return None
 
 
 def _no_run(id: str) -> NotFound:

@@ -96,7 +96,7 @@ class CheckedAnswer:
 
     async def _ask_again(self, misfit: Misfit, receive: Receive) -> ChatCompletion | Failure:
         """In the same conversation, so the agent has its first answer before it."""
-        run, key = self._first.run, self._order.idempotency_key
+        run = self._first.run
         order = replace(
             self._order,
             messages=[UserMessage(repair_prompt(misfit, self._format))],
@@ -104,7 +104,8 @@ class CheckedAnswer:
             is_whole=False,
             conversation_id=run.info.conversation_id,
             # Who joins the first run joins its repair.
-            idempotency_key=None if key is None else f"{key} repair of {run.id}",
+            idempotency_key=f"repair of {run.id}",
+            repeat_key="",
             body=run.id.encode(),
         )
         try:

@@ -64,10 +64,8 @@ class CompletionEndpoints:
         agent_tools = self._settings.agent_tools
         _check_tools(asked, agent_tools)
         order = _order(asked, request, body)
-        going_on = await self._service.gone_on(order) or self._service.go_on(order)
-        run = going_on.run if going_on is not None else await self._service.start(order)
-        after = going_on.after if going_on is not None else 0
-        before = going_on.told if going_on is not None else None
+        continued = await self._service.take(order)
+        run, after, before = continued.run, continued.after, continued.told
         head = completion_head(run, after)
         cutter = Cutter(asked.stop, asked.max_tokens) if asked.stop or asked.max_tokens is not None else None
         prompt_tokens = estimate_tokens(run.prompt) if cutter is not None else 0

@@ -131,6 +131,7 @@ class EventPage(Struct, frozen=True):
 class IdempotentRun(Struct, frozen=True):
     run_id: str
     body_hash: str
+    after: int = 0  # the reply begins after this event of the run
 
 
 # --- the protocol -----------------------------------------------------------------------------------
@@ -212,6 +213,10 @@ class Store(Protocol):
         ...
 
     def find_run_by_idempotency(self, owner: str, key: str) -> IdempotentRun | None: ...
+
+    def name_reply(self, owner: str, key: str, reply: IdempotentRun, now_ms: int) -> None:
+        """From now on the key finds this reply. Nothing happens for a run that the owner does not have."""
+        ...
 
     def size(self) -> int:
         """Bytes on the disk."""

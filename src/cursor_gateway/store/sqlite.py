@@ -138,8 +138,15 @@ _MATCHES = """
 """
 _NEWER_MATCH = "SELECT 1 FROM search WHERE search MATCH ? AND rowid BETWEEN -? AND -? LIMIT 1"
 _IDEMPOTENT = """
-    SELECT runs.id AS run_id, idempotency.body_hash FROM idempotency JOIN runs ON runs.key = idempotency.run
+    SELECT runs.id AS run_id, idempotency.body_hash, idempotency.after
+    FROM idempotency JOIN runs ON runs.key = idempotency.run
     WHERE idempotency.owner = ? AND idempotency.key = ?
+"""
+_NAME_REPLY = """
+    INSERT OR REPLACE INTO idempotency (owner, key, run, body_hash, created_ms, after)
+    SELECT conversations.owner, ?, runs.key, ?, ?, ?
+    FROM runs JOIN conversations ON conversations.key = runs.conversation
+    WHERE runs.id = ? AND conversations.owner = ?
 """
 _OLDEST = """
     SELECT key FROM conversations
@@ -251,6 +258,12 @@ class SqliteStore:
     def find_run_by_idempotency(self, owner: str, key: str) -> IdempotentRun | None:
         found = self._select(_IDEMPOTENT, (owner, sound(key)))
         return msgspec.convert(found[0], IdempotentRun) if found else None
+
+    def name_reply(self, owner: str, key: str, reply: IdempotentRun, now_ms: int) -> None:
+        values = (sound(key), reply.body_hash, now_ms, reply.after, reply.run_id, owner)
+        with self._connections.writing() as connection:
+            connection.execute(_NAME_REPLY, values)
+        self._keeper.wrote(0)
 
     def events(self, run_id: str, owner: str, *, after: int = 0, max_bytes: int = 1_000_000) -> EventPage:
         next = min(max(after, 0), _LAST_NUMBER - 1) + 1

@@ -1,0 +1,73 @@
+"""Requests that brought tool results, and the replies they got: one that comes again gets the same reply.
+
+An SDK retries by itself when a reply is lost, and a client that was restarted sends its last request once more. Such a
+request is known by its `Idempotency-Key`, or by what it asks: the same owner, messages, model and tools, with results
+for calls that this gateway made. A question without such results is never taken for a repetition: asking twice for two
+answers is common.
+"""
+
+import hashlib
+from collections.abc import Sequence
+from contextlib import suppress
+
+import msgspec
+
+from cursor_gateway.core.caller_tools import Offer
+from cursor_gateway.core.fingerprints import Scope, fingerprint
+from cursor_gateway.core.prompt import Message
+from cursor_gateway.errors import StoreUnavailable
+from cursor_gateway.store.base import IdempotentRun, Store
+
+_MOST = 1000  # replies that are found without the store
+_CALL = "call_"
+_RUN = "chat_"
+_RUN_DIGITS = 32
+
+
+def call_id(run_id: str, number: int) -> str:
+    """An id that tells which run made the call. At most 40 characters, as OpenAI allows, for the first 999."""
+    return f"{_CALL}{run_id.removeprefix(_RUN)}{number}"
+
+
+def run_of(call_id: str) -> str | None:
+    """The run that made this call, if it is one of ours."""
+    digits, number = call_id.removeprefix(_CALL)[:_RUN_DIGITS], call_id[len(_CALL) + _RUN_DIGITS :]
+    is_ours = call_id.startswith(_CALL) and len(digits) == _RUN_DIGITS and number.isascii() and number.isdigit()
+    return f"{_RUN}{digits}" if is_ours else None
+
+
+def question_key(scope: Scope, messages: Sequence[Message], offer: Offer | None, *more: str) -> str:
+    """The same for requests that ask the same, however their replies are to be sent."""
+    choice = "" if offer is None else f"{offer.choice!r} {offer.parallel}"
+    asked = msgspec.json.encode([fingerprint(scope, messages), choice, *more])
+    return f"question {hashlib.sha256(asked).hexdigest()}"
+
+
+class Repeats:
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._recent: dict[tuple[str, str], IdempotentRun] = {}  # by owner and key, the latest last
+
+    def find(self, owner: str, key: str) -> IdempotentRun | None:
+        if (recent := self.recent(owner, key)) is not None:
+            return recent
+        try:
+            return self._store.find_run_by_idempotency(owner, key)
+        except StoreUnavailable:  # costs a second run, not the answer
+            return None
+
+    def recent(self, owner: str, key: str) -> IdempotentRun | None:
+        """Of this process."""
+        return self._recent.get((owner, key))
+
+    def note(self, owner: str, key: str, reply: IdempotentRun, now_ms: int) -> None:
+        self._recent.pop((owner, key), None)
+        self._recent[owner, key] = reply
+        if len(self._recent) > _MOST:
+            del self._recent[next(iter(self._recent))]
+        with suppress(StoreUnavailable):
+            self._store.name_reply(owner, key, reply, now_ms)
+
+    def forget(self, owner: str, key: str) -> None:
+        """The run failed: the next request with this key is another try, which `note` names then."""
+        self._recent.pop((owner, key), None)

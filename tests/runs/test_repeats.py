@@ -1,0 +1,76 @@
+"""Replies that are given once more: which call ids are ours, which questions are the same, what is remembered."""
+
+from pathlib import Path
+
+import pytest
+
+from cursor_gateway.core.caller_tools import NoTool, Offer, Tool
+from cursor_gateway.core.fingerprints import Scope
+from cursor_gateway.core.prompt import UserMessage
+from cursor_gateway.errors import StoreUnavailable
+from cursor_gateway.runs import repeats
+from cursor_gateway.runs.repeats import Repeats, call_id, question_key, run_of
+from cursor_gateway.store.base import IdempotentRun
+from cursor_gateway.store.sqlite import SqliteStore
+from tests.store.making import ME, YOU, new_run
+
+RUN = f"chat_{'0a' * 16}"
+SCOPE = Scope(owner=ME, workspace="/w", mode="agent", tools=("weather",))
+
+
+def test_a_call_tells_its_run() -> None:
+    for number in (1, 12, 1000):
+        assert run_of(call_id(RUN, number)) == RUN
+    assert len(call_id(RUN, 999)) == 40
+
+
+@pytest.mark.parametrize(
+    "id", ["", "call_", "call_1", "toolu_1", call_id(RUN, 1)[:-1], f"{call_id(RUN, 1)}x", call_id(RUN, 1)[1:]]
+)
+def test_other_calls_are_of_no_run(id: str) -> None:
+    assert run_of(id) is None
+
+
+def test_a_question_is_what_is_asked_and_by_whom() -> None:
+    offer = Offer(tools=[Tool("weather")])
+    same = question_key(SCOPE, [UserMessage("Hello")], offer, "auto")
+    assert question_key(SCOPE, [UserMessage(" Hello\n")], offer, "auto") == same
+    others = [
+        question_key(Scope(owner=YOU, workspace="/w", mode="agent", tools=("weather",)), [UserMessage("Hello")], offer),
+        question_key(SCOPE, [UserMessage("Hallo")], offer, "auto"),
+        question_key(SCOPE, [UserMessage("Hello")], offer, "another"),
+        question_key(SCOPE, [UserMessage("Hello")], None, "auto"),
+        question_key(SCOPE, [UserMessage("Hello")], Offer(tools=offer.tools, choice=NoTool()), "auto"),
+    ]
+    assert len({same, *others}) == 6
+
+
+def test_replies_are_found_in_memory_and_in_the_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(repeats, "_MOST", 2)
+    store = SqliteStore(tmp_path)
+    store.begin_run(new_run("run"))
+    known = Repeats(store)
+    for number in range(3):
+        known.note(ME, f"key{number}", IdempotentRun("run", "", number), 1000)
+    assert known.recent(ME, "key0") is None
+    assert [known.find(ME, f"key{number}") for number in range(3)] == [IdempotentRun("run", "", n) for n in range(3)]
+    assert known.find(YOU, "key2") is None
+    known.forget(ME, "key2")
+    assert known.recent(ME, "key2") is None
+    assert Repeats(store).find(ME, "key1") == IdempotentRun("run", "", 1)
+    store.close()
+
+
+class Unreachable(SqliteStore):
+    def find_run_by_idempotency(self, owner: str, key: str) -> IdempotentRun | None:
+        raise StoreUnavailable("The disk is gone.")
+
+    def name_reply(self, owner: str, key: str, reply: IdempotentRun, now_ms: int) -> None:
+        raise StoreUnavailable("The disk is gone.")
+
+
+def test_without_the_store_replies_of_this_process_are_known(tmp_path: Path) -> None:
+    known = Repeats(Unreachable(tmp_path))
+    known.note(ME, "key", IdempotentRun("run", "", 3), 1000)
+    assert known.find(ME, "key") == IdempotentRun("run", "", 3)
+    assert known.find(ME, "other") is None
