@@ -76,9 +76,11 @@ class Place:
     def set(self, **knobs: object) -> None:
         set_knobs(self.home / "bridge", **{"log": str(self.home / "log"), **knobs})
 
-    def source(self, *, force: bool = False, cancel_seconds: float = 5.0, **options: Any) -> CursorSdkSource:
+    def source(
+        self, *, force: bool = False, cancel_seconds: float = 5.0, max_output_bytes: int = 2**28, **options: Any
+    ) -> CursorSdkSource:
         bridge = BridgeOptions(**{"command": self.command, "grace_seconds": 0.5, **options})
-        made = SdkOptions(bridge=bridge, force=force, cancel_seconds=cancel_seconds)
+        made = SdkOptions(bridge=bridge, force=force, cancel_seconds=cancel_seconds, max_output_bytes=max_output_bytes)
         return CursorSdkSource(made, self.environ, self.ledger, lambda: 0.0)
 
     def turn(self, prompt: str, **turn: Any) -> Turn:
@@ -415,6 +417,22 @@ def test_a_failure_says_what_happened_and_the_next_turn_is_served(tmp_path: Path
     assert failure(events).code == code
     assert sum(isinstance(event, RunFailed | RunFinished) for event in events) == 1
     assert isinstance(after[-1], RunFinished)
+
+
+def test_too_much_output_ends_the_turn(tmp_path: Path) -> None:
+    place = Place(tmp_path)
+
+    async def live() -> None:
+        source = place.source(max_output_bytes=100_000)
+        try:
+            with pytest.raises(GatewayError, match="more than 100000 bytes"):
+                await collected(source, place.turn("standin: text chunks=50 length=200000"))
+            assert isinstance((await collected(source, place.turn("standin: text")))[-1], RunFinished)
+        finally:
+            await source.close()
+
+    lived(place, live)
+    assert place.asked("CancelRun")
 
 
 ERROR = "unavailable RATE_LIMIT_EXCEEDED 3s too many"

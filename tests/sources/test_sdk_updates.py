@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from cursor_sdk import RunStreamEvent
 
-from cursor_gateway.sources.cursor_sdk.updates import plain
+from cursor_gateway.sources.cursor_sdk.updates import plain, size_of
 
 
 def of(**wire: Any) -> Any:
@@ -50,3 +50,15 @@ def test_results_and_the_rest() -> None:
     assert of(result={"status": "X"}) == {"status": "X"}
     assert of() == {}
     assert of(done={}) == {}
+
+
+def test_an_update_is_as_large_as_what_it_says() -> None:
+    delta = {"type": "text-delta", "text": "x" * 1000}
+    assert size_of(of(interactionUpdate={"type": "text-delta", "update": delta})) in range(1000, 1100)
+    nested: Any = "x" * 1000
+    for _ in range(10_000):
+        nested = [{"a": nested}]
+    assert size_of({"result": nested, "count": 1}) in range(11_000, 11_100)
+    content = {"role": "user", "content": [{"type": "text", "text": "x" * 1000}]}
+    event = RunStreamEvent.from_json({"sdkMessage": {"type": "user", "message": {"type": "user", "message": content}}})
+    assert size_of({"message": event.sdk_message}) in range(1000, 1200)

@@ -74,7 +74,7 @@ async def compose(
         undo.callback(store.close)
         opening = asyncio.get_running_loop().run_in_executor(None, _open, store, ledger, warn)
         try:
-            source, why_demo = await choose_source(settings, ledger, environ, warn)
+            source, why_demo = await choose_source(settings, ledger, directory, environ, warn)
         finally:
             await opening
         service = await _service(settings, source, store, directory, ledger.folder.name, observers)
@@ -150,12 +150,21 @@ async def keep_history(gateway: Gateway, settings: Settings) -> None:
 
 
 async def choose_source(
-    settings: Settings, ledger: Ledger, environ: Mapping[str, str], warn: Callable[[str], None]
+    settings: Settings, ledger: Ledger, directory: Path, environ: Mapping[str, str], warn: Callable[[str], None]
 ) -> tuple[ChosenSource, str]:
-    """And why it is the demo, if it is. Requests may choose another of those that can be used here."""
+    """And why it is the demo, if it is. Requests may choose another of those that can be used here.
+
+    `directory` is for what must not outlive the history.
+    """
     if settings.source == "replay":
         why = "" if settings.replay_dir else "`source` is `replay`, and `replay_dir` is not set"
         return chosen(_replay(settings)), why
+    refused = {name: reason for name in ("acp", "sdk") if (reason := unsupported(name, settings))}
+    if settings.source in refused:
+        raise SettingsError(
+            f"`source = {settings.source}` cannot be used: {refused[settings.source]}; change one of the two settings.",
+            param="source",
+        )
     cli = cli_source(settings, ledger, environ, warn)
     try:
         await cli.probe()
@@ -164,7 +173,7 @@ async def choose_source(
             return chosen(_replay(settings)), str(error)
         if settings.source != "sdk":  # which needs no agent here
             raise
-        return ChosenSource({"sdk": _sdk(settings, ledger, environ)}, "sdk"), ""
+        return ChosenSource({"sdk": _sdk(settings, ledger, environ)}, "sdk", refused=refused), ""
     except AgentError as error:
         if settings.source == "cli":
             raise
@@ -172,15 +181,26 @@ async def choose_source(
     usual = "cli" if settings.source == "auto" else settings.source
     sources: dict[str, Source] = {"cli": cli}
     try:
-        if usual == "acp" or find_spec("acp") is not None:
-            sources["acp"] = _acp(settings, cli, ledger, environ)
+        if "acp" not in refused and (usual == "acp" or find_spec("acp") is not None):
+            sources["acp"] = _acp(settings, cli, directory / "acp", environ, ledger)
     except SettingsError as error:
         if usual == "acp":
             raise
         warn(str(error))
-    if usual == "sdk" or _has_sdk(environ):
+    if "sdk" not in refused and (usual == "sdk" or _has_sdk(environ)):
         sources["sdk"] = _sdk(settings, ledger, environ)
-    return ChosenSource(sources, usual, instead="cli"), ""
+    return ChosenSource(sources, usual, "cli", refused), ""
+
+
+def unsupported(source: str, settings: Settings) -> str:
+    """Why this source cannot keep to the operator's settings; empty if it can. The CLI keeps to all of them."""
+    if settings.record_dir:
+        return "the operator records every run (`record_dir`), and only runs of the CLI can be recorded"
+    if not settings.trust:
+        return "the operator has set `trust` to false, and only the CLI checks whether a workspace is trusted"
+    if settings.agent_headers and source == "sdk":
+        return "the operator adds headers to the agent's requests (`agent_headers`), and the SDK takes none"
+    return ""
 
 
 def _has_sdk(environ: Mapping[str, str]) -> bool:
@@ -189,7 +209,7 @@ def _has_sdk(environ: Mapping[str, str]) -> bool:
     return unavailable(environ) is None
 
 
-def _acp(settings: Settings, cli: CursorCliSource, ledger: Ledger, environ: Mapping[str, str]) -> Source:
+def _acp(settings: Settings, cli: CursorCliSource, folder: Path, environ: Mapping[str, str], ledger: Ledger) -> Source:
     from cursor_gateway.sources.cursor_acp.pool import PoolOptions
     from cursor_gateway.sources.cursor_acp.source import AcpOptions, CursorAcpSource
 
@@ -202,7 +222,7 @@ def _acp(settings: Settings, cli: CursorCliSource, ledger: Ledger, environ: Mapp
         permissions=settings.permissions,
         allow=settings.allow,
     )
-    return CursorAcpSource(options, cli, data_dir(settings, environ) / "acp", environ, ledger)
+    return CursorAcpSource(options, cli, folder, environ, ledger)
 
 
 def _sdk(settings: Settings, ledger: Ledger, environ: Mapping[str, str]) -> Source:
@@ -214,7 +234,12 @@ def _sdk(settings: Settings, ledger: Ledger, environ: Mapping[str, str]) -> Sour
         environment=settings.agent_environment,
         grace_seconds=settings.grace_seconds,
     )
-    options = SdkOptions(bridge=bridge, force=settings.force, models_seconds=settings.models_seconds)
+    options = SdkOptions(
+        bridge=bridge,
+        force=settings.force,
+        models_seconds=settings.models_seconds,
+        max_output_bytes=settings.max_output_bytes,
+    )
     return CursorSdkSource(options, environ, ledger, monotonic)
 
 

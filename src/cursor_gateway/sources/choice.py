@@ -9,9 +9,16 @@ from cursor_gateway.sources.base import Model, Source, SourceState, Turn
 
 
 class ChosenSource:
-    def __init__(self, sources: Mapping[str, Source], usual: str, instead: str | None = None) -> None:
-        """`instead` is the one for turns that fail elsewhere before they have said anything."""
-        self._sources, self._usual, self._instead = sources, usual, instead
+    def __init__(
+        self,
+        sources: Mapping[str, Source],
+        usual: str,
+        instead: str | None = None,
+        refused: Mapping[str, str] | None = None,
+    ) -> None:
+        """`instead` is the one for turns that fail elsewhere before they have said anything; `refused` are the names
+        of sources that the operator's settings rule out, with the reason."""
+        self._sources, self._usual, self._instead, self._refused = sources, usual, instead, refused or {}
 
     @property
     def names(self) -> list[str]:
@@ -20,6 +27,10 @@ class ChosenSource:
     def named(self, name: str | None) -> Source:
         """Raises `InvalidRequest`."""
         source = self._sources.get(name or self._usual)
+        if source is None and (reason := self._refused.get(name or "")):
+            raise InvalidRequest(
+                f"The source `{name}` cannot be used here: {reason}; leave `source` out.", param="source"
+            )
         if source is None:
             raise InvalidRequest(
                 f"The source {str(name)[:100]!r} is not set up here; there is {', '.join(self._sources)}.",

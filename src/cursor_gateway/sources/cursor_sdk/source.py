@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from cursor_gateway.core.agent_events import AgentEvent, RunFailed
 from cursor_gateway.errors import (
+    AgentOutputTooLarge,
     AgentUnauthenticated,
     Failure,
     GatewayError,
@@ -29,7 +30,7 @@ from cursor_gateway.sources.cursor_sdk.feed import Feed
 from cursor_gateway.sources.cursor_sdk.held import HeldCalls
 from cursor_gateway.sources.cursor_sdk.requests import allowed_tools, denied_tools, mode_of, selection
 from cursor_gateway.sources.cursor_sdk.tools import definitions
-from cursor_gateway.sources.cursor_sdk.updates import plain
+from cursor_gateway.sources.cursor_sdk.updates import plain, size_of
 from cursor_gateway.sources.ledger import Ledger
 
 if TYPE_CHECKING:
@@ -42,6 +43,7 @@ class SdkOptions(Struct, frozen=True, kw_only=True):
     bridge: BridgeOptions = BridgeOptions()
     force: bool = False  # the agent may run commands, visit pages and start other agents: it asks nobody
     models_seconds: float = 600.0
+    max_output_bytes: int = 256 * 1024 * 1024  # of one turn
     cancel_seconds: float = 5.0  # for each thing that the bridge is told when a run ends
 
 
@@ -135,10 +137,18 @@ class CursorSdkSource:
         model = agent.model.id if agent.model is not None else turn.model
         decoder = SdkDecoder(agent.agent_id, model, offers_tools=turn.offered is not None)
         feed = Feed(agent, turn.prompt, lambda force: _send_options(turn, force=force))
+        size, most = 0, self._options.max_output_bytes
         try:
             while not decoder.finished and (events := await feed.next()):
                 for event in events:
-                    decoder.push(event.kind, plain(event), clock() * 1000)
+                    update = plain(event)
+                    size += size_of(update)
+                    if size > most:
+                        raise AgentOutputTooLarge(
+                            f"The agent wrote more than {most} bytes; ask for less at once, or raise "
+                            "`max_output_bytes`."
+                        )
+                    decoder.push(event.kind, update, clock() * 1000)
                 if batch := decoder.take():
                     yield batch
             if not decoder.finished:

@@ -24,6 +24,25 @@ def plain(event: Any) -> Mapping[str, Any]:
             return {}
 
 
+def size_of(update: Mapping[str, Any]) -> int:
+    """About as many characters as it had on the wire. Without recursion: a tool's result may be nested deeply."""
+    size, rest = 0, [update]
+    while rest:
+        value: Any = rest.pop()
+        if isinstance(value, str):
+            size += len(value)
+        elif isinstance(value, Mapping):
+            size += sum(map(len, value))
+            rest += value.values()
+        elif isinstance(value, list | tuple):
+            rest += value
+        elif is_dataclass(value):
+            rest.append(vars(value))
+        else:
+            size += 8
+    return size
+
+
 def _fields(value: Any) -> Mapping[str, Any]:
     return value if isinstance(value, Mapping) else vars(value)
 
