@@ -85,6 +85,7 @@ class CallerTools:
         self.waited = 0.0  # seconds, up to the last answer
         self.paused_at = 0  # the number of the last pause
         self.was_called = False  # since the last answer
+        self.has_stopped_run = False  # whatever the agent still says, the run has failed
         self.happened: list[Message] = []  # calls and results: what a new session has to be told of this run
         self._images: dict[str, Image] = {}  # by their names
         self._open: dict[str, _Open] = {}  # in the order in which they were asked
@@ -288,6 +289,7 @@ class CallerTools:
         driver, self._driver = self._driver, None
         self._stop_timer()
         if driver is not None:
+            self.has_stopped_run = True
             driver.stop(why)
 
     # --- pauses -------------------------------------------------------------------------------------

@@ -289,6 +289,8 @@ class Run:
 
     def _with_caller(self, caller: CallerTools, event: AgentEvent) -> tuple[AgentEvent | None, _Ending]:
         """The event as it is to be told, if at all, and whether it ends the turn but not the run."""
+        if caller.has_stopped_run:  # the agent's result may come in the same read as what the run was stopped for
+            return None, "over"
         if self._is_broken_off and not isinstance(event, ToolStarted | ToolEnded):
             return None, "calls open"  # it goes on without the results that it is to be given
         match event:
