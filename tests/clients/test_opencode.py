@@ -5,7 +5,7 @@ import json
 from cursor_gateway.sources.process_groups import members
 from tests.clients.programs import Json, Project, call, opencode, program, say
 from tests.gateways import RunningGateway
-from tests.server.conftest import eventually, invocations, unique
+from tests.server.conftest import eventually, invocations, option, unique
 
 
 def configuration(gateway: RunningGateway) -> Json:
@@ -37,7 +37,10 @@ def counted(gateway: RunningGateway, project: Project, *flags: str) -> str:
     )
     started = invocations(gateway, mark)
     eventually(lambda: not [pid for agent in started for pid in members(agent["pgid"])])
-    assert len([agent for agent in started if "You are a title generator" not in agent["prompt"]]) == 1
+    titles = [agent for agent in started if "You are a title generator" in agent["prompt"]]
+    assert len(started) - len(titles) == 1
+    assert all(option(agent["argv"], "--mode") == "ask" for agent in titles)  # it must not work in the workspace
+    assert "--continue" in flags or titles
     return said
 
 

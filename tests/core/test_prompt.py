@@ -17,6 +17,7 @@ from cursor_gateway.core.prompt import (
     UserMessage,
     debug_preamble,
     images_note,
+    quotes_calls,
     render,
 )
 from tests.strategies import assert_linear, examples, work
@@ -221,6 +222,15 @@ def test_who_knows_the_markers_to_come_gains_nothing_and_costs_nothing() -> None
 @pytest.mark.parametrize("unit", ["a", "0123456789abcdef", "\n--- ", "\ud83d"])
 def test_a_long_conversation_is_read_once(unit: str) -> None:
     assert_linear(lambda size: render([*QUESTION, UserMessage(unit * size)]))
+
+
+# --- calls ------------------------------------------------------------------------------------------
+
+
+def test_a_conversation_in_which_tools_were_called() -> None:
+    assert not quotes_calls([Instructions("a"), *QUESTION])
+    assert quotes_calls([UserMessage("ls"), CALLED])
+    assert quotes_calls([UserMessage("ls"), ToolMessage("a.py", "c1")])
 
 
 # --- preambles --------------------------------------------------------------------------------------

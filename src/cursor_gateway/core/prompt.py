@@ -90,6 +90,14 @@ def render(messages: Sequence[Message]) -> str:
     return "\n".join(lines)
 
 
+def quotes_calls(messages: Sequence[Message]) -> bool:
+    """Whether tools were called in this conversation."""
+    return any(
+        isinstance(message, ToolMessage) or (isinstance(message, AssistantMessage) and message.calls)
+        for message in messages
+    )
+
+
 def images_note(paths: Sequence[str]) -> str:
     """What tells the agent of images: it opens files that a prompt mentions. Empty for none."""
     if not paths:

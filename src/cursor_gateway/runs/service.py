@@ -64,6 +64,7 @@ class Order(Struct, frozen=True, kw_only=True):
     is_whole: bool = False  # the messages are the whole conversation, not only what is new in it
     client_session: str = ""  # the client's own name for it
     offer: Offer | None = None  # tools of the caller's; then the agent may not use its own
+    has_own_tools: bool = False  # the client runs tools itself, whether or not this request offers any
     forgets_session: bool = False  # the agent is told all of it, whatever it knows
     may_be_asked: bool = False  # whoever orders it can answer questions while the agent waits
     model: str | None = None
@@ -123,9 +124,11 @@ class Service:
         model = order.model or self.defaults.model
         _check_name(model)
         self.source.named(order.source).check_model(model)
-        order = self._with_tools(order)
+        has_tools, order = order.offer is not None, self._with_tools(order)
         if (joined := await self._ordered_before(order)) is not None:
             return joined
+        if not has_tools:
+            order = self._as_side_request(order)
         self.runs.check_free()
         conversation = self._conversation(order)
         while await self._has_waited(conversation.id):
@@ -150,6 +153,21 @@ class Service:
                 raise StoreUnavailable("The history does not know a run that it has just refused; try again.")
             return joined
         return run
+
+    def _as_side_request(self, order: Order) -> Order:
+        """A request without `tools` by a client that runs tools itself is for a title or a summary: the agent must not
+        write for that. A request that names a mode gets it."""
+        if order.mode is not None or self.defaults.mode in ("ask", "plan"):
+            return order
+        return replace(order, mode="ask") if order.has_own_tools or self._carried_tools(order) else order
+
+    def _carried_tools(self, order: Order) -> bool:
+        """Earlier requests of the conversation that this one names did."""
+        if order.conversation_id is None:
+            return False
+        id = self._conversation_of(order.conversation_id, order.owner)
+        known = self.store.conversation(id, order.owner)
+        return known is not None and (self.conversations.folder(known.id) / TOOLS).exists()
 
     def _with_tools(self, order: Order) -> Order:
         """The order, as far as its tools can be offered."""

@@ -11,6 +11,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp
 
 from cursor_gateway.core.cutting import Cutter
+from cursor_gateway.core.prompt import quotes_calls
 from cursor_gateway.core.structured import instructions
 from cursor_gateway.core.tokens import estimate_tokens
 from cursor_gateway.dialects.openai_chat import (
@@ -63,7 +64,7 @@ class CompletionEndpoints:
         asked = await understood(body, read_request)
         agent_tools = self._settings.agent_tools
         _check_tools(asked, agent_tools)
-        order = _order(asked, request, body)
+        order = _order(asked, request, body, agent_tools)
         continued = await self._service.take(order)
         run, after, before = continued.run, continued.after, continued.told
         head = completion_head(run, after)
@@ -123,8 +124,9 @@ def _check_tools(asked: ChatRequest, agent_tools: AgentTools) -> None:
         )
 
 
-def _order(asked: ChatRequest, request: Request, body: bytes) -> Order:
+def _order(asked: ChatRequest, request: Request, body: bytes, agent_tools: AgentTools) -> Order:
     options = _options(asked.cursor, request.headers)
+    client_session = request.headers.get("x-session-id") or request.headers.get("x-session-affinity") or ""
     return Order(
         owner=request.state.owner,
         request_id=request.state.request_id,
@@ -132,7 +134,9 @@ def _order(asked: ChatRequest, request: Request, body: bytes) -> Order:
         images=asked.images,
         instructions=instructions(asked.format) if asked.format is not None else "",
         is_whole=options.conversation_id is None,
-        client_session=request.headers.get("x-session-id") or request.headers.get("x-session-affinity") or "",
+        client_session=client_session,
+        # Only clients that run tools themselves name their sessions, or quote calls that were not the agent's own.
+        has_own_tools=agent_tools != "tool_calls" and (bool(client_session) or quotes_calls(asked.messages)),
         offer=asked.offer,
         model=asked.model,
         mode=options.mode,
