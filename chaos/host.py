@@ -351,7 +351,7 @@ def damaged_database(place: Place) -> str:
                     assert reply.json() == answer, "an answer that was never given"
         assert statuses.get(503), statuses
     with running_gateway(home) as gateway, client(gateway) as http:
-        assert b"damaged" in gateway.log.read_bytes()
+        wait_until(lambda: b"damaged" in gateway.log.read_bytes(), 10, "the log tells of the damage")
         assert "stored" not in chat(http, "hello")["metadata"]
         aside = [file.name for file in gateway.data.glob("history*") if file.stat().st_size > 50_000]
         assert aside

@@ -89,8 +89,10 @@ def test_openai_is_one_completion(convert: Convert) -> None:
 
 def test_openai_sse_is_chunks_with_usage(convert: Convert) -> None:
     frames = convert(HELLO, "--to", "openai-sse").decode().split("\n\n")
-    assert frames[-2:] == ["data: [DONE]", ""]
-    chunks: list[dict[str, Any]] = [json.loads(frame.removeprefix("data: ")) for frame in frames[:-2]]
+    assert frames[-1] == ""
+    data = [frame.partition("data: ")[2] for frame in frames[:-1]]
+    assert data[-1] == "[DONE]"
+    chunks: list[dict[str, Any]] = [json.loads(chunk) for chunk in data[:-1]]
     assert {chunk["model"] for chunk in chunks} == {"Opus 4.6"}
     assert chunks[-1]["usage"]["prompt_tokens_details"]["cached_tokens"] == 1000
 

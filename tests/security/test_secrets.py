@@ -14,7 +14,7 @@ from cursor_gateway.keys import hash_key
 from tests.cli.processes import finished
 from tests.gateways import RunningGateway, running_gateway
 from tests.security.conftest import ALICE, BOB, CURSOR_KEY, OPERATORS
-from tests.server.conftest import chat, growing, http_client, invocation, standin, text_of, unique
+from tests.server.conftest import chat, eventually, growing, http_client, invocation, standin, text_of, unique
 from tests.server.test_caller_tools import PNG, WEATHER, Caller, call, only_call, program, say
 
 OURS = [ALICE, BOB, hash_key(ALICE), hash_key(ALICE).removeprefix("sha256:"), OPERATORS]
@@ -158,8 +158,8 @@ def test_secrets_are_in_no_log_figure_error_record_or_history(
         alice.get("/health"),
         alice.get("/v1/runs"),
     ]
+    eventually(lambda: "run ended" in keyed_gateway.log.read_text())
     logged = keyed_gateway.log.read_text()
-    assert "run ended" in logged
     assert stray not in logged
     assert stray not in replies[-3].text
     kept = b"".join(path.read_bytes() for path in _files(keyed_gateway.home / "new"))
@@ -190,3 +190,25 @@ def test_a_fault_tells_the_caller_an_id_and_the_log_the_rest(tmp_path: Path) -> 
         assert str(tmp_path) not in reply.text
         assert "Traceback" not in reply.text
         assert client.get("/health").status_code == 200
+
+
+# --- what libraries would log -----------------------------------------------------------------------------
+
+
+def test_no_prompt_answer_or_tool_result_is_in_the_log_at_its_most_talkative(tmp_path: Path) -> None:
+    """The libraries that carry them log them at this level: the MCP server, its streams, the parser of Markdown."""
+    asked, given, answered = unique(), unique(), unique()
+    with (
+        running_gateway(tmp_path / "home", "--log-level", "debug") as gateway,
+        http_client(gateway) as http,
+    ):
+        steps = program(call("weather", city=asked), say(f"# It is {answered}\n\n- [x](http://example.org)\n"))
+        caller = Caller(http, f"{asked} {steps}", [WEATHER])
+        assert caller.converse(lambda name, arguments: given).startswith("# It is")
+        id = caller.chat_id
+        assert answered in http.get(f"/v1/chat/{id}", params={"dialect": "page"}).text
+        assert answered in http.get(f"/v1/chat/{id}/events", params={"dialect": "html"}).text
+    logged = gateway.log.read_text()
+    assert "run ended" in logged
+    for secret in (asked, given, answered):
+        assert secret not in logged

@@ -219,7 +219,7 @@ def test_a_history_that_is_locked_at_the_start_is_used_when_it_is_free(tmp_path:
             id = reply.response.headers["x-chat-id"]
             kill(gateway)
     with locked(tmp_path / "data") as lock, started(tmp_path) as (gateway, http):
-        assert b"locked by another program" in gateway.log.read_bytes()
+        eventually(lambda: b"locked by another program" in gateway.log.read_bytes())
         told = assert_answers_without_storing(http)
         assert http.get(f"/v1/chat/{id}").json()["status"] == "streaming"
         lock.execute("ROLLBACK")
@@ -268,7 +268,7 @@ def test_a_folder_that_can_only_be_read_costs_the_history_alone(tmp_path: Path) 
         elsewhere(disk, tmp_path / "other")
         remount(disk, "ro")
         with started(tmp_path) as (gateway, http):
-            assert b"Read-only file system" in gateway.log.read_bytes()
+            eventually(lambda: b"Read-only file system" in gateway.log.read_bytes())
             told = assert_answers_without_storing(http)
             refused = http.get("/v1/conversations")
             assert (refused.status_code, refused.json()["error"]["code"]) == (503, "store_unavailable")

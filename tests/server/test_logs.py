@@ -4,8 +4,11 @@ import asyncio
 import json
 import logging
 import os
-from collections.abc import Iterator
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
 from io import StringIO
+from pathlib import Path
 from typing import Any, TextIO
 
 import pytest
@@ -13,6 +16,7 @@ import pytest
 from cursor_gateway.core.agent_events import RunFinished, RunStarted, TextDelta, TokenCounts
 from cursor_gateway.errors import AgentOverloaded, RunCancelled
 from cursor_gateway.runs.run import Observer
+from cursor_gateway.server import logs
 from cursor_gateway.server.logs import Log, RunLog, configure, lost_lines, outcome
 from cursor_gateway.settings import LogFormat, LogLevel
 from tests.server.observed import PROMPT, new_run, observed
@@ -28,8 +32,12 @@ class Terminal(StringIO):
 
 @pytest.fixture(autouse=True)
 def _as_before() -> Iterator[None]:
-    handlers, level = logging.root.handlers[:], logging.root.level
+    handlers, level, ours = logging.root.handlers[:], logging.root.level, logging.getLogger("cursor_gateway").level
     yield
+    for handler in logging.root.handlers:
+        if handler not in handlers:
+            handler.close()
+    logging.getLogger("cursor_gateway").setLevel(ours)
     logging.root.handlers[:] = handlers
     logging.root.setLevel(level)
 
@@ -40,7 +48,17 @@ def logging_to(stream: TextIO, format: LogFormat = "json", level: LogLevel = "in
 
 
 def objects(stream: StringIO) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in stream.getvalue().splitlines()]
+    return [json.loads(line) for line in text_of(stream).splitlines()]
+
+
+def text_of(stream: StringIO) -> str:
+    written()
+    return stream.getvalue()
+
+
+def written() -> None:
+    for handler in logging.root.handlers:
+        handler.flush()
 
 
 # --- forms ------------------------------------------------------------------------------------------
@@ -68,23 +86,23 @@ def test_auto_is_human_on_a_terminal_and_json_elsewhere(monkeypatch: pytest.Monk
     logging_to(stream := StringIO(), "auto").info("said")
     assert objects(stream)
     logging_to(terminal := Terminal(), "auto").info("said", a=1)
-    assert "\x1b[" in terminal.getvalue()
-    assert "{" not in terminal.getvalue()
+    assert "\x1b[" in text_of(terminal)
+    assert "{" not in text_of(terminal)
 
 
 @pytest.mark.parametrize(("name", "value"), [("NO_COLOR", "1"), ("TERM", "dumb")])
 def test_who_wants_no_colours_gets_none(name: str, value: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(name, value)
     logging_to(terminal := Terminal(), "auto").info("said", a=1)
-    assert "\x1b" not in terminal.getvalue()
-    assert terminal.getvalue().rstrip().endswith("a=1")
+    assert "\x1b" not in text_of(terminal)
+    assert text_of(terminal).rstrip().endswith("a=1")
 
 
 def test_human_lines_in_a_file_have_no_colours() -> None:
     logging_to(stream := StringIO(), "human").warning("said", a="b c")
-    assert "\x1b" not in stream.getvalue()
-    assert "[warning  ] said" in stream.getvalue()
-    assert "a='b c'" in stream.getvalue()
+    assert "\x1b" not in text_of(stream)
+    assert "[warning  ] said" in text_of(stream)
+    assert "a='b c'" in text_of(stream)
 
 
 def test_less_important_lines_are_left_out() -> None:
@@ -93,7 +111,7 @@ def test_less_important_lines_are_left_out() -> None:
     logging.getLogger("library").info("no")
     log.warning("yes")
     logging.getLogger("library").error("yes")
-    assert [line["event"] for line in objects(stream)] == ["yes", "yes"]
+    assert [line["level"] for line in objects(stream)] == ["warning", "error"]
 
 
 def test_what_a_log_is_made_with_is_in_all_of_its_lines() -> None:
@@ -117,9 +135,9 @@ def test_words_are_taken_as_they_are() -> None:
 def test_no_value_makes_a_line_of_its_own(format: LogFormat) -> None:
     log = logging_to(stream := StringIO(), format)
     log.info(NASTY, value=NASTY, other=[NASTY], **{NASTY: 1})
-    logging.getLogger("library").info("%s", NASTY)
-    logging.getLogger(NASTY).info("said")
-    text = stream.getvalue()
+    logging.getLogger("library").warning("%s", NASTY)
+    logging.getLogger(NASTY).warning("said")
+    text = text_of(stream)
     assert len(text.splitlines()) == 3
     assert not [character for character in text if ord(character) < 32 and character != "\n"]
     assert not set(text) & set("\x7f\x85\x9b\u2028\u202e\ud800")
@@ -131,11 +149,11 @@ def test_a_traceback_has_lines_but_all_are_indented() -> None:
         raise ValueError(NASTY)
     except ValueError as error:
         log.error("failed", error)
-    first, *rest = stream.getvalue().splitlines()
+    first, *rest = text_of(stream).splitlines()
     assert "failed" in first
     assert len(rest) > 3
     assert all(line.startswith("    ") for line in rest)
-    assert "\x1b" not in stream.getvalue()
+    assert "\x1b" not in text_of(stream)
 
 
 def test_a_traceback_in_json_is_a_value() -> None:
@@ -152,7 +170,7 @@ def test_a_traceback_in_json_is_a_value() -> None:
 def test_long_values_and_messages_are_cut() -> None:
     log = logging_to(stream := StringIO())
     log.error("e" * 10_000, ValueError("m" * 10_000), value="v" * 10_000)
-    assert len(stream.getvalue()) < 1500
+    assert len(text_of(stream)) < 1500
 
 
 def test_a_traceback_tells_what_led_to_it() -> None:
@@ -190,32 +208,37 @@ def test_a_log_that_cannot_be_written_ends_nothing() -> None:
 # --- libraries --------------------------------------------------------------------------------------
 
 
-def test_libraries_log_in_the_same_form() -> None:
-    logging_to(stream := StringIO())
-    logging.getLogger("some.library").info("Started %s", "it")
-    logging.getLogger("odd").log(25, "a level in between")
-    logging.getLogger("odd").log(99, "a level above")
-    logging.getLogger("odd").info("%d", "no number")
-    logging.getLogger("odd").info("without", exc_info=(None, None, None))
+def test_of_what_a_library_logs_only_the_fact_is_told() -> None:
+    """Its message may hold a prompt, or what a tool gave."""
+    logging_to(stream := StringIO(), level="debug")
+    chatty = logging.getLogger("some.library")
+    chatty.setLevel(logging.DEBUG)  # as a library may do by itself
+    for level in (logging.DEBUG, logging.INFO, 25):
+        chatty.log(level, "secret %s", "secret")
+    chatty.warning("secret %s", "secret")
+    logging.getLogger("odd").log(99, "secret")
+    logging.getLogger("odd").warning("%d", "secret", exc_info=(None, None, None))
+    logging.getLogger("asyncio").error("A task failed\nfuture: <Task exception=ValueError('secret')>")
     lines = objects(stream)
-    assert [(line["level"], line["event"]) for line in lines] == [
-        ("info", "Started it"),
-        ("info", "a level in between"),
-        ("critical", "a level above"),
-        ("info", "%d"),
-        ("info", "without"),
+    assert [(line["level"], line["event"], line["logger"]) for line in lines] == [
+        ("warning", "message of a library", "some.library"),
+        ("critical", "message of a library", "odd"),
+        ("warning", "message of a library", "odd"),
+        ("error", "A task failed", "asyncio"),
     ]
-    assert lines[0]["logger"] == "some.library"
+    assert "secret" not in text_of(stream)
     assert not [line for line in lines if "exception" in line or "exc_info" in line]
 
 
-def test_a_librarys_traceback_is_kept() -> None:
+def test_a_librarys_traceback_is_kept_without_its_message() -> None:
     logging_to(stream := StringIO())
     try:
         asyncio.run(_fails())
     except RuntimeError:
         logging.getLogger("asyncio").exception("a task failed")
-    assert "RuntimeError: why" in objects(stream)[0]["exception"]
+    exception = objects(stream)[0]["exception"]
+    assert exception.endswith("\nRuntimeError")
+    assert "in _fails" in exception
 
 
 async def _fails() -> None:
@@ -274,9 +297,9 @@ def test_prompts_and_texts_are_never_logged(format: LogFormat) -> None:
     observed(TextDelta("the secret answer"), FINISHED, observer=RunLog())
     observed(TextDelta("the secret answer"), observer=RunLog(), error=AgentOverloaded("the secret reason"))
     observed(TextDelta("the secret answer"), observer=RunLog(), stopped=RunCancelled("the secret reason"))
-    assert "run ended" in stream.getvalue()
-    assert PROMPT not in stream.getvalue()
-    assert "secret" not in stream.getvalue()
+    assert "run ended" in text_of(stream)
+    assert PROMPT not in text_of(stream)
+    assert "secret" not in text_of(stream)
 
 
 def test_a_run_that_is_not_done_counts_as_failed() -> None:
@@ -290,41 +313,72 @@ def test_a_run_that_is_not_done_counts_as_failed() -> None:
 # --- nobody reads ---------------------------------------------------------------------------------------
 
 
-def lines_of(pipe: int) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in os.read(pipe, 1 << 20).decode().splitlines() if line.endswith("}")]
-
-
 @pytest.mark.parametrize("size", [10, 3000])
 def test_a_pipe_that_nobody_reads_costs_lines_and_holds_nobody_up(size: int) -> None:
+    """First the pipe is full, then the queue. When somebody reads again, the next line says how many were lost."""
     ours, theirs = os.pipe()
-    with open(theirs, "w") as stream, open(ours, "rb"):
+    with open(theirs, "w") as stream, open(ours) as reader:
         logging_to(stream)
-        for number in range(2000):  # far more than a pipe takes
+        count = 3000  # far more than a pipe and the queue take
+        for number in range(count):
             Log().info("x" * 400, number=number, **{f"more{nth}": "y" * 400 for nth in range(size // 400)})
-        kept = [line["number"] for line in lines_of(ours)]
-        assert kept == list(range(len(kept)))
-        assert 1 <= len(kept) < 2000
-        assert lost_lines() == 2000 - len(kept)
+        lost = lost_lines()
+        assert 0 < lost < count
+        kept = [json.loads(reader.readline())["number"] for _ in range(count - lost)]
+        assert kept == sorted(kept)
+        assert kept[: logs._QUEUE_SIZE] == list(range(logs._QUEUE_SIZE))
         Log().info("read again")
         Log().info("as before")
-        told, after = lines_of(ours)
-        assert (told["event"], told["lines_lost_before"]) == ("read again", 2000 - len(kept))
+        told, after = (json.loads(reader.readline()) for _ in range(2))
+        assert told["event"] == "read again"
+        assert told["lines_lost_before"] == count - 1 - kept[-1]
         assert "lines_lost_before" not in after
 
 
-def test_a_line_that_fails_halfway_is_counted_and_spoils_no_other() -> None:
-    class Full(StringIO):
-        room = 1
+def test_who_leaves_does_not_wait_for_a_pipe_that_nobody_reads() -> None:
+    """Neither for the lines in the queue nor for the thread that hangs in the pipe."""
+    program = (
+        "import sys; from cursor_gateway.server.logs import Log, configure; configure('json', 'info', sys.stderr);"
+        "[Log().info('x' * 400, number=number) for number in range(3000)]; print('left', flush=True)"
+    )
+    ours, theirs = os.pipe()
+    try:
+        ended = subprocess.run([sys.executable, "-c", program], stdout=subprocess.PIPE, stderr=theirs, timeout=60)
+    finally:
+        os.close(ours)
+        os.close(theirs)
+    assert (ended.returncode, ended.stdout) == (0, b"left\n")
 
-        def write(self, text: str) -> int:
-            if not self.room:
-                raise OSError(28, "No space left on device")
-            self.room -= 1
-            return super().write(text)
 
-    log = logging_to(stream := Full())
-    log.info("long", **{f"text{number}": "x" * 500 for number in range(10)})
-    stream.room = 100
-    log.info("next")
-    _, whole = stream.getvalue().splitlines()
+def test_what_was_logged_last_is_written_before_the_process_ends() -> None:
+    program = (
+        "import sys; from cursor_gateway.server.logs import Log, configure; configure('json', 'info', sys.stderr);"
+        "[Log().info('said', number=number) for number in range(500)]"
+    )
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, timeout=60, check=True)
+    assert [json.loads(line)["number"] for line in ended.stderr.splitlines()] == list(range(500))
+
+
+def test_a_line_that_fails_halfway_is_counted_and_spoils_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "log"
+    room = [100]
+
+    def write(descriptor: int, data: memoryview, real: Callable[[int, bytes], int] = os.write) -> int:
+        if not room[0]:
+            raise OSError(28, "No space left on device")
+        size = min(room[0], len(data))
+        room[0] -= size
+        return real(descriptor, bytes(data[:size]))
+
+    with file.open("w") as stream:
+        log = logging_to(stream)
+        monkeypatch.setattr("cursor_gateway.server.logs.os.write", write)
+        log.info("long", text="x" * 400)
+        written()
+        room[0] = 100_000
+        log.info("next")
+        written()
+    _, whole = file.read_text().splitlines()
     assert (json.loads(whole)["event"], json.loads(whole)["lines_lost_before"], lost_lines()) == ("next", 1, 1)

@@ -618,8 +618,8 @@ def test_secrets_and_prompts_are_told_to_nobody(keyed_gateway: RunningGateway, a
         alice.get("/v1/models"),
     ]
     secrets = [ALICE, BOB, hash_key(ALICE), hash_key(ALICE).removeprefix("sha256:"), CURSOR_KEY, wrong]
+    eventually(lambda: "run ended" in keyed_gateway.log.read_text())
     logged = keyed_gateway.log.read_text()
-    assert "run ended" in logged
     arguments = [json.loads(line)["argv"] for line in keyed_gateway.agent_log.read_text().splitlines()]
     for secret in secrets:
         assert secret not in logged

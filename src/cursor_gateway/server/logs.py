@@ -7,10 +7,12 @@ move the cursor or fill the disk. What a run is about, its prompt and its texts,
 import json
 import logging
 import os
-import select
 import traceback
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from datetime import UTC, datetime
+from logging.handlers import QueueHandler, QueueListener
+from queue import Full, Queue
 from typing import Literal, TextIO, TypeAlias
 
 from cursor_gateway.render.visible import visible, visible_line
@@ -19,9 +21,10 @@ from cursor_gateway.settings import LogFormat, LogLevel
 
 _LONGEST = 500  # characters of a value
 _LONGEST_MESSAGE = 200  # of an exception: some repeat what they were given
-_AT_ONCE = select.PIPE_BUF // 4 if hasattr(select, "PIPE_BUF") else 128  # characters that a pipe takes, or none
-_PATIENCE = 0.1  # seconds
+_QUEUE_SIZE = 1000  # lines that wait to be written
+_FLUSH_SECONDS = 1.0  # for them, at the end
 _OURS = logging.getLogger("cursor_gateway")
+_QUOTED = ("asyncio",)  # libraries whose messages begin with a line that holds nothing of anybody's
 
 _Facts: TypeAlias = Mapping[str, object]
 _Form: TypeAlias = Callable[[_Facts], str]
@@ -30,11 +33,12 @@ Outcome: TypeAlias = Literal["completed", "failed", "cancelled"]
 
 
 def configure(format: LogFormat, level: LogLevel, stream: TextIO) -> None:
-    """For the whole process: our lines, and those of libraries that use `logging`."""
+    """For the whole process: our lines of this level, and that libraries warn, but not of what."""
     least = logging.getLevelNamesMapping()[level.upper()]
-    logging.basicConfig(handlers=[_Lines(stream, _form(format, stream))], level=least, force=True)
-    for talkative in ("mcp", "httpx", "acp"):  # of every session, every call
-        logging.getLogger(talkative).setLevel(max(least, logging.ERROR))
+    lines = _QueuedLines(stream, _form(format, stream))
+    lines.addFilter(lambda record: record.name == _OURS.name or record.levelno >= logging.WARNING)
+    logging.basicConfig(handlers=[lines], level=max(least, logging.WARNING), force=True)
+    _OURS.setLevel(least)
     # Found out for each line, and told in none: a third of its cost.
     logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False
     logging._srcfile = None  # as the library's own guide says
@@ -42,7 +46,7 @@ def configure(format: LogFormat, level: LogLevel, stream: TextIO) -> None:
 
 def lost_lines() -> int:
     """That nobody took, since the start."""
-    return sum(handler.lost for handler in logging.getLogger().handlers if isinstance(handler, _Lines))
+    return sum(handler.lost for handler in logging.getLogger().handlers if isinstance(handler, _QueuedLines))
 
 
 class Log:
@@ -116,73 +120,129 @@ class RunLog:
 # --- lines ----------------------------------------------------------------------------------------------
 
 
-class _Lines(logging.Handler):
-    """All records, ours and those of libraries, in one form. A log that cannot be written must not end a run.
+class _QueuedLines(QueueHandler):
+    """Records in; lines, written by a thread of their own, out. Nobody who logs waits for whoever reads the log.
 
-    Nor hold one up: a pipe that nobody reads takes so much and no more. Then lines are lost, and counted.
+    A pipe that nobody reads takes 64 kB and no more. Then the queue fills, and after it lines are dropped and counted.
     """
+
+    queue: "Queue[logging.LogRecord]"
+
+    def __init__(self, stream: TextIO, form: _Form) -> None:
+        super().__init__(Queue(_QUEUE_SIZE))
+        self._writer = _Writer(stream, form)
+        self._dropped = 0  # lines, altogether
+        self._dropped_before = 0  # since the last that was queued
+        self._listener = QueueListener(self.queue, self._writer)
+        self._listener.start()
+
+    @property
+    def lost(self) -> int:
+        return self._dropped + self._writer.lost
+
+    def prepare(self, record: logging.LogRecord) -> logging.LogRecord:
+        """Values as they are now: they may change before they are written."""
+        line = logging.makeLogRecord({"levelno": record.levelno})
+        line.facts = _facts(record)
+        return line
+
+    def enqueue(self, record: logging.LogRecord) -> None:
+        record.dropped_before = self._dropped_before
+        try:
+            self.queue.put_nowait(record)
+        except Full:
+            self._dropped += 1
+            self._dropped_before += 1
+        else:
+            self._dropped_before = 0
+
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 -- the library's name
+        self._dropped += 1
+
+    def flush(self) -> None:
+        """Waits until all is written, but not for ever."""
+        with self.queue.all_tasks_done:
+            self.queue.all_tasks_done.wait_for(lambda: not self.queue.unfinished_tasks, _FLUSH_SECONDS)
+
+    def close(self) -> None:
+        super().close()
+        with suppress(Full):
+            self._listener.enqueue_sentinel()  # not `stop`, which waits as long as the pipe is full
+
+
+class _Writer(logging.Handler):
+    """Writes lines, in the listener's thread; counts those that a full disk or a closed stream did not take."""
 
     def __init__(self, stream: TextIO, form: _Form) -> None:
         super().__init__()
         self._stream, self._form = stream, form
         self.lost = 0  # lines, altogether
-        self._lost = 0  # since the last that was written
+        self._lost_before = 0  # since the last that was written
         self._is_cut = False  # that one lacks its end
 
-    def emit(self, record: logging.LogRecord) -> None:
-        facts = _facts(record)
-        if self._lost:
-            facts["lines_lost_before"] = self._lost
-        line = ("\n" if self._is_cut else "") + self._form(facts) + "\n"
-        at = 0
-        try:
-            while at < len(line) and self._takes_more():
-                self._stream.write(line[at : at + _AT_ONCE])
-                self._stream.flush()
-                at += _AT_ONCE
-        except (OSError, ValueError):  # a full disk, a closed stream
-            at = min(at, len(line) - 1)
-        if at < len(line):
-            self.lost, self._lost, self._is_cut = self.lost + 1, self._lost + 1, self._is_cut or at > 0
-        else:
-            self._lost, self._is_cut = 0, False
+    def createLock(self) -> None:  # noqa: N802 -- the library's name
+        """None: one thread writes, and at the process's exit `logging` would wait for it."""
+        self.lock = None
 
-    def _takes_more(self) -> bool:
-        """Whoever was refused does not wait again until it was let in: the event loop waits with it."""
+    def emit(self, record: logging.LogRecord) -> None:
+        facts: dict[str, object] = record.facts  # type: ignore[attr-defined] # as `prepare` made it
+        if lost := self._lost_before + record.dropped_before:  # type: ignore[attr-defined]
+            facts["lines_lost_before"] = lost
         try:
-            return bool(select.select([], [self._stream.fileno()], [], 0 if self._lost else _PATIENCE)[1])
-        except (OSError, ValueError):  # no file, or a system that cannot tell: it is written as it is
-            return True
+            self._write(("\n" if self._is_cut else "") + self._form(facts) + "\n")
+        except Exception:  # noqa: BLE001 -- or the listener's thread would end, and the log with it
+            self.lost, self._lost_before = self.lost + 1, self._lost_before + 1
+        else:
+            self._lost_before, self._is_cut = 0, False
+
+    def _write(self, line: str) -> None:
+        """Past the stream's buffer, whose lock a thread that hangs in a full pipe would hold at the process's exit."""
+        try:
+            descriptor = self._stream.fileno()
+        except OSError:  # no file
+            self._stream.write(line)
+            return
+        data = memoryview(line.encode(self._stream.encoding, "backslashreplace"))
+        while data:
+            data = data[os.write(descriptor, data) :]
+            self._is_cut = True
 
 
 def _facts(record: logging.LogRecord) -> dict[str, object]:
-    """What is in every line first; long values cut, strange ones as text."""
-    try:
-        message = record.getMessage()
-    except (KeyError, TypeError, ValueError):  # words and values that do not fit together
-        message = str(record.msg)
+    """What is in every line first; long values cut, strange ones as text.
+
+    A library's message may hold what callers and the agent said, so only that there was one is logged.
+    """
+    is_ours = hasattr(record, "facts")
     facts: dict[str, object] = {
         "timestamp": f"{datetime.fromtimestamp(record.created, UTC).isoformat(timespec='microseconds')[:26]}Z",
         # some libraries have levels of their own in between
         "level": logging.getLevelName(min(record.levelno, logging.CRITICAL) // 10 * 10).lower(),
-        "event": _cut(message, _LONGEST),
+        "event": _cut(str(record.msg), _LONGEST) if is_ours else _first_line(record),
     }
-    told: _Facts = getattr(record, "facts", {"logger": record.name})
-    facts |= {name: _plain(value) for name, value in told.items()}
+    given: _Facts = getattr(record, "facts", {"logger": record.name})
+    facts |= {name: _plain(value) for name, value in given.items()}
     if record.exc_info and record.exc_info[1] is not None:
-        facts["exception"] = "\n".join(_told(record.exc_info[1]))
+        facts["exception"] = "\n".join(_told(record.exc_info[1], with_message=is_ours))
     return facts
 
 
-def _told(error: BaseException) -> Iterator[str]:
+def _first_line(record: logging.LogRecord) -> str:
+    if record.name not in _QUOTED or not isinstance(record.msg, str):
+        return "message of a library"
+    return _cut(record.msg.partition("\n")[0], _LONGEST)
+
+
+def _told(error: BaseException, *, with_message: bool) -> Iterator[str]:
     """As Python does it, causes first; but messages are cut."""
     before = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
     if before is not None:
-        yield from _told(before)
+        yield from _told(before, with_message=with_message)
         yield "which led to:"
     for frame in traceback.format_tb(error.__traceback__):
         yield frame.rstrip("\n")
-    yield f"{type(error).__qualname__}: {_cut(str(error), _LONGEST_MESSAGE)}"
+    message = f": {_cut(str(error), _LONGEST_MESSAGE)}" if with_message else ""
+    yield f"{type(error).__qualname__}{message}"
 
 
 def _plain(value: object) -> object:
