@@ -42,10 +42,12 @@ from cursor_gateway.demo import recordings
 from cursor_gateway.render.html import (
     Added,
     Appended,
+    Do,
     Fragment,
     LiveRenderer,
     Replaced,
     markdown,
+    perform,
     render_answer,
     render_document,
 )
@@ -101,18 +103,18 @@ def _part(article: str, part: str) -> tuple[int, int]:
     raise AssertionError(f"{part!r} does not end")
 
 
-def shown(events: Iterable[DocumentEvent]) -> Page:
-    renderer, page = LiveRenderer(), Page()
+def shown(events: Iterable[DocumentEvent], do: Do = perform) -> Page:
+    renderer, page = LiveRenderer(do), Page()
     for event in events:
         for fragment in renderer.push(event):
             page.apply(fragment)
     return page
 
 
-def assert_live_is_final(events: list[DocumentEvent]) -> None:
+def assert_live_is_final(events: list[DocumentEvent], do: Do = perform) -> None:
     order = [event.id for event in events if isinstance(event, DocumentStarted)]
     ended = {event.document.id: event.document for event in events if isinstance(event, DocumentEnded)}
-    assert shown(events).html == render_answer(ended[id] for id in order)
+    assert shown(events, do).html == render_answer((ended[id] for id in order), do)
 
 
 def written(
@@ -172,6 +174,48 @@ def test_every_scenario_ends_as_its_answer(scenario: Scenario) -> None:
 @pytest.mark.parametrize("name", recordings())
 def test_every_demo_ends_as_its_answer(name: str) -> None:
     assert_live_is_final(events_of(recordings()[name], RUN))
+
+
+# --- what takes too long ----------------------------------------------------------------------------
+
+
+def too_slow_with(word: str) -> Do:
+    """Jobs with this word in them take too long."""
+    return lambda job: None if word in repr(job) else perform(job)
+
+
+@given(st.lists(st.sampled_from([*_MARKDOWN, "SLOW", "SLOW", "\n\n"]), max_size=24).map("".join), places)
+@examples(200)
+def test_what_takes_too_long_looks_the_same_live_and_afterwards(text: str, places: list[int]) -> None:
+    do = too_slow_with("SLOW")
+    for pieces in (chunks(text, 3), cut(text, places), [text]):
+        assert_live_is_final(written(text, pieces, TextMetadata()), do)
+        assert_live_is_final(written(text, pieces, ThinkingMetadata()), do)
+        known = KnownMetadata(language="python", purpose="example")
+        assert_live_is_final(written(text, pieces, CodeBlockMetadata(language="python", purpose="example"), known), do)
+
+
+@pytest.mark.parametrize("scenario", scenarios(), ids=lambda scenario: scenario.name)
+def test_every_scenario_as_plain_text_ends_as_its_answer(scenario: Scenario) -> None:
+    assert_live_is_final(events_of(b"".join(scenario.lines), scenario.run), lambda job: None)
+
+
+def test_an_open_text_that_takes_too_long_goes_on_as_it_is_written() -> None:
+    renderer, page = LiveRenderer(too_slow_with("SLOW")), Page()
+    pieces = ["# One\n\nTwo *words*\n\n", "> SLOW *text* and ", "more <b>"]
+    for event in written("", pieces, TextMetadata())[:-1]:
+        for fragment in renderer.push(event):
+            page.apply(fragment)
+    assert "<h3>One</h3>" in page.html
+    assert "&gt; SLOW *text* and " in page.html
+    assert '<span data-part="tail">more &lt;b&gt;</span></code></pre>' in page.html
+
+
+def test_a_document_that_takes_too_long_says_that_it_is_plain_text() -> None:
+    (note,) = re.findall(
+        '<p class="ending">(.*?)</p>', render_document(make_document("d", 1, "a", TextMetadata()), lambda job: None)
+    )
+    assert note == "Shown as plain text, because formatting it took too long."
 
 
 # --- what is seen on the way ------------------------------------------------------------------------

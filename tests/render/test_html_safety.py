@@ -204,6 +204,7 @@ documents: st.SearchStrategy[Document] = st.builds(make_document, nasty, st.inte
 @examples(1500)
 def test_no_field_of_any_document_becomes_anything_but_text(document: Document) -> None:
     text_of(render_document(document))
+    text_of(render_document(document, lambda job: None))  # as plain text
 
 
 @given(st.lists(documents, max_size=4), nasty, nasty)

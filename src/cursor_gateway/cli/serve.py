@@ -9,7 +9,7 @@ import sys
 import threading
 from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import closing, suppress
 from typing import TYPE_CHECKING, TextIO
 
 import click
@@ -113,11 +113,13 @@ async def _serve(settings: Settings, bound: socket.socket) -> None:
     ]
     try:
         from cursor_gateway.server.app import build_app
+        from cursor_gateway.server.rendering import Renderings
         from cursor_gateway.server.serving import serve_app
 
-        app = build_app(gateway.service, settings, metrics)
-        host, port = bound.getsockname()[:2]
-        await serve_app(app, bound, gateway.service, settings, _banner(gateway, settings, host, port))
+        with closing(Renderings()) as renderings:
+            app = build_app(gateway.service, settings, metrics, renderings)
+            host, port = bound.getsockname()[:2]
+            await serve_app(app, bound, gateway.service, settings, _banner(gateway, settings, host, port))
     finally:
         for task in beside:
             task.cancel()

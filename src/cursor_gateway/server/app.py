@@ -8,16 +8,18 @@ from cursor_gateway.server.history import HistoryEndpoints
 from cursor_gateway.server.metrics import Metrics
 from cursor_gateway.server.operations import OperationEndpoints
 from cursor_gateway.server.page_files import PageEndpoints
+from cursor_gateway.server.rendering import Renderings
 from cursor_gateway.server.routes import Routes
 from cursor_gateway.server.streaming import Reading
 from cursor_gateway.settings import Settings
 
 
-def build_app(service: Service, settings: Settings, metrics: Metrics) -> Guard:
+def build_app(service: Service, settings: Settings, metrics: Metrics, renderings: Renderings | None = None) -> Guard:
     reading = Reading(
         hold_seconds=settings.hold_seconds,
         keep_alive_seconds=settings.keep_alive_seconds,
         metrics=metrics,
+        renderings=renderings or Renderings(),
     )
     chat = ChatEndpoints(service, settings, reading)
     completions = CompletionEndpoints(service, settings, reading)

@@ -1,6 +1,7 @@
 """The documents dialect over HTTP: `POST /v1/chat`, and what can be done to a run: look, read on, stop."""
 
 import asyncio
+from importlib import import_module
 
 import msgspec
 from starlette.datastructures import Headers
@@ -29,6 +30,7 @@ from cursor_gateway.runs.answering import Answering, Asker
 from cursor_gateway.runs.service import Continued, Order, Service
 from cursor_gateway.server.bodies import idempotency_key, read_body, understood
 from cursor_gateway.server.guard import error_response
+from cursor_gateway.server.rendering import Renderings
 from cursor_gateway.server.streaming import (
     NDJSON,
     SSE,
@@ -144,10 +146,12 @@ class ChatEndpoints:
             case "documents":
                 return Response(encode_response(response), media_type="application/json")
             case "html":
-                return await asyncio.to_thread(_as_html, response)
+                renderings = self._reading.renderings
+                return await renderings.run_for(request, lambda: _as_html(response, renderings))
             case "page":
                 prompt = await self._service.prompt_of(id, owner)
-                return await asyncio.to_thread(_as_page, response, prompt)
+                renderings = self._reading.renderings
+                return await renderings.run_for(request, lambda: _as_page(response, prompt, renderings))
             case _:
                 raise InvalidRequest("`dialect` is documents, html or page.", param="dialect")
 
@@ -166,7 +170,9 @@ class ChatEndpoints:
             )
         if run.done is not None and after == run.count:
             return Response(status_code=204, headers=run_headers(run))  # tells an EventSource not to come again
-        encoder, form, place = _encoder(request, run, after, self._settings.agent_tools)
+        if request.query_params.get("dialect") == "html":  # its parser of Markdown takes a while to load
+            await asyncio.to_thread(import_module, "cursor_gateway.server.html_stream")
+        encoder, form, place = _encoder(request, run, after, self._settings.agent_tools, self._reading.renderings)
         return EventStream(run, encoder, form, self._reading, after=place, is_replay=True)
 
     async def cancel(self, request: Request) -> Response:
@@ -187,17 +193,17 @@ def _answer(response: ChatResponse, failure: Failure | None, headers: dict[str, 
     return error_response(failure, headers, encode_error(failure)[:-1] + b"," + encode_response(response)[1:])
 
 
-def _as_html(response: ChatResponse) -> Response:
+def _as_html(response: ChatResponse, renderings: Renderings) -> Response:
     from cursor_gateway.render.html import render_answer  # with a parser of Markdown: only those who ask wait for it
 
-    return Response(render_answer(response.documents), media_type="text/html", headers=_HTML_HEADERS)
+    return Response(render_answer(response.documents, renderings.do), media_type="text/html", headers=_HTML_HEADERS)
 
 
-def _as_page(response: ChatResponse, prompt: str) -> Response:
+def _as_page(response: ChatResponse, prompt: str, renderings: Renderings) -> Response:
     from cursor_gateway.render.html import render_page
 
     file = f'attachment; filename="{response.id}.html"'
-    page = render_page(response, prompt=prompt)
+    page = render_page(response, prompt=prompt, do=renderings.do)
     return Response(page, media_type="text/html", headers={**_HTML_HEADERS, "content-disposition": file})
 
 
@@ -217,7 +223,9 @@ def _after(request: Request) -> int:
     return int(told)
 
 
-def _encoder(request: Request, run: AnyRun, after: int, agent_tools: AgentTools) -> tuple[Encoder, Form, int]:
+def _encoder(
+    request: Request, run: AnyRun, after: int, agent_tools: AgentTools, renderings: Renderings
+) -> tuple[Encoder, Form, int]:
     """And the event after which it must be given all."""
     dialect = request.query_params.get("dialect") or ("ndjson" if _wants_ndjson(request.headers) else "documents")
     match dialect:
@@ -236,6 +244,6 @@ def _encoder(request: Request, run: AnyRun, after: int, agent_tools: AgentTools)
         case "html":
             from cursor_gateway.server.html_stream import HtmlEncoder
 
-            return HtmlEncoder(after), SSE, 0
+            return HtmlEncoder(after, renderings.do), SSE, 0
         case _:
             raise InvalidRequest("`dialect` is documents, ndjson, openai or html.", param="dialect")

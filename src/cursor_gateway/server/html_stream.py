@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 import msgspec
 
 from cursor_gateway.core.document_events import ContentDelta, DocumentEnded, DocumentEvent, Done, Paused
-from cursor_gateway.render.html import Added, Appended, Fragment, LiveRenderer, Replaced
+from cursor_gateway.render.html import Added, Appended, Do, Fragment, LiveRenderer, Replaced, perform
 from cursor_gateway.wire.sse import frame
 
 
@@ -20,9 +20,9 @@ class HtmlEncoder:
     is_cut = False
     is_slow = True
 
-    def __init__(self, after: int) -> None:
+    def __init__(self, after: int, do: Do = perform) -> None:
         self._after, self._number = after, 0
-        self._renderer = LiveRenderer()
+        self._renderer = LiveRenderer(do)
         self._open: dict[str, _Open] = {}  # those that the reader has seen begin, until it is up to date
 
     def push(self, event: DocumentEvent, /) -> bytes:

@@ -7,22 +7,22 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from enum import Enum
+from functools import partial
 from typing import Protocol, TypeAlias
 
-from msgspec import Struct
+from msgspec import Struct, field
 from starlette.types import Receive, Scope, Send
 
-from cursor_gateway.core.document_events import ContentDelta, DocumentEnded, DocumentEvent, Paused, says_something
+from cursor_gateway.core.document_events import DocumentEvent, Paused, says_something
 from cursor_gateway.dialects.openai_chat import CompletionHead
 from cursor_gateway.errors import Failure, NotFound, RunCancelled
 from cursor_gateway.runs.past import PastReader, PastRun
 from cursor_gateway.runs.run import Reader, Run
 from cursor_gateway.server.guard import error_response
 from cursor_gateway.server.metrics import Metrics
+from cursor_gateway.server.rendering import Renderings
 
 AnyRun: TypeAlias = Run | PastRun
-
-_MUCH = 20_000  # characters
 
 
 class Encoder(Protocol):
@@ -42,7 +42,7 @@ class Encoder(Protocol):
 
     @property
     def is_slow(self) -> bool:
-        """Much at once is not for the loop, where everybody else waits."""
+        """It renders, which is not for the loop, where everybody else waits."""
         ...
 
 
@@ -92,6 +92,7 @@ class Reading(Struct, frozen=True, kw_only=True):
     hold_seconds: float
     keep_alive_seconds: float
     metrics: Metrics
+    renderings: Renderings = field(default_factory=Renderings)
 
 
 class EventStream:
@@ -148,10 +149,7 @@ class EventStream:
         silent_since = loop.time()  # not only without events: a dialect has no words for some of them
         is_begun = False
         while not reader.has_left:
-            if self._encoder.is_slow and _size(events) > _MUCH:
-                data = await asyncio.to_thread(self._encoder.push_all, events)
-            else:
-                data = self._encoder.push_all(events)
+            data = await self._encoded(events, reader)
             is_last = reader.at_end or self._encoder.is_over
             if not data and not is_last and (not events or loop.time() >= silent_since + seconds):
                 data = self._form.keep_alive
@@ -163,6 +161,12 @@ class EventStream:
                     _cut_short(self._run, reader)
                 return
             events = await reader.next(max(0.0, silent_since + seconds - loop.time()))
+
+    async def _encoded(self, events: list[DocumentEvent], reader: Reader | PastReader) -> bytes:
+        if not self._encoder.is_slow or not events:
+            return self._encoder.push_all(events)
+        push = partial(self._encoder.push_all, events)
+        return await self._reading.renderings.run(self._run.owner, push, lambda: reader.has_left)
 
     async def _begin(self, send: Send) -> None:
         """Apart from what follows: a stream may be open for long, and its headers are not needed any more."""
@@ -197,18 +201,6 @@ def _cut_short(run: AnyRun, reader: Reader | PastReader) -> None:
     """Nobody else has a use for the rest either, unless they read it, too."""
     if not reader.at_end and run.readers == 1:
         run.stop(RunCancelled("The answer was cut where its request said, by `stop` or `max_tokens`; ask for more."))
-
-
-def _size(events: Sequence[DocumentEvent]) -> int:
-    """About as much as there is to encode, in characters."""
-    return sum(
-        len(event.text)
-        if isinstance(event, ContentDelta)
-        else len(event.document.content or "") + 200
-        if isinstance(event, DocumentEnded)
-        else 100
-        for event in events
-    )
 
 
 def _tells(event: DocumentEvent) -> bool:

@@ -61,10 +61,8 @@ def numbers(text: str, first: int = 1) -> str:
 def highlighted(text: str, language: str) -> str:
     """The text's own lines: no tag goes across the end of a line."""
     text = visible(text)
-    if not text or len(text) > _HIGHLIGHTED or _TAKES_TOO_LONG.search(text):
-        return exact(text)
-    lexer = _lexer(language.strip().lower())
-    if lexer is None:
+    lexer = _lexer(language.strip().lower()) if 0 < len(text) <= _HIGHLIGHTED else None
+    if lexer is None or _TAKES_TOO_LONG.search(text):
         return exact(text)
     pieces = [(_class(kind), value) for kind, value in lexer.get_tokens(text)]
     if "".join(value for _, value in pieces) != text:  # a lexer that puts the text in order first

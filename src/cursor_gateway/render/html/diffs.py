@@ -42,8 +42,9 @@ class Change(NamedTuple):
         return f'<span class="counts">{added if self.added else ""} {removed if self.removed else ""}</span>'
 
 
-def change(diff: Diff, language: str) -> Change:
-    return _change(list(_runs(diff, language)))
+def change(diff: Diff, language: str, *, compares: bool = True) -> Change:
+    """Without comparing, all old lines stand before all new ones."""
+    return _change(list(_runs(diff, language, compares)))
 
 
 def creation(content: str, language: str) -> Change:
@@ -52,13 +53,13 @@ def creation(content: str, language: str) -> Change:
     return _change([_Run("+", None, 1, lines)] if lines else [], creates=True)
 
 
-def _runs(diff: Diff, language: str) -> Iterator[_Run]:
+def _runs(diff: Diff, language: str, compares: bool) -> Iterator[_Run]:
     old_text, new_text = visible(diff.old_string), visible(diff.new_string)
     old, new = split_lines(old_text), split_lines(new_text)
     old_html, new_html = (split_lines(highlighted(text, language)) for text in (old_text, new_text))
     first = diff.start_line
     shown = 0  # old lines so far
-    for group in _groups(old, new):
+    for group in _groups(old, new) if compares else _all_lines(old, new):
         if hidden := group[0][1] - shown:
             yield _Run("⋮", None, None, [count(hidden, "unchanged line")])
         for tag, old_start, old_end, new_start, new_end in group:
@@ -76,8 +77,12 @@ def _runs(diff: Diff, language: str) -> Iterator[_Run]:
 
 def _groups(old: list[str], new: list[str]) -> Iterable[list[tuple[str, int, int, int, int]]]:
     if len(old) + len(new) > _COMPARED:
-        return [[("replace", 0, len(old), 0, len(new))]]
+        return _all_lines(old, new)
     return SequenceMatcher(None, old, new).get_grouped_opcodes(_CONTEXT)
+
+
+def _all_lines(old: list[str], new: list[str]) -> list[list[tuple[str, int, int, int, int]]]:
+    return [[("replace", 0, len(old), 0, len(new))]]
 
 
 def _change(runs: list[_Run], *, creates: bool = False) -> Change:

@@ -4,9 +4,9 @@ An article's `data-part`s are what a live page replaces or appends to; its `aria
 """
 
 import json
-from collections.abc import Iterable
-from functools import cache
-from typing import Any
+from collections.abc import Callable
+from functools import cache, partial
+from typing import Any, NamedTuple
 
 from msgspec import UNSET
 
@@ -42,47 +42,58 @@ from cursor_gateway.render.html.pieces import (
     prose_line,
     span,
 )
-from cursor_gateway.render.html.todos import todo_lists
 from cursor_gateway.render.visible import visible, visible_output
 from cursor_gateway.render.words import duration
 
 _ABOUT = 160  # characters of what a tool was called with
 _FOLLOWED_BY_AN_ERROR = ("failed", "timed_out")
 _MARKS = {"completed": "✓", "running": "●", "waiting": "●"}
+_PLAINLY = '<p class="ending">Shown as plain text, because formatting it took too long.</p>'
 _OPERATIONS = {"create": "Created", "edit": "Edited", "delete": "Deleted", "rename": "Renamed"}
 
 
-def render_document(document: Document) -> str:
-    """For itself: what later documents tell about a plan is not in it."""
-    return article(document, todo_lists([document]).get(document.id, ""))
+def article(document: Document, todos: str, *, answerable: bool = True, plainly: bool = False) -> str:
+    """`todos` is the list of a plan or of a change of one; a question that is not `answerable` is only shown.
+
+    `plainly`: in time that is linear in its length, without colours, Markdown and comparisons.
+    """
+    html = _any_article(document, todos, answerable, _PLAIN if plainly else _FORMATTED)
+    return html.replace(">\n", f">\n{_PLAINLY}", 1) if plainly else html  # after the article's own tag
 
 
-def render_answer(documents: Iterable[Document]) -> str:
-    """All documents, the plan ticked off as far as the answer came."""
-    documents = list(documents)
-    lists = todo_lists(documents)
-    return "".join(article(document, lists.get(document.id, "")) for document in documents)
+class _Look(NamedTuple):
+    blocks: Callable[[str], str]
+    line: Callable[[str], str]
+    json: Callable[[Any], str]
+    is_plain: bool
+
+    def language(self, name: str) -> str:
+        """What code is highlighted as."""
+        return "" if self.is_plain else name
 
 
-def article(document: Document, todos: str, *, answerable: bool = True) -> str:
-    """`todos` is the list of a plan or of a change of one; a question that is not `answerable` is only shown."""
+def _any_article(document: Document, todos: str, answerable: bool, look: _Look) -> str:
     match document:
         case TextDocument(content=content, metadata=metadata) | ThinkingDocument(content=content, metadata=metadata):
-            return prose_article(document, plain(content) if metadata.format == "plain" else markdown.render(content))
-        case CodeBlockDocument(content=content) | CodeReferenceDocument(content=content):
-            return code_article(document, code.numbers(content, first_line(document)), code_part(document))
+            return prose_article(document, plain(content) if metadata.format == "plain" else look.blocks(content))
+        case CodeBlockDocument(content=content, metadata=metadata):
+            part = code.highlighted(content, look.language(metadata.language))
+            return code_article(document, code.numbers(content), code.code_part(part))
+        case CodeReferenceDocument(content=content, metadata=metadata):
+            part = code.highlighted(content, look.language(metadata.language))
+            return code_article(document, code.numbers(content, metadata.start_line), code.code_part(part))
         case FileEditDocument():
-            return _file_edit(document)
+            return _file_edit(document, look)
         case TerminalCommandDocument():
             return _command(document)
         case ToolCallDocument():
-            return _tool_call(document)
+            return _tool_call(document, look)
         case PlanDocument():
-            return _plan(document, todos)
+            return _plan(document, todos, look)
         case TodoUpdateDocument(metadata=metadata):
             return _article(document, "To-dos", _head("To-dos") + todos + _ending(metadata))
         case ClarificationDocument():
-            return _clarification(document, answerable=answerable)
+            return _clarification(document, answerable, look)
         case ErrorDocument():
             return _error(document)
 
@@ -148,7 +159,7 @@ def code_part(document: CodeBlockDocument | CodeReferenceDocument) -> str:
 # --- tools ------------------------------------------------------------------------------------------
 
 
-def _file_edit(document: FileEditDocument) -> str:
+def _file_edit(document: FileEditDocument, look: _Look) -> str:
     metadata, content = document.metadata, document.content or ""
     what = _OPERATIONS[metadata.operation] if metadata.state is UNSET else metadata.operation.capitalize()
     head = [span(what, "what"), literal(metadata.file_path, "path")]
@@ -156,15 +167,15 @@ def _file_edit(document: FileEditDocument) -> str:
     if metadata.operation == "rename":
         head.append(span(f"was {literal(metadata.old_path or 'unknown', 'path')}", "note"))
     if metadata.operation == "create":
-        created = creation(content, metadata.language)
+        created = creation(content, look.language(metadata.language))
         head += [created.counts, code.COPY if content else ""]
         body = created.html
     elif metadata.diff:
-        changed = change(metadata.diff, metadata.language)
+        changed = change(metadata.diff, look.language(metadata.language), compares=not look.is_plain)
         head.append(changed.counts)
         body = changed.html
     elif content:
-        body = code.listing(content, metadata.language)
+        body = code.listing(content, look.language(metadata.language))
     body = f"<figcaption>{''.join(head)}</figcaption>{body}{_ending(metadata)}"
     return _article(document, f"{what} {metadata.file_path}", f'<figure class="code">{body}</figure>')
 
@@ -192,7 +203,7 @@ def _command(document: TerminalCommandDocument) -> str:
     return _article(document, f"Command {command}", body)
 
 
-def _tool_call(document: ToolCallDocument) -> str:
+def _tool_call(document: ToolCallDocument, look: _Look) -> str:
     metadata = document.metadata
     state = metadata.state or "completed"
     about = main_argument(metadata.arguments)
@@ -204,8 +215,8 @@ def _tool_call(document: ToolCallDocument) -> str:
     )
     data = metadata.result.data
     parts = [
-        _named("Arguments", _pretty(metadata.arguments)) if metadata.arguments else "",
-        _named("Result", data if isinstance(data, str) else _pretty(data)) if data not in (None, "") else "",
+        _named("Arguments", look.json(metadata.arguments)) if metadata.arguments else "",
+        _named("Result", data if isinstance(data, str) else look.json(data)) if data not in (None, "") else "",
         f'<p class="ending">{prose(metadata.reason)}</p>' if metadata.reason else "",
     ]
     body = "".join(parts) or '<p class="ending">Nothing more is known of it.</p>'
@@ -220,9 +231,9 @@ def _named(name: str, text: str) -> str:
     return f'<p class="label">{name}</p><pre class="value" tabindex="0"><code>{exact(text)}</code></pre>'
 
 
-def _pretty(value: Any) -> str:
+def _pretty(value: Any, indent: int | None = 2) -> str:
     try:
-        return json.dumps(value, indent=2, ensure_ascii=False, default=str)
+        return json.dumps(value, indent=indent, ensure_ascii=False, default=str)
     except (RecursionError, ValueError):
         return "(nested too deeply to be shown)"
 
@@ -230,36 +241,35 @@ def _pretty(value: Any) -> str:
 # --- plans, questions, errors -----------------------------------------------------------------------
 
 
-def _plan(document: PlanDocument, todos: str) -> str:
+def _plan(document: PlanDocument, todos: str, look: _Look) -> str:
     metadata = document.metadata
     title = metadata.title or "untitled"
     overview = f'<p class="overview">{prose(metadata.overview)}</p>' if metadata.overview else ""
     text = document.content.removeprefix(f"# {title}\n")  # its heading is above already
-    content = f'<div class="prose">{markdown.render(text)}</div>' if text.strip() else ""
+    content = f'<div class="prose">{look.blocks(text)}</div>' if text.strip() else ""
     head = _head("Plan", f"<h3>{prose_line(title)}</h3>")
     return _article(document, f"Plan {title}", head + overview + content + todos + _ending(metadata))
 
 
-def _clarification(document: ClarificationDocument, *, answerable: bool) -> str:
+def _clarification(document: ClarificationDocument, answerable: bool, look: _Look) -> str:
     metadata = document.metadata
     answerable = answerable and not metadata.answers
     questions = "".join(
-        _question(document, number, question, answerable=answerable)
-        for number, question in enumerate(metadata.questions, 1)
+        _question(document, number, question, answerable, look) for number, question in enumerate(metadata.questions, 1)
     )
     send = '<button type="submit">Answer</button>' if answerable and questions else ""
     note = span("answered", "state") if metadata.answers else ""
-    asks = f'{_head("Question", note)}<div class="prose">{_asked(document)}</div>'
+    asks = f'{_head("Question", note)}<div class="prose">{_asked(document, look)}</div>'
     form = f'<form data-answer="{exact(document.id)}">{questions}{send}</form>' if questions else ""
     return _article(document, "Question", asks + form + _ending(metadata))
 
 
-def _asked(document: ClarificationDocument) -> str:
-    return markdown.render(document.content) if document.content else "<p>The agent asks:</p>"
+def _asked(document: ClarificationDocument, look: _Look) -> str:
+    return look.blocks(document.content) if document.content else "<p>The agent asks:</p>"
 
 
 def _question(
-    document: ClarificationDocument, number: int, question: ClarificationQuestion, *, answerable: bool
+    document: ClarificationDocument, number: int, question: ClarificationQuestion, answerable: bool, look: _Look
 ) -> str:
     chosen, said = _answer(document.metadata, question.id)
     several = question.allow_multiple is True
@@ -267,7 +277,7 @@ def _question(
     off = "" if answerable else " disabled"
     options = "".join(
         f'<label><input type="{"checkbox" if several else "radio"}" name="{group}" value="{exact(option.id)}"'
-        f"{' checked' if option.id in chosen else ''}{off}><span>{markdown.render_line(option.label)}</span></label>"
+        f"{' checked' if option.id in chosen else ''}{off}><span>{look.line(option.label)}</span></label>"
         for option in question.options
     )
     words = "Something else" if question.options else "Answer"
@@ -279,7 +289,7 @@ def _question(
     )
     hint = span("several may be chosen", "note") if several else ""
     return (
-        f'<fieldset data-question="{exact(question.id)}"><legend>{markdown.render_line(question.text)}{hint}</legend>'
+        f'<fieldset data-question="{exact(question.id)}"><legend>{look.line(question.text)}{hint}</legend>'
         f"{options}{text}</fieldset>"
     )
 
@@ -313,3 +323,7 @@ def _codes_worth_another_try() -> frozenset[str]:
     for kind in kinds:  # grows while it is read
         kinds += kind.__subclasses__()
     return frozenset(kind.code.upper() for kind in kinds if kind.retryable)
+
+
+_FORMATTED = _Look(markdown.render, markdown.render_line, _pretty, is_plain=False)
+_PLAIN = _Look(plain, prose_line, partial(_pretty, indent=None), is_plain=True)

@@ -32,18 +32,13 @@ from cursor_gateway.core.documents import (
 )
 from cursor_gateway.core.run_info import RunInfo
 from cursor_gateway.core.unfinished import Unfinished
+from cursor_gateway.render.html.answers import render_document
 from cursor_gateway.render.html.code import code_part as plain_code_part
-from cursor_gateway.render.html.documents import (
-    article,
-    code_article,
-    code_part,
-    first_line,
-    prose_article,
-    render_document,
-)
-from cursor_gateway.render.html.markdown import GrowingMarkdown
+from cursor_gateway.render.html.documents import article, code_article, first_line, prose_article
+from cursor_gateway.render.html.growing import GrowingMarkdown
 from cursor_gateway.render.html.pieces import exact, prose
 from cursor_gateway.render.html.todos import TodoDocument, TodoLists
+from cursor_gateway.render.html.work import CodePart, Do, perform, render_article
 from cursor_gateway.render.visible import visible
 
 
@@ -77,17 +72,22 @@ Code: TypeAlias = CodeBlockDocument | CodeReferenceDocument
 
 
 class LiveRenderer:
-    """Push a run's events in their order; the fragments that show each come back at once."""
+    """Push a run's events in their order; the fragments that show each come back at once.
 
-    def __init__(self) -> None:
+    What `do` finds too slow is shown as plain text: the end of its document replaces all of it, so that a document
+    looks the same whether it was read live or not.
+    """
+
+    def __init__(self, do: Do = perform) -> None:
+        self._do = do
         self._open: dict[str, _Growing] = {}
         self._places: dict[str, int] = {}  # in the order of starts
-        self._todos = _LiveTodos()
+        self._todos = _LiveTodos(do)
 
     def push(self, event: DocumentEvent, /) -> list[Fragment]:
         match event:
             case DocumentStarted(id=id):
-                growing = self._open[id] = _growing(event)
+                growing = self._open[id] = _growing(event, self._do)
                 self._places[id] = len(self._places)
                 return [Added(id, growing.html)]
             case ContentDelta(id=id, text=text):
@@ -104,11 +104,11 @@ class LiveRenderer:
         growing = self._open.pop(document.id, None)
         if isinstance(document, TodoDocument):
             lists = self._todos.push(place, document)
-            html = article(document, lists.pop(document.id))
+            html = render_article(document, lists.pop(document.id), self._do)
             yield Added(document.id, html) if growing is None else Replaced(document.id, "", html)
             yield from (Replaced(id, "todos", list) for id, list in lists.items())
         elif growing is None:
-            yield Added(document.id, render_document(document))
+            yield Added(document.id, render_document(document, self._do))
         else:
             yield from growing.end(document)
 
@@ -119,10 +119,13 @@ class LiveRenderer:
 class _Growing:
     """A document that only its end shows whole: until then, what is known of it."""
 
-    def __init__(self, started: DocumentStarted) -> None:
-        self._id = started.id
+    def __init__(self, started: DocumentStarted, do: Do) -> None:
+        self._id, self._do = started.id, do
         self._events: list[DocumentEvent] = [started]
-        self.html = render_document(self._so_far())
+        self.html = self._begin()
+
+    def _begin(self) -> str:
+        return render_document(self._so_far(), self._do)
 
     def _so_far(self) -> Document:
         (document,) = Unfinished(self._events).snapshot(_ANY_RUN, "").documents
@@ -130,13 +133,13 @@ class _Growing:
 
     def learn(self, event: ToolCallStarted | ToolCallArguments) -> Iterator[Fragment]:
         self._events.append(event)
-        yield Replaced(self._id, "", render_document(self._so_far()))
+        yield Replaced(self._id, "", render_document(self._so_far(), self._do))
 
     def grow(self, text: str) -> Iterator[Fragment]:
         yield from ()
 
     def end(self, document: Document) -> Iterator[Fragment]:
-        yield Replaced(self._id, "", render_document(document))
+        yield Replaced(self._id, "", render_document(document, self._do))
 
 
 _ANY_RUN = RunInfo(id="", created="")
@@ -145,14 +148,13 @@ _ANY_RUN = RunInfo(id="", created="")
 class _GrowingProse(_Growing):
     """The last block stands in a part of its own. Between two renderings of it, what comes is appended as text."""
 
-    def __init__(self, started: DocumentStarted) -> None:
-        super().__init__(started)
+    def _begin(self) -> str:
         self._pieces: list[str] = []
-        self._markdown = GrowingMarkdown()
+        self._markdown = GrowingMarkdown(self._do)
         document = self._so_far()
         assert isinstance(document, Prose)
-        self.html = prose_article(document, _open_part("", False))
         self._frame = prose_article(document, "")
+        return prose_article(document, _open_part("", False))
 
     def grow(self, text: str) -> Iterator[Fragment]:
         self._pieces.append(text)
@@ -167,7 +169,7 @@ class _GrowingProse(_Growing):
         if (
             isinstance(document, Prose)
             and document.metadata.format == "markdown"
-            and not self._markdown.refers
+            and self._markdown.is_whole
             and prose_article(document, "") == self._frame
             and "".join(self._pieces) == document.content
         ):
@@ -191,8 +193,7 @@ def _open_part(html: str, goes_on: bool) -> str:
 
 
 class _GrowingCode(_Growing):
-    def __init__(self, started: DocumentStarted) -> None:
-        super().__init__(started)
+    def _begin(self) -> str:
         self._pieces: list[str] = []
         self._held: list[str] = []  # may be the beginning of a control sequence, which is not shown
         self._holds_back = False
@@ -201,8 +202,8 @@ class _GrowingCode(_Growing):
         self._next_line = first_line(document)
         self._separator = ""  # between two numbers
         self._starts_a_line = True
-        self.html = code_article(document, "", plain_code_part(""))
         self._frame = code_article(document, "", "")
+        return code_article(document, "", plain_code_part(""))
 
     def grow(self, text: str) -> Iterator[Fragment]:
         self._pieces.append(text)
@@ -236,21 +237,23 @@ class _GrowingCode(_Growing):
             and "".join(self._pieces) == document.content
         ):
             yield from self._show("".join(self._held))
-            coloured = code_part(document)
-            if coloured != plain_code_part(exact(document.content)):
-                yield Replaced(self._id, "code", coloured)
+            done = self._do(CodePart(document))
+            if done is None:
+                yield Replaced(self._id, "", article(document, "", plainly=True))
+            elif done.html[0] != plain_code_part(exact(document.content)):
+                yield Replaced(self._id, "code", done.html[0])
         else:
             yield from super().end(document)
 
 
-def _growing(started: DocumentStarted) -> _Growing:
+def _growing(started: DocumentStarted, do: Do) -> _Growing:
     match started.type:
         case "text" | "thinking":
-            return _GrowingProse(started)
+            return _GrowingProse(started, do)
         case "code_block" | "code_reference":
-            return _GrowingCode(started)
+            return _GrowingCode(started, do)
         case _:
-            return _Growing(started)
+            return _Growing(started, do)
 
 
 class _LiveTodos:
@@ -259,9 +262,10 @@ class _LiveTodos:
     Tools run side by side, so an earlier document may end later: then all is folded again.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, do: Do) -> None:
+        self._do = do
         self._documents: list[tuple[int, TodoDocument]] = []
-        self._lists = TodoLists()
+        self._lists = TodoLists(do)
         self._shown: dict[str, str] = {}
 
     def push(self, place: int, document: TodoDocument) -> dict[str, str]:
@@ -271,7 +275,7 @@ class _LiveTodos:
         if comes_last:
             found = {document.id: self._lists.push(document)}
         else:
-            self._lists = TodoLists()
+            self._lists = TodoLists(self._do)
             found = self._lists.push_all(document for _, document in self._documents)
         found |= self._lists.plan()
         changed = {id: html for id, html in found.items() if html != self._shown.get(id)}

@@ -21,7 +21,6 @@ from cursor_gateway.render.visible import visible, visible_line
 
 _DEEPEST = 16  # beyond that a block is best read as it was written
 _PARSED = 100_000  # characters of one paragraph; more is no prose
-_LONG = 8_000  # characters of one block
 _HEADINGS = {"h1": "h3", "h2": "h4", "h3": "h5"}  # the page has its own above them
 _FOLLOWED = re.compile(r"https?://[^/\s]|mailto:", re.IGNORECASE)
 
@@ -39,51 +38,29 @@ def render_line(text: str) -> str:
 # --- a text that grows ------------------------------------------------------------------------------
 
 
-class Growth(NamedTuple):
+class OpenMarkdown(NamedTuple):
     finished: str  # HTML that nothing will change any more
     open: str
-    goes_on: bool  # what follows belongs to the last line of it, as far as one can tell
+    rest: str  # the text whose HTML is `open`
+    goes_on: bool  # what follows belongs to its last line, as far as one can tell
+    refers: bool  # there are link reference definitions, so only rendering the whole is right
 
 
-class GrowingMarkdown:
-    """Pieces of text in; now and then what is finished since, and the open rest, out.
+def render_blocks(text: str) -> tuple[str, bool]:
+    """And whether there are link reference definitions."""
+    env: EnvType = {}
+    html = "".join(_blocks(text, env))
+    return html, bool(env.get("references"))
 
-    The open rest is rendered again when it has grown by an eighth, or by half if it is long, so a text costs time by
-    its length even if all of it is one block. Link reference definitions reach over blocks: `refers` tells that there
-    are some, and then only rendering the whole is right.
-    """
 
-    def __init__(self) -> None:
-        self._pieces: list[str] = []
-        self._size = 0
-        self._due = 1
-        self.refers = False
-
-    def push(self, text: str) -> Growth | None:
-        """None: it is not worth rendering yet."""
-        self._pieces.append(text)
-        self._size += len(text)
-        if self._size < self._due:
-            return None
-        written = "".join(self._pieces)
-        end_of_lines = written.rfind("\n") + 1
-        lines, last_line = visible(written[:end_of_lines]), written[end_of_lines:]
-        end = _end_of_finished_blocks(lines)
-        self._pieces = [lines[end:], last_line]
-        self._size = sum(map(len, self._pieces))
-        self._due = self._size + max(self._size // (8 if self._size < _LONG else 2), 16)
-        finished, open = self._render(lines[:end]), self._render(lines[end:] + visible(last_line))
-        return Growth(finished, open, bool(last_line) or _in_a_fence(lines, open))
-
-    def finish(self) -> str:
-        """The HTML of what was open."""
-        return self._render(visible("".join(self._pieces)))
-
-    def _render(self, text: str) -> str:
-        env: EnvType = {}
-        html = "".join(_blocks(text, env))
-        self.refers = self.refers or bool(env.get("references"))
-        return html
+def render_open(written: str) -> OpenMarkdown:
+    end_of_lines = written.rfind("\n") + 1
+    lines, last_line = visible(written[:end_of_lines]), written[end_of_lines:]
+    end = _end_of_finished_blocks(lines)
+    finished, finished_refers = render_blocks(lines[:end])
+    open, open_refers = render_blocks(lines[end:] + visible(last_line))
+    goes_on = bool(last_line) or _in_a_fence(lines, open)
+    return OpenMarkdown(finished, open, lines[end:] + last_line, goes_on, finished_refers or open_refers)
 
 
 def _end_of_finished_blocks(lines: str) -> int:

@@ -6,9 +6,9 @@ from hashlib import sha256
 from importlib.resources import files
 
 from cursor_gateway.core.documents import ChatResponse
-from cursor_gateway.render.html.documents import article
+from cursor_gateway.render.html.answers import articles
 from cursor_gateway.render.html.pieces import count, exact_line, plain, prose_line
-from cursor_gateway.render.html.todos import todo_lists
+from cursor_gateway.render.html.work import Do, perform
 from cursor_gateway.render.words import duration, tokens
 
 _TITLE = 80  # characters
@@ -20,11 +20,9 @@ def page_style() -> str:
     return files("cursor_gateway.render.html").joinpath("style.css").read_text(encoding="utf-8")
 
 
-def render_page(response: ChatResponse, *, prompt: str = "", title: str = "") -> str:
+def render_page(response: ChatResponse, *, prompt: str = "", title: str = "", do: Do = perform) -> str:
     """`title` stands above the answer; without one, the prompt's first words do."""
     title = title or _first_words(prompt) or "Answer"
-    lists = todo_lists(response.documents)
-    documents = (article(document, lists.get(document.id, ""), answerable=False) for document in response.documents)
     style = f"\n{page_style()}"
     asked = f'<section class="prompt" aria-labelledby="prompt"><h2 id="prompt">Prompt</h2>{plain(prompt)}</section>\n'
     return _PAGE.format(
@@ -33,7 +31,7 @@ def render_page(response: ChatResponse, *, prompt: str = "", title: str = "") ->
         style=style,
         facts="".join(f"<div><dt>{name}</dt><dd>{fact}</dd></div>" for name, fact in _facts(response) if fact),
         prompt=asked if prompt else "",
-        documents="".join(documents) or "<p>The answer is empty.</p>\n",
+        documents="".join(articles(response.documents, do, answerable=False)) or "<p>The answer is empty.</p>\n",
     )
 
 

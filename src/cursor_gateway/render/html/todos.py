@@ -6,8 +6,8 @@ from typing import NamedTuple, TypeAlias
 from msgspec import UNSET
 
 from cursor_gateway.core.documents import Document, PlanDocument, TodoStatus, TodoUpdateDocument
-from cursor_gateway.render.html.markdown import render_line
-from cursor_gateway.render.html.pieces import span, unseen
+from cursor_gateway.render.html.pieces import prose_line, span, unseen
+from cursor_gateway.render.html.work import Do, Lines
 
 TodoDocument: TypeAlias = PlanDocument | TodoUpdateDocument
 
@@ -23,12 +23,15 @@ class _Todo(NamedTuple):
 class TodoLists:
     """The newest plan's list, and what each change says. Documents are pushed in their order."""
 
-    def __init__(self) -> None:
+    def __init__(self, do: Do) -> None:
+        self._do = do
+        self._html: dict[str, str] = {}  # of contents
         self._plan: str | None = None
         self._todos: dict[str, _Todo] = {}
 
     def push(self, document: TodoDocument, /) -> str:
         """The document's own list."""
+        self._render(todo.content if isinstance(todo.content, str) else todo.id for todo in document.metadata.todos)
         if isinstance(document, PlanDocument):
             self._plan = document.id
             self._todos = {
@@ -59,9 +62,18 @@ class TodoLists:
         """The newest plan's list now, by the plan's id."""
         return {} if self._plan is None else {self._plan: self._list(self._todos)}
 
+    def _render(self, contents: Iterable[str]) -> None:
+        """All at once, each only the first time; as plain text if it takes too long."""
+        new = [content for content in dict.fromkeys(contents) if content not in self._html]
+        done = self._do(Lines(new)) if new else None
+        self._html |= zip(new, done.html if done is not None else map(prose_line, new), strict=True)
+
     def _list(self, shown: dict[str, _Todo]) -> str:
         numbers = {id: number for number, id in enumerate(self._todos, 1)}
-        items = "".join(_item(todo, numbers.get(id), self._waits_for(todo, numbers)) for id, todo in shown.items())
+        items = "".join(
+            _item(todo, self._html[todo.content], numbers.get(id), self._waits_for(todo, numbers))
+            for id, todo in shown.items()
+        )
         done = sum(todo.status == "completed" for todo in self._todos.values())
         progress = f'<p class="progress">{done} of {len(self._todos)} done</p>' if self._todos else ""
         listed = f"<ol>{items}</ol>" if items else ""
@@ -78,14 +90,14 @@ class TodoLists:
         return ", ".join(str(numbers[needed]) for needed in unfinished)
 
 
-def _item(todo: _Todo, number: int | None, waits_for: str) -> str:
+def _item(todo: _Todo, html: str, number: int | None, waits_for: str) -> str:
     """The number is the one in the plan, also where only some are listed."""
     value = f' value="{number}"' if number else ""
     mark = f'<span class="mark" aria-hidden="true">{_MARKS[todo.status]}</span>'
     told = unseen(f"{todo.status.replace('_', ' ')}: ")
     after = span(f"after {waits_for}", "after") if waits_for else ""
-    return f'<li{value} data-status="{todo.status}">{mark}{told}<span>{render_line(todo.content)}</span>{after}</li>'
+    return f'<li{value} data-status="{todo.status}">{mark}{told}<span>{html}</span>{after}</li>'
 
 
-def todo_lists(documents: Iterable[Document]) -> dict[str, str]:
-    return TodoLists().push_all(documents)
+def todo_lists(documents: Iterable[Document], do: Do) -> dict[str, str]:
+    return TodoLists(do).push_all(documents)

@@ -1,0 +1,56 @@
+"""Pieces of a Markdown text in; now and then what is finished since, and the open rest, out."""
+
+from typing import NamedTuple
+
+from cursor_gateway.render.html.pieces import plain
+from cursor_gateway.render.html.work import Blocks, Do, OpenText
+from cursor_gateway.render.visible import visible
+
+_LONG = 8_000  # characters of one block
+
+
+class Growth(NamedTuple):
+    finished: str  # HTML that nothing will change any more
+    open: str
+    goes_on: bool  # what follows belongs to the last line of it, as far as one can tell
+
+
+class GrowingMarkdown:
+    """The open rest is rendered again when it has grown by an eighth, or by half if it is long, so a text costs time
+    by its length even if all of it is one block.
+
+    `is_whole` tells whether the HTML so far, with that of the rest, is the HTML of the whole. It is not when link
+    reference definitions reach over blocks, nor after something took too long to render: from then on the open text
+    is shown as it is written.
+    """
+
+    def __init__(self, do: Do) -> None:
+        self._do = do
+        self._pieces: list[str] = []
+        self._size = 0
+        self._due = 1
+        self._is_plain = False
+        self.is_whole = True
+
+    def push(self, text: str) -> Growth | None:
+        """None: it is not worth rendering yet."""
+        self._pieces.append(text)
+        self._size += len(text)
+        if self._size < self._due or self._is_plain:
+            return None
+        written = "".join(self._pieces)
+        done = self._do(OpenText(written))
+        if done is None:
+            self._is_plain, self.is_whole = True, False
+            return Growth("", plain(written), goes_on=True)
+        finished, open = done.html
+        self._pieces, self._size = [done.rest], len(done.rest)
+        self._due = self._size + max(self._size // (8 if self._size < _LONG else 2), 16)
+        self.is_whole = self.is_whole and not done.refers
+        return Growth(finished, open, done.goes_on)
+
+    def finish(self) -> str:
+        """The HTML of what was open."""
+        done = self._do(Blocks(visible("".join(self._pieces)))) if self.is_whole else None
+        self.is_whole = self.is_whole and done is not None and not done.refers
+        return done.html[0] if done is not None else ""

@@ -1,0 +1,39 @@
+"""Rendering jobs on standard input, their results on standard output: `python -m cursor_gateway.render.worker`
+
+A process of its own, so that a job can be killed: no thread can be, and a regular expression holds the interpreter's
+lock. The kernel does it, at the CPU time that comes with the job. When standard input ends, so does the process.
+"""
+
+import signal
+import struct
+import sys
+import time
+from typing import BinaryIO
+
+import msgspec
+
+from cursor_gateway.render.html.work import Job, perform
+
+JOB_HEAD = struct.Struct(">dI")  # CPU seconds, length
+RESULT_HEAD = struct.Struct(">dI")  # CPU seconds that it took, length; nothing follows if the job failed
+
+
+def main(jobs: BinaryIO, results: BinaryIO) -> None:
+    decode, encode = msgspec.msgpack.Decoder(Job).decode, msgspec.msgpack.Encoder().encode
+    signal.signal(signal.SIGVTALRM, signal.SIG_DFL)
+    while len(head := jobs.read(JOB_HEAD.size)) == JOB_HEAD.size:
+        seconds, length = JOB_HEAD.unpack(head)
+        data = jobs.read(length)
+        began = time.process_time()
+        signal.setitimer(signal.ITIMER_VIRTUAL, seconds)
+        try:
+            result = encode(perform(decode(data)))
+        except Exception:  # noqa: BLE001 -- whatever it is, the document can still be shown as plain text
+            result = b""
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+        results.write(RESULT_HEAD.pack(time.process_time() - began, len(result)) + result)
+        results.flush()
+
+
+if __name__ == "__main__":
+    main(sys.stdin.buffer, sys.stdout.buffer)
