@@ -172,6 +172,13 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         ""
     )
     api_key: Annotated[str, Meta(description="The key that the other commands send.")] = ""
+    verify_gateway: Annotated[
+        bool,
+        Meta(
+            description="Send prompts and the key to a port of this machine only if your own gateway listens there; "
+            "false for one in a container, behind a tunnel or of another user."
+        ),
+    ] = True
 
     def __repr__(self) -> str:
         """Without secrets: it may end up in a log."""

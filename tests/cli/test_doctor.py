@@ -38,7 +38,7 @@ from cursor_gateway.cli.doctor import (
     summary,
     worst,
 )
-from cursor_gateway.cli.remote import Health, _Source
+from cursor_gateway.client.calls import Health, HealthRuns, HealthSource
 from cursor_gateway.errors import AgentMissing
 from cursor_gateway.keys import hash_key
 from cursor_gateway.settings import Settings, SourceName
@@ -51,7 +51,7 @@ from tests.gateways import running_gateway
 
 FLAGS = frozenset({"--stream-partial-output", "--mode", "--workspace", "--trust", "--resume", "--add-dir"})
 AGENT = Program("/bin/cursor-agent", "2026.10.01-e373342", FLAGS)
-HEALTH = Health("0.1.0", _Source("cli", "cursor-agent 2026"))
+HEALTH = Health("ok", "0.1.0", HealthSource("cli", "cursor-agent 2026"), HealthRuns(0, 8))
 GB = 1024**3
 
 

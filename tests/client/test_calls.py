@@ -198,3 +198,32 @@ def test_health() -> None:
     shell = Shell(answer(200, json.dumps(told).encode()))
     assert shell.asked(calls.health(LINK)) == Health("ok", "1", HealthSource("cli", "d"), HealthRuns(0, 4))
     assert requested(shell) == ["GET /health"]
+
+
+def test_health_of_a_gateway_without_an_agent() -> None:
+    """Its reply is an error for all who look at the status, and says all the same how it is."""
+    told = {
+        "error": {"message": "cursor-agent is gone.", "code": "agent_missing"},
+        "status": "unavailable",
+        "version": "1",
+        "source": {"name": "cli", "detail": "d", "demo": False},
+        "runs": {"running": 0, "limit": 4},
+        "workspace": "/w",
+    }
+    health = Shell(answer(503, json.dumps(told).encode())).asked(calls.health(LINK))
+    assert (health.status, health.workspace) == ("unavailable", "/w")
+
+
+def test_health_is_asked_for_again_like_anything_else() -> None:
+    told = {"status": "ok", "version": "1", "source": {"name": "cli", "detail": ""}, "runs": {"running": 0, "limit": 4}}
+    busy = answer(503, b'{"error":{"message":"Later.","code":"shutting_down"}}')
+    shell = Shell(LOST, busy, answer(200, json.dumps(told).encode()))
+    assert shell.asked(calls.health(LINK)).version == "1"
+    assert shell.pauses == [0.1, 1.0]
+
+
+@pytest.mark.parametrize("body", [b"<html>", b"{}", b"\xff", b"[" * 100_000])
+def test_what_is_no_health_is_no_gateways(body: bytes) -> None:
+    with pytest.raises(CallFailed) as caught:
+        Shell(answer(200, body)).asked(calls.health(LINK))
+    assert caught.value.code == "not_a_gateway"

@@ -37,11 +37,13 @@ def test_where_nobody_is_nobody_is_waited_for() -> None:
         asked(REFUSED)
     assert str(caught.value) == "http://gateway cannot be reached: refused; is the gateway running there?"
     assert caught.value.code == "cannot_reach"
+    assert (caught.value.reason, caught.value.was_connected) == ("refused", False)
 
 
 def test_there_are_as_many_tries_as_pauses() -> None:
-    with pytest.raises(CannotReach):
-        asked(LOST, LOST, LOST, LOST)
+    with pytest.raises(CannotReach) as lost:
+        asked(LOST, LOST, LOST, REFUSED)
+    assert (lost.value.reason, lost.value.was_connected) == ("refused", True)
     with pytest.raises(CannotReach):
         asked(LOST, link=Link("http://gateway", ()))
     with pytest.raises(CallFailed, match=r"^Later\.$") as caught:

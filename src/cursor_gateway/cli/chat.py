@@ -6,7 +6,7 @@ import select
 import signal
 import sys
 from collections.abc import AsyncGenerator, Coroutine
-from contextlib import aclosing
+from contextlib import AsyncExitStack, aclosing
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Literal, Protocol, Self, TypeAlias, get_args
@@ -19,19 +19,8 @@ from cursor_gateway.cli.configuration import config, configuration, data_dir
 from cursor_gateway.cli.exports import fenced
 from cursor_gateway.cli.histories import LAST, LocalHistory, RemoteHistory, first, id_of, owner_here, sure_id, unknown
 from cursor_gateway.cli.interview import Answer, Interview, can_be_asked
-from cursor_gateway.cli.remote import (
-    Remote,
-    RunFailed,
-    Trouble,
-    aside,
-    aside_demo,
-    client_of,
-    direct_option,
-    find_gateway,
-    remote_events,
-    send_answer,
-    url_option,
-)
+from cursor_gateway.cli.output import RunFailed, Trouble, aside, aside_demo
+from cursor_gateway.cli.remote import Remote, direct_option, open_gateway, url_option
 from cursor_gateway.cli.terminals import unechoed
 from cursor_gateway.core.document_events import (
     ContentDelta,
@@ -54,6 +43,7 @@ from cursor_gateway.render.visible import visible
 from cursor_gateway.settings import Settings
 
 if TYPE_CHECKING:
+    from cursor_gateway.client.connection import ChatOptions
     from cursor_gateway.runs.run import Run
     from cursor_gateway.runs.service import Service
     from cursor_gateway.store.sqlite import SqliteStore
@@ -82,7 +72,9 @@ _WAIT_SECONDS = 2.0  # for a pipe, before somebody who forgot about it is told
 @click.option("--model", metavar="NAME", help="The model; see `cursor-gateway models`.")
 @click.option("--mode", type=click.Choice(MODES), help="How the agent works; without one as the settings say.")
 @click.option(
-    "--workspace", metavar="DIR", help="Where the agent works: the current folder, or what the gateway was told."
+    "--workspace",
+    metavar="DIR",
+    help="Where the agent works; without it the current folder, or the gateway's own where that one is not allowed.",
 )
 @click.option("--conversation", metavar="ID", help="Go on with this one of `cursor-gateway conversations`.")
 @click.option(
@@ -217,31 +209,71 @@ async def _heeding_signals(talk: Coroutine[None, None, int]) -> int:
 
 
 async def _chat(asked: Asked, settings: Settings) -> int:
-    remote = None if asked.is_direct else await find_gateway(settings, asked.url)
-    if remote is not None:
-        return await _ask_gateway(asked, remote)
+    if asked.is_direct:
+        return await _ask_agent(asked, settings)
+    async with open_gateway(settings, asked.url) as remote:
+        if remote is not None:
+            return await _ask_gateway(asked, remote)
     return await _ask_agent(asked, settings)
 
 
 async def _ask_gateway(asked: Asked, remote: Remote) -> int:
-    request = asked.request
-    if request.workspace is not None and remote.is_local:
-        # The gateway would begin at its own folder, and whoever writes `.` means theirs.
-        request = msgspec.structs.replace(request, workspace=str(_folder(request.workspace)))
-    remote.announce()
-    name = LAST if asked.goes_on else request.conversation_id
-    if name is not None:
-        async with client_of(remote) as client:
-            id = await id_of(RemoteHistory(remote, client), name)
-        request = msgspec.structs.replace(request, conversation_id=id)
-    request = msgspec.structs.replace(request, may_ask=asked.form == "view" and can_be_asked())
+    id, folder = None, remote.health.workspace if remote.health else ""
+    if (name := LAST if asked.goes_on else asked.request.conversation_id) is not None:
+        history = RemoteHistory(remote)
+        id = await id_of(history, name)
+        if (known := await history.conversation(id)) is not None:
+            folder = known.workspace
+    named = asked.request.workspace
+    if named is not None and remote.is_local:
+        named = str(_folder(named))  # the gateway would begin at its own folder, and whoever writes `.` means theirs
+    # A conversation has its folder already, and on another machine ours means nothing.
+    here = _current_folder() if named is None and id is None and remote.is_own else None
+    if asked.form != "json" or sys.stderr.isatty():  # a script that reads JSON is told only what it does not expect
+        remote.announce(named or here or folder)
+    options: ChatOptions = {
+        "conversation_id": id,
+        "model": asked.request.model,
+        "mode": asked.request.mode,
+        "workspace": named or here,
+        "fences": asked.request.fences,
+        "include": asked.request.include,
+        "may_ask": asked.form == "view" and can_be_asked(),
+    }
 
     async def answer(run_id: str, told: AnswerRequest) -> None:
-        await send_answer(remote, run_id, told)
+        if told.answers is not None:
+            await remote.client.answer(run_id, answers=told.answers)
+        elif told.plan is not None:
+            await remote.client.answer(run_id, plan=told.plan)
 
-    done = await _present(remote_events(remote, request), asked.form, answer)
+    events = _gateway_events(remote, asked.request.message, options, is_folder_named=named is not None)
+    done = await _present(events, asked.form, answer)
     _tell_how_to_go_on(asked, done)
     return _status(done.failure, asked.form)
+
+
+async def _gateway_events(remote: Remote, message: str, options: "ChatOptions", *, is_folder_named: bool) -> Batches:
+    """Left before the end, it stops the run. Raises `CallFailed`."""
+    from cursor_gateway.client.failures import CallFailed
+
+    async with AsyncExitStack() as opened:
+        try:
+            stream = await opened.enter_async_context(remote.client.stream(message, **options))
+        except UnicodeEncodeError:
+            raise Trouble("an option is not UTF-8, which is all that a gateway reads; write it anew.") from None
+        except CallFailed as error:
+            if is_folder_named or error.param != "workspace":
+                raise
+            default = remote.health.workspace if remote.health else ""
+            aside(
+                f"This gateway may not work in {options.get('workspace')}, so it works in its own folder"
+                f"{f', {default}' if default else ''}. `workspace_roots` allows more; --direct uses this one."
+            )
+            options["workspace"] = None
+            stream = await opened.enter_async_context(remote.client.stream(message, **options))
+        async for events in stream.batches():
+            yield events
 
 
 async def _ask_agent(asked: Asked, settings: Settings) -> int:
@@ -318,6 +350,13 @@ def _tell_how_to_go_on(asked: Asked, done: Done) -> None:
     where = f" --url {asked.url}" if asked.url else " --direct" if asked.is_direct else ""
     aside()
     aside(f'Go on: cursor-gateway chat{where} --conversation {sure_id(done.envelope.conversation_id)} "…"')
+
+
+def _current_folder() -> str | None:
+    try:
+        return os.getcwd()
+    except OSError:  # it is gone
+        return None
 
 
 def _folder(name: str) -> Path:

@@ -14,7 +14,8 @@ from msgspec import UNSET
 
 from cursor_gateway.cli.configuration import config, configuration
 from cursor_gateway.cli.histories import History, id_of, newest, open_history, unknown
-from cursor_gateway.cli.remote import Trouble, aside, url_option
+from cursor_gateway.cli.output import Trouble, aside
+from cursor_gateway.cli.remote import url_option
 from cursor_gateway.core.document_events import DocumentEnded, Done
 from cursor_gateway.core.documents import ChatResponse, Envelope, ErrorDocument
 from cursor_gateway.core.history import ConversationDetail, ConversationEntry

@@ -22,7 +22,7 @@ import msgspec
 from msgspec import Struct
 
 from cursor_gateway.cli.configuration import config, configuration, data_dir, usual_file
-from cursor_gateway.cli.remote import Health, Remote, ask_health, local_url
+from cursor_gateway.cli.remote import ask_health, local_url
 from cursor_gateway.errors import AgentError, GatewayError, HostExhausted, SettingsError
 from cursor_gateway.settings import FILE_VARIABLE, Loaded, Settings, check_exposed, is_loopback
 from cursor_gateway.sources.base import Model
@@ -30,6 +30,8 @@ from cursor_gateway.sources.cursor_cli.command import Program
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
+
+    from cursor_gateway.client.calls import Health
 
 Level: TypeAlias = Literal["good", "warning", "broken"]
 _T = TypeVar("_T")
@@ -254,7 +256,7 @@ def of_models(models: Sequence[Model], wanted: str) -> Finding:
     return Finding("broken", "models", f"{told}, which is none of them", f"set `model` to {near}.")
 
 
-def of_port(settings: Settings, taken: OSError | None, health: Health | None) -> Finding:
+def of_port(settings: Settings, taken: OSError | None, health: "Health | None") -> Finding:
     where = f"{settings.host} port {settings.port}"
     if taken is None:
         return Finding("good", "port", f"{where} is free" if settings.port else f"any free one on {settings.host}")
@@ -385,7 +387,7 @@ def of_extras(versions: Mapping[str, str | None]) -> Finding:
     return Finding("warning", "extras", told, f"`pip install {' '.join(missing)}` makes the gateway faster.")
 
 
-def of_url(url: str, health: Health | None, trouble: str) -> Finding:
+def of_url(url: str, health: "Health | None", trouble: str) -> Finding:
     if trouble:
         return Finding(
             "broken", "url", f"{url} cannot be reached: {trouble}", "correct the setting `url`, or leave it out."
@@ -562,9 +564,9 @@ def _bind(host: str, port: int) -> None:
     bound_socket(host, port).close()
 
 
-async def _health(url: str) -> Health | None:
+async def _health(url: str) -> "Health | None":
     try:
-        return await ask_health(Remote(url=url), 2.0)
+        return await ask_health(url, 2.0)
     except OSError:
         return None
 
@@ -573,7 +575,7 @@ async def _url(settings: Settings) -> list[Finding]:
     if not settings.url:
         return []
     try:
-        return [of_url(settings.url, await ask_health(Remote(url=settings.url), 10.0), "")]
+        return [of_url(settings.url, await ask_health(settings.url, 10.0), "")]
     except OSError as error:
         return [of_url(settings.url, None, str(error))]
 

@@ -11,8 +11,8 @@ import msgspec
 from cursor_gateway.cli import options
 from cursor_gateway.cli.conversations import sound, where, with_history, write_to
 from cursor_gateway.cli.histories import History, id_of, unknown
+from cursor_gateway.cli.output import Trouble
 from cursor_gateway.cli.reading import new_run, read_run
-from cursor_gateway.cli.remote import Trouble
 from cursor_gateway.core.documents import ChatResponse, Mode
 from cursor_gateway.core.fences import Fences
 from cursor_gateway.core.transcript import Transcript

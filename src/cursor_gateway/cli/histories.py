@@ -3,43 +3,45 @@
 import asyncio
 import re
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
-from urllib.parse import quote
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from cursor_gateway.cli.configuration import data_dir
-from cursor_gateway.cli.remote import Remote, Trouble, ask, client_of, find_gateway, read_reply, refusal
+from cursor_gateway.cli.output import Trouble
+from cursor_gateway.cli.remote import Remote, open_gateway
 from cursor_gateway.core.documents import ChatResponse
-from cursor_gateway.core.history import ConversationDetail, ConversationEntry, ConversationList
-from cursor_gateway.errors import StoreUnavailable
+from cursor_gateway.core.history import ConversationDetail, ConversationEntry
+from cursor_gateway.errors import NotFound, StoreUnavailable
 from cursor_gateway.keys import owner_of
 from cursor_gateway.settings import Settings
 
 if TYPE_CHECKING:
-    import httpx2
-
     from cursor_gateway.store.sqlite import SqliteStore
+
+_Found = TypeVar("_Found")
 
 LOCAL_OWNER = "local"  # the server's, which would take a tenth of a second to import; a test compares them
 LAST = "last"
 
-_PAGE = 100  # conversations; a gateway gives no more at once
+_PAGE = 100  # conversations that are read at once
 _WHOLE = re.compile(r"conv_[0-9a-f]{32}")
 _SURE_LENGTH = 17  # of an id: twelve random digits belong to one conversation, so there is no need to see them all
 _TOLD = 4  # conversations that an ambiguous name may mean
 
 
 class History(Protocol):
-    """Newest first. Each call may raise `Trouble` or `StoreUnavailable`."""
+    """Each call may raise `Trouble`, `StoreUnavailable`, or `CallFailed` of a gateway."""
 
     @property
     def told(self) -> str:
         """Where it is, for people."""
         ...
 
-    async def page(self, limit: int, before: str | None = None, query: str | None = None) -> ConversationList: ...
+    def entries(self, limit: int | None = None, query: str | None = None) -> AsyncIterator[ConversationEntry]:
+        """Newest first; at most so many, and those in which all words of `query` occur."""
+        ...
 
     async def conversation(self, id: str) -> ConversationDetail | None: ...
 
@@ -53,11 +55,11 @@ class History(Protocol):
 @asynccontextmanager
 async def open_history(settings: Settings, url: str | None, *, direct: bool) -> AsyncIterator[History]:
     """Of the gateway that `chat` would talk to."""
-    remote = None if direct else await find_gateway(settings, url)
-    if remote is not None:
-        async with client_of(remote) as client:
-            yield RemoteHistory(remote, client)
-        return
+    if not direct:
+        async with open_gateway(settings, url) as remote:
+            if remote is not None:
+                yield RemoteHistory(remote)
+                return
     directory = data_dir(settings)
     if not _is_there(directory):
         yield NoHistory(directory, is_kept=settings.history)
@@ -93,29 +95,12 @@ def _is_there(directory: Path) -> bool:
 
 async def newest(history: History, limit: int, query: str | None = None) -> tuple[list[ConversationEntry], bool]:
     """So many, and whether there are more."""
-    found: list[ConversationEntry] = []
-    before: str | None = None
-    while True:
-        page = await history.page(min(limit - len(found), _PAGE), before, query)
-        found += page.conversations
-        before = page.next
-        if before is None or len(found) >= limit:
-            return found, before is not None
-
-
-async def every(history: History) -> AsyncIterator[ConversationEntry]:
-    before: str | None = None
-    while True:
-        page = await history.page(_PAGE, before)
-        for entry in page.conversations:
-            yield entry
-        before = page.next
-        if before is None:
-            return
+    found = [entry async for entry in history.entries(limit + 1, query)]
+    return found[:limit], len(found) > limit
 
 
 async def first(history: History, fits: Callable[[ConversationEntry], bool]) -> ConversationEntry | None:
-    async for entry in every(history):
+    async for entry in history.entries():
         if fits(entry):
             return entry
     return None
@@ -129,13 +114,12 @@ async def id_of(history: History, name: str) -> str:
     if _WHOLE.fullmatch(name):
         return name
     if name == LAST:
-        found, _ = await newest(history, 1)
-        if not found:
-            raise Trouble("there is no conversation yet; begin one with `cursor-gateway chat`.")
-        return found[0].id
+        async for entry in history.entries(1):
+            return entry.id
+        raise Trouble("there is no conversation yet; begin one with `cursor-gateway chat`.")
     beginning = name if name.startswith("conv_") else f"conv_{name}"
     fitting: list[ConversationEntry] = []
-    async for entry in every(history):
+    async for entry in history.entries():
         if name and entry.id.startswith(beginning):
             fitting.append(entry)
             if len(beginning) >= _SURE_LENGTH or len(fitting) > _TOLD:
@@ -161,34 +145,40 @@ def unknown(name: str) -> Trouble:
 
 
 class RemoteHistory:
-    def __init__(self, remote: Remote, client: "httpx2.AsyncClient") -> None:
-        self._remote, self._client = remote, client
+    def __init__(self, remote: Remote) -> None:
+        self._remote, self._client = remote, remote.client
 
     @property
     def told(self) -> str:
         return f"History of the gateway at {self._remote.url}"
 
-    async def page(self, limit: int, before: str | None = None, query: str | None = None) -> ConversationList:
-        given = {"limit": str(limit), "before": before, "q": query}
-        params = {name: value for name, value in given.items() if value is not None}
-        return read_reply(self._remote, await self._ask("/v1/conversations", params), ConversationList)
+    def entries(self, limit: int | None = None, query: str | None = None) -> AsyncIterator[ConversationEntry]:
+        return self._client.conversations(query, limit)
 
     async def conversation(self, id: str) -> ConversationDetail | None:
-        reply = await self._ask(f"/v1/conversations/{quote(id, safe='')}")
-        return None if reply.status_code == 404 else read_reply(self._remote, reply, ConversationDetail)
+        return await _or_none(self._client.conversation(id))
 
     async def answer(self, run_id: str) -> ChatResponse | None:
-        reply = await self._ask(f"/v1/chat/{quote(run_id, safe='')}")
-        return None if reply.status_code == 404 else read_reply(self._remote, reply, ChatResponse)
+        return await _or_none(self._client.response(run_id))
 
     async def remove(self, id: str) -> bool:
-        reply = await self._ask(f"/v1/conversations/{quote(id, safe='')}", method="DELETE")
-        if reply.status_code not in (204, 404):
-            raise refusal(self._remote, reply.status_code, reply.content)
-        return reply.status_code == 204
+        return await _or_none(self._removed(id)) is not None
 
-    async def _ask(self, path: str, params: dict[str, str] | None = None, method: str = "GET") -> "httpx2.Response":
-        return await ask(self._remote, self._client, path, params, method=method)
+    async def _removed(self, id: str) -> bool:
+        await self._client.delete_conversation(id)
+        return True
+
+
+async def _or_none(call: Awaitable[_Found]) -> _Found | None:
+    """None: the gateway has no such thing."""
+    from cursor_gateway.client.failures import CallFailed
+
+    try:
+        return await call
+    except CallFailed as error:
+        if error.code == NotFound.code:
+            return None
+        raise
 
 
 class LocalHistory:
@@ -207,11 +197,19 @@ class LocalHistory:
     def told(self) -> str:
         return f"History in {self._directory}"
 
-    async def page(self, limit: int, before: str | None = None, query: str | None = None) -> ConversationList:
+    async def entries(self, limit: int | None = None, query: str | None = None) -> AsyncIterator[ConversationEntry]:
         from cursor_gateway.store.entries import entry_of
 
-        page = self._store.conversations(self._owner, limit=limit, before=before, query=query)
-        return ConversationList(conversations=[entry_of(found) for found in page.found], next=page.next)
+        left, before = limit, None
+        while left is None or left > 0:
+            size = _PAGE if left is None else min(left, _PAGE)
+            page = self._store.conversations(self._owner, limit=size, before=before, query=query)
+            for found in page.found:
+                yield entry_of(found)
+            before = page.next
+            if before is None:
+                return
+            left = None if left is None else left - len(page.found)
 
     async def conversation(self, id: str) -> ConversationDetail | None:
         from cursor_gateway.store.entries import detail_of
@@ -260,8 +258,10 @@ class NoHistory:
     def told(self) -> str:
         return f"No history in {self._directory}" + ("" if self._is_kept else ": the setting `history` is off")
 
-    async def page(self, limit: int, before: str | None = None, query: str | None = None) -> ConversationList:
-        return ConversationList(conversations=[], next=None)
+    async def entries(self, limit: int | None = None, query: str | None = None) -> AsyncIterator[ConversationEntry]:
+        nothing: list[ConversationEntry] = []
+        for entry in nothing:
+            yield entry
 
     async def conversation(self, id: str) -> ConversationDetail | None:
         return None

@@ -9,15 +9,8 @@ import click
 import msgspec
 
 from cursor_gateway.cli.configuration import config, configuration
-from cursor_gateway.cli.remote import (
-    RunFailed,
-    aside,
-    aside_demo,
-    direct_option,
-    find_gateway,
-    remote_models,
-    url_option,
-)
+from cursor_gateway.cli.output import RunFailed, aside, aside_demo
+from cursor_gateway.cli.remote import direct_option, open_gateway, url_option
 from cursor_gateway.errors import AgentError, HostExhausted
 from cursor_gateway.render.visible import visible_line
 from cursor_gateway.settings import Settings
@@ -59,10 +52,12 @@ def models(config: str | None, url: str | None, direct: bool, as_json: bool) -> 
 
 
 async def _models(settings: Settings, url: str | None, direct: bool) -> list[Model]:
-    remote = None if direct else await find_gateway(settings, url)
-    if remote is not None:
-        remote.announce()
-        return await remote_models(remote)
+    if not direct:
+        async with open_gateway(settings, url) as remote:
+            if remote is not None:
+                remote.announce()
+                entries = await remote.client.models()
+                return [Model(entry.id, entry.name or entry.id, entry.default) for entry in entries]
 
     from cursor_gateway.cli.composition import compose
 

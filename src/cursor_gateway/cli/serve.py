@@ -7,14 +7,15 @@ import signal
 import socket
 import sys
 import threading
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from typing import TYPE_CHECKING, TextIO
 
 import click
 
-from cursor_gateway.cli.configuration import config, configuration
+from cursor_gateway.cli.configuration import config, configuration, data_dir
+from cursor_gateway.cli.local_socket import listening
 from cursor_gateway.errors import GatewayError, SettingsError
 from cursor_gateway.settings import Settings, check_exposed
 
@@ -70,11 +71,26 @@ def serve(config: str | None, **flags: object) -> int:
             "choose another with `--port`, or 0 for a free one.",
             param="port",
         ) from None
-    with bound, suppress(KeyboardInterrupt):
-        _run(_serve(settings, bound))
+    with bound, suppress(KeyboardInterrupt), _local_socket(settings, bound.getsockname()[1]) as local:
+        _run(_serve(settings, [bound, *local]))
     for stream in (sys.stdout, sys.stderr):
         _let_go(stream)
     return 0
+
+
+@contextmanager
+def _local_socket(settings: Settings, port: int) -> Iterator[list[socket.socket]]:
+    """Where the commands of this user find the gateway. Without one they refuse it; other clients do not use it."""
+    from cursor_gateway.server.logs import Log
+
+    with ExitStack() as opened:
+        try:
+            sockets = [opened.enter_context(listening(data_dir(settings), port))]
+        except OSError as error:
+            told = f"{error.filename or data_dir(settings)}: {error.strerror or error}"
+            Log().warning("no local socket", reason=told, effect="the commands of this machine refuse this gateway")
+            sockets = []
+        yield sockets
 
 
 def _let_go(stream: TextIO) -> None:
@@ -97,7 +113,8 @@ def _run(serving: Coroutine[None, None, None]) -> None:
         gc.enable()
 
 
-async def _serve(settings: Settings, bound: socket.socket) -> None:
+async def _serve(settings: Settings, sockets: Sequence[socket.socket]) -> None:
+    """The first socket is the port's."""
     from cursor_gateway.cli.composition import compose, keep_history
     from cursor_gateway.server.logs import Log, RunLog
     from cursor_gateway.server.metrics import Metrics
@@ -118,8 +135,8 @@ async def _serve(settings: Settings, bound: socket.socket) -> None:
 
         with closing(Renderings()) as renderings:
             app = build_app(gateway.service, settings, metrics, renderings)
-            host, port = bound.getsockname()[:2]
-            await serve_app(app, bound, gateway.service, settings, _banner(gateway, settings, host, port))
+            host, port = sockets[0].getsockname()[:2]
+            await serve_app(app, sockets, gateway.service, settings, _banner(gateway, settings, host, port))
     finally:
         for task in beside:
             task.cancel()

@@ -13,6 +13,7 @@ from cursor_gateway.client.connection import (
     built,
     checked,
     http_options,
+    limits,
     lost,
     request_of,
 )
@@ -38,15 +39,18 @@ class AsyncClient:
         *,
         timeout: float = SILENCE_SECONDS,
         pauses: Sequence[float] = PAUSES,
+        socket: str | None = None,
     ) -> None:
         """`timeout`: seconds of silence after which a connection counts as lost. `pauses`: seconds before each new try.
 
+        `socket`: the path of a Unix socket to connect to, instead of the host and port of `url`.
         Raises `ValueError` for an address or a key that can be none.
         """
         import httpx2
 
         self._link = Link(checked(url), tuple(pauses))
-        self._http = httpx2.AsyncClient(**http_options(self._link.url, api_key, timeout))
+        transport = None if socket is None else httpx2.AsyncHTTPTransport(uds=socket, verify=False, limits=limits())
+        self._http = httpx2.AsyncClient(**http_options(self._link.url, api_key, timeout), transport=transport)
 
     async def __aenter__(self) -> "AsyncClient":
         return self

@@ -1,13 +1,27 @@
 """What can be asked of a gateway: each call's request, and the meaning of its reply."""
 
 from collections.abc import Iterable
+from contextlib import suppress
 from typing import Literal, TypedDict, TypeVar
 
 import msgspec
 from msgspec import Struct
 
 from cursor_gateway.client.failures import CallFailed
-from cursor_gateway.client.steps import Asking, Link, Request, Telling, Told, Tries, ask, read_value
+from cursor_gateway.client.steps import (
+    Asking,
+    Close,
+    Link,
+    Pause,
+    Reply,
+    Request,
+    Telling,
+    Told,
+    Tries,
+    ask,
+    once,
+    read_value,
+)
 from cursor_gateway.core.documents import ChatResponse, Envelope, Mode
 from cursor_gateway.core.fences import Fences
 from cursor_gateway.core.history import ConversationDetail, ConversationEntry, ConversationList
@@ -158,6 +172,7 @@ class ModelEntry(Struct, frozen=True):
 
     id: str
     name: str = ""  # for people
+    default: bool = False  # of requests that name none
 
 
 class _Models(Struct, frozen=True):
@@ -180,10 +195,11 @@ class HealthRuns(Struct, frozen=True):
 class Health(Struct, frozen=True):
     """How the gateway is."""
 
-    status: str
+    status: str  # `ok`, or `unavailable` while it has no agent
     version: str
     source: HealthSource
     runs: HealthRuns
+    workspace: str = ""  # the default folder; empty where the gateway has API keys, and for old gateways
 
 
 def models(link: Link) -> Asking[list[ModelEntry]]:
@@ -191,7 +207,15 @@ def models(link: Link) -> Asking[list[ModelEntry]]:
 
 
 def health(link: Link) -> Asking[Health]:
-    return (yield from _get(link, Health, "health"))
+    """Whatever the reply's status is: without an agent it is 503, and the body says the rest. Raises `CallFailed`."""
+    tries = Tries(link)
+    while True:
+        reply = yield from once(Request(method="GET", path=("health",)))
+        if isinstance(reply, Reply):
+            with suppress(msgspec.DecodeError, UnicodeError, RecursionError):
+                return msgspec.json.decode(reply.body, type=Health)
+        yield Close()
+        yield Pause(tries.pause_after(reply))
 
 
 def _get(link: Link, shape: type[T], *path: str) -> Asking[T]:

@@ -86,10 +86,16 @@ def http_options(url: str, api_key: str | None, timeout: float) -> dict[str, Any
         "base_url": url,
         "headers": {"authorization": f"Bearer {api_key}"} if api_key else {},
         "timeout": httpx2.Timeout(timeout, connect=min(timeout, _CONNECT_SECONDS)),
-        "limits": httpx2.Limits(max_connections=None, max_keepalive_connections=20),  # each stream holds one for long
+        "limits": limits(),
         "trust_env": not is_loopback(httpx2.URL(url).host),  # a proxy of the company does not lead to this machine
         "verify": url.startswith("https:"),  # reading all certificates takes a tenth of a second
     }
+
+
+def limits() -> "httpx2.Limits":
+    import httpx2
+
+    return httpx2.Limits(max_connections=None, max_keepalive_connections=20)  # each stream holds one for long
 
 
 def built(http: "httpx2.Client | httpx2.AsyncClient", request: Request) -> "httpx2.Request":

@@ -48,6 +48,9 @@ class CannotReach(CallFailed):
     With a `chat_id`, a run has begun; it goes on, and `client.events(chat_id)` reads it.
     """
 
+    reason: str = ""  # the system's own words
+    was_connected: bool = False  # so the request may have arrived
+
 
 class _Error(Struct, frozen=True):
     message: str

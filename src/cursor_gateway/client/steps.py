@@ -111,12 +111,14 @@ class Tries:
         wait.
         """
         if isinstance(trouble, Lost):
-            error: CallFailed = CannotReach(
+            is_final = not trouble.was_connected and not self._has_begun
+            self._has_begun = self._has_begun or trouble.was_connected
+            lost = CannotReach(
                 f"{self.link.url} cannot be reached: {trouble.reason}; is the gateway running there?",
                 code="cannot_reach",
             )
-            is_final = not trouble.was_connected and not self._has_begun
-            self._has_begun = self._has_begun or trouble.was_connected
+            lost.reason, lost.was_connected = trouble.reason, self._has_begun
+            error: CallFailed = lost
         else:
             error = refusal(self.link.url, trouble.status, trouble.headers, trouble.body)
             is_final = not may_pass(error)

@@ -299,7 +299,7 @@ class Connection(asyncio.Protocol):
             "root_path": "",
             "headers": headers,
             "client": None,
-            "server": self.transport.get_extra_info("sockname")[:2],
+            "server": _server(self.transport.get_extra_info("sockname")),
             "state": {},
         }
 
@@ -578,6 +578,11 @@ class Exchange:
         if not head.count(b"\n") == head.count(b"\r") == len(lines) - 1:
             raise ValueError("A header of the reply has more than one line.")
         return head
+
+
+def _server(name: tuple[Any, ...] | str) -> tuple[Any, ...]:
+    """What ASGI calls `server`: a host and a port, or a Unix socket's path."""
+    return (name, None) if isinstance(name, str) else name[:2]
 
 
 def _too_long() -> HeadTooLarge:

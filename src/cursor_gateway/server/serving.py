@@ -1,9 +1,9 @@
-"""A bound socket and an application in; a server that drains its runs when it is told to stop, out."""
+"""Bound sockets and an application in; a server that drains its runs when it is told to stop, out."""
 
 import asyncio
 import signal
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 from cursor_gateway.runs.service import Service
@@ -39,7 +39,7 @@ def most_connections(max_runs: int) -> int:
 
 
 async def serve_app(
-    app: Guard, bound: socket.socket, service: Service, settings: Settings, ready: Callable[[], None]
+    app: Guard, sockets: Sequence[socket.socket], service: Service, settings: Settings, ready: Callable[[], None]
 ) -> None:
     """Until SIGTERM or SIGINT. A second SIGINT waits for nobody."""
     loop = asyncio.get_running_loop()
@@ -51,19 +51,32 @@ async def serve_app(
     loop.add_signal_handler(signal.SIGTERM, stopped.set)
     loop.add_signal_handler(signal.SIGINT, interrupted)
     door = Door(app, app.refusal, Patience(head=settings.head_seconds), most_connections(settings.max_runs))
-    server = await loop.create_server(lambda: Connection(door), sock=bound, backlog=_BACKLOG)
+    servers = [await _server(sock, door) for sock in sockets]
     try:
         ready()
-        _log.info("listening", addresses=[bound.getsockname()[:2]])
+        _log.info("listening", addresses=[sock.getsockname()[:2] for sock in sockets if not _is_unix(sock)])
         await stopped.wait()
         _log.info("stopping", runs=service.runs.running)
-        server.close()
+        for server in servers:
+            server.close()
         door.close()
         await _drained(service, door, settings, hurried)
     finally:
-        server.close()
+        for server in servers:
+            server.close()
         door.abandon()
         await service.close(0)
+
+
+async def _server(sock: socket.socket, door: Door) -> asyncio.Server:
+    loop = asyncio.get_running_loop()
+    if _is_unix(sock):
+        return await loop.create_unix_server(lambda: Connection(door), sock=sock, backlog=_BACKLOG)
+    return await loop.create_server(lambda: Connection(door), sock=sock, backlog=_BACKLOG)
+
+
+def _is_unix(sock: socket.socket) -> bool:
+    return sock.family == socket.AF_UNIX
 
 
 async def _drained(service: Service, door: Door, settings: Settings, hurried: asyncio.Event) -> None:

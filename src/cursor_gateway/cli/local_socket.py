@@ -1,0 +1,95 @@
+"""A gateway's Unix socket: how the commands of the same user know that it is their gateway that answers.
+
+A port on loopback belongs to whoever binds it first, also to another user of this machine. The socket lies in a folder
+below the data directory that only its user can write to, so nobody else can put one there or replace it. Clients check
+the owners of both before each use of the command; a connection needs no further proof, nor does one that is made anew.
+"""
+
+import errno
+import os
+import socket
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+_FOLDER = "sockets"
+_LONGEST = 100  # bytes of a path; macOS takes 103, Linux 107
+_BACKLOG = 2048
+
+
+@contextmanager
+def listening(data: Path, port: int) -> Iterator[socket.socket]:
+    """The socket of the gateway on that port, for as long as it serves. Raises `OSError`."""
+    path = _path(data, port)
+    for folder in (data, path.parent):  # parents get the umask's mode, so one by one
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    if not _is_private(path.parent):
+        raise OSError(errno.EPERM, "others may write to it", str(path.parent))
+    if _accepts(path):
+        raise OSError(errno.EADDRINUSE, "another gateway listens on it", str(path))
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as bound:
+        made = path.with_suffix(f".{os.getpid()}")
+        made.unlink(missing_ok=True)
+        with short_path(made) as name:
+            bound.bind(name)
+        bound.listen(_BACKLOG)
+        made.rename(path)  # only now: under its own name it always listens, or is what a dead gateway left
+        try:
+            yield bound
+        finally:
+            bound.close()
+            if not _accepts(path):  # else it is the next gateway's
+                path.unlink(missing_ok=True)
+
+
+def find_socket(data: Path, port: int) -> Path | None:
+    """None: no gateway of this user listens there, with this data directory."""
+    path = _path(data, port)
+    return path if _is_private(path.parent) and _is_own(path) and _accepts(path) else None
+
+
+@contextmanager
+def short_path(path: Path) -> Iterator[str]:
+    """A name that fits into a socket's address: of a long path, a link in a temporary folder."""
+    if len(os.fsencode(path)) <= _LONGEST:
+        yield str(path)
+        return
+    from tempfile import TemporaryDirectory  # most paths are short
+
+    with TemporaryDirectory(prefix="cursor-gateway-") as folder:
+        link = Path(folder, "s")
+        link.symlink_to(path.parent)
+        yield str(link / path.name)
+
+
+def _path(data: Path, port: int) -> Path:
+    return data / _FOLDER / f"{port}.sock"
+
+
+def _is_private(folder: Path) -> bool:
+    try:
+        found = folder.lstat()
+    except OSError:
+        return False
+    return stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid() and not found.st_mode & 0o022
+
+
+def _is_own(path: Path) -> bool:
+    try:
+        found = path.lstat()
+    except OSError:
+        return False
+    return stat.S_ISSOCK(found.st_mode) and found.st_uid == os.geteuid()
+
+
+def _accepts(path: Path) -> bool:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe, short_path(path) as name:
+        probe.setblocking(False)
+        try:
+            probe.connect(name)
+        except BlockingIOError:  # it listens, and is busy
+            return True
+        except OSError:
+            return False
+    return True
