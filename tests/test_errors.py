@@ -22,6 +22,7 @@ from cursor_gateway.errors import (
     TooManyRuns,
     host_exhausted,
     unknown_model,
+    unknown_model,
 )
 
 
@@ -163,3 +164,12 @@ def test_what_the_system_refuses_for_now_is_worth_another_try(error: Exception) 
 @pytest.mark.parametrize("error", [OSError(errno.ENOENT, "None"), OSError("odd"), RuntimeError("odd"), ValueError()])
 def test_what_will_be_the_same_the_next_time_is_not_the_systems_lack(error: Exception) -> None:
     assert host_exhausted(error) is None
+
+
+def test_a_model_is_never_suggested_in_its_own_place() -> None:
+    assert "did you mean mock-2, mock-10?" in str(unknown_model("mock-1", ["mock-2", "mock-10"]))
+    assert "did you mean mock-1?" in str(unknown_model("Mock-1", ["mock-1"]))
+    assert "see GET /v1/models" in str(unknown_model("mock-1", []))
+    refused = str(unknown_model("mock-1", ["mock-1", "mock-2"]))
+    assert "lists the model 'mock-1', but refuses to use it" in refused
+    assert "did you mean" not in refused

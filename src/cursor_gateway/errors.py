@@ -305,5 +305,10 @@ def host_exhausted(error: Exception) -> HostExhausted | None:
 
 
 def unknown_model(model: str, nearest: list[str]) -> ModelUnavailable:
+    if model in nearest:  # the agent lists it, and yet refuses it
+        return ModelUnavailable(
+            f"The agent lists the model {model!r}, but refuses to use it; choose another, or check your Cursor plan.",
+            param="model",
+        )
     near = f"did you mean {', '.join(nearest)}?" if nearest else "see GET /v1/models."
     return ModelUnavailable(f"There is no model {model!r} here; {near}", param="model")

@@ -676,7 +676,11 @@ def test_nothing_that_was_said_can_draw_on_the_terminal(home: Path) -> None:
     finished("chat", "red\x1b[31m \x9b2J alert\x07")
     for arguments in ([], ["search", "alert"], ["show", "last"], ["export", "last"]):
         assert not {"\x1b", "\x9b", "\x07"} & set(conversations(*arguments)[1])
-    for arguments in ([], ["search", "alert"], ["show", "last"]):
+    said = conversations("export", "last", "--to", "text")[1]
+    assert "red\x1b[31m \x9b2J alert\x07" in said  # a pipe gets it as it was said
+    assert said == on_a_terminal("conversations", "export", "last", "--to", "text", "--raw")[1]
+    exports = [["export", "last", "--to", form] for form in ("text", "json", "markdown")]
+    for arguments in ([], ["search", "alert"], ["show", "last"], ["show", "last", "--json"], ["--json"], *exports):
         sent = re.sub(r"\x1b\[[0-9;]*m", "", on_a_terminal("conversations", *arguments, NO_COLOR="1")[1])
         assert not {"\x1b", "\x9b", "\x07"} & set(sent)
 

@@ -148,6 +148,40 @@ def test_on_a_terminal_json_is_indented() -> None:
         assert sent.startswith('{\n  "id": ')
 
 
+HOSTILE = "red\x1b[31m \x1b]52;c;aGk=\x07 nul\x00 c1\x9b2J bidi\u202e del\x7f end"
+DRAWING = {chr(code) for code in (*range(32), *range(0x7F, 0xA0), *range(0x202A, 0x202F)) if chr(code) not in "\t\n"}
+
+
+@pytest.mark.parametrize("form", ["text", "documents", "sse", "ndjson", "openai", "openai-sse"])
+def test_on_a_terminal_nothing_that_was_said_can_draw(form: str) -> None:
+    recording = init() + delta(HOSTILE) + result(HOSTILE)
+    status, sent, _ = on_a_terminal("convert", "--to", form, stdin=recording)
+    assert status == 0
+    assert "end" in sent
+    assert not DRAWING & set(sent)
+
+
+def test_text_is_exact_in_a_pipe_and_where_that_is_asked_for(convert: Convert) -> None:
+    recording = init() + delta(HOSTILE) + result(HOSTILE)
+    assert convert(recording, "--to", "text").decode().rstrip("\n") == HOSTILE
+    assert HOSTILE in on_a_terminal("convert", "--to", "text", "--raw", stdin=recording)[1]
+
+
+def test_json_has_the_same_value_and_nothing_that_is_hidden(convert: Convert) -> None:
+    recording = init() + delta(HOSTILE) + result(HOSTILE)
+    for form in ("documents", "openai", "ndjson", "sse", "openai-sse"):
+        assert not DRAWING & set(convert(recording, "--to", form).decode())
+    assert convert.response(recording).documents[0].content == HOSTILE
+
+
+def test_an_error_cannot_draw_on_the_terminal(convert: Convert) -> None:
+    failed = init() + result(f"I give up: {HOSTILE}", subtype="error", is_error=True)
+    ended = finished("convert", stdin=failed)
+    assert ended.returncode == 1
+    assert b"I give up" in ended.stderr
+    assert not DRAWING & set(ended.stderr.decode())
+
+
 def test_a_terminal_as_input_is_told_what_is_waited_for() -> None:
     status, sent, told = on_a_terminal("convert", stdin=None)
     assert status == 2

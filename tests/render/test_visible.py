@@ -1,9 +1,10 @@
 """Nothing that the agent says can steer the terminal."""
 
+import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cursor_gateway.render.visible import visible, visible_line, visible_output
+from cursor_gateway.render.visible import visible, visible_json, visible_line, visible_output
 
 
 @given(st.text(st.characters(codec=None)))
@@ -42,3 +43,20 @@ def test_a_line_that_was_written_over_shows_its_last_state() -> None:
 
 def test_one_line_is_one_line() -> None:
     assert visible_line(" a\n\tb\r\n c ") == "a b c"
+
+
+HIDDEN = {0x7F, *range(0x80, 0xA0), *range(0x202A, 0x202F), *range(0x2066, 0x206A)}
+
+
+@given(st.dictionaries(st.text(), st.lists(st.text() | st.sampled_from([chr(code) for code in sorted(HIDDEN)]))))
+def test_json_keeps_its_value_and_hides_nothing(value: dict[str, list[str]]) -> None:
+    json = msgspec.json.encode(value)
+    for form in (json, msgspec.json.format(json, indent=2)):
+        shown = visible_json(form)
+        assert msgspec.json.decode(shown) == value
+        assert not HIDDEN & {ord(c) for c in shown.decode()}
+
+
+def test_other_json_stays_as_it_is() -> None:
+    json = msgspec.json.encode({"é": "日本 \u2028 \u200d \xa0 \\ \x1b"})
+    assert visible_json(json) == json

@@ -251,7 +251,13 @@ def test_a_gateway_cannot_draw_on_its_clients_terminal(replaying: RunningGateway
             ["conversations", "show", "last"],
             ["models"],
         ):
-            _, sent, told = on_a_terminal(*arguments, "--url", replaying.url, CURSOR_GATEWAY_CONFIG="/dev/null", CURSOR_GATEWAY_DATA_DIR=str(replaying.data))
+            _, sent, told = on_a_terminal(
+                *arguments,
+                "--url",
+                replaying.url,
+                CURSOR_GATEWAY_CONFIG="/dev/null",
+                CURSOR_GATEWAY_DATA_DIR=str(replaying.data),
+            )
             assert sent
             assert "\x1b[2J" not in sent + told
             assert commands_in(sent + told) == set()

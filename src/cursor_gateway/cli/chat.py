@@ -19,7 +19,7 @@ from cursor_gateway.cli.configuration import config, configuration, data_dir
 from cursor_gateway.cli.exports import fenced
 from cursor_gateway.cli.histories import LAST, LocalHistory, RemoteHistory, first, id_of, owner_here, sure_id, unknown
 from cursor_gateway.cli.interview import Answer, Interview, can_be_asked
-from cursor_gateway.cli.output import RunFailed, Trouble, aside, aside_demo
+from cursor_gateway.cli.output import RunFailed, Trouble, aside, aside_demo, write_json, write_text
 from cursor_gateway.cli.remote import Remote, direct_option, open_gateway, url_option
 from cursor_gateway.cli.terminals import unechoed
 from cursor_gateway.core.document_events import (
@@ -39,7 +39,6 @@ from cursor_gateway.core.transcript import Transcript
 from cursor_gateway.dialects.documents import encode_response
 from cursor_gateway.dialects.documents_request import AnswerRequest, ChatRequest, answers_of
 from cursor_gateway.errors import Failure, RunCancelled
-from cursor_gateway.render.visible import visible
 from cursor_gateway.settings import Settings
 
 if TYPE_CHECKING:
@@ -459,8 +458,7 @@ class _Json:
     def push(self, event: DocumentEvent, /) -> None:
         self._transcript.push(event)
         if (response := self._transcript.response()) is not None:
-            json = encode_response(response)
-            _write((msgspec.json.format(json, indent=2) if sys.stdout.isatty() else json) + b"\n")
+            write_json(encode_response(response))
 
 
 class _Text:
@@ -478,7 +476,7 @@ class _Text:
 
     def __exit__(self, *_: object) -> None:
         if self._has_written:
-            _write(b"\n")
+            write_text("\n")
 
     def push(self, event: DocumentEvent, /) -> None:
         match event:
@@ -499,14 +497,8 @@ class _Text:
 
     def _begin(self) -> None:
         if self._has_written:
-            _write(b"\n\n")
+            write_text("\n\n")
 
     def _say(self, text: str) -> None:
         self._has_written = True
-        # In a pipe it is data; on a terminal it could move the cursor and hide what it says.
-        _write((visible(text) if sys.stdout.isatty() else text).encode("utf-8", "replace"))
-
-
-def _write(data: bytes) -> None:
-    sys.stdout.buffer.write(data)
-    sys.stdout.buffer.flush()
+        write_text(text)

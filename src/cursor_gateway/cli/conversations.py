@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Coroutine, Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar, get_args
+from typing import TYPE_CHECKING, Literal, TypeAlias, TypeVar, get_args
 
 import click
 import msgspec
@@ -14,7 +14,7 @@ from msgspec import UNSET
 
 from cursor_gateway.cli.configuration import config, configuration
 from cursor_gateway.cli.histories import History, id_of, newest, open_history, unknown
-from cursor_gateway.cli.output import Trouble, aside
+from cursor_gateway.cli.output import Trouble, aside, raw_option, write_json, write_text
 from cursor_gateway.cli.remote import url_option
 from cursor_gateway.core.document_events import DocumentEnded, Done
 from cursor_gateway.core.documents import ChatResponse, Envelope, ErrorDocument
@@ -128,7 +128,7 @@ def show(id: str, config: str | None, url: str | None, direct: bool, as_json: bo
 
     conversation = with_history(config, url, direct, lambda history: _whole(history, sound(id)))
     if as_json:
-        _print_json(conversation)
+        write_json(msgspec.json.encode(conversation))
     else:
         aside()
         _show(conversation, terminal())
@@ -145,22 +145,25 @@ def show(id: str, config: str | None, url: str | None, direct: bool, as_json: bo
     "Without it FILE's ending decides, else it is markdown.",
 )
 @click.option("-o", "--output", metavar="FILE", help="Where to write it, instead of the standard output.")
+@raw_option
 @where
-def export(id: str, form: Form | None, output: str | None, config: str | None, url: str | None, direct: bool) -> int:
+def export(
+    id: str, form: Form | None, output: str | None, raw: bool, config: str | None, url: str | None, direct: bool
+) -> int:
     """Write the conversation ID as a document."""
     conversation = with_history(config, url, direct, lambda history: _whole(history, sound(id)))
     written = _written(conversation, form or _ENDINGS.get(Path(output or "").suffix.lower(), "markdown"))
-    write_to(output, written.encode("utf-8", "replace"))
+    write_to(output, written, raw=raw)
     return 0
 
 
-def write_to(output: str | None, data: bytes) -> None:
+def write_to(output: str | None, text: str, *, raw: bool) -> None:
     """A file, or the standard output. Raises `Trouble`."""
     if output is None or output == "-":
-        sys.stdout.buffer.write(data)
+        write_text(text, raw=raw)
         return
     try:
-        Path(output).write_bytes(data)
+        Path(output).write_bytes(text.encode("utf-8", "replace"))
     except OSError as error:
         raise Trouble(f"{output!r} cannot be written: {error.strerror}; name another place.") from None
     aside(f"Written to {output}")
@@ -251,14 +254,9 @@ def _is_confirmed(chosen: Sequence[ConversationDetail]) -> bool:
 # --- lists ------------------------------------------------------------------------------------------
 
 
-def _print_json(value: Any) -> None:
-    json = msgspec.json.encode(value)
-    click.echo((msgspec.json.format(json, indent=2) if sys.stdout.isatty() else json).decode())
-
-
 def _print_list(found: Sequence[ConversationEntry], words: Sequence[str], as_json: bool) -> None:
     if as_json:
-        _print_json(found)
+        write_json(msgspec.json.encode(found))
     elif sys.stdout.isatty():
         from cursor_gateway.cli.terminals import terminal
 

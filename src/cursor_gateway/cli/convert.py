@@ -9,6 +9,7 @@ import click
 import msgspec
 
 from cursor_gateway.cli import options
+from cursor_gateway.cli.output import raw_option, write_frames, write_text
 from cursor_gateway.cli.reading import new_run, read_run
 from cursor_gateway.core.document_events import DocumentEvent, Done
 from cursor_gateway.core.documents import Mode
@@ -20,6 +21,7 @@ from cursor_gateway.dialects.openai_chat import ChunkEncoder, CompletionFold, Co
 from cursor_gateway.dialects.text import TextEncoder
 from cursor_gateway.errors import Failure, RunCancelled
 from cursor_gateway.reader import DocumentReader
+from cursor_gateway.render.visible import visible_line
 
 Form: TypeAlias = Literal["documents", "sse", "ndjson", "openai", "openai-sse", "text"]
 
@@ -58,11 +60,20 @@ class Encoder(Protocol):
     help="Also write the model's thinking, or each tool's own payload (raw). May be given twice.",
 )
 @click.option("--model", metavar="NAME", help="The model's name in the output, instead of the one the agent reports.")
-def convert(file: str, form: Form, mode: Mode, fences: Fences, include: tuple[Include, ...], model: str | None) -> int:
+@raw_option
+def convert(
+    file: str,
+    form: Form,
+    mode: Mode,
+    fences: Fences,
+    include: tuple[Include, ...],
+    model: str | None,
+    raw: bool,
+) -> int:
     """Convert the output of cursor-agent, from FILE or as it comes in from a pipe."""
     now = datetime.now(UTC)
     reader = DocumentReader(new_run(mode, fences, frozenset(include), model, now))
-    writer = _Writer(form, reader, now)
+    writer = _Writer(form, reader, now, raw=raw)
     try:
         for events in read_run(file, reader):
             writer.write(events)
@@ -71,16 +82,16 @@ def convert(file: str, form: Form, mode: Mode, fences: Fences, include: tuple[In
         raise
     if writer.failure is None:
         return 0
-    click.echo(f"cursor-gateway: the run failed: {' '.join(writer.failure.message.split())}", err=True)
+    click.echo(f"cursor-gateway: the run failed: {visible_line(writer.failure.message)}", err=True)
     return 1
 
 
 class _Writer:
     """What each read meant, to standard output at once."""
 
-    def __init__(self, form: Form, reader: DocumentReader, now: datetime) -> None:
+    def __init__(self, form: Form, reader: DocumentReader, now: datetime, *, raw: bool) -> None:
         self.failure: Failure | None = None
-        self._form, self._reader, self._now = form, reader, now
+        self._form, self._reader, self._now, self._raw = form, reader, now, raw
         self._encoder: Encoder | None = None
 
     def write(self, events: list[DocumentEvent]) -> None:
@@ -88,9 +99,11 @@ class _Writer:
             return
         if self._encoder is None:  # only now: the agent tells its model's name in its first line
             self._encoder = _encoder(self._form, self._reader.model, self._now, for_people=sys.stdout.isatty())
-        if data := b"".join(map(self._encoder.push, events)):
-            sys.stdout.buffer.write(data)
-            sys.stdout.buffer.flush()
+        data = b"".join(map(self._encoder.push, events))
+        if data and self._form == "text":
+            write_text(data.decode("utf-8", "replace"), raw=self._raw)
+        elif data:
+            write_frames(data)
         if isinstance(done := events[-1], Done):
             self.failure = done.failure
 

@@ -22,6 +22,7 @@ import msgspec
 from msgspec import Struct
 
 from cursor_gateway.cli.configuration import config, configuration, data_dir, usual_file
+from cursor_gateway.cli.output import write_json
 from cursor_gateway.cli.remote import ask_health, local_url
 from cursor_gateway.errors import AgentError, GatewayError, HostExhausted, SettingsError
 from cursor_gateway.settings import FILE_VARIABLE, Loaded, Settings, check_exposed, is_loopback
@@ -78,8 +79,7 @@ def doctor(config: str | None, as_json: bool) -> int:
         with console.status("Looking at the agent and this machine…"):
             findings = asyncio.run(_examine(config, os.environ))
     if as_json:
-        told = msgspec.json.encode({"status": worst(findings), "findings": findings})
-        click.echo(msgspec.json.format(told, indent=2).decode())
+        write_json(msgspec.json.encode({"status": worst(findings), "findings": findings}), indented=True)
     else:
         console.print(picture(findings), soft_wrap=not console.is_terminal)
     return 1 if worst(findings) == "broken" else 0

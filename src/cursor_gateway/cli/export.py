@@ -11,13 +11,14 @@ import msgspec
 from cursor_gateway.cli import options
 from cursor_gateway.cli.conversations import sound, where, with_history, write_to
 from cursor_gateway.cli.histories import History, id_of, unknown
-from cursor_gateway.cli.output import Trouble
+from cursor_gateway.cli.output import Trouble, raw_option
 from cursor_gateway.cli.reading import new_run, read_run
 from cursor_gateway.core.documents import ChatResponse, Mode
 from cursor_gateway.core.fences import Fences
 from cursor_gateway.core.transcript import Transcript
 from cursor_gateway.dialects.documents import encode_response
 from cursor_gateway.reader import DocumentReader
+from cursor_gateway.render.visible import visible_json
 
 Form: TypeAlias = Literal["html", "json"]
 _Asked: TypeAlias = tuple[ChatResponse, str]  # an answer, and what was asked
@@ -45,6 +46,7 @@ _Asked: TypeAlias = tuple[ChatResponse, str]  # an answer, and what was asked
 @click.option("-o", "--output", metavar="FILE", help="Where to write it, instead of the standard output.")
 @options.mode
 @options.fences
+@raw_option
 @where
 def export(
     target: str,
@@ -52,6 +54,7 @@ def export(
     output: str | None,
     mode: Mode,
     fences: Fences,
+    raw: bool,
     config: str | None,
     url: str | None,
     direct: bool,
@@ -65,7 +68,7 @@ def export(
         response, prompt = _recorded(target, mode, fences)
     else:
         response, prompt = with_history(config, url, direct, lambda history: _stored(history, sound(target)))
-    write_to(output, _written(response, prompt, form))
+    write_to(output, _written(response, prompt, form), raw=raw)
     return 0
 
 
@@ -97,12 +100,12 @@ async def _stored(history: History, name: str) -> _Asked:
     return response, "\n\n".join(asked)
 
 
-def _written(response: ChatResponse, prompt: str, form: Form) -> bytes:
+def _written(response: ChatResponse, prompt: str, form: Form) -> str:
     match form:
         case "html":
             from cursor_gateway.render.html import render_page
 
-            return render_page(response, prompt=prompt).encode("utf-8", "replace")
+            return render_page(response, prompt=prompt)
         case "json":
             json = encode_response(response)
-            return (msgspec.json.format(json, indent=2) if sys.stdout.isatty() else json) + b"\n"
+            return visible_json(msgspec.json.format(json, indent=2) if sys.stdout.isatty() else json).decode() + "\n"

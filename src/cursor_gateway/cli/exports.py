@@ -28,7 +28,7 @@ from cursor_gateway.core.documents import (
 )
 from cursor_gateway.core.history import ConversationDetail, MessageEntry, RunEntry
 from cursor_gateway.core.summary import main_argument
-from cursor_gateway.render.visible import visible, visible_line, visible_output
+from cursor_gateway.render.visible import visible, visible_json, visible_line, visible_output
 
 _COMPARED = 4_000  # lines; beyond that comparing them takes too long
 _DETAILS = 20  # lines of what an error says about itself
@@ -61,7 +61,7 @@ def whole(detail: ConversationDetail, responses: Sequence[ChatResponse]) -> Whol
 
 
 def as_json(conversation: WholeConversation) -> str:
-    return msgspec.json.format(msgspec.json.encode(conversation), indent=2).decode() + "\n"
+    return visible_json(msgspec.json.format(msgspec.json.encode(conversation), indent=2)).decode() + "\n"
 
 
 def as_text(conversation: WholeConversation) -> str:

@@ -72,7 +72,9 @@ def run(arguments: Sequence[str]) -> int:
 
         if not isinstance(error, GatewayError):
             raise
-        click.echo(f"cursor-gateway: {error}", err=True)
+        from cursor_gateway.render.visible import visible_line
+
+        click.echo(f"cursor-gateway: {visible_line(str(error))}", err=True)
         return _UNUSABLE
 
 

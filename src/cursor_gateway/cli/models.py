@@ -9,7 +9,7 @@ import click
 import msgspec
 
 from cursor_gateway.cli.configuration import config, configuration
-from cursor_gateway.cli.output import RunFailed, aside, aside_demo
+from cursor_gateway.cli.output import RunFailed, aside, aside_demo, write_json
 from cursor_gateway.cli.remote import direct_option, open_gateway, url_option
 from cursor_gateway.errors import AgentError, HostExhausted
 from cursor_gateway.render.visible import visible_line
@@ -39,8 +39,7 @@ def models(config: str | None, url: str | None, direct: bool, as_json: bool) -> 
     found = asyncio.run(_models(configuration(config).settings, url, direct))
     if as_json:
         told = [{"id": model.id, "label": model.label, "default": model.is_default} for model in found]
-        json = msgspec.json.encode(told)
-        click.echo((msgspec.json.format(json, indent=2) if sys.stdout.isatty() else json).decode())
+        write_json(msgspec.json.encode(told))
     elif sys.stdout.isatty():
         from cursor_gateway.cli.terminals import terminal
 

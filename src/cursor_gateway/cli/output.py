@@ -1,4 +1,8 @@
-"""What the commands say to people: asides and errors on stderr, one line each, safe to print."""
+"""What the commands write: results to the standard output, lines for people to stderr.
+
+Both may hold text of an agent, and with it control sequences. A terminal gets it in a form that it only shows; a pipe
+gets text as it is, and JSON of the same value.
+"""
 
 import os
 import shutil
@@ -7,8 +11,13 @@ import textwrap
 from typing import IO, Any
 
 import click
+import msgspec
 
-from cursor_gateway.render.visible import visible_line
+from cursor_gateway.render.visible import visible, visible_json, visible_line
+
+raw_option = click.option(
+    "--raw", is_flag=True, help="Also on a terminal, write text exactly as it was said; it may hold control sequences."
+)
 
 
 class Trouble(click.ClickException):
@@ -38,3 +47,26 @@ def aside(text: str = "", **style: bool) -> None:
 
 def aside_demo(where: str = "") -> None:
     aside(f"DEMO: built-in recordings answer{where}. No agent runs, no file changes.", bold=True, reverse=True)
+
+
+def write_text(text: str, *, raw: bool = False) -> None:
+    """At once. Half a character, which cannot be encoded, becomes a question mark."""
+    shown = text if raw or not sys.stdout.isatty() else visible(text)
+    _write(shown.encode("utf-8", "replace"))
+
+
+def write_json(json: bytes, *, indented: bool | None = None) -> None:
+    """As a line; for people, in several."""
+    if sys.stdout.isatty() if indented is None else indented:
+        json = msgspec.json.format(json, indent=2)
+    _write(visible_json(json) + b"\n")
+
+
+def write_frames(frames: bytes) -> None:
+    """Of a stream: JSON, and what frames it."""
+    _write(visible_json(frames))
+
+
+def _write(data: bytes) -> None:
+    sys.stdout.buffer.write(data)
+    sys.stdout.buffer.flush()

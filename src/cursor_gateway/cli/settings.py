@@ -8,6 +8,7 @@ import click
 import msgspec
 
 from cursor_gateway.cli.configuration import config, configuration
+from cursor_gateway.cli.output import write_json
 from cursor_gateway.settings import Loaded, Setting, every_setting
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ def settings(config: str | None, as_json: bool) -> int:
     loaded = configuration(config)
     if as_json:
         json = msgspec.json.encode({setting.name: _entry(setting, loaded) for setting in every_setting()})
-        click.echo(msgspec.json.format(json, indent=2).decode())
+        write_json(json, indented=True)
     else:
         _print_table(loaded)
     return 0

@@ -20,6 +20,9 @@ _SHOWN = {
 }
 
 
+_HIDDEN = re.compile(rb"\x7f|\xc2[\x80-\x9f]|\xe2\x80[\xaa-\xae]|\xe2\x81[\xa6-\xa9]")  # the same, as UTF-8
+
+
 def visible(text: str) -> str:
     return _SEQUENCES.sub("", text.replace("\r\n", "\n")).translate(_SHOWN)
 
@@ -33,3 +36,8 @@ def visible_output(output: str) -> str:
 def visible_line(text: str) -> str:
     """All of it in one line."""
     return visible(" ".join(text.split()))
+
+
+def visible_json(json: bytes) -> bytes:
+    """The same value: what JSON lets stand unescaped in a text, and a terminal would obey, is escaped."""
+    return _HIDDEN.sub(lambda found: b"\\u%04x" % ord(found[0].decode()), json)
