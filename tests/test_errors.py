@@ -22,7 +22,6 @@ from cursor_gateway.errors import (
     TooManyRuns,
     host_exhausted,
     unknown_model,
-    unknown_model,
 )
 
 
