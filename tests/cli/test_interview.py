@@ -109,7 +109,7 @@ def test_nobody_is_asked_where_nobody_sits(tmp_path: Path) -> None:
             stdin=subprocess.DEVNULL,
             capture_output=True,
             timeout=TIMEOUT,
-            env={"HOME": str(tmp_path), "PATH": "/usr/bin:/bin"},
+            env={"HOME": str(tmp_path), "PATH": "/usr/bin:/bin", "CURSOR_GATEWAY_DATA_DIR": str(gateway.data)},
             check=False,
         )
     assert done.returncode == 0, done.stderr
