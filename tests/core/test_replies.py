@@ -1,6 +1,7 @@
 """Answers to questions and plans, as the agent is told them."""
 
 import pytest
+from msgspec.structs import replace
 
 from cursor_gateway.core.documents import (
     ClarificationAnswer,
@@ -35,7 +36,8 @@ def answer(question: str, *options: str, text: str = "") -> ClarificationAnswer:
 
 
 def test_answers_stand_below_their_questions() -> None:
-    told = answers_message(asked(FILE, WHY), [answer("file", "b", "a", text="and all of src"), answer("why")])
+    several = replace(FILE, allow_multiple=True)
+    told = answers_message(asked(several, WHY), [answer("file", "b", "a", text="and all of src"), answer("why")])
     assert told == "Which file?\n- other.txt\n- notes.txt\n- and all of src\n\nWhy?\n- (no answer)"
 
 
@@ -44,6 +46,7 @@ def test_answers_stand_below_their_questions() -> None:
     [
         (answer("other", "a"), "answers[0].questionId", "there are file, why"),
         (answer("file", "c"), "answers[0].selectedOptionIds", "there are a, b"),
+        (answer("file", "a", "b"), "answers[0].selectedOptionIds", "takes one option, and there are 2"),
         (answer("why", "c"), "answers[0].selectedOptionIds", "send `text`"),
     ],
 )

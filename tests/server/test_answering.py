@@ -159,7 +159,10 @@ def test_a_held_question_is_answered_in_the_same_run() -> None:
         asking = asyncio.ensure_future(held.answer("call_1", QUESTION))
         await until(lambda: held.waiting_since is not None)
         assert (driver.pauses, held.call_ids) == (1, ("call_1",))
-        assert not held.take_answers([ClarificationAnswer(question_id="other", selected_option_ids=[])])
+        with pytest.raises(InvalidRequest, match="'other' was not asked; there are file"):
+            held.take_answers([ClarificationAnswer(question_id="other", selected_option_ids=[])])
+        assert held.holds_questions
+        assert not held.take_answers([])
         assert not held.take_decision(True)
         with pytest.raises(InvalidRequest):
             held.take_answers([ClarificationAnswer(question_id="file", selected_option_ids=["c"])])

@@ -37,6 +37,12 @@ def check_answers(questions: Mapping[str, ClarificationQuestion], answers: Seque
                 f"{param}.questionId: {answer.question_id[:100]!r} was not asked; there are {', '.join(questions)}.",
                 param=f"{param}.questionId",
             )
+        if len(answer.selected_option_ids) > 1 and not question.allow_multiple:
+            raise InvalidRequest(
+                f"{param}.selectedOptionIds: this question takes one option, and there are "
+                f"{len(answer.selected_option_ids)}; choose one.",
+                param=f"{param}.selectedOptionIds",
+            )
         options = [option.id for option in question.options]
         for id in answer.selected_option_ids:
             if id not in options:

@@ -83,6 +83,8 @@ class Answering:
         return await self._next_turn(run, asker, plan_message(documents, decision, text), mode, "decision")
 
     async def _documents(self, run: Run | PastRun) -> list[Document]:
+        if isinstance(run, Run) and (awaited := _awaited(run)):
+            raise InvalidRequest(f"This run waits for something else: {awaited}.")
         if run.done is None:
             raise ConversationBusy("This run goes on without waiting for an answer; answer when it has ended.")
         return (await self._service.response(run.id, run.owner)).documents
@@ -147,6 +149,14 @@ def _order(run: Run | PastRun, asker: Asker, messages: Sequence[Message], offer:
         may_be_asked=True,
         when_client_leaves=asker.when_client_leaves,
     )
+
+
+def _awaited(run: Run) -> str:
+    if run.questions is not None and run.questions.holds_questions:
+        return "send `answers` to its questions"
+    if run.questions is not None and run.questions.holds_plan:
+        return "send `plan` to accept or reject its plan"
+    return "send `toolResults` for its calls" if run.caller is not None and run.caller.has_open else ""
 
 
 def _no_such_call() -> NotFound:

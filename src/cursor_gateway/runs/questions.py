@@ -7,7 +7,7 @@ from typing import TypeAlias
 from msgspec import Struct
 
 from cursor_gateway.core.actions import Plan, Question
-from cursor_gateway.core.documents import ClarificationAnswer
+from cursor_gateway.core.documents import ClarificationAnswer, ClarificationQuestion
 from cursor_gateway.core.replies import check_answers
 from cursor_gateway.runs.caller_tools import CallerLimits, Driver
 
@@ -85,7 +85,8 @@ class Questions:
     # --- the other side -----------------------------------------------------------------------------
 
     def take_answers(self, answers: Sequence[ClarificationAnswer]) -> bool:
-        """False: none of these is being asked. Raises `InvalidRequest` for an answer that does not fit its question."""
+        """False: no question is open. Raises `InvalidRequest` for answers that fit none that is."""
+        every: dict[str, ClarificationQuestion] = {}
         for asked in self._open.values():
             if isinstance(asked.what, Question):
                 questions = {question.id: question for question in asked.what.questions}
@@ -93,7 +94,14 @@ class Questions:
                     check_answers(questions, answers)
                     self._settle(asked, list(answers))
                     return True
+                every |= questions
+        if every:
+            check_answers(every, answers)
         return False
+
+    @property
+    def holds_questions(self) -> bool:
+        return any(isinstance(asked.what, Question) for asked in self._open.values())
 
     @property
     def holds_plan(self) -> bool:
