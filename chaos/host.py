@@ -618,7 +618,7 @@ def sigkill(place: Place) -> str:
             assert kept.startswith(told_of), (told_of[-200:], kept[-200:])
             answer = http.get(f"/v1/chat/{stream.id}").json()
             assert answer["status"] == "error"
-            assert answer["documents"][-1]["metadata"]["errorCode"] == "AGENT_CRASHED"
+            assert answer["documents"][-1]["metadata"]["errorCode"] == "GATEWAY_RESTARTED"
         told = sum(len(stream.body) for stream in streams)
     return (
         f"{told} bytes of {2 * count} streams are in the history as they were told; {len(orphans)} orphans were ended."

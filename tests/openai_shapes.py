@@ -32,6 +32,7 @@ class Error(_Closed, frozen=True, kw_only=True):
     type: str
     param: str | None
     code: str | None
+    details: str | UnsetType = UNSET  # ours
 
 
 class ErrorReply(_Closed, frozen=True, kw_only=True):

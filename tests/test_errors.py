@@ -9,10 +9,12 @@ import pytest
 from cursor_gateway import errors
 from cursor_gateway.errors import (
     AgentError,
+    AgentFailed,
     ConversationBusy,
     Failure,
     GatewayError,
     GatewayFault,
+    GatewayRestarted,
     HostExhausted,
     RequestError,
     RequestTooSlow,
@@ -49,6 +51,7 @@ def test_an_error_is_somebodys_fault(error: type[GatewayError]) -> None:
     """The caller's, the agent's, or our own."""
     assert issubclass(error, RequestError | AgentError) or error in (
         GatewayFault,
+        GatewayRestarted,
         HostExhausted,
         ShuttingDown,
         StoreUnavailable,
@@ -85,6 +88,7 @@ def test_of_the_callers_errors_only_those_of_the_moment_are_worth_another_try() 
 @pytest.mark.parametrize("error", CONCRETE)
 def test_who_is_told_when_to_try_again_is_told_a_time_to_come(error: type[GatewayError]) -> None:
     if error.retry_after is not None:
+        assert error.retryable
         assert error.retry_after >= 1
         assert error.status in (409, 429, 503)
 
@@ -172,3 +176,34 @@ def test_a_model_is_never_suggested_in_its_own_place() -> None:
     refused = str(unknown_model("mock-1", ["mock-1", "mock-2"]))
     assert "lists the model 'mock-1', but refuses to use it" in refused
     assert "did you mean" not in refused
+
+
+def test_details_keep_their_lines_and_no_control_character_stays_hidden() -> None:
+    said = AgentFailed("why", details="one\r\n\ttwo\x1b[2J\x00 \u202ethree").failure()
+    assert said.details == "one\n\ttwo\\x1b[2J\\x00 \\u202ethree"
+    assert AgentFailed("one\ntwo").failure().message == "one\\ntwo"
+
+
+def test_a_long_text_loses_its_middle_but_no_word_is_cut_in_two() -> None:
+    words = " ".join(f"word{number:04}" for number in range(2000))
+    details = AgentFailed("why", details=words).failure().details
+    assert 1800 < len(details) <= 2003
+    head, _, tail = details.partition(" … ")
+    assert words.startswith(f"{head} ")
+    assert words.endswith(f" {tail}")
+    unbroken = AgentFailed("x" * 5000).failure().message
+    assert unbroken == "x" * 500 + " … " + "x" * 500
+
+
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        ("authorization: Bearer abc.def-123", "authorization: Bearer [redacted]"),
+        ("connect to http://me:pass@proxy:3128 failed", "connect to http://[redacted]@proxy:3128 failed"),
+        ("token eyJhbGciOi.eyJzdWIiOi.c2lnbg is expired", "token [redacted] is expired"),
+        ("see https://cursor.com/docs, or mail me@example.com", "see https://cursor.com/docs, or mail me@example.com"),
+    ],
+)
+def test_credentials_are_redacted(said: str, told: str) -> None:
+    failure = AgentFailed(said, details=said).failure()
+    assert (failure.message, failure.details) == (told, told)

@@ -19,6 +19,7 @@ GatewayError            foreseen; raise a subclass
 │   ├── HeadTooLarge        431   too many headers, or too long ones
 │   └── SettingsError       400   a setting that is unknown or wrong
 ├── GatewayFault            500   a mistake of ours; the log has the details
+├── GatewayRestarted        503   the gateway was killed during the run
 ├── ShuttingDown            503   the gateway is about to stop
 ├── HostExhausted           503   no descriptors, processes, memory or room are left for now
 ├── TooManyConnections      503   all places for connections are taken
@@ -52,8 +53,13 @@ from typing import ClassVar
 
 import msgspec
 
-_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
+_DIRECTION = r"\u2028\u2029\u202a-\u202e\u2066-\u2069"  # can make a line read other than it is
+_CONTROL = re.compile(rf"[\x00-\x1f\x7f-\x9f{_DIRECTION}]")
+_CONTROL_IN_LINES = re.compile(rf"[\x00-\x08\x0b-\x1f\x7f-\x9f{_DIRECTION}]")  # all but tabs and line ends
+_SECRET = re.compile(r"(?i:(?<=bearer ))[\w.~+/=-]+|(?<=://)[^/\s@]+(?=@)|\beyJ[\w-]+\.[\w-]+\.[\w-]*")
+_HALF_A_WORD_AT_THE_END, _HALF_A_WORD_AT_THE_START = re.compile(r"(?<=\s)\S{1,200}\Z"), re.compile(r"\A\S{1,200}(?=\s)")
 _LONGEST = 1000  # characters of what callers are told: it may repeat what they sent
+_LONGEST_DETAILS = 2000  # characters of what the agent said
 
 _OF_THE_SOURCE = frozenset(
     {"agent_crashed", "agent_misconfigured", "agent_missing", "agent_timed_out", "agent_unreachable"}
@@ -105,7 +111,7 @@ class GatewayError(Exception):
             message=_presentable(str(self)),
             status=self.status,
             retryable=self.retryable,
-            details=self.details,
+            details=readable_details(self.details),
             source=self.source,
             param=None if self.param is None else _presentable(self.param),
             retry_after=self.retry_after,
@@ -113,9 +119,30 @@ class GatewayError(Exception):
 
 
 def _presentable(text: str) -> str:
-    """In one line that moves no cursor. What is too long loses its middle: its end says what to do."""
-    cut = text if len(text) <= _LONGEST else f"{text[: _LONGEST // 2]} … {text[-_LONGEST // 2 :]}"
-    return _CONTROL.sub(lambda control: control[0].encode("unicode_escape").decode(), cut)
+    """In one line that moves no cursor."""
+    return _CONTROL.sub(_escaped, _redacted(text, _LONGEST))
+
+
+def readable_details(text: str) -> str:
+    """What an agent said, for people: bounded, with its line ends, and without credentials."""
+    return _CONTROL_IN_LINES.sub(_escaped, _redacted(text.replace("\r\n", "\n"), _LONGEST_DETAILS))
+
+
+def _redacted(text: str, longest: int) -> str:
+    bounded = _shortened(text, 2 * longest)  # first: the search takes longer than the text is long
+    return _shortened(_SECRET.sub("[redacted]", bounded), longest)
+
+
+def _shortened(text: str, longest: int) -> str:
+    """What is too long loses its middle: its end says what to do. No word is cut in two: it may be a secret."""
+    if len(text) <= longest:
+        return text
+    head, tail = text[: longest // 2], text[-longest // 2 :]
+    return f"{_HALF_A_WORD_AT_THE_END.sub('', head).rstrip()} … {_HALF_A_WORD_AT_THE_START.sub('', tail).lstrip()}"
+
+
+def _escaped(control: re.Match[str]) -> str:
+    return control[0].encode("unicode_escape").decode()
 
 
 class RequestError(GatewayError):
@@ -188,6 +215,10 @@ class SettingsError(RequestError):
 
 class GatewayFault(GatewayError):
     code, status = "internal_error", 500
+
+
+class GatewayRestarted(GatewayError):
+    code, status, retryable, retry_after = "gateway_restarted", 503, True, 1
 
 
 class ShuttingDown(GatewayError):
@@ -276,7 +307,7 @@ class AgentUnconfined(AgentError):
 
 
 class AgentMissing(AgentError):
-    code, status, retry_after = "agent_missing", 503, 60
+    code, status = "agent_missing", 503
 
 
 class AgentTimedOut(AgentError):

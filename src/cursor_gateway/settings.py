@@ -139,6 +139,15 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     progress_seconds: Annotated[
         Seconds, Meta(description="How often an agent that waits for a caller's tool hears that it still runs.")
     ] = 10
+    account_error_seconds: Annotated[
+        float,
+        Meta(
+            ge=0,
+            le=24 * 3600,
+            description="How long a login error or a usage limit is answered from memory, without starting an agent; "
+            "0 asks the agent each time.",
+        ),
+    ] = 60
     models_seconds: Annotated[Seconds, Meta(description="How long the list of models is good for.")] = 600
     # --- what is kept and told
     data_dir: Annotated[str, Meta(description="Where the gateway keeps its files; empty is the platform's place.")] = ""

@@ -62,6 +62,13 @@ def fail_quota_early(turn: Turn) -> None:
     raise failures.usage_limit()
 
 
+@runs("fail-words")
+def fail_words(turn: Turn) -> None:
+    """With the words of the request, and what its variables hold."""
+    turn.begin()
+    raise failures.Failure(os.path.expandvars(turn.request.body))
+
+
 @runs("fail-capacity")
 def fail_capacity(turn: Turn) -> None:
     turn.begin()

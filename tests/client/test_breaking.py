@@ -154,7 +154,7 @@ def test_a_gateway_that_is_killed_and_started_anew(tmp_path: Path, connect: Conn
                 following = direct.chat("and now?", conversation_id=stream.conversation_id)
                 assert following.status == "completed"
         client.__exit__()
-    assert caught.value.code == "agent_crashed"
+    assert caught.value.code == "gateway_restarted"
     assert caught.value.response is not None
     assert list(map(type, caught.value.response.documents)) == [TextDocument, ErrorDocument]
     assert isinstance(events[-1], Done)

@@ -13,11 +13,13 @@ HEADERS = {"x-request-id": "req_1", "x-chat-id": "chat_1", "retry-after": "7"}
 
 
 def test_what_the_gateway_says() -> None:
-    body = b'{"error":{"message":"No.","type":"invalid_request_error","param":"model","code":"model_not_found"}}'
+    body = b'{"error":{"message":"No.","type":"invalid_request_error","param":"model","code":"model_not_found",'
+    body += b'"details":"Cannot use this model"}}'
     error = refusal(URL, 404, HEADERS, body)
     assert (str(error), error.message, error.code, error.status, error.param) == (
         *("No.", "No.", "model_not_found", 404, "model"),
     )
+    assert error.details == "Cannot use this model"
     assert (error.retry_after, error.request_id, error.chat_id, error.response) == (7, "req_1", "chat_1", None)
 
 
@@ -39,9 +41,12 @@ def test_a_time_that_is_no_number_of_seconds(value: str) -> None:
 
 def test_a_run_that_failed() -> None:
     response = response_of(assemble([], RUN))
-    error = run_failure(AgentOverloaded("Full.", param="x").failure(), response, "req_1")
+    error = run_failure(
+        AgentOverloaded("Full.", param="x", details="[resource_exhausted]").failure(), response, "req_1"
+    )
     assert (str(error), error.code, error.status, error.retry_after) == ("Full.", "agent_overloaded", 429, 10)
     assert (error.param, error.request_id, error.chat_id) == ("x", "req_1", "chat_1")
+    assert error.details == "[resource_exhausted]"
     assert error.response is response
 
 

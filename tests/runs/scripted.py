@@ -11,7 +11,7 @@ from cursor_gateway.core.agent_events import AgentEvent, RunFinished, RunStarted
 from cursor_gateway.core.documents import ChatResponse
 from cursor_gateway.core.run_info import RunInfo
 from cursor_gateway.core.transcript import Transcript
-from cursor_gateway.errors import unknown_model
+from cursor_gateway.errors import Failure, unknown_model
 from cursor_gateway.runs.limits import Limits
 from cursor_gateway.runs.run import Run
 from cursor_gateway.sources.base import Model, SourceState, Turn
@@ -56,12 +56,16 @@ class ScriptedSource:
         self.offers_tools = True
         self.holds_questions = True
         self.tools_server = "caller"
+        self.login = "somebody"
 
     def state(self) -> SourceState:
         return SourceState(name="scripted", detail="a script")
 
     async def models(self) -> list[Model]:
         return [Model(id, id) for id in self.known]
+
+    def account(self) -> str:
+        return self.login
 
     def check_model(self, model: str) -> None:
         if model not in self.known:
@@ -127,6 +131,9 @@ class Watcher:
     def fault(self, run: Run, error: Exception) -> None:
         self.faults.append(error)
         self._note("fault")
+
+    def repeated(self, failure: Failure, owner: str, request_id: str) -> None:
+        self._note(f"repeated {failure.code} {owner} {request_id}")
 
 
 def info(id: str = "chat_1", conversation_id: str | None = "conv_1") -> RunInfo:

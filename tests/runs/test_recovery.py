@@ -61,11 +61,12 @@ def test_wherever_it_was_cut_it_ends_well_formed_and_says_why(
     done = found[-1]
     assert isinstance(done, Done)
     assert done.failure is not None
-    assert (done.envelope.status, done.failure.code) == ("error", "agent_crashed")
-    assert "what had arrived is kept" in done.failure.message
+    assert (done.envelope.status, done.failure.code) == ("error", "gateway_restarted")
+    assert (done.failure.source, done.failure.retryable) == ("gateway", True)
+    assert "what had arrived is kept. Send the message again" in done.failure.message
     stored = store.run("run", ME)
     assert stored is not None
-    assert (stored.state, stored.failure_code, stored.ended_ms) == ("error", "agent_crashed", 5000)
+    assert (stored.state, stored.failure_code, stored.ended_ms) == ("error", "gateway_restarted", 5000)
     assert run_info(stored).id == "run"
     fold = Transcript()
     for event in found:

@@ -272,7 +272,7 @@ def test_who_leaves_during_the_repair_stops_it(tmp_path: Path) -> None:
 
 
 def late(answer: Answer, asked: Reading) -> LateStream:
-    return LateStream(answer, HEADERS, asked, include_usage=True)
+    return LateStream(answer, lambda: HEADERS, asked, include_usage=True)
 
 
 @pytest.mark.parametrize("loop", LOOPS)

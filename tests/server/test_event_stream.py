@@ -65,6 +65,7 @@ def test_a_run_is_told_as_it_happens(loop: Loop) -> None:
             "cache-control": "no-cache, no-transform",
             "x-accel-buffering": "no",
             "x-chat-id": "chat_1",
+            "x-cursor-gateway-source": "scripted",
             "x-conversation-id": "conv_1",
         }
         told = frames(client)

@@ -59,6 +59,15 @@ CRASH = (502, "agent_crashed", "api_error", "Run it again")
 OPTION = (500, "agent_misconfigured", "api_error")
 TIME = (504, "agent_timed_out", "api_error")
 
+WORTH_ANOTHER_TRY = {
+    "agent_crashed",
+    "agent_failed",
+    "agent_overloaded",
+    "agent_timed_out",
+    "agent_unreachable",
+    "too_many_runs",
+}
+
 ROWS = [
     Row("fail-auth", *LOGIN, "run `cursor-agent login` or set CURSOR_API_KEY"),
     Row("fail-key", *LOGIN, "set CURSOR_API_KEY to a valid one"),
@@ -101,6 +110,7 @@ def check(row: Row, response: httpx2.Response, dialect: Dialect, *, stream: bool
         assert found.kind == row.kind
     if found.status != 200:
         assert response.headers.get("retry-after") == row.retry_after
+        assert response.headers["x-should-retry"] == ("true" if row.code in WORTH_ANOTHER_TRY else "false")
     if row.when == "late" and (stream or dialect == "documents"):
         assert found.text == SAID  # what had arrived is not lost
     return found
@@ -157,7 +167,7 @@ def test_an_agent_that_is_removed_and_installed_again(tmp_path: Path) -> None:
         assert chat(http, "hello")["status"] == "completed"
         for program in ("cursor-agent", "agent"):
             (tmp_path / "bin" / program).unlink()
-        check_all(http, Row("text", 503, "agent_missing", "api_error", "install it", retry_after="60"))
+        check_all(http, Row("text", 503, "agent_missing", "api_error", "install it"))
         install(tmp_path / "bin", knobs={"log": str(gateway.agent_log)})
         assert chat(http, "hello")["status"] == "completed"
 

@@ -160,10 +160,10 @@ def assert_ended(http: httpx2.Client, one: Watched, body: bytes) -> str:
         return "completed"
     assert answer["status"] == "error"
     *_, last = answer["documents"]
-    assert (last["type"], last["metadata"]["errorCode"]) == ("error", "AGENT_CRASHED")
+    assert (last["type"], last["metadata"]["errorCode"]) == ("error", "GATEWAY_RESTARTED")
     assert "The gateway was killed during this run" in last["content"]
     (run,) = [run for run in http.get(f"/v1/conversations/{one.conversation}").json()["runs"] if run["id"] == one.id]
-    assert (run["state"], run["errorCode"]) == ("error", "agent_crashed")
+    assert (run["state"], run["errorCode"]) == ("error", "gateway_restarted")
     cancelled = http.post(f"/v1/chat/{one.id}/cancel", json={}).json()
     assert (cancelled["id"], cancelled["status"]) == (one.id, "error")
     return "error"

@@ -266,9 +266,12 @@ def test_a_run_is_told_from_start_to_end_under_its_id() -> None:
 
 def test_a_run_that_failed_is_a_warning_with_its_code() -> None:
     logging_to(stream := StringIO())
-    observed(TextDelta("a"), observer=RunLog(), error=AgentOverloaded("the secret reason"))
+    why = AgentOverloaded("try again", details=f"one\x1b[2J\n{'two ' * 450}")
+    observed(TextDelta("a"), observer=RunLog(), error=why)
     ended = objects(stream)[-1]
     assert (ended["level"], ended["status"], ended["code"]) == ("warning", "failed", "agent_overloaded")
+    assert (ended["message"], ended["details"]) == ("try again", why.failure().details)
+    assert len(ended["details"]) > 1800  # more than other values have
     assert ended["documents"] == 2  # the text, and the error
     assert "cached_tokens" not in ended
 
@@ -295,7 +298,7 @@ def test_a_mistake_of_ours_is_told_with_its_traceback() -> None:
 def test_prompts_and_texts_are_never_logged(format: LogFormat) -> None:
     logging_to(stream := StringIO(), format)
     observed(TextDelta("the secret answer"), FINISHED, observer=RunLog())
-    observed(TextDelta("the secret answer"), observer=RunLog(), error=AgentOverloaded("the secret reason"))
+    observed(TextDelta("the secret answer"), observer=RunLog(), error=AgentOverloaded("try again"))
     observed(TextDelta("the secret answer"), observer=RunLog(), stopped=RunCancelled("the secret reason"))
     assert "run ended" in text_of(stream)
     assert PROMPT not in text_of(stream)

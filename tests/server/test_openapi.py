@@ -281,12 +281,13 @@ def test_errors_that_say_when_to_come_back_have_the_header() -> None:
         assert found == patient
 
 
-def test_an_errors_envelope_has_four_fields() -> None:
+def test_an_errors_envelope_has_four_fields_and_perhaps_the_agents_words() -> None:
     error = {"message": "No.", "type": "api_error", "param": None, "code": "x"}
     assert not complaints({"error": error}, ref("ErrorReply"))
     assert not complaints({"error": {**error, "param": "messages[0]"}}, ref("ErrorReply"))
     for field in error:
         assert complaints({"error": {key: error[key] for key in error if key != field}}, ref("ErrorReply"))
+    assert not complaints({"error": {**error, "details": "Error: usage limit"}}, ref("ErrorReply"))
 
 
 def test_a_failed_chat_is_its_response_beside_the_error() -> None:

@@ -12,7 +12,7 @@ import pytest
 from cursor_gateway.sources.process_groups import members
 from tests.agent.bridge_install import install_bridge
 from tests.gateways import RunningGateway, running_gateway
-from tests.server.conftest import Json, chat, eventually, http_client, invocations, question, sse, unique
+from tests.server.conftest import Json, chat, eventually, http_client, invocations, question, sse, standin, unique
 from tests.server.test_caller_tools import BASH, WEATHER, Caller, call, only_call, program, say
 from tests.server.test_leaks import ended_agents
 
@@ -90,6 +90,34 @@ def test_the_same_documents(
             assert prose[0] == prose[1]
     else:
         assert found == expected
+
+
+@pytest.mark.parametrize("source", SOURCES)
+@pytest.mark.parametrize("scenario", ["fail-quota-early", "fail-quota"])
+def test_the_agents_own_words_about_its_failure_are_told_everywhere(
+    clients: dict[str, tuple[RunningGateway, httpx2.Client]], source: str, scenario: str
+) -> None:
+    """Before the first text and after it, in every dialect, and in the log."""
+    reset = "reset when your monthly cycle ends on 10/2/2026"
+    gateway, client = clients[source]
+    ndjson = {"accept": "application/x-ndjson"}
+    before = gateway.log.read_text().count(reset)
+    replies = [
+        client.post("/v1/chat", json={"message": standin(scenario)}),
+        client.post("/v1/chat", json={"message": standin(scenario), "stream": True}),
+        client.post("/v1/chat", json={"message": standin(scenario), "stream": True}, headers=ndjson),
+        client.post("/v1/chat/completions", json=question(standin(scenario))),
+        client.post("/v1/chat/completions", json=question(standin(scenario), stream=True)),
+    ]
+    for reply in replies:
+        assert reset in reply.text
+        assert reply.status_code == 200 or reset in reply.json()["error"]["message"]
+        assert reply.status_code == 200 or reset in reply.json()["error"]["details"]
+    for id in {reply.headers["x-chat-id"] for reply in replies}:
+        (told,) = [one for one in client.get(f"/v1/chat/{id}").json()["documents"] if one["type"] == "error"]
+        assert reset in told["content"]
+        assert reset in told["metadata"]["details"]
+    eventually(lambda: gateway.log.read_text().count(reset) >= before + len(replies))
 
 
 @pytest.mark.parametrize("source", SOURCES)
@@ -255,7 +283,9 @@ def test_leave_is_given_for_one_command_alone(asking: tuple[RunningGateway, http
     second = client.post(f"/v1/chat/{told['id']}/answer", json=body).json()
     assert (one.exists(), two.exists()) == (True, False)
     # The same answer once more, as a retry sends it, is not the answer to what is asked now.
-    assert client.post(f"/v1/chat/{told['id']}/answer", json=body).status_code == 409
+    refused = client.post(f"/v1/chat/{told['id']}/answer", json=body)
+    assert (refused.status_code, refused.json()["error"]["param"]) == (400, "answers[0].questionId")
+    assert leave_of(second)[0][0] in refused.json()["error"]["message"]
     assert not two.exists()
     ((other, _),) = leave_of(second)
     deny = {"answers": [{"questionId": other, "selectedOptionIds": ["deny"]}]}
@@ -298,7 +328,12 @@ def test_a_request_chooses_its_source(clients: dict[str, tuple[RunningGateway, h
     chosen = client.post(
         "/v1/chat/completions", json=question(f"{mark} standin: empty"), headers={"x-cursor-source": "cli"}
     )
-    assert chosen.status_code == 200
+    assert (chosen.status_code, chosen.headers["x-cursor-gateway-source"]) == (200, "cli")
+    usual = client.post("/v1/chat/completions", json=question("standin: empty"))
+    assert (usual.status_code, usual.headers["x-cursor-gateway-source"]) == (200, "acp")
+    eventually(lambda: client.get("/v1/runs").json()["runs"][0]["state"] != "streaming")
+    past = client.get(f"/v1/chat/{usual.headers['x-chat-id']}/events")
+    assert past.headers["x-cursor-gateway-source"] == "history"
     assert len(invocations(gateway, mark)) == 2
     for wrong in ("sdk", "nonsense"):
         refused = client.post("/v1/chat", json={"message": "x", "source": wrong})
@@ -320,6 +355,12 @@ def test_a_source_that_fails_before_its_first_event_is_replaced_once(tmp_path: P
             assert reply.status_code == 200
             assert "All the " in reply.text
             assert reply.headers["x-cursor-gateway-fallback"] == "cli"
+            assert reply.headers["x-cursor-gateway-source"] == "cli"
+        late = client.post(
+            "/v1/chat/completions",
+            json=question(standin("say", '{"a": 1}'), stream=True, response_format={"type": "json_object"}),
+        )
+        assert (late.status_code, late.headers["x-cursor-gateway-source"]) == (200, "cli")
         assert len(invocations(gateway, mark)) == 2
         caller = Caller(client, f"{mark} {program(call('weather', city='A'), say('It is $1.'))}", [WEATHER])
         caller.give((only_call(caller.ask())["id"], "sunny"))
@@ -327,5 +368,5 @@ def test_a_source_that_fails_before_its_first_event_is_replaced_once(tmp_path: P
         assert "server `caller`" in invocations(gateway, mark)[-1]["prompt"]
         groups = [one["pgid"] for one in invocations(gateway, mark)]
         eventually(lambda: not any(members(group) for group in groups))
-        eventually(lambda: "cursor_gateway_fallbacks_total 3.0" in client.get("/metrics").text)
+        eventually(lambda: "cursor_gateway_fallbacks_total 4.0" in client.get("/metrics").text)
         eventually(lambda: '"fallback": "cli"' in gateway.log.read_text())

@@ -15,7 +15,13 @@ from cursor_gateway.errors import (
     SessionLost,
     WorkspaceUntrusted,
 )
-from cursor_gateway.sources.cursor_cli.failures import failure_of, known_failure, nearest_names, reported_failure
+from cursor_gateway.sources.cursor_cli.failures import (
+    failure_of,
+    known_failure,
+    nearest_names,
+    quoting,
+    reported_failure,
+)
 
 USAGE_LIMIT = """Error: You've hit your usage limit
 fallbackModel:
@@ -80,8 +86,18 @@ def test_the_agents_last_words_say_what_went_wrong(words: str, error: type[Agent
 def test_the_message_tells_what_to_do_and_the_details_are_the_agents_own_words() -> None:
     failure = failure_of(f"{USAGE_LIMIT}\n").failure()
     assert failure.details == USAGE_LIMIT
-    assert "10/2/2026" not in failure.message
-    assert failure.message.endswith(".")
+    assert failure.message.startswith("The Cursor account has reached its usage limit; wait for its reset")
+    assert failure.message.endswith("The agent says: Your limits reset when your monthly cycle ends on 10/2/2026.")
+
+
+def test_a_message_quotes_the_line_that_says_what_is_wrong() -> None:
+    line = "ActionRequiredError: You've reached your usage limit, resets 10/2"
+    assert failure_of(f"Warning: old\n{line}\nmore").failure().message.endswith(f"The agent says: {line}")
+    option = failure_of("error: unknown option '--frob'").failure()
+    assert option.message.endswith("an option that it was given. The agent says: error: unknown option '--frob'")
+    long = failure_of(f"error: unknown option '{'x' * 9000}'").failure()
+    assert len(long.message) < 400
+    assert quoting("It failed.", " \n ") == "It failed."
 
 
 NAMES = ["auto", "gpt-5.4-nano-none", "gpt-5.3-codex-low", "claude-opus-4-8-high", "claude-sonnet-5"]
@@ -165,11 +181,17 @@ def test_words_that_anybody_might_write_are_no_failure(text: str) -> None:
     assert known_failure(text) is None
 
 
-def test_only_the_end_of_long_last_words_is_kept() -> None:
-    assert failure_of("x" * 9000 + "the end").details == "x" * 1993 + "the end"
-    found = known_failure("You've hit your usage limit " + "x" * 9000)
-    assert found is not None
-    assert found.details == "x" * 2000
+def test_of_long_last_words_the_beginning_and_the_end_are_kept() -> None:
+    details = failure_of("the start " + "x " * 9000 + "the end").failure().details
+    assert details.startswith("the start x")
+    assert details.endswith("x the end")
+    assert len(details) <= 2003
+
+
+def test_of_long_last_words_those_that_say_what_is_wrong_are_kept() -> None:
+    noise = "some line of a log\n" * 500
+    details = failure_of(f"{noise}{USAGE_LIMIT}\n{noise}").failure().details
+    assert details.startswith(USAGE_LIMIT)
 
 
 @pytest.mark.parametrize("error", [AgentOverloaded, AgentUnreachable, AgentCrashed])

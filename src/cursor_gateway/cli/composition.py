@@ -13,6 +13,7 @@ from msgspec import Struct
 from cursor_gateway.cli.configuration import data_dir
 from cursor_gateway.demo import recordings
 from cursor_gateway.errors import AgentError, AgentMissing, SettingsError, StoreUnavailable
+from cursor_gateway.runs.account_errors import AccountErrors
 from cursor_gateway.runs.caller_tools import CallerLimits
 from cursor_gateway.runs.conversations import Conversations
 from cursor_gateway.runs.limits import Limits
@@ -34,6 +35,7 @@ from cursor_gateway.store.base import Store
 from cursor_gateway.store.sqlite import SqliteStore
 
 _KEEPING_SECONDS = 3600.0
+_SHORTEST_SECRET = 8  # characters; what is shorter could be any word
 _AGAIN_SECONDS = 2.0  # when the history is out of reach
 
 
@@ -77,7 +79,8 @@ async def compose(
             source, why_demo = await choose_source(settings, ledger, directory, environ, warn)
         finally:
             await opening
-        service = await _service(settings, source, store, directory, ledger.folder.name, observers)
+        account_errors = AccountErrors(source, settings.account_error_seconds, monotonic, data_dir(settings, environ))
+        service = await _service(settings, source, store, directory, ledger.folder.name, observers, account_errors)
         undo.pop_all()
     return Gateway(service, ledger, store, why_demo)
 
@@ -89,6 +92,7 @@ async def _service(
     directory: Path,
     instance: str,
     observers: Sequence[Observer],
+    account_errors: AccountErrors,
 ) -> Service:
     model = settings.model
     if isinstance(source.named(None), ReplaySource):
@@ -118,6 +122,7 @@ async def _service(
         now_ms=_now_ms,
         endpoint=ToolEndpoint(settings.progress_seconds),
         caller_limits=CallerLimits(answer_seconds=settings.answer_seconds),
+        account_errors=account_errors,
     )
 
 
@@ -173,7 +178,8 @@ async def choose_source(
             return chosen(_replay(settings)), str(error)
         if settings.source != "sdk":  # which needs no agent here
             raise
-        return ChosenSource({"sdk": _sdk(settings, ledger, environ)}, "sdk", refused=refused), ""
+        sdk = {"sdk": _sdk(settings, ledger, environ)}
+        return ChosenSource(sdk, "sdk", refused=refused, secrets=_secrets(settings, environ)), ""
     except AgentError as error:
         if settings.source == "cli":
             raise
@@ -189,7 +195,7 @@ async def choose_source(
         warn(str(error))
     if "sdk" not in refused and (usual == "sdk" or _has_sdk(environ)):
         sources["sdk"] = _sdk(settings, ledger, environ)
-    return ChosenSource(sources, usual, "cli", refused), ""
+    return ChosenSource(sources, usual, "cli", refused, _secrets(settings, environ)), ""
 
 
 def unsupported(source: str, settings: Settings) -> str:
@@ -201,6 +207,12 @@ def unsupported(source: str, settings: Settings) -> str:
     if settings.agent_headers and source == "sdk":
         return "the operator adds headers to the agent's requests (`agent_headers`), and the SDK takes none"
     return ""
+
+
+def _secrets(settings: Settings, environ: Mapping[str, str]) -> list[str]:
+    """The credentials that an agent is given, and could repeat when it fails."""
+    given = [environ.get("CURSOR_API_KEY", ""), environ.get("CURSOR_AUTH_TOKEN", ""), *settings.agent_headers.values()]
+    return [value for value in given if len(value) >= _SHORTEST_SECRET]
 
 
 def _has_sdk(environ: Mapping[str, str]) -> bool:

@@ -13,6 +13,7 @@ import sys
 import threading
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
+from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeAlias, TypeVar
@@ -64,7 +65,8 @@ class Finding(Struct, frozen=True):
       cursor-gateway doctor --json | jq '.findings[] | select(.level != "good")'
 
     \b
-    Nothing is changed, and no model is asked. Exit status: 0 nothing is broken; 1 something is.""",
+    Nothing is changed, and no model is asked. A running gateway forgets that the agent was not logged in or had
+    reached its usage limit (`account_error_seconds`). Exit status: 0 nothing is broken; 1 something is.""",
 )
 @config
 @click.option("--json", "as_json", is_flag=True, help="All findings as one JSON object, for scripts.")
@@ -423,6 +425,7 @@ async def _examine(file: str | None, environ: Mapping[str, str]) -> list[Finding
         _checked("workspace", _FILES_SECONDS, lambda: _in_thread(lambda: _workspaces(settings))),
         _checked("data", _FILES_SECONDS, lambda: _in_thread(lambda: _data(settings, environ))),
         _checked("configuration", _FILES_SECONDS, lambda: _in_thread(lambda: _configuration(settings, environ))),
+        _checked("account errors", _FILES_SECONDS, lambda: _in_thread(lambda: _account_errors(settings, environ))),
         _checked("leftovers", _FILES_SECONDS, lambda: _in_thread(lambda: _leftovers(settings, environ))),
         _checked("source", _FILES_SECONDS, lambda: _at_once([_source(settings, environ)])),
         _checked("extras", _FILES_SECONDS, lambda: _at_once([of_extras(_versions("uvloop", "httptools"))])),
@@ -616,6 +619,15 @@ def _configuration(settings: Settings, environ: Mapping[str, str]) -> list[Findi
                 wrong = f"{own} is not a JSON object"
     finding = of_configuration(str(folder), unreadable, wrong, folder.is_dir())
     return [finding, *of_permissions(settings, approval == "unrestricted")]
+
+
+def _account_errors(settings: Settings, environ: Mapping[str, str]) -> list[Finding]:
+    """Whoever runs this has just mended something: a running gateway must not answer from memory."""
+    from cursor_gateway.runs.account_errors import forget_account_errors
+
+    with suppress(OSError):  # a folder that cannot be written to has a finding of its own
+        forget_account_errors(data_dir(settings, environ))
+    return []
 
 
 def _leftovers(settings: Settings, environ: Mapping[str, str]) -> list[Finding]:

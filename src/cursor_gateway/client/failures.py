@@ -28,6 +28,7 @@ class CallFailed(Exception):
         code: str = "",
         status: int = 0,
         param: str | None = None,
+        details: str = "",
         retry_after: int | None = None,
         request_id: str = "",
         chat_id: str = "",
@@ -36,6 +37,7 @@ class CallFailed(Exception):
         super().__init__(message)
         self.message, self.code, self.status = message, code, status
         self.param = param  # the field that is to blame
+        self.details = details  # what the agent said about it
         self.retry_after = retry_after  # seconds
         self.request_id = request_id  # under which the gateway's log has it
         self.chat_id = chat_id  # of the run, if one has begun
@@ -56,6 +58,7 @@ class _Error(Struct, frozen=True):
     message: str
     code: str | None = None
     param: str | None = None
+    details: str = ""
 
 
 class _Refusal(Struct, frozen=True):
@@ -82,6 +85,7 @@ def refusal(url: str, status: int, headers: Mapping[str, str], body: bytes) -> C
         code=error.code or "",
         status=status,
         param=error.param,
+        details=error.details,
         retry_after=retry_after,
         request_id=request_id,
         chat_id=chat_id,
@@ -94,6 +98,7 @@ def run_failure(failure: Failure, response: ChatResponse, request_id: str) -> Ca
         code=failure.code,
         status=failure.status,
         param=failure.param,
+        details=failure.details,
         retry_after=failure.retry_after,
         request_id=request_id,
         chat_id=response.id,

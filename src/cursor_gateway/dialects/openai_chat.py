@@ -113,6 +113,7 @@ class ErrorBody(Struct, frozen=True):
     type: str
     param: str | None
     code: str
+    details: str | UnsetType = UNSET  # ours: what the agent said about it
 
 
 class ChatCompletion(Struct, frozen=True, kw_only=True):
@@ -137,7 +138,7 @@ def error_body(failure: Failure) -> ErrorBody:
             kind = "invalid_request_error"
         case _:
             kind = "api_error"
-    return ErrorBody(failure.message, kind, failure.param, failure.code)
+    return ErrorBody(failure.message, kind, failure.param, failure.code, failure.details or UNSET)
 
 
 def encode_error(failure: Failure) -> bytes:

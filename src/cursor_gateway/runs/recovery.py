@@ -5,11 +5,11 @@ from collections.abc import Callable
 from cursor_gateway.core.document_events import DocumentEnded, DocumentEvent, Done, source_text
 from cursor_gateway.core.run_info import RunInfo
 from cursor_gateway.core.unfinished import Unfinished
-from cursor_gateway.errors import AgentCrashed
+from cursor_gateway.errors import GatewayRestarted
 from cursor_gateway.store.base import RunEnd, Store, StoredRun
 from cursor_gateway.store.search import Words
 
-_WHY = "The gateway was killed during this run; what had arrived is kept. Run it again."
+_WHY = "The gateway was killed during this run; what had arrived is kept. Send the message again."
 
 
 def end_interrupted_runs(store: Store, is_alive: Callable[[str], bool], now_ms: int) -> int:
@@ -41,7 +41,7 @@ def _end(store: Store, run: StoredRun, now_ms: int) -> None:
             said.append(source_text(event))
         last = page.last_number
     prompt = next((m.text for m in store.messages(run.conversation_id, run.owner) if m.run_id == run.id), "")
-    end = unfinished.end(run_info(run), prompt, AgentCrashed(_WHY).failure())
+    end = unfinished.end(run_info(run), prompt, GatewayRestarted(_WHY).failure())
     for event in end:
         _note(words, event)
     done = end[-1]
@@ -52,7 +52,7 @@ def _end(store: Store, run: StoredRun, now_ms: int) -> None:
         end,
         RunEnd(
             envelope=done.envelope,
-            failure_code=AgentCrashed.code,
+            failure_code=GatewayRestarted.code,
             words=words.all,
             tool_uses=words.tool_uses,
             answer="".join(said),

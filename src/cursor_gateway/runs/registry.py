@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
 
-from cursor_gateway.errors import CallerGone, ShuttingDown, TooManyRuns
+from cursor_gateway.errors import CallerGone, Failure, ShuttingDown, TooManyRuns
 from cursor_gateway.runs.limits import Limits
 from cursor_gateway.runs.run import Observer, Run
 from cursor_gateway.sources.choice import AnySource
@@ -56,6 +56,10 @@ class Runs:
             ended()
 
         run.start(self._source, self._limits, self._observers, forget, after)
+
+    def tell_repeated(self, failure: Failure, owner: str, request_id: str) -> None:
+        for observer in self._observers:
+            observer.repeated(failure, owner, request_id)
 
     def find(self, id: str, owner: str) -> Run | None:
         """One that goes on, or that the store does not have yet."""

@@ -8,6 +8,8 @@ from collections.abc import Callable, Sequence
 from contextlib import aclosing
 from typing import Literal, Protocol, TypeAlias
 
+from msgspec.structs import replace
+
 from cursor_gateway.core.agent_events import (
     AgentEvent,
     CallerAwaited,
@@ -58,6 +60,10 @@ class Observer(Protocol):
 
     def fault(self, run: "Run", error: Exception) -> None: ...
 
+    def repeated(self, failure: Failure, owner: str, request_id: str) -> None:
+        """A request was refused with an error that an agent had reported shortly before; none was started."""
+        ...
+
 
 class Run:
     def __init__(
@@ -77,6 +83,8 @@ class Run:
         self.paused_at = 0  # the number of the last pause
         self.fell_back_to: str | None = None  # the source that was asked in place of one that failed
         self.source_failure: Failure | None = None  # and how that one did
+        self.source_name = ""  # of the source that answers
+        self.on_done: Callable[[Failure | None], None] = lambda failure: None  # before readers hear of it
         self._waits_from = 0  # the number of the first pause since it waits
         self.read_up_to = 0  # the number of the last event that some reader has had
         self.info, self.turn, self.owner, self.request_id, self.caller = info, turn, owner, request_id, caller
@@ -91,6 +99,7 @@ class Run:
         self.needs_readers = True  # it is stopped when the last one leaves
         self._journal, self._asking = journal, asking
         self._assembler = Assembler(info)
+        self._redacted: Callable[[Failure], Failure] = lambda failure: failure
         self._waiting: set[asyncio.Future[None]] = set()
         self._task: asyncio.Task[None] | None = None
         self._observers: tuple[Observer, ...] = ()
@@ -139,6 +148,8 @@ class Run:
         `ended` is called when the agent is gone, which may be a while after `Done`.
         """
         loop = asyncio.get_running_loop()
+        sources = chosen(source)
+        self.source_name, self._redacted = sources.name_of(self.turn), sources.redacted
         self.started_at = self._heard_at = loop.time()
         self._observers = self._untold = observers
         if self.caller is not None:
@@ -157,7 +168,7 @@ class Run:
             for observer in observers:
                 observer.ended(self)
 
-        driving = self._drive(chosen(source), limits, observers, after)
+        driving = self._drive(sources, limits, observers, after)
         self._task = loop.create_task(driving, name=self.id)
         self._task.add_done_callback(settle)
         loop.call_soon(self._tell_started)  # while the agent starts
@@ -241,7 +252,7 @@ class Run:
         except AgentError as error:
             if instead is None or self.count > said or not error.failure().may_be_the_sources:
                 raise
-            self.source_failure = error.failure()
+            self.source_failure = self._redacted(error.failure())
             return "source failed"
 
     async def _read_turn(
@@ -263,6 +274,8 @@ class Run:
                 for event in batch:
                     if isinstance(event, RunStarted):
                         self.session_id = event.session_id or self.session_id
+                    if isinstance(event, RunFailed):
+                        event = replace(event, failure=self._redacted(event.failure))
                     if isinstance(event, RunFailed) and self.count == said and not out:
                         if may_lose_session and event.failure.code == SessionLost.code:
                             return "lost"
@@ -316,6 +329,7 @@ class Run:
         if ending == "source failed":
             self.fell_back_to = source.instead_of(self.turn)
             self._asking = asking = asking.by(self.fell_back_to)
+            self.source_name = source.name_of(asking.turn)
             if caller is not None:
                 caller.server = source.named(self.fell_back_to).tools_server
             return asking.afresh(caller.happened if caller is not None else ())
@@ -390,7 +404,8 @@ class Run:
     def _end(self, why: GatewayError) -> None:
         """Unless the agent has said itself how it ended."""
         if self.done is None:
-            self._publish(self._assembler.push(RunFailed(failure=(self._why or why).failure())))
+            failure = self._redacted((self._why or why).failure())
+            self._publish(self._assembler.push(RunFailed(failure=failure)))
 
     def _publish(self, events: list[DocumentEvent]) -> None:
         if self._journal is not None:  # first: what readers were told outlives this process
@@ -406,6 +421,7 @@ class Run:
         self._drop()
         if isinstance(last := events[-1], Done):
             self.done = last
+            self.on_done(last.failure)
         elif isinstance(last, Paused):
             if not self.is_waiting:
                 self._waits_from = self.count

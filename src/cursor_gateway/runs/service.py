@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence, Set
 from contextlib import suppress
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from uuid import uuid4
 
@@ -33,6 +34,7 @@ from cursor_gateway.errors import (
     host_exhausted,
     unknown_model,
 )
+from cursor_gateway.runs.account_errors import AccountErrors, Asked
 from cursor_gateway.runs.asking import Asking, Conversation
 from cursor_gateway.runs.caller_tools import CallerLimits, CallerTools
 from cursor_gateway.runs.conversations import Conversations
@@ -110,10 +112,11 @@ class Service:
         now_ms: Callable[[], int],
         endpoint: ToolEndpoint | None = None,
         caller_limits: CallerLimits | None = None,
+        account_errors: AccountErrors | None = None,
     ) -> None:
         self.source, self.runs, self.store, self.defaults = chosen(source), runs, store, defaults
         self.workspaces, self.conversations = workspaces, conversations
-        self._instance, self._now_ms = instance, now_ms
+        self._instance, self._now_ms, self._account_errors = instance, now_ms, account_errors
         self._repeats = Repeats(store)
         self._caller_limits, self._endpoint = caller_limits or CallerLimits(), endpoint or ToolEndpoint()
 
@@ -129,6 +132,7 @@ class Service:
             return joined
         if not has_tools:
             order = self._as_side_request(order)
+        asked = self._asked(order, model)
         self.runs.check_free()
         conversation = self._conversation(order)
         while await self._has_waited(conversation.id):
@@ -142,7 +146,7 @@ class Service:
         if (known := self._repeats.recent(order.owner, order.repeat_key)) is not None:  # the same came twice at once
             return await self.find(known.run_id, order.owner)
         try:
-            run = self._start(order, model, conversation)
+            run = self._start(order, model, conversation, asked)
         except OSError as error:
             raise host_exhausted(error) or GatewayFault(
                 f"The gateway cannot write its files: {error.strerror}; see `cursor-gateway doctor`."
@@ -168,6 +172,16 @@ class Service:
         id = self._conversation_of(order.conversation_id, order.owner)
         known = self.store.conversation(id, order.owner)
         return known is not None and (self.conversations.folder(known.id) / TOOLS).exists()
+
+    def _asked(self, order: Order, model: str) -> Asked | None:
+        """Raises an `AgentError` that an agent would only repeat."""
+        if self._account_errors is None:
+            return None
+        asked = self._account_errors.asked(order.owner, order.source, model)
+        if (error := self._account_errors.known(asked)) is not None:
+            self.runs.tell_repeated(error.failure(), order.owner, order.request_id)
+            raise error
+        return asked
 
     def _with_tools(self, order: Order) -> Order:
         """The order, as far as its tools can be offered."""
@@ -243,7 +257,7 @@ class Service:
                 await latest.finished()
                 return True
 
-    def _start(self, order: Order, model: str, conversation: Conversation) -> Run | None:
+    def _start(self, order: Order, model: str, conversation: Conversation, asked: Asked | None) -> Run | None:
         """None when the order's idempotency key is another run's."""
         info = RunInfo(
             id=f"chat_{uuid4().hex}",
@@ -299,6 +313,8 @@ class Service:
             questions=questions,
         )
         self._quoted(run, order)
+        if self._account_errors is not None and asked is not None:
+            run.on_done = partial(self._account_errors.heard, asked)
         run.needs_readers = (order.when_client_leaves or self.defaults.when_client_leaves) == "cancel"
 
         def ended() -> None:

@@ -1,7 +1,7 @@
 """A run in; a whole completion out: as it is, or checked to be the JSON that was asked for, with one repair."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from msgspec.structs import replace
@@ -130,7 +130,10 @@ def _sum(first: CompletionUsage, second: CompletionUsage) -> CompletionUsage:
 class LateStream:
     """An answer that cannot be shown before it is whole, as a stream all the same."""
 
-    def __init__(self, answer: Answer, headers: Mapping[str, str], reading: Reading, *, include_usage: bool) -> None:
+    def __init__(
+        self, answer: Answer, headers: Callable[[], Mapping[str, str]], reading: Reading, *, include_usage: bool
+    ) -> None:
+        """`headers` are asked for when the reply begins: not before is it known what answers."""
         self._answer, self._headers, self._reading, self._include_usage = answer, headers, reading, include_usage
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -138,9 +141,10 @@ class LateStream:
         try:
             await asyncio.wait([task], timeout=self._reading.hold_seconds)
             if task.done() and isinstance(failure := task.result(), Failure):
-                await error_response(failure, self._headers)(scope, receive, send)
+                await error_response(failure, self._headers())(scope, receive, send)
                 return
-            await send({"type": "http.response.start", "status": 200, "headers": stream_headers(SSE, self._headers)})
+            headers = stream_headers(SSE, self._headers())
+            await send({"type": "http.response.start", "status": 200, "headers": headers})
             while not task.done():
                 await send({"type": "http.response.body", "body": SSE.keep_alive, "more_body": True})
                 await asyncio.wait([task], timeout=self._reading.keep_alive_seconds)

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Mapping
+from functools import partial
 from typing import Literal
 
 import msgspec
@@ -88,7 +89,7 @@ class CompletionEndpoints:
         else:
             answer = CheckedAnswer(WholeAnswer(run, fold, after), order, asked.format, self._service)
         if asked.stream:
-            return LateStream(answer, run_headers(run), self._reading, include_usage=asked.include_usage)
+            return LateStream(answer, partial(run_headers, run), self._reading, include_usage=asked.include_usage)
         told = await answer.completion(request.receive)
         if isinstance(told, Failure):
             return error_response(told, run_headers(run))

@@ -147,7 +147,8 @@ class Guard:
         return _encoded(
             {
                 "access-control-allow-origin": origin,
-                "access-control-expose-headers": "x-request-id, x-chat-id, x-conversation-id, retry-after, location",
+                "access-control-expose-headers": "x-request-id, x-chat-id, x-conversation-id, x-should-retry, "
+                "retry-after, location",
                 "vary": "origin",
             }
         )
@@ -188,7 +189,9 @@ def _text(headers: Headers, name: bytes) -> str | None:
 
 
 def error_response(failure: Failure, headers: Mapping[str, str] | None = None, body: bytes | None = None) -> Response:
-    more = {"retry-after": str(failure.retry_after)} if failure.retry_after is not None else {}
+    more = {"x-should-retry": "true" if failure.retryable else "false"}  # OpenAI's own clients obey it
+    if failure.retryable and failure.retry_after is not None:
+        more["retry-after"] = str(failure.retry_after)
     if failure.status == 401 and failure.code == KeyRefused.code:
         more["www-authenticate"] = "Bearer"
     return Response(

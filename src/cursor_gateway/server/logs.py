@@ -15,11 +15,13 @@ from logging.handlers import QueueHandler, QueueListener
 from queue import Full, Queue
 from typing import Literal, TextIO, TypeAlias
 
+from cursor_gateway.errors import Failure, RunCancelled
 from cursor_gateway.render.visible import visible, visible_line
 from cursor_gateway.runs.run import Run
 from cursor_gateway.settings import LogFormat, LogLevel
 
 _LONGEST = 500  # characters of a value
+_LONGEST_DETAILS = 2100  # of what an agent said about its failure, which is bounded already
 _LONGEST_MESSAGE = 200  # of an exception: some repeat what they were given
 _QUEUE_SIZE = 1000  # lines that wait to be written
 _FLUSH_SECONDS = 1.0  # for them, at the end
@@ -99,10 +101,12 @@ class RunLog:
         facts: dict[str, object] = {"status": status, "seconds": round(run.ended_at - run.started_at, 3)}
         if run.source_failure is not None:
             facts |= {"fallback": run.fell_back_to, "source_failed": run.source_failure.message}
+            if run.source_failure.details:
+                facts["source_details"] = run.source_failure.details
         if run.done is not None:
             usage = run.done.envelope.usage
             if run.done.failure is not None:
-                facts["code"] = run.done.failure.code
+                facts |= _why(run.done.failure)
             facts["prompt_tokens"], facts["completion_tokens"] = usage.prompt_tokens, usage.completion_tokens
             if isinstance(usage.cached_tokens, int):
                 facts["cached_tokens"] = usage.cached_tokens
@@ -113,8 +117,20 @@ class RunLog:
     def fault(self, run: Run, error: Exception) -> None:
         self._of(run).error("mistake of the gateway", error, request_id=run.request_id)
 
+    def repeated(self, failure: Failure, owner: str, request_id: str) -> None:
+        Log().info("account error repeated", request_id=request_id, owner=owner, code=failure.code)
+
     def _of(self, run: Run) -> Log:
         return Log(run_id=run.id)
+
+
+def _why(failure: Failure) -> dict[str, object]:
+    facts: dict[str, object] = {"code": failure.code}
+    if failure.code != RunCancelled.code:
+        facts["message"] = failure.message
+        if failure.details:
+            facts["details"] = failure.details
+    return facts
 
 
 # --- lines ----------------------------------------------------------------------------------------------
@@ -221,7 +237,8 @@ def _facts(record: logging.LogRecord) -> dict[str, object]:
         "event": _cut(str(record.msg), _LONGEST) if is_ours else _first_line(record),
     }
     given: _Facts = getattr(record, "facts", {"logger": record.name})
-    facts |= {name: _plain(value) for name, value in given.items()}
+    for name, value in given.items():
+        facts[name] = _plain(value, _LONGEST_DETAILS if name in ("details", "source_details") else _LONGEST)
     if record.exc_info and record.exc_info[1] is not None:
         facts["exception"] = "\n".join(_told(record.exc_info[1], with_message=is_ours))
     return facts
@@ -245,10 +262,10 @@ def _told(error: BaseException, *, with_message: bool) -> Iterator[str]:
     yield f"{type(error).__qualname__}{message}"
 
 
-def _plain(value: object) -> object:
+def _plain(value: object, longest: int) -> object:
     if value is None or isinstance(value, bool | int | float):
         return value
-    return _cut(value if isinstance(value, str) else repr(value), _LONGEST)
+    return _cut(value if isinstance(value, str) else repr(value), longest)
 
 
 def _cut(text: str, longest: int) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from itertools import accumulate
 from typing import TYPE_CHECKING, TypeAlias
 
+from cursor_gateway.errors import Failure
 from cursor_gateway.runs.run import Run
 from cursor_gateway.server.logs import lost_lines, outcome
 
@@ -31,6 +32,7 @@ class Metrics:
         self._tokens = Counter[_Labels]({("prompt",): 0, ("completion",): 0, ("cached",): 0})
         self._fallbacks = Counter[_Labels]({(): 0})
         self._failures, self._requests = Counter[_Labels](), Counter[_Labels]()
+        self._repeated = Counter[_Labels]({(code,): 0 for code in ("agent_unauthenticated", "insufficient_quota")})
         self._running = self._streams = 0
         self._first_event, self._run = _Times(_FIRST_EVENT), _Times(_RUN)
 
@@ -60,6 +62,9 @@ class Metrics:
 
     def fault(self, run: Run, error: Exception) -> None:
         """Told by `ended`, too."""
+
+    def repeated(self, failure: Failure, owner: str, request_id: str) -> None:
+        self._repeated[(failure.code,)] += 1
 
     # --- what the server tells ----------------------------------------------------------------------
 
@@ -95,6 +100,12 @@ class Metrics:
         yield counters("runs", "Runs that ended, by how they did.", self._runs, "state")
         yield counters("tokens", "Tokens of ended runs; `cached` is a part of `prompt`.", self._tokens, "kind")
         yield counters("agent_failures", "Runs that the agent failed, by the error's code.", self._failures, "code")
+        yield counters(
+            "account_errors_repeated",
+            "Requests refused with an account error that an agent had reported shortly before.",
+            self._repeated,
+            "code",
+        )
         yield counters("fallbacks", "Runs for which another source was asked after one that failed.", self._fallbacks)
         yield counters("requests", "Answered requests.", self._requests, "route", "method", "status")
         yield counters("log_lines_lost", "Lines of the log that nobody took.", Counter({(): lost_lines()}))

@@ -483,9 +483,11 @@ _LISTING: list[Json] = [
 
 _HEADERS = {
     "X-Request-Id": "The request's id, as in the log: the caller's own, or a new one.",
-    "X-Cursor-Gateway-Source": "What answers: `cli` for Cursor's agent, `replay` or `demo` for recordings.",
+    "X-Cursor-Gateway-Source": "What answers: `cli`, `acp` or `sdk` for the agent, `replay` or `demo` for recordings, "
+    "`history` for a run that has ended.",
     "X-Chat-Id": "The answer's id, there before the answer is.",
     "X-Conversation-Id": "The conversation, to go on with as `conversationId`.",
+    "X-Should-Retry": "`false` where the same request would fail again; OpenAI's own clients obey it.",
     "Retry-After": "How many seconds to wait before another try, where that is known.",
     "WWW-Authenticate": "`Bearer`, where a key of the gateway's is missing.",
     "Allow": "The methods that the path knows.",
@@ -638,6 +640,7 @@ def _error_response(errors: list[type[GatewayError]], failed: Sequence[Json]) ->
     is_of_run = bool(failed) and any(issubclass(error, AgentError) for error in errors)
     headers = [
         *(_RUN_HEADERS if is_of_run else ()),
+        "X-Should-Retry",
         *(["Retry-After"] if any(error.retry_after is not None for error in errors) else ()),
         *(["WWW-Authenticate"] if KeyRefused in errors else ()),
         *(["Allow"] if MethodRefused in errors else ()),

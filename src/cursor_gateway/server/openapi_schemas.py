@@ -564,6 +564,7 @@ _MEANINGS: dict[str, str] = {
     "Error.type": "OpenAI's kind of error.",
     "Error.param": "The field of the request that is to blame, if one is.",
     "Error.code": "A stable name of what went wrong.",
+    "Error.details": "Ours: what the agent itself said about it, up to 2,000 characters.",
     "Health": "Whether the gateway is there, and what answers.",
     "Health.status": "It answers.",
     "Health.version": "The gateway's version.",

@@ -69,8 +69,12 @@ def stream_headers(form: Form, more: Mapping[str, str]) -> list[tuple[bytes, byt
 def run_headers(run: AnyRun) -> dict[str, str]:
     """As far as they are known: that another source had to be asked may be found out later."""
     headers = {"x-chat-id": run.id, "x-conversation-id": run.info.conversation_id or ""}
-    if isinstance(run, Run) and run.fell_back_to is not None:
-        headers["x-cursor-gateway-fallback"] = run.fell_back_to
+    if isinstance(run, Run):
+        headers["x-cursor-gateway-source"] = run.source_name
+        if run.fell_back_to is not None:
+            headers["x-cursor-gateway-fallback"] = run.fell_back_to
+    else:
+        headers["x-cursor-gateway-source"] = "history"
     return headers
 
 

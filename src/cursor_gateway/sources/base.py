@@ -1,6 +1,6 @@
 """What every source of agent runs offers: a turn in, batches of agent events out; and the models it knows."""
 
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Hashable, Sequence
 from typing import Any, Protocol
 
 from msgspec import Struct
@@ -109,6 +109,10 @@ class Source(Protocol):
     @property
     def offers_tools(self) -> bool:
         """Whether its agent can be given tools of the caller's, and kept from its own."""
+        ...
+
+    def account(self) -> Hashable:
+        """Another value whenever its credentials, configuration or program have changed."""
         ...
 
     def check_model(self, model: str) -> None:

@@ -1,10 +1,12 @@
 """Several sources in; one that gives each turn to the source that it names, or to the usual one, out."""
 
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Hashable, Mapping, Sequence
 from typing import TypeAlias
 
+from msgspec.structs import replace
+
 from cursor_gateway.core.agent_events import AgentEvent
-from cursor_gateway.errors import InvalidRequest
+from cursor_gateway.errors import Failure, InvalidRequest
 from cursor_gateway.sources.base import Model, Source, SourceState, Turn
 
 
@@ -15,10 +17,13 @@ class ChosenSource:
         usual: str,
         instead: str | None = None,
         refused: Mapping[str, str] | None = None,
+        secrets: Sequence[str] = (),
     ) -> None:
         """`instead` is the one for turns that fail elsewhere before they have said anything; `refused` are the names
-        of sources that the operator's settings rule out, with the reason."""
+        of sources that the operator's settings rule out, with the reason; `secrets` are the credentials that the
+        agents are given, which an error must not repeat."""
         self._sources, self._usual, self._instead, self._refused = sources, usual, instead, refused or {}
+        self._secrets = secrets
 
     @property
     def names(self) -> list[str]:
@@ -42,6 +47,22 @@ class ChosenSource:
         """Where such a turn may be tried once more."""
         return self._instead if (turn.source or self._usual) != self._instead else None
 
+    def name_of(self, turn: Turn) -> str:
+        """What answers the turn, by the name that /health shows."""
+        return self.named(turn.source).state().name
+
+    def account_of(self, name: str | None) -> Hashable:
+        """Of the source that is named, and of the one that may take its place."""
+        name = name or self._usual
+        fallback = self._sources.get(self._instead) if self._instead is not None else None
+        return name, self.named(name).account(), fallback.account() if fallback is not None else None
+
+    def redacted(self, failure: Failure) -> Failure:
+        message, details = failure.message, failure.details
+        for secret in self._secrets:
+            message, details = message.replace(secret, "[redacted]"), details.replace(secret, "[redacted]")
+        return replace(failure, message=message, details=details)
+
     # --- as a source --------------------------------------------------------------------------------
 
     def state(self) -> SourceState:
@@ -52,6 +73,9 @@ class ChosenSource:
 
     async def models(self) -> list[Model]:
         return await self.named(None).models()
+
+    def account(self) -> Hashable:
+        return self.account_of(None)
 
     def check_model(self, model: str) -> None:
         self.named(None).check_model(model)

@@ -224,6 +224,9 @@ class ReplaySource:
         """Nothing is run, neither here nor there."""
         return False
 
+    def account(self) -> None:
+        """Recordings need none."""
+
     def check_model(self, model: str) -> None:
         """A recording must not pass for the answer of another model; `auto` asks for none."""
         if model not in ("auto", self._model().id):

@@ -58,7 +58,9 @@ class Refused(Exception):
         """As the error that it means."""
         text = str(self)
         if self.code == _UNAUTHENTICATED:
-            return known_failure("Authentication required") or AgentUnauthenticated(text)
+            return AgentUnauthenticated(
+                "The agent is not logged in; run `cursor-agent login` or set CURSOR_API_KEY.", details=text
+            )
         if "Failed to initialize session services" in text and has_key:
             return AgentUnauthenticated(
                 "Cursor refuses the API key; set CURSOR_API_KEY to a valid one, or unset it to use the login.",

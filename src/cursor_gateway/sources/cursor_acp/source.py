@@ -2,7 +2,7 @@
 
 import asyncio
 import base64
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Hashable, Mapping, Sequence
 from importlib.util import find_spec
 from mimetypes import guess_type
 from pathlib import Path
@@ -100,6 +100,9 @@ class CursorAcpSource:
     @property
     def offers_tools(self) -> bool:
         return True
+
+    def account(self) -> Hashable:
+        return self._cli.account()
 
     def check_model(self, model: str) -> None:
         self._cli.check_model(model)

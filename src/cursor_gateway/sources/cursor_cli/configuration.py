@@ -24,6 +24,19 @@ def user_configuration(environ: Mapping[str, str]) -> Path:
     return Path(environ.get("HOME") or os.path.expanduser("~")) / ".cursor"
 
 
+def configuration_stamp(environ: Mapping[str, str]) -> frozenset[tuple[str, int, int]]:
+    """Another value whenever a file of the agent's configuration, or of its login, has changed."""
+    base = environ.get("XDG_CONFIG_HOME") or f"{environ.get('HOME') or os.path.expanduser('~')}/.config"
+    stamps = set()
+    for folder in {user_configuration(environ), Path(base) / "cursor"}:
+        with suppress(OSError), os.scandir(folder) as entries:
+            for entry in entries:
+                if entry.is_file():
+                    file = entry.stat()
+                    stamps.add((entry.path, file.st_mtime_ns, file.st_size))
+    return frozenset(stamps)
+
+
 def copy_configuration(original: Path, copy: Path, without: Collection[str] = ()) -> None:
     """The files at the top; the folders beside them hold chats and caches. What the copy has besides, stays.
 

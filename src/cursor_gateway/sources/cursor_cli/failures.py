@@ -27,6 +27,9 @@ from cursor_gateway.errors import (
 _ANSI = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]")
 _BREAKS = re.compile(r"[^a-z0-9]+")
 _MODEL = re.compile(r"Cannot use this model: (.+?)\.?(?: Available models: (.*))?$", re.IGNORECASE | re.MULTILINE)
+_CHAT_MESSAGE = re.compile(r"^chatMessage: *\*?(.+?)\*?$", re.MULTILINE)  # of a usage limit: when it resets
+_LONGEST_DETAILS = 2000  # characters
+_LONGEST_QUOTE = 300  # characters of the agent's words in a message; the details have more
 _LONGEST_NAME = 100  # of a model: whatever a caller sends is compared and repeated
 _ALIKE = 0.5  # how much of two names must agree for one to be offered in the other's place
 
@@ -89,7 +92,7 @@ _TABLE: list[tuple[str, type[AgentError], str]] = [
     (
         r"Session ID \"[^\"]*\" is already in use|error: unknown option|\[invalid_argument\]",
         AgentMisconfigured,
-        "The agent refuses an option that it was given; see the details.",
+        "The agent refuses an option that it was given.",
     ),
     (
         r"Aborting operation|Operation cancelled",
@@ -109,21 +112,33 @@ _TABLE: list[tuple[str, type[AgentError], str]] = [
 ]
 
 _PATTERNS = [(re.compile(pattern, re.IGNORECASE), error, message) for pattern, error, message in _TABLE]
+_QUOTED = (AgentQuotaExhausted, AgentMisconfigured)  # what to do depends on what exactly the agent says
 
 
 def known_failure(text: str) -> AgentError | None:
     """None when the text is none of the agent's known last words."""
     text = plain(text)
     for pattern, error, message in _PATTERNS:
-        if pattern.search(text):
-            if error is ModelUnavailable and (found := _MODEL.search(text)):
-                id, available = found[1], (found[2] or "").split(", ")
+        if found := pattern.search(text):
+            first = text.rfind("\n", 0, found.start()) + 1
+            details = text if len(text) <= _LONGEST_DETAILS else text[first:]
+            if error is ModelUnavailable and (named := _MODEL.search(text)):
+                id, available = named[1], (named[2] or "").split(", ")
                 near = nearest_names(id, {name.strip(): () for name in available if name.strip()})
                 unknown = unknown_model(id[:_LONGEST_NAME], near)
-                unknown.details = text[-2000:]
+                unknown.details = details
                 return unknown
-            return error(message, details=text[-2000:])
+            if error in _QUOTED:
+                told = _CHAT_MESSAGE.search(text)
+                message = quoting(message, told[1] if told else text[first:].partition("\n")[0])
+            return error(message, details=details)
     return None
+
+
+def quoting(message: str, words: str) -> str:
+    """The message with the agent's own words behind it."""
+    words = " ".join(words.split())[:_LONGEST_QUOTE]
+    return f"{message} The agent says: {words}" if words else message
 
 
 def nearest_names(wanted: str, names: Mapping[str, Iterable[str]], count: int = 3) -> list[str]:
@@ -150,14 +165,14 @@ def _comparable(name: str) -> str:
 
 def failure_of(text: str) -> AgentError:
     """The error for a run that ended without a result."""
-    return known_failure(text) or AgentCrashed(details=plain(text)[-2000:])
+    return known_failure(text) or AgentCrashed(details=plain(text))
 
 
 def reported_failure(text: str) -> AgentError:
     """The error for a result that says itself that the run failed."""
-    told = " ".join(plain(text).split())[:300] or "no reason"
+    told = " ".join(plain(text).split())[:_LONGEST_QUOTE] or "no reason"
     return known_failure(text) or AgentFailed(
-        f"The agent gave up and says: {told}. Run it again, or ask it in another way.", details=plain(text)[-2000:]
+        f"The agent gave up and says: {told}. Run it again, or ask it in another way.", details=plain(text)
     )
 
 

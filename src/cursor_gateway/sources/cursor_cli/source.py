@@ -3,7 +3,7 @@
 import asyncio
 import os
 import shutil
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Hashable, Mapping, Sequence
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -12,7 +12,7 @@ from cursor_gateway.core.agent_events import AgentEvent
 from cursor_gateway.errors import AgentCrashed, AgentError, AgentOutputTooLarge, Failure, unknown_model
 from cursor_gateway.sources.base import LONGEST_LINE, TOOLS_SERVER, Model, SourceState, Turn
 from cursor_gateway.sources.cursor_cli.command import CommandOptions, Program, command_for, environment_for
-from cursor_gateway.sources.cursor_cli.configuration import copy_configuration, user_configuration
+from cursor_gateway.sources.cursor_cli.configuration import configuration_stamp, copy_configuration, user_configuration
 from cursor_gateway.sources.cursor_cli.confinement import (
     ALLOWED_TOOLS,
     check_confinable,
@@ -28,6 +28,8 @@ from cursor_gateway.sources.ledger import Ledger
 from cursor_gateway.sources.process import AgentProcess
 from cursor_gateway.sources.recorder import Recorder, RunRecording
 from cursor_gateway.wire.lines import LineSplitter
+
+_CREDENTIALS = ("CURSOR_API_KEY", "CURSOR_AUTH_TOKEN", "CURSOR_API_ENDPOINT")
 
 
 class CliOptions(Struct, frozen=True, kw_only=True):
@@ -97,6 +99,10 @@ class CursorCliSource:
     @property
     def offers_tools(self) -> bool:
         return True
+
+    def account(self) -> Hashable:
+        program = _stamp(self._program.path) if self._program is not None else None
+        return program, tuple(map(self._environ.get, _CREDENTIALS)), configuration_stamp(self._environ)
 
     def check_model(self, model: str) -> None:
         models = self._models.peek()

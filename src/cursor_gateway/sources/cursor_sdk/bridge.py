@@ -22,6 +22,7 @@ from msgspec import Struct
 from cursor_gateway.errors import AgentCrashed, AgentMissing, AgentTimedOut, GatewayError, GatewayFault, ShuttingDown
 from cursor_gateway.sources.cursor_cli.command import environment_for
 from cursor_gateway.sources.cursor_cli.confinement import without_proxy
+from cursor_gateway.sources.cursor_cli.failures import quoting
 from cursor_gateway.sources.cursor_sdk.failures import reported
 from cursor_gateway.sources.ledger import Ledger
 from cursor_gateway.sources.process import AgentProcess
@@ -201,10 +202,9 @@ async def _first_words(process: AgentProcess, seconds: float) -> Ready:
     deadline = asyncio.get_running_loop().time() + seconds
     while (ready := ready_in(process.last_words)) is None:
         if await process.wait(_LOOK_SECONDS):
-            raise AgentCrashed(
-                f"The SDK's bridge ended before it was ready, with status {process.status}; see the details.",
-                details=last_words(process),
-            )
+            words = last_words(process)
+            message = f"The SDK's bridge ended before it was ready, with status {process.status}; try again."
+            raise AgentCrashed(quoting(message, words), details=words)
         if asyncio.get_running_loop().time() > deadline:
             raise AgentTimedOut(
                 f"The SDK's bridge was not ready within {seconds:g} s; try again.", details=last_words(process)
@@ -230,7 +230,7 @@ def _attached(sdk: ModuleType, process: AgentProcess, ready: Ready, options: Bri
 
 def last_words(process: AgentProcess) -> str:
     """Without the line that may hold the token."""
-    return _READY.sub("", process.last_words).strip()[-2000:]
+    return _READY.sub("", process.last_words).strip()
 
 
 def ready_in(text: str) -> Ready | None:

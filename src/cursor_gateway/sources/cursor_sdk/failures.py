@@ -25,14 +25,14 @@ from cursor_gateway.errors import (
     RunCancelled,
     SessionLost,
 )
-from cursor_gateway.sources.cursor_cli.failures import known_failure, plain, reported_failure
+from cursor_gateway.sources.cursor_cli.failures import known_failure, plain, quoting, reported_failure
 
 _NETWORK = re.compile(r"network|fetch failed|socket|ENOTFOUND|ECONN|EAI_AGAIN|ETIMEDOUT|timed? ?out", re.IGNORECASE)
 _SECONDS = re.compile(r"(\d+)(?:\.\d+)?s?")
 
 _BAD_KEY = "Cursor refuses the API key; set CURSOR_API_KEY to a valid one (cursor.com/dashboard, Integrations)."
-_REFUSED = "Cursor refuses this to the account that the API key belongs to; see the details."
-_UNUSABLE = "The agent refuses an option that it was given; see the details."
+_REFUSED = "Cursor refuses this to the account that the API key belongs to."
+_UNUSABLE = "The agent refuses an option that it was given."
 _NO_CAPACITY = "Cursor's service has no capacity for this request at the moment; try again in a while."
 _GIVEN_UP = "Cursor's service failed; try again in a while."
 
@@ -40,7 +40,7 @@ _GIVEN_UP = "Cursor's service failed; try again in a while."
 _CODES: dict[str, tuple[type[GatewayError], str]] = {
     "unauthorized": (AgentUnauthenticated, _BAD_KEY),
     "api_key_not_found": (AgentUnauthenticated, _BAD_KEY),
-    "plan_required": (AgentMisconfigured, "This needs another Cursor plan; see the details."),
+    "plan_required": (AgentMisconfigured, "This needs another Cursor plan."),
     "role_forbidden": (AgentMisconfigured, _REFUSED),
     "feature_unavailable": (AgentMisconfigured, _REFUSED),
     "agent_not_found": (SessionLost, "The agent's session is gone; start a new conversation."),
@@ -92,6 +92,7 @@ _ALIASES = {"rate_limited": "rate_limit_exceeded", "cancelled": "canceled", "tim
 _SERVICE = frozenset({"upstream_error", "internal_error", "internal", "unknown"})  # or the way to it
 _WORDS_DECIDE = _SERVICE | {"resource_exhausted", "permission_denied", "failed_precondition", "invalid_argument"}
 _IMPORTANT = (AgentQuotaExhausted, ModelUnavailable, AgentUnauthenticated)  # what words add to such a code
+_QUOTED = (AgentQuotaExhausted, AgentMisconfigured)  # what to do depends on what exactly the service says
 
 
 class Reported(Struct, frozen=True, kw_only=True):
@@ -132,7 +133,7 @@ def reported(error: Exception) -> Reported:
 
 
 def error_of(told: Reported) -> GatewayError:
-    details = plain(told.message)[-2000:]
+    details = plain(told.message)
     if told.is_slow:
         return AgentTimedOut("The SDK's bridge did not answer in time; try again.", details=details)
     if told.is_transport:
@@ -147,12 +148,12 @@ def failure_of(told: Reported) -> Failure:
     """What readers of a run are told of it, with the time after which the service wants to be asked again."""
     failure = error_of(told).failure()
     seconds = _SECONDS.fullmatch(told.retry_after)
-    return replace(failure, retry_after=max(1, int(seconds[1]))) if seconds else failure
+    return replace(failure, retry_after=max(1, int(seconds[1]))) if seconds and failure.retryable else failure
 
 
 def run_failure(status: str, code: str, message: str) -> Failure:
     """Of a run that says itself that it did not finish: `error`, `cancelled` or `expired`."""
-    details = plain(message)[-2000:]
+    details = plain(message)
     match status:
         case "cancelled":
             return _by_code("canceled", details).failure()
@@ -172,6 +173,8 @@ def _by_code(code: str, details: str) -> GatewayError:
     kind, message = _CODES[code]
     if code in _SERVICE and _NETWORK.search(details):
         kind, message = _CODES["unavailable"]
+    if kind in _QUOTED:
+        message = quoting(message, details)
     return kind(message, details=details)
 
 

@@ -18,6 +18,7 @@ from cursor_gateway.errors import (
     Failure,
     GatewayError,
     SessionLost,
+    readable_details,
     unknown_model,
 )
 from cursor_gateway.sources.base import Model, SourceState, Turn
@@ -97,6 +98,9 @@ class CursorSdkSource:
     @property
     def offers_tools(self) -> bool:
         return True
+
+    def account(self) -> str | None:
+        return self._environ.get("CURSOR_API_KEY")
 
     def check_model(self, model: str) -> None:
         models = self._models.peek()
@@ -256,7 +260,7 @@ class CursorSdkSource:
         if (found := await self._of_the_bridge(bridge, error)) is not None and not told.is_transport:
             return found.failure()
         if found is not None and bridge.last_words:
-            return replace(failure, details=f"{failure.details}\n{bridge.last_words}")
+            return replace(failure, details=readable_details(f"{failure.details}\n{bridge.last_words}"))
         if told.sdk_code == "invalid_model":
             unknown = unknown_model(model, nearest(model, self._models.peek() or []))
             unknown.details = failure.details

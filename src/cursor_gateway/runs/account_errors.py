@@ -1,0 +1,95 @@
+"""Errors about the agent's account in; the same errors for the requests that follow soon, without an agent, out.
+
+Many clients repeat a request that failed, whatever the reply says. While nobody is logged in, or at the usage limit,
+each repetition would start an agent only to hear the same again.
+"""
+
+import os
+from collections.abc import Callable, Hashable
+from pathlib import Path
+
+from msgspec import Struct
+
+from cursor_gateway.errors import AgentError, AgentQuotaExhausted, AgentUnauthenticated, Failure
+from cursor_gateway.sources.choice import ChosenSource
+
+_ERRORS: dict[str, type[AgentError]] = {error.code: error for error in (AgentUnauthenticated, AgentQuotaExhausted)}
+_RESET_FILE = "account_errors_reset"
+_MOST = 1000  # errors that are remembered
+
+
+class Asked(Struct, frozen=True):
+    """Who asks, and what answers."""
+
+    owner: str
+    account: Hashable  # the source with its credentials, configuration and program
+    model: str
+
+
+class _Key(Struct, frozen=True):
+    """By owner: what one caller makes the agent say must not shut out another."""
+
+    owner: str
+    account: Hashable
+    model: str | None  # None: all of them. A usage limit may hold for one model and not for another.
+
+
+class _Remembered(Struct, frozen=True):
+    failure: Failure
+    heard_at: float
+
+
+class AccountErrors:
+    """Each is remembered for `seconds`, unless a run succeeds or the account changes before; 0 remembers none."""
+
+    def __init__(self, source: ChosenSource, seconds: float, clock: Callable[[], float], data_dir: Path) -> None:
+        self._source, self._seconds, self._clock = source, seconds, clock
+        self._reset_file = data_dir / _RESET_FILE
+        self._remembered: dict[_Key, _Remembered] = {}  # the oldest first
+
+    def asked(self, owner: str, source: str | None, model: str) -> Asked:
+        """To be called before the agent starts: an error is about the account as it was then."""
+        return Asked(owner, (self._source.account_of(source), _stamp(self._reset_file)), model)
+
+    def known(self, asked: Asked) -> AgentError | None:
+        """The error that an agent would report, if it was asked."""
+        now = self._clock()
+        for model in (None, asked.model):
+            found = self._remembered.get(_Key(asked.owner, asked.account, model))
+            if found is not None and (age := now - found.heard_at) < self._seconds:
+                failure = found.failure
+                return _ERRORS[failure.code](
+                    f"{failure.message} (The agent said so {age:.0f} s ago. It is asked again after {self._seconds:g} "
+                    "s, when its login or configuration changes, or after `cursor-gateway doctor`.)",
+                    details=failure.details,
+                    param=failure.param,
+                )
+        return None
+
+    def heard(self, asked: Asked, failure: Failure | None) -> None:
+        """How a run has ended; None: well."""
+        if failure is None:
+            self._remembered = {
+                key: error
+                for key, error in self._remembered.items()
+                if key.account != asked.account or key.model not in (None, asked.model)
+            }
+        elif failure.code in _ERRORS:
+            key = _Key(asked.owner, asked.account, asked.model if failure.code == AgentQuotaExhausted.code else None)
+            self._remembered.pop(key, None)
+            self._remembered[key] = _Remembered(failure, self._clock())
+            if len(self._remembered) > _MOST:
+                del self._remembered[next(iter(self._remembered))]
+
+
+def forget_account_errors(data_dir: Path) -> None:
+    """For every gateway with this data folder, from another process. Raises `OSError`."""
+    if data_dir.is_dir():
+        (data_dir / _RESET_FILE).touch(mode=0o600)
+
+
+def _stamp(file: Path) -> int:
+    try:
+        return os.stat(file).st_mtime_ns
+    except OSError:
+        return 0
