@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar, cast
 
 import uvloop
 from msgspec import Struct
@@ -16,6 +16,7 @@ from cursor_gateway.runs.limits import Limits
 from cursor_gateway.runs.run import Run
 from cursor_gateway.sources.base import Model, SourceState, Turn
 
+_Result = TypeVar("_Result")
 Loop: TypeAlias = Callable[[Coroutine[Any, Any, None]], None]
 LOOPS: list[Loop] = [asyncio.run, uvloop.run]
 
@@ -151,9 +152,18 @@ def new_run(id: str = "chat_1", owner: str = "me", session_id: str | None = None
 def folded(run: Run) -> ChatResponse | None:
     """What its events come to."""
     transcript = Transcript()
-    for event in run.events:
+    for event in run.log.events:
         transcript.push(event)
     return transcript.response()
+
+
+def at_once(coroutine: Coroutine[Any, Any, _Result]) -> _Result:
+    """What a coroutine gives that has nothing to wait for, as those of the local store have."""
+    try:
+        coroutine.send(None)
+    except StopIteration as end:
+        return cast(_Result, end.value)
+    raise AssertionError("it waits")
 
 
 async def turns_of_the_loop(count: int = 5) -> None:

@@ -7,8 +7,9 @@ from cursor_gateway.core.agent_events import AgentEvent, ToolEnded, ToolStarted
 from cursor_gateway.core.caller_tools import Offer, Tool
 from cursor_gateway.core.document_events import DocumentEnded, Done
 from cursor_gateway.core.documents import TerminalCommandDocument
-from cursor_gateway.runs.caller_tools import CallerLimits, CallerTools
+from cursor_gateway.runs.caller_tools import CallerTools
 from cursor_gateway.runs.run import Run
+from cursor_gateway.runs.waiting import CallerLimits, Waiting
 from tests.runs.scripted import ENDLESS, FINISHED, LOOPS, STARTED, Loop, ScriptedSource, info, say, turn
 
 RAN = Command(tool="shell", command="touch x", exit_code=0)
@@ -34,15 +35,16 @@ EVENTS: list[AgentEvent] = [
 )
 def test_a_command_that_ran_here_fails_the_run(loop: Loop, reads: list[list[AgentEvent]]) -> None:
     async def live() -> None:
-        caller = CallerTools(Offer(tools=[Tool("weather")]), CallerLimits(), run_id="chat_1")
-        run = Run(info(), turn(), "me", caller=caller)
+        waiting = Waiting(CallerLimits())
+        caller = CallerTools(Offer(tools=[Tool("weather")]), waiting, run_id="chat_1")
+        run = Run(info(), turn(), "me", waiting=waiting, caller=caller)
         run.start(ScriptedSource([[STARTED], *reads]), ENDLESS, (), lambda: None)
         await run.gone()
         assert run.done is not None
         assert run.done.failure is not None
         assert run.done.failure.code == "agent_unconfined"
-        assert [isinstance(event, Done) for event in run.events].count(True) == 1
-        shown = [event.document for event in run.events if isinstance(event, DocumentEnded)]
+        assert [isinstance(event, Done) for event in run.log.events].count(True) == 1
+        shown = [event.document for event in run.log.events if isinstance(event, DocumentEnded)]
         assert isinstance(shown[0], TerminalCommandDocument)
 
     loop(live())

@@ -1,5 +1,6 @@
 """Conversations: whose they are, what of them the agent knows already, and which run the next one waits for."""
 
+import asyncio
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -55,7 +56,7 @@ def said(
     journal.fingerprint = lambda answer: fingerprint(scope, [UserMessage(asked), AssistantMessage(answer)])
     assert journal.begin()
     assembler = Assembler(info(run_id, id))
-    journal.write([*assembler.push(TextDelta("1")), *assembler.push(RunFinished())])
+    asyncio.run(journal.write([*assembler.push(TextDelta("1")), *assembler.push(RunFinished())]))
     assert journal.is_complete
 
 
@@ -202,7 +203,7 @@ def test_the_session_is_that_of_the_latest_run(known: Conversations, store: Sqli
     run = new_run("chat_2", session_id="session-2")
     known.begin("conv_1", run)
     assert known.named("conv_1", "me", None, [UserMessage("two")]).session_id == "session-2"
-    run.session_id = None
+    run.driver.session_id = None
     assert known.named("conv_1", "me", None, [UserMessage("two")]).session_id == "session-1"
 
 
@@ -244,5 +245,5 @@ def test_a_run_that_was_stopped_keeps_nobody_waiting(known: Conversations, store
     known.begin("conv_1", run)
     messages = [*TOLD, UserMessage("two")]
     assert known.told(SCOPE, messages).id != "conv_1"
-    run._why = RunCancelled("Stopped.")
+    run.driver.stop_reason = RunCancelled("Stopped.")
     assert known.told(SCOPE, messages).id == "conv_1"

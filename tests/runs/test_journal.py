@@ -83,7 +83,7 @@ def test_what_readers_see_is_stored_before(store: Flaky) -> None:
     written = journal(store)
     assert written.begin()
     for number in range(len(SAID)):
-        assert written.write([SAID[number]]) == [SAID[number]]
+        assert asyncio.run(written.write([SAID[number]])) == [SAID[number]]
         assert store.events("run", ME).events == SAID[: number + 1]
         assert written.stored == number + 1
     assert written.is_complete
@@ -91,7 +91,7 @@ def test_what_readers_see_is_stored_before(store: Flaky) -> None:
     assert stored is not None
     assert (stored.state, stored.event_count) == ("completed", len(SAID))
     assert [message.text for message in store.messages("conv_run", ME)] == ["Hello", "Hello you."]
-    assert written.read(1) == SAID[1:]
+    assert asyncio.run(written.read(1)) == SAID[1:]
 
 
 def test_a_key_that_is_another_runs_begins_nothing(store: Flaky) -> None:
@@ -110,17 +110,17 @@ def test_while_the_store_refuses_it_is_not_asked_each_time(store: Flaky) -> None
     store.refuses = True
     assert written.begin()
     for event in SAID[:3]:
-        assert written.write([event]) == [event]
+        assert asyncio.run(written.write([event])) == [event]
     assert (store.asked, written.stored) == (1, 0)
     clock.now += 1000
-    written.write([SAID[3]])
+    asyncio.run(written.write([SAID[3]]))
     assert (store.asked, written.stored) == (2, 0)
     store.refuses = False
     clock.now += 999
-    written.write([SAID[4]])
+    asyncio.run(written.write([SAID[4]]))
     assert written.stored == 0
     clock.now += 1
-    written.write([SAID[5]])
+    asyncio.run(written.write([SAID[5]]))
     assert written.is_complete
     assert store.events("run", ME).events == SAID[:6]
 
@@ -128,9 +128,9 @@ def test_while_the_store_refuses_it_is_not_asked_each_time(store: Flaky) -> None
 def test_an_answer_that_is_not_stored_says_so_and_is_stored_in_the_same_words(store: Flaky) -> None:
     written = journal(store)
     assert written.begin()
-    written.write(SAID[:2])
+    asyncio.run(written.write(SAID[:2]))
     store.refuses = True
-    *before, done = written.write(SAID[2:])
+    *before, done = asyncio.run(written.write(SAID[2:]))
     assert before == SAID[2:-1]
     assert isinstance(done, Done)
     assert done.envelope.metadata.stored is False
@@ -148,25 +148,25 @@ def test_an_answer_that_is_not_stored_says_so_and_is_stored_in_the_same_words(st
 def test_a_run_that_was_deleted_meanwhile_is_over_for_the_store(store: Flaky) -> None:
     written = journal(store)
     assert written.begin()
-    written.write(SAID[:2])
+    asyncio.run(written.write(SAID[:2]))
     assert store.delete_conversation("conv_run", ME)
     store.prune(None, None, 0)  # to the last row, and not behind our back
-    *before, done = written.write(SAID[2:])
+    *before, done = asyncio.run(written.write(SAID[2:]))
     assert before == SAID[2:-1]
     assert isinstance(done, Done)
     assert done.envelope.metadata.stored is False
     asked = store.asked
     assert (written.is_complete, written.try_again(), store.asked) == (True, True, asked)  # nobody tries again
-    assert (written.read(0), written.stored) == ([], 2)
+    assert (asyncio.run(written.read(0)), written.stored) == ([], 2)
 
 
 def test_a_history_that_is_taken_away_is_not_taken_for_one_that_has_it(store: Flaky, tmp_path: Path) -> None:
     written = journal(store)
     assert written.begin()
-    written.write(SAID[:2])
+    asyncio.run(written.write(SAID[:2]))
     for file in tmp_path.glob(f"{FILE}*"):
         file.rename(file.with_name(f"away-{file.name}"))
-    done = written.write(SAID[2:])[-1]
+    done = asyncio.run(written.write(SAID[2:]))[-1]
     assert isinstance(done, Done)
     assert done.envelope.metadata.stored is False
 
@@ -201,7 +201,7 @@ def test_only_an_answer_that_the_caller_has_whole_is_known_by_it(store: Flaky, f
     written.session_id = "session-1"
     written.fingerprint = lambda answer: f"print of {answer}"
     end: AgentEvent = RunFailed(failure=AgentOverloaded("Full.").failure()) if fails else FINISHED
-    written.write(events(*say("Hello"), end))
+    asyncio.run(written.write(events(*say("Hello"), end)))
     assert [found.session_id for found in store.find_by_fingerprint(ME, "print of Hello")] == (
         [] if fails else ["session-1"]
     )
@@ -231,7 +231,7 @@ def test_whenever_the_store_refuses_all_is_there_in_the_end(
         if not batch:
             break
         store.refuses, clock.now = refusals[number], clock.now + steps[number]
-        told += written.write(batch)
+        told += asyncio.run(written.write(batch))
         store.refuses = False
         assert store.events("run", ME).events == told[: written.stored]
     assert written.try_again()
@@ -253,11 +253,11 @@ def test_a_run_whose_events_are_not_stored_keeps_them(store: Flaky, monkeypatch:
         words = say(*(f"{number} " for number in range(50)))
         run.start(ScriptedSource([[STARTED], *([word] for word in words), [FINISHED]]), ENDLESS, (), lambda: None)
         await run.gone()
-        assert (run.dropped, run.is_stored, len(run.events)) == (0, False, run.count)
+        assert (run.log.dropped, run.is_stored, len(run.log.events)) == (0, False, run.count)
         assert not run.store_again()
         store.refuses = False
         assert run.store_again()
         assert run.is_stored
-        assert store.events("run", ME).events == run.events
+        assert store.events("run", ME).events == run.log.events
 
     asyncio.run(live())

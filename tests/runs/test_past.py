@@ -15,7 +15,7 @@ from cursor_gateway.runs import past
 from cursor_gateway.runs.journal import Journal
 from cursor_gateway.runs.past import PastRun
 from cursor_gateway.store.sqlite import SqliteStore
-from tests.runs.scripted import FINISHED, info, say, turns_of_the_loop
+from tests.runs.scripted import FINISHED, at_once, info, say, turns_of_the_loop
 from tests.store.making import ME, new_run
 from tests.strategies import examples
 
@@ -31,7 +31,7 @@ class Elsewhere:
         assert self._journal.begin()
 
     def says(self, *events: DocumentEvent) -> None:
-        self._journal.write([*events])
+        at_once(self._journal.write([*events]))
 
 
 @pytest.fixture
@@ -43,7 +43,7 @@ def store(tmp_path: Path) -> Iterator[SqliteStore]:
 
 @pytest.fixture(autouse=True)
 def looks_often(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(past, "_LOOK_SECONDS", 0.001)
+    monkeypatch.setattr(past, "_POLL_SECONDS", 0.001)
 
 
 async def found(store: SqliteStore) -> PastRun:
@@ -64,12 +64,12 @@ def test_one_that_has_ended_is_read_from_any_place(store: SqliteStore, after: in
         assert run.done == SAID[-1]
         seen: list[DocumentEvent] = []
         with run.reader(after) as reader:
-            assert run.readers == 1
+            assert run.readers.count == 1
             while not reader.at_end:
                 seen += await reader.next()
             assert await reader.next() == []
         assert seen == SAID[after:]
-        assert run.readers == 0
+        assert run.readers.count == 0
         run.stop(RunCancelled("It has ended."))
         assert run.done == SAID[-1]
 
@@ -109,7 +109,7 @@ def test_one_that_another_gateway_drives_is_followed_to_its_end(
             assert await reading == SAID[after:]
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(past, "_LOOK_SECONDS", 0.001)
+        patch.setattr(past, "_POLL_SECONDS", 0.001)
         asyncio.run(live())
     store.close()
 
@@ -130,7 +130,7 @@ def test_who_waits_no_longer_than_so_long_gets_nothing(store: SqliteStore) -> No
 
 
 def test_who_leaves_is_woken(store: SqliteStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(past, "_LOOK_SECONDS", 1e6)
+    monkeypatch.setattr(past, "_POLL_SECONDS", 1e6)
     Elsewhere(store)
 
     async def live() -> None:

@@ -12,7 +12,7 @@ from cursor_gateway.core.agent_events import AgentEvent, RunStarted, TextDelta
 from cursor_gateway.core.document_events import DocumentEvent, DocumentStarted, Done
 from cursor_gateway.errors import AgentError, AgentOverloaded, GatewayError, RunCancelled, ShuttingDown
 from cursor_gateway.runs.limits import Limits
-from cursor_gateway.runs.run import Reader, Run
+from cursor_gateway.runs.run import Run
 from tests.runs.scripted import (
     ENDLESS,
     FINISHED,
@@ -45,8 +45,8 @@ def begin(
 
 def code(run: Run) -> str | None:
     """How it ended: the failure's code, or None. Well-formed, whatever happened."""
-    assert [isinstance(event, Done) for event in run.events] == [False] * (len(run.events) - 1) + [True]
-    assert run.done is run.events[-1]
+    assert [isinstance(event, Done) for event in run.log.events] == [False] * (len(run.log.events) - 1) + [True]
+    assert run.done is run.log.events[-1]
     return run.done.failure.code if run.done.failure is not None else None
 
 
@@ -65,7 +65,7 @@ def test_a_run_says_what_its_source_says(loop: Loop) -> None:
         run, watcher = new_run(), Watcher()
         source = ScriptedSource([[STARTED], say("Hello "), say("you", "."), [FINISHED]])
         ended = begin(run, source, watcher)
-        assert (run.done, folded(run), run.events) == (None, None, [])
+        assert (run.done, folded(run), run.log.events) == (None, None, [])
         assert await run.finished() is run.done
         assert (code(run), texts(run)) == (None, "Hello you.")
         await run.gone()
@@ -114,7 +114,7 @@ def test_a_mistake_is_told_to_observers_and_not_to_readers() -> None:
         begin(run, ScriptedSource([KeyError("the secret")]), watcher)
         await run.gone()
         assert [repr(fault) for fault in watcher.faults] == ["KeyError('the secret')"]
-        assert "the secret" not in str(run.events)
+        assert "the secret" not in str(run.log.events)
 
     asyncio.run(live())
 
@@ -187,7 +187,7 @@ def test_events_without_words_for_readers_are_not_the_first() -> None:
         run, watcher = new_run(), Watcher()
         begin(run, ScriptedSource([[STARTED], [], forever()]), watcher)
         await turns_of_the_loop()
-        assert (run.events, watcher.told) == ([], ["started"])
+        assert (run.log.events, watcher.told) == ([], ["started"])
         run.stop(STOP)
         await run.gone()
         assert watcher.told == ["started", "ended"]
@@ -323,7 +323,7 @@ def test_nothing_is_left_of_a_run_that_never_started() -> None:
         run.stop(STOP)
         await run.gone()
         await run.abandon()
-        assert run.events == []
+        assert run.log.events == []
 
     asyncio.run(live())
 
@@ -445,7 +445,7 @@ def test_waiting_for_the_end_is_not_reading() -> None:
         begin(run, ScriptedSource([say("Half"), forever()]))
         waits = asyncio.ensure_future(run.finished())
         await turns_of_the_loop()
-        assert run.readers == 0
+        assert run.readers.count == 0
         run.stop(STOP)
         assert (await waits).failure == STOP.failure()
 
@@ -458,7 +458,7 @@ def test_the_last_reader_that_leaves_stops_the_run_unless_it_needs_none() -> Non
             run = new_run()
             run.needs_readers = needs_readers
             begin(run, ScriptedSource([say("Half"), forever()]))
-            with Reader(run), Reader(run):
+            with run.reader(), run.reader():
                 await turns_of_the_loop()
             assert run.is_ending == needs_readers
             await run.abandon()
@@ -470,8 +470,8 @@ def test_a_reader_among_others_stops_nothing() -> None:
     async def live() -> None:
         run = new_run()
         begin(run, ScriptedSource([say("Half"), forever()]))
-        with Reader(run):
-            with Reader(run):
+        with run.reader():
+            with run.reader():
                 pass
             await turns_of_the_loop()
             assert run.done is None
@@ -484,15 +484,15 @@ def test_a_reader_that_leaves_is_woken_and_counted_out() -> None:
     async def live() -> None:
         run = new_run()
         begin(run, ScriptedSource([forever()]))
-        with Reader(run) as reader:
-            assert run.readers == 1
+        with run.reader() as reader:
+            assert run.readers.count == 1
             reads = asyncio.ensure_future(reader.next())
             await turns_of_the_loop()
             reader.leave()
             assert await reads == []
             assert await reader.next() == []  # and does not wait again
             assert not reader.at_end
-        assert (run.readers, run._waiting) == (0, set())
+        assert (run.readers.count, run.log._waiting) == (0, set())
         await run.abandon()
 
     asyncio.run(live())
@@ -503,13 +503,13 @@ def test_a_reader_that_leaves_while_events_arrive_misses_none_that_were_there() 
         speaks = asyncio.Event()
         run = new_run()
         begin(run, ScriptedSource([Until(speaks), say("Hello"), forever()]))
-        reader = Reader(run)
+        reader = run.reader()
         reads = asyncio.ensure_future(reader.next())
         await turns_of_the_loop()
         speaks.set()
-        await true(lambda: run.events)
+        await true(lambda: run.log.events)
         reader.leave()
-        assert await reads == run.events
+        assert await reads == run.log.events
         await run.abandon()
 
     asyncio.run(live())
@@ -519,12 +519,12 @@ def test_a_reader_that_is_cancelled_leaves_nothing_behind() -> None:
     async def live() -> None:
         run = new_run()
         begin(run, ScriptedSource([forever()]))
-        reads = asyncio.ensure_future(Reader(run).next(1e6))
+        reads = asyncio.ensure_future(run.reader().next(1e6))
         await turns_of_the_loop()
-        assert len(run._waiting) == 1
+        assert len(run.log._waiting) == 1
         reads.cancel()
         await asyncio.wait([reads])
-        assert run._waiting == set()
+        assert run.log._waiting == set()
         await run.abandon()
 
     asyncio.run(live())
@@ -534,8 +534,8 @@ def test_a_reader_waits_no_longer_than_it_wants_to() -> None:
     async def live() -> None:
         run = new_run()
         begin(run, ScriptedSource([forever()]))
-        assert await Reader(run).next(0.001) == []
-        assert run._waiting == set()
+        assert await run.reader().next(0.001) == []
+        assert run.log._waiting == set()
         await run.abandon()
 
     asyncio.run(live())
@@ -557,7 +557,7 @@ class Reading:
 
     def __init__(self, run: Run, after: int, seconds: float | None, *, reads: bool) -> None:
         self.after, self.seen = after, list[DocumentEvent]()
-        self.reader = Reader(run, after)
+        self.reader = run.reader(after)
         self._seconds = seconds
         self.task = asyncio.ensure_future(self._read() if reads else self._look_in())
 
@@ -624,11 +624,11 @@ def test_every_reader_sees_each_event_from_its_place_on_once_and_in_order(
 
         expected = {"finish": None, "stop": "cancelled", "fail": "agent_overloaded", "break off": "agent_crashed"}
         assert code(run) == expected[end]
-        assert late.seen == latest.seen == run.events
+        assert late.seen == latest.seen == run.log.events
         for reading in readings:
-            rest = run.events[reading.after :]
+            rest = run.log.events[reading.after :]
             assert reading.seen == (rest[: len(reading.seen)] if reading.reader.has_left else rest)
-        assert (run.readers, run._waiting) == (0, set())
+        assert (run.readers.count, run.log._waiting) == (0, set())
 
     loop(live())
 
@@ -653,8 +653,8 @@ def test_errors_of_the_gateway_and_of_the_agent_are_told_apart() -> None:
         begin(run, ScriptedSource([error]))
         done = await run.finished()
         assert done.failure is not None
-        assert isinstance(run.events[0], DocumentStarted)
-        assert run.events[0].type == "error"
+        assert isinstance(run.log.events[0], DocumentStarted)
+        assert run.log.events[0].type == "error"
         return done.failure.source
 
     assert asyncio.run(live(ShuttingDown("Bye."))) == "gateway"

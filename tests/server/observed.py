@@ -48,7 +48,7 @@ def observed(
     async def live() -> None:
         run.start(source, Limits(first_event_seconds=60, idle_seconds=60, run_seconds=60), (observer,), lambda: None)
         if stopped is not None:
-            while len(run.events) < 1:
+            while len(run.log.events) < 1:
                 await asyncio.sleep(0)
             run.stop(stopped)
         await run.gone()

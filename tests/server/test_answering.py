@@ -10,8 +10,8 @@ import pytest
 from cursor_gateway.core.actions import Plan, Question
 from cursor_gateway.core.documents import ClarificationAnswer, ClarificationOption, ClarificationQuestion
 from cursor_gateway.errors import InvalidRequest
-from cursor_gateway.runs.caller_tools import CallerLimits
 from cursor_gateway.runs.questions import Questions
+from cursor_gateway.runs.waiting import CallerLimits, Waiting
 from tests.gateways import RunningGateway
 from tests.server.conftest import Json, chat, invocations, sse, unique
 
@@ -122,14 +122,10 @@ class Driver:
     def __init__(self) -> None:
         self.pauses = 0
 
-    def tell(self, events: Any) -> None:
-        raise AssertionError("nothing is told of a question but the pause")
-
-    def pause(self, events: Any) -> int:
+    def pause(self, fresh: Any, shown: Any) -> None:
         self.pauses += 1
-        return self.pauses
 
-    def break_off(self) -> None:
+    def end_agent(self) -> None:
         raise AssertionError("the agent goes on")
 
     def stop(self, why: Exception) -> None:
@@ -142,10 +138,10 @@ async def until(is_so: Callable[[], bool]) -> None:
             await asyncio.sleep(0.001)
 
 
-def questions(answer_seconds: float = 600) -> tuple[Questions, Driver]:
-    held, driver = Questions(CallerLimits(answer_seconds=answer_seconds, quiet_seconds=0)), Driver()
-    held.begin(driver)
-    return held, driver
+def questions(answer_seconds: float = 600) -> tuple[Questions, Waiting, Driver]:
+    waiting, driver = Waiting(CallerLimits(answer_seconds=answer_seconds, quiet_seconds=0)), Driver()
+    waiting.begin(driver)
+    return Questions(waiting), waiting, driver
 
 
 QUESTION = Question(tool="ask_question", title="", questions=[FILE])
@@ -155,10 +151,10 @@ ANSWER = ClarificationAnswer(question_id="file", selected_option_ids=["b"])
 
 def test_a_held_question_is_answered_in_the_same_run() -> None:
     async def ask() -> None:
-        held, driver = questions()
+        held, waiting, driver = questions()
         asking = asyncio.ensure_future(held.answer("call_1", QUESTION))
-        await until(lambda: held.waiting_since is not None)
-        assert (driver.pauses, held.call_ids) == (1, ("call_1",))
+        await until(lambda: waiting.since is not None)
+        assert (driver.pauses, waiting.shown) == (1, ("call_1",))
         with pytest.raises(InvalidRequest, match="'other' was not asked; there are file"):
             held.take_answers([ClarificationAnswer(question_id="other", selected_option_ids=[])])
         assert held.holds_questions
@@ -168,27 +164,27 @@ def test_a_held_question_is_answered_in_the_same_run() -> None:
             held.take_answers([ClarificationAnswer(question_id="file", selected_option_ids=["c"])])
         assert held.take_answers([ANSWER])
         assert await asking == [ANSWER]
-        assert (held.waiting_since, held.call_ids) == (None, ())
-        assert held.waited > 0
+        assert (waiting.since, waiting.shown) == (None, ())
+        assert waiting.seconds > 0
 
     asyncio.run(ask())
 
 
 def test_a_held_plan_is_decided_and_nobody_waits_for_ever() -> None:
     async def ask() -> None:
-        held, _ = questions()
+        held, waiting, _ = questions()
         deciding = asyncio.ensure_future(held.decide("call_1", PLAN))
-        await until(lambda: held.waiting_since is not None)
+        await until(lambda: waiting.since is not None)
         assert not held.take_answers([ANSWER])
         assert held.take_decision(False)
         assert await deciding is False
-        impatient, driver = questions(answer_seconds=0.01)
+        impatient, _, driver = questions(answer_seconds=0.01)
         assert await impatient.answer("call_2", QUESTION) is None
         assert await impatient.decide("call_3", PLAN) is None
-        ending, _ = questions()
+        ending, waiting, _ = questions()
         asking = asyncio.ensure_future(ending.answer("call_4", QUESTION))
-        await until(lambda: bool(ending.call_ids))
-        ending.close()
+        await until(lambda: bool(waiting.shown))
+        waiting.close()
         assert await asking is None
         assert driver.pauses == 2
 

@@ -143,7 +143,7 @@ def test_a_client_that_leaves_gets_no_answer_and_its_run_is_stopped(tmp_path: Pa
         client = Client()
         answer = await Place(tmp_path, [[STARTED], say("Half"), forever()]).whole()
         asking = asyncio.ensure_future(failed(answer, client.receive))
-        await true(lambda: run_of(answer).events)
+        await true(lambda: run_of(answer).log.events)
         client.leaves.set()
         assert (await asking).code == "cancelled"
         await run_of(answer).gone()

@@ -13,7 +13,7 @@ from cursor_gateway.core.cutting import Cutter
 from cursor_gateway.dialects.documents import NdjsonEncoder, SseEncoder
 from cursor_gateway.dialects.openai_chat import ChunkEncoder, CompletionHead
 from cursor_gateway.errors import AgentOverloaded, AgentUnauthenticated
-from cursor_gateway.runs.run import Reader, Run
+from cursor_gateway.runs.run import Run
 from cursor_gateway.server.streaming import NDJSON, SSE, EventStream, Heard, Reading, read_to_end
 from cursor_gateway.sources.base import Turn
 from cursor_gateway.wire.sse import SseDecoder, SseEvent
@@ -264,7 +264,7 @@ def test_a_run_whose_client_has_gone_is_stopped(loop: Loop, script: list[Step]) 
         done = await run.finished()
         assert done.failure is not None
         assert done.failure.code == "cancelled"
-        assert (run.readers, open_streams(asked)) == (0, 0)
+        assert (run.readers.count, open_streams(asked)) == (0, 0)
 
     loop(live())
 
@@ -291,11 +291,11 @@ def test_the_last_reader_decides() -> None:
         asked = reading()
         one, two = first.ask(sse(run, asked)), second.ask(sse(run, asked))
         await turns_of_the_loop()
-        assert (run.readers, open_streams(asked)) == (2, 2)
+        assert (run.readers.count, open_streams(asked)) == (2, 2)
         first.leaves.set()
         await one
         await turns_of_the_loop()
-        assert (run.is_ending, run.readers) == (False, 1)
+        assert (run.is_ending, run.readers.count) == (False, 1)
         second.leaves.set()
         await two
         assert run.is_ending
@@ -369,7 +369,7 @@ def test_a_request_that_is_cancelled_ends_its_run(loop: Loop) -> None:
         asking.cancel()
         await asyncio.wait([asking])
         await run.gone()
-        assert (run.is_ending, run.readers, open_streams(asked)) == (True, 0, 0)
+        assert (run.is_ending, run.readers.count, open_streams(asked)) == (True, 0, 0)
 
     loop(live())
 
@@ -405,9 +405,9 @@ def test_who_leaves_before_the_end_is_told_apart() -> None:
     async def live() -> None:
         client = Client()
         run = started(say("Half"), forever())
-        with Reader(run):  # somebody else reads on
+        with run.reader():  # somebody else reads on
             waits = asyncio.ensure_future(read_to_end(run, client.receive))
-            await true(lambda: run.events)
+            await true(lambda: run.log.events)
             client.leaves.set()
             assert not await waits
             assert not run.is_ending

@@ -299,8 +299,8 @@ def test_every_reader_has_the_same_in_the_end(
             assert got.fold() == whole[got.dialect].fold()
         for early in seen:
             assert early == answer or is_beginning(early, answer)
-        assert (len(site.source.turns), run.readers) == (1, 0)
-        assert kept > 5 or len(run.events) <= max(2 * kept + 50, 60)
+        assert (len(site.source.turns), run.readers.count) == (1, 0)
+        assert kept > 5 or len(run.log.events) <= max(2 * kept + 50, 60)
 
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         patch.setattr(journal_module, "_KEPT_EVENTS", kept)
@@ -331,8 +331,8 @@ def test_a_reader_who_is_far_behind_reads_what_is_stored_and_costs_no_memory(tmp
         run = await site.begin()
         slow = [asyncio.ensure_future(site.read(run.id, Habits(dialect, pause=400))) for dialect in READS]
         await run.gone()
-        assert run.dropped > 0
-        assert len(run.events) <= journal_module._KEPT_EVENTS + 64
+        assert run.log.dropped > 0
+        assert len(run.log.events) <= journal_module._KEPT_EVENTS + 64
         assert not any(reading.done() for reading in slow)
         answer = await site.snapshot(run.id)
         assert answer["documents"][0]["content"] == "".join(f"{number} " for number in range(count))

@@ -379,9 +379,8 @@ def answer_to(service: "Service", owner: str) -> Answer:
 
 
 async def _agent_events(run: "Run") -> Batches:
-    from cursor_gateway.runs.run import Reader
 
-    with Reader(run) as reader:
+    with run.reader() as reader:
         while not reader.at_end:
             yield await reader.next()
 

@@ -14,13 +14,13 @@ from cursor_gateway.cli.configuration import data_dir
 from cursor_gateway.demo import recordings
 from cursor_gateway.errors import AgentError, AgentMissing, SettingsError, StoreUnavailable
 from cursor_gateway.runs.account_errors import AccountErrors
-from cursor_gateway.runs.caller_tools import CallerLimits
 from cursor_gateway.runs.conversations import Conversations
 from cursor_gateway.runs.limits import Limits
 from cursor_gateway.runs.recovery import end_interrupted_runs
 from cursor_gateway.runs.registry import Runs
 from cursor_gateway.runs.run import Observer
 from cursor_gateway.runs.service import Defaults, Service
+from cursor_gateway.runs.waiting import CallerLimits
 from cursor_gateway.runs.workspaces import Workspaces
 from cursor_gateway.settings import Settings
 from cursor_gateway.sources.base import Source

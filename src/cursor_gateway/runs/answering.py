@@ -38,7 +38,7 @@ class Answering:
             if not any(map(run.caller.knows, results)):
                 raise _no_such_call()
             service.leave_as_told(run, asker.when_client_leaves)
-            return service.continued(run, run.caller, results)
+            return service.continued(run, results)
         if isinstance(run, Run):
             await run.finished()  # it is about to
         if run.done is None:
@@ -156,7 +156,7 @@ def _awaited(run: Run) -> str:
         return "send `answers` to its questions"
     if run.questions is not None and run.questions.holds_plan:
         return "send `plan` to accept or reject its plan"
-    return "send `toolResults` for its calls" if run.caller is not None and run.caller.has_open else ""
+    return "send `toolResults` for its calls" if run.caller is not None and run.waiting.has_open else ""
 
 
 def _no_such_call() -> NotFound:

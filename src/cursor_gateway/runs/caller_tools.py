@@ -1,23 +1,23 @@
 """One run's calls of its caller's tools: what the agent asks for in; pauses, and results for the agent, out.
 
-    the agent calls (MCP, held open) ─┐                       ┌─▶ the held call is answered, the agent goes on
-    a tool of its own was denied ─────┴▶ quiet ▶ a pause ▶ results ┴─▶ the agent has gone: it is started again with them
+    the agent calls (MCP, held open) ──┐                               ┌─▶ the held call is answered, the agent goes on
+    a tool of its own was denied ──────┴─▶ quiet ─▶ pause ─▶ results ──┴─▶ the agent has gone: its next turn has them
 
-Calls that are made together are told together: a pause waits until it has been quiet for a moment. After it the run
-is its caller's turn, which has a time limit of its own; what is not answered is asked for again with the next pause.
+When a call is shown, answered or owed is decided in `open_calls`. Here is what a call is: whether it fits its tool's
+schema, what the agent's own denied tool means in the caller's words, and what the agent is told.
 """
 
-import asyncio
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol
+from collections.abc import Mapping, Sequence
+from time import monotonic
+from typing import Any
 
 import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
 from cursor_gateway.core.actions import Action, Command, FileEdit, OtherTool, Outcome
-from cursor_gateway.core.agent_events import AgentEvent, CallerToolAnswered, CallerToolAsked, ToolEnded
+from cursor_gateway.core.agent_events import CallerToolAnswered, CallerToolAsked, ToolEnded
 from cursor_gateway.core.caller_tools import (
     AnyTool,
     CallerCall,
@@ -34,95 +34,53 @@ from cursor_gateway.core.loops import LoopGuard
 from cursor_gateway.core.native_requests import translate
 from cursor_gateway.core.prompt import AssistantMessage, Call, Message, ToolMessage, UserMessage
 from cursor_gateway.core.structured import Uncheckable, violation
-from cursor_gateway.errors import AgentLooped, AgentUnconfined, CallerGone, GatewayError
+from cursor_gateway.errors import AgentLooped, AgentUnconfined, GatewayError
+from cursor_gateway.runs import open_calls
+from cursor_gateway.runs.open_calls import Kind
 from cursor_gateway.runs.repeats import call_id
+from cursor_gateway.runs.waiting import Waiting
 from cursor_gateway.sources.base import TOOLS_SERVER
 
 VIEWER = "view_conversation_image"  # a tool of the gateway's own: the agent cannot open files in such a run
-_LONGEST_GATHERING = 2.0  # seconds: an agent that goes on talking beside its calls does not keep them back
 _CHECKED = 100_000  # bytes of arguments
 _OF_COMMANDS = frozenset({"COMMAND_FAILED", "TIMEOUT", "INTERRUPTED"})  # it had begun
 _HERE = frozenset({"read_file", "list_dir", "grep", "glob_file_search", "codebase_search"})
 
 
-class CallerLimits(Struct, frozen=True, kw_only=True):
-    answer_seconds: float = 600.0  # how long a caller may take
-    quiet_seconds: float = 0.15
-
-
-class Driver(Protocol):
-    """The run, as its calls see it."""
-
-    def tell(self, events: Sequence[AgentEvent]) -> None: ...
-
-    def pause(self, events: Sequence[AgentEvent]) -> int:
-        """Tells these, then that the run waits. Returns the number of that event."""
-        ...
-
-    def break_off(self) -> None:
-        """Ends the agent, not the run: the agent is started again with the results."""
-        ...
-
-    def stop(self, why: GatewayError) -> None: ...
-
-
-class _Open(Struct):
+class _Made(Struct):
     call: CallerCall
-    asked_at: float
-    held: asyncio.Future[ToolResult] | None  # None: the agent no longer waits for it
-    given: ToolMessage | None = None  # what it was answered with
-    is_told: bool = False  # to the caller
+    made_at: float
+    paused_at: int = 0  # the number of the pause that its answer ended
+    answer: ToolMessage | None = None
 
 
 class CallerTools:
     def __init__(
-        self, offer: Offer, limits: CallerLimits, *, run_id: str, server: str = TOOLS_SERVER, scratch: str = ""
+        self, offer: Offer, waiting: Waiting, *, run_id: str, server: str = TOOLS_SERVER, scratch: str = ""
     ) -> None:
         """`server` is what the agent calls the tools' server, `scratch` the folder that it takes for its workspace."""
-        self.offer, self._limits, self.server, self._scratch = offer, limits, server, scratch
-        self._run_id, self._calls = run_id, 0  # how many were made
-        self.waiting_since: float | None = None  # of the loop's clock
-        self.waited = 0.0  # seconds, up to the last answer
-        self.paused_at = 0  # the number of the last pause
-        self.was_called = False  # since the last answer
-        self.has_stopped_run = False  # whatever the agent still says, the run has failed
-        self.happened: list[Message] = []  # calls and results: what a new session has to be told of this run
+        self.offer, self.server = offer, server
+        self.history: list[Message] = []  # calls and results: what a new session has to know of this run
+        self.stop_reason: GatewayError | None = None  # the agent must not go on
+        self._waiting, self._run_id, self._scratch = waiting, run_id, scratch
         self._images: dict[str, Image] = {}  # by their names
-        self._open: dict[str, _Open] = {}  # in the order in which they were asked
-        self._answered: dict[str, int] = {}  # and the pause before each
-        self._returned: list[Message] = []  # for an agent that is to be started again
-        self._complete = asyncio.Event()  # nothing is missing for that
-        self._failed: Counter[str] = Counter()  # calls that were answered with an error, until the agent reports them
-        self._given: dict[str, _Open] = {}  # those that were answered otherwise, the last of each
+        self._made: dict[str, _Made] = {}
+        self._also: list[Message] = []  # what the caller said beside its results, for the agent's next turn
+        self._failed: Counter[str] = Counter()  # calls answered with an error that the agent has not reported yet
         self._guard = LoopGuard()
-        self._driver: Driver | None = None
-        self._timer: asyncio.TimerHandle | None = None
-        self._gathering_since: float | None = None
-        self._said: Callable[[], str] = lambda: ""
+        self._was_called = False  # since the last answer
         self._was_reminded = False
+        self._choose(offer)
 
-    def begin(self, driver: Driver, said: Callable[[], str]) -> None:
-        """`said` gives what the agent has said since it was asked last."""
-        self._driver, self._said = driver, said
-
-    def close(self) -> None:
-        """The run is over: whoever waits here waits no longer."""
-        self._driver = None
-        self._stop_timer()
-        for open in self._open.values():
-            if open.held is not None and not open.held.done():
-                open.held.set_result(ToolResult(text="The run is over.", is_error=True))
-        self._open.clear()
-        self.waiting_since = None
-
-    @property
-    def has_open(self) -> bool:
-        return bool(self._open)
+    def _choose(self, offer: Offer) -> None:
+        self.offer = offer
+        self._was_called = self._was_reminded = False
+        self._waiting.most = None if offer.parallel else 1
 
     @property
     def is_owed_a_call(self) -> bool:
         """A call was required, and has not been made."""
-        return isinstance(self.offer.choice, SomeTool | NamedTool) and not self.was_called
+        return isinstance(self.offer.choice, SomeTool | NamedTool) and not self._was_called
 
     @property
     def tools(self) -> Sequence[Tool]:
@@ -144,13 +102,10 @@ class CallerTools:
         self._images |= {image.name: image for image in images}
         return tuple(f"{image.name} (the tool `{self._viewer}` of `{self.server}` shows it)" for image in images)
 
-    @property
-    def call_ids(self) -> tuple[str, ...]:
-        """Those that the caller has been told."""
-        return tuple(id for id, open in self._open.items() if open.is_told)
-
     def knows(self, call_id: str) -> bool:
-        return call_id in self._answered or (call_id in self._open and self._open[call_id].is_told)
+        """It was shown: now or before."""
+        made = self._made.get(call_id)
+        return made is not None and (made.answer is not None or call_id in self._waiting.shown)
 
     # --- the agent's side ---------------------------------------------------------------------------
 
@@ -160,22 +115,11 @@ class CallerTools:
             return ToolResult(text="", images=(image,))
         if (wrong := self._wrong(name, arguments)) is not None:
             return self._refused(name, arguments, wrong)
-        held: asyncio.Future[ToolResult] = asyncio.get_running_loop().create_future()
-        open = self._ask(name, arguments, held)
-        try:
-            return await held
-        except asyncio.CancelledError:
-            if open.held is held:
-                self._give_again(open)
-            raise
+        result = await self._waiting.ask(self._make(name, arguments), Kind.TOOL)
+        return result if isinstance(result, ToolResult) else ToolResult(text="The run is over.", is_error=True)
 
-    def heard(self) -> None:
-        """The agent goes on talking: perhaps it has not called all that it wants to."""
-        if self._gathering_since is not None:
-            self._gather()
-
-    def took(self, event: ToolEnded) -> bool:
-        """Whether this end of a tool is no news: of a call that is known here."""
+    def ended(self, event: ToolEnded) -> bool:
+        """Whether the end of this tool is already known here, so that readers need not see it."""
         if _ran_here(event.action, event.outcome):
             self._stop(
                 AgentUnconfined(
@@ -190,8 +134,8 @@ class CallerTools:
             return True
         if (meant := translate(event.action, usable(self.offer), scratch=self._scratch)) is not None:
             tool, arguments = meant
-            self._ask(tool.name, arguments, None)
-            self.break_off()
+            self._waiting.ask_detached(self._make(tool.name, arguments))
+            self._waiting.end_agent()
         return False
 
     def _gave_up(self, action: OtherTool) -> bool:
@@ -200,39 +144,28 @@ class CallerTools:
         if self._failed[key]:
             self._failed[key] -= 1
             return True
-        held = (open for open in self._open.values() if open.held is not None and open.call.key() == key)
-        if (open := next(held, None) or self._given.get(key)) is not None:
-            self._give_again(open)
-            return True
-        return False
+        same = [id for id, made in self._made.items() if made.call.key() == key]
+        held = [id for id in same if self._waiting.state(id) in (open_calls.Call.NEW, open_calls.Call.SHOWN)]
+        delivered = [id for id in same if self._waiting.state(id) is open_calls.Call.DELIVERED]
+        if not held and not delivered:
+            return False
+        self._waiting.give_up(held[0] if held else delivered[-1])
+        return True
 
-    def _give_again(self, open: _Open) -> None:
-        """The agent has not taken it: it is started again with what it missed."""
-        self.break_off()
-        if open.given is not None:  # the answer had just come
-            self._given.pop(open.call.key(), None)
-            self._returned += [AssistantMessage("", (_call(open.call),)), open.given]
-            if not self._open:
-                self._complete.set()
-
-    def agent_gone(self) -> None:
-        """It has ended, however: what it had asked for is still wanted."""
+    def agent_ended(self) -> None:
+        """However it did: what it reports from now on is about other calls."""
         self._failed.clear()
-        self._given.clear()
-        for open in self._open.values():
-            open.held = None
 
-    def break_off(self) -> None:
-        self.agent_gone()
-        if self._driver is not None:
-            self._driver.break_off()
-
-    async def returned(self) -> list[Message]:
+    async def next_turn(self) -> list[Message]:
         """What the agent is to be told, as soon as nothing of it is missing."""
-        await self._complete.wait()
-        self._complete.clear()
-        returned, self._returned = self._returned, []
-        return returned
+        owed = await self._waiting.turn_due()
+        messages: list[Message] = []
+        for id in owed:
+            made = self._made[id]
+            assert made.answer is not None
+            messages += [AssistantMessage("", (_call(made.call),)), made.answer]
+        also, self._also = self._also, []
+        return messages + also
 
     def reminder(self) -> list[Message] | None:
         """For an agent that ended without the call that it had to make; None the second time."""
@@ -259,137 +192,81 @@ class CallerTools:
         return f"These arguments do not fit the tool's schema: {wrong}." if wrong else None
 
     def _refused(self, name: str, arguments: dict[str, Any], wrong: str) -> ToolResult:
-        """The model can mend that itself; if it does not, it goes round in circles."""
+        """The model can correct that itself; if it does not, it is in a loop."""
         key = CallerCall("", name, arguments).key()
         note = self._guard.gave(key, wrong)
         self._failed[key] += 1
         self._check_loop(name)
         return ToolResult(text=f"{wrong}\n\n{note}" if note else wrong, is_error=True)
 
-    def _ask(self, name: str, arguments: dict[str, Any], held: "asyncio.Future[ToolResult] | None") -> _Open:
+    def _make(self, name: str, arguments: dict[str, Any]) -> str:
         self._check_loop(name)
-        self._calls += 1
-        call = CallerCall(call_id(self._run_id, self._calls), name, arguments)
-        self._open[call.id] = open = _Open(call, asyncio.get_running_loop().time(), held)
-        self.was_called = True
-        self._gather()
-        return open
+        call = CallerCall(call_id(self._run_id, len(self._made) + 1), name, arguments)
+        self._made[call.id] = _Made(call, monotonic())
+        self._was_called = True
+        return call.id
 
     def _check_loop(self, name: str) -> None:
         if self._guard.is_loop:
             self._stop(
                 AgentLooped(
-                    f"The agent goes round in circles: it calls {name} and others again and again and is given the "
-                    "same; ask in another way, or for less at once."
+                    f"The agent is in a loop: it calls {name} and others again and again and gets the same results; "
+                    "ask in another way, or for less at once."
                 )
             )
 
     def _stop(self, why: GatewayError) -> None:
         """Nothing more is asked of the caller, however long the agent takes to go."""
-        driver, self._driver = self._driver, None
-        self._stop_timer()
-        if driver is not None:
-            self.has_stopped_run = True
-            driver.stop(why)
-
-    # --- pauses -------------------------------------------------------------------------------------
-
-    def _gather(self) -> None:
-        if self.waiting_since is not None or self._driver is None:
-            return  # it is told with the next pause
-        loop = asyncio.get_running_loop()
-        now = loop.time()
-        if self._gathering_since is None:
-            self._gathering_since = now
-        self._stop_timer()
-        left = self._gathering_since + _LONGEST_GATHERING - now
-        self._timer = loop.call_later(max(0.0, min(self._limits.quiet_seconds, left)), self._pause)
-
-    def _pause(self) -> None:
-        assert self._driver is not None
-        self._gathering_since = None
-        most = None if self.offer.parallel else 1
-        asked = list(self._open.values())[:most]
-        fresh = [open.call for open in asked if not open.is_told]
-        if fresh:
-            self.happened.append(AssistantMessage(self._said(), tuple(map(_call, fresh))))
-        for open in asked:
-            open.is_told = True
-        self.paused_at = self._driver.pause([CallerToolAsked(call) for call in fresh])
-        loop = asyncio.get_running_loop()
-        self.waiting_since = loop.time()
-        self._timer = loop.call_later(self._limits.answer_seconds, self._expire)
-        if isinstance(self.offer.choice, NamedTool):
-            # Who asks for one call and no other takes its arguments and rarely comes back: no process waits for that.
-            self.break_off()
-
-    def _expire(self) -> None:
-        self._stop(
-            CallerGone(
-                f"Nobody brought the results of the tool calls within {self._limits.answer_seconds:g} s; send them "
-                "with the whole conversation to go on, or raise `answer_seconds`."
-            )
-        )
-
-    def _stop_timer(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        if self.stop_reason is None:
+            self.stop_reason = why
+            self._waiting.stop(why)
 
     # --- the caller's side --------------------------------------------------------------------------
 
+    def paused(self, fresh: Sequence[str], said: str) -> list[CallerToolAsked]:
+        """How the run says that these calls are the caller's to carry out. `said` came before them."""
+        calls = [self._made[id].call for id in fresh if id in self._made]
+        if calls:
+            self.history.append(AssistantMessage(said, tuple(map(_call, calls))))
+        return [CallerToolAsked(call) for call in calls]
+
+    @property
+    def takes_one_call(self) -> bool:
+        """Whoever asks for one call and no other takes its arguments and rarely comes back: no agent waits for that."""
+        return isinstance(self.offer.choice, NamedTool)
+
     def new(self, results: Mapping[str, ToolResult]) -> dict[str, ToolResult]:
         """Those of them that are waited for."""
-        return {id: result for id, result in results.items() if id in self._open and self._open[id].is_told}
+        return {id: results[id] for id in self._waiting.shown if id in results and id in self._made}
+
+    def pause_before(self, results: Mapping[str, ToolResult]) -> int:
+        """The number of the pause that these results ended, when they came first."""
+        return min(made.paused_at for id, made in self._made.items() if id in results and made.answer is not None)
 
     def answer(
-        self, results: Mapping[str, ToolResult], also: Sequence[Message] = (), offer: Offer | None = None
-    ) -> int:
-        """The number of the pause that these results end. Those that are known are left as they are.
+        self, results: Mapping[str, ToolResult], paused_at: int, also: Sequence[Message], offer: Offer | None
+    ) -> tuple[list[CallerToolAnswered], dict[str, ToolResult]]:
+        """New results, which end the pause of that number: what readers see of them, and what the agent is told.
 
-        What a caller says beside them (`also`) cannot be told to an agent that is in the middle of its work, so that
-        one is ended, and started again with all of it.
+        What a caller says beside them (`also`) cannot be told to an agent in the middle of its work: it is for its
+        next turn.
         """
-        new = self.new(results)
-        if not new:
-            return min(self._answered[id] for id in results if id in self._answered)
-        now, place = asyncio.get_running_loop().time(), self.paused_at
-        if self.waiting_since is not None:
-            self.waited += now - self.waiting_since
-        self.waiting_since = self._gathering_since = None
-        self._stop_timer()
-        self.offer = offer or replace(self.offer, choice=AnyTool())  # a choice is for one reply
-        self.was_called = self._was_reminded = False
-        if also:
-            self.break_off()
-        events = []
-        for id, result in new.items():
-            open = self._open.pop(id)
-            self._answered[id] = place
-            seconds = now - open.asked_at
-            note = self._guard.gave(open.call.key(), result.text, seconds)
-            given = replace(result, text=f"{result.text}\n\n{note}") if note else result
+        self._choose(offer or replace(self.offer, choice=AnyTool()))  # a choice is for one reply
+        events, given, now = list[CallerToolAnswered](), dict[str, ToolResult](), monotonic()
+        for id, result in results.items():
+            made = self._made[id]
+            seconds = now - made.made_at
+            note = self._guard.gave(made.call.key(), result.text, seconds)
+            given[id] = replace(result, text=f"{result.text}\n\n{note}") if note else result
+            if result.is_error and self._waiting.state(id) is open_calls.Call.SHOWN and not also:
+                self._failed[made.call.key()] += 1
+            made.paused_at = paused_at
+            made.answer = ToolMessage(given[id].text, id, made.call.name, self.show(result.images))
+            self.history.append(made.answer)
             events.append(CallerToolAnswered(id, result, round(seconds * 1000)))
-            told = ToolMessage(given.text, id, open.call.name, self.show(result.images))
-            self.happened.append(told)
-            open.given = told
-            if open.held is None:
-                self._returned += [AssistantMessage("", (_call(open.call),)), told]
-            elif not open.held.done():
-                if given.is_error:
-                    self._failed[open.call.key()] += 1
-                else:
-                    self._given[open.call.key()] = open
-                open.held.set_result(given)
-        self._returned += also
-        self.happened += also
-        if self._driver is not None:
-            self._driver.tell(events)
-        if self._open:
-            self._gather()
-        elif self._returned:
-            self._complete.set()
-        return place
+        self._also += also
+        self.history += also
+        return events, given
 
 
 def _call(call: CallerCall) -> Call:

@@ -1,5 +1,6 @@
 """A run's events in, before anybody sees them; kept in the store, or kept back until it takes them again."""
 
+import asyncio
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
@@ -81,11 +82,12 @@ class Journal:
             with suppress(Exception):
                 self.begin()
 
-    def read(self, after: int) -> list[DocumentEvent]:
-        """Events that are stored, about a megabyte of them. For another thread."""
-        return self._store.events(self._new.id, self._new.owner, after=after).events
+    async def read(self, after: int) -> list[DocumentEvent]:
+        """Events that are stored, about a megabyte of them."""
+        page = await asyncio.to_thread(self._store.events, self._new.id, self._new.owner, after=after)
+        return page.events
 
-    def write(self, events: list[DocumentEvent]) -> list[DocumentEvent]:
+    async def write(self, events: list[DocumentEvent]) -> list[DocumentEvent]:
         """The events as readers are to see them: `Done` tells when the answer could not be stored."""
         if self._first_event_ms is None:
             self._first_event_ms = self._now_ms()

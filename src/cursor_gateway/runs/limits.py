@@ -30,6 +30,9 @@ class Watched(Protocol):
     def is_waiting(self) -> bool: ...
 
     @property
+    def has_heard(self) -> bool: ...
+
+    @property
     def done(self) -> object: ...
 
     def stop(self, why: GatewayError) -> None: ...
@@ -39,7 +42,6 @@ class Watch:
     """The three time limits of a run, on one timer that is set anew only when it rings."""
 
     def __init__(self, run: Watched, limits: Limits, loop: asyncio.AbstractEventLoop) -> None:
-        self.heard = False
         self._run, self._limits, self._loop = run, limits, loop
         self._timer = self._set(self._left())
 
@@ -51,7 +53,7 @@ class Watch:
         if self._run.is_waiting:  # which has a limit of its own
             return self._limits.idle_seconds
         now = self._loop.time()
-        silence = self._limits.idle_seconds if self.heard else self._limits.first_event_seconds
+        silence = self._limits.idle_seconds if self._run.has_heard else self._limits.first_event_seconds
         return min(self._run.heard_at + silence, self._last_moment) - now
 
     @property
@@ -79,7 +81,7 @@ class Watch:
         limits = self._limits
         if self._last_moment <= self._loop.time():  # as `_left` adds: rounding must agree
             return f"The run took longer than {limits.run_seconds:g} s; ask for less at once, or raise `run_seconds`."
-        if self.heard:
+        if self._run.has_heard:
             return f"The agent was silent for {limits.idle_seconds:g} s; try again, or raise `idle_seconds`."
         return (
             f"The agent said nothing within {limits.first_event_seconds:g} s; try again, "

@@ -36,7 +36,7 @@ from cursor_gateway.errors import (
 )
 from cursor_gateway.runs.account_errors import AccountErrors, Asked
 from cursor_gateway.runs.asking import Asking, Conversation
-from cursor_gateway.runs.caller_tools import CallerLimits, CallerTools
+from cursor_gateway.runs.caller_tools import CallerTools
 from cursor_gateway.runs.conversations import Conversations
 from cursor_gateway.runs.journal import Journal
 from cursor_gateway.runs.past import PastRun
@@ -44,6 +44,7 @@ from cursor_gateway.runs.questions import Questions
 from cursor_gateway.runs.registry import Runs
 from cursor_gateway.runs.repeats import Repeats, question_key, run_of
 from cursor_gateway.runs.run import Run
+from cursor_gateway.runs.waiting import CallerLimits, Waiting
 from cursor_gateway.runs.workspaces import Workspaces
 from cursor_gateway.sources.base import TOOLS_SERVER, Offered, Turn
 from cursor_gateway.sources.choice import AnySource, chosen
@@ -270,11 +271,10 @@ class Service:
         )
         folder = self.conversations.folder(conversation.id)
         _make_private(folder)
-        caller, offered = self._offered(order, info.id, folder)
+        waiting = Waiting(self._caller_limits)
+        caller, offered = self._offered(order, info.id, folder, waiting)
         questions = (
-            Questions(self._caller_limits)
-            if order.may_be_asked and self.source.named(order.source).holds_questions
-            else None
+            Questions(waiting) if order.may_be_asked and self.source.named(order.source).holds_questions else None
         )
         if caller is None:
             images = _written(order.images, folder / "images")
@@ -309,12 +309,13 @@ class Service:
             order.request_id,
             journal,
             asking=asking,
+            waiting=waiting,
             caller=caller,
             questions=questions,
         )
         self._quoted(run, order)
         if self._account_errors is not None and asked is not None:
-            run.on_done = partial(self._account_errors.heard, asked)
+            run.log.ended = partial(self._account_errors.heard, asked)
         run.needs_readers = (order.when_client_leaves or self.defaults.when_client_leaves) == "cancel"
 
         def ended() -> None:
@@ -329,12 +330,14 @@ class Service:
         asyncio.get_running_loop().call_soon(journal.begin_meanwhile)  # while the agent starts
         return run
 
-    def _offered(self, order: Order, run_id: str, folder: Path) -> tuple[CallerTools | None, Offered | None]:
+    def _offered(
+        self, order: Order, run_id: str, folder: Path, waiting: Waiting
+    ) -> tuple[CallerTools | None, Offered | None]:
         if order.offer is None:
             return None, None
         server = self.source.named(order.source).tools_server
         scratch = str(folder / "scratch")
-        caller = CallerTools(order.offer, self._caller_limits, run_id=run_id, server=server, scratch=scratch)
+        caller = CallerTools(order.offer, waiting, run_id=run_id, server=server, scratch=scratch)
         (folder / TOOLS).write_bytes(msgspec.json.encode(order.offer.tools))
         url = self._endpoint.offer(caller) if usable(order.offer) or order.images else ""
         return caller, Offered(server=TOOLS_SERVER, url=url, runner=caller)
@@ -405,7 +408,7 @@ class Service:
         is_new = bool(run.caller.new(results))
         if also and not is_new:
             return None  # more is said to a run that goes on: it is told to another one, with all the rest
-        continued = self.continued(run, run.caller, results, also, order.offer)
+        continued = self.continued(run, results, also, order.offer)
         if is_new:
             self._quoted(run, order)
         self.leave_as_told(run, order.when_client_leaves)
@@ -465,12 +468,11 @@ class Service:
     def continued(
         self,
         run: Run,
-        caller: CallerTools,
         results: Mapping[str, ToolResult],
         also: Sequence[Message] = (),
         offer: Offer | None = None,
     ) -> Continued:
-        after = caller.answer(results, also, offer)
+        after = run.driver.answer(results, also, offer)
         return Continued(run, after, run.told_by(after))
 
     # --- looking ------------------------------------------------------------------------------------
@@ -531,7 +533,7 @@ async def _told(run: Run | PastRun, after: int) -> Usage | None:
     """The usage that the replies up to this pause have told."""
     if isinstance(run, Run) or not after:
         return run.told_by(after) if isinstance(run, Run) else None
-    match await run.page(after - 1):
+    match await run.log.after(after - 1):
         case [Paused(envelope=envelope), *_]:
             return envelope.usage
         case _:

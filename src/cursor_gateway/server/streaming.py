@@ -16,8 +16,9 @@ from starlette.types import Receive, Scope, Send
 from cursor_gateway.core.document_events import DocumentEvent, Paused, says_something
 from cursor_gateway.dialects.openai_chat import CompletionHead
 from cursor_gateway.errors import Failure, NotFound, RunCancelled
-from cursor_gateway.runs.past import PastReader, PastRun
-from cursor_gateway.runs.run import Reader, Run
+from cursor_gateway.runs.past import PastRun
+from cursor_gateway.runs.readers import Reader
+from cursor_gateway.runs.run import Run
 from cursor_gateway.server.guard import error_response
 from cursor_gateway.server.metrics import Metrics
 from cursor_gateway.server.rendering import Renderings
@@ -132,7 +133,7 @@ class EventStream:
         finally:
             self._reading.metrics.stream_closed()
 
-    async def _first_words(self, reader: Reader | PastReader) -> list[DocumentEvent]:
+    async def _first_words(self, reader: Reader) -> list[DocumentEvent]:
         """What a reply that goes on begins with, the ends of its caller's own calls, says nothing yet."""
         loop = asyncio.get_running_loop()
         until = loop.time() + self._reading.hold_seconds
@@ -147,7 +148,7 @@ class EventStream:
             return None
         return self._run.done.failure
 
-    async def _stream(self, reader: Reader | PastReader, events: list[DocumentEvent], send: Send) -> None:
+    async def _stream(self, reader: Reader, events: list[DocumentEvent], send: Send) -> None:
         await self._begin(send)
         loop, seconds = asyncio.get_running_loop(), self._reading.keep_alive_seconds
         silent_since = loop.time()  # not only without events: a dialect has no words for some of them
@@ -166,7 +167,7 @@ class EventStream:
                 return
             events = await reader.next(max(0.0, silent_since + seconds - loop.time()))
 
-    async def _encoded(self, events: list[DocumentEvent], reader: Reader | PastReader) -> bytes:
+    async def _encoded(self, events: list[DocumentEvent], reader: Reader) -> bytes:
         if not self._encoder.is_slow or not events:
             return self._encoder.push_all(events)
         push = partial(self._encoder.push_all, events)
@@ -201,9 +202,9 @@ async def read_to_end(
         return not reader.has_left
 
 
-def _cut_short(run: AnyRun, reader: Reader | PastReader) -> None:
+def _cut_short(run: AnyRun, reader: Reader) -> None:
     """Nobody else has a use for the rest either, unless they read it, too."""
-    if not reader.at_end and run.readers == 1:
+    if not reader.at_end and run.readers.count == 1:
         run.stop(RunCancelled("The answer was cut where its request said, by `stop` or `max_tokens`; ask for more."))
 
 
@@ -219,7 +220,7 @@ class Presence:
         self._reader = run.reader(after)
         self._watch: asyncio.Task[None] | None = None
 
-    async def __aenter__(self) -> Reader | PastReader:
+    async def __aenter__(self) -> Reader:
         self._watch = asyncio.get_running_loop().create_task(self._notice())
         return self._reader.__enter__()
 

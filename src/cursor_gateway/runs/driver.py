@@ -1,0 +1,335 @@
+"""A source's agent events in; the events of one run, in its log, out.
+
+A run is one or more turns of an agent. Most have one. The agent is started again when its session is lost, when its
+source failed before it said anything, when it does not wait for answers that it is owed, or when it ended without a
+call that it had to make: `TurnEnd` has the cases, `_next_turn` what follows from each.
+
+Here, and nowhere else, what goes wrong becomes an event: whatever happens, `Done` is the last event of the log.
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import aclosing
+from enum import Enum
+from typing import Protocol
+
+from msgspec.structs import replace
+
+from cursor_gateway.core.agent_events import (
+    AgentEvent,
+    CallerAwaited,
+    RunFailed,
+    RunFinished,
+    RunStarted,
+    ToolEnded,
+    ToolStarted,
+)
+from cursor_gateway.core.assembler import Assembler
+from cursor_gateway.core.caller_tools import Offer, ToolResult
+from cursor_gateway.core.document_events import DocumentEvent, source_text
+from cursor_gateway.core.prompt import Message
+from cursor_gateway.core.run_info import RunInfo
+from cursor_gateway.errors import (
+    AgentCrashed,
+    AgentError,
+    Failure,
+    GatewayError,
+    GatewayFault,
+    RunCancelled,
+    SessionLost,
+    ToolNotCalled,
+)
+from cursor_gateway.runs.asking import Asking
+from cursor_gateway.runs.caller_tools import CallerTools
+from cursor_gateway.runs.event_log import EventLog
+from cursor_gateway.runs.spending import Spending
+from cursor_gateway.runs.waiting import Waiting
+from cursor_gateway.sources.base import Turn
+from cursor_gateway.sources.choice import ChosenSource
+
+
+class TurnEnd(Enum):
+    RUN_OVER = "the run is over with it"
+    SESSION_LOST = "the agent did not know its session"
+    SOURCE_FAILED = "its source failed before it said anything"
+    CALLS_OPEN = "its calls are open, and it does not wait for them"
+    NOT_CALLED = "it did not make the call that it had to"
+
+
+class Predecessor(Protocol):
+    """The run before this one in its conversation."""
+
+    async def gone(self) -> None: ...
+
+
+class Driver:
+    """Drives the agent of one run. `Waiting` says when to pause, and when the agent must be ended."""
+
+    def __init__(
+        self,
+        info: RunInfo,
+        turn: Turn,
+        log: EventLog,
+        waiting: Waiting,
+        *,
+        asking: Asking | None = None,
+        caller: CallerTools | None = None,
+    ) -> None:
+        """`asking` makes the turns for an agent that has to be started again; `caller` has the caller's tools."""
+        self.turn = turn
+        self.session_id = turn.session_id
+        self.first_event_at = self.heard_at = 0.0  # by the loop's clock
+        self.has_heard = False
+        self.fallback: str | None = None  # the source that answers in place of one that failed
+        self.source_failure: Failure | None = None  # and how that one did
+        self.source_name = ""  # of the source that answers
+        self.stop_reason: GatewayError | None = None
+        self.first_event: Callable[[], None] = lambda: None  # called when readers have it
+        self._log, self._waiting, self._asking, self._caller = log, waiting, asking, caller
+        self._assembler = Assembler(info)
+        self._redacted: Callable[[Failure], Failure] = lambda failure: failure
+        self._spending = Spending()
+        self._task: asyncio.Task[None] | None = None
+        self._has_begun = False
+        self._reading: asyncio.Task[TurnEnd] | None = None  # of an agent that may be ended before its run
+        self._is_agent_ended = False
+        self._said: list[str] = []  # by the agent, since its calls were shown last
+        waiting.begin(self)
+
+    # --- the run ------------------------------------------------------------------------------------
+
+    def start(
+        self, source: ChosenSource, after: Predecessor | None, fault: Callable[[Exception], None]
+    ) -> "asyncio.Task[None]":
+        """Returns at once; the agent starts when nothing is left of the run `after` which it comes."""
+        loop = asyncio.get_running_loop()
+        self.heard_at = loop.time()
+        self.source_name, self._redacted = source.name_of(self.turn), source.redacted
+        self._task = loop.create_task(self._drive(source, after, fault), name=self.turn.run_id)
+        return self._task
+
+    def stop(self, why: GatewayError) -> None:
+        """Ends the agent, unless the run is over; readers are told why."""
+        if self.stop_reason is None and not self._log.is_ended and self._task is not None:
+            self.stop_reason = why
+            if self._has_begun:  # a task that is cancelled before it begins could not say why
+                self._task.cancel()
+
+    async def gone(self) -> None:
+        """Waits until nothing of the run is left."""
+        if self._task is not None:
+            await asyncio.wait([self._task])
+
+    async def abandon(self) -> None:
+        """Does not wait for an agent that lingers after its result."""
+        if self._task is not None:
+            self.stop(_STOPPED)
+            if self._has_begun:
+                self._task.cancel()
+            await self.gone()
+
+    async def _drive(self, source: ChosenSource, after: Predecessor | None, fault: Callable[[Exception], None]) -> None:
+        self._has_begun = True
+        try:
+            if self.stop_reason is None:
+                if after is not None:
+                    await after.gone()
+                while (end := await self._take_turn(source)) is not TurnEnd.RUN_OVER:
+                    self.turn = await self._next_turn(source, end)
+                await self._end(AgentCrashed())
+        except asyncio.CancelledError:
+            pass  # why is known: see `stop`
+        except GatewayError as error:
+            await self._end(error)
+        except Exception as error:  # noqa: BLE001 -- a mistake of ours must not leave readers waiting
+            fault(error)
+            await self._end(
+                GatewayFault("The gateway made a mistake; its log has the details under this request's id.")
+            )
+        finally:
+            await self._end(_STOPPED)
+
+    async def _end(self, why: GatewayError) -> None:
+        """Unless the agent has said itself how it ended."""
+        if not self._log.is_ended:
+            failure = self._redacted((self.stop_reason or why).failure())
+            self._log.add(self._assembler.push(RunFailed(failure=failure)))
+        await self._log.flush()
+
+    # --- one turn of the agent ----------------------------------------------------------------------
+
+    async def _take_turn(self, source: ChosenSource) -> TurnEnd:
+        if self._caller is None:
+            return await self._read(source)
+        self._is_agent_ended = False
+        self._waiting.resumed()
+        self._reading = asyncio.get_running_loop().create_task(self._read(source))
+        try:
+            return await self._reading
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if task is not None and task.cancelling():
+                raise
+            return TurnEnd.CALLS_OPEN
+        finally:
+            self._reading = None
+
+    async def _read(self, source: ChosenSource) -> TurnEnd:
+        before = self._log.added
+        try:
+            async with aclosing(source.events(self.turn)) as batches:
+                async for batch in batches:
+                    end = await self._push(source, batch, before)
+                    if end is not None:
+                        return end
+        except AgentError as error:
+            end = self._restart(source, error.failure()) if self._log.added == before else None
+            if end is None:
+                raise
+            return end
+        return TurnEnd.RUN_OVER
+
+    def _restart(self, source: ChosenSource, failure: Failure) -> TurnEnd | None:
+        """How an agent that failed before it said anything can be started again."""
+        if self._asking is None:
+            return None
+        if failure.code == SessionLost.code and self.turn.session_id is not None:
+            return TurnEnd.SESSION_LOST
+        if failure.may_be_the_sources and source.instead_of(self.turn) is not None:
+            self.source_failure = self._redacted(failure)
+            return TurnEnd.SOURCE_FAILED
+        return None
+
+    async def _push(self, source: ChosenSource, batch: Sequence[AgentEvent], before: int) -> TurnEnd | None:
+        """What one read of the agent's output meant. The end of the turn, where it has one."""
+        self.heard_at = asyncio.get_running_loop().time()
+        self.has_heard = True
+        out: list[DocumentEvent] = []
+        end: TurnEnd | None = None
+        for event in batch:
+            if isinstance(event, RunStarted):
+                self.session_id = self._log.session_id = event.session_id or self.session_id
+            elif isinstance(event, RunFailed):
+                restart = self._restart(source, event.failure) if not out and self._log.added == before else None
+                if restart is not None:
+                    return restart
+                event = replace(event, failure=self._redacted(event.failure))
+            if self._caller is not None:
+                shown, how = self._with_caller(self._caller, event)
+                end = how or end
+                if shown is not None:
+                    out += self._assembler.push(shown)
+            else:
+                out += self._assembler.push(event)
+        if out:
+            await self._publish(out)
+        return end
+
+    async def _publish(self, events: list[DocumentEvent]) -> None:
+        is_first = not self._log.added
+        if self._caller is not None:
+            self._said += map(source_text, events)
+        if is_first:
+            self.first_event_at = self.heard_at
+        await self._log.append(events)
+        if is_first:
+            asyncio.get_running_loop().call_soon(self.first_event)
+
+    def _with_caller(self, caller: CallerTools, event: AgentEvent) -> tuple[AgentEvent | None, TurnEnd | None]:
+        """The event as readers are to see it, if at all, and whether it ends the turn but not the run."""
+        if caller.stop_reason is not None:  # its result may come in the same read as what the run was stopped for
+            return None, None
+        if self._is_agent_ended and not isinstance(event, ToolStarted | ToolEnded):
+            return None, TurnEnd.CALLS_OPEN  # it goes on without the results that it is owed
+        match event:
+            case ToolEnded():
+                is_known = caller.ended(event)
+                return None if is_known else event, TurnEnd.CALLS_OPEN if self._is_agent_ended else None
+            case RunFinished() | RunFailed():
+                self._spending.add(event)
+                if self._waiting.has_open:
+                    self._waiting.agent_ended()
+                    caller.agent_ended()
+                    return None, TurnEnd.CALLS_OPEN
+                if isinstance(event, RunFinished) and caller.is_owed_a_call and self._asking is not None:
+                    return None, TurnEnd.NOT_CALLED
+                return self._spending.total(event), None
+            case _:
+                self._waiting.spoke()
+                return event, None
+
+    async def _next_turn(self, source: ChosenSource, end: TurnEnd) -> Turn:
+        """For an agent that is started again."""
+        asking, caller = self._asking, self._caller
+        assert asking is not None
+        happened = caller.history if caller is not None else ()
+        match end:
+            case TurnEnd.SOURCE_FAILED:
+                self.fallback = source.instead_of(self.turn)
+                self._asking = asking = asking.by(self.fallback)
+                self.source_name = source.name_of(asking.turn)
+                if caller is not None:
+                    caller.server = source.named(self.fallback).tools_server
+                return asking.afresh(happened)
+            case TurnEnd.SESSION_LOST:
+                return asking.afresh(happened)
+            case TurnEnd.CALLS_OPEN | TurnEnd.NOT_CALLED | TurnEnd.RUN_OVER:
+                assert caller is not None
+                new = await self._news(caller, end)
+                return asking.again(source, self.session_id, new, caller.history)
+
+    async def _news(self, caller: CallerTools, end: TurnEnd) -> Sequence[Message]:
+        """What an agent that knows its session has to be told."""
+        if end is TurnEnd.CALLS_OPEN:
+            self._spending.cut()
+            new = await caller.next_turn()
+            self.heard_at = asyncio.get_running_loop().time()
+            return new
+        if (reminder := caller.reminder()) is not None:
+            return reminder
+        raise ToolNotCalled(
+            "The agent did not call a tool, although `tool_choice` says that it must, also when asked again; "
+            "ask in another way, or send `tool_choice` auto.",
+            param="tool_choice",
+        )
+
+    # --- as the host of its open calls --------------------------------------------------------------
+
+    def pause(self, fresh: Sequence[str], shown: Sequence[str]) -> None:
+        said, self._said = "".join(self._said), []
+        asked = self._caller.paused(fresh, said) if self._caller is not None else []
+        self._say([*asked, CallerAwaited(tuple(shown))])
+        if self._caller is not None and self._caller.takes_one_call:
+            self._waiting.end_agent()
+
+    def end_agent(self) -> None:
+        self._is_agent_ended = True
+        if self._caller is not None:
+            self._caller.agent_ended()
+        if self._reading is not None and self._reading is not asyncio.current_task():
+            self._reading.cancel()
+
+    def answer(
+        self, results: Mapping[str, ToolResult], also: Sequence[Message] = (), offer: Offer | None = None
+    ) -> int:
+        """With results of the caller's tools: the number of the pause that they end, now or when they came first."""
+        assert self._caller is not None
+        new = self._caller.new(results)
+        if not new:
+            return self._caller.pause_before(results)
+        paused_at = self._log.paused_at
+        events, given = self._caller.answer(new, paused_at, also, offer)
+        self._waiting.answer(given, says_more=bool(also))
+        self._say(events)
+        return paused_at
+
+    def _say(self, events: Sequence[AgentEvent]) -> None:
+        """Beside what the agent says."""
+        self.heard_at = asyncio.get_running_loop().time()
+        if out := [shown for event in events for shown in self._assembler.push(event)]:
+            if self._caller is not None:
+                self._said += map(source_text, out)
+            self._log.append_soon(out)
+
+
+_STOPPED = RunCancelled("The run was stopped; start it again to have the whole answer.")

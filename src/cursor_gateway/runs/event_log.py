@@ -1,0 +1,131 @@
+"""One run's events: numbered, stored, and only then visible. Document events in; the same, in order, for readers out.
+
+An event passes three points, always in this order:
+
+    added     it has its number, which never changes
+    stored    the journal has it: it outlives this process
+    visible   readers may see it
+
+`add` only numbers, so it can be called from anywhere; `flush` stores what was added and makes it visible. Flushes never
+overlap, so the visible events are always a beginning of the stored ones, whoever writes and however long storing takes.
+What is visible and old is dropped from memory; a reader who is that far behind finds it in the store.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+
+from cursor_gateway.core.document_events import DocumentEnded, DocumentEvent, Done, Paused, says_something
+from cursor_gateway.errors import Failure
+from cursor_gateway.runs.journal import Journal
+from cursor_gateway.runs.readers import wake
+
+
+class EventLog:
+    def __init__(self, journal: Journal | None = None) -> None:
+        self.events: list[DocumentEvent] = []  # the latest that are visible
+        self.dropped = 0  # visible events before them, which are in the store
+        self.done: Done | None = None  # when it is visible
+        self.is_deleted = False  # as far as is known here
+        self.is_ended = False  # `Done` was added
+        self.has_spoken = False  # anything but an error
+        self.documents = 0  # that have ended
+        self.session_id: str | None = None  # the agent's own
+        self.paused_at = 0  # the number of the last pause
+        self.pauses: dict[int, Paused] = {}  # by their numbers
+        self.failed: Callable[[Exception], None] = lambda error: None  # called with a mistake of ours in the store
+        self.ended: Callable[[Failure | None], None] = lambda failure: None  # called before readers see the end
+        self._journal = journal
+        self._added: list[DocumentEvent] = []
+        self._last = 0  # the number of the last event that was added
+        self._flushing = asyncio.Lock()
+        self._flush_later: asyncio.Task[None] | None = None
+        self._waiting: set[asyncio.Future[None]] = set()  # for more
+
+    @property
+    def count(self) -> int:
+        """How many events are visible."""
+        return self.dropped + len(self.events)
+
+    @property
+    def added(self) -> int:
+        """How many there are, visible or not."""
+        return self._last
+
+    # --- writing ------------------------------------------------------------------------------------
+
+    def add(self, events: Sequence[DocumentEvent]) -> None:
+        """Visible after the next `flush`. Nothing comes after `Done`."""
+        for event in events:
+            self._last += 1
+            if isinstance(event, Paused):
+                self.paused_at = self._last
+                self.pauses[self._last] = event
+            elif isinstance(event, Done):
+                self.is_ended = True
+        self._added += events
+
+    async def append(self, events: Sequence[DocumentEvent]) -> None:
+        self.add(events)
+        await self.flush()
+
+    def append_soon(self, events: Sequence[DocumentEvent]) -> None:
+        """For callers that cannot wait."""
+        self.add(events)
+        if self._flush_later is None or self._flush_later.done():
+            self._flush_later = asyncio.get_running_loop().create_task(self.flush())
+
+    async def flush(self) -> None:
+        async with self._flushing:
+            while self._added:
+                batch, self._added = self._added, []
+                if self._journal is not None:
+                    self._journal.session_id = self.session_id
+                    batch = await self._journal.write(batch)
+                self._show(batch)
+
+    def _show(self, events: list[DocumentEvent]) -> None:
+        self.events += events
+        for event in events:
+            self.documents += isinstance(event, DocumentEnded)
+            if not self.has_spoken:
+                self.has_spoken = says_something(event)
+        if isinstance(last := events[-1], Done):
+            self.done = last
+            self.ended(last.failure)
+        self._drop()
+        waiting, self._waiting = self._waiting, set()
+        for future in waiting:
+            wake(future)
+        if self._journal is not None and (mistake := self._journal.mistake) is not None:
+            self._journal.mistake = None
+            self.failed(mistake)
+
+    def _drop(self) -> None:
+        if self._journal is not None:
+            spare = self._journal.old - self.dropped
+            del self.events[:spare]
+            self.dropped += spare
+
+    # --- reading ------------------------------------------------------------------------------------
+
+    async def after(self, number: int) -> list[DocumentEvent]:
+        """Visible events that follow this one: all that are here, or about a megabyte of those in the store."""
+        if number >= self.dropped or self._journal is None:
+            return self.events[number - self.dropped :]
+        return await self._journal.read(number)
+
+    async def more(self, woken: "asyncio.Future[None]", seconds: float | None = None) -> None:
+        self._waiting.add(woken)
+        timer = asyncio.get_running_loop().call_later(seconds, wake, woken) if seconds is not None else None
+        try:
+            await woken
+        finally:
+            self._waiting.discard(woken)
+            if timer is not None:
+                timer.cancel()
+
+    async def finished(self) -> Done:
+        """Waits for the end."""
+        while self.done is None:
+            await self.more(asyncio.get_running_loop().create_future())
+        return self.done

@@ -1,0 +1,100 @@
+"""One log, any number of readers: each has its place, and is woken when there is more."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Protocol
+
+from cursor_gateway.core.document_events import DocumentEvent, Done
+
+
+class Log(Protocol):
+    """What is read: the visible events of one run, wherever they are."""
+
+    @property
+    def done(self) -> Done | None:
+        """The last event, once it is visible."""
+        ...
+
+    @property
+    def count(self) -> int: ...
+
+    @property
+    def is_deleted(self) -> bool:
+        """With its conversation."""
+        ...
+
+    async def after(self, number: int) -> list[DocumentEvent]:
+        """Some of the events that follow this one. None of those that should be there: the run was deleted."""
+        ...
+
+    async def more(self, woken: "asyncio.Future[None]", seconds: float | None) -> None:
+        """Returns when there is more, after that time, or when the future is done."""
+        ...
+
+
+class Readers:
+    """Those who read one log."""
+
+    def __init__(self, log: Log) -> None:
+        self.count = 0
+        self.read_up_to = 0  # the number of the last event that some reader has had
+        self.left_last: Callable[[], None] = lambda: None  # called when nobody reads any more
+        self._log = log
+
+    def reader(self, after: int = 0) -> "Reader":
+        return Reader(self, self._log, after)
+
+    def joined(self) -> None:
+        self.count += 1
+
+    def left(self, place: int) -> None:
+        self.count -= 1
+        self.read_up_to = max(self.read_up_to, place)
+        if self.count == 0:
+            self.left_last()
+
+
+class Reader:
+    """One reader's place in a log; as a context manager it is counted as one."""
+
+    def __init__(self, readers: Readers, log: Log, after: int) -> None:
+        self.place = after
+        self.has_left = False
+        self._readers, self._log = readers, log
+        self._woken: asyncio.Future[None] | None = None
+
+    def __enter__(self) -> "Reader":
+        self._readers.joined()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._readers.left(self.place)
+
+    @property
+    def at_end(self) -> bool:
+        return self._log.done is not None and self.place >= self._log.count
+
+    def leave(self) -> None:
+        """Whoever reads has gone: `next` returns at once."""
+        self.has_left = True
+        if self._woken is not None:
+            wake(self._woken)
+
+    async def next(self, seconds: float | None = None) -> list[DocumentEvent]:
+        """The events since the last call: as soon as there are any; none after that time, at the end, or left."""
+        if self.place >= self._log.count and self._log.done is None and not self.has_left:
+            self._woken = asyncio.get_running_loop().create_future()
+            try:
+                await self._log.more(self._woken, seconds)
+            finally:
+                self._woken = None
+        events = await self._log.after(self.place) if self.place < self._log.count else []
+        if self._log.is_deleted or (not events and self.place < self._log.count):
+            self.leave()
+        self.place += len(events)
+        return events
+
+
+def wake(future: "asyncio.Future[None]") -> None:
+    if not future.done():
+        future.set_result(None)
