@@ -101,6 +101,7 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     # --- limits
     max_runs: Annotated[int, Meta(ge=1, description="Runs at the same time; the next one gets 429.")] = 8
     max_body_bytes: Annotated[int, Meta(ge=1024, description="The largest request.")] = 20 * 1024 * 1024
+    max_images: Annotated[int, Meta(ge=1, description="Images in one request.")] = 50
     max_output_bytes: Annotated[int, Meta(ge=1024, description="The most that the agent may write in one run.")] = (
         256 * 1024 * 1024
     )

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cursor_gateway.core.images import Image, place_images, read_image
+from cursor_gateway.core.images import Image, check_images, place_images, read_image
 from cursor_gateway.core.prompt import Instructions, Message, ToolMessage, UserMessage
 from cursor_gateway.errors import InvalidRequest
 
@@ -90,3 +90,14 @@ def test_each_image_is_named_in_its_own_message() -> None:
 def test_an_image_without_its_file_is_a_mistake() -> None:
     with pytest.raises(ValueError, match="zip"):
         place_images([UserMessage("a")], [Image(0, "image/png", b"1")], [])
+
+
+@pytest.mark.parametrize("count", [0, 49, 50])
+def test_so_many_images_are_not_too_many(count: int) -> None:
+    check_images(count, 50, "images")
+
+
+def test_more_are_refused_with_the_setting_that_says_so() -> None:
+    with pytest.raises(InvalidRequest, match=r"51 images, and a request may have 50; .*`max_images`") as refused:
+        check_images(51, 50, "images")
+    assert refused.value.param == "images"

@@ -657,3 +657,17 @@ def test_the_tables_say_a_sentence_for_each_field() -> None:
         assert name
         assert reason.endswith(".")
     assert not IGNORED.keys() & REFUSED.keys()
+
+
+def test_images_are_counted_before_any_of_them_is_decoded() -> None:
+    part = {"type": "image_url", "image_url": "no image"}
+    with pytest.raises(InvalidRequest, match="4 images, and a request may have 3"):
+        read_request(json.dumps({"messages": content(part, part) + content(part, text("a"), part)}).encode(), 3)
+
+
+def test_a_conversation_may_be_long_but_not_endless() -> None:
+    message = {"role": "user", "content": "x"}
+    assert len(read(messages=[message] * 10_000).messages) == 10_000
+    with pytest.raises(InvalidRequest, match="over 10,000") as refused:
+        read(messages=[message] * 10_001)
+    assert refused.value.param == "messages"

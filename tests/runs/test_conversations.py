@@ -235,8 +235,19 @@ def test_folders_without_a_conversation_are_removed(known: Conversations, store:
     assert sorted(path.name for path in known.folder("x").parent.iterdir()) == ["conv_1", "conv_2", "notes"]
 
 
+def test_the_files_of_conversations_that_are_there_are_counted(known: Conversations, store: SqliteStore) -> None:
+    said(store, "conv_1")
+    for id in ("conv_1", "conv_2", "notes"):
+        (known.folder(id) / "images").mkdir(parents=True)
+        (known.folder(id) / "images" / "a.png").write_bytes(b"x" * 1000)
+    assert known.size() == 1000
+    known.remove("conv_1", "me")
+    assert known.size() == 0
+
+
 def test_there_may_be_no_folders_at_all(known: Conversations) -> None:
     known.remove_strays(0)
+    assert known.size() == 0
 
 
 def test_a_run_that_was_stopped_keeps_nobody_waiting(known: Conversations, store: SqliteStore) -> None:

@@ -450,7 +450,7 @@ def test_a_disk_that_cannot_be_written_is_told_and_keeps_nothing_busy(
         await first.gone()
         image = Image(0, "image/png", b"one")
         with monkeypatch.context() as patched:
-            patched.setattr(Path, "write_bytes", full)
+            patched.setattr(os, "fchmod", full)  # of the new file
             with pytest.raises(HostExhausted, match="No space left on device"):
                 await place.start(images=[image])
             with pytest.raises(HostExhausted):

@@ -209,6 +209,17 @@ def test_images_are_files_when_the_agent_reads_of_them(
     assert Path(named).is_relative_to(conversation_folder(gateway, reply.headers["x-conversation-id"]))
 
 
+@pytest.mark.parametrize("dialect", ["documents", "openai"])
+def test_more_images_than_the_operator_allows_are_refused(http: httpx2.Client, dialect: Dialect) -> None:
+    if dialect == "documents":
+        reply = http.post("/v1/chat", json={"message": "look", "images": [PIXEL] * 51})
+    else:
+        parts = [{"type": "image_url", "image_url": {"url": PIXEL}}] * 51
+        reply = http.post("/v1/chat/completions", json={"messages": [{"role": "user", "content": parts}]})
+    assert reply.status_code == 400
+    assert "may have 50" in reply.json()["error"]["message"]
+
+
 def test_the_agent_can_open_the_image(gateway: RunningGateway, http: httpx2.Client) -> None:
     """The name of a file is made of its bytes, so the prompt can say it before it exists."""
     first = unique()

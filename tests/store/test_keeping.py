@@ -243,3 +243,17 @@ def test_what_a_migration_has_left_free_is_given_back(tmp_path: Path, monkeypatc
     sweep(store)
     assert store.size() < before - 900_000
     store.close()
+
+
+def test_files_of_conversations_count_towards_the_limit(store: SqliteStore) -> None:
+    for number in range(10):
+        whole_run(store, f"run{number}", f"conv{number}")
+    limit = 100_000_000
+
+    def files() -> int:
+        """Each conversation has 20 MB of them."""
+        return 20_000_000 * len(store.conversations(ME, limit=100).found)
+
+    assert 5 <= store.prune(None, limit, 10**6, files) <= 7
+    assert files() < limit
+    assert store.prune(None, limit, 10**6, files) == 0

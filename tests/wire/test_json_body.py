@@ -184,3 +184,10 @@ def test_any_body_gives_a_value_or_an_error_for_the_caller(body: bytes) -> None:
 @given(JSON)
 def test_any_json_is_read_as_it_is_meant(value: Any) -> None:
     assert read_json(json.dumps(value).encode(), object) == value
+
+
+def test_a_body_has_so_many_values_and_no_more() -> None:
+    """To decode millions of them would hold up everybody."""
+    assert "over 1,000,000 objects and lists" in str(
+        refused(b'{"x":[' + b"{}," * 600_000 + b"{}" + b",[]" * 400_000 + b"]}")
+    )

@@ -3,6 +3,7 @@
 import base64
 import hashlib
 from collections.abc import Sequence
+from functools import cached_property
 
 import msgspec
 from msgspec import Struct
@@ -13,15 +14,24 @@ from cursor_gateway.errors import InvalidRequest
 _EXTENSIONS = {"image/png": "png", "image/jpeg": "jpg", "image/gif": "gif", "image/webp": "webp"}
 
 
-class Image(Struct, frozen=True):
+class Image(Struct, frozen=True, dict=True):
     message: int  # the number of its message, from 0
     media_type: str
     data: bytes
 
-    @property
+    @cached_property
     def name(self) -> str:
         """A file name that the same image always has, so that prompts with it stay the same."""
         return f"{hashlib.sha256(self.data).hexdigest()[:16]}.{_EXTENSIONS[self.media_type]}"
+
+
+def check_images(count: int, most: int, param: str) -> None:
+    """Before any of them is decoded. Raises `InvalidRequest`."""
+    if count > most:
+        raise InvalidRequest(
+            f"{param}: There are {count:,} images, and a request may have {most:,}; send fewer, or raise `max_images`.",
+            param=param,
+        )
 
 
 def read_image(uri: str, param: str, message: int = 0) -> Image:

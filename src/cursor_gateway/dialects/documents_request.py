@@ -19,7 +19,7 @@ from cursor_gateway.core.caller_tools import (
 )
 from cursor_gateway.core.documents import ClarificationAnswer, Mode
 from cursor_gateway.core.fences import Fences
-from cursor_gateway.core.images import read_image
+from cursor_gateway.core.images import check_images, read_image
 from cursor_gateway.core.payload import too_deep
 from cursor_gateway.core.replies import Decision
 from cursor_gateway.core.run_info import Include, WhenClientLeaves
@@ -160,8 +160,9 @@ def answers_of(answers: Sequence[QuestionAnswer]) -> list[ClarificationAnswer]:
     ]
 
 
-def results_of(answers: Sequence[ToolAnswer]) -> dict[str, ToolResult]:
+def results_of(answers: Sequence[ToolAnswer], max_images: int = 50) -> dict[str, ToolResult]:
     """By their calls; of two for one call the first counts. Raises `InvalidRequest`."""
+    check_images(sum(_count_images(answer.content) for answer in answers), max_images, "toolResults")
     results: dict[str, ToolResult] = {}
     for number, answer in enumerate(answers):
         if answer.tool_call_id not in results:
@@ -192,6 +193,14 @@ def _result(answer: ToolAnswer, param: str) -> ToolResult:
         case value:
             text = msgspec.json.encode(value).decode()
             return ToolResult(text=text, structured=UNSET if value is None else value, is_error=answer.is_error)
+
+
+def _count_images(content: Any) -> int:
+    match content:
+        case [{"type": "text" | "image_url"}, *_]:
+            return sum(isinstance(part, dict) and part.get("type") == "image_url" for part in content)
+        case _:
+            return 0
 
 
 def _of_parts(answer: ToolAnswer, param: str) -> ToolResult:

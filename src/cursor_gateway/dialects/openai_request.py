@@ -23,7 +23,7 @@ from cursor_gateway.core.caller_tools import (
 )
 from cursor_gateway.core.documents import MODES, Mode
 from cursor_gateway.core.fences import Fences
-from cursor_gateway.core.images import Image, read_image
+from cursor_gateway.core.images import Image, check_images, read_image
 from cursor_gateway.core.prompt import AssistantMessage, Call, Instructions, Message, ToolMessage, UserMessage
 from cursor_gateway.core.run_info import Include, WhenClientLeaves
 from cursor_gateway.core.structured import LARGEST_SCHEMA, Format, JsonObject, JsonSchema, check_schema
@@ -102,10 +102,16 @@ class ChatRequest(Struct, frozen=True, kw_only=True):
     cursor: CursorOptions
 
 
-def read_request(body: bytes) -> ChatRequest:
+def read_request(body: bytes, max_images: int = 50) -> ChatRequest:
     """Raises InvalidRequest, with the field that is to blame, for whatever is wrong with it."""
     wire = read_json(body, _Body, _HINTS)
     _refuse_what_would_be_wrong(wire)
+    if len(wire.messages) > _MOST_MESSAGES:
+        raise InvalidRequest(
+            f"messages: There are over {_MOST_MESSAGES:,}; begin a new conversation, or send a summary of this one.",
+            param="messages",
+        )
+    check_images(_count_images(wire.messages), max_images, "messages")
     messages, images = _conversation(wire.messages)
     limits = [limit for limit in (wire.max_tokens, wire.max_completion_tokens) if limit is not None]
     return ChatRequest(
@@ -276,6 +282,7 @@ def _one_of(names: Sequence[str]) -> str:
 
 
 # What to say beside the value that is wrong, by its field.
+_MOST_MESSAGES = 10_000  # a conversation of some days has a thousand
 _HINTS = {
     "messages[].role": _one_of(("system", "developer", "user", "assistant", "tool", "function")),
     "messages[].content[].type": REFUSED["messages[].content[].type"],
@@ -341,6 +348,11 @@ def _conversation(wire: list[_WireMessage]) -> tuple[list[Message], list[Image]]
     if not any(_says_something(message) for message in messages):
         raise InvalidRequest("messages: There is no text and no image in them, so nothing to answer.", param="messages")
     return messages, images
+
+
+def _count_images(wire: list[_WireMessage]) -> int:
+    contents = (message.content for message in wire)
+    return sum(isinstance(part, _ImageUrl) for parts in contents if isinstance(parts, list) for part in parts)
 
 
 def _says_something(message: Message) -> bool:

@@ -9,6 +9,7 @@ from cursor_gateway.core.fingerprints import Scope, answered, fingerprint
 from cursor_gateway.core.prompt import AssistantMessage, Message, UserMessage
 from cursor_gateway.errors import InvalidRequest, NotFound, StoreUnavailable
 from cursor_gateway.runs.asking import Conversation
+from cursor_gateway.runs.image_files import size_of
 from cursor_gateway.runs.run import Run
 from cursor_gateway.store.base import Store, StoredConversation
 
@@ -100,6 +101,12 @@ class Conversations:
         if is_removed:
             shutil.rmtree(self.folder(id), ignore_errors=True)
         return is_removed
+
+    def size(self) -> int:
+        """What the files of all conversations take, without those that are deleted. For another thread."""
+        folders = {folder.name: folder for folder in self._directory.glob("conv_*")}
+        deleted = set(self._store.unknown_conversations(list(folders)))
+        return sum(size_of(folder) for id, folder in folders.items() if id not in deleted)
 
     def remove_strays(self, now: float) -> None:
         """Folders whose conversations are gone. For another thread; one that was just made may not be stored yet."""

@@ -25,6 +25,7 @@ from cursor_gateway.core.run_info import Include, RunInfo, WhenBusy, WhenClientL
 from cursor_gateway.core.unfinished import Unfinished
 from cursor_gateway.errors import (
     ConversationBusy,
+    GatewayError,
     GatewayFault,
     IdempotencyMismatch,
     InvalidRequest,
@@ -38,6 +39,7 @@ from cursor_gateway.runs.account_errors import AccountErrors, Asked
 from cursor_gateway.runs.asking import Asking, Conversation
 from cursor_gateway.runs.caller_tools import CallerTools
 from cursor_gateway.runs.conversations import Conversations
+from cursor_gateway.runs.image_files import write_images
 from cursor_gateway.runs.journal import Journal
 from cursor_gateway.runs.past import PastRun
 from cursor_gateway.runs.questions import Questions
@@ -136,8 +138,14 @@ class Service:
         asked = self._asked(order, model)
         self.runs.check_free()
         conversation = self._conversation(order)
-        while await self._has_waited(conversation.id):
-            conversation = self._conversation(order)  # what was said meanwhile counts
+        images: list[tuple[Image, str]] | None = None
+        while True:
+            if await self._has_waited(conversation.id):
+                conversation, images = self._conversation(order), None  # what was said meanwhile counts
+            elif images is None:
+                images = await self._image_files(order, conversation.id)
+            else:
+                break
         self.runs.check_free()
         can_ask = order.may_be_asked and self.source.named(order.source).holds_questions
         if order.offer is not None or can_ask:
@@ -147,11 +155,9 @@ class Service:
         if (known := self._repeats.recent(order.owner, order.repeat_key)) is not None:  # the same came twice at once
             return await self.find(known.run_id, order.owner)
         try:
-            run = self._start(order, model, conversation, asked)
+            run = self._start(order, model, conversation, images, asked)
         except OSError as error:
-            raise host_exhausted(error) or GatewayFault(
-                f"The gateway cannot write its files: {error.strerror}; see `cursor-gateway doctor`."
-            ) from error
+            raise _unwritten(error) from error
         if run is None:  # the same order came twice at once
             joined = await self._ordered_before(order)
             if joined is None:
@@ -258,7 +264,25 @@ class Service:
                 await latest.finished()
                 return True
 
-    def _start(self, order: Order, model: str, conversation: Conversation, asked: Asked | None) -> Run | None:
+    async def _image_files(self, order: Order, conversation_id: str) -> list[tuple[Image, str]]:
+        """None for an agent with the caller's tools, which may open no files: a tool shows them."""
+        if not order.images or order.offer is not None:
+            return []
+        folder = self.conversations.folder(conversation_id)
+        try:
+            _make_private(folder)
+            return await asyncio.to_thread(write_images, order.images, folder / "images")
+        except OSError as error:
+            raise _unwritten(error) from error
+
+    def _start(
+        self,
+        order: Order,
+        model: str,
+        conversation: Conversation,
+        images: Sequence[tuple[Image, str]],
+        asked: Asked | None,
+    ) -> Run | None:
         """None when the order's idempotency key is another run's."""
         info = RunInfo(
             id=f"chat_{uuid4().hex}",
@@ -276,9 +300,7 @@ class Service:
         questions = (
             Questions(waiting) if order.may_be_asked and self.source.named(order.source).holds_questions else None
         )
-        if caller is None:
-            images = _written(order.images, folder / "images")
-        else:
+        if caller is not None:
             images = list(zip(order.images, caller.show(order.images), strict=True))
         turn = Turn(
             run_id=info.id,
@@ -592,15 +614,10 @@ def _make_private(folder: Path) -> None:
             private.mkdir(parents=True, exist_ok=True, mode=0o700)
 
 
-def _written(images: Sequence[Image], folder: Path) -> list[tuple[Image, str]]:
-    if images:
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    written = []
-    for image in images:
-        path = folder / image.name
-        path.write_bytes(image.data)
-        written.append((image, str(path)))
-    return written
+def _unwritten(error: OSError) -> GatewayError:
+    return host_exhausted(error) or GatewayFault(
+        f"The gateway cannot write its files: {error.strerror}; see `cursor-gateway doctor`."
+    )
 
 
 def _kept(messages: Sequence[Message]) -> list[NewMessage]:

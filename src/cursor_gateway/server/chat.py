@@ -1,6 +1,7 @@
 """The documents dialect over HTTP: `POST /v1/chat`, and what can be done to a run: look, read on, stop."""
 
 import asyncio
+from functools import partial
 from importlib import import_module
 
 import msgspec
@@ -9,9 +10,10 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import ASGIApp
 
+from cursor_gateway.core.caller_tools import Offer, ToolResult
 from cursor_gateway.core.document_events import DocumentEvent, Paused
 from cursor_gateway.core.documents import ChatResponse
-from cursor_gateway.core.images import Image, read_image
+from cursor_gateway.core.images import Image, check_images, read_image
 from cursor_gateway.core.prompt import UserMessage
 from cursor_gateway.core.unfinished import Unfinished
 from cursor_gateway.dialects.documents import NdjsonEncoder, SseEncoder, encode_response
@@ -60,9 +62,8 @@ class ChatEndpoints:
 
     async def chat(self, request: Request) -> ASGIApp:
         body = await read_body(request, self._settings)
-        asked, images = await understood(body, _read)
+        asked, images, offer = await understood(body, partial(_read, max_images=self._settings.max_images))
         wants_no_answer = _wants_no_answer(request.headers)
-        offer = offer_of(asked)
         run = await self._service.start(
             Order(
                 owner=request.state.owner,
@@ -89,24 +90,27 @@ class ChatEndpoints:
 
     async def go_on(self, request: Request) -> ASGIApp:
         """With what a run waits for. Replied to as the run itself; a stream begins where the run had paused."""
-        asked = await understood(await read_body(request, self._settings), read_answer)
+        body = await read_body(request, self._settings)
+        asked, results = await understood(body, partial(_read_answer, max_images=self._settings.max_images))
         wants_no_answer = _wants_no_answer(request.headers)
         asker = Asker(
             owner=request.state.owner,
             request_id=request.state.request_id,
             when_client_leaves=asked.when_client_leaves or ("finish" if wants_no_answer else None),
         )
-        continued = await self._continued(chat_id(request.path_params["id"]), asker, asked)
+        continued = await self._continued(chat_id(request.path_params["id"]), asker, asked, results)
         if wants_no_answer:
             return await self._accepted(continued.run)
         return await self._reply(request, continued.run, stream=asked.stream, after=continued.after)
 
-    async def _continued(self, id: str, asker: Asker, asked: AnswerRequest) -> Continued:
+    async def _continued(
+        self, id: str, asker: Asker, asked: AnswerRequest, results: dict[str, ToolResult]
+    ) -> Continued:
         if asked.answers is not None:
             return await self._answering.with_answers(id, asker, answers_of(asked.answers))
         if asked.plan is not None:
             return await self._answering.with_decision(id, asker, asked.plan, asked.text)
-        return await self._answering.with_results(id, asker, results_of(asked.tool_results or ()))
+        return await self._answering.with_results(id, asker, results)
 
     async def _accepted(self, run: AnyRun) -> Response:
         """For whoever only wants to know the run."""
@@ -181,9 +185,16 @@ class ChatEndpoints:
         return Response(msgspec.json.encode(envelope), media_type="application/json")
 
 
-def _read(body: bytes) -> tuple[ChatRequest, list[Image]]:
+def _read(body: bytes, max_images: int) -> tuple[ChatRequest, list[Image], Offer | None]:
     asked = read_chat_request(body)
-    return asked, [read_image(uri, f"images[{place}]") for place, uri in enumerate(asked.images)]
+    check_images(len(asked.images), max_images, "images")
+    images = [read_image(uri, f"images[{place}]") for place, uri in enumerate(asked.images)]
+    return asked, images, offer_of(asked)
+
+
+def _read_answer(body: bytes, max_images: int) -> tuple[AnswerRequest, dict[str, ToolResult]]:
+    asked = read_answer(body)
+    return asked, results_of(asked.tool_results or (), max_images)
 
 
 def _answer(response: ChatResponse, failure: Failure | None, headers: dict[str, str]) -> Response:

@@ -62,7 +62,7 @@ class CompletionEndpoints:
 
     async def completions(self, request: Request) -> ASGIApp:
         body = await read_body(request, self._settings)
-        asked = await understood(body, read_request)
+        asked = await understood(body, partial(read_request, max_images=self._settings.max_images))
         agent_tools = self._settings.agent_tools
         _check_tools(asked, agent_tools)
         order = _order(asked, request, body, agent_tools)

@@ -5,7 +5,7 @@ another one is not there. A call that changes something can be repeated: what is
 left as it is, so that whoever was told `StoreUnavailable` keeps what it has and tries again later.
 """
 
-from collections.abc import Sequence, Set
+from collections.abc import Callable, Sequence, Set
 from typing import Literal, Protocol, TypeAlias
 
 from msgspec import Struct
@@ -168,8 +168,11 @@ class Store(Protocol):
         """At once for everybody who looks; its space is given back afterwards. False: there was none."""
         ...
 
-    def prune(self, max_age_seconds: float | None, max_bytes: int | None, now_ms: int) -> int:
-        """Deletes the oldest conversations that have no running run, as many as it takes, and says how many."""
+    def prune(
+        self, max_age_seconds: float | None, max_bytes: int | None, now_ms: int, files: Callable[[], int] = lambda: 0
+    ) -> int:
+        """Deletes the oldest conversations that have no running run, as many as it takes, and says how many. `files`
+        tells the size of the conversations' files, which counts, too."""
         ...
 
     def run(self, id: str, owner: str) -> StoredRun | None: ...

@@ -6,7 +6,7 @@ killed then loses nothing of it (a machine that loses its power may).
 
 import base64
 import sqlite3
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple, TypeVar
 
@@ -329,14 +329,16 @@ class SqliteStore:
         self._keeper.sweep_soon()
         return True
 
-    def prune(self, max_age_seconds: float | None, max_bytes: int | None, now_ms: int) -> int:
+    def prune(
+        self, max_age_seconds: float | None, max_bytes: int | None, now_ms: int, files: Callable[[], int] = lambda: 0
+    ) -> int:
         hidden = 0
         if max_age_seconds is not None:
             while some := self._hide_oldest(now_ms - int(max_age_seconds * 1000), _HIDDEN_AT_ONCE):
                 hidden += some
         self._keeper.sweep()
         if max_bytes is not None:
-            while some := self._hide_oldest(_MOST, self._spare(max_bytes)):
+            while some := self._hide_oldest(_MOST, self._spare(max_bytes, files())):
                 hidden += some
                 self._keeper.sweep()  # to its end: the words of what is deleted take room until then
         return hidden
@@ -358,9 +360,9 @@ class SqliteStore:
             (page,) = connection.execute("PRAGMA page_size").fetchone()
         return int((numbers[0] - numbers[1]) * page)
 
-    def _spare(self, max_bytes: int) -> int:
+    def _spare(self, max_bytes: int, beside: int) -> int:
         """Most of the conversations that must go, were they all alike; they are not, so the rest is seen afterwards."""
-        used = self._used()
+        used = self._used() + beside
         if used <= max_bytes:
             return 0
         with self._connections.reading() as connection:

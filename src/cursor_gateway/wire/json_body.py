@@ -14,6 +14,7 @@ T = TypeVar("T")
 
 _QUOTED = re.compile(r"Object (missing required|contains unknown) field `(.*)`", re.DOTALL)
 _INDEX = re.compile(r"\[[^\]]*\]")
+_MOST_VALUES = 1_000_000
 _LONGEST_NAME = 100  # of a field: it is compared and repeated
 _LONGEST_REASON = 300
 
@@ -25,6 +26,8 @@ def read_json(body: bytes, type: type[T], hints: Mapping[str, str] | None = None
     """
     if not body.strip():
         raise InvalidRequest("The body is empty; send a JSON object.")
+    if body.count(b"{") + body.count(b"[") > _MOST_VALUES:  # to decode them holds up everybody
+        raise InvalidRequest(f"The body has over {_MOST_VALUES:,} objects and lists; send fewer.")
     try:
         try:
             return msgspec.json.decode(body, type=type)

@@ -1,0 +1,34 @@
+"""The images of a request in, files of the conversation out, where the agent can open them.
+
+For a thread: images may have megabytes. What the files take counts towards `max_history_bytes`, and they are deleted
+with their conversation.
+"""
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from cursor_gateway.core.images import Image
+
+
+def write_images(images: Sequence[Image], folder: Path) -> list[tuple[Image, str]]:
+    """Each image with its file. Images that are the same share one; nobody else may read it."""
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    for name, image in {image.name: image for image in images}.items():
+        file = os.open(folder / name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
+        with open(file, "wb") as opened:
+            os.fchmod(file, 0o600)  # it may have been there
+            opened.write(image.data)
+    return [(image, str(folder / image.name)) for image in images]
+
+
+def size_of(folder: Path) -> int:
+    """What the files in it take, however deep they lie."""
+    total = 0
+    for place, _, files in os.walk(folder):
+        for name in files:
+            try:
+                total += os.lstat(os.path.join(place, name)).st_size
+            except OSError:  # deleted meanwhile
+                continue
+    return total
