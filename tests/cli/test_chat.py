@@ -231,7 +231,7 @@ def test_text_is_the_same_whoever_answers(agent_log: Path, gateway: RunningGatew
         ("fail-auth", "cursor-agent login"),
         ("fail-quota", "usage limit"),
         ("crash", "ended before the agent had finished"),
-        ("fail-model", "There is no model"),
+        ("fail-model model=zzz", "There is no model"),
     ],
 )
 def test_a_run_that_fails_is_told_and_exits_with_1(scenario: str, message: str, agent_log: Path) -> None:

@@ -220,8 +220,16 @@ def test_a_question_is_answered_in_the_same_run(clients: dict[str, tuple[Running
     form = next(document for document in asked["documents"] if document["id"] == waiting["documentId"])
     assert (form["type"], form["metadata"]["state"]) == ("clarification", "waiting")
     path = f"/v1/chat/{asked['id']}/answer"
-    wrong = client.post(path, json={"answers": [{"questionId": "file", "selectedOptionIds": ["no"]}]})
-    assert wrong.status_code == 400
+    refused: list[tuple[Json, str]] = [
+        ({"answers": [{"questionId": "file", "selectedOptionIds": ["no"]}]}, "is no option of this question"),
+        ({"answers": [{"questionId": "other", "selectedOptionIds": []}]}, "'other' was not asked; there are file"),
+        ({"answers": [{"questionId": "file", "selectedOptionIds": ["notes.txt", "other.txt"]}]}, "takes one option"),
+        ({"plan": "accept"}, "send `answers` to its questions"),
+    ]
+    for body, reason in refused:
+        wrong = client.post(path, json=body)
+        assert wrong.status_code == 400
+        assert reason in wrong.json()["error"]["message"]
     answers = [{"questionId": "file", "selectedOptionIds": ["other.txt"]}]
     answered = client.post(path, json={"answers": answers}).json()
     assert (answered["id"], answered["status"]) == (asked["id"], "completed")

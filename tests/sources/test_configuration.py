@@ -11,7 +11,7 @@ import pytest
 
 from cursor_gateway.errors import AgentMisconfigured, HostExhausted
 from cursor_gateway.sources.cursor_cli import configuration
-from cursor_gateway.sources.cursor_cli.configuration import copy_configuration, user_configuration
+from cursor_gateway.sources.cursor_cli.configuration import configuration_stamp, copy_configuration, user_configuration
 
 
 @pytest.fixture
@@ -43,6 +43,26 @@ def test_it_is_where_the_agent_would_look(tmp_path: Path) -> None:
     assert user_configuration(environ) == tmp_path / "config" / "cursor"
     assert user_configuration({**environ, "CURSOR_CONFIG_DIR": "/given"}) == Path("/given")
     assert user_configuration({**environ, "CURSOR_CONFIG_DIR": "", "XDG_CONFIG_HOME": ""}) == tmp_path / ".cursor"
+
+
+def test_every_change_of_it_or_of_the_login_shows(tmp_path: Path) -> None:
+    environ = {"HOME": str(tmp_path), "CURSOR_CONFIG_DIR": str(tmp_path / "user")}
+    seen = [configuration_stamp(environ)]
+    for file in ("user/cli-config.json", ".config/cursor/auth.json"):
+        path = tmp_path / file
+        path.parent.mkdir(parents=True)
+        path.write_text("{}")
+        seen.append(configuration_stamp(environ))
+        os.utime(path, (1, 1))
+        seen.append(configuration_stamp(environ))
+        path.unlink()
+    assert len({*seen}) == len(seen)
+    (tmp_path / "user" / "chats").mkdir()
+    assert configuration_stamp(environ) == seen[0] == frozenset()
+    elsewhere = tmp_path / "elsewhere" / "cursor"
+    elsewhere.mkdir(parents=True)
+    (elsewhere / "auth.json").write_text("{}")
+    assert configuration_stamp({**environ, "XDG_CONFIG_HOME": str(elsewhere.parent)})
 
 
 def test_without_a_home_in_the_environment_the_system_knows_one() -> None:
