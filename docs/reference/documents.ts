@@ -440,6 +440,8 @@ export interface ResponseMetadata {
   stored?: boolean;
   /** Ours: the calls that its caller is to carry out; without their results the run cannot go on. */
   waitingFor?: WaitingCall[];
+  /** Ours: the recording that was replayed; no agent ran. */
+  recording?: ReplayedRecording;
 }
 
 /** Ours: a call that the run waits for its caller to carry out. */
@@ -452,6 +454,14 @@ export interface WaitingCall {
   arguments: Record<string, unknown>;
   /** The call's own document. */
   documentId: string;
+}
+
+/** Ours: the recording that a replay answers with, and why it was chosen. */
+export interface ReplayedRecording {
+  /** The recording's name: its file, without the ending. */
+  name: string;
+  /** Why it was chosen: the prompt names it, is its prompt, shares words with it; or it is the demo's first, and has nothing to do with the prompt. */
+  reason: "named" | "same_prompt" | "similar_prompt" | "default";
 }
 
 /** The types of documents. `thinking` is ours and comes only when asked for. */

@@ -12,6 +12,7 @@ from typing import Any
 import httpx2
 import pytest
 
+from cursor_gateway import demo
 from tests.agent.install import install
 from tests.cli.processes import TIMEOUT, arguments_of
 from tests.gateways import RunningGateway, running_gateway
@@ -193,6 +194,32 @@ def test_a_recording_replayed_gives_the_same_documents(tmp_path: Path) -> None:
             after = http.post("/v1/chat", json={"message": standin(name)})
             assert after.status_code == before.status_code, name
             assert without_run(after.json()) == without_run(before.json()), name
+
+
+def test_a_replay_says_what_it_is_and_an_unknown_prompt_is_an_error(tmp_path: Path) -> None:
+    folder = tmp_path / "recordings"
+    folder.mkdir()
+    for name, data in demo.recordings().items():
+        (folder / f"{name}.ndjson").write_bytes(data)
+    with (
+        running_gateway(
+            tmp_path / "gateway", "--replay", str(folder), settings={"replay_speed": "0"}, has_agent=False
+        ) as gateway,
+        http_client(gateway) as http,
+    ):
+        answer = http.post("/v1/chat", json={"message": "Why is one test failing?"}).json()
+        assert answer["metadata"]["recording"] == {"name": "failing_tests", "reason": "similar_prompt"}
+        eventually(lambda: '"chosen"' in gateway.log.read_text())
+        (ended,) = [told for line in gateway.log.read_text().splitlines() if "chosen" in (told := json.loads(line))]
+        assert (ended["recording"], ended["chosen"]) == ("failing_tests", "similar_prompt")
+        for path, body in (
+            ("/v1/chat", {"message": "Qu'en dis-tu?"}),
+            ("/v1/chat/completions", {"messages": [{"role": "user", "content": "Qu'en dis-tu?"}]}),
+        ):
+            refused = http.post(path, json=body)
+            assert refused.status_code == 404
+            assert "`recording: NAME`" in refused.json()["error"]["message"]
+            assert "failing_tests" in refused.json()["error"]["message"]
 
 
 def test_recordings_without_prompts(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from msgspec import UNSET
 
 from cursor_gateway import demo
 from cursor_gateway.core.agent_events import AgentEvent, PromptEchoed, RunFailed, RunFinished, RunStarted, TextDelta
-from cursor_gateway.core.documents import ChatResponse
+from cursor_gateway.core.documents import ChatResponse, ReplayedRecording
 from cursor_gateway.errors import ModelUnavailable, SettingsError
 from cursor_gateway.sources.base import Model, Source, SourceState, Turn
 from cursor_gateway.sources.recorder import PROMPT_REMOVED
@@ -59,8 +59,16 @@ class Sleeps:
 def replayed(
     recording: Recording, *, speed: float = 0, turn: Turn = TURN, sleeps: Sleeps | None = None
 ) -> list[Sequence[AgentEvent]]:
+    """Without its first batch, which says that it is a replay."""
+    source = ReplaySource([recording], speed, is_demo=True, sleep=sleeps or Sleeps())
+    (started,), *said = batches_of(source, turn)
+    assert isinstance(started, RunStarted)
+    assert started.recording
+    return said
+
+
+def batches_of(source: ReplaySource, turn: Turn) -> list[Sequence[AgentEvent]]:
     async def collected() -> list[Sequence[AgentEvent]]:
-        source = ReplaySource([recording], speed, is_demo=False, sleep=sleeps or Sleeps())
         return [batch async for batch in source.events(turn)]
 
     return asyncio.run(collected())
@@ -93,30 +101,61 @@ def events_of(recording: Recording, **options: Any) -> list[AgentEvent]:
     ],
 )
 def test_the_prompt_chooses_the_recording(prompt: str, name: str) -> None:
-    assert choose(prompt, DEMO).name == name
+    assert choose(prompt, DEMO).recording.name == name
 
 
 def test_a_name_wins_over_the_same_prompt_and_the_same_prompt_over_likeness() -> None:
     alike, same = asked("alike", "parse the red blue green file"), asked("same", "green file")
-    assert choose("parse the red blue green file now: green file", [alike, same]) == same
-    assert choose("recording: alike green file", [same, alike]) == alike
+    assert choose("parse the red blue green file now: green file", [alike, same]).recording == same
+    assert choose("recording: alike green file", [same, alike]).recording == alike
 
 
 def test_of_two_names_and_of_two_prompts_the_longer_one_counts() -> None:
     short, long = asked("run", "the file"), asked("run.2", "read the file")
-    assert choose("recording: run.2", [short, long]) == long
-    assert choose("recording: run", [long, short]) == short
-    assert choose("Read the file.", [short, long]) == long
+    assert choose("recording: run.2", [short, long]).recording == long
+    assert choose("recording: run", [long, short]).recording == short
+    assert choose("Read the file.", [short, long]).recording == long
 
 
 def test_rare_words_weigh_more_than_common_ones() -> None:
     recordings = [asked("a", "red blue apple"), asked("b", "red blue pear"), asked("c", "red blue plum")]
-    assert choose("a red, blue or whatever pear", recordings).name == "b"
+    assert choose("a red, blue or whatever pear", recordings).recording.name == "b"
 
 
 def test_only_the_last_words_of_a_long_conversation_choose() -> None:
     recordings = [asked("cats", "feed cats"), asked("dogs", "walk dogs")]
-    assert choose("feed the cats " * 60 + "x " * 100 + "and the dogs", recordings).name == "dogs"
+    assert choose("feed the cats " * 60 + "x " * 100 + "and the dogs", recordings).recording.name == "dogs"
+
+
+@pytest.mark.parametrize(
+    ("prompt", "name", "reason"),
+    [
+        ("recording: cats, please", "cats", "named"),
+        ("Please walk dogs!", "dogs", "same_prompt"),
+        ("What do cats eat?", "cats", "similar_prompt"),
+    ],
+)
+@pytest.mark.parametrize("is_demo", [True, False])
+def test_the_answer_says_which_recording_it_is_and_why(prompt: str, name: str, reason: str, is_demo: bool) -> None:
+    recordings = [asked("cats", "feed cats"), asked("dogs", "walk dogs")]
+    turn = msgspec.structs.replace(TURN, prompt=prompt)
+    batches = batches_of(ReplaySource(recordings, 0, is_demo=is_demo), turn)
+    recording = response_of(assemble([event for batch in batches for event in batch], RUN)).metadata.recording
+    assert recording is not UNSET
+    assert (recording.name, recording.reason) == (name, reason)
+
+
+def test_where_no_recording_fits_only_the_demo_answers() -> None:
+    recordings = [asked("cats", "feed cats"), asked("dogs", "walk dogs")]
+    turn = msgspec.structs.replace(TURN, prompt="What is the weather in Paris?")
+    (failed,) = batches_of(ReplaySource(recordings, 0, is_demo=False), turn)
+    assert isinstance(failed[0], RunFailed)
+    assert (failed[0].failure.code, failed[0].failure.status) == ("not_found", 404)
+    assert "No recording fits this prompt. Choose one with `recording: NAME` in the prompt: cats, dogs." in str(
+        failed[0].failure.message
+    )
+    first, *_ = batches_of(ReplaySource(recordings, 0, is_demo=True), turn)
+    assert first == [RunStarted("", "", ReplayedRecording(name="cats", reason="default"))]
 
 
 def test_the_recorded_prompt_is_found_in_any_shape_and_not_where_it_was_removed() -> None:
@@ -181,8 +220,9 @@ def test_it_waits_before_it_speaks() -> None:
 def test_a_reader_that_leaves_ends_it() -> None:
     async def first() -> Sequence[AgentEvent]:
         sleeps = Sleeps()
-        source = ReplaySource([Recording("x", delta("a", 0) + delta("b", 40))], 1, is_demo=False, sleep=sleeps)
+        source = ReplaySource([Recording("x", delta("a", 0) + delta("b", 40))], 1, is_demo=True, sleep=sleeps)
         async with aclosing(source.events(TURN)) as batches:
+            await anext(batches)  # what is replayed
             batch = await anext(batches)
         assert sleeps.pauses == [0.0]
         return batch

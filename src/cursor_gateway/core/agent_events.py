@@ -2,16 +2,18 @@
 
 from typing import Any, Literal, TypeAlias
 
-from msgspec import Struct
+from msgspec import UNSET, Struct, UnsetType
 
 from cursor_gateway.core.actions import Action, Outcome
 from cursor_gateway.core.caller_tools import CallerCall, ToolResult
+from cursor_gateway.core.documents import ReplayedRecording
 from cursor_gateway.errors import Failure
 
 
 class RunStarted(Struct, frozen=True):
     session_id: str
     model: str
+    recording: ReplayedRecording | UnsetType = UNSET  # no agent runs: this is replayed
 
 
 class PromptEchoed(Struct, frozen=True):

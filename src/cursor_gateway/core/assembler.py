@@ -51,6 +51,7 @@ from cursor_gateway.core.documents import (
     Metadata,
     Mode,
     Purpose,
+    ReplayedRecording,
     ResponseMetadata,
     Status,
     TextMetadata,
@@ -124,6 +125,7 @@ class Assembler:
         self._call_ids: set[str] = set()
         self._tool_call_count = 0
         self._turns = Turns()
+        self._recording: ReplayedRecording | UnsetType = UNSET
         self._unrecognized = 0
         self._session = ""
         self._model = run.model
@@ -186,8 +188,9 @@ class Assembler:
                     self._end_caller_tool(event)
             case CallerAwaited(call_ids=call_ids):
                 self._pause(call_ids)
-            case RunStarted(session_id=session_id, model=model):
+            case RunStarted(session_id=session_id, model=model, recording=recording):
                 self._session = session_id
+                self._recording = recording or self._recording
                 self._model = self._model or model
             case PromptEchoed(text=text):
                 self._prompt = self._prompt or text  # an agent that is started again repeats what was given to it
@@ -443,6 +446,7 @@ class Assembler:
             tool_call_count=self._tool_call_count,
             turn_count=self._turns.count,
             unrecognized=self._unrecognized or UNSET,
+            recording=self._recording,
             waiting_for=waiting,
         )
         self._out.append(Paused(self._envelope("streaming", None, metadata), self._take_loose()))
@@ -466,6 +470,7 @@ class Assembler:
             tool_call_count=self._tool_call_count,
             turn_count=self._turns.count,
             unrecognized=self._unrecognized or UNSET,
+            recording=self._recording,
             result_differs=(isinstance(event, RunFinished) and event.text_differs) or UNSET,
         )
         failure = event.failure if isinstance(event, RunFailed) else None

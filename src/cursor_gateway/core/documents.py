@@ -343,6 +343,16 @@ class WaitingCall(_Wire, frozen=True, kw_only=True):
     document_id: str
 
 
+RecordingReason: TypeAlias = Literal["named", "same_prompt", "similar_prompt", "default"]
+
+
+class ReplayedRecording(_Wire, frozen=True, kw_only=True):
+    """Ours: the recording that a replay answers with, and why it was chosen."""
+
+    name: str
+    reason: RecordingReason
+
+
 class ResponseMetadata(_Wire, frozen=True, kw_only=True):
     duration_ms: int = msgspec.field(name="duration_ms")
     tool_call_count: int
@@ -351,6 +361,7 @@ class ResponseMetadata(_Wire, frozen=True, kw_only=True):
     result_differs: bool | UnsetType = UNSET  # ours: the agent's closing text is not what it had streamed
     stored: bool | UnsetType = UNSET  # ours: false when the history could not take the answer
     waiting_for: list[WaitingCall] | UnsetType = UNSET  # ours: calls without which the run cannot go on
+    recording: ReplayedRecording | UnsetType = UNSET  # ours: no agent ran, this was replayed
 
 
 class Envelope(_Wire, frozen=True, kw_only=True):

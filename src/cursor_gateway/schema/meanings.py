@@ -30,6 +30,10 @@ MEANINGS: dict[str, str] = {
     "ResponseMetadata.stored": "Ours: false when the history could not take the answer; it is complete.",
     "ResponseMetadata.waitingFor": "Ours: the calls that its caller is to carry out; without their results the run "
     "cannot go on.",
+    "ResponseMetadata.recording": "Ours: the recording that was replayed; no agent ran.",
+    "ReplayedRecording.name": "The recording's name: its file, without the ending.",
+    "ReplayedRecording.reason": "Why it was chosen: the prompt names it, is its prompt, shares words with it; or it is "
+    "the demo's first, and has nothing to do with the prompt.",
     "WaitingCall.toolCallId": "The call's id, to be sent with its result.",
     "WaitingCall.toolName": "The tool's name, as it was offered.",
     "WaitingCall.documentId": "The call's own document.",

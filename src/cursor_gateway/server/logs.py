@@ -15,6 +15,7 @@ from logging.handlers import QueueHandler, QueueListener
 from queue import Full, Queue
 from typing import Literal, TextIO, TypeAlias
 
+from cursor_gateway.core.documents import ReplayedRecording
 from cursor_gateway.errors import Failure, RunCancelled
 from cursor_gateway.render.visible import visible, visible_line
 from cursor_gateway.runs.run import Run
@@ -110,6 +111,8 @@ class RunLog:
             facts["prompt_tokens"], facts["completion_tokens"] = usage.prompt_tokens, usage.completion_tokens
             if isinstance(usage.cached_tokens, int):
                 facts["cached_tokens"] = usage.cached_tokens
+            if isinstance(recording := run.done.envelope.metadata.recording, ReplayedRecording):
+                facts["recording"], facts["chosen"] = recording.name, recording.reason
         facts["documents"] = run.documents
         log = self._of(run)
         (log.warning if status == "failed" else log.info)("run ended", **facts)

@@ -15,8 +15,9 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
-from cursor_gateway.core.agent_events import AgentEvent, PromptEchoed
-from cursor_gateway.errors import SettingsError, unknown_model
+from cursor_gateway.core.agent_events import AgentEvent, PromptEchoed, RunFailed, RunStarted
+from cursor_gateway.core.documents import RecordingReason, ReplayedRecording
+from cursor_gateway.errors import NotFound, SettingsError, unknown_model
 from cursor_gateway.sources.base import TOOLS_SERVER, Model, SourceState, Turn
 from cursor_gateway.sources.cursor_cli.decoder import CursorDecoder
 from cursor_gateway.sources.cursor_cli.failures import failure_of
@@ -64,15 +65,20 @@ def load(directory: Path) -> list[Recording]:
 # --- which one ------------------------------------------------------------------------------------------
 
 
-def choose(prompt: str, recordings: Sequence[Recording]) -> Recording:
+class Choice(Struct, frozen=True):
+    recording: Recording
+    reason: RecordingReason
+
+
+def choose(prompt: str, recordings: Sequence[Recording]) -> Choice:
     """The one that is named; else the one of the same prompt; else of the most alike one; else the first."""
     if named := _named(prompt, recordings):
-        return named
+        return Choice(named, "named")
     words = _words(prompt)
     prompts = [_words(recorded_prompt(recording.data)) for recording in recordings]
     same = [number for number, said in enumerate(prompts) if said and words[-len(said) :] == said]
     if same:
-        return recordings[max(same, key=lambda number: len(prompts[number]))]
+        return Choice(recordings[max(same, key=lambda number: len(prompts[number]))], "same_prompt")
     subjects = [
         _subjects([*said, *_words(recording.name.replace("_", " "))])
         for said, recording in zip(prompts, recordings, strict=True)
@@ -80,7 +86,8 @@ def choose(prompt: str, recordings: Sequence[Recording]) -> Recording:
     counts = Counter(word for subject in subjects for word in subject)
     shared = [subject & _subjects(words[-_LAST_WORDS:]) for subject in subjects]
     alike = [sum(1 / counts[word] for word in common) for common in shared]
-    return recordings[alike.index(max(alike))]
+    best = max(alike)
+    return Choice(recordings[alike.index(best)], "similar_prompt" if best else "default")
 
 
 def _named(prompt: str, recordings: Sequence[Recording]) -> Recording | None:
@@ -189,14 +196,21 @@ class ReplaySource:
     ) -> None:
         self._recordings, self._speed, self._is_demo, self._sleep = recordings, speed, is_demo, sleep
 
-    def state(self) -> SourceState:
+    def _names(self) -> str:
         names = ", ".join(recording.name for recording in self._recordings[:_NAMES])
-        if len(self._recordings) > _NAMES:
-            names += ", …"
+        return f"{names}, …" if len(self._recordings) > _NAMES else names
+
+    def _no_recording(self) -> NotFound:
+        return NotFound(
+            f"No recording fits this prompt. Choose one with `recording: NAME` in the prompt: {self._names()}.",
+            param="message",
+        )
+
+    def state(self) -> SourceState:
         kind = "built-in recordings" if self._is_demo else "recordings"
         return SourceState(
             name="demo" if self._is_demo else "replay",
-            detail=f"{len(self._recordings)} {kind}, no agent runs: {names}",
+            detail=f"{len(self._recordings)} {kind}, no agent runs: {self._names()}",
             is_demo=self._is_demo,
         )
 
@@ -239,7 +253,13 @@ class ReplaySource:
         pass
 
     async def events(self, turn: Turn) -> AsyncGenerator[Sequence[AgentEvent], None]:
-        output, last_words = parted(choose(turn.prompt, self._recordings).data)
+        choice = choose(turn.prompt, self._recordings)
+        if choice.reason == "default" and not self._is_demo:  # whoever tests with recordings wants to know
+            yield [RunFailed(failure=self._no_recording().failure())]
+            return
+        recording = ReplayedRecording(name=choice.recording.name, reason=choice.reason)
+        yield [RunStarted("", "", recording)]
+        output, last_words = parted(choice.recording.data)
         decoder = CursorDecoder()
         for pause, lines in paced(output, self._speed):
             await self._sleep(pause)  # also for 0 seconds: others get their turn
