@@ -28,6 +28,7 @@ PURE = [
     "wire/*.py",
     "core/*.py",
     "dialects/*.py",
+    *(f"http1/{name}.py" for name in ("requests", "responses")),
     *(f"client/{name}.py" for name in ("calls", "failures", "following", "steps")),
     *(f"sources/cursor_cli/{name}.py" for name in ("command", "records", "reconcile", "decoder", "failures")),
     *(

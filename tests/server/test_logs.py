@@ -230,6 +230,15 @@ def test_of_what_a_library_logs_only_the_fact_is_told() -> None:
     assert not [line for line in lines if "exception" in line or "exc_info" in line]
 
 
+def test_our_own_modules_may_log_without_facts() -> None:
+    logging_to(stream := StringIO())
+    logging.getLogger("cursor_gateway.store").info("%d rows", 3)
+    logging.getLogger("cursor_gateways").warning("secret")
+    ours, other = objects(stream)
+    assert (ours["event"], ours["logger"]) == ("3 rows", "cursor_gateway.store")
+    assert other["event"] == "message of a library"
+
+
 def test_a_librarys_traceback_is_kept_without_its_message() -> None:
     logging_to(stream := StringIO())
     try:

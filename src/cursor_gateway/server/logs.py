@@ -39,7 +39,7 @@ def configure(format: LogFormat, level: LogLevel, stream: TextIO) -> None:
     """For the whole process: our lines of this level, and that libraries warn, but not of what."""
     least = logging.getLevelNamesMapping()[level.upper()]
     lines = _QueuedLines(stream, _form(format, stream))
-    lines.addFilter(lambda record: record.name == _OURS.name or record.levelno >= logging.WARNING)
+    lines.addFilter(lambda record: _is_ours(record) or record.levelno >= logging.WARNING)
     logging.basicConfig(handlers=[lines], level=max(least, logging.WARNING), force=True)
     _OURS.setLevel(least)
     # Found out for each line, and told in none: a third of its cost.
@@ -232,12 +232,12 @@ def _facts(record: logging.LogRecord) -> dict[str, object]:
 
     A library's message may hold what callers and the agent said, so only that there was one is logged.
     """
-    is_ours = hasattr(record, "facts")
+    is_ours = _is_ours(record)
     facts: dict[str, object] = {
         "timestamp": f"{datetime.fromtimestamp(record.created, UTC).isoformat(timespec='microseconds')[:26]}Z",
         # some libraries have levels of their own in between
         "level": logging.getLevelName(min(record.levelno, logging.CRITICAL) // 10 * 10).lower(),
-        "event": _cut(str(record.msg), _LONGEST) if is_ours else _first_line(record),
+        "event": _cut(record.getMessage(), _LONGEST) if is_ours else _first_line(record),
     }
     given: _Facts = getattr(record, "facts", {"logger": record.name})
     for name, value in given.items():
@@ -245,6 +245,10 @@ def _facts(record: logging.LogRecord) -> dict[str, object]:
     if record.exc_info and record.exc_info[1] is not None:
         facts["exception"] = "\n".join(_told(record.exc_info[1], with_message=is_ours))
     return facts
+
+
+def _is_ours(record: logging.LogRecord) -> bool:
+    return record.name == _OURS.name or record.name.startswith(f"{_OURS.name}.")
 
 
 def _first_line(record: logging.LogRecord) -> str:

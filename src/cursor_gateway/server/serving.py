@@ -6,15 +6,14 @@ import socket
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
+from cursor_gateway.http1.server import HttpServer, Timeouts
 from cursor_gateway.runs.service import Service
-from cursor_gateway.server.connections import Connection, Door, Patience
 from cursor_gateway.server.guard import Guard
 from cursor_gateway.server.logs import Log
 from cursor_gateway.settings import Settings
 
 _log = Log()
 
-_BACKLOG = 2048
 _LAST_SECONDS = 10.0  # for replies, when the runs behind them have ended
 _FILES = 64  # that are open whatever happens
 _FILES_OF_A_RUN = 8
@@ -50,41 +49,37 @@ async def serve_app(
 
     loop.add_signal_handler(signal.SIGTERM, stopped.set)
     loop.add_signal_handler(signal.SIGINT, interrupted)
-    door = Door(app, app.refusal, Patience(head=settings.head_seconds), most_connections(settings.max_runs))
-    servers = [await _server(sock, door) for sock in sockets]
+    server = HttpServer(
+        app,
+        refusal=app.refusal,
+        fault=lambda error, path: _log.error("fault", error, path=path),
+        timeouts=Timeouts(head=settings.head_seconds),
+        max_connections=most_connections(settings.max_runs),
+    )
+    for sock in sockets:
+        await server.listen(sock)
     try:
         ready()
         _log.info("listening", addresses=[sock.getsockname()[:2] for sock in sockets if not _is_unix(sock)])
         await stopped.wait()
         _log.info("stopping", runs=service.runs.running)
-        for server in servers:
-            server.close()
-        door.close()
-        await _drained(service, door, settings, hurried)
+        server.close()
+        await _drained(service, server, settings, hurried)
     finally:
-        for server in servers:
-            server.close()
-        door.abandon()
+        server.abort()
         await service.close(0)
-
-
-async def _server(sock: socket.socket, door: Door) -> asyncio.Server:
-    loop = asyncio.get_running_loop()
-    if _is_unix(sock):
-        return await loop.create_unix_server(lambda: Connection(door), sock=sock, backlog=_BACKLOG)
-    return await loop.create_server(lambda: Connection(door), sock=sock, backlog=_BACKLOG)
 
 
 def _is_unix(sock: socket.socket) -> bool:
     return sock.family == socket.AF_UNIX
 
 
-async def _drained(service: Service, door: Door, settings: Settings, hurried: asyncio.Event) -> None:
+async def _drained(service: Service, server: HttpServer, settings: Settings, hurried: asyncio.Event) -> None:
     """Replies wait for their runs, which are given their time and then ended."""
     seconds = settings.drain_seconds + settings.grace_seconds + _LAST_SECONDS
 
     async def ended() -> None:
-        await asyncio.gather(service.runs.close(settings.drain_seconds), door.emptied())
+        await asyncio.gather(service.runs.close(settings.drain_seconds), server.drained())
 
     async def hurry() -> None:
         await hurried.wait()

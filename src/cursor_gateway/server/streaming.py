@@ -122,7 +122,7 @@ class EventStream:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         self._reading.metrics.stream_opened()
         try:
-            async with Presence(self._run, receive, self._after) as reader:
+            async with DisconnectWatch(self._run, receive, self._after) as reader:
                 events = await reader.next(0) if self._is_replay else await self._first_words(reader)
                 if isinstance(self._run, PastRun) and self._run.is_deleted:
                     raise NotFound("The conversation of this run was deleted; begin a new one.", param="id")
@@ -189,7 +189,7 @@ async def read_to_end(
     run: AnyRun, receive: Receive, push: Callable[[DocumentEvent], Heard] = lambda event: Heard.MORE, after: int = 0
 ) -> bool:
     """Waits for the end of the run, or until `push` has heard enough. False when the client has gone before."""
-    async with Presence(run, receive, after) as reader:
+    async with DisconnectWatch(run, receive, after) as reader:
         while not reader.at_end and not reader.has_left:
             events = await reader.next()
             for number, event in enumerate(events):
@@ -212,7 +212,7 @@ def _tells(event: DocumentEvent) -> bool:
     return says_something(event) or isinstance(event, Paused)
 
 
-class Presence:
+class DisconnectWatch:
     """A client that reads a run, until it goes."""
 
     def __init__(self, run: AnyRun, receive: Receive, after: int = 0) -> None:

@@ -1,23 +1,26 @@
 """The tools of runs in; for each an address on loopback that nobody can guess, with an MCP server behind it, out."""
 
 import asyncio
+import logging
 import secrets
 import socket
 from typing import TYPE_CHECKING
 
-from cursor_gateway.errors import GatewayFault, host_exhausted
+from cursor_gateway.errors import GatewayError, GatewayFault, host_exhausted
 from cursor_gateway.sources.base import ToolRunner
 
 if TYPE_CHECKING:
-    from starlette.types import Receive, Scope, Send
+    from starlette.types import ASGIApp, Receive, Scope, Send
 
-    from cursor_gateway.sources.tool_server.listener import Listener
+    from cursor_gateway.http1.server import HttpServer
     from cursor_gateway.sources.tool_server.mcp_server import McpServer
+
+_log = logging.getLogger(__name__)
 
 _HOST = "127.0.0.1"
 _PATH = "/mcp/"
-_START_SECONDS = 30.0
-_STOP_SECONDS = 5.0
+_HEAD_SECONDS = 60.0  # for a request's head, and between requests
+_MAX_CONNECTIONS = 10_000
 
 
 class ToolEndpoint:
@@ -27,19 +30,18 @@ class ToolEndpoint:
         self._progress_seconds = progress_seconds
         self._servers: dict[str, McpServer] = {}
         self._opening = asyncio.Lock()
-        self._listener: Listener | None = None
-        self._serving: asyncio.Task[None] | None = None
+        self._http: HttpServer | None = None
         self._host = ""
 
     async def open(self) -> None:
         """Raises `GatewayFault`, `HostExhausted`."""
         async with self._opening:
-            if self._listener is None:
+            if self._http is None:
                 await asyncio.to_thread(_load)
                 await self._listen()
 
     async def _listen(self) -> None:
-        from cursor_gateway.sources.tool_server.listener import listener_for
+        from cursor_gateway.http1.server import HttpServer, Timeouts
 
         try:
             bound = socket.create_server((_HOST, 0))
@@ -48,11 +50,15 @@ class ToolEndpoint:
                 f"The gateway cannot listen for the agent's tool calls: {error.strerror}; see `cursor-gateway doctor`."
             ) from error
         self._host = f"{_HOST}:{bound.getsockname()[1]}"
-        self._listener = listener_for(self._handle)
-        self._serving = asyncio.create_task(self._listener.serve([bound]), name="tool endpoint")
-        async with asyncio.timeout(_START_SECONDS):
-            while not self._listener.started:
-                await asyncio.sleep(0.005)
+        http = HttpServer(
+            self._handle,
+            refusal=_refusal,
+            fault=lambda error, path: _log.error("fault of the tool endpoint", exc_info=error),
+            timeouts=Timeouts(head=_HEAD_SECONDS),
+            max_connections=_MAX_CONNECTIONS,
+        )
+        await http.listen(bound)
+        self._http = http
 
     def offer(self, runner: ToolRunner) -> str:
         """The address for these tools, until it is withdrawn. `open` comes first."""
@@ -71,10 +77,9 @@ class ToolEndpoint:
         servers, self._servers = list(self._servers.values()), {}
         for server in servers:
             await server.closed()
-        if self._listener is not None and self._serving is not None:
-            self._listener.should_exit = self._listener.force_exit = True
-            await asyncio.wait([self._serving], timeout=_STOP_SECONDS)
-            self._listener = None
+        if self._http is not None:
+            self._http.abort()
+            self._http = None
 
     async def _handle(self, scope: "Scope", receive: "Receive", send: "Send") -> None:
         path: str = scope.get("path", "")
@@ -87,7 +92,13 @@ class ToolEndpoint:
         await server.handle(scope, receive, send)
 
 
+def _refusal(error: GatewayError) -> "ASGIApp":
+    from starlette.responses import PlainTextResponse
+
+    return PlainTextResponse(str(error), error.status)
+
+
 def _load() -> None:
     """Most of a second, which others need not wait."""
-    import cursor_gateway.sources.tool_server.listener
+    import cursor_gateway.http1.server
     import cursor_gateway.sources.tool_server.mcp_server  # noqa: F401

@@ -12,14 +12,10 @@ from mcp.server.context import ServerRequestContext
 from mcp.server.lowlevel import Server
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from mcp.server.transport_security import TransportSecuritySettings
-from sse_starlette.sse import AppStatus
 from starlette.types import Receive, Scope, Send
 
 from cursor_gateway.core.caller_tools import Tool
 from cursor_gateway.sources.base import ToolRunner
-
-# It would end every stream of the process with the gateway's first signal, and with them the calls of runs that drain.
-AppStatus.disable_automatic_graceful_drain()  # type: ignore[no-untyped-call] # the library's own omission
 
 _LARGEST_CALL = 16 * 1024 * 1024  # bytes: a call may carry a whole file
 

@@ -1,7 +1,7 @@
-"""Clients that do not take what they are sent, or send what nobody takes: connections with little patience."""
+"""Clients that do not take what they are sent, or send what nobody takes: connections with short timeouts."""
 
 import asyncio
-import threading
+import socket
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from typing import Any
@@ -10,8 +10,7 @@ import pytest
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from cursor_gateway.errors import GatewayError
-from cursor_gateway.server.bodies import understood
-from cursor_gateway.server.connections import Connection, Door, Patience
+from cursor_gateway.http1.server import HttpServer, Timeouts
 
 ASK = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"
 
@@ -25,22 +24,30 @@ def _refusal(error: GatewayError) -> ASGIApp:
 
 
 class _Served:
-    """An application behind a door, on a socket of its own."""
+    """An application on a socket of its own."""
 
-    def __init__(self, app: ASGIApp, **patience: float) -> None:
-        self.door = Door(app, _refusal, Patience(**{"head": 60, **patience}), most=10)
+    def __init__(self, app: ASGIApp, **timeouts: float) -> None:
+        self.faults: list[Exception] = []
+        self.server = HttpServer(
+            app,
+            refusal=_refusal,
+            fault=lambda error, path: self.faults.append(error),
+            timeouts=Timeouts(**{"head": 60, **timeouts}),
+            max_connections=10,
+        )
 
     async def __aenter__(self) -> "_Served":
-        self._server = await asyncio.get_running_loop().create_server(lambda: Connection(self.door), "127.0.0.1", 0)
+        bound = socket.create_server(("127.0.0.1", 0))
+        self._address = bound.getsockname()
+        await self.server.listen(bound)
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        self._server.close()
-        self.door.abandon()
-        await self.door.emptied()
+        self.server.abort()
+        await self.server.drained()
 
     async def client(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        return await asyncio.open_connection(*self._server.sockets[0].getsockname(), limit=1024)
+        return await asyncio.open_connection(*self._address, limit=1024)
 
     async def until(self, is_so: Callable[[], bool]) -> None:
         async with asyncio.timeout(120):
@@ -64,8 +71,8 @@ def test_who_takes_nothing_of_a_reply_loses_it() -> None:
         async with _Served(_endless, reply=0.2) as served:
             _, writer = await served.client()
             writer.write(ASK)
-            await served.until(lambda: bool(served.door.tasks))
-            await served.until(lambda: not served.door.tasks and not served.door.connections)
+            await served.until(lambda: bool(served.server.tasks))
+            await served.until(lambda: not served.server.tasks and not served.server.connections)
             writer.close()
 
     _run(test)
@@ -78,9 +85,9 @@ def test_who_takes_nothing_and_asks_for_more_loses_it_too() -> None:
         async with _Served(_endless, reply=0.2) as served:
             _, writer = await served.client()
             writer.write(ASK)
-            await served.until(lambda: any(one.blocked is not None for one in served.door.connections))
+            await served.until(lambda: any(one.blocked is not None for one in served.server.connections))
             writer.write(ASK)
-            await served.until(lambda: not served.door.tasks and not served.door.connections)
+            await served.until(lambda: not served.server.tasks and not served.server.connections)
             writer.close()
 
     _run(test)
@@ -104,8 +111,8 @@ def test_line_ends_between_requests_are_none() -> None:
             await reader.readuntil(b"\r\n\r\nhi")
             writer.write(b"\r\n")
             await asyncio.sleep(0.01)
-            for connection in list(served.door.connections):
-                connection.leave_soon()
+            for connection in list(served.server.connections):
+                connection.close_soon()
             assert await reader.read() == b""
             writer.close()
 
@@ -117,9 +124,9 @@ def test_a_head_that_has_begun_has_little_time_when_the_gateway_is_about_to_stop
         async with _Served(_endless, rest=0.2) as served:
             reader, writer = await served.client()
             writer.write(b"GET / HT")
-            await served.until(lambda: any(one._has_begun for one in served.door.connections))
-            for connection in list(served.door.connections):
-                connection.leave_soon()
+            await served.until(lambda: any(one._parser.head_has_begun for one in served.server.connections))
+            for connection in list(served.server.connections):
+                connection.close_soon()
             assert (await reader.read()).startswith(b"HTTP/1.1 408 ")
             writer.close()
 
@@ -135,7 +142,7 @@ def test_who_takes_a_reply_slowly_has_all_of_it() -> None:
             while size < 1000 * 65536:
                 size += len(await reader.read(1024 * 1024))
                 await asyncio.sleep(0.001)
-            assert served.door.connections
+            assert served.server.connections
             writer.close()
 
     _run(test)
@@ -176,8 +183,8 @@ def test_a_reply_that_nobody_takes_does_not_keep_its_connection_for_ever() -> No
         async with _Served(much, reply=0.2) as served:
             _, writer = await served.client()
             writer.write(ASK.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n"))
-            await served.until(lambda: bool(served.door.connections))
-            await served.until(lambda: not served.door.connections)
+            await served.until(lambda: bool(served.server.connections))
+            await served.until(lambda: not served.server.connections)
             writer.close()
 
     _run(test)
@@ -194,7 +201,7 @@ def test_who_goes_on_sending_after_a_refusal_is_heard_only_for_a_while() -> None
             writer.write(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 999999999\r\n\r\n" + b"x" * 5_000_000)
             assert (await reader.readuntil(b"\r\n\r\nno")).startswith(b"HTTP/1.1 413 ")
             assert await reader.read() == b""
-            await served.until(lambda: not served.door.connections)
+            await served.until(lambda: not served.server.connections)
             writer.close()
 
     _run(test)
@@ -248,16 +255,5 @@ def test_no_header_of_a_reply_makes_another(name: bytes, value: bytes) -> None:
                 with suppress(ConnectionError):
                     assert await reader.read() == b""
             writer.close()
-
-    _run(test)
-
-
-def test_only_much_is_read_beside_the_loop() -> None:
-    async def where(size: int) -> int:
-        return await understood(b"x" * size, lambda body: threading.get_ident())
-
-    async def test() -> None:
-        assert await where(1000) == threading.get_ident()
-        assert await where(1_000_000) != threading.get_ident()
 
     _run(test)
