@@ -114,6 +114,12 @@ class Choice(_Closed, frozen=True, kw_only=True):
     finish_reason: FinishReason
 
 
+class Cursor(_Closed, frozen=True, kw_only=True):
+    """Ours."""
+
+    usage: Usage
+
+
 class Completion(_Closed, frozen=True, kw_only=True):
     id: str
     object: Literal["chat.completion"]
@@ -121,6 +127,7 @@ class Completion(_Closed, frozen=True, kw_only=True):
     model: str
     choices: list[Choice]
     usage: Usage  # OpenAI's may be left out; ours never is
+    cursor: Cursor | UnsetType = UNSET  # ours
     system_fingerprint: str | UnsetType = UNSET
     service_tier: ServiceTier | UnsetType | None = UNSET
 
@@ -168,6 +175,7 @@ class Chunk(_Closed, frozen=True, kw_only=True):
     model: str
     choices: list[ChunkChoice]
     usage: Usage | UnsetType | None = UNSET
+    cursor: Cursor | UnsetType = UNSET  # ours
     system_fingerprint: str | UnsetType = UNSET
     service_tier: ServiceTier | UnsetType | None = UNSET
 

@@ -4,6 +4,7 @@ It needs no network, no account and only the standard library. The prompt choose
 `standin: NAME key=value …` in it counts, wherever it stands, because a prompt may be a rendered transcript.
 A value with spaces stands in double quotes. Text for a scenario (*body* below) follows on a line `---` and
 goes on to the end of the prompt, or to a line `--- end`. Without such a line, the stand-in says the prompt back.
+With input= output= cache_read= cache_write=, any scenario's `result` counts that.
 
 Answers
     text            chunks=5 length=N delay_ms=0: a text in so many deltas
@@ -13,7 +14,7 @@ Answers
     fences          code blocks and a reference to code
     json            the body's JSON value, exactly
     json-bad-then-good   prose first; on the session's next turn, whatever it asks, the first body's JSON
-    usage           input= output= cache_read= cache_write=, or omit=1: what `result` counts
+    usage           omit=1: `result` counts nothing
     echo-env        the environment, as JSON {"names", "values"}
     echo-args       the invocation, as JSON {"argv", "cwd", "workspace", "source"}
     history         the earlier turns that the session knows, as JSON {"turns", "prompts", "answers"}

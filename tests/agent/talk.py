@@ -2,7 +2,6 @@
 
 import json
 
-from tests.agent.emitter import Record
 from tests.agent.turn import Request, Turn, answers, pieces, runs
 
 _SENTENCE = "The quick brown fox jumps over the lazy dog, naïve as ever. "
@@ -81,10 +80,7 @@ def _first_json(text: str) -> str:
 def usage(turn: Turn) -> None:
     turn.begin()
     turn.say("That was not cheap.")
-    names = {"input": "inputTokens", "output": "outputTokens"}
-    names |= {"cache_read": "cacheReadTokens", "cache_write": "cacheWriteTokens"}
-    figures: Record = {wire: turn.number(name, 0) for name, wire in names.items()}
-    turn.finish(figures, counts=not turn.number("omit", 0))  # builds of early 2026 count nothing
+    turn.finish(counts=not turn.number("omit", 0))  # builds of early 2026 count nothing
 
 
 @answers("echo-env")

@@ -16,6 +16,13 @@ _NAMED = re.compile(r'standin: ([a-z0-9-]+)((?:[ \t]+[a-z_]+=(?:"[^"\n]*"|[^\s"<
 _SETTING = re.compile(r'([a-z_]+)=(?:"([^"\n]*)"|(\S*))')
 _BODY = re.compile(r"^---[ \t]*\r?\n(.*?)(?:\n--- end|\Z)", re.MULTILINE | re.DOTALL)
 
+_FIGURES = {
+    "input": "inputTokens",
+    "output": "outputTokens",
+    "cache_read": "cacheReadTokens",
+    "cache_write": "cacheWriteTokens",
+}
+
 
 class Request:
     """What the last scenario's line of a prompt says; without one, `name` is empty."""
@@ -100,9 +107,14 @@ class Turn:
 
     def finish(self, usage: Record | None = None, *, counts: bool = True, end: bytes = b"\n") -> None:
         self.save()  # before the result: a client may resume as soon as it has read it
+        self.agent.finish((usage or self._usage()) if counts else None, end=end)
+
+    def _usage(self) -> Record:
+        """As the request says, or guessed."""
+        if any(name in self.request.settings for name in _FIGURES):
+            return {wire: self.number(name, 0) for name, wire in _FIGURES.items()}
         guessed = {"inputTokens": 1000 + len(self.prompt) // 4, "outputTokens": 10 + len(self.agent.said) // 4}
-        counted = usage or {**guessed, "cacheReadTokens": 2048, "cacheWriteTokens": 0}
-        self.agent.finish(counted if counts else None, end=end)
+        return {**guessed, "cacheReadTokens": 2048, "cacheWriteTokens": 0}
 
     def text(self, name: str, default: str) -> str:
         return self.request.settings.get(name, default)

@@ -59,6 +59,10 @@ def opencode() -> Path:
     return needed(PACKAGES / "opencode-linux-x64-baseline" / "bin" / "opencode")
 
 
+def pi() -> list[str | Path]:
+    return [node(), needed(PACKAGES / "@mariozechner" / "pi-coding-agent" / "dist" / "cli.js")]
+
+
 # --- a client's side ------------------------------------------------------------------------------------
 
 
@@ -150,6 +154,12 @@ def at_once(*calls: Json) -> Json:
     return {"parallel": list(calls)}
 
 
-def program(steps: Iterable[Json], mark: str) -> str:
-    """A prompt that makes the stand-in do this."""
-    return f"{mark}\nstandin: program\n---\n{json.dumps(list(steps))}\n--- end"
+def program(steps: Iterable[Json], mark: str, figures: str = "") -> str:
+    """A prompt that makes the stand-in do this, and report these figures."""
+    return f"{mark}\nstandin: program {figures}\n---\n{json.dumps(list(steps))}\n--- end"
+
+
+def ten_calls(mark: str, **arguments: str) -> str:
+    """A prompt for nine uses of a shell and an answer: the agent reports what all ten model calls read."""
+    shell = call("bash", command="echo ran >> marker.txt", **arguments)
+    return program([*[shell] * 9, say("all done")], mark, "input=24000 cache_read=216000 output=900")

@@ -3,7 +3,7 @@
 import json
 
 from cursor_gateway.sources.process_groups import members
-from tests.clients.programs import Json, Project, call, opencode, program, say
+from tests.clients.programs import Json, Project, call, opencode, program, say, ten_calls
 from tests.gateways import RunningGateway
 from tests.server.conftest import eventually, invocations, option, unique
 
@@ -24,15 +24,13 @@ def configuration(gateway: RunningGateway) -> Json:
     }
 
 
-def counted(gateway: RunningGateway, project: Project, *flags: str) -> str:
-    """What is printed when the agent has it count how often it was asked to. One agent did all of it, and has ended."""
+def asked(gateway: RunningGateway, project: Project, prompt: str, mark: str, *flags: str) -> str:
+    """What is printed. One agent did all of it, and has ended."""
     (project.folder / "opencode.json").write_text(json.dumps(configuration(gateway)), encoding="utf-8")
-    mark = unique()
-    counts = call("bash", command="echo ran >> marker.txt; echo forty-$(wc -l < marker.txt)", description="Counts")
     said = project.run(
         opencode(),
         *("run", "--model", "gateway/auto", *flags),
-        stdin=program([say("I count. "), counts, say("It is $1")], mark),  # an argument would be put into quotes
+        stdin=prompt,  # an argument would be put into quotes
         environment={"OPENCODE_DISABLE_MODELS_FETCH": "1"},
     )
     started = invocations(gateway, mark)
@@ -44,6 +42,13 @@ def counted(gateway: RunningGateway, project: Project, *flags: str) -> str:
     return said
 
 
+def counted(gateway: RunningGateway, project: Project, *flags: str) -> str:
+    """What is printed when the agent has it count how often it was asked to."""
+    mark = unique()
+    counts = call("bash", command="echo ran >> marker.txt; echo forty-$(wc -l < marker.txt)", description="Counts")
+    return asked(gateway, project, program([say("I count. "), counts, say("It is $1")], mark), mark, *flags)
+
+
 def test_its_shell_runs_once_and_the_answer_has_its_output(gateway: RunningGateway, project: Project) -> None:
     assert "It is forty-1" in counted(gateway, project)
     assert project.lines("marker.txt") == ["ran"]
@@ -53,3 +58,14 @@ def test_a_session_goes_on(gateway: RunningGateway, project: Project) -> None:
     counted(gateway, project)
     assert "It is forty-2" in counted(gateway, project, "--continue")
     assert project.lines("marker.txt") == ["ran", "ran"]
+
+
+def test_a_turn_of_many_model_calls_does_not_look_like_a_full_context(
+    gateway: RunningGateway, project: Project
+) -> None:
+    """240,000 tokens over ten calls, taken for the conversation's size, make it compact and go on by itself."""
+    mark = unique()
+    assert "all done" in asked(gateway, project, ten_calls(mark, description="Counts"), mark)
+    assert len(project.lines("marker.txt")) == 9
+    told = invocations(gateway, mark)
+    assert not [agent for agent in told if "Continue if you have next steps" in agent["prompt"]]

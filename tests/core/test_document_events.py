@@ -13,6 +13,7 @@ from cursor_gateway.core.document_events import (
     ToolCallArguments,
     ToolCallEnded,
     ToolCallStarted,
+    context_usage,
     says_something,
     source_text,
 )
@@ -67,3 +68,10 @@ def test_an_error_and_the_end_say_nothing() -> None:
     assert says_something(Reasoning("hm"))
     assert not says_something(DocumentStarted("doc_001", "error", 1))
     assert not says_something(ContentDelta("doc_001", "why"))
+
+
+def test_the_context_is_the_last_calls_where_that_is_not_all() -> None:
+    last = Usage(prompt_tokens=5, completion_tokens=1, total_tokens=6)
+    for kind in (Paused, Done):
+        assert context_usage(kind(ENVELOPE)) == ENVELOPE.usage
+        assert context_usage(kind(ENVELOPE, last_call=last)) == last

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cursor_gateway.core.tokens import estimate_tokens
+from cursor_gateway.core.tokens import estimate_tokens, estimate_tokens_by_sample
 from tests.strategies import assert_linear, examples
 
 # Texts of our own; the numbers are what the o200k vocabulary makes of them.
@@ -122,3 +122,20 @@ def test_two_texts_together_cost_their_sum_give_or_take_the_token_at_the_seam(fi
 @pytest.mark.parametrize("unit", [" ", "a", "7", "é", "世", "-", " \n", "a ", "_-"])
 def test_a_long_text_is_read_once(unit: str) -> None:
     assert_linear(lambda size: estimate_tokens(unit * size + "x"))
+
+
+@given(text=st.text(max_size=2048))
+def test_a_short_text_is_counted_whole(text: str) -> None:
+    assert estimate_tokens_by_sample(text) == estimate_tokens(text)
+
+
+@pytest.mark.parametrize("text", [text for text, _ in COUNTED.values()], ids=COUNTED)
+def test_a_sample_of_a_long_text_is_near_the_count(text: str) -> None:
+    long = text * 200
+    assert abs(estimate_tokens_by_sample(long) - estimate_tokens(long)) <= estimate_tokens(long) // 7
+
+
+def test_a_sample_reaches_from_the_beginning_to_the_end() -> None:
+    blank, words = " " * 3000, "word " * 600
+    assert estimate_tokens_by_sample(blank + words) > 100
+    assert estimate_tokens_by_sample(words + blank) > 100

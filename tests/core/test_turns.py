@@ -34,3 +34,21 @@ def test_turns_are_counted(steps: list[Callable[[Turns], None]], count: int) -> 
     for step in steps:
         step(turns)
     assert turns.count == count
+
+
+@pytest.mark.parametrize(
+    ("steps", "is_open"), [([], False), ([says], True), ([says, calls("m")], True), ([calls("m"), ends], False)]
+)
+def test_a_turn_is_open_until_the_model_is_given_results(steps: list[Callable[[Turns], None]], is_open: bool) -> None:
+    turns = Turns()
+    for step in steps:
+        step(turns)
+    assert turns.is_open == is_open
+
+
+def test_another_agent_begins_another_turn() -> None:
+    turns = Turns()
+    turns.output()
+    turns.end()
+    turns.output()
+    assert turns.count == 2

@@ -114,9 +114,9 @@ def paused(
     return Paused(envelope, raw)
 
 
-def one_reply(pause: Paused | None, number: int) -> ChunkEncoder:
+def one_reply(pause: int) -> ChunkEncoder:
     """Of a run that does not pause."""
-    assert (pause, number) == (None, 0)
+    assert pause == 0
     return ChunkEncoder(HEAD, include_usage=True)
 
 
@@ -208,6 +208,16 @@ def test_a_finished_run_ends_with_one_finish_reason_and_done() -> None:
     assert end == "[DONE]"
 
 
+def usage_of_done(cached: int) -> dict[str, Any]:
+    return {
+        "prompt_tokens": 10,
+        "completion_tokens": 5,
+        "total_tokens": 15,
+        "prompt_tokens_details": {"cached_tokens": cached},
+        "completion_tokens_details": {"reasoning_tokens": 0},
+    }
+
+
 def test_usage_is_a_chunk_of_its_own_only_when_asked_for() -> None:
     *_, finish, usage, end = stream([done()], usage=True)
     assert finish["choices"][0]["finish_reason"] == "stop"
@@ -217,13 +227,8 @@ def test_usage_is_a_chunk_of_its_own_only_when_asked_for() -> None:
         "created": HEAD.created,
         "model": HEAD.model,
         "choices": [],
-        "usage": {
-            "prompt_tokens": 10,
-            "completion_tokens": 5,
-            "total_tokens": 15,
-            "prompt_tokens_details": {"cached_tokens": 3},
-            "completion_tokens_details": {"reasoning_tokens": 0},
-        },
+        "usage": usage_of_done(cached=3),
+        "cursor": {"usage": usage_of_done(cached=3)},
     }
     assert end == "[DONE]"
     assert all("usage" not in chunk for chunk in stream([done()])[:-1])
@@ -263,13 +268,8 @@ def test_the_completion_has_every_field_that_clients_ask_for() -> None:
                 "finish_reason": "stop",
             }
         ],
-        "usage": {
-            "prompt_tokens": 10,
-            "completion_tokens": 5,
-            "total_tokens": 15,
-            "prompt_tokens_details": {"cached_tokens": 0},
-            "completion_tokens_details": {"reasoning_tokens": 0},
-        },
+        "usage": usage_of_done(cached=0),
+        "cursor": {"usage": usage_of_done(cached=0)},
     }
 
 
@@ -459,9 +459,10 @@ def test_a_whole_answer_is_streamed_as_if_it_had_just_come(
     assert whole is not None
     frames = completion_frames(whole, include_usage)
     expected: Any = json.loads(encode_completion(whole))
-    usage = expected.pop("usage")
+    usage, cursor = expected.pop("usage"), expected.pop("cursor")
     found = fold_chunks(frames, include_usage=include_usage)
     assert found.pop("usage", usage) == usage
+    assert found.pop("cursor", cursor) == cursor
     assert found == expected
 
 
@@ -665,33 +666,45 @@ def test_what_the_caller_has_run_is_not_told_to_it(agent_tools: AgentTools) -> N
     assert set(message) == {"role", "content", "refusal"}
 
 
-# of the whole run, what the reply before has told of it, and what is left for this one
-USAGES: dict[str, tuple[tuple[int, int, int], tuple[int, int], tuple[int, int, int]]] = {
-    "the rest": ((100, 50, 0), (30, 20), (70, 30, 0)),
-    "nothing is left": ((30, 20, 0), (30, 20), (0, 0, 0)),
-    "too much was told": ((20, 10, 0), (30, 20), (0, 0, 0)),
-    "no more from the cache than there is": ((100, 50, 90), (30, 20), (70, 30, 70)),
-    "some of it from the cache": ((100, 50, 40), (30, 20), (70, 30, 40)),
-}
+TEN_CALLS = Usage(prompt_tokens=240_000, completion_tokens=500, total_tokens=240_500, cached_tokens=216_000)
+LAST_CALL = Usage(prompt_tokens=26_000, completion_tokens=3, total_tokens=26_003, estimated=True)
 
 
-@pytest.mark.parametrize(("whole", "before", "left"), USAGES.values(), ids=USAGES)
-def test_a_reply_tells_of_the_tokens_what_the_one_before_has_not(
-    whole: tuple[int, int, int], before: tuple[int, int], left: tuple[int, int, int]
-) -> None:
-    prompt, written, cached = whole
-    usage = Usage(prompt_tokens=prompt, completion_tokens=written, total_tokens=prompt + written, cached_tokens=cached)
-    end = Done(msgspec.structs.replace(done().envelope, usage=usage))
-    told = Usage(prompt_tokens=before[0], completion_tokens=before[1], total_tokens=sum(before))
-    fold = CompletionFold(HEAD, before=told)
-    fold.push(end)
-    found = fold.completion()
-    assert found is not None
-    assert (found.usage.prompt_tokens, found.usage.completion_tokens) == left[:2]
-    assert found.usage.total_tokens == sum(left[:2])
-    assert found.usage.prompt_tokens_details.cached_tokens == left[2]
-    chunks = SseDecoder().push(ChunkEncoder(HEAD, include_usage=True, before=told).push(end))
-    assert json.loads(chunks[-2].data)["usage"] == msgspec.to_builtins(found.usage)
+@pytest.mark.parametrize(("cached", "told"), [(23_400, 23_400), (99_999, 26_000)])
+def test_usage_is_the_last_calls_and_the_sum_has_a_field_of_ours(cached: int, told: int) -> None:
+    last = msgspec.structs.replace(LAST_CALL, cached_tokens=cached)
+    end = Done(msgspec.structs.replace(done().envelope, usage=TEN_CALLS), last_call=last)
+    whole = completion([*TEXT, end])
+    assert whole["usage"] == {
+        "prompt_tokens": 26_000,
+        "completion_tokens": 3,
+        "total_tokens": 26_003,
+        "prompt_tokens_details": {"cached_tokens": told},
+        "completion_tokens_details": {"reasoning_tokens": 0},
+        "estimated": True,
+    }
+    assert whole["cursor"] == {
+        "usage": {
+            "prompt_tokens": 240_000,
+            "completion_tokens": 500,
+            "total_tokens": 240_500,
+            "prompt_tokens_details": {"cached_tokens": 216_000},
+            "completion_tokens_details": {"reasoning_tokens": 0},
+        }
+    }
+    *_, counted, _ = stream([*TEXT, end], usage=True)
+    assert (counted["usage"], counted["cursor"]) == (whole["usage"], whole["cursor"])
+    assert all("cursor" not in chunk for chunk in stream([*TEXT, end])[:-1])
+
+
+def test_a_reply_that_asks_for_tools_tells_the_context_and_no_sum_yet() -> None:
+    pause = Paused(msgspec.structs.replace(paused("k").envelope, usage=TEN_CALLS), last_call=LAST_CALL)
+    whole = completion([*TEXT, pause])
+    assert whole["usage"]["prompt_tokens"] == 26_000
+    assert "cursor" not in whole
+    *_, counted, _ = stream([*TEXT, pause], usage=True)
+    assert counted["usage"] == whole["usage"]
+    assert "cursor" not in counted
 
 
 def test_a_run_goes_on_after_a_pause_that_ended_its_reply() -> None:
@@ -813,25 +826,22 @@ def test_events_may_come_together() -> None:
 def test_a_run_that_paused_has_several_replies_and_each_is_numbered_as_its_events_are() -> None:
     pauses = [paused("k"), paused("l", prompt=30, completion=8)]
     events: list[DocumentEvent] = [*words("a"), pauses[0], *words("b c"), pauses[1], *words("d"), done()]
-    made: list[tuple[Paused | None, int]] = []
+    made: list[int] = []
 
-    def encoder(pause: Paused | None, number: int) -> ChunkEncoder:
-        made.append((pause, number))
-        before = pause.envelope.usage if pause is not None else None
-        return ChunkEncoder(
-            CompletionHead(f"chatcmpl-{number}", 1, "auto"), include_usage=True, before=before, after=number
-        )
+    def encoder(pause: int) -> ChunkEncoder:
+        made.append(pause)
+        return ChunkEncoder(CompletionHead(f"chatcmpl-{pause}", 1, "auto"), include_usage=True, after=pause)
 
     ends = [events.index(pause) + 1 for pause in pauses] + [len(events)]
-    for start, end, pause in zip([0, *ends], ends, [None, *pauses], strict=False):
+    for start, end in zip([0, *ends], ends, strict=False):
         for after in range(start, end):
             made.clear()
             numbered = ResumedChunks(encoder, after)
             pieces = [SseDecoder().push(numbered.push(event)) for event in events]
-            assert made[-1] == (pause, start)
+            assert made[-1] == start
             assert numbered.is_over
             assert not numbered.is_cut
-            whole = encoder(pause, start)
+            whole = encoder(start)
             expected = [SseDecoder().push(whole.push(event)) for event in events[start:end]]
             assert [[frame.data for frame in piece] for piece in pieces] == [
                 *([] for _ in events[:after]),

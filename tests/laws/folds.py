@@ -84,11 +84,11 @@ def fold_chunks(stream: bytes, *, include_usage: bool) -> Json:
     heads = [{key: chunk[key] for key in ("id", "object", "created", "model")} for chunk in chunks]
     assert all(head == heads[0] for head in heads)
     assert heads[0]["object"] == "chat.completion.chunk"
-    usage = None
+    counted: Json = {}
     if include_usage and error is None:
         final = chunks.pop()
         assert final["choices"] == []
-        usage = final["usage"]
+        counted = {key: final[key] for key in ("usage", "cursor") if key in final}
     assert not any("usage" in chunk for chunk in chunks)
     choices = [chunk["choices"] for chunk in chunks]
     assert all(len(choice) == 1 and choice[0]["index"] == 0 for choice in choices)
@@ -112,7 +112,7 @@ def fold_chunks(stream: bytes, *, include_usage: bool) -> Json:
         message["tool_calls"] = calls
     choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": "length" if error else reason}
     completion = {**heads[0], "object": "chat.completion", "choices": [choice]}
-    return completion | ({"usage": usage} if usage else {}) | ({"error": error} if error else {})
+    return completion | counted | ({"error": error} if error else {})
 
 
 def _fold_call(calls: list[Json], call: Json) -> None:

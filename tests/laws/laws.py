@@ -26,7 +26,6 @@ from cursor_gateway.core.documents import (
     Document,
     ErrorDocument,
     ToolCallMetadata,
-    Usage,
     document_type,
     whole_response,
 )
@@ -69,21 +68,20 @@ def response_of(events: Iterable[DocumentEvent]) -> ChatResponse:
 
 
 class Reply(NamedTuple):
-    """A run's events up to a pause of it or to its end, and what was told before."""
+    """A run's events up to a pause of it or to its end."""
 
     events: list[DocumentEvent]
     after: int  # the number of the event before it
-    before: Usage | None
 
 
 def replies(events: list[DocumentEvent]) -> list[Reply]:
     found: list[Reply] = []
-    start, before = 0, None
+    start = 0
     for number, event in enumerate(events, 1):
         if isinstance(event, Paused):
-            found.append(Reply(events[start:number], start, before))
-            start, before = number, event.envelope.usage
-    return [*found, Reply(events[start:], start, before)]
+            found.append(Reply(events[start:number], start))
+            start = number
+    return [*found, Reply(events[start:], start)]
 
 
 def joined(events: Iterable[DocumentEvent]) -> Seen:
@@ -290,21 +288,25 @@ def _state(document: Document) -> object:
 def assert_the_chunks_fold_to_the_completion(
     events: list[DocumentEvent], *, agent_tools: AgentTools, include_usage: bool
 ) -> None:
-    """Each reply of a run; what they tell of its tokens is, in sum, what the run tells, if that is counted here."""
-    told: list[tuple[int, int]] = []
+    """Each reply of a run, with the context of its last model call; the last reply also tells what the run took."""
+    contexts: list[int] = []
+    usage: dict[str, Any] = {}
+    cursor: dict[str, Any] | None = None
     for reply in replies(events):
-        encoder = ChunkEncoder(HEAD, include_usage=include_usage, agent_tools=agent_tools, before=reply.before)
-        fold = CompletionFold(HEAD, agent_tools=agent_tools, before=reply.before)
+        encoder = ChunkEncoder(HEAD, include_usage=include_usage, agent_tools=agent_tools)
+        fold = CompletionFold(HEAD, agent_tools=agent_tools)
         stream = b""
         for event in events[reply.after :]:
             assert (fold.completion() is not None) == encoder.is_over
             stream += encoder.push(event)
             fold.push(event)
         expected: dict[str, Any] = json.loads(msgspec.json.encode(fold.completion()))
-        usage = expected.pop("usage")
+        usage, cursor = expected.pop("usage"), expected.pop("cursor", None)
         found = fold_chunks(stream, include_usage=include_usage)
         assert found.pop("usage", usage) == usage
-        assert usage["prompt_tokens_details"]["cached_tokens"] >= 0
+        assert found.pop("cursor", cursor) == cursor
+        assert usage["total_tokens"] == usage["prompt_tokens"] + usage["completion_tokens"]
+        assert 0 <= usage["prompt_tokens_details"]["cached_tokens"] <= usage["prompt_tokens"]
         assert usage["completion_tokens_details"] == {"reasoning_tokens": 0}
         assert found == expected
         if isinstance(pause := reply.events[-1], Paused):
@@ -312,10 +314,17 @@ def assert_the_chunks_fold_to_the_completion(
             asked = [call.tool_call_id for call in pause.envelope.metadata.waiting_for or ()]
             calls = [call["id"] for call in found["choices"][0]["message"].get("tool_calls", [])]
             assert calls[len(calls) - len(asked) :] == asked
-        told.append((usage["prompt_tokens"], usage["completion_tokens"]))
+            assert cursor is None
+        contexts.append(usage["prompt_tokens"])
     whole = response_of(events).usage
+    assert cursor is not None
+    assert cursor["usage"]["prompt_tokens"] == whole.prompt_tokens
+    assert cursor["usage"]["completion_tokens"] == whole.completion_tokens
     if whole.estimated:
-        assert tuple(map(sum, zip(*told, strict=True))) == (whole.prompt_tokens, whole.completion_tokens)
+        assert contexts == sorted(contexts)  # it only grows
+    else:
+        assert usage["prompt_tokens"] <= whole.prompt_tokens
+        assert usage["completion_tokens"] <= whole.completion_tokens
 
 
 # --- 7 ----------------------------------------------------------------------------------------------

@@ -275,11 +275,11 @@ MUTATIONS = [
         "tests/dialects/test_openai_chat.py::test_what_the_caller_has_run_is_not_told_to_it[tool_calls]",
     ),
     Mutation(
-        "a reply does not tell the tokens that the one before has told",
+        "usage is the context of the last model call, not the sum",
         "dialects/openai_chat.py",
-        "    if before is not None:  #",
-        "    if False:  #",
-        "tests/dialects/test_openai_chat.py::test_a_reply_tells_of_the_tokens_what_the_one_before_has_not[the rest]",
+        "_usage(context_usage(event)), in_all",
+        "_usage(envelope.usage), in_all",
+        "tests/dialects/test_openai_chat.py::test_usage_is_the_last_calls_and_the_sum_has_a_field_of_ours[23400-23400]",
     ),
     Mutation(
         "usage is told only when asked for",

@@ -12,14 +12,16 @@ def test_turns_add_up() -> None:
     for _ in range(2):
         spending.add(RunFinished(usage=COUNTS, duration_ms=5))
     total = spending.total(RunFinished(usage=COUNTS, duration_ms=5, text_differs=True))
-    assert total == RunFinished(usage=TokenCounts(prompt=20, completion=4, cached=8), duration_ms=10, text_differs=True)
+    assert total == RunFinished(
+        usage=TokenCounts(prompt=20, completion=4, cached=8), last_usage=COUNTS, duration_ms=10, text_differs=True
+    )
 
 
 def test_what_was_not_reported_makes_the_whole_unknown() -> None:
     spending = Spending()
     spending.add(RunFinished(usage=None, duration_ms=5))
     spending.add(RunFinished(usage=COUNTS, duration_ms=None))
-    assert spending.total(RunFinished(usage=COUNTS)) == RunFinished(usage=None, duration_ms=5)
+    assert spending.total(RunFinished(usage=COUNTS)) == RunFinished(usage=None, last_usage=COUNTS, duration_ms=5)
     broken_off = Spending()
     broken_off.cut()
     failed = RunFailed(failure=AgentCrashed().failure(), usage=COUNTS)

@@ -176,8 +176,11 @@ def test_what_does_not_fit_is_asked_for_again_in_the_same_session(tmp_path: Path
         assert second.folder == first.folder
         assert second.prompt != first.prompt
         usage = completion.usage
-        assert (usage.prompt_tokens, usage.completion_tokens, usage.total_tokens) == (200, 40, 240)
-        assert usage.prompt_tokens_details.cached_tokens == 140
+        assert (usage.prompt_tokens, usage.completion_tokens, usage.total_tokens) == (100, 20, 120)
+        assert completion.cursor
+        both = completion.cursor.usage
+        assert (both.prompt_tokens, both.completion_tokens, both.total_tokens) == (200, 40, 240)
+        assert both.prompt_tokens_details.cached_tokens == 140
 
     asyncio.run(live())
 

@@ -57,9 +57,12 @@ def test_parse_after_one_repair(gateway: RunningGateway, openai: OpenAI) -> None
     assert "There is no JSON in it." in second["prompt"]
     assert second["history"] == [{"prompt": first["prompt"], "answer": second["history"][0]["answer"]}]
     assert completion.usage is not None
-    assert completion.usage.prompt_tokens > 2 * 1000  # the stand-in counts at least 1000 for a turn
     assert completion.usage.prompt_tokens_details is not None
-    assert completion.usage.prompt_tokens_details.cached_tokens == 2 * 2048
+    assert completion.usage.prompt_tokens_details.cached_tokens == 2048
+    assert completion.model_extra is not None
+    both = completion.model_extra["cursor"]["usage"]
+    assert both["prompt_tokens"] > 2 * 1000  # the stand-in counts at least 1000 for a turn
+    assert both["prompt_tokens_details"]["cached_tokens"] == 2 * 2048
 
 
 def _resumes(line: dict[str, Any], first: dict[str, Any]) -> bool:

@@ -80,7 +80,7 @@ class Unrecognized(Struct, frozen=True):
 
 
 class TokenCounts(Struct, frozen=True, kw_only=True):
-    """The agent's own figures; `prompt` includes what came from the cache."""
+    """The agent's own figures, summed over its model calls; `prompt` includes what came from the cache."""
 
     prompt: int
     completion: int
@@ -89,6 +89,7 @@ class TokenCounts(Struct, frozen=True, kw_only=True):
 
 class RunFinished(Struct, frozen=True, kw_only=True):
     usage: TokenCounts | None = None
+    last_usage: TokenCounts | None = None  # of the last agent alone, where several were started for the run
     duration_ms: int | None = None
     text_differs: bool = False
 
@@ -96,6 +97,7 @@ class RunFinished(Struct, frozen=True, kw_only=True):
 class RunFailed(Struct, frozen=True, kw_only=True):
     failure: Failure
     usage: TokenCounts | None = None
+    last_usage: TokenCounts | None = None
     duration_ms: int | None = None
 
 

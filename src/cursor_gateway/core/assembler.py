@@ -24,7 +24,6 @@ from cursor_gateway.core.agent_events import (
     TextDelta,
     ThinkingDelta,
     ThinkingEnded,
-    TokenCounts,
     ToolEnded,
     ToolStarted,
     Unrecognized,
@@ -75,8 +74,8 @@ from cursor_gateway.core.fences import (
 )
 from cursor_gateway.core.languages import language_of
 from cursor_gateway.core.run_info import RunInfo
-from cursor_gateway.core.tokens import estimate_tokens
 from cursor_gateway.core.turns import Turns
+from cursor_gateway.core.usage import RunUsage
 from cursor_gateway.errors import AgentCrashed, Failure
 
 _BLANK_LINES = re.compile(r"(?:[ \t]*(?:\r\n|\n|\r))*")
@@ -129,10 +128,8 @@ class Assembler:
         self._unrecognized = 0
         self._session = ""
         self._model = run.model
-        self._prompt = ""
-        self._said: list[str] = []  # counted only where the agent reports no usage
-        self._said_tokens = 0  # of what was said up to the last pause
-        self._given_tokens = 0  # of what the caller's tools gave
+        self._usage = RunUsage(self._turns, run.known_tokens)
+        self._said = self._usage.said
 
     @property
     def model(self) -> str:
@@ -141,7 +138,7 @@ class Assembler:
 
     @property
     def prompt(self) -> str:
-        return self._prompt
+        return self._usage.prompt
 
     def push(self, event: AgentEvent, /) -> list[DocumentEvent]:
         # The short ways of text and thinking, nearly every event.
@@ -189,11 +186,12 @@ class Assembler:
             case CallerAwaited(call_ids=call_ids):
                 self._pause(call_ids)
             case RunStarted(session_id=session_id, model=model, recording=recording):
+                self._usage.agent_started()
                 self._session = session_id
                 self._recording = recording or self._recording
                 self._model = self._model or model
             case PromptEchoed(text=text):
-                self._prompt = self._prompt or text  # an agent that is started again repeats what was given to it
+                self._usage.prompt = self.prompt or text  # an agent that is started again repeats what was given to it
             case Unrecognized():
                 self._unrecognized += 1
             case Notice():
@@ -383,7 +381,7 @@ class Assembler:
     def _end_caller_tool(self, event: CallerToolAnswered) -> None:
         tool, result = self._tools[event.call_id], event.result
         self._forget_tool(event.call_id)
-        self._given_tokens += estimate_tokens(result.text)
+        self._usage.caller_gave(result.text)
         action, outcome = tool_documents.answered(tool.action, result, event.duration_ms)
         self._close_tool(tool, event.call_id, action, outcome, None)
 
@@ -401,6 +399,8 @@ class Assembler:
             if arguments and not tool.action.arguments:
                 self._out.append(ToolCallArguments(tool.id, arguments))
             action = OtherTool(tool=tool.action.tool, arguments=arguments, data=action.data)
+        if outcome is not INTERRUPTED:
+            self._usage.tool_ended(action)
         metadata = tool_documents.metadata_of(
             action,
             outcome,
@@ -449,7 +449,9 @@ class Assembler:
             recording=self._recording,
             waiting_for=waiting,
         )
-        self._out.append(Paused(self._envelope("streaming", None, metadata), self._take_loose()))
+        usage = self._usage.in_all(None)
+        last = self._usage.last_call(None, [tool.action for tool in self._tools.values()])
+        self._out.append(Paused(self._envelope("streaming", usage, metadata), self._take_loose(), last))
 
     def _end_everything(self) -> None:
         self._end_thinking()
@@ -474,9 +476,11 @@ class Assembler:
             result_differs=(isinstance(event, RunFinished) and event.text_differs) or UNSET,
         )
         failure = event.failure if isinstance(event, RunFailed) else None
-        self._out.append(Done(self._envelope(status, event.usage, metadata), failure, self._take_loose()))
+        usage, last = self._usage.in_all(event.usage), self._usage.last_call(event.last_usage or event.usage)
+        envelope = self._envelope(status, usage, metadata)
+        self._out.append(Done(envelope, failure, self._take_loose(), None if last == usage else last))
 
-    def _envelope(self, status: Status, counts: TokenCounts | None, metadata: ResponseMetadata) -> Envelope:
+    def _envelope(self, status: Status, usage: Usage, metadata: ResponseMetadata) -> Envelope:
         return Envelope(
             id=self._run.id,
             conversation_id=self._run.conversation_id or f"conv_{self._session or self._run.id.removeprefix('chat_')}",
@@ -484,21 +488,6 @@ class Assembler:
             mode=self._run.mode,
             created=self._run.created,
             status=status,
-            usage=self._usage(counts),
+            usage=usage,
             metadata=metadata,
-        )
-
-    def _usage(self, counts: TokenCounts | None) -> Usage:
-        if counts is not None and min(counts.prompt, counts.completion, counts.cached) >= 0:
-            return Usage(
-                prompt_tokens=counts.prompt,
-                completion_tokens=counts.completion,
-                total_tokens=counts.prompt + counts.completion,
-                cached_tokens=counts.cached or UNSET,
-            )
-        self._said_tokens += estimate_tokens("".join(self._said))
-        self._said = []
-        prompt, completion = estimate_tokens(self._prompt) + self._given_tokens, self._said_tokens
-        return Usage(
-            prompt_tokens=prompt, completion_tokens=completion, total_tokens=prompt + completion, estimated=True
         )

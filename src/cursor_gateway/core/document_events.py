@@ -16,6 +16,7 @@ from cursor_gateway.core.documents import (
     PlanTodo,
     Purpose,
     ToolCallResult,
+    Usage,
 )
 from cursor_gateway.errors import Failure
 
@@ -86,12 +87,14 @@ class Paused(Struct, frozen=True, tag_field="event", tag="pause"):
 
     envelope: Envelope  # its metadata says what is waited for
     raw: str = ""
+    last_call: Usage | None = None
 
 
 class Done(Struct, frozen=True, tag_field="event", tag="done"):
     envelope: Envelope
     failure: Failure | None = None
     raw: str = ""
+    last_call: Usage | None = None  # of the last model call alone; None: as the envelope, which has the sum of all
 
 
 DocumentEvent: TypeAlias = (
@@ -105,6 +108,11 @@ DocumentEvent: TypeAlias = (
     | Paused
     | Done
 )
+
+
+def context_usage(event: Paused | Done) -> Usage:
+    """The tokens of the last model call: the size of the conversation, for readers that want to know that."""
+    return event.last_call or event.envelope.usage
 
 
 def says_something(event: DocumentEvent) -> bool:

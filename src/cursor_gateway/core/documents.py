@@ -331,7 +331,7 @@ class Usage(_Wire, frozen=True, kw_only=True):
     completion_tokens: int
     total_tokens: int
     cached_tokens: int | UnsetType = UNSET  # ours: the part of promptTokens that came from the cache
-    estimated: bool | UnsetType = UNSET  # ours: true when the agent reported nothing and we counted
+    estimated: bool | UnsetType = UNSET  # ours: true when these are not the agent's own figures
 
 
 class WaitingCall(_Wire, frozen=True, kw_only=True):

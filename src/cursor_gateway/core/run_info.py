@@ -21,3 +21,4 @@ class RunInfo(Struct, frozen=True, kw_only=True):
     conversation_id: str | None = None  # None: made of the agent's session
     fences: Fences = "split"
     include: Set[Include] = frozenset()
+    known_tokens: int = 0  # about how much the agent's session holds beside the prompt; for estimates

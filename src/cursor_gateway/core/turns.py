@@ -14,6 +14,11 @@ class Turns:
     def count(self) -> int:
         return self._count + self._unnamed
 
+    @property
+    def is_open(self) -> bool:
+        """The model has said or called something since it was given the last results."""
+        return self._open
+
     def output(self) -> None:
         if not self._open:
             self._open = True
@@ -32,5 +37,8 @@ class Turns:
         self._open = True
 
     def tool_ended(self) -> None:
+        self.end()
+
+    def end(self) -> None:
         self._count += self._unnamed
         self._open = self._unnamed = False

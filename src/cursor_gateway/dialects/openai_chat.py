@@ -23,6 +23,7 @@ from cursor_gateway.core.document_events import (
     ToolCallArguments,
     ToolCallEnded,
     ToolCallStarted,
+    context_usage,
     source_text,
 )
 from cursor_gateway.core.documents import (
@@ -105,7 +106,13 @@ class CompletionUsage(Struct, frozen=True, kw_only=True):
     total_tokens: int
     prompt_tokens_details: PromptTokensDetails
     completion_tokens_details: CompletionTokensDetails = CompletionTokensDetails()
-    estimated: bool | UnsetType = UNSET  # ours: the agent reported nothing, and we counted
+    estimated: bool | UnsetType = UNSET  # ours: these are not the agent's own figures
+
+
+class CursorFields(Struct, frozen=True, kw_only=True):
+    """Ours: what OpenAI's API has no place for."""
+
+    usage: CompletionUsage  # all model calls of the run added up, as the agent reports it
 
 
 class ErrorBody(Struct, frozen=True):
@@ -122,7 +129,8 @@ class ChatCompletion(Struct, frozen=True, kw_only=True):
     created: int
     model: str
     choices: list[Choice]
-    usage: CompletionUsage
+    usage: CompletionUsage  # of the last model call: clients take it for the size of the conversation
+    cursor: CursorFields | UnsetType = UNSET
     error: ErrorBody | UnsetType = UNSET  # ours: beside what had arrived when the run failed
 
 
@@ -165,17 +173,12 @@ def encode_completion(completion: ChatCompletion) -> bytes:
     return _encode(completion)
 
 
-def _usage(usage: Usage, before: Usage | None = None) -> CompletionUsage:
-    """Of one reply: without what the replies before it have told, so that who adds them up has the run's."""
-    prompt, completion = usage.prompt_tokens, usage.completion_tokens
-    if before is not None:  # that was an estimate, and perhaps too much
-        prompt = max(0, prompt - before.prompt_tokens)
-        completion = max(0, completion - before.completion_tokens)
+def _usage(usage: Usage) -> CompletionUsage:
     return CompletionUsage(
-        prompt_tokens=prompt,
-        completion_tokens=completion,
-        total_tokens=prompt + completion,
-        prompt_tokens_details=PromptTokensDetails(min(usage.cached_tokens or 0, prompt)),
+        prompt_tokens=usage.prompt_tokens,
+        completion_tokens=usage.completion_tokens,
+        total_tokens=usage.total_tokens,
+        prompt_tokens_details=PromptTokensDetails(min(usage.cached_tokens or 0, usage.prompt_tokens)),
         estimated=usage.estimated,
     )
 
@@ -198,6 +201,7 @@ class Called(Struct, frozen=True):
 
 class Ended(Struct, frozen=True):
     usage: CompletionUsage
+    cursor: CursorFields | UnsetType = UNSET  # once the run has ended
     failure: Failure | None = None
     reason: FinishReason = "stop"
 
@@ -208,8 +212,8 @@ Delta: TypeAlias = Content | Thought | Called | Ended
 class _Translator:
     """Document events to deltas."""
 
-    def __init__(self, agent_tools: AgentTools, before: Usage | None = None) -> None:
-        self._agent_tools, self._before = agent_tools, before
+    def __init__(self, agent_tools: AgentTools) -> None:
+        self._agent_tools = agent_tools
         self._thinking = ""  # the id of the open document of thinking
         self._calls = 0
         self._reasoned = False
@@ -233,9 +237,10 @@ class _Translator:
             case Paused(envelope=envelope):
                 waiting = enumerate(envelope.metadata.waiting_for or (), self._calls)
                 deltas += [Called(index, _asked(call)) for index, call in waiting]
-                deltas.append(Ended(_usage(envelope.usage, self._before), reason="tool_calls"))
+                deltas.append(Ended(_usage(context_usage(event)), reason="tool_calls"))
             case Done(envelope=envelope, failure=failure):
-                deltas.append(Ended(_usage(envelope.usage, self._before), failure))
+                in_all = CursorFields(usage=_usage(envelope.usage))
+                deltas.append(Ended(_usage(context_usage(event)), in_all, failure))
             case ContentDelta() | DocumentStarted() | ToolCallStarted() | ToolCallArguments() | ToolCallEnded():
                 pass
         return deltas
@@ -277,7 +282,7 @@ class _Cutting:
     """Document events to deltas, up to where a cutter ends the answer.
 
     What the agent had used when its answer was cut is not known, so the usage is then an estimate: of what was said,
-    beside the prompt's estimate that is handed in.
+    beside the estimate of the context that is handed in.
     """
 
     def __init__(self, translator: _Translator, cutter: Cutter, prompt_tokens: int) -> None:
@@ -353,8 +358,8 @@ def _call(id: str, name: str, arguments: dict[str, Any]) -> ToolCall:
 class ChunkEncoder:
     """The streaming reply: frames, the last of them `[DONE]`; then it is over, and the connection is to be closed.
 
-    It ends where the run pauses for its caller; `before` is the usage that such a reply before it has told. With a
-    cutter it may be over before the run is, which then serves nobody.
+    It ends where the run pauses for its caller. With a cutter it may be over before the run is, which then serves
+    nobody; `prompt_tokens` estimates the context of such a reply.
 
     Each frame has the number of its event in the run as its id; of an event that gives several frames, the last one
     has it, so a reader that got only some of them gets them all again. With a cutter there are no ids: text that is
@@ -371,14 +376,13 @@ class ChunkEncoder:
         agent_tools: AgentTools = "reasoning",
         cutter: Cutter | None = None,
         prompt_tokens: int = 0,
-        before: Usage | None = None,
         after: int = 0,
     ) -> None:
         """`after` is the number of the last event before this reply."""
         self.is_over = False
         self._number = after
         self._cutter = cutter
-        self._translator = _Translator(agent_tools, before)
+        self._translator = _Translator(agent_tools)
         self._deltas = self._translator if cutter is None else _Cutting(self._translator, cutter, prompt_tokens)
         self._include_usage = include_usage
         self._begun = False
@@ -440,7 +444,7 @@ class ChunkEncoder:
         if completion.error:
             frames.append(_error_frames(completion.error))
         else:
-            frames.append(self._frames(Ended(completion.usage, reason=choice.finish_reason)))
+            frames.append(self._frames(Ended(completion.usage, completion.cursor, reason=choice.finish_reason)))
         self.is_over = True
         return b"".join(frames)
 
@@ -461,10 +465,11 @@ class ChunkEncoder:
                 return b"".join(self._chunk(_encode({"tool_calls": [one]})) for one in told)
             case Ended(failure=Failure() as failure):
                 return error_frames(failure)
-            case Ended(usage=usage, reason=reason):
+            case Ended(usage=usage, cursor=cursor, reason=reason):
                 finish = b'%b{},"finish_reason":%b}]}\n\n' % (self._before, _encode(reason))
-                counted = b'%b],"usage":%b}\n\n' % (self._envelope, _encode(usage)) if self._include_usage else b""
-                return finish + counted + _DONE
+                ours = b',"cursor":%b' % _encode(cursor) if cursor else b""
+                counted = b'%b],"usage":%b%b}\n\n' % (self._envelope, _encode(usage), ours)
+                return finish + (counted if self._include_usage else b"") + _DONE
 
     def _chunk(self, delta: bytes) -> bytes:
         return self._before + delta + self._after
@@ -474,13 +479,13 @@ class ResumedChunks:
     """The chunks after the event that the reader had last.
 
     All events are pushed, also those before: what was sent already decides how it goes on. A run that paused has
-    several replies: `encoder` makes the one for each, by the pause before it and its number.
+    several replies: `encoder` makes the one for each, by the number of the pause before it.
     """
 
     is_slow = False
 
-    def __init__(self, encoder: Callable[[Paused | None, int], ChunkEncoder], after: int) -> None:
-        self._make, self._encoder, self._after, self._number = encoder, encoder(None, 0), after, 0
+    def __init__(self, encoder: Callable[[int], ChunkEncoder], after: int) -> None:
+        self._make, self._encoder, self._after, self._number = encoder, encoder(0), after, 0
 
     @property
     def is_over(self) -> bool:
@@ -496,7 +501,7 @@ class ResumedChunks:
         if self._number > self._after:
             return frames
         if isinstance(event, Paused):
-            self._encoder = self._make(event, self._number)
+            self._encoder = self._make(self._number)
         return b""
 
     def push_all(self, events: Sequence[DocumentEvent], /) -> bytes:
@@ -513,10 +518,9 @@ class CompletionFold:
         agent_tools: AgentTools = "reasoning",
         cutter: Cutter | None = None,
         prompt_tokens: int = 0,
-        before: Usage | None = None,
     ) -> None:
         self._head, self._agent_tools, self._cutter = head, agent_tools, cutter
-        translator = _Translator(agent_tools, before)
+        translator = _Translator(agent_tools)
         self._deltas = translator if cutter is None else _Cutting(translator, cutter, prompt_tokens)
         self._content: list[str] = []
         self._reasoning: list[str] = []
@@ -569,5 +573,6 @@ class CompletionFold:
             model=self._head.model,
             choices=[Choice(message=message, finish_reason="length" if failure else self._ended.reason)],
             usage=self._ended.usage,
+            cursor=self._ended.cursor,
             error=error_body(failure) if failure else UNSET,
         )

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Protocol
 
-from cursor_gateway.core.document_events import Done
+from cursor_gateway.core.document_events import Done, context_usage
 from cursor_gateway.core.documents import Usage
 from cursor_gateway.core.run_info import RunInfo
 from cursor_gateway.errors import Failure, GatewayError, RunCancelled
@@ -243,9 +243,9 @@ class Run:
         return self.log.paused_at
 
     def told_by(self, pause: int) -> Usage | None:
-        """The usage up to the pause of that number."""
+        """The tokens of the last model call before the pause of that number."""
         paused = self.log.pauses.get(pause)
-        return paused.envelope.usage if paused is not None else None
+        return context_usage(paused) if paused is not None else None
 
     def reader(self, after: int = 0) -> Reader:
         return self.readers.reader(after)

@@ -15,13 +15,14 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from cursor_gateway.core.caller_tools import NamedTool, Offer, SomeTool, ToolResult, preamble, usable
-from cursor_gateway.core.document_events import Paused
+from cursor_gateway.core.document_events import Paused, context_usage
 from cursor_gateway.core.documents import ChatResponse, Envelope, Mode, Usage
 from cursor_gateway.core.fences import Fences
 from cursor_gateway.core.fingerprints import Scope, answered, fingerprint
 from cursor_gateway.core.images import Image
 from cursor_gateway.core.prompt import AssistantMessage, Message, ToolMessage, UserMessage, debug_preamble
 from cursor_gateway.core.run_info import Include, RunInfo, WhenBusy, WhenClientLeaves
+from cursor_gateway.core.tokens import estimate_tokens_by_sample
 from cursor_gateway.core.unfinished import Unfinished
 from cursor_gateway.errors import (
     ConversationBusy,
@@ -99,7 +100,7 @@ class Continued(Struct, frozen=True):
 
     run: Run | PastRun
     after: int
-    told: Usage | None = None  # what the replies before have told of it
+    told: Usage | None = None  # by the reply before: the tokens of its last model call
 
 
 class Service:
@@ -325,7 +326,7 @@ class Service:
         if (order.idempotency_key is not None or order.repeat_key) and not journal.begin():
             return None
         run = Run(
-            info,
+            replace(info, known_tokens=_tokens(conversation.known)) if asking.knows_session else info,
             asking.first(),
             order.owner,
             order.request_id,
@@ -552,12 +553,12 @@ class Service:
 
 
 async def _told(run: Run | PastRun, after: int) -> Usage | None:
-    """The usage that the replies up to this pause have told."""
+    """The tokens of the last model call before this pause."""
     if isinstance(run, Run) or not after:
         return run.told_by(after) if isinstance(run, Run) else None
     match await run.log.after(after - 1):
-        case [Paused(envelope=envelope), *_]:
-            return envelope.usage
+        case [Paused() as paused, *_]:
+            return context_usage(paused)
         case _:
             return None
 
@@ -618,6 +619,10 @@ def _unwritten(error: OSError) -> GatewayError:
     return host_exhausted(error) or GatewayFault(
         f"The gateway cannot write its files: {error.strerror}; see `cursor-gateway doctor`."
     )
+
+
+def _tokens(messages: Sequence[Message]) -> int:
+    return estimate_tokens_by_sample("\n".join(message.text for message in messages))
 
 
 def _kept(messages: Sequence[Message]) -> list[NewMessage]:

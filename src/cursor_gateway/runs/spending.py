@@ -29,4 +29,4 @@ class Spending:
 
     def total(self, end: RunFinished | RunFailed) -> RunFinished | RunFailed:
         usage = self._usage if self._is_known else None
-        return replace(end, usage=usage, duration_ms=self._duration_ms or end.duration_ms)
+        return replace(end, usage=usage, last_usage=end.usage, duration_ms=self._duration_ms or end.duration_ms)

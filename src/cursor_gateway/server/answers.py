@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
+from msgspec import UnsetType
 from msgspec.structs import replace
 from starlette.types import Receive, Scope, Send
 
@@ -14,6 +15,7 @@ from cursor_gateway.dialects.openai_chat import (
     ChatCompletion,
     CompletionFold,
     CompletionUsage,
+    CursorFields,
     PromptTokensDetails,
     completion_frames,
     error_frames,
@@ -68,7 +70,7 @@ class CheckedAnswer:
             return second
         match self._checked(second):
             case ChatCompletion() as completion:
-                return replace(self._told(completion), usage=_sum(first.usage, completion.usage))
+                return replace(self._told(completion), cursor=_sum(first.cursor, completion.cursor))
             case Misfit(reason=reason):
                 return AnswerUnfit(
                     f"The agent's answer is not in the form that was asked for, also when asked again: {reason} "
@@ -115,7 +117,12 @@ class CheckedAnswer:
         return await WholeAnswer(self._run, self._first.fold.again()).completion(receive)
 
 
-def _sum(first: CompletionUsage, second: CompletionUsage) -> CompletionUsage:
+def _sum(first: CursorFields | UnsetType, second: CursorFields | UnsetType) -> CursorFields | UnsetType:
+    """What two runs took."""
+    return CursorFields(usage=_added(first.usage, second.usage)) if first and second else second
+
+
+def _added(first: CompletionUsage, second: CompletionUsage) -> CompletionUsage:
     return CompletionUsage(
         prompt_tokens=first.prompt_tokens + second.prompt_tokens,
         completion_tokens=first.completion_tokens + second.completion_tokens,

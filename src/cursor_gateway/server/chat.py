@@ -246,10 +246,9 @@ def _encoder(
             return NdjsonEncoder(after), NDJSON, after
         case "openai":
 
-            def chunks(pause: Paused | None, number: int) -> ChunkEncoder:
-                before = pause.envelope.usage if pause is not None else None
-                head = completion_head(run, number)
-                return ChunkEncoder(head, include_usage=True, agent_tools=agent_tools, before=before, after=number)
+            def chunks(pause: int) -> ChunkEncoder:
+                head = completion_head(run, pause)
+                return ChunkEncoder(head, include_usage=True, agent_tools=agent_tools, after=pause)
 
             return ResumedChunks(chunks, after), SSE, 0
         case "html":

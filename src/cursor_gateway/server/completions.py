@@ -12,9 +12,10 @@ from starlette.responses import Response
 from starlette.types import ASGIApp
 
 from cursor_gateway.core.cutting import Cutter
+from cursor_gateway.core.documents import Usage
 from cursor_gateway.core.prompt import quotes_calls
 from cursor_gateway.core.structured import instructions
-from cursor_gateway.core.tokens import estimate_tokens
+from cursor_gateway.core.tokens import estimate_tokens_by_sample
 from cursor_gateway.dialects.openai_chat import (
     AgentTools,
     ChunkEncoder,
@@ -23,6 +24,8 @@ from cursor_gateway.dialects.openai_chat import (
 )
 from cursor_gateway.dialects.openai_request import ChatRequest, CursorOptions, read_request
 from cursor_gateway.errors import Failure, InvalidRequest, unknown_model
+from cursor_gateway.runs.past import PastRun
+from cursor_gateway.runs.run import Run
 from cursor_gateway.runs.service import Order, Service
 from cursor_gateway.server.answers import Answer, CheckedAnswer, LateStream, WholeAnswer
 from cursor_gateway.server.bodies import idempotency_key, read_body, understood
@@ -67,10 +70,10 @@ class CompletionEndpoints:
         _check_tools(asked, agent_tools)
         order = _order(asked, request, body, agent_tools)
         continued = await self._service.take(order)
-        run, after, before = continued.run, continued.after, continued.told
+        run, after = continued.run, continued.after
         head = completion_head(run, after)
         cutter = Cutter(asked.stop, asked.max_tokens) if asked.stop or asked.max_tokens is not None else None
-        prompt_tokens = estimate_tokens(run.prompt) if cutter is not None else 0
+        prompt_tokens = _context(run, continued.told) if cutter is not None else 0
         if asked.stream and asked.format is None:
             encoder = ChunkEncoder(
                 head,
@@ -78,11 +81,10 @@ class CompletionEndpoints:
                 agent_tools=agent_tools,
                 cutter=cutter,
                 prompt_tokens=prompt_tokens,
-                before=before,
                 after=after,
             )
             return EventStream(run, encoder, SSE, self._reading, after=after)
-        fold = CompletionFold(head, agent_tools=agent_tools, cutter=cutter, prompt_tokens=prompt_tokens, before=before)
+        fold = CompletionFold(head, agent_tools=agent_tools, cutter=cutter, prompt_tokens=prompt_tokens)
         answer: Answer
         if asked.format is None:
             answer = WholeAnswer(run, fold, after)
@@ -90,10 +92,10 @@ class CompletionEndpoints:
             answer = CheckedAnswer(WholeAnswer(run, fold, after), order, asked.format, self._service)
         if asked.stream:
             return LateStream(answer, partial(run_headers, run), self._reading, include_usage=asked.include_usage)
-        told = await answer.completion(request.receive)
-        if isinstance(told, Failure):
-            return error_response(told, run_headers(run))
-        return Response(encode_completion(told), media_type="application/json", headers=run_headers(run))
+        completion = await answer.completion(request.receive)
+        if isinstance(completion, Failure):
+            return error_response(completion, run_headers(run))
+        return Response(encode_completion(completion), media_type="application/json", headers=run_headers(run))
 
     async def models(self, request: Request) -> Response:
         models = await self._service.source.models()
@@ -123,6 +125,13 @@ def _check_tools(asked: ChatRequest, agent_tools: AgentTools) -> None:
             "`tools` would run them twice; leave `tools` out.",
             param="tools",
         )
+
+
+def _context(run: Run | PastRun, told: Usage | None) -> int:
+    """About how many tokens the agent has before it when it begins a reply; `told` is what the one before reported."""
+    if told is None:
+        return run.info.known_tokens + estimate_tokens_by_sample(run.prompt)
+    return told.total_tokens
 
 
 def _order(asked: ChatRequest, request: Request, body: bytes, agent_tools: AgentTools) -> Order:

@@ -14,7 +14,7 @@ from cursor_gateway.core.documents import Mode
 from cursor_gateway.core.history import ConversationDetail, ConversationList, RunList
 from cursor_gateway.dialects import openai_request
 from cursor_gateway.dialects.documents_request import AnswerRequest, ChatRequest
-from cursor_gateway.dialects.openai_chat import ChatCompletion, CompletionUsage, ErrorBody, FinishReason
+from cursor_gateway.dialects.openai_chat import ChatCompletion, CompletionUsage, CursorFields, ErrorBody, FinishReason
 from cursor_gateway.schema import openapi_components
 from cursor_gateway.server.completions import ModelList
 
@@ -108,6 +108,7 @@ class Chunk(Struct, frozen=True):
     model: str
     choices: list[ChunkChoice]
     usage: CompletionUsage | UnsetType = UNSET
+    cursor: CursorFields | UnsetType = UNSET
 
 
 class ErrorReply(Struct, frozen=True):
@@ -189,6 +190,7 @@ _REPLY_NAMES = {
     "ChatCompletion": "ChatCompletion",
     "Chunk": "ChatCompletionChunk",
     "CompletionUsage": "ChatCompletionUsage",
+    "CursorFields": "ChatCompletionCursor",
     "ModelList": "ModelList",
     "ModelEntry": "Model",
     "Health": "Health",
@@ -446,13 +448,17 @@ _MEANINGS: dict[str, str] = {
     "ChatCompletionMessage.refusal": "Always null.",
     "ChatCompletionToolCall": "A call.",
     "ChatCompletionFunction": "The function that is called.",
-    "ChatCompletionUsage": "The tokens a run used.",
+    "ChatCompletion.usage": "The tokens of the last model call: the size of the conversation.",
+    "ChatCompletion.cursor": "Ours: what OpenAI's API has no place for.",
+    "ChatCompletionCursor": "What OpenAI's API has no place for.",
+    "ChatCompletionCursor.usage": "The tokens of all model calls of the run added up, as the agent reports them.",
+    "ChatCompletionUsage": "Tokens that were read and written.",
     "ChatCompletionUsage.prompt_tokens": "Tokens read, those from the cache included.",
     "ChatCompletionUsage.completion_tokens": "Tokens written.",
     "ChatCompletionUsage.total_tokens": "The sum of both.",
     "ChatCompletionUsage.prompt_tokens_details": "More about the tokens read.",
     "ChatCompletionUsage.completion_tokens_details": "More about the tokens written.",
-    "ChatCompletionUsage.estimated": "Ours: true when the agent reported no figures and these are counted.",
+    "ChatCompletionUsage.estimated": "Ours: true when these are not the agent's own figures.",
     "ChatCompletionPromptTokensDetails": "More about the tokens read.",
     "ChatCompletionPromptTokensDetails.cached_tokens": "Those that came from the cache.",
     "ChatCompletionCompletionTokensDetails": "More about the tokens written.",
@@ -460,7 +466,8 @@ _MEANINGS: dict[str, str] = {
     "ChatCompletionChunk": "One event of a stream: what is new.",
     "ChatCompletionChunk.id": "The same in all chunks.",
     "ChatCompletionChunk.choices": "What is new; empty in the chunk that tells the usage.",
-    "ChatCompletionChunk.usage": "The tokens, in a last chunk, when they were asked for.",
+    "ChatCompletionChunk.usage": "The tokens of the last model call, in a last chunk, when they were asked for.",
+    "ChatCompletionChunk.cursor": "Ours, beside `usage`.",
     "ChatCompletionChunkChoice": "What is new.",
     "ChatCompletionChunkChoice.delta": "What is new; the first one has the role.",
     "ChatCompletionChunkChoice.finish_reason": "Why the answer ends; null while it goes on.",
@@ -476,7 +483,6 @@ _MEANINGS: dict[str, str] = {
     ".object": "What it is.",
     ".created": "When it began, in seconds since 1970.",
     ".model": "The model that answered.",
-    ".usage": "Tokens of the run, without those that the replies before this one have told.",
     ".index": "Always 0.",
     ".logprobs": "Always null.",
     ".finish_reason": "`stop`, `length` for an answer that is cut short, or `tool_calls` where the caller is to run "

@@ -1,0 +1,116 @@
+"""In the OpenAI dialect `usage` is the size of the conversation; the sum of all model calls is in a field of ours."""
+
+import json
+from typing import Any
+
+import httpx2
+import pytest
+
+from tests.gateways import RunningGateway
+from tests.openai_shapes import validate_stream
+from tests.server.conftest import Json, ask, unique
+from tests.server.test_caller_tools import WEATHER, Caller, call, only_call, program, say
+
+FIGURES = "input=24000 cache_read=216000 output=900"
+
+
+def reporting(prompt: str) -> str:
+    return prompt.replace("standin: program", f"standin: program {FIGURES}")
+
+
+def usage_of(told: Json) -> tuple[int, int]:
+    usage = told["usage"]
+    assert usage["total_tokens"] == usage["prompt_tokens"] + usage["completion_tokens"]
+    assert usage["prompt_tokens_details"]["cached_tokens"] <= usage["prompt_tokens"]
+    return usage["prompt_tokens"], usage["completion_tokens"]
+
+
+def counted(stream: bytes) -> Json:
+    """The chunk that has the usage."""
+    chunk: Json = json.loads(stream.split(b"data: ")[-2].split(b"\nid: ")[0])
+    assert chunk["choices"] == []
+    return chunk
+
+
+def ten_calls() -> str:
+    reads: list[Json] = [{"native": "ls", "args": {"path": "."}}] * 9
+    return reporting(f"{unique()} {program(*reads, say('all done'))}")
+
+
+def test_a_run_of_ten_calls_has_the_context_of_the_last(gateway: RunningGateway, http: httpx2.Client) -> None:
+    response = ask(http, "openai", ten_calls())
+    told: Json = response.json()
+    assert told["choices"][0]["message"]["content"] == "all done"
+    prompt, completion = usage_of(told)
+    assert 24_000 < prompt < 30_000
+    assert completion < 10
+    assert told["usage"]["estimated"] is True
+    assert told["usage"]["prompt_tokens_details"]["cached_tokens"] == prompt * 9 // 10
+    assert told["cursor"]["usage"]["prompt_tokens"] == 240_000
+    assert told["cursor"]["usage"]["completion_tokens"] == 900
+    assert "estimated" not in told["cursor"]["usage"]
+    # Whoever reads the same run later is told the same, and documents have the sum.
+    id = response.headers["x-chat-id"]
+    again = counted(http.get(f"/v1/chat/{id}/events", params={"dialect": "openai"}).content)
+    assert (again["usage"], again["cursor"]) == (told["usage"], told["cursor"])
+    documents = http.get(f"/v1/chat/{id}").json()["usage"]
+    assert documents == {
+        "promptTokens": 240_000,
+        "completionTokens": 900,
+        "totalTokens": 240_900,
+        "cachedTokens": 216_000,
+    }
+
+
+def test_a_stream_tells_what_a_whole_answer_tells(http: httpx2.Client) -> None:
+    prompt = ten_calls()
+    whole = ask(http, "openai", prompt).json()
+    body = ask(http, "openai", prompt, stream=True, stream_options={"include_usage": True}).content
+    assert validate_stream(body, include_usage=True)
+    assert counted(body)["usage"] == whole["usage"]
+    assert counted(body)["cursor"] == whole["cursor"]
+
+
+def test_each_reply_of_a_tool_round_tells_the_context_then(http: httpx2.Client) -> None:
+    steps = [say("I look. "), call("weather", city="Paris"), call("weather", city="Rome"), say("$1 $2")]
+    caller = Caller(http, reporting(program(*steps)), [WEATHER])
+    found: list[tuple[int, int]] = []
+    for _ in range(2):
+        asked = only_call(caller.ask())
+        caller.give((asked["id"], "sunny " * 300))
+        found.append(usage_of(caller.completions[-1]))
+        assert "cursor" not in caller.completions[-1]  # the agent has not reported anything yet
+        assert caller.completions[-1]["usage"]["estimated"] is True
+    (first, wrote), (second, _) = found
+    assert first > 50
+    assert wrote >= 5  # words, and the call
+    assert first + 300 < second < first + 500  # with the first result
+    caller.ask()
+    third, _ = usage_of(caller.completions[-1])
+    assert 80_000 < third < 81_000  # of three calls; no remainder of what was told before
+    assert caller.completions[-1]["cursor"]["usage"]["prompt_tokens"] == 240_000
+
+
+def test_a_resumed_session_counts_what_it_knows(http: httpx2.Client) -> None:
+    caller = Caller(http, f"{unique()} {program(say('word ' * 500))}", [WEATHER])
+    caller.ask()
+    caller.messages.append({"role": "user", "content": program(call("weather", city="Paris"), say("$1"))})
+    only_call(caller.ask())
+    prompt, _ = usage_of(caller.completions[-1])
+    assert prompt > 500
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_reply_that_is_cut_after_a_tool_round_has_a_context(http: httpx2.Client, stream: bool) -> None:
+    caller = Caller(http, program(call("weather", city="Paris"), say("one two three STOP four")), [WEATHER])
+    asked = only_call(caller.ask())
+    before, _ = usage_of(caller.completions[-1])
+    caller.give((asked["id"], "sunny"))
+    fields: dict[str, Any] = {"stop": "STOP"}
+    if stream:
+        body = caller.request(**fields, stream=True, stream_options={"include_usage": True}).content
+        prompt, _ = usage_of(counted(body))
+    else:
+        caller.ask(**fields)
+        prompt, _ = usage_of(caller.completions[-1])
+    assert prompt >= before
