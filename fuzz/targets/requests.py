@@ -71,7 +71,7 @@ def chat_request(data: bytes) -> None:
     if request is None:
         return
     msgspec.json.encode(request)
-    render([UserMessage(request.message)]).encode()
+    render([UserMessage(request.message)], b"").encode()
     offer = typed(lambda: offer_of(request))
     if offer is not None:
         _use(offer)
@@ -159,7 +159,7 @@ def openai_request(data: bytes) -> None:
     request = typed(lambda: read_request(data))
     if request is None:
         return
-    render(request.messages).encode()
+    render(request.messages, b"").encode()
     fingerprint(Scope(owner="o", workspace="/w", mode="agent"), request.messages)
     if request.format is not None:
         instructions(request.format).encode()

@@ -5,7 +5,7 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,8 @@ from mcp import types
 from mcp.server.context import ServerRequestContext
 from mcp.server.lowlevel import Server
 
-from cursor_gateway.core.prompt import AssistantMessage, Call, Message, ToolMessage, UserMessage, render
+from cursor_gateway.core.prompt import AssistantMessage, Call, Message, ToolMessage, UserMessage
+from cursor_gateway.core.prompt import render as render_with
 from tests.agent.caller import (
     SESSION,
     Caller,
@@ -39,6 +40,10 @@ ALLOW = ["Mcp(caller:*)"]
 DENY = ["Shell(*)", "Read(**)", "Write(**)", "WebFetch(*)"]
 ONLY_MCP = ("--allowed-tools", "mcp_tool_call,get_mcp_tools_tool_call")
 USE = ("--approve-mcps", "--trust")
+
+
+def render(messages: Sequence[Message]) -> str:
+    return render_with(messages, b"secret")
 
 
 def connect(standin: Standin, url: str, *, allow: list[str] = ALLOW, deny: list[str] = DENY) -> None:

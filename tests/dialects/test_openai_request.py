@@ -204,7 +204,7 @@ def test_what_clients_send_is_taken(body: dict[str, Any]) -> None:
     assert request.max_tokens == body.get("max_tokens", body.get("max_completion_tokens"))
     names = [tool["function"]["name"] for tool in body.get("tools", [])]
     assert [tool.name for tool in request.offer.tools] == names if request.offer is not None else not names
-    assert "Hm." not in render(request.messages), "thinking that came back"
+    assert "Hm." not in render(request.messages, b""), "thinking that came back"
 
 
 # --- messages ---------------------------------------------------------------------------------------

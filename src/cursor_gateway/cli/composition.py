@@ -3,7 +3,7 @@
 import asyncio
 import os
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from importlib.util import find_spec
 from pathlib import Path
 from time import monotonic, time, time_ns
@@ -19,6 +19,7 @@ from cursor_gateway.runs.limits import Limits
 from cursor_gateway.runs.recovery import end_interrupted_runs
 from cursor_gateway.runs.registry import Runs
 from cursor_gateway.runs.run import Observer
+from cursor_gateway.runs.secret import secret_in
 from cursor_gateway.runs.service import Defaults, Service
 from cursor_gateway.runs.waiting import CallerLimits
 from cursor_gateway.runs.workspaces import Workspaces
@@ -79,8 +80,13 @@ async def compose(
             source, why_demo = await choose_source(settings, ledger, directory, environ, warn)
         finally:
             await opening
+        secret = None
+        with suppress(OSError):  # a full disk: then it is one for this process
+            secret = secret_in(data_dir(settings, environ))
         account_errors = AccountErrors(source, settings.account_error_seconds, monotonic, data_dir(settings, environ))
-        service = await _service(settings, source, store, directory, ledger.folder.name, observers, account_errors)
+        service = await _service(
+            settings, source, store, directory, ledger.folder.name, observers, account_errors, secret
+        )
         undo.pop_all()
     return Gateway(service, ledger, store, why_demo)
 
@@ -93,6 +99,7 @@ async def _service(
     instance: str,
     observers: Sequence[Observer],
     account_errors: AccountErrors,
+    secret: bytes | None,
 ) -> Service:
     model = settings.model
     if isinstance(source.named(None), ReplaySource):
@@ -123,6 +130,7 @@ async def _service(
         endpoint=ToolEndpoint(settings.progress_seconds),
         caller_limits=CallerLimits(answer_seconds=settings.answer_seconds),
         account_errors=account_errors,
+        secret=secret,
     )
 
 

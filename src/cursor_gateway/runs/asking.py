@@ -1,12 +1,15 @@
 """A conversation and what is new in it in; the turns that tell it to an agent out: with what it knows, or with all."""
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from secrets import token_bytes
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from cursor_gateway.core.images import Image, place_images
-from cursor_gateway.core.prompt import Instructions, Message, render
+from cursor_gateway.core.prompt import Instructions, Message, bare, render
 from cursor_gateway.sources.base import Source, Turn
 
 
@@ -28,6 +31,7 @@ class Asking(Struct, frozen=True, kw_only=True):
     turn: Turn  # with all but the prompt and the session
     preamble: Callable[[str | None], Sequence[str]]  # what holds for this run, by the source that is asked
     images: Sequence[tuple[Image, str]]  # and their files; their messages are counted as the request has them
+    prompts: "Prompts"
     knows_session: bool  # the agent still has the conversation's session
 
     def by(self, source: str | None) -> "Asking":
@@ -38,26 +42,52 @@ class Asking(Struct, frozen=True, kw_only=True):
         if not self.knows_session:
             return self.afresh()
         conversation = self.conversation
-        prompt = self._rendered(conversation.new, conversation.given_known)
+        prompt = self.prompts.next(self._told(conversation.new, conversation.given_known))
         return replace(self.turn, prompt=prompt, session_id=conversation.session_id)
 
     def afresh(self, more: Sequence[Message] = ()) -> Turn:
         """For an agent that knows nothing of it: all that was said, and what has happened in the run since."""
         conversation = self.conversation
         said = [*conversation.known, *conversation.new, *more]
-        prompt = self._rendered(said, conversation.given_known - len(conversation.known))
+        prompt = self.prompts.first(self._told(said, conversation.given_known - len(conversation.known)))
         return replace(self.turn, prompt=prompt, session_id=None)
 
     def again(self, source: Source, session_id: str | None, new: Sequence[Message], more: Sequence[Message]) -> Turn:
         """In the middle of the run: only what is `new`, if the agent still knows its session, else all of it."""
-        turn = replace(
-            self.turn, prompt=render([*map(Instructions, self.preamble(self.turn.source)), *new]), session_id=session_id
-        )
-        return turn if session_id is not None and source.has_session(turn) else self.afresh(more)
+        turn = replace(self.turn, session_id=session_id)
+        if session_id is None or not source.has_session(turn):
+            return self.afresh(more)
+        return replace(turn, prompt=self.prompts.next([*map(Instructions, self.preamble(self.turn.source)), *new]))
 
-    def _rendered(self, said: Sequence[Message], first: int) -> str:
+    def _told(self, said: Sequence[Message], first: int) -> list[Message]:
         """`first` is the place in the request of the first of these messages."""
         shown = [(replace(image, message=image.message - first), path) for image, path in self.images]
         shown = [(image, path) for image, path in shown if 0 <= image.message < len(said)]
         placed = place_images(said, [image for image, _ in shown], [path for _, path in shown])
-        return render([*map(Instructions, self.preamble(self.turn.source)), *placed])
+        return [*map(Instructions, self.preamble(self.turn.source)), *placed]
+
+
+class Prompts:
+    """The prompts of one conversation. A file in its folder says that the agent's session has only been given bare
+    messages: as soon as it has seen sections, a bare message could pretend to be one, so all are fenced from then on.
+    """
+
+    def __init__(self, secret: bytes, folder: Path) -> None:
+        """The secret is the gateway's: nobody else can work out a marker."""
+        self._secret, self._is_bare = secret, folder / "bare"
+
+    def first(self, messages: Sequence[Message]) -> str:
+        """For a session that begins with it."""
+        if (prompt := bare(messages)) is not None:
+            with suppress(OSError):  # then the next one is fenced
+                self._is_bare.touch(0o600)
+            return prompt
+        self._is_bare.unlink(missing_ok=True)
+        return render(messages, self._secret)
+
+    def next(self, messages: Sequence[Message]) -> str:
+        """For a session that goes on."""
+        if (prompt := bare(messages)) is not None and self._is_bare.exists():
+            return prompt
+        self._is_bare.unlink(missing_ok=True)
+        return render(messages, token_bytes(), goes_on=True)

@@ -8,6 +8,7 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
+from secrets import token_bytes
 from uuid import uuid4
 
 import msgspec
@@ -37,7 +38,7 @@ from cursor_gateway.errors import (
     unknown_model,
 )
 from cursor_gateway.runs.account_errors import AccountErrors, Asked
-from cursor_gateway.runs.asking import Asking, Conversation
+from cursor_gateway.runs.asking import Asking, Conversation, Prompts
 from cursor_gateway.runs.caller_tools import CallerTools
 from cursor_gateway.runs.conversations import Conversations
 from cursor_gateway.runs.image_files import write_images
@@ -117,10 +118,13 @@ class Service:
         endpoint: ToolEndpoint | None = None,
         caller_limits: CallerLimits | None = None,
         account_errors: AccountErrors | None = None,
+        secret: bytes | None = None,
     ) -> None:
+        """`secret` keys the markers of prompts; without one, they change with each gateway."""
         self.source, self.runs, self.store, self.defaults = chosen(source), runs, store, defaults
         self.workspaces, self.conversations = workspaces, conversations
         self._instance, self._now_ms, self._account_errors = instance, now_ms, account_errors
+        self._secret = token_bytes() if secret is None else secret
         self._repeats = Repeats(store)
         self._caller_limits, self._endpoint = caller_limits or CallerLimits(), endpoint or ToolEndpoint()
 
@@ -320,6 +324,7 @@ class Service:
             turn=turn,
             preamble=lambda source: _preamble(order, info, self.source.named(source).tools_server),
             images=images,
+            prompts=Prompts(self._secret, folder),
             knows_session=conversation.session_id is not None and self.source.has_session(turn),
         )
         journal = Journal(self.store, self._new_run(order, info, conversation), self._now_ms)
