@@ -8,6 +8,7 @@ import msgspec
 
 from cursor_gateway.schema import json_schema, typescript
 from tools.reference.document_pages import documents_page, events_page
+from tools.reference.open_calls_page import open_calls_page
 from tools.reference.table_pages import cli_page, errors_page, settings_page, tools_page
 
 FOLDER = Path(__file__).parents[2] / "docs" / "reference"
@@ -18,6 +19,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "documents.ts": typescript,
     "errors.md": errors_page,
     "events.md": events_page,
+    "open-calls.md": open_calls_page,
     "schema.json": lambda: msgspec.json.format(msgspec.json.encode(json_schema()), indent=2).decode() + "\n",
     "settings.md": settings_page,
     "tools.md": tools_page,
