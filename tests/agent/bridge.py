@@ -27,6 +27,7 @@ import json
 import os
 import re
 import secrets
+import shutil
 import signal
 import struct
 import sys
@@ -235,6 +236,15 @@ class Bridge:
         agent = self.agents.pop(request.get("agentId", ""), None)
         if agent is None:
             raise BridgeError("not_found", "There is no such agent.", "AGENT_NOT_FOUND")
+        return {}
+
+    def on_delete_agent(self, request: dict[str, Any]) -> Record:
+        self._fail("delete_error")
+        options = {"local": {"cwd": [request.get("options", {}).get("cwd", "")]}}
+        chat = self._known(request["agentId"], options)
+        self.agents.pop(chat.id, None)
+        self.runs = {id: run for id, run in self.runs.items() if run.agent.chat.id != chat.id}
+        shutil.rmtree(chat.directory)
         return {}
 
     def on_get_agent(self, request: dict[str, Any]) -> Record:

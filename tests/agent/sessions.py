@@ -33,10 +33,26 @@ class Chat:
         self.program = program  # that the last turn ran, and how far it came
         self._directory = directory
 
+    @property
+    def directory(self) -> str:
+        return self._directory
+
     def save(self) -> None:
+        self._write_transcript()
         write_whole(os.path.join(self._directory, "meta.json"), {"agentId": self.id, "name": "New Agent"})
         kept: dict[str, object] = {} if self.program is None else {"program": self.program}
         write_whole(os.path.join(self._directory, _STORE), {"turns": self.turns, **kept})
+
+    def _write_transcript(self) -> None:
+        """In plain lines, beside the chats."""
+        for store in ("/chats/", "/acp-sessions/"):
+            configuration, found, _ = self._directory.rpartition(store)
+            if found and not configuration.endswith("sdk-agent-store"):  # the SDK writes none
+                place = os.path.join(configuration, "projects", "standin", "agent-transcripts", self.id)
+                os.makedirs(place, exist_ok=True)
+                path = os.path.join(place, f"{self.id}.jsonl")
+                with open(path, "w", encoding="utf-8", errors="surrogatepass") as file:
+                    file.writelines(json.dumps(turn) + "\n" for turn in self.turns)
 
 
 class Sessions:

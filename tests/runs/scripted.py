@@ -75,6 +75,9 @@ class ScriptedSource:
     def has_session(self, turn: Turn) -> bool:
         return self.knows_sessions
 
+    async def forget(self, folder: str) -> bool:
+        return True
+
     def warm_up(self, workspace: str) -> None:
         """Nothing to keep."""
 

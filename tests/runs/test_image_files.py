@@ -34,9 +34,14 @@ def test_a_link_is_not_followed(tmp_path: Path) -> None:
     image = Image(0, "image/png", b"one")
     target = tmp_path / "elsewhere"
     (tmp_path / image.name).symlink_to(target)
-    with pytest.raises(OSError, match="symbolic links"):
-        write_images([image], tmp_path)
+    write_images([image], tmp_path)
     assert not target.exists()
+    assert (tmp_path / image.name).read_bytes() == b"one"
+    (tmp_path / "outside").mkdir()
+    (tmp_path / "images").symlink_to(tmp_path / "outside")
+    with pytest.raises(OSError, match="a link to one"):
+        write_images([image], tmp_path / "images")
+    assert list((tmp_path / "outside").iterdir()) == []
 
 
 def test_what_is_not_there_takes_no_room(tmp_path: Path) -> None:

@@ -299,7 +299,7 @@ def test_a_run_is_found_cancelled_and_removed_by_its_owner_alone(tmp_path: Path)
             with pytest.raises(NotFound):
                 await refused(run.id, "you")
         conversation_id = run.info.conversation_id or ""
-        assert not await place.service.remove(conversation_id, "you")
+        assert await place.service.remove(conversation_id, "you") == "unknown"
         assert run.done is None
         assert (await place.service.cancel(run.id, "me")).status == "error"
         await run.gone()
@@ -307,7 +307,7 @@ def test_a_run_is_found_cancelled_and_removed_by_its_owner_alone(tmp_path: Path)
         assert isinstance(past, PastRun)
         assert await place.service.response(run.id, "me") == folded(run)
         assert (await place.service.cancel(run.id, "me")).status == "error"
-        assert await place.service.remove(conversation_id, "me")
+        assert await place.service.remove(conversation_id, "me") == "removed"
         assert place.folders == 0
         with pytest.raises(NotFound):
             await place.service.find(run.id, "me")
@@ -450,7 +450,7 @@ def test_a_disk_that_cannot_be_written_is_told_and_keeps_nothing_busy(
         await first.gone()
         image = Image(0, "image/png", b"one")
         with monkeypatch.context() as patched:
-            patched.setattr(os, "fchmod", full)  # of the new file
+            patched.setattr(os, "rename", full)  # of the new file
             with pytest.raises(HostExhausted, match="No space left on device"):
                 await place.start(images=[image])
             with pytest.raises(HostExhausted):

@@ -1,6 +1,8 @@
 """Paths of the machine: nobody names, reaches or leaves behind what lies outside."""
 
 import json
+import shutil
+import stat
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -160,3 +162,46 @@ def test_a_file_cannot_be_written_through_a_link_that_an_agent_left(swapping: Ru
         chat(client, standin("text"), conversationId=told["conversationId"])
     assert victim.read_text() == "untouched"
     assert not copy.is_symlink()
+
+
+LINKS = {
+    "cursor/.cli-config.json.new": "a name that was guessed",
+    "cursor": "the copy of the configuration",
+    "tools.json": "the caller's tools",
+    "scratch": "the caller's workspace",
+    "confined": "the caller's configuration",
+    "images": "the caller's images",
+    "sessions.json": "the sessions that agents keep",
+}
+
+
+@pytest.mark.parametrize("name", LINKS, ids=str)
+def test_no_link_below_the_data_directory_is_written_through(swapping: RunningGateway, name: str) -> None:
+    """A file that a link leads to stays as it is, and a folder gets nothing new, whatever the request is told."""
+    victim, folder = swapping.home / "victim", swapping.home / "folder"
+    victim.write_text("untouched")
+    (swapping.home / ".cursor" / "cli-config.json").write_text(json.dumps({"version": 1}))
+    with http_client(swapping) as client:
+        told = chat(client, standin("text"))["conversationId"]
+        planted = swapping.data / "conversations" / told / name
+        folder.mkdir()
+        if planted.is_dir():
+            shutil.rmtree(planted)
+        planted.parent.mkdir(exist_ok=True)
+        is_folder = name in ("cursor", "scratch", "confined", "images")
+        planted.symlink_to(folder if is_folder else victim)
+        for source in ("cli", "acp"):
+            client.post("/v1/chat", json={"message": standin("text"), "conversationId": told, "source": source})
+        client.post("/v1/chat", json={"message": standin("text"), "conversationId": told, "images": [PNG]})
+        tool = {"type": "function", "function": {"name": "weather", "parameters": {"type": "object"}}}
+        asked = question(standin("text"), tools=[tool], cursor={"conversationId": told})
+        client.post("/v1/chat/completions", json=asked)
+    assert victim.read_text() == "untouched"
+    assert list(folder.iterdir()) == []
+
+
+def test_the_callers_tools_are_kept_for_their_owner_alone(open_gateway: RunningGateway, anybody: httpx2.Client) -> None:
+    tool = {"type": "function", "function": {"name": "weather", "parameters": {"type": "object"}}}
+    told = anybody.post("/v1/chat/completions", json=question(standin("text"), tools=[tool]))
+    kept = open_gateway.data / "conversations" / told.headers["x-conversation-id"] / "tools.json"
+    assert stat.S_IMODE(kept.stat().st_mode) == 0o600

@@ -251,7 +251,7 @@ def test_each_operation_has_its_own_errors() -> None:
     assert found["GET /v1/chat/{id}/events"] == everywhere | {"204", "400", "401", "404"}
     assert found["GET /v1/conversations"] == found["GET /v1/runs"] == everywhere | {"400", "401"}
     assert found["GET /v1/conversations/{id}"] == everywhere | {"401", "404"}
-    assert found["DELETE /v1/conversations/{id}"] == everywhere | {"204", "401", "404"}
+    assert found["DELETE /v1/conversations/{id}"] == everywhere | {"202", "204", "401", "404"}
     assert found["GET /v1/models"] == everywhere | {"401", "429", "502", "504"}
     assert found["GET /v1/models/{id}"] == found["GET /v1/models"] | {"404"}
 

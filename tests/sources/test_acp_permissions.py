@@ -19,6 +19,8 @@ def allowed(tool: str, rules: list[str], **args: object) -> bool:
         ("git push", ["Shell(git status)"], False),
         ("curl x", ["Shell(curl:*)"], True),
         ("gitk", ["Shell(git)"], False),
+        ("git status", ["Shell(git.status)"], False),
+        ("git status", ["Shell(g?it status)", "Shell([a-z ]+)"], False),
         ("git status; rm -rf /", ["Shell(git)"], False),
         ("git status & rm x", ["Shell(git)"], False),
         ("git status\nrm x", ["Shell(git)"], False),
@@ -91,4 +93,5 @@ def test_the_answer_is_never_for_always() -> None:
 
 
 def test_what_is_no_rule_is_found() -> None:
-    assert wrong_rules(["Shell(git)", "git", "Shell()", "Fly(away)"]) == ["git", "Shell()", "Fly(away)"]
+    wrong = ["git", "Shell()", "Fly(away)", "not Shell(git)", "Shell(git) or more"]
+    assert wrong_rules(["Shell(git)", *wrong]) == wrong

@@ -2,10 +2,8 @@
 
 import errno
 import os
-import shutil
 import stat
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -75,7 +73,7 @@ def test_without_a_home_in_the_environment_the_system_knows_one() -> None:
 def test_the_files_are_copied_and_the_folders_are_not(user: Path, copy: Path) -> None:
     (user / "chats").mkdir()
     (user / "chats" / "meta.json").touch()
-    copy_configuration(user, copy)
+    copy_configuration(user, copy, copy.parents[1])
     assert names(copy) == ["cli-config.json", "mcp.json"]
     assert (copy / "cli-config.json").read_text() == '{"model":"auto"}'
 
@@ -83,14 +81,14 @@ def test_the_files_are_copied_and_the_folders_are_not(user: Path, copy: Path) ->
 def test_nobody_else_may_read_the_copy(user: Path, copy: Path) -> None:
     (user / "auth.json").write_text("secret")
     (user / "auth.json").chmod(0o644)
-    copy_configuration(user, copy)
+    copy_configuration(user, copy, copy.parents[1])
     assert stat.S_IMODE(copy.stat().st_mode) == 0o700
     assert {stat.S_IMODE(path.stat().st_mode) for path in copy.iterdir()} == {0o600}
 
 
 def test_the_original_is_not_touched(user: Path, copy: Path) -> None:
     before = {path.name: (path.read_bytes(), path.stat().st_mtime_ns, path.stat().st_mode) for path in user.iterdir()}
-    copy_configuration(user, copy)
+    copy_configuration(user, copy, copy.parents[1])
     (copy / "cli-config.json").write_text("changed by a run")
     assert {
         path.name: (path.read_bytes(), path.stat().st_mtime_ns, path.stat().st_mode) for path in user.iterdir()
@@ -100,22 +98,22 @@ def test_the_original_is_not_touched(user: Path, copy: Path) -> None:
 def test_a_later_turn_brings_what_the_user_has_changed_and_keeps_what_the_agent_has_made(
     user: Path, copy: Path
 ) -> None:
-    copy_configuration(user, copy)
+    copy_configuration(user, copy, copy.parents[1])
     (copy / "chats").mkdir()
     (copy / "chats" / "store.db").write_text("chat")
     (copy / "cli-config.json").write_text("changed by a run")
     (user / "mcp.json").write_text('{"new":1}')
-    copy_configuration(user, copy)
+    copy_configuration(user, copy, copy.parents[1])
     assert (copy / "chats" / "store.db").read_text() == "chat"
     assert (copy / "mcp.json").read_text() == '{"new":1}'
     assert (copy / "cli-config.json").read_text() == '{"model":"auto"}'
 
 
 def test_a_user_without_configuration_has_an_empty_copy(tmp_path: Path, copy: Path) -> None:
-    copy_configuration(tmp_path / "missing", copy)
+    copy_configuration(tmp_path / "missing", copy, copy.parents[1])
     assert names(copy) == []
     (tmp_path / "file").touch()
-    copy_configuration(tmp_path / "file", copy)
+    copy_configuration(tmp_path / "file", copy, copy.parents[1])
     assert names(copy) == []
 
 
@@ -127,7 +125,7 @@ def test_links_are_followed_to_files_and_the_copy_is_none(user: Path, copy: Path
     (user / "folder").symlink_to(tmp_path / "dotfiles")
     (user / "dangling").symlink_to(tmp_path / "missing")
     (user / "circle").symlink_to(user / "circle")
-    copy_configuration(user, copy)
+    copy_configuration(user, copy, copy.parents[1])
     assert names(copy) == ["cli-config.json", "mcp.json", "rules.json"]
     assert not (copy / "rules.json").is_symlink()
     (copy / "rules.json").write_text("changed by a run")
@@ -138,14 +136,14 @@ def test_a_link_in_the_copy_is_replaced_and_not_written_through(user: Path, copy
     copy.mkdir(parents=True)
     (tmp_path / "target").write_text("untouched")
     (copy / "mcp.json").symlink_to(tmp_path / "target")
-    copy_configuration(user, copy)
+    copy_configuration(user, copy, copy.parents[1])
     assert (tmp_path / "target").read_text() == "untouched"
     assert (copy / "mcp.json").read_text() == "{}"
 
 
 def test_a_configuration_that_is_a_link_is_followed(user: Path, copy: Path, tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(user)
-    copy_configuration(tmp_path / "link", copy)
+    copy_configuration(tmp_path / "link", copy, copy.parents[1])
     assert names(copy) == ["cli-config.json", "mcp.json"]
 
 
@@ -154,7 +152,7 @@ def test_what_is_no_settings_file_is_left_out(user: Path, copy: Path, monkeypatc
     (user / "large.log").write_bytes(b"x" * 101)
     (user / "small.log").write_bytes(b"x" * 100)
     monkeypatch.setattr(configuration, "_LARGEST", 100)
-    copy_configuration(user, copy)
+    copy_configuration(user, copy, copy.parents[1])
     assert names(copy) == ["cli-config.json", "mcp.json", "small.log"]
 
 
@@ -162,16 +160,16 @@ def test_a_file_that_is_gone_in_the_same_moment_is_none(
     user: Path, copy: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Another agent of the user writes its settings to a file beside them first."""
-    copyfile = shutil.copyfile
+    read_bytes = Path.read_bytes
 
-    def race(source: Path, target: Path) -> Any:
+    def race(source: Path) -> bytes:
         if source.name == "cli-config.json.123":
             source.unlink()
-        return copyfile(source, target)
+        return read_bytes(source)
 
     (user / "cli-config.json.123").touch()
-    monkeypatch.setattr(shutil, "copyfile", race)
-    copy_configuration(user, copy)
+    monkeypatch.setattr(Path, "read_bytes", race)
+    copy_configuration(user, copy, copy.parents[1])
     assert names(copy) == ["cli-config.json", "mcp.json"]
 
 
@@ -179,26 +177,26 @@ def test_a_file_that_is_gone_in_the_same_moment_is_none(
 def test_what_cannot_be_copied_for_now_is_worth_another_try(
     user: Path, copy: Path, number: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fail(source: Path, target: Path) -> None:
+    def fail(source: Path) -> bytes:
         raise OSError(number, os.strerror(number), str(source))
 
-    monkeypatch.setattr(shutil, "copyfile", fail)
+    monkeypatch.setattr(Path, "read_bytes", fail)
     with pytest.raises(HostExhausted, match=os.strerror(number)):
-        copy_configuration(user, copy)
+        copy_configuration(user, copy, copy.parents[1])
 
 
 @pytest.mark.parametrize("number", [errno.EACCES, errno.EIO])
 def test_what_cannot_be_copied_is_told(user: Path, copy: Path, number: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(source: Path, target: Path) -> None:
+    def fail(source: Path) -> bytes:
         raise OSError(number, os.strerror(number), str(source))
 
-    monkeypatch.setattr(shutil, "copyfile", fail)
+    monkeypatch.setattr(Path, "read_bytes", fail)
     with pytest.raises(AgentMisconfigured, match=os.strerror(number)) as caught:
-        copy_configuration(user, copy)
+        copy_configuration(user, copy, copy.parents[1])
     assert Path(caught.value.details).parent == user
 
 
 def test_a_copy_that_has_no_place_is_told(user: Path, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(AgentMisconfigured, match="Not a directory"):
-        copy_configuration(user, tmp_path / "file" / "cursor")
+        copy_configuration(user, tmp_path / "file" / "cursor", tmp_path)

@@ -188,7 +188,8 @@ def _written(conversation: "WholeConversation", form: Form) -> str:
 def delete(ids: tuple[str, ...], yes: bool, config: str | None, url: str | None, direct: bool) -> int:
     """Delete conversations, with all that was said in them and what the agent remembers of them.
 
-    Files that the agent has changed in its workspace stay as they are. A gateway stops an agent that is at work.
+    The agent's own copies on this machine are deleted too. Not deleted: files that the agent has changed in its
+    workspace, recordings (`record_dir`), and what was sent to Cursor. A gateway stops an agent that is at work.
     """
     return with_history(config, url, direct, lambda history: _delete(history, [*map(sound, ids)], yes))
 
@@ -248,6 +249,7 @@ def _is_confirmed(chosen: Sequence[ConversationDetail]) -> bool:
     now = datetime.now().astimezone()
     for detail in chosen:
         click.echo(f"  {short_id(detail.id)}  {when(detail, now)}  {visible_line(detail.title)}", err=True)
+    click.echo("Changed files, recordings and what was sent to Cursor stay.", err=True)
     return click.confirm("Delete it?" if len(chosen) == 1 else f"Delete these {len(chosen)}?", err=True)
 
 

@@ -1,6 +1,7 @@
 """The settings in; what was said before, out: from a gateway, or, where none runs, from the history's own file."""
 
 import asyncio
+import os
 import re
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -232,10 +233,14 @@ class LocalHistory:
         return unfinished.response(run_info(run), "")
 
     async def remove(self, id: str) -> bool:
+        from cursor_gateway.sources.leftovers import remove_offline
+
         found = self._store.conversation(id, self._owner)
         if found is not None and found.is_running:  # its agent would be left without its folder
             raise Trouble(f"{id} has a run that goes on in another process; wait until it has ended, or stop it there.")
         is_removed = self._conversations.remove(id, self._owner)
+        if is_removed:
+            await asyncio.to_thread(remove_offline, self._conversations.folder(id), self._directory, os.environ)
         with suppress(StoreUnavailable):
             self._store.prune(None, None, 0)  # what is deleted leaves the file before this process ends
         return is_removed

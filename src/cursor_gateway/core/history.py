@@ -30,6 +30,12 @@ class ConversationList(Struct, frozen=True, kw_only=True):
     next: str | None  # what to send as `before` for the next page
 
 
+class RemovalPending(Struct, frozen=True):
+    """A conversation was deleted, and agents keep some of it for now."""
+
+    message: str
+
+
 class MessageEntry(Struct, frozen=True, kw_only=True, rename="camel"):
     """What somebody said; the documents of an answer are at /v1/chat/{chatId}."""
 

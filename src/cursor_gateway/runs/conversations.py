@@ -1,6 +1,5 @@
 """An order in; the conversation that it belongs to, and what of it the agent's session knows already, out."""
 
-import shutil
 from collections.abc import Sequence
 from pathlib import Path
 from uuid import uuid4
@@ -97,10 +96,8 @@ class Conversations:
     # --- removing -----------------------------------------------------------------------------------
 
     def remove(self, id: str, owner: str) -> bool:
-        is_removed = self._store.delete_conversation(id, owner)
-        if is_removed:
-            shutil.rmtree(self.folder(id), ignore_errors=True)
-        return is_removed
+        """From the history; `Removals` deletes its folder."""
+        return self._store.delete_conversation(id, owner)
 
     def size(self) -> int:
         """What the files of all conversations take, without those that are deleted. For another thread."""
@@ -108,12 +105,11 @@ class Conversations:
         deleted = set(self._store.unknown_conversations(list(folders)))
         return sum(size_of(folder) for id, folder in folders.items() if id not in deleted)
 
-    def remove_strays(self, now: float) -> None:
-        """Folders whose conversations are gone. For another thread; one that was just made may not be stored yet."""
+    def strays(self, now: float) -> list[str]:
+        """Conversations that have a folder and are gone from the history. One that was just made may not be stored
+        yet. For another thread."""
         old = [folder.name for folder in self._directory.glob("conv_*") if _age(folder, now) > _YOUNG_SECONDS]
-        for id in self._store.unknown_conversations(old):
-            if id not in self._latest:
-                shutil.rmtree(self.folder(id), ignore_errors=True)
+        return [id for id in self._store.unknown_conversations(old) if id not in self._latest]
 
 
 def _age(folder: Path, now: float) -> float:

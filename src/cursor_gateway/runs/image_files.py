@@ -9,16 +9,17 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from cursor_gateway.core.images import Image
+from cursor_gateway.sources.private_files import private_folder, write_private
 
 
 def write_images(images: Sequence[Image], folder: Path) -> list[tuple[Image, str]]:
-    """Each image with its file. Images that are the same share one; nobody else may read it."""
-    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    for name, image in {image.name: image for image in images}.items():
-        file = os.open(folder / name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
-        with open(file, "wb") as opened:
-            os.fchmod(file, 0o600)  # it may have been there
-            opened.write(image.data)
+    """Each image with its file. Images that are the same share one; nobody else may read it.
+
+    `folder` is in a conversation's, three levels below the gateway's own directory.
+    """
+    with private_folder(folder.parents[2], folder) as opened:
+        for name, image in {image.name: image for image in images}.items():
+            write_private(opened, name, image.data)
     return [(image, str(folder / image.name)) for image in images]
 
 

@@ -2,13 +2,13 @@
 
 import asyncio
 import hashlib
-import os
 from collections.abc import Callable, Mapping, Sequence, Set
 from contextlib import suppress
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from secrets import token_bytes
+from typing import Literal, TypeAlias
 from uuid import uuid4
 
 import msgspec
@@ -46,17 +46,22 @@ from cursor_gateway.runs.journal import Journal
 from cursor_gateway.runs.past import PastRun
 from cursor_gateway.runs.questions import Questions
 from cursor_gateway.runs.registry import Runs
+from cursor_gateway.runs.removal import Removals
 from cursor_gateway.runs.repeats import Repeats, question_key, run_of
 from cursor_gateway.runs.run import Run
 from cursor_gateway.runs.waiting import CallerLimits, Waiting
 from cursor_gateway.runs.workspaces import Workspaces
 from cursor_gateway.sources.base import TOOLS_SERVER, Offered, Turn
 from cursor_gateway.sources.choice import AnySource, chosen
+from cursor_gateway.sources.private_files import private_folder, write_private
 from cursor_gateway.sources.tool_server.endpoint import ToolEndpoint
 from cursor_gateway.store.base import Idempotency, IdempotentRun, NewMessage, NewRun, Store
 
 TOOLS = "tools.json"  # in a conversation's folder: those that were offered last
 _LONGEST_MODEL = 200  # characters of a name; the agent's own have some 40
+
+
+Removed: TypeAlias = Literal["removed", "pending", "unknown"]  # pending: agents still keep some of it, for now
 
 
 class Order(Struct, frozen=True, kw_only=True):
@@ -123,6 +128,7 @@ class Service:
         """`secret` keys the markers of prompts; without one, they change with each gateway."""
         self.source, self.runs, self.store, self.defaults = chosen(source), runs, store, defaults
         self.workspaces, self.conversations = workspaces, conversations
+        self.removals = Removals(self.source, conversations)
         self._instance, self._now_ms, self._account_errors = instance, now_ms, account_errors
         self._secret = token_bytes() if secret is None else secret
         self._repeats = Repeats(store)
@@ -275,7 +281,6 @@ class Service:
             return []
         folder = self.conversations.folder(conversation_id)
         try:
-            _make_private(folder)
             return await asyncio.to_thread(write_images, order.images, folder / "images")
         except OSError as error:
             raise _unwritten(error) from error
@@ -299,7 +304,8 @@ class Service:
             include=order.include,
         )
         folder = self.conversations.folder(conversation.id)
-        _make_private(folder)
+        with private_folder(folder.parents[1], folder):
+            pass  # it is there now
         waiting = Waiting(self._caller_limits)
         caller, offered = self._offered(order, info.id, folder, waiting)
         questions = (
@@ -366,7 +372,8 @@ class Service:
         server = self.source.named(order.source).tools_server
         scratch = str(folder / "scratch")
         caller = CallerTools(order.offer, waiting, run_id=run_id, server=server, scratch=scratch)
-        (folder / TOOLS).write_bytes(msgspec.json.encode(order.offer.tools))
+        with private_folder(folder.parents[1], folder) as opened:
+            write_private(opened, TOOLS, msgspec.json.encode(order.offer.tools))
         url = self._endpoint.offer(caller) if usable(order.offer) or order.images else ""
         return caller, Offered(server=TOOLS_SERVER, url=url, runner=caller)
 
@@ -543,18 +550,21 @@ class Service:
             raise NotFound("Another gateway drives this run; cancel it there.", param="id")
         return run.done.envelope
 
-    async def remove(self, conversation_id: str, owner: str) -> bool:
-        """A run in it is stopped. False: there was none."""
+    async def remove(self, conversation_id: str, owner: str) -> Removed:
+        """A run in it is stopped."""
         latest = self.conversations.latest(conversation_id)
         if latest is not None and latest.owner == owner:
             latest.stop(RunCancelled("The conversation was deleted; begin a new one."))
             await latest.gone()
-        return await asyncio.to_thread(self.conversations.remove, conversation_id, owner)
+        if not await asyncio.to_thread(self.conversations.remove, conversation_id, owner):
+            return "unknown"
+        return "removed" if await self.removals.remove(conversation_id) else "pending"
 
     async def close(self, drain_seconds: float) -> None:
         await self.runs.close(drain_seconds)
         await self._endpoint.close()
         await self.source.close()
+        await self.removals.close()
 
 
 async def _told(run: Run | PastRun, after: int) -> Usage | None:
@@ -608,16 +618,6 @@ def _brought(order: Order) -> tuple[dict[str, ToolResult], list[Message]]:
 
 def _hash(body: bytes) -> str:
     return hashlib.sha256(body).hexdigest()
-
-
-def _make_private(folder: Path) -> None:
-    try:
-        os.mkdir(folder, 0o700)
-    except FileExistsError:
-        pass
-    except FileNotFoundError:  # the first one
-        for private in (folder.parent, folder):
-            private.mkdir(parents=True, exist_ok=True, mode=0o700)
 
 
 def _unwritten(error: OSError) -> GatewayError:

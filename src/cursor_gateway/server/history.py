@@ -7,12 +7,16 @@ from msgspec import Struct
 from starlette.requests import Request
 from starlette.responses import Response
 
-from cursor_gateway.core.history import ConversationList, RunList
+from cursor_gateway.core.history import ConversationList, RemovalPending, RunList
 from cursor_gateway.errors import InvalidRequest, NotFound
 from cursor_gateway.runs.service import Service
 from cursor_gateway.store.entries import detail_of, entry_of, recent_of
 
 _MOST = 100
+_PENDING = (
+    "The conversation is deleted. An agent that others use keeps its copy until their runs end, or the agent's own "
+    "store cannot be reached; the gateway deletes the rest as soon as it can."
+)
 
 
 class HistoryEndpoints:
@@ -46,9 +50,13 @@ class HistoryEndpoints:
 
     async def remove(self, request: Request) -> Response:
         id = request.path_params["id"]
-        if not await self._service.remove(id, request.state.owner):
-            raise _none(id)
-        return Response(status_code=204)
+        match await self._service.remove(id, request.state.owner):
+            case "unknown":
+                raise _none(id)
+            case "pending":  # gone from the history, and not yet from all that agents keep
+                return _json(RemovalPending(_PENDING), 202)
+            case "removed":
+                return Response(status_code=204)
 
 
 def _limit(request: Request, default: int) -> int:
@@ -62,5 +70,5 @@ def _none(id: str) -> NotFound:
     return NotFound(f"There is no conversation {id[:100]!r}; see GET /v1/conversations.", param="id")
 
 
-def _json(value: Struct) -> Response:
-    return Response(msgspec.json.encode(value), media_type="application/json")
+def _json(value: Struct, status: int = 200) -> Response:
+    return Response(msgspec.json.encode(value), status, media_type="application/json")

@@ -257,12 +257,20 @@ def _paths() -> Json:
                 "deleteConversation",
                 "History",
                 "Delete a conversation",
-                "With its answers and the agent's own memory of it. A run in it is stopped.",
+                "With its answers, its images and the agent's own copies on this machine. A run in it is stopped. "
+                "Not deleted: recordings (`record_dir`), what the agent has changed in the workspace, and what was "
+                "sent to Cursor.",
                 None,
                 None,
                 {*_ANYWHERE, KeyRefused, NotFound, StoreUnavailable},
                 parameters=[_CONVERSATION_ID],
-                more={"204": _reply("It is gone.", {})},
+                more={
+                    "202": _reply(
+                        "It is gone from the history; the agents' own copies are deleted as soon as possible.",
+                        _json(_PENDING, {"message": "The conversation is deleted. …"}),
+                    ),
+                    "204": _reply("It is gone.", {}),
+                },
             ),
         },
         "/v1/runs": {
@@ -435,6 +443,7 @@ _CHAT_ID = _path(
     "id", "The answer's id, from `X-Chat-Id` or its `id`; that of a chat completion will do.", "chat_7f3a2b1c"
 )
 _CONVERSATION_ID = _path("id", "The conversation's id.", "conv_9e8d7c6b")
+_PENDING: Json = {"type": "object", "properties": {"message": {"type": "string"}}, "required": ["message"]}
 _IDEMPOTENCY: Json = {
     "name": "Idempotency-Key",
     "in": "header",

@@ -119,6 +119,13 @@ class Source(Protocol):
         """Raises `ModelUnavailable` for a name that is known to be wrong; never waits to find out."""
         ...
 
+    async def forget(self, folder: str) -> bool:
+        """Deletes what its agents keep outside the folder of a conversation that was deleted.
+
+        Ends agents that would write it again, and waits for runs of others in them. False: something is left.
+        """
+        ...
+
     def warm_up(self, workspace: str) -> None:
         """Before anybody asks; returns at once. For sources that keep an agent alive."""
 

@@ -1,6 +1,7 @@
 """Several sources in; one that gives each turn to the source that it names, or to the usual one, out."""
 
 from collections.abc import AsyncGenerator, Hashable, Mapping, Sequence
+from pathlib import Path
 from typing import TypeAlias
 
 from msgspec.structs import replace
@@ -8,6 +9,7 @@ from msgspec.structs import replace
 from cursor_gateway.core.agent_events import AgentEvent
 from cursor_gateway.errors import Failure, InvalidRequest
 from cursor_gateway.sources.base import Model, Source, SourceState, Turn
+from cursor_gateway.sources.leftovers import noted_sessions
 
 
 class ChosenSource:
@@ -97,6 +99,12 @@ class ChosenSource:
 
     def warm_up(self, workspace: str) -> None:
         self.named(None).warm_up(workspace)
+
+    async def forget(self, folder: str) -> bool:
+        """By all of them: a conversation may have been answered by any. What nobody here can delete is left."""
+        done = [await source.forget(folder) for source in self._sources.values()]
+        nobody = {session.source for session in noted_sessions(Path(folder))} - set(self._sources)
+        return all(done) and not nobody
 
     async def close(self) -> None:
         for source in self._sources.values():

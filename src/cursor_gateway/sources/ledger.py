@@ -33,14 +33,14 @@ class Ledger:
             if not folder.exists():
                 folder.mkdir(parents=True, exist_ok=True, mode=0o700)  # parents get the umask's mode, so one by one
         self._agents.mkdir(exist_ok=True, mode=0o700)
-        self._lock = os.open(self.folder / _LOCK, os.O_RDWR | os.O_CREAT, 0o600)
+        self._lock = os.open(self.folder / _LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
         with suppress(OSError):  # some file systems have none
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
     def add(self, group: int) -> None:
         with suppress(OSError, subprocess.SubprocessError):  # a full disk must not keep anybody from working
             entry = f"{self._agents}/{_name(group)}"
-            os.close(os.open(entry, os.O_CREAT | os.O_WRONLY, 0o600))
+            os.close(os.open(entry, os.O_CREAT | os.O_WRONLY | os.O_NOFOLLOW, 0o600))
             self._entries[group] = entry
 
     def remove(self, group: int) -> None:

@@ -249,6 +249,9 @@ class ReplaySource:
     def warm_up(self, workspace: str) -> None:
         """There is nothing to keep."""
 
+    async def forget(self, folder: str) -> bool:
+        return True  # nothing was ever kept
+
     async def close(self) -> None:
         pass
 

@@ -5,7 +5,7 @@ and when they no longer answer. One that died is forgotten at once: the next req
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Set
 from typing import Any
 
 from msgspec import Struct
@@ -14,6 +14,7 @@ from cursor_gateway.errors import AgentTimedOut, ShuttingDown
 from cursor_gateway.sources.cursor_acp.connection import AgentConnection
 
 _MOST_SESSIONS = 10_000  # whose places are remembered
+_LOOK_SECONDS = 1.0  # at agents that are to end when nobody works there any more
 
 
 class PoolOptions(Struct, frozen=True, kw_only=True):
@@ -40,6 +41,9 @@ class Member:
         self.turns = 0
         self.used_at = self.looked_at = now
         self.is_retired = False  # takes nobody any more
+
+    def has_loaded(self, session_ids: Set[str]) -> bool:
+        return self.connection is not None and not session_ids.isdisjoint(self.connection.sessions)
 
 
 class Place:
@@ -112,6 +116,18 @@ class Pool:
                 await self._end(member)
         finally:
             self._wake()
+
+    async def forget(self, session_ids: Set[str]) -> None:
+        """Ends the agents that have loaded one of these, as soon as nobody else works there."""
+        for id in session_ids:
+            self.slots.pop(id, None)
+        if ending := set(self._tasks):  # agents that are about to end may still write
+            await asyncio.wait(ending)
+        for member in [member for member in self._members if member.has_loaded(session_ids)]:
+            member.is_retired = True
+            while member.active and not self._is_closed:
+                await self._change(_LOOK_SECONDS)
+            await self._end(member)
 
     async def close(self) -> None:
         self._is_closed = True

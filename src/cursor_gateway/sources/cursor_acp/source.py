@@ -21,11 +21,19 @@ from cursor_gateway.sources.cursor_acp.pool import Pool, PoolOptions
 from cursor_gateway.sources.cursor_acp.process import SpokenProcess
 from cursor_gateway.sources.cursor_acp.running import Policy, RunningTurn
 from cursor_gateway.sources.cursor_cli.command import CommandOptions, Program, environment_for
-from cursor_gateway.sources.cursor_cli.configuration import copy_configuration, user_configuration
+from cursor_gateway.sources.cursor_cli.configuration import copy_configuration, unusable, user_configuration
 from cursor_gateway.sources.cursor_cli.confinement import ALLOWED_TOOLS, check_confinable, confine, without_proxy
 from cursor_gateway.sources.cursor_cli.failures import nearest_names
 from cursor_gateway.sources.cursor_cli.source import CursorCliSource
 from cursor_gateway.sources.ledger import Ledger
+from cursor_gateway.sources.leftovers import (
+    NotedSession,
+    delete_sessions,
+    note_session,
+    noted_sessions,
+    user_folders,
+)
+from cursor_gateway.sources.private_files import data_of
 
 _MODES = {"agent": "agent", "debug": "agent", "plan": "plan", "ask": "ask"}  # `debug` is a preamble in the prompt
 _LARGEST_IMAGE = 20 * 1024 * 1024
@@ -147,6 +155,7 @@ class CursorAcpSource:
             try:
                 session = await self._session(place, turn)
                 place.hosts(session.id)
+                self._note(turn, session.id)
                 return seat, session
             except BaseException as error:
                 seat.is_stuck = isinstance(error, AgentTimedOut)
@@ -155,6 +164,23 @@ class CursorAcpSource:
                 if is_last or not isinstance(error, AgentCrashed):
                     raise
         raise AssertionError("the last one has raised")
+
+    async def forget(self, folder: str) -> bool:
+        """The agents that have loaded the sessions are ended first: they would write them again."""
+        ids = {session.id for session in noted_sessions(Path(folder), "acp")}
+        if not ids:
+            return True
+        await self._pool.forget(ids)
+        kept = list(self._folder.iterdir()) if self._folder.is_dir() else []
+        return await asyncio.to_thread(delete_sessions, ids, [*kept, *user_folders(self._environ)])
+
+    def _note(self, turn: Turn, session_id: str) -> None:
+        """A session of an agent that is shared is kept outside the conversation's folder."""
+        if turn.offered is None:
+            try:
+                note_session(Path(turn.folder), data_of(turn.folder), NotedSession("acp", session_id, turn.workspace))
+            except OSError as error:
+                raise unusable(error) from error
 
     # --- agents -------------------------------------------------------------------------------------
 
@@ -176,7 +202,7 @@ class CursorAcpSource:
     async def _start(self, workspace: str, slot: int) -> AgentConnection:
         program = await self._probe()
         configuration = self._folder / str(slot)
-        copy_configuration(user_configuration(self._environ), configuration)
+        copy_configuration(user_configuration(self._environ), configuration, self._folder.parent)
         options = self._options.command
         flags = ["--trust"] if options.trust and program.can("--trust") else []
         if options.force:

@@ -5,12 +5,12 @@ own. It stays at one path as long as the conversation, because the agent keeps i
 """
 
 import os
-import shutil
 from collections.abc import Collection, Mapping
 from contextlib import suppress
 from pathlib import Path
 
 from cursor_gateway.errors import AgentMisconfigured, GatewayError, host_exhausted
+from cursor_gateway.sources.private_files import private_folder, write_private
 
 _LARGEST = 4 * 1024 * 1024  # settings, MCP servers and a login are small; what is not is none of these
 
@@ -37,22 +37,19 @@ def configuration_stamp(environ: Mapping[str, str]) -> frozenset[tuple[str, int,
     return frozenset(stamps)
 
 
-def copy_configuration(original: Path, copy: Path, without: Collection[str] = ()) -> None:
+def copy_configuration(original: Path, copy: Path, data: Path, without: Collection[str] = ()) -> None:
     """The files at the top; the folders beside them hold chats and caches. What the copy has besides, stays.
 
-    Raises `AgentMisconfigured`, `HostExhausted`.
+    `data` is the gateway's own directory, below which the copy is. Raises `AgentMisconfigured`, `HostExhausted`.
     """
     try:
-        copy.mkdir(parents=True, exist_ok=True, mode=0o700)
-        if not os.path.isdir(original):
-            return
-        for entry in original.iterdir():
-            with suppress(FileNotFoundError):  # another agent's temporary file, gone meanwhile
-                if entry.name not in without and entry.is_file() and entry.stat().st_size <= _LARGEST:
-                    temporary = copy / f".{entry.name}.new"
-                    shutil.copyfile(entry, temporary)
-                    temporary.chmod(0o600)
-                    temporary.replace(copy / entry.name)
+        with private_folder(data, copy) as folder:
+            if not os.path.isdir(original):
+                return
+            for entry in original.iterdir():
+                with suppress(FileNotFoundError):  # another agent's temporary file, gone meanwhile
+                    if entry.name not in without and entry.is_file() and entry.stat().st_size <= _LARGEST:
+                        write_private(folder, entry.name, entry.read_bytes())
     except OSError as error:
         raise unusable(error) from error
 

@@ -6,7 +6,6 @@ does to this machine, a list of the tools that it may know at all, and an empty 
 """
 
 import re
-import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -18,11 +17,13 @@ from cursor_gateway.errors import AgentMisconfigured
 from cursor_gateway.sources.base import Offered, Turn
 from cursor_gateway.sources.cursor_cli.command import Program
 from cursor_gateway.sources.cursor_cli.configuration import copy_configuration, unusable
+from cursor_gateway.sources.private_files import data_of, private_folder, remove_entry, write_private
 
 ALLOWED_TOOLS = ("mcp_tool_call", "get_mcp_tools_tool_call")  # the protocol's names; the second looks up a schema
 _DENIED = ("Shell(*)", "Read(**)", "Read(/**)", "Write(**)", "Write(/**)", "WebFetch(*)")
 _OTHERS = frozenset({"mcp.json", "hooks.json"})  # the user's own servers and programs are not for callers
 _FIRST = "2026.08"  # earlier builds know no `--allowed-tools`: they keep grep, glob and subagents whatever is denied
+_SETTINGS = "cli-config.json"
 _VERSION = re.compile(r"\d{4}\.\d{2}")
 
 
@@ -50,18 +51,29 @@ def configuration_of(turn: Turn) -> Path:
 def confine(turn: Turn, offered: Offered, original: Path) -> Confinement:
     """Raises `AgentMisconfigured`. `original` is the user's configuration."""
     workspace, configuration = Path(turn.folder) / "scratch", configuration_of(turn)
-    copy_configuration(original, configuration, without=_OTHERS)
+    copy_configuration(original, configuration, data_of(turn.folder), without=_OTHERS)
     try:
-        shutil.rmtree(workspace, ignore_errors=True)
-        (workspace / ".cursor").mkdir(parents=True, mode=0o700)
+        empty_workspace(turn)
         servers = {offered.server: {"url": offered.url}} if offered.url else {}
-        _write(workspace / ".cursor" / "mcp.json", {"mcpServers": servers})
-        settings = configuration / "cli-config.json"
+        with private_folder(data_of(turn.folder), workspace / ".cursor") as folder:
+            write_private(folder, "mcp.json", _encoded({"mcpServers": servers}))
+        settings = _read(configuration / _SETTINGS)
         rules = {"allow": [f"Mcp({offered.server}:*)"], "deny": list(_DENIED)}
-        _write(settings, {"version": 1, **_read(settings), "permissions": rules, "approvalMode": "allowlist"})
+        changed = {"version": 1, **settings, "permissions": rules, "approvalMode": "allowlist"}
+        with private_folder(data_of(turn.folder), configuration) as folder:
+            write_private(folder, _SETTINGS, _encoded(changed))
     except OSError as error:
         raise unusable(error) from error
     return Confinement(str(workspace), str(configuration))
+
+
+def empty_workspace(turn: Turn) -> str:
+    """The folder that the agent works in, without anything of the turn before. Raises `OSError`."""
+    workspace = Path(turn.folder) / "scratch"
+    with private_folder(data_of(turn.folder), Path(turn.folder)) as folder:
+        remove_entry(folder, workspace.name)
+    with private_folder(data_of(turn.folder), workspace):
+        return str(workspace)
 
 
 def without_proxy(environment: Mapping[str, str]) -> dict[str, str]:
@@ -77,7 +89,5 @@ def _read(path: Path) -> dict[str, Any]:
         return {}
 
 
-def _write(path: Path, value: dict[str, Any]) -> None:
-    path.unlink(missing_ok=True)
-    path.touch(mode=0o600)
-    path.write_bytes(msgspec.json.format(msgspec.json.encode(value)))
+def _encoded(value: dict[str, Any]) -> bytes:
+    return msgspec.json.format(msgspec.json.encode(value))

@@ -4,6 +4,7 @@ import asyncio
 import os
 import shutil
 from collections.abc import AsyncGenerator, Callable, Hashable, Mapping, Sequence
+from pathlib import Path
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -25,6 +26,8 @@ from cursor_gateway.sources.cursor_cli.failures import failure_of, reported_fail
 from cursor_gateway.sources.cursor_cli.models import ModelCache, is_known, nearest, parse_models
 from cursor_gateway.sources.cursor_cli.program import candidates, find_program, run_to_end
 from cursor_gateway.sources.ledger import Ledger
+from cursor_gateway.sources.leftovers import delete_sessions, sessions_in, user_folders
+from cursor_gateway.sources.private_files import data_of
 from cursor_gateway.sources.process import AgentProcess
 from cursor_gateway.sources.recorder import Recorder, RunRecording
 from cursor_gateway.wire.lines import LineSplitter
@@ -109,6 +112,11 @@ class CursorCliSource:
         if models is not None and not is_known(model, models):
             raise unknown_model(model, nearest(model, models))
 
+    async def forget(self, folder: str) -> bool:
+        """Its chats are in the folder; transcripts may be among the user's."""
+        ids = sessions_in(Path(folder))
+        return await asyncio.to_thread(delete_sessions, ids, user_folders(self._environ))
+
     def warm_up(self, workspace: str) -> None:
         """There is nothing to keep."""
 
@@ -171,7 +179,7 @@ class CursorCliSource:
             environment = without_proxy(self._environment(place.configuration))
         else:
             configuration, images = configuration_of(turn), f"{turn.folder}/images"
-            copy_configuration(original, configuration)
+            copy_configuration(original, configuration, data_of(turn.folder))
             command = command_for(turn, program, options, [images] if os.path.isdir(images) else [])
             environment = self._environment(str(configuration))
         return AgentProcess.start(

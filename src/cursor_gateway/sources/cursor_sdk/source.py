@@ -1,7 +1,6 @@
 """A turn in; an agent of the SDK's, asked by way of the one bridge, and what it does as agent events, out."""
 
 import asyncio
-import shutil
 from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence
 from contextlib import aclosing, suppress
 from importlib.util import find_spec
@@ -23,6 +22,7 @@ from cursor_gateway.errors import (
 )
 from cursor_gateway.sources.base import Model, SourceState, Turn
 from cursor_gateway.sources.cursor_cli.configuration import unusable
+from cursor_gateway.sources.cursor_cli.confinement import empty_workspace
 from cursor_gateway.sources.cursor_cli.models import ModelCache, is_known, nearest
 from cursor_gateway.sources.cursor_sdk.bridge import MODULE, VERSION, Bridge, BridgeOptions, Bridges, missing_sdk
 from cursor_gateway.sources.cursor_sdk.decoder import CALLERS_SERVER, SdkDecoder
@@ -33,6 +33,8 @@ from cursor_gateway.sources.cursor_sdk.requests import allowed_tools, denied_too
 from cursor_gateway.sources.cursor_sdk.tools import definitions
 from cursor_gateway.sources.cursor_sdk.updates import plain, size_of
 from cursor_gateway.sources.ledger import Ledger
+from cursor_gateway.sources.leftovers import NotedSession, note_session, noted_sessions
+from cursor_gateway.sources.private_files import data_of
 
 if TYPE_CHECKING:
     from cursor_sdk import AgentOptions, CustomTool, CustomToolContext, SendOptions
@@ -107,6 +109,23 @@ class CursorSdkSource:
         if models is not None and not is_known(model, models):
             raise unknown_model(model, nearest(model, models))
 
+    async def forget(self, folder: str) -> bool:
+        """In the SDK's own store, which it shares with others: only the SDK can delete there."""
+        sessions = noted_sessions(Path(folder), "sdk")
+        if not sessions:
+            return True
+        if leaving := [self._leaving[one.id] for one in sessions if one.id in self._leaving]:
+            await asyncio.wait(leaving)
+        try:
+            bridge = await self._bridges.get()
+            for session in sessions:
+                with suppress(SessionLost):  # it is gone already
+                    options = {"cwd": session.workspace, "apiKey": self._key()}
+                    await self._told(bridge, bridge.client.agents.delete(session.id, options))
+        except GatewayError:
+            return False
+        return True
+
     def warm_up(self, workspace: str) -> None:
         """The bridge is started by who asks for the models, which a server does at once."""
 
@@ -178,8 +197,9 @@ class CursorSdkSource:
             options = _agent_options(turn, folder, held, key, force=self._options.force)
             try:
                 if turn.session_id is None:
-                    return _Opened(bridge, await bridge.client.create_agent(options), folder)
-                return _Opened(bridge, await bridge.client.resume_agent(turn.session_id, options), folder)
+                    opened = _Opened(bridge, await bridge.client.create_agent(options), folder)
+                else:
+                    opened = _Opened(bridge, await bridge.client.resume_agent(turn.session_id, options), folder)
             except Exception as error:  # noqa: BLE001 -- of the SDK's, or what it did not foresee
                 told, failure = reported(error), await self._failure(bridge, error, turn.model)
                 if bridge.is_gone and told.is_transport and not told.is_slow and not is_last:
@@ -187,6 +207,8 @@ class CursorSdkSource:
                 if failure.code == SessionLost.code and turn.session_id is not None:
                     self._forget(turn.session_id)
                 return failure
+            _note(turn, opened)
+            return opened
         raise AssertionError("the last try returns")
 
     async def _abandon(self, opening: "asyncio.Task[_Opened | Failure]") -> None:
@@ -304,13 +326,18 @@ def _workspace(turn: Turn) -> str:
     """With tools of the caller's it is an empty folder, as it is for the CLI."""
     if turn.offered is None:
         return turn.workspace
-    folder = Path(turn.folder) / "scratch"
     try:
-        shutil.rmtree(folder, ignore_errors=True)
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        return empty_workspace(turn)
     except OSError as error:
         raise unusable(error) from error
-    return str(folder)
+
+
+def _note(turn: Turn, opened: _Opened) -> None:
+    """The SDK keeps its agents in a store of its own."""
+    try:
+        note_session(Path(turn.folder), data_of(turn.folder), NotedSession("sdk", opened.agent.agent_id, opened.folder))
+    except OSError as error:
+        raise unusable(error) from error
 
 
 def _agent_options(turn: Turn, folder: str, held: HeldCalls | None, key: str, *, force: bool) -> "AgentOptions":

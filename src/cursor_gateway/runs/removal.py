@@ -1,0 +1,50 @@
+"""Conversations that were deleted from the history in; their folders, and what agents keep of them, deleted too.
+
+An agent that is shared must end before its sessions can be deleted, and may have other work to finish first. So a
+removal goes on by itself; what is left when the gateway stops is noted in the conversation's folder, and the next
+gateway that finds the folder goes on with it.
+"""
+
+import asyncio
+
+from cursor_gateway.errors import GatewayError
+from cursor_gateway.runs.conversations import Conversations
+from cursor_gateway.sources.choice import ChosenSource
+from cursor_gateway.sources.leftovers import remove_folder
+
+_WAIT_SECONDS = 5.0  # of whoever deletes
+
+
+class Removals:
+    def __init__(self, source: ChosenSource, conversations: Conversations) -> None:
+        self._source, self._conversations = source, conversations
+        self._going_on: dict[str, asyncio.Task[bool]] = {}
+
+    async def remove(self, conversation_id: str, seconds: float = _WAIT_SECONDS) -> bool:
+        """False: something is left, and is deleted later."""
+        task = self._going_on.get(conversation_id)
+        if task is None:
+            task = asyncio.get_running_loop().create_task(self._remove(conversation_id), name="removal")
+            self._going_on[conversation_id] = task
+            task.add_done_callback(lambda _: self._going_on.pop(conversation_id, None))
+        await asyncio.wait([task], timeout=seconds)
+        return task.done() and task.result()
+
+    async def remove_strays(self, now: float) -> None:
+        """Folders whose conversations are gone from the history."""
+        for id in await asyncio.to_thread(self._conversations.strays, now):
+            await self.remove(id)
+
+    async def close(self) -> None:
+        """After the source: then no agent holds anybody up."""
+        if tasks := set(self._going_on.values()):
+            await asyncio.wait(tasks)
+
+    async def _remove(self, conversation_id: str) -> bool:
+        folder = self._conversations.folder(conversation_id)
+        try:
+            is_done = await self._source.forget(str(folder))
+        except (GatewayError, OSError):
+            is_done = False
+        await asyncio.to_thread(remove_folder, folder, is_done=is_done)
+        return is_done

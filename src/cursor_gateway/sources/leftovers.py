@@ -1,0 +1,99 @@
+"""What agents keep of a conversation outside its folder: noted in the folder, and deleted with it.
+
+Most of it is in the folder, because the agent's configuration is. Agents that several conversations share keep their
+sessions elsewhere, and every agent may write a transcript into the user's own folder.
+"""
+
+import re
+import shutil
+from collections.abc import Collection, Iterable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Literal, TypeAlias
+
+import msgspec
+from msgspec import Struct
+
+from cursor_gateway.sources.cursor_cli.configuration import user_configuration
+from cursor_gateway.sources.private_files import private_folder, write_private
+
+NOTE = "sessions.json"  # in a conversation's folder
+
+SharedSource: TypeAlias = Literal["acp", "sdk"]
+
+_ID = re.compile(r"[0-9A-Za-z][0-9A-Za-z_.-]{7,127}")  # it becomes part of a pattern and of a path
+_PLACES = ("acp-sessions/{id}", "chats/*/{id}", "projects/*/agent-transcripts/{id}")
+
+
+class NotedSession(Struct, frozen=True):
+    source: SharedSource
+    id: str
+    workspace: str
+
+
+def note_session(folder: Path, data: Path, session: NotedSession) -> None:
+    """Before the agent is asked anything in it. Raises `OSError`."""
+    noted = noted_sessions(folder)
+    if session not in noted:
+        with private_folder(data, folder) as opened:
+            write_private(opened, NOTE, msgspec.json.encode([*noted, session]))
+
+
+def noted_sessions(folder: Path, source: SharedSource | None = None) -> list[NotedSession]:
+    try:
+        noted = msgspec.json.decode((folder / NOTE).read_bytes(), type=list[NotedSession])
+    except (OSError, msgspec.DecodeError):
+        return []
+    return [session for session in noted if source in (None, session.source)]
+
+
+def sessions_in(folder: Path) -> set[str]:
+    """Of the agents whose configurations are in this conversation's folder."""
+    found = (
+        session.name
+        for configuration in ("cursor", "confined")
+        for place in ("chats/*/*", "acp-sessions/*")
+        for session in (folder / configuration).glob(place)
+    )
+    return {id for id in found if _ID.fullmatch(id)}
+
+
+def user_folders(environ: Mapping[str, str]) -> set[Path]:
+    """Where agents keep things of the user's, whatever configuration they are given."""
+    found = {user_configuration(environ), user_configuration({**environ, "CURSOR_CONFIG_DIR": ""})}
+    if data := environ.get("CURSOR_DATA_DIR"):
+        found.add(Path(data))
+    return found
+
+
+def delete_sessions(ids: Collection[str], folders: Iterable[Path]) -> bool:
+    """Their stores and transcripts below these folders. False: something is left. It may take a while."""
+    left = False
+    for folder in folders:
+        for id in filter(_ID.fullmatch, ids):
+            for place in _PLACES:
+                for found in folder.glob(place.format(id=id)):
+                    shutil.rmtree(found, ignore_errors=True)
+                    left = left or found.exists()
+    return not left
+
+
+def remove_folder(folder: Path, *, is_done: bool) -> None:
+    """Of a conversation that was deleted. Until all is done elsewhere, the note of what is left stays."""
+    if is_done or not (folder / NOTE).exists():
+        shutil.rmtree(folder, ignore_errors=True)
+        return
+    with suppress(OSError):
+        for entry in list(folder.iterdir()):
+            if entry.is_dir() and not entry.is_symlink():
+                shutil.rmtree(entry, ignore_errors=True)
+            elif entry.name != NOTE:
+                entry.unlink(missing_ok=True)
+
+
+def remove_offline(folder: Path, data: Path, environ: Mapping[str, str]) -> None:
+    """Without a gateway: what the SDK keeps, or a gateway's agents may write again, is left to the next gateway."""
+    ids = sessions_in(folder) | {session.id for session in noted_sessions(folder)}
+    kept = list((data / "acp").iterdir()) if (data / "acp").is_dir() else []
+    delete_sessions(ids, [*kept, *user_folders(environ)])
+    remove_folder(folder, is_done=False)

@@ -1,0 +1,77 @@
+"""Files in the gateway's own directory: for its user alone, and never written through a link.
+
+Agents run as the same user, so any of them can plant a link there before the gateway writes. Folders are therefore
+opened one by one, each relative to the one above it, and a link among them is an error. A file is written under a new
+name and renamed: that replaces a link instead of following it.
+"""
+
+import errno
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from secrets import token_hex
+
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_NEW_FILE = os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+def data_of(folder: str) -> Path:
+    """The gateway's own directory, in which the folder of a conversation is two levels down."""
+    return Path(folder).parents[1]
+
+
+@contextmanager
+def private_folder(base: Path, path: Path) -> Iterator[int]:
+    """A descriptor of `path`, which is made if it is missing. `base` may be reached by links; what is below may not.
+
+    Raises `OSError`.
+    """
+    if not base.is_dir():
+        base.mkdir(parents=True, exist_ok=True, mode=0o700)
+    folder = os.open(base, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        for name in path.relative_to(base).parts:
+            below = _open(folder, name, path)
+            os.close(folder)
+            folder = below
+        yield folder
+    finally:
+        os.close(folder)
+
+
+def write_private(folder: int, name: str, data: bytes) -> None:
+    """Replaces what has this name, unless it is a folder. Raises `OSError`."""
+    temporary = f".{name[:100]}.{token_hex(8)}"
+    file = os.open(temporary, _NEW_FILE, 0o600, dir_fd=folder)
+    try:
+        with open(file, "wb") as opened:
+            opened.write(data)
+        os.rename(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
+    except BaseException:
+        with suppress(OSError):
+            os.unlink(temporary, dir_fd=folder)
+        raise
+
+
+def remove_entry(folder: int, name: str) -> None:
+    """Whatever it is: of a link only the link. Raises `OSError`."""
+    with suppress(FileNotFoundError):
+        try:
+            os.unlink(name, dir_fd=folder)
+        except OSError as error:
+            if error.errno not in (errno.EISDIR, errno.EPERM):
+                raise
+            shutil.rmtree(name, dir_fd=folder)
+
+
+def _open(folder: int, name: str, path: Path) -> int:
+    with suppress(FileExistsError):
+        os.mkdir(name, 0o700, dir_fd=folder)
+    try:
+        return os.open(name, _FOLDER, dir_fd=folder)
+    except OSError as error:
+        if error.errno in (errno.ELOOP, errno.ENOTDIR):
+            raise OSError(errno.ENOTDIR, "Not a directory, or a link to one", str(path)) from error
+        raise

@@ -1,0 +1,103 @@
+"""What agents keep of a conversation: noted, found, and deleted wherever it is."""
+
+from pathlib import Path
+
+import pytest
+
+from cursor_gateway.sources.leftovers import (
+    NOTE,
+    NotedSession,
+    delete_sessions,
+    note_session,
+    noted_sessions,
+    remove_folder,
+    remove_offline,
+    sessions_in,
+    user_folders,
+)
+
+ONE, TWO = "0f8fad5b-d9cb-469f-a165-70867728950e", "7c9e6679-7425-40de-944b-e07fc1f90ae7"
+
+
+def kept(folder: Path, id: str) -> list[Path]:
+    """As agents keep it."""
+    paths = [
+        folder / "acp-sessions" / id / "store.db",
+        folder / "chats" / "0cc175b9c0f1b6a831c399e269772661" / id / "store.db",
+        folder / "projects" / "home-work" / "agent-transcripts" / id / f"{id}.jsonl",
+    ]
+    for path in paths:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("what was said")
+    return paths
+
+
+def test_sessions_are_noted_once_and_read_by_source(tmp_path: Path) -> None:
+    folder = tmp_path / "conversations" / "conv_1"
+    assert noted_sessions(folder) == []
+    first, second = NotedSession("acp", ONE, "/w"), NotedSession("sdk", TWO, "/w")
+    for session in (first, second, first):
+        note_session(folder, tmp_path, session)
+    assert noted_sessions(folder) == [first, second]
+    assert noted_sessions(folder, "sdk") == [second]
+    (folder / NOTE).write_text("[{")
+    assert noted_sessions(folder) == []
+
+
+def test_the_sessions_of_a_folder_are_known_by_their_places(tmp_path: Path) -> None:
+    kept(tmp_path / "cursor", ONE)
+    kept(tmp_path / "confined", TWO)
+    (tmp_path / "cursor" / "acp-sessions" / "*").mkdir()
+    assert sessions_in(tmp_path) == {ONE, TWO}
+
+
+def test_a_session_is_deleted_in_every_place_and_others_stay(tmp_path: Path) -> None:
+    gone = [*kept(tmp_path / "a", ONE), *kept(tmp_path / "b", ONE)]
+    stays = kept(tmp_path / "a", TWO)
+    assert delete_sessions([ONE], [tmp_path / "a", tmp_path / "b", tmp_path / "missing"])
+    assert not any(path.parent.exists() for path in gone)
+    assert all(path.exists() for path in stays)
+
+
+@pytest.mark.parametrize("id", ["", "*", "../../work", "[0-9]*", "short", "????????-????"])
+def test_no_id_is_a_pattern_or_a_path(tmp_path: Path, id: str) -> None:
+    stays = kept(tmp_path, ONE)
+    delete_sessions([id], [tmp_path])
+    assert all(path.exists() for path in stays)
+
+
+def test_where_agents_keep_things_of_the_users() -> None:
+    environ = {"HOME": "/home/me", "CURSOR_CONFIG_DIR": "/config", "CURSOR_DATA_DIR": "/data"}
+    assert user_folders(environ) == {Path("/config"), Path("/home/me/.cursor"), Path("/data")}
+    assert user_folders({"HOME": "/home/me"}) == {Path("/home/me/.cursor")}
+
+
+def test_without_a_gateway_all_is_deleted_that_needs_none(tmp_path: Path) -> None:
+    data, home = tmp_path / "data", tmp_path / "home"
+    folder = data / "conversations" / "conv_1"
+    note_session(folder, data, NotedSession("acp", ONE, "/w"))
+    gone = [*kept(folder / "cursor", TWO), *kept(data / "acp" / "0", ONE), *kept(home / ".cursor", TWO)]
+    remove_offline(folder, data, {"HOME": str(home)})
+    assert not any(path.exists() for path in gone)
+    assert [path.name for path in folder.iterdir()] == [NOTE]  # for the next gateway
+    remove_folder(folder, is_done=True)
+    assert not folder.exists()
+
+
+def test_a_folder_without_a_note_is_removed_whole(tmp_path: Path) -> None:
+    folder = tmp_path / "conv_1"
+    kept(folder / "cursor", ONE)
+    remove_offline(folder, tmp_path, {"HOME": str(tmp_path)})
+    assert not folder.exists()
+
+
+def test_what_is_kept_of_a_folder_is_the_note_alone(tmp_path: Path) -> None:
+    folder = tmp_path / "conversations" / "conv_1"
+    note_session(folder, tmp_path, NotedSession("sdk", ONE, "/w"))
+    (tmp_path / "outside").mkdir()
+    (tmp_path / "outside" / "kept").touch()
+    (folder / "link").symlink_to(tmp_path / "outside")
+    (folder / "tools.json").touch()
+    remove_folder(folder, is_done=False)
+    assert [path.name for path in folder.iterdir()] == [NOTE]
+    assert (tmp_path / "outside" / "kept").exists()
