@@ -719,7 +719,7 @@ def test_what_the_agent_says_cannot_end_an_event(client: httpx2.Client, text: st
     assert "".join(data["delta"] for data in told if "delta" in data) == said
 
     completion = client.post("/v1/chat/completions", json=question(prompt, stream=True))
-    assert {line.split(":")[0] for line in _lines(completion.content)} <= {"", "data"}
+    assert {line.split(":")[0] for line in _lines(completion.content)} <= {"", "data", "id"}
     chunks = [event.data for event in sse(completion.content)]
     assert chunks.index("[DONE]") == len(chunks) - 1
     choices = [choice for chunk in chunks[:-1] for choice in json.loads(chunk)["choices"]]
@@ -731,7 +731,7 @@ def test_what_the_agent_says_cannot_end_an_event(client: httpx2.Client, text: st
     assert ndjson.endswith(b"\n")
     lines = [json.loads(line) for line in ndjson.split(b"\n")[:-1]]
     assert [line["type"] for line in lines].count("done") == 1
-    assert {name for line in lines for name in line} == {"type", "documentId", "data"}
+    assert {name for line in lines for name in line} == {"id", "type", "documentId", "data"}
     assert "".join(line["data"].get("delta", "") for line in lines) == said
 
 
