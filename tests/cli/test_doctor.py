@@ -146,9 +146,16 @@ def test_a_model_that_the_agent_does_not_know_is_broken() -> None:
 )
 def test_the_port(port: int, taken: int | None, health: Health | None, level: Level) -> None:
     error = OSError(taken, os.strerror(taken)) if taken is not None else None
-    finding = of_port(Settings(port=port), error, health)
+    finding = of_port(Settings(port=port), error, health, is_own=True)
     assert finding.level == level
     assert bool(finding.advice) == (level == "broken")
+
+
+def test_a_gateway_on_the_port_that_may_be_anothers() -> None:
+    taken = OSError(errno.EADDRINUSE, "in use")
+    finding = of_port(Settings(), taken, HEALTH, is_own=False)
+    assert (finding.level, "`chat` will not use it" in finding.advice) == ("warning", True)
+    assert of_port(Settings(verify_gateway=False), taken, HEALTH, is_own=False).level == "good"
 
 
 def test_the_exposure() -> None:

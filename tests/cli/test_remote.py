@@ -308,9 +308,7 @@ def test_a_folder_that_the_gateway_may_not_work_in_is_told(home: Path) -> None:
             status, out, error = chat(form, "--url", gateway.url, PROMPT)
             assert status == 0
             line = error.splitlines()[-1]
-            assert line.startswith(
-                f"This gateway may not work in {home / 'elsewhere'}, so it works in its own folder, "
-            )
+            assert line.startswith(f"Not in {home / 'elsewhere'}: this gateway may not work there, so it works in ")
             assert str(gateway.workspace) in line
             assert str(gateway.workspace) in out
         status, out, error = chat("--workspace", ".", "--url", gateway.url, PROMPT)

@@ -266,8 +266,8 @@ async def _gateway_events(remote: Remote, message: str, options: "ChatOptions", 
                 raise
             default = remote.health.workspace if remote.health else ""
             aside(
-                f"This gateway may not work in {options.get('workspace')}, so it works in its own folder"
-                f"{f', {default}' if default else ''}. `workspace_roots` allows more; --direct uses this one."
+                f"Not in {options.get('workspace')}: this gateway may not work there, so it works in its default folder"
+                f"{f', {default}' if default else ''}. Allow more with `workspace_roots`, or use --direct."
             )
             options["workspace"] = None
             stream = await opened.enter_async_context(remote.client.stream(message, **options))

@@ -23,6 +23,7 @@ import msgspec
 from msgspec import Struct
 
 from cursor_gateway.cli.configuration import config, configuration, data_dir, usual_file
+from cursor_gateway.cli.local_socket import find_socket
 from cursor_gateway.cli.output import write_json
 from cursor_gateway.cli.remote import ask_health, local_url
 from cursor_gateway.errors import AgentError, GatewayError, HostExhausted, SettingsError
@@ -258,13 +259,16 @@ def of_models(models: Sequence[Model], wanted: str) -> Finding:
     return Finding("broken", "models", f"{told}, which is none of them", f"set `model` to {near}.")
 
 
-def of_port(settings: Settings, taken: OSError | None, health: "Health | None") -> Finding:
+def of_port(settings: Settings, taken: OSError | None, health: "Health | None", *, is_own: bool) -> Finding:
     where = f"{settings.host} port {settings.port}"
     if taken is None:
         return Finding("good", "port", f"{where} is free" if settings.port else f"any free one on {settings.host}")
     if taken.errno == errno.EADDRINUSE and health is not None:
         told = f"{where}: a gateway answers here, {health.version}, from {health.source.detail or health.source.name}"
-        return Finding("good", "port", told)
+        if is_own or not settings.verify_gateway:
+            return Finding("good", "port", told)
+        advice = "`chat` will not use it: restart it if it is yours, else choose another port or see `verify_gateway`."
+        return Finding("warning", "port", f"{told}; it is not known to be yours", advice)
     another = "choose another with `--port` or the setting `port`."
     if taken.errno == errno.EADDRINUSE:
         return Finding("broken", "port", f"{where} is taken by another program", another)
@@ -419,7 +423,7 @@ async def _examine(file: str | None, environ: Mapping[str, str]) -> list[Finding
         findings.append(Finding("broken", "settings", str(error), "until then, what follows is about the defaults."))
     looks = [
         _agent(settings, environ),
-        _checked("port", _PORT_SECONDS, lambda: _port(settings)),
+        _checked("port", _PORT_SECONDS, lambda: _port(settings, environ)),
         _checked("url", _PORT_SECONDS * 3, lambda: _url(settings)),
         _checked("exposure", _FILES_SECONDS, lambda: _at_once([of_exposure(settings)])),
         _checked("workspace", _FILES_SECONDS, lambda: _in_thread(lambda: _workspaces(settings))),
@@ -550,7 +554,7 @@ async def _models(program: Program, environment: Mapping[str, str], wanted: str)
 # --- the machine ----------------------------------------------------------------------------------------
 
 
-async def _port(settings: Settings) -> list[Finding]:
+async def _port(settings: Settings, environ: Mapping[str, str]) -> list[Finding]:
     taken, health = None, None
     try:
         await _in_thread(lambda: _bind(settings.host, settings.port))
@@ -558,7 +562,8 @@ async def _port(settings: Settings) -> list[Finding]:
         taken = error
         if error.errno == errno.EADDRINUSE:
             health = await _health(local_url(settings))
-    return [of_port(settings, taken, health)]
+    is_own = find_socket(data_dir(settings, environ), settings.port) is not None
+    return [of_port(settings, taken, health, is_own=is_own)]
 
 
 def _bind(host: str, port: int) -> None:

@@ -115,10 +115,9 @@ async def _locate(settings: Settings, url: str | None) -> _Place | None:
         raise Trouble(f"{address} cannot be reached: {_reason(error)}; {_OTHERWISE}.") from None
     if settings.verify_gateway:
         raise Trouble(
-            f"something listens at {address}, but it is not a gateway that you run with the data directory {data}, so "
-            "nothing was sent to it; run the agent here with --direct. Is it your gateway, of an older version? Then "
-            "restart it. In a container, behind a tunnel, of another user? Then set `verify_gateway` to false "
-            "(CURSOR_GATEWAY_VERIFY_GATEWAY=false)."
+            f"{address} is in use by something that is not your gateway, so nothing was sent to it; run the agent here "
+            "with --direct. If it is your gateway, restart it: it may be older, or have another `data_dir` than "
+            f"{data}. If you trust it (a container, a tunnel, another user's), set CURSOR_GATEWAY_VERIFY_GATEWAY=false."
         )
     return _Place(url=address, is_named=bool(named))
 
