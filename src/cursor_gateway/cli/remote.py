@@ -194,7 +194,7 @@ def _trouble(url: str, error: "CallFailed") -> Trouble:
         has_begun = error.was_connected or bool(error.chat_id)
         return _broken_off(url, error.reason) if has_begun else _unreachable(url, error.reason)
     if error.code == NOT_A_GATEWAY:
-        if error.chat_id:
+        if error.chat_id and error.status != 200:  # something else answers now
             return _broken_off(url, f"it answers with {error.status}")
         return Trouble(f"{url} answers ({error.status}), but not as a gateway does; {_OTHERWISE}.")
     if error.code == KeyRefused.code:

@@ -83,13 +83,17 @@ def _local_socket(settings: Settings, port: int) -> Iterator[list[socket.socket]
     """Where the commands of this user find the gateway. Without one they refuse it; other clients do not use it."""
     from cursor_gateway.server.logs import Log
 
+    data = data_dir(settings)
     with ExitStack() as opened:
         try:
-            sockets = [opened.enter_context(listening(data_dir(settings), port))]
+            sockets = [opened.enter_context(listening(data, port))]
         except OSError as error:
-            told = f"{error.filename or data_dir(settings)}: {error.strerror or error}"
-            Log().warning("no local socket", reason=told, effect="the commands of this machine refuse this gateway")
             sockets = []
+            if data.is_dir():  # else the gateway does not start, and says why
+                reason = f"{error.filename or data}: {error.strerror or error}"
+                Log().warning(
+                    "no local socket", reason=reason, effect="chat and the other commands refuse this gateway"
+                )
         yield sockets
 
 
