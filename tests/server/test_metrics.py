@@ -45,7 +45,7 @@ def test_all_is_there_from_the_start_as_0() -> None:
         *(f"runs_total{{state={state}}}" for state in ("completed", "failed", "cancelled")),
         *(f"account_errors_repeated_total{{code={code}}}" for code in ("agent_unauthenticated", "insufficient_quota")),
         *(f"tokens_total{{kind={kind}}}" for kind in ("prompt", "completion", "cached")),
-        *(f"{name}_seconds_{part}" for name in ("first_event", "run") for part in ("count", "sum")),
+        *(f"{name}_seconds_{part}" for name in ("first_event", "run", "event_loop_lag") for part in ("count", "sum")),
         "runs_running",
         "open_streams",
         "fallbacks_total",

@@ -121,6 +121,7 @@ async def _serve(settings: Settings, sockets: Sequence[socket.socket]) -> None:
     """The first socket is the port's."""
     from cursor_gateway.cli.composition import compose, keep_history
     from cursor_gateway.server.logs import Log, RunLog
+    from cursor_gateway.server.loop_lag import LoopLag
     from cursor_gateway.server.metrics import Metrics
 
     asyncio.get_running_loop().set_default_executor(_threads())
@@ -131,6 +132,7 @@ async def _serve(settings: Settings, sockets: Sequence[socket.socket]) -> None:
     beside = [
         asyncio.ensure_future(_ask_models(gateway.service.source)),
         asyncio.ensure_future(keep_history(gateway, settings)),
+        asyncio.ensure_future(LoopLag(metrics, Log()).watch()),
     ]
     try:
         from cursor_gateway.server.app import build_app

@@ -46,7 +46,7 @@ from cursor_gateway.core.documents import (
 )
 from cursor_gateway.core.languages import language_of
 from cursor_gateway.core.run_info import RunInfo
-from cursor_gateway.core.tokens import estimate_tokens
+from cursor_gateway.core.tokens import estimate_tokens_by_sample
 from cursor_gateway.core.transcript import Transcript
 from cursor_gateway.core.turns import Turns
 from cursor_gateway.errors import Failure
@@ -145,7 +145,7 @@ class Unfinished:
         return events
 
     def _envelope(self, run: RunInfo, status: Status, prompt: str) -> Envelope:
-        asked, said = estimate_tokens(prompt), estimate_tokens("".join(self._said))
+        asked, said = estimate_tokens_by_sample(prompt), estimate_tokens_by_sample("".join(self._said))
         return Envelope(
             id=run.id,
             conversation_id=run.conversation_id or "",

@@ -43,7 +43,7 @@ from cursor_gateway.core.documents import (
     WaitingCall,
 )
 from cursor_gateway.core.summary import one_line
-from cursor_gateway.core.tokens import estimate_tokens
+from cursor_gateway.core.tokens import estimate_tokens_by_sample
 from cursor_gateway.errors import Failure
 from cursor_gateway.wire.sse import frame
 
@@ -312,7 +312,7 @@ class _Cutting:
         return [Content(text)] if text else []
 
     def _cut_short(self, reason: FinishReason) -> Ended:
-        said = estimate_tokens("".join(self._said))
+        said = estimate_tokens_by_sample("".join(self._said))
         usage = Usage(
             prompt_tokens=self._prompt_tokens,
             completion_tokens=said,

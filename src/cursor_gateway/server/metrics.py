@@ -18,6 +18,7 @@ CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _SPACE = "cursor_gateway_"
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 _FIRST_EVENT = (0.1, 0.25, 0.5, 1, 2, 3, 5, 8, 13, 20, 30, 60, 120, 300)
+_LAG = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
 _RUN = (1, 2.5, 5, 10, 30, 60, 120, 300, 600, 1800, 3600, 4 * 3600)
 
 _Labels: TypeAlias = tuple[str, ...]
@@ -34,7 +35,7 @@ class Metrics:
         self._failures, self._requests = Counter[_Labels](), Counter[_Labels]()
         self._repeated = Counter[_Labels]({(code,): 0 for code in ("agent_unauthenticated", "insufficient_quota")})
         self._running = self._streams = 0
-        self._first_event, self._run = _Times(_FIRST_EVENT), _Times(_RUN)
+        self._first_event, self._run, self._loop_lag = _Times(_FIRST_EVENT), _Times(_RUN), _Times(_LAG)
 
     # --- an observer of runs ------------------------------------------------------------------------
 
@@ -78,6 +79,9 @@ class Metrics:
         """`route` is the pattern, never the path: each value is a series that is kept for ever."""
         self._requests[route, method if method in _METHODS else "other", str(status)] += 1
 
+    def loop_lag(self, seconds: float) -> None:
+        self._loop_lag.add(seconds)
+
     # --- what is told -------------------------------------------------------------------------------
 
     def render(self) -> bytes:
@@ -112,6 +116,7 @@ class Metrics:
         yield GaugeMetricFamily(f"{_SPACE}runs_running", "Runs whose agent is there.", self._running)
         yield GaugeMetricFamily(f"{_SPACE}open_streams", "Event streams with a reader.", self._streams)
         yield histogram("first_event_seconds", "From a run's start to its first event for readers.", self._first_event)
+        yield histogram("event_loop_lag_seconds", "How late the event loop was for its timer.", self._loop_lag)
         yield histogram("run_seconds", "From a run's start until its agent is gone.", self._run)
 
 

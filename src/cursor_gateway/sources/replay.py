@@ -29,6 +29,7 @@ _READ_BYTES = 64 * 1024  # as much as one read of a pipe gives; the loop's other
 _LONGEST_PAUSE = 5.0  # seconds: whoever watches need not sit through a build
 _SHORTEST_PAUSE = 0.005  # shorter ones add up, since a timer is no finer
 _LAST_WORDS = 100  # of a prompt: before them may stand the whole conversation
+_LAST_CHARACTERS = 20_000  # the same
 _PROMPT_LINES = 20  # the prompt is in the second line; before it at most a few strange ones
 _NAMES = 8  # of recordings, in a line for people
 _NAMED = re.compile(r"\brecording:\s*[\"'`]?", re.IGNORECASE)
@@ -72,6 +73,7 @@ class Choice(Struct, frozen=True):
 
 def choose(prompt: str, recordings: Sequence[Recording]) -> Choice:
     """The one that is named; else the one of the same prompt; else of the most alike one; else the first."""
+    prompt = prompt[-_LAST_CHARACTERS:]
     if named := _named(prompt, recordings):
         return Choice(named, "named")
     words = _words(prompt)
@@ -93,12 +95,10 @@ def choose(prompt: str, recordings: Sequence[Recording]) -> Choice:
 def _named(prompt: str, recordings: Sequence[Recording]) -> Recording | None:
     """`recording: NAME`; the last one of a conversation counts, and of two names the longer."""
     found: Recording | None = None
+    names = [re.compile(rf"{re.escape(recording.name)}(?![\w-])", re.IGNORECASE) for recording in recordings]
     for place in _NAMED.finditer(prompt):
-        after = prompt[place.end() :]
         fitting = [
-            recording
-            for recording in recordings
-            if re.match(rf"{re.escape(recording.name)}(?![\w-])", after, re.IGNORECASE)
+            recording for recording, name in zip(recordings, names, strict=True) if name.match(prompt, place.end())
         ]
         found = max(fitting, key=lambda recording: len(recording.name), default=found)
     return found

@@ -30,6 +30,7 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 _MOST_WORDS = 32  # of a query: each costs a look-up
 _LONGEST_QUERY = 1_000  # characters
 _LONGEST_TEXT = 250_000  # characters of a run: indexing them takes some 20 ms
+_MOST_VALUES = 5_000  # of a tool's arguments
 _SHORTEST_PREFIX = 2  # words that begin with one letter are nearly all words
 _BEFORE, _AFTER = 40, 120  # characters of a snippet
 
@@ -152,9 +153,10 @@ def _words(document: Document) -> tuple[list[str], str | None]:
 
 
 def _strings(value: Any) -> list[str]:
-    """Of a tool's arguments: paths, patterns, queries; however deep they lie."""
-    found, left = [], [value]
-    while left:
+    """Of a tool's arguments: paths, patterns, queries; however deep they lie, but not endlessly many."""
+    found, left, seen = [], [value], 0
+    while left and seen < _MOST_VALUES:
+        seen += 1
         match left.pop():
             case str(text):
                 found.append(text)
