@@ -8,35 +8,29 @@ import sys
 from collections.abc import AsyncGenerator, Coroutine
 from contextlib import AsyncExitStack, aclosing
 from pathlib import Path
-from types import TracebackType
-from typing import TYPE_CHECKING, Literal, Protocol, Self, TypeAlias, get_args
+from typing import TYPE_CHECKING, TypeAlias, get_args
 
 import click
 import msgspec
 from msgspec import Struct
 
 from cursor_gateway.cli.configuration import config, configuration, data_dir
-from cursor_gateway.cli.exports import fenced
+from cursor_gateway.cli.forms import Form, output_of
 from cursor_gateway.cli.histories import LAST, LocalHistory, RemoteHistory, first, id_of, owner_here, sure_id, unknown
 from cursor_gateway.cli.interview import Answer, Interview, can_be_asked
-from cursor_gateway.cli.output import RunFailed, Trouble, aside, aside_demo, write_json, write_text
+from cursor_gateway.cli.output import RunFailed, Trouble, aside, aside_demo
 from cursor_gateway.cli.remote import Remote, direct_option, open_gateway, url_option
 from cursor_gateway.cli.terminals import unechoed
 from cursor_gateway.core.document_events import (
-    ContentDelta,
-    DocumentEnded,
     DocumentEvent,
-    DocumentStarted,
     Done,
     Paused,
 )
-from cursor_gateway.core.documents import MODES, CodeBlockDocument, CodeReferenceDocument, Mode
+from cursor_gateway.core.documents import MODES, Mode
 from cursor_gateway.core.fences import Fences
 from cursor_gateway.core.history import ConversationEntry
 from cursor_gateway.core.prompt import UserMessage
 from cursor_gateway.core.run_info import Include
-from cursor_gateway.core.transcript import Transcript
-from cursor_gateway.dialects.documents import encode_response
 from cursor_gateway.dialects.documents_request import AnswerRequest, ChatRequest, answers_of
 from cursor_gateway.errors import Failure, RunCancelled
 from cursor_gateway.settings import Settings
@@ -47,7 +41,6 @@ if TYPE_CHECKING:
     from cursor_gateway.runs.service import Service
     from cursor_gateway.store.sqlite import SqliteStore
 
-Form: TypeAlias = Literal["view", "json", "text"]
 Batches: TypeAlias = AsyncGenerator[list[DocumentEvent], None]
 
 _WAIT_SECONDS = 2.0  # for a pipe, before somebody who forgot about it is told
@@ -396,16 +389,6 @@ def _status(failure: Failure | None, form: Form) -> int:
 # --- showing --------------------------------------------------------------------------------------------
 
 
-class Output(Protocol):
-    def __enter__(self) -> Self: ...
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None: ...
-
-    def push(self, event: DocumentEvent, /) -> None: ...
-
-
 async def _present(batches: Batches, form: Form, answer: Answer) -> Done:
     interview = Interview()
     if form == "view":
@@ -419,7 +402,7 @@ async def _present(batches: Batches, form: Form, answer: Answer) -> Done:
 
 async def _shown(batches: Batches, form: Form, interview: Interview) -> Paused | Done:
     """Up to the end, or to where somebody has to be asked, for which the live view makes room."""
-    with unechoed(), _output(form) as output:
+    with unechoed(), output_of(form) as output:
         async for events in batches:
             for event in events:
                 output.push(event)
@@ -427,77 +410,3 @@ async def _shown(batches: Batches, form: Form, interview: Interview) -> Paused |
             if isinstance(events[-1], Paused | Done):
                 return events[-1]
     raise AssertionError("both sources end with `Done`, or raise")
-
-
-def _output(form: Form) -> Output:
-    match form:
-        case "view":
-            from cursor_gateway.cli.terminals import terminal
-            from cursor_gateway.render.terminal import TerminalView
-
-            return TerminalView(terminal())
-        case "json":
-            return _Json()
-        case "text":
-            return _Text()
-
-
-class _Json:
-    """Nothing until the run is done, then all of it."""
-
-    def __init__(self) -> None:
-        self._transcript = Transcript()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        pass
-
-    def push(self, event: DocumentEvent, /) -> None:
-        self._transcript.push(event)
-        if (response := self._transcript.response()) is not None:
-            write_json(encode_response(response))
-
-
-class _Text:
-    """What the agent says, as Markdown; between two documents an empty line.
-
-    The same whoever answers: the documents of a gateway do not tell what stood between them.
-    """
-
-    def __init__(self) -> None:
-        self._prose: set[str] = set()  # open documents whose deltas are written at once
-        self._has_written = False
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._has_written:
-            write_text("\n")
-
-    def push(self, event: DocumentEvent, /) -> None:
-        match event:
-            case DocumentStarted(id=id, type="text"):
-                self._prose.add(id)
-                self._begin()
-            case ContentDelta(id=id, text=text) if id in self._prose:
-                self._say(text)
-            case DocumentEnded(document=CodeBlockDocument() as document):
-                self._begin()
-                self._say(fenced(document.metadata.language, document.content))
-            case DocumentEnded(document=CodeReferenceDocument() as document):
-                told = document.metadata
-                self._begin()
-                self._say(fenced(f"{told.start_line}:{told.end_line}:{told.file_path}", document.content))
-            case _:  # what it does
-                pass
-
-    def _begin(self) -> None:
-        if self._has_written:
-            write_text("\n\n")
-
-    def _say(self, text: str) -> None:
-        self._has_written = True
-        write_text(text)

@@ -1,0 +1,97 @@
+"""The events of a run in; the form of its answer that `chat` was asked for, on the standard output, out."""
+
+from types import TracebackType
+from typing import Literal, Protocol, Self, TypeAlias
+
+from cursor_gateway.cli.exports import fenced
+from cursor_gateway.cli.output import write_json, write_text
+from cursor_gateway.core.document_events import ContentDelta, DocumentEnded, DocumentEvent, DocumentStarted
+from cursor_gateway.core.documents import CodeBlockDocument, CodeReferenceDocument
+from cursor_gateway.core.transcript import Transcript
+from cursor_gateway.dialects.documents import encode_response
+
+Form: TypeAlias = Literal["view", "json", "text"]
+
+
+class Output(Protocol):
+    def __enter__(self) -> Self: ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+
+    def push(self, event: DocumentEvent, /) -> None: ...
+
+
+def output_of(form: Form) -> Output:
+    match form:
+        case "view":
+            from cursor_gateway.cli.terminals import terminal
+            from cursor_gateway.render.terminal import TerminalView
+
+            return TerminalView(terminal())
+        case "json":
+            return _Json()
+        case "text":
+            return _Text()
+
+
+class _Json:
+    """Nothing until the run is done, then all of it."""
+
+    def __init__(self) -> None:
+        self._transcript = Transcript()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def push(self, event: DocumentEvent, /) -> None:
+        self._transcript.push(event)
+        if (response := self._transcript.response()) is not None:
+            write_json(encode_response(response))
+
+
+class _Text:
+    """What the agent says, as Markdown; between two documents an empty line.
+
+    The same whoever answers: the documents of a gateway do not tell what stood between them.
+    """
+
+    def __init__(self) -> None:
+        self._prose: set[str] = set()  # open documents whose deltas are written at once
+        self._has_written = False
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._has_written:
+            write_text("\n")
+
+    def push(self, event: DocumentEvent, /) -> None:
+        match event:
+            case DocumentStarted(id=id, type="text"):
+                self._prose.add(id)
+                self._begin()
+            case ContentDelta(id=id, text=text) if id in self._prose:
+                self._say(text)
+            case DocumentEnded(document=CodeBlockDocument() as document):
+                self._begin()
+                self._say(fenced(document.metadata.language, document.content))
+            case DocumentEnded(document=CodeReferenceDocument() as document):
+                told = document.metadata
+                self._begin()
+                self._say(fenced(f"{told.start_line}:{told.end_line}:{told.file_path}", document.content))
+            case _:  # what it does
+                pass
+
+    def _begin(self) -> None:
+        if self._has_written:
+            write_text("\n\n")
+
+    def _say(self, text: str) -> None:
+        self._has_written = True
+        write_text(text)
