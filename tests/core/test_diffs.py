@@ -132,7 +132,7 @@ def test_a_patch_gives_the_same_change(patch: str, expected: Diff) -> None:
     assert patch_diff(patch) == expected
 
 
-@pytest.mark.parametrize("patch", ["", HEADER, "-a\n+b\n", "@@ -x +y @@\n-a\n", "no patch"])
+@pytest.mark.parametrize("patch", ["", HEADER, " a\n", "a\n+b\n", "@@ -x +y @@\n-a\n", "no patch"])
 def test_without_a_hunk_there_is_no_change(patch: str) -> None:
     assert patch_diff(patch) is None
 
@@ -148,3 +148,43 @@ def test_a_patch_that_fills_an_empty_file_is_a_change_of_its_first_line() -> Non
     assert patch_diff("--- /dev/null\n+++ b/x\n@@ -0,0 +1,2 @@\n+a\n+b\n") == Diff(
         old_string="", new_string="a\nb", start_line=1, end_line=1
     )
+
+
+AFTER = "one\ntwo\nthree\nfour\n"
+HEADLESS = {
+    "a line": ("-2\n+two", AFTER, Diff(old_string="2", new_string="two", start_line=2, end_line=2)),
+    "with lines around it": (
+        " two\n-3\n+three\n four\n",
+        AFTER,
+        Diff(old_string="3", new_string="three", start_line=3, end_line=3),
+    ),
+    "at the end": ("-4\n+four", AFTER, Diff(old_string="4", new_string="four", start_line=4, end_line=4)),
+    "of a file without its last line end": (
+        "-4\n+four",
+        AFTER.rstrip(),
+        Diff(old_string="4", new_string="four", start_line=4, end_line=4),
+    ),
+    "with an empty line": (
+        " a\n\n-b\n+c",
+        "x\na\n\nc\n",
+        Diff(old_string="b", new_string="c", start_line=4, end_line=4),
+    ),
+    "a file that nobody knows": ("-a\n+b\n", None, Diff(old_string="a", new_string="b", start_line=1, end_line=1)),
+    "another file": ("-a\n+b\n", AFTER, Diff(old_string="a", new_string="b", start_line=1, end_line=1)),
+    "a removed comment": (
+        "--- 2\n+two\n",
+        AFTER,
+        Diff(old_string="-- 2", new_string="two", start_line=2, end_line=2),
+    ),
+    "no line end at the end": (
+        "-a\n\\ No newline at end of file\n+two",
+        AFTER,
+        Diff(old_string="a", new_string="two", start_line=2, end_line=2),
+    ),
+}
+
+
+@pytest.mark.parametrize(("patch", "after", "expected"), HEADLESS.values(), ids=HEADLESS)
+def test_a_patch_without_headers_is_one_hunk(patch: str, after: str | None, expected: Diff) -> None:
+    assert patch_diff(patch, after) == expected
+    assert patch_diff(HEADER + patch, after) == expected

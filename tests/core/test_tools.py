@@ -717,6 +717,14 @@ def test_a_file_without_a_before_is_new_and_has_no_diff() -> None:
     assert edit({}, {"path": "x", "afterFullFileContent": "a\n"}) == new
 
 
+def test_a_patch_without_headers_is_a_change_of_a_known_file_and_all_of_a_new_one() -> None:
+    found = edit({"path": "x"}, {"afterFullFileContent": "a\nB\n", "diffString": "-b\n+B"})
+    assert found.diff == Diff(old_string="b", new_string="B", start_line=2, end_line=2)
+    assert (found.operation, found.content) == ("edit", "B")
+    new = edit({"path": "x"}, {"afterFullFileContent": "a\nb\n", "diffString": "+a\n+b\n"})
+    assert (new.operation, new.content, new.diff) == ("create", "a\nb\n", None)
+
+
 def test_an_empty_before_is_a_before() -> None:
     found = edit({"path": "x"}, {"beforeFullFileContent": "", "afterFullFileContent": "a"})
     assert (found.operation, found.content) == ("edit", "a")

@@ -59,11 +59,14 @@ def _common_end(old: str, new: str, start: int) -> int:
     return len(old) - old.index("\n", len(old) - low) - 1
 
 
-def patch_diff(patch: str) -> Diff | None:
+def patch_diff(patch: str, after: str | None = None) -> Diff | None:
     """The same from a unified diff, for results that carry nothing else; None when it holds no hunk.
 
-    Lines between two hunks are not in a patch, so with several hunks the strings are theirs, joined.
+    Lines between two hunks are not in a patch, so with several hunks the strings are theirs, joined. A patch without
+    headers is one hunk, which stands where its new lines are in `after`, the changed file.
     """
+    if not _HUNK.search(patch):
+        patch = _with_header(patch, after)
     old: list[str] = []
     new: list[str] = []
     numbers: list[int] = []  # of the old lines, in the file
@@ -91,3 +94,17 @@ def patch_diff(patch: str) -> Diff | None:
         start_line=numbers[change.start_line - 1],
         end_line=numbers[change.end_line - 1],
     )
+
+
+def _with_header(patch: str, after: str | None) -> str:
+    lines = [line for line in patch.removesuffix("\n").split("\n") if not line.startswith("\\")]
+    if len(lines) > 1 and lines[0].startswith("--- ") and lines[1].startswith("+++ "):
+        lines = lines[2:]
+    if not any(line.startswith(("+", "-")) for line in lines):
+        return ""
+    if any(line and not line.startswith(("+", "-", " ")) for line in lines):
+        return ""
+    new = "".join(f"{line[1:]}\n" for line in lines if not line.startswith("-"))
+    place = f"\n{after}\n".find(f"\n{new}") if after is not None else 0
+    start = 1 + (f"\n{after}".count("\n", 0, place) if place > 0 else 0)
+    return "\n".join([f"@@ -{start} +{start} @@", *(line or " " for line in lines)])

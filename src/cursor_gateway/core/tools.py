@@ -168,7 +168,9 @@ def _edit(call: Call) -> Action:
         return FileEdit(tool="edit_file", path=path, operation="edit", content=change.new_string, diff=change)
     if after is not None and (not patch or patch.startswith(("--- /dev/null", "@@ -0,0 "))):
         return FileEdit(tool="edit_file", path=path, operation="create", content=after)
-    if patch and (found := patch_diff(patch)):
+    if patch and (found := patch_diff(patch, after)):
+        if after is not None and not found.old_string and found.new_string.rstrip("\n") == after.rstrip("\n"):
+            return FileEdit(tool="edit_file", path=path, operation="create", content=after)
         return FileEdit(tool="edit_file", path=path, operation="edit", content=found.new_string, diff=found)
     if after is None and (replaced := _replacement(call.args)):
         return FileEdit(tool="edit_file", path=path, operation="edit", content=replaced.new_string, diff=replaced)
