@@ -215,12 +215,12 @@ def _metadata(open: _Open, state: OpenState) -> Metadata:
         case "todo_update":
             return TodoUpdateMetadata(todos=[], state=state)
         case "tool_call":
-            status: Literal["success", "error"] = "error" if state == "interrupted" else "success"
             return ToolCallMetadata(
                 tool_name=open.tool_name,
                 tool_call_id=open.call_id,
                 arguments=open.arguments,
-                result=open.result or ToolCallResult(status=status, data=None),
+                # There is no result, so no success: `state` says whether there will be one.
+                result=open.result or ToolCallResult(status="error", data=None),
                 duration_ms=0,
                 state=state,
                 ran_by=known.ran_by,
