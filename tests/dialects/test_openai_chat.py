@@ -24,6 +24,7 @@ from cursor_gateway.core.documents import (
     ClarificationQuestion,
     CodeBlockMetadata,
     CodeReferenceMetadata,
+    Diff,
     Envelope,
     ErrorMetadata,
     FileEditMetadata,
@@ -73,7 +74,7 @@ from cursor_gateway.wire.sse import SseDecoder
 from tests.laws.folds import fold_chunks
 from tests.scenarios.golden import Scenario, scenarios
 
-HEAD = CompletionHead('chatcmpl-"1"', 1_771_842_600, "auto é")
+HEAD = CompletionHead('chatcmpl-0123456789abcdef0123456789abcdef-"7"', 1_771_842_600, "auto é")
 CALL = TerminalCommandMetadata(command="ls", exit_code=0, output="", duration_ms=1, permissions=[])
 
 
@@ -527,30 +528,47 @@ GREP = ToolCallMetadata(
 QUESTION = ClarificationQuestion(id="q", text="Which?", options=[])
 
 # metadata, content, the line in the reasoning, the call's id, name and arguments
-TOOLS: list[tuple[Metadata, str | None, str, tuple[str, str, dict[str, Any]]]] = [
-    (GREP, None, "Used grep: é\n", ("call_001", "grep", {"pattern": "é"})),
-    (CALL, None, "Ran `ls` (exit status 0)\n", ("doc_001", "run_terminal_cmd", {"command": "ls"})),
-    (edit("create"), "x", "Created a.py, 1 line\n", ("doc_001", "write_file", {"target_file": "a.py"})),
-    (edit("edit"), "x", "Edited a.py\n", ("doc_001", "edit_file", {"target_file": "a.py"})),
-    (edit("delete"), None, "Deleted a.py\n", ("doc_001", "delete_file", {"target_file": "a.py"})),
-    (edit("rename"), None, "Renamed a file to a.py\n", ("doc_001", "rename_file", {"target_file": "a.py"})),
+TOOLS: list[tuple[Metadata, str | None, str, tuple[str, dict[str, Any]]]] = [
+    (GREP, None, "Used grep: é\n", ("grep", {"pattern": "é"})),
+    (CALL, None, "Ran `ls` (exit status 0)\n", ("run_terminal_cmd", {"command": "ls"})),
+    (edit("create"), "x", "Created a.py, 1 line\n", ("write_file", {"target_file": "a.py", "contents": "x"})),
+    (edit("edit"), "x", "Edited a.py\n", ("edit_file", {"target_file": "a.py", "contents": "x"})),
+    (
+        FileEditMetadata(
+            file_path="a.py",
+            operation="edit",
+            language="python",
+            diff=Diff(old_string="a", new_string="b", start_line=1, end_line=1),
+        ),
+        "b",
+        "Edited a.py\n",
+        ("edit_file", {"target_file": "a.py", "old_string": "a", "new_string": "b"}),
+    ),
+    (
+        FileEditMetadata(file_path="b.py", operation="rename", language="python", old_path="a.py"),
+        None,
+        "Renamed a.py to b.py\n",
+        ("rename_file", {"target_file": "b.py", "old_path": "a.py"}),
+    ),
+    (edit("delete"), None, "Deleted a.py\n", ("delete_file", {"target_file": "a.py"})),
+    (edit("rename"), None, "Renamed a file to a.py\n", ("rename_file", {"target_file": "a.py"})),
     (
         PlanMetadata(title="T", overview="", todos=[]),
         "# Plan",
         "Planned T (0 to-dos)\n\n# Plan\n",
-        ("doc_001", "create_plan", {"name": "T", "plan": "# Plan"}),
+        ("create_plan", {"name": "T", "plan": "# Plan"}),
     ),
     (
         ClarificationMetadata(questions=[QUESTION]),
         None,
         "Asked Which?\n",
-        ("doc_001", "ask_question", {"questions": [{"id": "q", "text": "Which?", "options": []}]}),
+        ("ask_question", {"questions": [{"id": "q", "text": "Which?", "options": []}]}),
     ),
     (
         TodoUpdateMetadata(todos=[TodoChange(id="1", status="completed")]),
         None,
         "Updated the to-dos (1 completed)\n",
-        ("doc_001", "todo_write", {"todos": [{"id": "1", "status": "completed"}]}),
+        ("todo_write", {"todos": [{"id": "1", "status": "completed"}]}),
     ),
 ]
 NO_TOOLS: list[tuple[Metadata, str]] = [
@@ -564,7 +582,7 @@ NO_TOOLS: list[tuple[Metadata, str]] = [
 
 @pytest.mark.parametrize(("metadata", "content", "line", "call"), TOOLS)
 def test_a_tool_is_one_line_of_reasoning(
-    metadata: Metadata, content: str | None, line: str, call: tuple[str, str, dict[str, Any]]
+    metadata: Metadata, content: str | None, line: str, call: tuple[str, dict[str, Any]]
 ) -> None:
     events: list[DocumentEvent] = [ended(metadata, content)]
     assert deltas(events) == [{"reasoning_content": line}]
@@ -573,9 +591,10 @@ def test_a_tool_is_one_line_of_reasoning(
 
 @pytest.mark.parametrize(("metadata", "content", "line", "call"), TOOLS)
 def test_a_tool_is_a_call_where_the_operator_says_so(
-    metadata: Metadata, content: str | None, line: str, call: tuple[str, str, dict[str, Any]]
+    metadata: Metadata, content: str | None, line: str, call: tuple[str, dict[str, Any]]
 ) -> None:
-    id, name, arguments = call
+    name, arguments = call
+    id = "call_0123456789abcdef01234567_1"
     events: list[DocumentEvent] = [ended(metadata, content)]
     first, second = deltas(events, "tool_calls")
     opening = {"index": 0, "id": id, "type": "function", "function": {"name": name, "arguments": ""}}
@@ -643,7 +662,21 @@ def test_calls_for_the_caller_are_numbered_after_those_of_the_agent_itself() -> 
     found = deltas([ended(GREP), ended(CALL), paused("k", "l")], "tool_calls")
     assert [delta["tool_calls"][0]["index"] for delta in found if delta] == [0, 0, 1, 1, 2, 2, 3, 3]
     calls = completion([ended(GREP), ended(CALL), paused("k", "l")], "tool_calls")["choices"][0]["message"]
-    assert [call["id"] for call in calls["tool_calls"]] == ["call_001", "doc_001", "k", "l"]
+    assert [call["id"] for call in calls["tool_calls"]][2:] == ["k", "l"]
+
+
+def test_forwarded_calls_have_ids_of_their_own_in_every_run() -> None:
+    ids: list[str] = []
+    for run in ("1" * 32, "2" * 32):
+        fold = CompletionFold(CompletionHead(f"chatcmpl-{run}", 1, "auto"), agent_tools="tool_calls")
+        for number in (1, 2, 1000):
+            fold.push(DocumentEnded(make_document(f"doc_{number:03d}", number, None, CALL)))
+        fold.push(done())
+        whole = fold.completion()
+        assert whole is not None
+        ids += [call.id for call in whole.choices[0].message.tool_calls or ()]
+    assert len(set(ids)) == 6
+    assert all(id.startswith("call_") and len(id) <= 40 for id in ids)  # OpenAI allows no more
 
 
 @pytest.mark.parametrize("characters", [1012, 1013, 5000])

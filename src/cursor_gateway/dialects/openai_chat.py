@@ -33,6 +33,7 @@ from cursor_gateway.core.documents import (
     Document,
     ErrorDocument,
     FileEditDocument,
+    FileEditMetadata,
     PlanDocument,
     TerminalCommandDocument,
     TextDocument,
@@ -212,8 +213,9 @@ Delta: TypeAlias = Content | Thought | Called | Ended
 class _Translator:
     """Document events to deltas."""
 
-    def __init__(self, agent_tools: AgentTools) -> None:
+    def __init__(self, head: CompletionHead, agent_tools: AgentTools) -> None:
         self._agent_tools = agent_tools
+        self._run = head.id.removeprefix("chatcmpl-")[:24]  # an id may have 40 characters
         self._thinking = ""  # the id of the open document of thinking
         self._calls = 0
         self._reasoned = False
@@ -269,7 +271,8 @@ class _Translator:
                     line = f"{line}\n\n{document.content}"  # it stands nowhere else in this dialect
                 return [self._thought(("\n" if self._mid_line else "") + line + "\n")]
             case "tool_calls":
-                call = _as_call(document)
+                # Not the agent's own id: some are the same in every run, and clients want them unique.
+                call = _as_call(document, f"call_{self._run}_{document.sequence}")
                 if call is None:
                     return []
                 self._calls += 1
@@ -325,23 +328,32 @@ class _Cutting:
 _FILE_TOOLS = {"create": "write_file", "edit": "edit_file", "delete": "delete_file", "rename": "rename_file"}
 
 
-def _as_call(document: Document) -> ToolCall | None:
+def _as_call(document: Document, id: str) -> ToolCall | None:
     """A tool that the agent ran, in the form of a call; None for documents that are no tool's."""
     match document:
         case ToolCallDocument(metadata=metadata):
-            return _call(metadata.tool_call_id, metadata.tool_name, metadata.arguments)
-        case TerminalCommandDocument(id=id, metadata=metadata):
+            return _call(id, metadata.tool_name, metadata.arguments)
+        case TerminalCommandDocument(metadata=metadata):
             return _call(id, "run_terminal_cmd", {"command": metadata.command})
-        case FileEditDocument(id=id, metadata=metadata):
-            return _call(id, _FILE_TOOLS[metadata.operation], {"target_file": metadata.file_path})
-        case PlanDocument(id=id, metadata=metadata, content=content):
+        case FileEditDocument(metadata=metadata, content=content):
+            return _call(id, _FILE_TOOLS[metadata.operation], _file_arguments(metadata, content))
+        case PlanDocument(metadata=metadata, content=content):
             return _call(id, "create_plan", {"name": metadata.title, "plan": content})
-        case ClarificationDocument(id=id, metadata=metadata):
+        case ClarificationDocument(metadata=metadata):
             return _call(id, "ask_question", {"questions": metadata.questions})
-        case TodoUpdateDocument(id=id, metadata=metadata):
+        case TodoUpdateDocument(metadata=metadata):
             return _call(id, "todo_write", {"todos": metadata.todos})
         case TextDocument() | CodeBlockDocument() | CodeReferenceDocument() | ErrorDocument() | ThinkingDocument():
             return None
+
+
+def _file_arguments(metadata: FileEditMetadata, content: str | None) -> dict[str, Any]:
+    arguments: dict[str, Any] = {"target_file": metadata.file_path}
+    if metadata.old_path:
+        arguments["old_path"] = metadata.old_path
+    if metadata.diff:
+        return {**arguments, "old_string": metadata.diff.old_string, "new_string": metadata.diff.new_string}
+    return arguments if content is None else {**arguments, "contents": content}
 
 
 def _asked(call: WaitingCall) -> ToolCall:
@@ -382,7 +394,7 @@ class ChunkEncoder:
         self.is_over = False
         self._number = after
         self._cutter = cutter
-        self._translator = _Translator(agent_tools)
+        self._translator = _Translator(head, agent_tools)
         self._deltas = self._translator if cutter is None else _Cutting(self._translator, cutter, prompt_tokens)
         self._include_usage = include_usage
         self._begun = False
@@ -520,7 +532,7 @@ class CompletionFold:
         prompt_tokens: int = 0,
     ) -> None:
         self._head, self._agent_tools, self._cutter = head, agent_tools, cutter
-        translator = _Translator(agent_tools)
+        translator = _Translator(head, agent_tools)
         self._deltas = translator if cutter is None else _Cutting(translator, cutter, prompt_tokens)
         self._content: list[str] = []
         self._reasoning: list[str] = []
