@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cursor_gateway.core.agent_events import AgentEvent, RunStarted, TextDelta
+from cursor_gateway.core.agent_events import AgentEvent, RunFailed, RunFinished, RunStarted, TextDelta
 from cursor_gateway.core.document_events import DocumentEvent, DocumentStarted, Done
 from cursor_gateway.errors import AgentError, AgentOverloaded, GatewayError, RunCancelled, ShuttingDown
 from cursor_gateway.runs.limits import Limits
@@ -402,8 +402,29 @@ def test_each_limit_ends_a_run_that_would_never_end(loop: Loop, script: list[Ste
         assert run.done is not None
         assert run.done.failure is not None
         assert told in run.done.failure.message
+        assert run.done.envelope.metadata.duration_ms >= 1
 
     loop(live())
+
+
+@pytest.mark.parametrize(
+    "end", [[RunFinished()], [RunFailed(failure=AgentOverloaded("busy").failure())], AgentOverloaded("busy"), None]
+)
+def test_how_long_a_run_took_is_measured_where_its_agent_does_not_say(
+    end: Sequence[AgentEvent] | AgentOverloaded | None,
+) -> None:
+    async def live() -> None:
+        run, ready = new_run(), asyncio.Event()
+        begin(run, ScriptedSource([say("Half"), Until(ready), end if end is not None else forever()]))
+        await asyncio.sleep(0.005)
+        ready.set()
+        if end is None:
+            run.stop(RunCancelled("Enough."))
+        await run.gone()
+        assert run.done is not None
+        assert run.done.envelope.metadata.duration_ms >= 5
+
+    asyncio.run(live())
 
 
 def test_the_limit_of_silence_does_not_count_before_the_first_event() -> None:

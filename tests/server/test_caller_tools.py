@@ -552,6 +552,22 @@ def test_nothing_is_executed_on_this_machine(gateway: RunningGateway, http: http
     assert [path.name for path in left] == ["mcp.json"]
 
 
+def test_what_the_agent_tried_in_its_scratch_folder_has_relative_paths(
+    gateway: RunningGateway, http: httpx2.Client
+) -> None:
+    mark = unique()
+    steps: list[Json] = [
+        {"think": "I look here."},
+        {"native": "write", "args": {"path": "src/notes.txt", "fileText": "x"}},
+    ]
+    caller = Caller(http, f"{mark} {program(*steps, say('done'))}", [WEATHER])
+    reasoning = caller.ask()["reasoning_content"]
+    (started,) = invocations(gateway, mark)
+    assert "src/notes.txt" in reasoning
+    for shown in (reasoning, http.get(f"/v1/chat/{caller.chat_id}").text):
+        assert started["workspace"] not in shown
+
+
 def test_the_test_above_can_fail(tmp_path: Path) -> None:
     """The same agent, allowed to, really does it; and one that ignores what is denied is stopped."""
     with own_gateway(tmp_path, knobs={"ignores_deny": "1"}) as (gateway, client):

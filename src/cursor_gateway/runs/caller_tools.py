@@ -33,6 +33,7 @@ from cursor_gateway.core.images import Image
 from cursor_gateway.core.loops import LoopGuard
 from cursor_gateway.core.native_requests import translate
 from cursor_gateway.core.prompt import AssistantMessage, Call, Message, ToolMessage, UserMessage
+from cursor_gateway.core.scratch_paths import ScratchPaths
 from cursor_gateway.core.structured import Uncheckable, violation
 from cursor_gateway.errors import AgentLooped, AgentUnconfined, GatewayError
 from cursor_gateway.runs import open_calls
@@ -63,6 +64,7 @@ class CallerTools:
         self.history: list[Message] = []  # calls and results: what a new session has to know of this run
         self.stop_reason: GatewayError | None = None  # the agent must not go on
         self._waiting, self._run_id, self._scratch = waiting, run_id, scratch
+        self.paths = ScratchPaths(scratch)
         self._images: dict[str, Image] = {}  # by their names
         self._made: dict[str, _Made] = {}
         self._also: list[Message] = []  # what the caller said beside its results, for the agent's next turn

@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import aclosing
 from enum import Enum
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from msgspec.structs import replace
 
@@ -56,6 +56,9 @@ class TurnEnd(Enum):
     NOT_CALLED = "it did not make the call that it had to"
 
 
+_End = TypeVar("_End", bound=RunFinished | RunFailed)
+
+
 class Predecessor(Protocol):
     """The run before this one in its conversation."""
 
@@ -89,6 +92,7 @@ class Driver:
         self._assembler = Assembler(info)
         self._redacted: Callable[[Failure], Failure] = lambda failure: failure
         self._spending = Spending()
+        self._started_at = 0.0
         self._task: asyncio.Task[None] | None = None
         self._has_begun = False
         self._reading: asyncio.Task[TurnEnd] | None = None  # of an agent that may be ended before its run
@@ -103,7 +107,7 @@ class Driver:
     ) -> "asyncio.Task[None]":
         """Returns at once; the agent starts when nothing is left of the run `after` which it comes."""
         loop = asyncio.get_running_loop()
-        self.heard_at = loop.time()
+        self._started_at = self.heard_at = loop.time()
         self.source_name, self._redacted = source.name_of(self.turn), source.redacted
         self._task = loop.create_task(self._drive(source, after, fault), name=self.turn.run_id)
         return self._task
@@ -153,8 +157,14 @@ class Driver:
         """Unless the agent has said itself how it ended."""
         if not self._log.is_ended:
             failure = self._redacted((self.stop_reason or why).failure())
-            self._log.add(self._assembler.push(RunFailed(failure=failure)))
+            self._log.add(self._assembler.push(self._timed(RunFailed(failure=failure))))
         await self._log.flush()
+
+    def _timed(self, end: _End) -> _End:
+        """How long the run took, where its agent does not say."""
+        if end.duration_ms is not None:
+            return end
+        return replace(end, duration_ms=round((asyncio.get_running_loop().time() - self._started_at) * 1000))
 
     # --- one turn of the agent ----------------------------------------------------------------------
 
@@ -209,16 +219,19 @@ class Driver:
         for event in batch:
             if isinstance(event, RunStarted):
                 self.session_id = self._log.session_id = event.session_id or self.session_id
+            elif isinstance(event, RunFinished) and self._caller is None:
+                event = self._timed(event)
             elif isinstance(event, RunFailed):
                 restart = self._restart(source, event.failure) if not out and self._log.added == before else None
                 if restart is not None:
                     return restart
                 event = replace(event, failure=self._redacted(event.failure))
+                event = event if self._caller is not None else self._timed(event)
             if self._caller is not None:
                 shown, how = self._with_caller(self._caller, event)
                 end = how or end
-                if shown is not None:
-                    out += self._assembler.push(shown)
+                for part in self._caller.paths.push(shown) if shown is not None else ():
+                    out += self._assembler.push(part)
             else:
                 out += self._assembler.push(event)
         if out:
@@ -253,7 +266,7 @@ class Driver:
                     return None, TurnEnd.CALLS_OPEN
                 if isinstance(event, RunFinished) and caller.is_owed_a_call and self._asking is not None:
                     return None, TurnEnd.NOT_CALLED
-                return self._spending.total(event), None
+                return self._timed(self._spending.total(event)), None
             case _:
                 self._waiting.spoke()
                 return event, None
