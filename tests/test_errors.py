@@ -21,6 +21,7 @@ from cursor_gateway.errors import (
     ShuttingDown,
     StoreUnavailable,
     TooManyConnections,
+    TooManyRequests,
     TooManyRuns,
     host_exhausted,
     unknown_model,
@@ -82,7 +83,7 @@ def test_no_two_errors_share_a_code() -> None:
 def test_of_the_callers_errors_only_those_of_the_moment_are_worth_another_try() -> None:
     """The same request may do later; what is wrong with the others is in the request itself."""
     worth_it = {error for error in CONCRETE if issubclass(error, RequestError) and error.retryable}
-    assert worth_it == {RequestTooSlow, ConversationBusy, TooManyRuns}
+    assert worth_it == {RequestTooSlow, ConversationBusy, TooManyRuns, TooManyRequests}
 
 
 @pytest.mark.parametrize("error", CONCRETE)

@@ -16,6 +16,7 @@ GatewayError            foreseen; raise a subclass
 │   ├── RequestTooLarge     413   the body is over the limit
 │   ├── MediaTypeRefused    415   not application/json
 │   ├── TooManyRuns         429   all places are taken
+│   ├── TooManyRequests     429   more requests in a minute than the key may send
 │   ├── HeadTooLarge        431   too many headers, or too long ones
 │   └── SettingsError       400   a setting that is unknown or wrong
 ├── GatewayFault            500   a mistake of ours; the log has the details
@@ -98,7 +99,7 @@ class GatewayError(Exception):
     retryable: ClassVar[bool] = False
     source: ClassVar[str] = "gateway"
 
-    retry_after: ClassVar[int | None] = None
+    retry_after: int | None = None  # seconds: where it is known, of this one error
 
     def __init__(self, message: str, *, details: str = "", param: str | None = None) -> None:
         super().__init__(message)
@@ -203,6 +204,10 @@ class MediaTypeRefused(RequestError):
 
 class TooManyRuns(RequestError):
     code, status, retryable, retry_after = "too_many_runs", 429, True, 1
+
+
+class TooManyRequests(RequestError):
+    code, status, retryable, retry_after = "rate_limit_exceeded", 429, True, 1
 
 
 class HeadTooLarge(RequestError):

@@ -100,6 +100,20 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     ] = "reasoning"
     # --- limits
     max_runs: Annotated[int, Meta(ge=1, description="Runs at the same time; the next one gets 429.")] = 8
+    max_runs_per_key: Annotated[
+        int, Meta(ge=0, description="Runs of one API key at the same time; 0 is as many as `max_runs`.")
+    ] = 0
+    max_waiting_per_key: Annotated[
+        int,
+        Meta(ge=0, description="Runs of one API key that wait for their callers' tools; 0 is as many as `max_runs`."),
+    ] = 0
+    queue_seconds: Annotated[
+        Seconds,
+        Meta(description="How long a request waits for a place while other API keys hold more than their share."),
+    ] = 30
+    requests_per_minute: Annotated[
+        int, Meta(ge=0, description="Requests of one API key in a minute; the next one gets 429. 0 is any number.")
+    ] = 0
     max_body_bytes: Annotated[int, Meta(ge=1024, description="The largest request.")] = 20 * 1024 * 1024
     max_images: Annotated[int, Meta(ge=1, description="Images in one request.")] = 50
     max_output_bytes: Annotated[int, Meta(ge=1024, description="The most that the agent may write in one run.")] = (

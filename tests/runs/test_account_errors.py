@@ -22,6 +22,7 @@ from cursor_gateway.runs.conversations import Conversations
 from cursor_gateway.runs.registry import Runs
 from cursor_gateway.runs.run import Run
 from cursor_gateway.runs.service import Defaults, Order, Service
+from cursor_gateway.runs.shares import Shares
 from cursor_gateway.runs.workspaces import Workspaces
 from cursor_gateway.sources.choice import chosen
 from cursor_gateway.store.sqlite import SqliteStore
@@ -44,7 +45,7 @@ class Place:
         self.store = SqliteStore(tmp_path)
         self.service = Service(
             self.source,
-            Runs(self.source, ENDLESS, 4, [self.watcher]),
+            Runs(self.source, ENDLESS, Shares(max_runs=4), [self.watcher]),
             self.store,
             Conversations(self.store, tmp_path / "conversations"),
             Workspaces(tmp_path / "work", []),

@@ -8,12 +8,14 @@ from cursor_gateway.errors import ShuttingDown, TooManyRuns
 from cursor_gateway.runs import registry
 from cursor_gateway.runs.registry import Runs
 from cursor_gateway.runs.run import Run
+from cursor_gateway.runs.shares import Shares
 from tests.runs.scripted import (
     ENDLESS,
     FINISHED,
     LOOPS,
     Loop,
     ScriptedSource,
+    Step,
     Until,
     Watcher,
     forever,
@@ -27,7 +29,11 @@ from tests.runs.scripted import (
 
 
 def start(runs: Runs, id: str = "chat_1", owner: str = "me", ended: list[Run] | None = None) -> Run:
-    runs.check_free()
+    runs.check_free(owner)
+    return start_in(runs, id, owner, ended)
+
+
+def start_in(runs: Runs, id: str, owner: str, ended: list[Run] | None = None) -> Run:
     run = new_run(id, owner)
     runs.start(run, ended=lambda: None if ended is None else ended.append(run))
     return run
@@ -40,25 +46,93 @@ def test_runs_are_counted_until_they_have_answered() -> None:
     async def live() -> None:
         goes = asyncio.Event()
         source = ScriptedSource([Until(goes), say("All"), [FINISHED]])
-        runs, ended, watcher = Runs(source, ENDLESS, 2), list[Run](), Watcher()
+        runs, ended, watcher = Runs(source, ENDLESS, Shares(max_runs=2)), list[Run](), Watcher()
         assert (runs.running, runs.limit) == (0, 2)
         first, second = start(runs, "chat_1", ended=ended), start(runs, "chat_2", ended=ended)
         assert runs.running == 2
         with pytest.raises(TooManyRuns, match="All 2 places"):
-            runs.check_free()
+            runs.check_free("me")
         with pytest.raises(TooManyRuns):
             start(runs, "chat_3")
         goes.set()
         await asyncio.gather(first.gone(), second.gone())
         assert (runs.running, ended, watcher.told) == (0, [first, second], [])
-        runs.check_free()
+        runs.check_free("me")
+
+    asyncio.run(live())
+
+
+def test_a_place_that_a_greedy_owner_gives_back_goes_to_another() -> None:
+    async def live() -> None:
+        goes = [asyncio.Event() for _ in range(4)]
+        scripts: list[list[Step]] = [[Until(go), [FINISHED]] for go in goes]
+        source = ScriptedSource(*scripts)
+        runs = Runs(source, ENDLESS, Shares(max_runs=2))
+        greedy = [start(runs, f"chat_{number}", "greedy") for number in range(2)]
+        await turns_of_the_loop()
+        order: list[str] = []
+
+        async def ask(owner: str, id: str) -> None:
+            place = await runs.reserve(owner)
+            order.append(owner)
+            start_in(runs, id, owner)
+            place.give_back()
+
+        with pytest.raises(TooManyRuns):
+            await ask("greedy", "chat_2")
+        asking = [asyncio.ensure_future(ask(owner, f"chat_{owner}")) for owner in ("modest", "shy")]
+        await turns_of_the_loop()
+        assert order == []
+        with pytest.raises(TooManyRuns):  # it has its share, and others wait
+            await ask("greedy", "chat_3")
+        goes[0].set()
+        await greedy[0].gone()
+        await true(lambda: order == ["modest"])
+        with pytest.raises(TooManyRuns):
+            await ask("greedy", "chat_4")
+        goes[1].set()
+        await greedy[1].gone()
+        await asyncio.gather(*asking)
+        assert order == ["modest", "shy"]
+        assert runs.running == 2
+        await runs.close(0)
+
+    asyncio.run(live())
+
+
+def test_who_waits_for_a_place_does_not_wait_for_ever() -> None:
+    async def live() -> None:
+        runs = Runs(ScriptedSource([forever()]), ENDLESS, Shares(max_runs=1, queue_seconds=0.01))
+        start(runs, "chat_1", "greedy")
+        with pytest.raises(TooManyRuns, match="All 1 places"):
+            await runs.reserve("modest")
+        leaving = asyncio.ensure_future(runs.reserve("modest"))
+        await turns_of_the_loop()
+        leaving.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await leaving
+        await runs.close(0)
+        assert runs.running == 0
+
+    asyncio.run(live())
+
+
+def test_who_waits_for_a_place_is_told_when_the_gateway_stops() -> None:
+    async def live() -> None:
+        runs = Runs(ScriptedSource([forever()]), ENDLESS, Shares(max_runs=1))
+        start(runs, "chat_1", "greedy")
+        waiting = asyncio.ensure_future(runs.reserve("modest"))
+        await turns_of_the_loop()
+        await runs.close(0)
+        with pytest.raises(ShuttingDown):
+            await waiting
 
     asyncio.run(live())
 
 
 def test_an_agent_that_lingers_after_its_answer_takes_no_place() -> None:
     async def live() -> None:
-        runs = Runs(ScriptedSource([say("All"), [FINISHED], forever()]), ENDLESS, 1)
+        runs = Runs(ScriptedSource([say("All"), [FINISHED], forever()]), ENDLESS, Shares(max_runs=1))
         first = start(runs, "chat_1")
         await first.finished()
         second = start(runs, "chat_2")
@@ -71,7 +145,7 @@ def test_an_agent_that_lingers_after_its_answer_takes_no_place() -> None:
 def test_observers_hear_of_every_run() -> None:
     async def live() -> None:
         watcher = Watcher()
-        runs = Runs(ScriptedSource([[FINISHED]]), ENDLESS, 1, [watcher])
+        runs = Runs(ScriptedSource([[FINISHED]]), ENDLESS, Shares(max_runs=1), [watcher])
         await start(runs).gone()
         assert watcher.told == ["started", "first_event", "ended"]
 
@@ -84,7 +158,7 @@ def test_observers_hear_of_every_run() -> None:
 def test_a_run_is_found_by_its_owner_and_nobody_else_while_it_goes_on() -> None:
     async def live() -> None:
         goes = asyncio.Event()
-        runs = Runs(ScriptedSource([say("All"), [FINISHED], Until(goes)]), ENDLESS, 1)
+        runs = Runs(ScriptedSource([say("All"), [FINISHED], Until(goes)]), ENDLESS, Shares(max_runs=1))
         run = start(runs, owner="me")
         assert (runs.find(run.id, "me"), runs.find(run.id, "you"), runs.find("chat_2", "me")) == (run, None, None)
         await run.finished()
@@ -119,7 +193,7 @@ def unstored(runs: Runs, id: str, tries: int) -> Unstored:
 
 def test_a_run_that_the_store_did_not_take_is_offered_again_until_it_does(monkeypatch: pytest.MonkeyPatch) -> None:
     async def live() -> None:
-        runs = Runs(ScriptedSource([[FINISHED]]), ENDLESS, 9)
+        runs = Runs(ScriptedSource([[FINISHED]]), ENDLESS, Shares(max_runs=9))
         first, second = unstored(runs, "chat_1", 3), unstored(runs, "chat_2", 1)
         await asyncio.gather(first.gone(), second.gone())
         assert (runs.find("chat_1", "me"), runs.find("chat_2", "me")) == (first, second)
@@ -132,7 +206,7 @@ def test_a_run_that_the_store_did_not_take_is_offered_again_until_it_does(monkey
 
 def test_only_so_many_runs_wait_for_the_store(monkeypatch: pytest.MonkeyPatch) -> None:
     async def live() -> None:
-        runs = Runs(ScriptedSource([[FINISHED]]), ENDLESS, 9)
+        runs = Runs(ScriptedSource([[FINISHED]]), ENDLESS, Shares(max_runs=9))
         waiting = [unstored(runs, f"chat_{number}", 1) for number in range(3)]
         await asyncio.gather(*(run.gone() for run in waiting))
         assert [runs.find(run.id, "me") for run in waiting] == [None, *waiting[1:]]
@@ -145,7 +219,7 @@ def test_only_so_many_runs_wait_for_the_store(monkeypatch: pytest.MonkeyPatch) -
 @pytest.mark.parametrize("tries", [1, 2])
 def test_closing_offers_them_once_more(tries: int) -> None:
     async def live() -> None:
-        runs = Runs(ScriptedSource([[FINISHED]]), ENDLESS, 1)
+        runs = Runs(ScriptedSource([[FINISHED]]), ENDLESS, Shares(max_runs=1))
         run = unstored(runs, "chat_1", tries)
         await run.gone()
         await runs.close(0)
@@ -159,7 +233,7 @@ def test_closing_offers_them_once_more(tries: int) -> None:
 
 def test_a_closed_registry_starts_nothing() -> None:
     async def live() -> None:
-        runs = Runs(ScriptedSource([[FINISHED]]), ENDLESS, 1)
+        runs = Runs(ScriptedSource([[FINISHED]]), ENDLESS, Shares(max_runs=1))
         await runs.close(1e6)
         await runs.close(0)
         with pytest.raises(ShuttingDown):
@@ -171,7 +245,7 @@ def test_a_closed_registry_starts_nothing() -> None:
 def test_runs_may_finish_while_the_registry_drains() -> None:
     async def live() -> None:
         goes = asyncio.Event()
-        runs = Runs(ScriptedSource([Until(goes), say("All"), [FINISHED]]), ENDLESS, 2)
+        runs = Runs(ScriptedSource([Until(goes), say("All"), [FINISHED]]), ENDLESS, Shares(max_runs=2))
         first, second = start(runs, "chat_1"), start(runs, "chat_2")
         closing = asyncio.ensure_future(runs.close(1e6))
         await turns_of_the_loop()
@@ -191,7 +265,7 @@ def test_runs_may_finish_while_the_registry_drains() -> None:
 def test_runs_that_do_not_finish_in_time_are_ended_and_say_why(loop: Loop) -> None:
     async def live() -> None:
         source = ScriptedSource([say("Half"), forever()])
-        runs = Runs(source, ENDLESS, 3)
+        runs = Runs(source, ENDLESS, Shares(max_runs=3))
         begun = [start(runs, f"chat_{number}") for number in range(2)]
         await turns_of_the_loop()
         unbegun = start(runs, "chat_2")
@@ -211,7 +285,7 @@ def test_an_agent_that_lingers_is_not_waited_for_longer_than_agents_take_to_end(
 ) -> None:
     async def live() -> None:
         source = ScriptedSource([say("All"), [FINISHED], forever()])
-        runs = Runs(source, ENDLESS, 1)
+        runs = Runs(source, ENDLESS, Shares(max_runs=1))
         run = start(runs)
         await run.finished()
         await runs.close(1e6)
@@ -224,7 +298,7 @@ def test_an_agent_that_lingers_is_not_waited_for_longer_than_agents_take_to_end(
 
 def test_a_drain_that_is_cut_short_can_be_closed_again() -> None:
     async def live() -> None:
-        runs = Runs(ScriptedSource([forever()]), ENDLESS, 1)
+        runs = Runs(ScriptedSource([forever()]), ENDLESS, Shares(max_runs=1))
         run = start(runs)
         draining = asyncio.ensure_future(runs.close(1e6))
         await turns_of_the_loop()

@@ -32,6 +32,7 @@ from cursor_gateway.runs.past import PastRun
 from cursor_gateway.runs.registry import Runs
 from cursor_gateway.runs.run import Run
 from cursor_gateway.runs.service import Defaults, Order, Service
+from cursor_gateway.runs.shares import Shares
 from cursor_gateway.runs.workspaces import Workspaces
 from cursor_gateway.store.base import EventPage
 from cursor_gateway.store.sqlite import SqliteStore
@@ -61,7 +62,7 @@ class Place:
         self.store = SqliteStore(tmp_path)
         self.service = Service(
             source,
-            Runs(source, ENDLESS, max_runs),
+            Runs(source, ENDLESS, Shares(max_runs=max_runs)),
             self.store,
             Conversations(self.store, self.folder),
             Workspaces(self.work, []),

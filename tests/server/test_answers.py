@@ -18,6 +18,7 @@ from cursor_gateway.runs.conversations import Conversations
 from cursor_gateway.runs.registry import Runs
 from cursor_gateway.runs.run import Run
 from cursor_gateway.runs.service import Defaults, Order, Service
+from cursor_gateway.runs.shares import Shares
 from cursor_gateway.runs.workspaces import Workspaces
 from cursor_gateway.server.answers import Answer, CheckedAnswer, LateStream, WholeAnswer
 from cursor_gateway.server.streaming import Reading
@@ -62,7 +63,7 @@ class Place:
 
     def __init__(self, tmp_path: Path, *scripts: list[Step]) -> None:
         self.source = ScriptedSource(*scripts)
-        self.runs = Runs(self.source, ENDLESS, 1)
+        self.runs = Runs(self.source, ENDLESS, Shares(max_runs=1))
         self.store = SqliteStore(tmp_path)
         _OPEN.append(self.store)
         self.service = Service(

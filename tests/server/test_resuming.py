@@ -27,6 +27,7 @@ from cursor_gateway.runs.conversations import Conversations
 from cursor_gateway.runs.registry import Runs
 from cursor_gateway.runs.run import Run
 from cursor_gateway.runs.service import Defaults, Order, Service
+from cursor_gateway.runs.shares import Shares
 from cursor_gateway.runs.workspaces import Workspaces
 from cursor_gateway.server.app import build_app
 from cursor_gateway.server.metrics import Metrics
@@ -154,7 +155,7 @@ class Site:
         self.source, self.store = source, SqliteStore(folder)
         self.service = Service(
             source,
-            Runs(source, ENDLESS, 99),
+            Runs(source, ENDLESS, Shares(max_runs=99)),
             self.store,
             Conversations(self.store, folder / "conversations"),
             Workspaces(folder, []),

@@ -21,6 +21,7 @@ from cursor_gateway.runs.registry import Runs
 from cursor_gateway.runs.run import Observer
 from cursor_gateway.runs.secret import secret_in
 from cursor_gateway.runs.service import Defaults, Service
+from cursor_gateway.runs.shares import Shares
 from cursor_gateway.runs.waiting import CallerLimits
 from cursor_gateway.runs.workspaces import Workspaces
 from cursor_gateway.settings import Settings
@@ -112,9 +113,15 @@ async def _service(
         idle_seconds=settings.idle_seconds,
         run_seconds=settings.run_seconds,
     )
+    shares = Shares(
+        max_runs=settings.max_runs,
+        max_runs_per_key=settings.max_runs_per_key,
+        max_waiting_per_key=settings.max_waiting_per_key,
+        queue_seconds=settings.queue_seconds,
+    )
     return Service(
         source,
-        Runs(source, limits, settings.max_runs, observers),
+        Runs(source, limits, shares, observers),
         store,
         Conversations(store, directory / "conversations"),
         Workspaces(default, [Path(root).expanduser() for root in settings.workspace_roots]),

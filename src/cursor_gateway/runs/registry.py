@@ -1,22 +1,45 @@
 """Runs in; counted, found again while they go on, stored in the end, and ended at shutdown, out."""
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+
+from msgspec import Struct
 
 from cursor_gateway.errors import CallerGone, Failure, ShuttingDown, TooManyRuns
 from cursor_gateway.runs.limits import Limits
 from cursor_gateway.runs.run import Observer, Run
+from cursor_gateway.runs.shares import Shares, Verdict, decide, gives_way, next_in_queue
 from cursor_gateway.sources.choice import AnySource
 
 _LAST_SECONDS = 15.0  # at shutdown; more than any agent is given to end by itself
 _LOOK_SECONDS = 0.1  # at shutdown: for runs that have come to wait for their callers
+_QUEUE_LOOK_SECONDS = 0.05  # for places that have become free
 _STORE_SECONDS = 2.0  # between two tries to store what the store did not take
 _MOST_UNSTORED = 100  # runs that have ended; the oldest are given up, and their answers said so
 
 
+class Place:
+    """A place that is taken before its run is there, until it is given back: to the run, or to others."""
+
+    def __init__(self, runs: "Runs", owner: str) -> None:
+        self._runs, self._owner = runs, owner
+
+    def give_back(self) -> None:
+        self._runs._give_back(self._owner)
+
+
+class _Ticket(Struct, frozen=True, eq=False):
+    owner: str
+    granted: "asyncio.Future[None]"
+
+
 class Runs:
-    def __init__(self, source: AnySource, limits: Limits, max_runs: int, observers: Sequence[Observer] = ()) -> None:
-        self._source, self._limits, self._max_runs = source, limits, max_runs
+    def __init__(self, source: AnySource, limits: Limits, shares: Shares, observers: Sequence[Observer] = ()) -> None:
+        self._source, self._limits, self._shares = source, limits, shares
+        self._reserved: Counter[str] = Counter()  # places of owners whose runs are about to start
+        self._queue: list[_Ticket] = []  # in the order of arrival
+        self._looking: asyncio.TimerHandle | None = None
         self._observers = tuple(observers)
         self._running: dict[str, Run] = {}
         self._unstored: dict[str, Run] = {}  # ended, and still only here
@@ -30,15 +53,78 @@ class Runs:
 
     @property
     def limit(self) -> int:
-        return self._max_runs
+        return self._shares.max_runs
 
-    def check_free(self) -> None:
+    # --- places -------------------------------------------------------------------------------------
+
+    def check_free(self, owner: str) -> None:
+        """Raises what `reserve` would raise at once."""
         if self._is_closing:
             raise ShuttingDown("The gateway is about to stop; try again when it is back.")
-        if self.running >= self._max_runs:
-            raise TooManyRuns(
-                f"All {self._max_runs} places for runs are taken; try again when one has ended, or raise `max_runs`."
-            )
+        match self._verdict(owner):
+            case "own limit":
+                raise TooManyRuns(
+                    f"All {self._shares.max_runs_per_key} places of this key are taken; try again when one of its runs "
+                    "has ended, or raise `max_runs_per_key`."
+                )
+            case "all taken":
+                raise _all_taken(self._shares.max_runs)
+            case "start" | "wait":
+                pass
+
+    async def reserve(self, owner: str) -> Place:
+        """A place for one run. Waits for it where others have more than their share; raises `TooManyRuns`."""
+        self.check_free(owner)
+        if self._verdict(owner) == "start":
+            self._reserved[owner] += 1
+        else:
+            await self._queued(owner)
+        return Place(self, owner)
+
+    def _verdict(self, owner: str) -> Verdict:
+        return decide(owner, self._held(), [ticket.owner for ticket in self._queue], self._shares)
+
+    def _held(self) -> Counter[str]:
+        running = Counter(run.owner for run in self._running.values() if run.done is None and not run.is_waiting)
+        return running + self._reserved
+
+    async def _queued(self, owner: str) -> None:
+        ticket = _Ticket(owner, asyncio.get_running_loop().create_future())
+        self._queue.append(ticket)
+        self._look()
+        try:
+            async with asyncio.timeout(self._shares.queue_seconds):
+                await ticket.granted
+        except BaseException as error:
+            if ticket in self._queue:
+                self._queue.remove(ticket)
+            elif not isinstance(error, ShuttingDown):  # it was granted in the same moment
+                self._give_back(owner)
+            if isinstance(error, TimeoutError):
+                raise _all_taken(self._shares.max_runs) from None
+            raise
+
+    def _give_back(self, owner: str) -> None:
+        self._reserved[owner] -= 1
+        self._look()
+
+    def _look(self) -> None:
+        """Gives free places to those who wait, and looks again soon while anybody does: a run that has answered, or
+        waits for its caller, has left its place without a word."""
+        if self._looking is not None:
+            self._looking.cancel()
+            self._looking = None
+        while self._queue:
+            place = next_in_queue(self._held(), [ticket.owner for ticket in self._queue], self._shares)
+            if place is None:
+                self._looking = asyncio.get_running_loop().call_later(_QUEUE_LOOK_SECONDS, self._look)
+                return
+            ticket = self._queue.pop(place)
+            if not ticket.granted.done():
+                self._reserved[ticket.owner] += 1
+                ticket.granted.set_result(None)
+
+    # --- runs ---------------------------------------------------------------------------------------
 
     def start(
         self,
@@ -51,6 +137,7 @@ class Runs:
 
         def forget() -> None:
             del self._running[run.id]
+            self._look()
             if not run.is_stored:
                 self._store_later(run)
             ended()
@@ -74,12 +161,12 @@ class Runs:
                     return run
         return None
 
-    def make_room(self) -> None:
-        """Before a run that may wait for its caller. Many never come back: who has waited longest waits no more."""
-        waiting = [run for run in self._running.values() if run.is_waiting]
-        if len(waiting) >= self._max_runs:
-            longest = min(waiting, key=lambda run: run.waiting_since)
-            longest.stop(
+    def make_room(self, owner: str) -> None:
+        """Before a run that may wait for its caller. Many callers never come back."""
+        waiting = sorted((run for run in self._running.values() if run.is_waiting), key=lambda run: run.waiting_since)
+        place = gives_way(owner, [run.owner for run in waiting], self._shares)
+        if place is not None:
+            waiting[place].stop(
                 CallerGone("Others waited for this run's place; send the results with the whole conversation to go on.")
             )
 
@@ -113,6 +200,9 @@ class Runs:
     async def close(self, drain_seconds: float) -> None:
         """No new runs; those that run may finish within that time, then they are ended."""
         self._is_closing = True
+        for ticket in self._queue:
+            ticket.granted.set_exception(ShuttingDown("The gateway is about to stop; try again when it is back."))
+        self._queue.clear()
         running = list(self._running.values())
         if running:
             await self._drain(running, asyncio.get_running_loop().time() + drain_seconds)
@@ -137,3 +227,7 @@ class Runs:
                     run.stop(ShuttingDown("The gateway was stopped during this run; send the results again."))
             _, pending = await asyncio.wait(left, timeout=min(seconds, _LOOK_SECONDS))
             left = list(pending)
+
+
+def _all_taken(places: int) -> TooManyRuns:
+    return TooManyRuns(f"All {places} places for runs are taken; try again when one has ended, or raise `max_runs`.")

@@ -45,7 +45,7 @@ from cursor_gateway.runs.image_files import write_images
 from cursor_gateway.runs.journal import Journal
 from cursor_gateway.runs.past import PastRun
 from cursor_gateway.runs.questions import Questions
-from cursor_gateway.runs.registry import Runs
+from cursor_gateway.runs.registry import Place, Runs
 from cursor_gateway.runs.removal import Removals
 from cursor_gateway.runs.repeats import Repeats, question_key, run_of
 from cursor_gateway.runs.run import Run
@@ -147,20 +147,37 @@ class Service:
         if not has_tools:
             order = self._as_side_request(order)
         asked = self._asked(order, model)
-        self.runs.check_free()
+        self.runs.check_free(order.owner)
         conversation = self._conversation(order)
         images: list[tuple[Image, str]] | None = None
-        while True:
-            if await self._has_waited(conversation.id):
-                conversation, images = self._conversation(order), None  # what was said meanwhile counts
-            elif images is None:
-                images = await self._image_files(order, conversation.id)
-            else:
-                break
-        self.runs.check_free()
+        place: Place | None = None
+        try:
+            while True:
+                if await self._has_waited(conversation.id):
+                    conversation, images = self._conversation(order), None  # what was said meanwhile counts
+                elif images is None:
+                    images = await self._image_files(order, conversation.id)
+                elif place is None:
+                    place = await self.runs.reserve(order.owner)
+                else:
+                    break
+            return await self._start_in(conversation, order, model, images, asked)
+        finally:
+            if place is not None:
+                place.give_back()
+
+    async def _start_in(
+        self,
+        conversation: Conversation,
+        order: Order,
+        model: str,
+        images: list[tuple[Image, str]],
+        asked: Asked | None,
+    ) -> Run | PastRun:
+        """With a place for the run."""
         can_ask = order.may_be_asked and self.source.named(order.source).holds_questions
         if order.offer is not None or can_ask:
-            self.runs.make_room()
+            self.runs.make_room(order.owner)
         if order.offer is not None:
             await self._endpoint.open()
         if (known := self._repeats.recent(order.owner, order.repeat_key)) is not None:  # the same came twice at once

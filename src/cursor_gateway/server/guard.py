@@ -7,7 +7,9 @@ script (Origin, Sec-Fetch-Site, Content-Type), nor under a name that it has poin
 import ipaddress
 import re
 from collections.abc import Callable, Mapping
+from math import ceil
 from secrets import token_hex
+from time import monotonic
 from typing import TypeAlias
 
 from starlette.requests import ClientDisconnect
@@ -23,9 +25,11 @@ from cursor_gateway.errors import (
     KeyRefused,
     MediaTypeRefused,
     RequestForbidden,
+    TooManyRequests,
     host_exhausted,
 )
 from cursor_gateway.keys import LOCAL_OWNER, owner_of
+from cursor_gateway.runs.shares import Rate
 from cursor_gateway.server.logs import Log
 from cursor_gateway.server.metrics import Metrics
 from cursor_gateway.settings import Settings, is_loopback
@@ -53,6 +57,7 @@ class Guard:
         self._app, self._settings, self._metrics = app, settings, metrics
         self._headers = _encoded({**_STATIC_HEADERS, **more_headers})
         names = ("localhost", settings.host.strip("[]"), *settings.allowed_hosts)
+        self._rate = Rate(settings.requests_per_minute)
         self._names = frozenset(name.lower() for name in names)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -70,7 +75,9 @@ class Guard:
             if method == "OPTIONS" and origin is not None:
                 await _preflight(headers)(scope, receive, reply)
                 return
-            state["owner"] = self._owner(scope["path"], headers)
+            state["owner"] = owner = self._owner(scope["path"], headers)
+            if not _is_open(scope["path"]):
+                self._check_rate(owner)
             await self._app(scope, receive, reply)
         except ClientDisconnect:
             pass  # nobody is there to be told
@@ -127,7 +134,7 @@ class Guard:
 
     def _owner(self, path: str, headers: Headers) -> str:
         keys = self._settings.api_keys
-        if not keys or path in _OPEN_PATHS or path.startswith(_OPEN_PREFIX):
+        if not keys or _is_open(path):
             return LOCAL_OWNER
         scheme, _, key = (_text(headers, b"authorization") or "").partition(" ")
         if scheme.lower() != "bearer":
@@ -140,6 +147,16 @@ class Guard:
                 "Its operator makes one with `cursor-gateway key NAME`."
             )
         return owner
+
+    def _check_rate(self, owner: str) -> None:
+        seconds = self._rate.take(owner, monotonic())
+        if seconds is not None:
+            most = self._settings.requests_per_minute
+            error = TooManyRequests(
+                f"This key may send {most} requests a minute; wait, or raise `requests_per_minute`."
+            )
+            error.retry_after = ceil(seconds)
+            raise error
 
     def _cors(self, origin: str) -> Pairs:
         if origin not in self._settings.allowed_origins:
@@ -173,6 +190,10 @@ class _Reply:
         if self.status:  # a reply has begun: a stream ends in its own form
             return
         await error_response(failure)({"type": "http"}, _no_receive, self)
+
+
+def _is_open(path: str) -> bool:
+    return path in _OPEN_PATHS or path.startswith(_OPEN_PREFIX)
 
 
 def _new_id() -> str:

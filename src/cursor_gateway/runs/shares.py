@@ -1,0 +1,94 @@
+"""Who gets a place when more runs are wanted than may run at once: the policy, without waiting or clocks.
+
+The places are shared between the owners (API keys) that want any at the moment. Each owner's fair share is the number
+of places divided by the number of such owners, rounded up. While a place is free, anybody may take it, so one owner
+alone can use all of them. When none is free:
+
+- an owner that holds its share or more is refused at once, and told to come back;
+- an owner that holds less waits, for a bounded time, for the next place that becomes free;
+- the next place goes to the waiting owner that holds the fewest, and among equals to who has waited longest.
+
+So a greedy owner keeps what it has, but every place that it gives back goes to others until they have their shares:
+as long as runs end, nobody is starved. Nothing that runs is stopped for this.
+
+Runs that wait for their callers' tool results hold no place, but they hold memory and a process, so their number is
+limited as well. Over the limit, the owner with the most of them gives up the one that has waited longest.
+"""
+
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from math import ceil
+from typing import Literal, TypeAlias
+
+from msgspec import Struct
+
+Verdict: TypeAlias = Literal["start", "wait", "own limit", "all taken"]
+
+
+class Shares(Struct, frozen=True, kw_only=True):
+    """What the operator allows; 0 for one key is as much as for all."""
+
+    max_runs: int
+    max_runs_per_key: int = 0
+    max_waiting_per_key: int = 0
+    queue_seconds: float = 30.0
+
+
+def fair_share(places: int, owners: Collection[str]) -> int:
+    return ceil(places / max(1, len(set(owners))))
+
+
+def decide(owner: str, held: Mapping[str, int], queued: Sequence[str], shares: Shares) -> Verdict:
+    """For one more run. `held` is how many places each owner has, `queued` who waits, in the order of arrival."""
+    own = held.get(owner, 0)
+    if shares.max_runs_per_key and own >= shares.max_runs_per_key:
+        return "own limit"
+    if not queued and sum(held.values()) < shares.max_runs:
+        return "start"
+    owners = {name for name, count in held.items() if count} | {*queued, owner}
+    if own + queued.count(owner) >= fair_share(shares.max_runs, owners):
+        return "all taken"
+    return "wait"
+
+
+def next_in_queue(held: Mapping[str, int], queued: Sequence[str], shares: Shares) -> int | None:
+    """Whose turn it is, as a place in the queue; None while there is no place for anybody in it."""
+    if sum(held.values()) >= shares.max_runs:
+        return None
+    limit = shares.max_runs_per_key or shares.max_runs
+    free = [place for place, owner in enumerate(queued) if held.get(owner, 0) < limit]
+    return min(free, key=lambda place: (held.get(queued[place], 0), place), default=None)
+
+
+def gives_way(owner: str, waiting: Sequence[str], shares: Shares) -> int | None:
+    """Which of the waiting runs, given by their owners and the longest waiting first, must make room for one more of
+    this owner's; None if there is room."""
+    own_limit = shares.max_waiting_per_key or shares.max_runs
+    counts = Counter(waiting)
+    if counts[owner] >= own_limit:
+        return waiting.index(owner)
+    if len(waiting) < shares.max_runs:
+        return None
+    counts[owner] += 1
+    most = max(counts.values())
+    if counts[owner] == most and owner in waiting:
+        return waiting.index(owner)
+    return next(place for place, name in enumerate(waiting) if counts[name] == most)
+
+
+class Rate:
+    """So many requests a minute for each owner, as a bucket that fills steadily and holds a minute's worth."""
+
+    def __init__(self, per_minute: int) -> None:
+        self._per_minute = per_minute
+        self._buckets: dict[str, tuple[float, float]] = {}  # what was left, and when
+
+    def take(self, owner: str, now: float) -> float | None:
+        """None if the request may pass; else the seconds until the next one may."""
+        if not self._per_minute:
+            return None
+        left, when = self._buckets.get(owner, (float(self._per_minute), now))
+        left = min(float(self._per_minute), left + max(0.0, now - when) * self._per_minute / 60)
+        passes = left >= 1
+        self._buckets[owner] = (left - 1 if passes else left, now)
+        return None if passes else (1 - left) * 60 / self._per_minute

@@ -1,0 +1,110 @@
+"""Shares of the places: nobody is starved, nobody waits in vain, and one owner alone may have all."""
+
+from collections import Counter
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cursor_gateway.runs.shares import Rate, Shares, Verdict, decide, fair_share, gives_way, next_in_queue
+
+FOUR = Shares(max_runs=4)
+
+
+@pytest.mark.parametrize(
+    ("places", "owners", "share"), [(4, ["a"], 4), (4, ["a", "b"], 2), (4, ["a", "b", "c"], 2), (1, ["a", "b"], 1)]
+)
+def test_a_share_is_what_each_can_have(places: int, owners: list[str], share: int) -> None:
+    assert fair_share(places, owners) == share
+
+
+@pytest.mark.parametrize(
+    ("held", "queued", "verdict"),
+    [
+        ({}, [], "start"),
+        ({"me": 3}, [], "start"),
+        ({"me": 4}, [], "all taken"),  # alone, with all of them
+        ({"you": 4}, [], "wait"),
+        ({"you": 3, "me": 1}, [], "wait"),
+        ({"you": 2, "me": 2}, [], "all taken"),
+        ({"you": 4}, ["me"], "wait"),
+        ({"you": 4}, ["me", "me"], "all taken"),
+        ({"you": 3}, ["me"], "wait"),  # others wait already: not before them
+        ({"me": 3}, ["you"], "all taken"),
+    ],
+)
+def test_who_starts_waits_and_is_refused(held: dict[str, int], queued: list[str], verdict: Verdict) -> None:
+    assert decide("me", held, queued, FOUR) == verdict
+
+
+def test_a_key_may_have_a_limit_of_its_own() -> None:
+    shares = Shares(max_runs=4, max_runs_per_key=2)
+    assert decide("me", {"me": 2}, [], shares) == "own limit"
+    assert decide("me", {"me": 1}, [], shares) == "start"
+    assert next_in_queue({"me": 2, "you": 1}, ["me", "me"], shares) is None
+    assert next_in_queue({"me": 2, "you": 1}, ["me", "you"], shares) == 1
+
+
+def test_the_next_place_is_for_who_holds_the_fewest() -> None:
+    assert next_in_queue({"a": 4}, ["b"], FOUR) is None
+    assert next_in_queue({"a": 3}, [], FOUR) is None
+    assert next_in_queue({"a": 3}, ["b", "c"], FOUR) == 0
+    assert next_in_queue({"a": 2, "b": 1}, ["b", "c", "b"], FOUR) == 1
+
+
+@given(
+    st.lists(st.sampled_from(["greedy", "greedy", "greedy", "b", "c"]), min_size=50, max_size=200), st.integers(1, 6)
+)
+def test_whoever_waits_is_served_while_runs_end(arrivals: list[str], places: int) -> None:
+    """Each arrival is a request; then a run of who holds the most ends. Nobody in the queue is passed over for ever."""
+    shares = Shares(max_runs=places)
+    held: Counter[str] = Counter()
+    queue: list[tuple[str, int]] = []
+    for now, owner in enumerate(arrivals):
+        match decide(owner, held, [name for name, _ in queue], shares):
+            case "start":
+                held[owner] += 1
+            case "wait":
+                queue.append((owner, now))
+            case _:
+                pass
+        if held:
+            held[max(held, key=lambda name: held[name])] -= 1
+            held = +held
+        while (place := next_in_queue(held, [name for name, _ in queue], shares)) is not None:
+            held[queue.pop(place)[0]] += 1
+        assert sum(held.values()) <= places
+        assert all(now - since <= 3 * places + 3 for _, since in queue)
+
+
+@pytest.mark.parametrize(
+    ("waiting", "gives"),
+    [
+        ([], None),
+        (["you"] * 3, None),
+        (["you"] * 4, 0),
+        (["you", "me", "you", "you"], 0),
+        (["me", "you", "you", "me"], 0),  # as many as the other has, with the new one: one's own
+        (["you", "you", "me", "me"], 2),
+        (["a", "b", "c", "d"], 0),
+    ],
+)
+def test_the_one_with_the_most_waiting_runs_gives_one_up(waiting: list[str], gives: int | None) -> None:
+    assert gives_way("me", waiting, FOUR) == gives
+
+
+def test_waiting_runs_of_a_key_may_have_a_limit() -> None:
+    assert gives_way("me", ["you", "me"], Shares(max_runs=4, max_waiting_per_key=1)) == 1
+    assert gives_way("me", ["you"], Shares(max_runs=4, max_waiting_per_key=1)) is None
+
+
+def test_a_rate() -> None:
+    rate = Rate(60)
+    assert [rate.take("me", 0) for _ in range(60)] == [None] * 60
+    assert rate.take("me", 0) == 1
+    assert rate.take("you", 0) is None
+    assert rate.take("me", 0.5) == pytest.approx(0.5)
+    assert rate.take("me", 1.1) is None
+    assert rate.take("me", 1.1) is not None
+    assert [rate.take("me", 1000) for _ in range(61)].count(None) == 60
+    assert Rate(0).take("me", 0) is None
