@@ -19,6 +19,7 @@ GROUPS = {
     "chaos.agents": "Agents that misbehave",
     "chaos.host": "A host that refuses",
     "chaos.load": "Load and malice",
+    "chaos.freezes": "Attempts to freeze it",
 }
 
 

@@ -118,7 +118,7 @@ def requests() -> dict[str, tuple[str, bytes]]:
             "/v1/chat/completions",
             {"messages": [{"role": "user", "content": [{"type": "text", "text": "x"}] * 500_000}]},
         ),
-        "300,000 images": (
+        "200,000 images": (
             "/v1/chat/completions",
             {"messages": [{"role": "user", "content": [image] * 200_000}]},
         ),

@@ -8,7 +8,7 @@ NAMES: dict[str, str] = {
     name: module
     for module, names in {
         "streams": ("lines", "sse", "frames", "acp", "sdk"),
-        "texts": ("markdown", "html", "documents", "cutting", "words"),
+        "texts": ("markdown", "html", "documents", "cutting", "words", "work"),
         "requests": ("chat_request", "answer_request", "openai_request", "schemas", "native_requests"),
         "places": ("settings", "search", "paths"),
     }.items()

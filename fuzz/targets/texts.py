@@ -2,6 +2,8 @@
 
 import re
 from collections.abc import Iterator
+from contextlib import suppress
+from functools import partial
 
 import msgspec
 
@@ -11,6 +13,8 @@ from cursor_gateway.core.document_events import ContentDelta, DocumentEnded, Doc
 from cursor_gateway.core.documents import (
     ChatResponse,
     CodeBlockMetadata,
+    Diff,
+    FileEditMetadata,
     Metadata,
     TextMetadata,
     ThinkingMetadata,
@@ -21,14 +25,15 @@ from cursor_gateway.core.fences import Fences, FenceSplitter
 from cursor_gateway.core.run_info import RunInfo
 from cursor_gateway.core.summary import one_line
 from cursor_gateway.dialects.documents import encode_response
-from cursor_gateway.errors import Failure
+from cursor_gateway.dialects.documents_request import read_chat_request
+from cursor_gateway.errors import Failure, InvalidRequest
 from cursor_gateway.render.html import render_answer, render_page
 from cursor_gateway.render.visible import visible, visible_line, visible_output
 from cursor_gateway.sources.cursor_acp.trailers import TrailerWatch
 from cursor_gateway.sources.cursor_cli.failures import failure_of, reported_failure
 from cursor_gateway.sources.cursor_cli.models import is_known, nearest, parse_models
 from cursor_gateway.sources.cursor_sdk.failures import run_failure
-from cursor_gateway.store.search import Words, searchable
+from cursor_gateway.store.search import Words, query_words, searchable, snippet
 from fuzz.target import Target, cuttings, dice, text_of
 from tests.core.test_cutting import plain_cut
 from tests.core.test_fences import joined, ours, raw, theirs
@@ -39,7 +44,8 @@ from tests.render.test_html_safety import _PAGE_ATTRIBUTES, _PAGE_TAGS
 from tests.render.test_html_safety import text_of as text_of_html
 from tests.render.views import written
 from tests.scenarios.golden import scenarios
-from tests.strategies import outputs
+from tests.strategies import chunks, outputs, steps
+from tests.strategies import work as calls
 
 _RUN = RunInfo(id="chat_1", created="2026-02-23T10:30:00Z")
 _COMMON = re.compile(r"[\t\n\x20-\x7e]*")  # what two readers of Markdown must agree about
@@ -213,6 +219,75 @@ def _word_seeds() -> Iterator[bytes]:
     yield b"Available models\n\nauto - Auto (default)\ngpt-5 - GPT-5 (current, default)\nx\xe2\x80\x8b - y\n\nTip: x"
 
 
+# --- work --------------------------------------------------------------------------------------------
+
+_SEPARATOR = "\x1f"
+_FEW, _MANY = 60, 240
+
+
+def work(data: bytes) -> None:
+    """How a text begins, what is repeated in it, and how it ends: four times the text is about four times the work in
+    everything that runs on the event loop, or when rendering took too long. Work is counted, not timed."""
+    start, unit, end, *_ = [*text_of(data).split(_SEPARATOR), "", ""]
+    start, unit, end = start[:400], unit[:40], end[:100]
+    if not unit:
+        return
+    small, large = (start + unit * count + end for count in (_FEW, _MANY))
+    for stage in (_split_all, _assembled, _shown_plainly, _sent, _found):
+        few, many = (steps(partial(stage, text)) + calls(partial(stage, text)) for text in (small, large))
+        assert many <= 6 * few + 2000, f"{stage.__name__}: {few} steps, and {many} for four times the text"
+
+
+def _split_all(text: str) -> None:
+    outputs(FenceSplitter(), [text])
+
+
+def _assembled(text: str) -> None:
+    assemble([*map(TextDelta, chunks(text, 50)), RunFinished()], _RUN)
+
+
+def _shown_plainly(text: str) -> None:
+    diff = Diff(old_string=text, new_string=text[::-1], start_line=1, end_line=1)
+    kinds: list[Metadata] = [
+        TextMetadata(),
+        CodeBlockMetadata(language="python", purpose="example"),
+        FileEditMetadata(file_path="a.go", operation="edit", language="go", diff=diff),
+    ]
+    render_answer((make_document("doc_001", 1, text, metadata) for metadata in kinds), lambda job: None)
+
+
+def _sent(text: str) -> None:
+    with suppress(InvalidRequest):
+        read_chat_request(text.encode())
+    with suppress(InvalidRequest):
+        read_chat_request(msgspec.json.encode({"message": text}))
+
+
+def _found(text: str) -> None:
+    with suppress(InvalidRequest):
+        snippet(text, query_words(text[-900:]) or ["a"])
+
+
+def _work_seeds() -> Iterator[bytes]:
+    for start, unit, end in [
+        ("- " * 100 + "x\n", " " * 39 + "x\n", ""),
+        ("- " * 100 + "x\n", "\n", "x"),
+        ("> " + "- " * 90 + "```py\n", ">\n", "```"),
+        ("", "- ", "x"),
+        ("> a\n", "a\n", ""),
+        ("```go\n", "/*\n", "```"),
+        ("| a | b |\n|---|---|\n", "| *a* | `b` |\n", ""),
+        ("", "[", ""),
+        ("", "*a_ ", ""),
+        ("<a", " b=c", ""),
+        ('{"message":"a","tools":[', "{},", "{}]}"),
+        ("[" * 20, '{"a":[', ""),
+        ("\x1b]", "\x1b[0;", "m"),
+        ("\r\n", "\r", "\n"),
+    ]:
+        yield _SEPARATOR.join((start, unit, end)).encode()
+
+
 TARGETS = [
     Target(
         "markdown",
@@ -238,5 +313,8 @@ TARGETS = [
         "json",
     ),
     Target("cutting", "Where an answer is cut does not depend on its pieces.", cutting, _cutting_seeds, "json", 1024),
+    Target(
+        "work", "Four times the text is about four times the work, whatever it says.", work, _work_seeds, "text", 1024
+    ),
     Target("words", "Whatever a program prints is an error that can be shown.", words, _word_seeds, "text", 2048),
 ]
