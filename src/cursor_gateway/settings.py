@@ -76,6 +76,13 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         Meta(description="Requests may name folders at or below these; empty allows only `workspace` and below."),
     ] = []
     trust: Annotated[bool, Meta(description="Tell the agent to trust the allowed workspaces (`--trust`).")] = True
+    refuse_workspace_hooks: Annotated[
+        bool,
+        Meta(
+            description="Refuse workspaces that bring hooks, MCP servers or permissions of their own: `hooks.json`, "
+            "`mcp.json` or `cli.json` in `.cursor`."
+        ),
+    ] = False
     force: Annotated[
         bool, Meta(description="Let the agent run every command without asking (`--force`). Dangerous.")
     ] = False

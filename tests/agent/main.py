@@ -200,7 +200,7 @@ class Invocation:
     def _prompt(self, operands: list[str]) -> str:
         prompt = " ".join(operands)
         self.told["source"] = "argument" if prompt else "stdin"
-        if not prompt and not os.isatty(STDIN):
+        if not prompt and not os.isatty(STDIN) and self.account.version >= "2026.08":  # 2026.07.16 did not read it
             with open(STDIN, "rb", closefd=False) as file:
                 prompt = file.read().decode(errors="replace")
         if not prompt:

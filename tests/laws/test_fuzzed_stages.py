@@ -490,7 +490,7 @@ def test_any_object_of_the_sdk_is_plain_data(kind: str, fields: dict[str, Any]) 
         assert dict(told) == (fields if name in ("interaction_update", "sdk_message", "result") else {})
 
 
-_PROGRAM = Program("cursor-agent", "2026.08", frozenset())
+_PROGRAM = Program("cursor-agent", "2026.07", frozenset())  # takes its prompt as an argument
 _turns = st.builds(
     Turn,
     prompt=nasty | st.sampled_from(["logout", "--force", "-p", "mcp\n"]),

@@ -116,3 +116,22 @@ def test_people_are_told_which_folders_are_allowed(tree: Path) -> None:
     assert workspaces(tree, "home", "other").told == (
         f"{tree / 'home'}; requests may name folders below {tree / 'other'}"
     )
+
+
+@pytest.mark.parametrize("name", ["hooks.json", "mcp.json", "cli.json"])
+def test_hooks_servers_and_permissions_of_a_workspace_are_found(tree: Path, name: str) -> None:
+    folder = tree / "home" / "below" / "deep"
+    folder.mkdir(parents=True)
+    allowing, refusing = Workspaces(tree / "home", []), Workspaces(tree / "home", [], refuse_hooks=True)
+    refusing.check(str(folder))
+    (tree / "home" / ".cursor").mkdir()
+    (tree / "home" / ".cursor" / name).symlink_to(tree / "missing")
+    refusing.check(str(folder))  # another folder's, as far as the agent is concerned
+    (tree / "home" / ".git").mkdir()
+    with pytest.raises(WorkspaceForbidden, match=f"{name}.*refuse_workspace_hooks"):
+        refusing.check(str(folder))
+    with pytest.raises(WorkspaceForbidden):
+        refusing.check(str(tree / "home"))
+    allowing.check(str(folder))
+    (folder / ".git").touch()  # a worktree of its own
+    refusing.check(str(folder))

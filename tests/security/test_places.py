@@ -11,7 +11,7 @@ import pytest
 
 from tests.gateways import RunningGateway, running_gateway
 from tests.security.conftest import with_key
-from tests.server.conftest import chat, http_client, invocation, question, standin, unique
+from tests.server.conftest import chat, http_client, invocation, invocations, question, standin, unique
 from tests.server.test_caller_tools import PNG
 from tests.server.test_safety import assert_nothing_was_started, exchange, request
 
@@ -205,3 +205,26 @@ def test_the_callers_tools_are_kept_for_their_owner_alone(open_gateway: RunningG
     told = anybody.post("/v1/chat/completions", json=question(standin("text"), tools=[tool]))
     kept = open_gateway.data / "conversations" / told.headers["x-conversation-id"] / "tools.json"
     assert stat.S_IMODE(kept.stat().st_mode) == 0o600
+
+
+def test_a_workspace_with_hooks_of_its_own_is_refused(tmp_path: Path) -> None:
+    with (
+        running_gateway(tmp_path, settings={"refuse_workspace_hooks": "true"}) as gateway,
+        http_client(gateway) as client,
+    ):
+        mark = unique()
+        told = chat(client, f"{standin('text')} {mark}")["conversationId"]
+        (gateway.workspace / ".cursor").mkdir()
+        (gateway.workspace / ".cursor" / "hooks.json").write_text("{}")  # as an agent could, for the next run
+        again = unique()
+        for source in ("cli", "acp"):
+            for more in ({}, {"conversationId": told}):
+                refused = client.post("/v1/chat", json={"message": again, "source": source, **more})
+                assert refused.status_code == 403
+                assert "hooks.json" in refused.json()["error"]["message"]
+                assert "refuse_workspace_hooks" in refused.json()["error"]["message"]
+        assert client.post("/v1/chat/completions", json=question(again)).status_code == 403
+        assert invocations(gateway, again) == []
+        tool = {"type": "function", "function": {"name": "weather", "parameters": {"type": "object"}}}
+        asked = client.post("/v1/chat/completions", json=question(standin("text"), tools=[tool]))
+        assert asked.status_code == 200  # it works in a folder of the gateway's

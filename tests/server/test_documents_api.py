@@ -3,6 +3,7 @@
 import base64
 import json
 import re
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from tests.gateways import RunningGateway, running_gateway
 from tests.server.conftest import (
     PATIENCE,
     Dialect,
+    Json,
     chat,
     conversation_folder,
     eventually,
@@ -159,9 +161,9 @@ def test_what_the_agent_is_started_with(gateway: RunningGateway, http: httpx2.Cl
     folder = conversation_folder(gateway, conversation)
     assert started["argv"] == [
         *("-p", "--output-format", "stream-json", "--stream-partial-output", "--model", "auto"),
-        *("--workspace", str(gateway.workspace), "--trust", mark),
+        *("--workspace", str(gateway.workspace), "--trust"),
     ]
-    assert (started["cwd"], started["source"]) == (str(gateway.workspace), "argument")
+    assert (started["cwd"], started["source"]) == (str(gateway.workspace), "stdin")
     assert started["config_dir"] == str(folder / "cursor")
     assert started["pgid"] == started["pid"]
 
@@ -235,36 +237,58 @@ def test_the_agent_can_open_the_image(gateway: RunningGateway, http: httpx2.Clie
 # --- how the prompt gets there --------------------------------------------------------------------------
 
 LONG = 120 * 1024
+PROMPTS = {
+    "two words": "argument",
+    "--help": "argument",
+    "-p": "argument",
+    "--": "argument",
+    "logout": "stdin",
+    "agent": "stdin",
+    "models": "stdin",
+    "logout now": "argument",
+    "é" * (LONG // 2 - 40): "argument",
+}
+LONGER = ["é" * (LONG // 2 + 1), "x" * 2_000_000]
 
 
-@pytest.mark.parametrize(
-    ("prompt", "source"),
-    [
-        ("two words", "argument"),
-        ("--help", "argument"),
-        ("-p", "argument"),
-        ("--", "argument"),
-        ("logout", "stdin"),
-        ("agent", "stdin"),
-        ("models", "stdin"),
-        ("logout now", "argument"),
-        ("é" * (LONG // 2 - 40), "argument"),
-        ("é" * (LONG // 2 + 1), "stdin"),
-        ("x" * 2_000_000, "stdin"),
-    ],
-    ids=lambda value: value if len(value) < 20 else f"{len(value)} letters",
-)
-def test_a_prompt_reaches_the_agent_as_it_is(
-    gateway: RunningGateway, http: httpx2.Client, prompt: str, source: str
-) -> None:
+def short(value: str) -> str:
+    return value if len(value) < 20 else f"{len(value)} letters"
+
+
+@pytest.fixture(scope="module")
+def older(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[RunningGateway, httpx2.Client]]:
+    """An agent that takes its prompt as an argument."""
+    home = tmp_path_factory.mktemp("older")
+    with (
+        running_gateway(home, knobs={"version": "2026.07.16-899851b"}) as gateway,
+        http_client(gateway) as client,
+    ):
+        yield gateway, client
+
+
+def started_with(gateway: RunningGateway, http: httpx2.Client, prompt: str) -> Json:
     id = chat(http, prompt)["conversationId"]
     config = str(conversation_folder(gateway, id) / "cursor")
     lines = [json.loads(line) for line in gateway.agent_log.read_bytes().splitlines()]
     (started,) = [line for line in lines if line["config_dir"] == config]
-    assert started["prompt"] == prompt
-    assert started["source"] == source
+    found: Json = started
+    return found
+
+
+@pytest.mark.parametrize("prompt", [*PROMPTS, *LONGER], ids=short)
+def test_a_prompt_reaches_the_agent_and_is_no_argument(
+    gateway: RunningGateway, http: httpx2.Client, prompt: str
+) -> None:
+    started = started_with(gateway, http, prompt)
+    assert (started["prompt"], started["source"]) == (prompt, "stdin")
+    assert started["argv"][-1] == "--trust"
+
+
+@pytest.mark.parametrize("prompt", [prompt for prompt, source in PROMPTS.items() if source == "argument"], ids=short)
+def test_an_older_agent_is_given_it_as_an_argument(older: tuple[RunningGateway, httpx2.Client], prompt: str) -> None:
+    started = started_with(*older, prompt)
+    assert (started["prompt"], started["source"]) == (prompt, "argument")
     assert ("--" in started["argv"]) == prompt.startswith("-")
-    assert (prompt in started["argv"]) == (source == "argument")
 
 
 # --- cancel -----------------------------------------------------------------------------------------------

@@ -16,6 +16,7 @@ from tests.agent.arguments import COMMANDS, help_text
 
 ALL = Program("/bin/cursor-agent", "2026.10.01-e373342", flags_of(help_text()))
 BARE = Program("/bin/cursor-agent", "2025.08.01-abc", frozenset({"--print"}))
+OLD = Program("/bin/cursor-agent", "2026.07.20-8cc9c0b", flags_of(help_text()))
 SILENT = Program("/bin/cursor-agent", "unknown", frozenset())
 LONGEST = 120 * 1024
 
@@ -37,7 +38,7 @@ def arguments(asked: Turn, program: Program = ALL, **options: object) -> list[st
 def test_a_turn_names_its_output_its_model_and_its_workspace() -> None:
     assert command_for(turn(), ALL, CommandOptions()).arguments == [
         *["/bin/cursor-agent", "-p", "--output-format", "stream-json", "--stream-partial-output"],
-        *["--model", "auto", "--workspace", "/w", "--trust", "Say it."],
+        *["--model", "auto", "--workspace", "/w", "--trust"],
     ]
 
 
@@ -45,7 +46,7 @@ def test_a_turn_names_its_output_its_model_and_its_workspace() -> None:
 def test_an_agent_with_only_the_callers_tools_asks_for_nothing_and_is_never_forced(options: CommandOptions) -> None:
     """Its workspace is the gateway's own, so it is trusted whatever the operator says of others."""
     said = command_for(turn(), ALL, options, allowed_tools=("mcp", "read")).arguments
-    assert said[-4:] == ["--trust", "--approve-mcps", "--allowed-tools=mcp,read", "Say it."]
+    assert said[-3:] == ["--trust", "--approve-mcps", "--allowed-tools=mcp,read"]
     assert "--force" not in said
 
 
@@ -57,7 +58,7 @@ def test_an_old_agent_is_told_only_what_it_knows() -> None:
 
 
 def test_an_agent_that_does_not_tell_what_it_knows_is_told_all() -> None:
-    assert arguments(turn(mode="plan"), SILENT) == arguments(turn(mode="plan"), ALL)
+    assert arguments(turn(mode="plan"), SILENT) == arguments(turn(mode="plan"), OLD)
 
 
 @pytest.mark.parametrize("mode", ["plan", "ask"])
@@ -110,29 +111,56 @@ def test_flags_are_the_long_options_of_the_help_and_nothing_that_only_looks_like
 # --- the prompt ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("prompt", ["Say it.", "two\nlines", "é \u2028 \U0001f600", " -p", "x" * LONGEST, "logout now"])
-def test_a_prompt_is_the_last_argument_and_stdin_is_closed(prompt: str) -> None:
+PROMPTS = ["Say it.", "two\nlines", "é \u2028 \U0001f600", " -p", "--force", "x" * LONGEST, "logout", "logout now"]
+
+
+@pytest.mark.parametrize("prompt", PROMPTS)
+def test_a_prompt_is_no_argument_for_agents_that_read_stdin(prompt: str) -> None:
+    """Every user of the machine can read the arguments of a process."""
     command = command_for(turn(prompt), ALL, CommandOptions())
+    assert command.stdin == prompt.encode()
+    assert command.arguments == command_for(turn("another"), ALL, CommandOptions()).arguments
+
+
+@pytest.mark.parametrize(
+    ("version", "reads"),
+    [
+        ("2026.08.04-abc", True),
+        ("2027.01.01-abc", True),
+        ("2026.07.16-abc", False),
+        ("2025.12.31-abc", False),
+        ("unknown", False),
+    ],
+)
+def test_which_agents_read_stdin(version: str, reads: bool) -> None:
+    program = Program("/bin/cursor-agent", version, frozenset())
+    assert (command_for(turn(), program, CommandOptions()).stdin is not None) is reads
+
+
+@pytest.mark.parametrize("prompt", ["Say it.", "two\nlines", "é \u2028 \U0001f600", " -p", "x" * LONGEST, "logout now"])
+def test_for_older_agents_it_is_the_last_argument_and_stdin_is_closed(prompt: str) -> None:
+    command = command_for(turn(prompt), OLD, CommandOptions())
     assert (command.arguments[-1], command.stdin) == (prompt, None)
     assert "--" not in command.arguments
 
 
 @pytest.mark.parametrize("prompt", ["-p", "--force", "- a list", "--"])
 def test_a_prompt_that_looks_like_an_option_is_none(prompt: str) -> None:
-    command = command_for(turn(prompt), ALL, CommandOptions())
+    command = command_for(turn(prompt), OLD, CommandOptions())
     assert (command.arguments[-2:], command.stdin) == (["--", prompt], None)
 
 
 @pytest.mark.parametrize("prompt", ["x" * (LONGEST + 1), "é" * (LONGEST // 2 + 1), "a\0b", "logout", "update", "help"])
 def test_a_prompt_that_no_argument_can_be_goes_by_stdin(prompt: str) -> None:
-    command = command_for(turn(prompt), ALL, CommandOptions())
+    command = command_for(turn(prompt), OLD, CommandOptions())
     assert command.stdin == prompt.encode()
     assert prompt not in command.arguments
 
 
 @pytest.mark.parametrize("word", sorted(COMMANDS))
 def test_no_command_of_the_agent_is_run_by_a_prompt(word: str) -> None:
-    assert word not in command_for(turn(word), ALL, CommandOptions()).arguments
+    for program in (ALL, OLD):
+        assert word not in command_for(turn(word), program, CommandOptions()).arguments
 
 
 # --- the environment ----------------------------------------------------------------------------------

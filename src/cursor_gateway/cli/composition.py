@@ -124,7 +124,11 @@ async def _service(
         Runs(source, limits, shares, observers),
         store,
         Conversations(store, directory / "conversations"),
-        Workspaces(default, [Path(root).expanduser() for root in settings.workspace_roots]),
+        Workspaces(
+            default,
+            [Path(root).expanduser() for root in settings.workspace_roots],
+            refuse_hooks=settings.refuse_workspace_hooks,
+        ),
         Defaults(
             model=model,
             mode=settings.mode,

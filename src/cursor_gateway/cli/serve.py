@@ -16,7 +16,7 @@ import click
 
 from cursor_gateway.cli.configuration import config, configuration, data_dir
 from cursor_gateway.cli.local_socket import listening
-from cursor_gateway.errors import GatewayError, SettingsError
+from cursor_gateway.errors import GatewayError, SettingsError, WorkspaceForbidden
 from cursor_gateway.settings import Settings, check_exposed
 
 if TYPE_CHECKING:
@@ -128,7 +128,9 @@ async def _serve(settings: Settings, sockets: Sequence[socket.socket]) -> None:
     metrics = Metrics()
     asyncio.get_running_loop().call_soon(_load)  # while it waits for the history and the agent
     gateway = await compose(settings, [RunLog(), metrics], warn=Log().warning)
-    gateway.service.source.warm_up(str(gateway.service.workspaces.default))
+    with suppress(WorkspaceForbidden):  # then each request is refused, too
+        gateway.service.workspaces.check(str(gateway.service.workspaces.default))
+        gateway.service.source.warm_up(str(gateway.service.workspaces.default))
     beside = [
         asyncio.ensure_future(_ask_models(gateway.service.source)),
         asyncio.ensure_future(keep_history(gateway, settings)),

@@ -311,6 +311,8 @@ class Service:
         asked: Asked | None,
     ) -> Run | None:
         """None when the order's idempotency key is another run's."""
+        if order.offer is None:  # with tools of the caller's the agent works elsewhere
+            self.workspaces.check(conversation.workspace)
         info = RunInfo(
             id=f"chat_{uuid4().hex}",
             created=datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),

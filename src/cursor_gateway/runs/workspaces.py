@@ -1,14 +1,18 @@
 """The name of a folder in; the folder itself, links resolved, if it lies below an allowed root, out."""
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
 from cursor_gateway.errors import InvalidRequest, WorkspaceForbidden
 
+_BROUGHT = ("hooks.json", "mcp.json", "cli.json")  # in `.cursor`
+
 
 class Workspaces:
-    def __init__(self, default: Path, roots: Sequence[Path]) -> None:
+    def __init__(self, default: Path, roots: Sequence[Path], *, refuse_hooks: bool = False) -> None:
         self.default = default.resolve()
+        self._refuse_hooks = refuse_hooks
         self._roots = [root.resolve() for root in roots] or [self.default]
 
     @property
@@ -36,6 +40,16 @@ class Workspaces:
             raise InvalidRequest(f"There is no folder {name!r}; name one that exists.", param="workspace")
         return str(folder)
 
+    def check(self, workspace: str) -> None:
+        """Before each run in it: an agent may have written the files. Raises `WorkspaceForbidden`."""
+        found = brought_by(Path(workspace)) if self._refuse_hooks else None
+        if found is not None:
+            raise WorkspaceForbidden(
+                f"This workspace brings programs or permissions for the agent ({found}), which the operator refuses "
+                "(`refuse_workspace_hooks`); remove the file, or choose another workspace.",
+                param="workspace",
+            )
+
     def _allowed(self, name: str) -> Path | None:
         try:
             folder = (self.default / Path(name).expanduser()).resolve()
@@ -49,3 +63,14 @@ def _is_folder(path: Path) -> bool:
         return path.is_dir()
     except OSError:  # a name that is too long, or below a folder that may not be looked into
         return False
+
+
+def brought_by(workspace: Path) -> Path | None:
+    """A file with which a workspace tells the agent what to start, or what it may do.
+
+    The agent may look for them where the repository begins, so every folder up to there counts.
+    """
+    folders = [workspace, *workspace.parents]
+    top = next((depth for depth, folder in enumerate(folders) if os.path.lexists(folder / ".git")), 0)
+    found = (folder / ".cursor" / name for folder in folders[: top + 1] for name in _BROUGHT)
+    return next((path for path in found if os.path.lexists(path)), None)

@@ -26,6 +26,11 @@ CURSOR_API_KEY CURSOR_AUTH_TOKEN CURSOR_API_ENDPOINT CURSOR_DATA_DIR AGENT_CLI_C
 """
 _ENVIRONMENT_PREFIXES = ("LC_", "XDG_")
 
+# The month from which builds read their prompt from standard input (not so in 2026.07.16). Arguments can be read by
+# every user of the machine.
+_READS_STDIN = "2026.08"
+_MONTH = re.compile(r"\d{4}\.\d{2}")
+
 _FLAG = re.compile(r"(?<![\w-])--[a-z][a-z-]*")
 
 
@@ -38,6 +43,11 @@ class Program(Struct, frozen=True):
 
     def can(self, flag: str) -> bool:
         return not self.flags or flag in self.flags
+
+    def is_since(self, month: str) -> bool:
+        """Whether it was built in this month or later; of a version that is not understood, no."""
+        built = _MONTH.match(self.version)
+        return built is not None and built[0] >= month
 
 
 class CommandOptions(Struct, frozen=True, kw_only=True):
@@ -95,11 +105,15 @@ def command_for(
     if turn.session_id is not None:
         arguments += ["--resume", turn.session_id]
     prompt = turn.prompt.encode("utf-8", "replace")
-    if len(prompt) > _LONGEST_ARGUMENT or b"\0" in prompt or turn.prompt in _COMMANDS.split():
+    if program.is_since(_READS_STDIN) or _is_no_argument(turn.prompt, prompt):
         return Command(arguments, prompt)
     if turn.prompt.startswith("-"):
         arguments.append("--")
     return Command([*arguments, turn.prompt], None)
+
+
+def _is_no_argument(text: str, encoded: bytes) -> bool:
+    return len(encoded) > _LONGEST_ARGUMENT or b"\0" in encoded or text in _COMMANDS.split()
 
 
 def environment_for(environ: Mapping[str, str], further: Collection[str], config_dir: str | None) -> dict[str, str]:

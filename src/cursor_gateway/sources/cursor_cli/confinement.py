@@ -5,7 +5,6 @@ does to this machine, a list of the tools that it may know at all, and an empty 
 `--force`, which such a run is never given.
 """
 
-import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -24,7 +23,6 @@ _DENIED = ("Shell(*)", "Read(**)", "Read(/**)", "Write(**)", "Write(/**)", "WebF
 _OTHERS = frozenset({"mcp.json", "hooks.json"})  # the user's own servers and programs are not for callers
 _FIRST = "2026.08"  # earlier builds know no `--allowed-tools`: they keep grep, glob and subagents whatever is denied
 _SETTINGS = "cli-config.json"
-_VERSION = re.compile(r"\d{4}\.\d{2}")
 
 
 class Confinement(Struct, frozen=True):
@@ -34,8 +32,7 @@ class Confinement(Struct, frozen=True):
 
 def check_confinable(program: Program) -> None:
     """Raises `AgentMisconfigured` for an agent that would keep tools of its own."""
-    version = _VERSION.match(program.version)
-    if version is None or version[0] < _FIRST or not program.can("--approve-mcps"):
+    if not program.is_since(_FIRST) or not program.can("--approve-mcps"):
         raise AgentMisconfigured(
             f"cursor-agent {program.version} cannot be kept from using its own tools on this machine, so the caller's "
             f"tools are not offered to it; update it with `cursor-agent update` ({_FIRST} or newer), or leave `tools` "
