@@ -183,6 +183,12 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     max_history_bytes: Annotated[
         int, Meta(ge=1024 * 1024, description="The most that the history may take; the oldest conversations go first.")
     ] = 2 * 1024 * 1024 * 1024
+    max_history_bytes_per_key: Annotated[
+        int,
+        Meta(
+            ge=0, description="The most that one API key's events may take, its oldest conversations first; 0 is any."
+        ),
+    ] = 0
     record_dir: Annotated[
         str, Meta(description="Write a recording of every run into this folder; empty writes none.")
     ] = ""

@@ -12,7 +12,7 @@ from cursor_gateway.store import keeping
 from cursor_gateway.store.base import Idempotency
 from cursor_gateway.store.opening import FILE
 from cursor_gateway.store.sqlite import SqliteStore
-from tests.store.making import DAY_MS, ME, append_patiently, deltas, new_run, run_end, text_document, whole_run
+from tests.store.making import DAY_MS, ME, YOU, append_patiently, deltas, new_run, run_end, text_document, whole_run
 
 
 def sweep(store: SqliteStore) -> None:
@@ -151,6 +151,21 @@ def test_the_oldest_go_until_the_rest_fits_and_the_disk_gets_its_space_back(stor
     kept = [found.conversation.id for found in store.conversations(ME, limit=200).found]
     assert kept == [f"conv{number:03}" for number in range(99, gone - 1, -1)]
     assert store.events("run99", ME).events == batch * 2
+
+
+def test_each_owner_has_a_share_and_loses_its_own_oldest(store: SqliteStore) -> None:
+    batch: list[DocumentEvent] = [ContentDelta("doc_001", "x" * 10_000)]
+    for number, owner in enumerate([ME] + [YOU] * 30):
+        store.begin_run(new_run(f"run{number}", f"conv{number:02}", owner=owner, at=1000 + number))
+        store.append(f"run{number}", 1, batch)
+        if number != 1:  # the oldest of the greedy one goes on
+            store.end_run(f"run{number}", 2, [], run_end(at=1000 + number))
+    assert store.prune_owners(105_000) == 19
+    assert [found.conversation.id for found in store.conversations(ME, limit=99).found] == ["conv00"]
+    kept = [found.conversation.id for found in store.conversations(YOU, limit=99).found]
+    assert kept == [*(f"conv{number}" for number in range(30, 20, -1)), "conv01"]
+    assert store.prune_owners(105_000) == 0
+    assert rows(store)["runs"] == 12
 
 
 def test_what_runs_is_kept_whatever_the_limit(store: SqliteStore) -> None:

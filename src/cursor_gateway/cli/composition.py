@@ -168,6 +168,8 @@ async def keep_history(gateway: Gateway, settings: Settings) -> None:
             await asyncio.to_thread(end_interrupted_runs, gateway.store, gateway.ledger.is_alive, _now_ms())
             files = gateway.service.conversations.size
             await asyncio.to_thread(gateway.store.prune, age, settings.max_history_bytes, _now_ms(), files)
+            if settings.max_history_bytes_per_key:
+                await asyncio.to_thread(gateway.store.prune_owners, settings.max_history_bytes_per_key)
             await gateway.service.removals.remove_strays(time())
         except StoreUnavailable:  # it may have been out of reach since the start: then nothing of this was done yet
             seconds = _AGAIN_SECONDS

@@ -140,7 +140,7 @@ class IdempotentRun(Struct, frozen=True):
 class Store(Protocol):
     """All methods may raise `StoreUnavailable`.
 
-    Those that change something are short and made for the event loop's own thread, except `prune`. Those
+    Those that change something are short and made for the event loop's own thread, except pruning. Those
     that read may be long and belong into a thread; all may be called from any.
     """
 
@@ -173,6 +173,11 @@ class Store(Protocol):
     ) -> int:
         """Deletes the oldest conversations that have no running run, as many as it takes, and says how many. `files`
         tells the size of the conversations' files, which counts, too."""
+        ...
+
+    def prune_owners(self, max_bytes: int) -> int:
+        """Deletes the oldest conversations of every owner whose events take more than that, and says how many. Those
+        that have a running run stay."""
         ...
 
     def run(self, id: str, owner: str) -> StoredRun | None: ...

@@ -6,6 +6,7 @@ killed then loses nothing of it (a machine that loses its power may).
 
 import base64
 import sqlite3
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple, TypeVar
@@ -147,6 +148,15 @@ _NAME_REPLY = """
     SELECT conversations.owner, ?, runs.key, ?, ?, ?
     FROM runs JOIN conversations ON conversations.key = runs.conversation
     WHERE runs.id = ? AND conversations.owner = ?
+"""
+# How many bytes of events each conversation has, the newest first.
+_SIZES = """
+    SELECT conversations.key, conversations.owner, coalesce(sum(length(events.data)), 0)
+    FROM conversations
+        LEFT JOIN runs ON runs.conversation = conversations.key
+        LEFT JOIN events ON events.place BETWEEN runs.key << 32 AND runs.key << 32 | 0xffffffff
+    WHERE conversations.owner IS NOT NULL
+    GROUP BY conversations.key ORDER BY conversations.updated_ms DESC
 """
 _OLDEST = """
     SELECT key FROM conversations
@@ -341,6 +351,24 @@ class SqliteStore:
             while some := self._hide_oldest(_MOST, self._spare(max_bytes, files())):
                 hidden += some
                 self._keeper.sweep()  # to its end: the words of what is deleted take room until then
+        return hidden
+
+    def prune_owners(self, max_bytes: int) -> int:
+        stored: Counter[str] = Counter()
+        old: list[tuple[int]] = []
+        with self._connections.reading() as connection:
+            for key, owner, size in connection.execute(_SIZES):
+                stored[owner] += size
+                if stored[owner] > max_bytes:
+                    old.append((key,))
+        running, hidden = "SELECT 1 FROM runs WHERE conversation = ? AND state = 'running'", 0
+        for first in range(0, len(old), _HIDDEN_AT_ONCE):
+            with self._connections.writing() as connection:
+                some = old[first : first + _HIDDEN_AT_ONCE]
+                some = [key for key in some if connection.execute(running, key).fetchone() is None]
+                _hide(connection, some)
+                hidden += len(some)
+        self._keeper.sweep()
         return hidden
 
     def size(self) -> int:
