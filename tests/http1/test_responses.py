@@ -19,7 +19,7 @@ def encoded(
     response = ResponseEncoder(method, version)
     response.start(status, headers or [], DATE, closes=closes)
     last = len(pieces) - 1
-    return [response.body(piece, is_end=at == last) for at, piece in enumerate(pieces)], response.closes
+    return [response.body(piece, at == last) for at, piece in enumerate(pieces)], response.closes
 
 
 def test_without_a_length_the_body_is_in_chunks() -> None:

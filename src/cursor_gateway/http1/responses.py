@@ -45,13 +45,13 @@ class ResponseEncoder:
             raise ValueError("A header of the reply has more than one line.")
         self._head = head
 
-    def body(self, data: bytes, *, is_end: bool) -> bytes:
-        if self._is_silent:
-            data = b""
-        elif self._is_chunked:
+    def body(self, data: bytes, is_end: bool) -> bytes:
+        if self._is_chunked:
             data = b"%x\r\n%b\r\n" % (len(data), data) if data else b""
             if is_end:
                 data += b"0\r\n\r\n"
+        elif self._is_silent:
+            data = b""
         if self._head:
             data, self._head = self._head + data, b""
         return data

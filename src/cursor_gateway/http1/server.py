@@ -167,8 +167,8 @@ class Connection(asyncio.Protocol):
             self._expect(self.server.timeouts.head)
         for event in parser.push(data):
             match event:
-                case BodyPiece(data=piece):
-                    self._exchanges[-1].push(piece)
+                case BodyPiece():
+                    self._exchanges[-1].push(event.data)
                 case RequestHead():
                     if not self._exchanges:
                         self._expect(None)
@@ -180,8 +180,8 @@ class Connection(asyncio.Protocol):
                     self._add(Exchange(self, self._scope(event), event.version, is_last=not event.keep_alive))
                 case RequestEnd():
                     self._exchanges[-1].push_end()
-                case Rejected(error=error, method=method):
-                    self._refuse(error, method)
+                case Rejected():
+                    self._refuse(event.error, event.method)
         self.read_as_needed()
 
     def _ignore(self, size: int) -> None:
@@ -446,8 +446,9 @@ class Exchange:
             self.is_last = self._response.closes
             return
         is_end = not message.get("more_body", False)
-        data = self._response.body(message.get("body", b""), is_end=is_end)
-        self.has_begun, self._must_invite = True, False
+        data = self._response.body(message.get("body", b""), is_end)
+        if not self.has_begun:
+            self.has_begun, self._must_invite = True, False
         if data:
             connection.transport.write(data)
         if is_end:
