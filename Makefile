@@ -6,7 +6,7 @@ UV := $(BIN)/uv pip
 
 CLIENTS := .venv-clients
 
-.PHONY: run test test-clients check cover fix golden bench chaos soak fuzz docs screenshots lock clean
+.PHONY: run test test-clients check cover mutations fix golden bench chaos soak fuzz docs screenshots lock clean
 
 run: $(VENV)/.run ## set up and start the gateway
 	$(BIN)/cursor-gateway serve
@@ -26,6 +26,9 @@ check: $(VENV)/.dev ## format, lint, types, architecture, generated files
 
 cover: $(VENV)/.dev ## each pure module is covered by its own tests alone
 	$(BIN)/python -m tools.own_coverage
+
+mutations: $(VENV)/.dev ## break each security rule in a copy; its tests must notice; takes several minutes; WRITE=1 keeps the figure
+	$(BIN)/python -m tools.mutations $(if $(WRITE),--write)
 
 fix: $(VENV)/.dev ## format and mend what can be mended
 	$(BIN)/ruff format .
