@@ -25,7 +25,7 @@ from cursor_gateway.runs.service import Defaults, Order, Service
 from cursor_gateway.runs.shares import Shares
 from cursor_gateway.runs.workspaces import Workspaces
 from cursor_gateway.sources.choice import chosen
-from cursor_gateway.store.sqlite import SqliteStore
+from cursor_gateway.store.local import LocalStore
 from tests.runs.scripted import ENDLESS, FINISHED, STARTED, ScriptedSource, Step, Watcher, say
 
 ANSWERS: list[Step] = [[STARTED], say("All"), [FINISHED]]
@@ -42,7 +42,7 @@ class Place:
         self.source = ScriptedSource(*scripts)
         self.source.known = ["auto", "opus"]
         self.watcher = Watcher()
-        self.store = SqliteStore(tmp_path)
+        self.store = LocalStore(tmp_path)
         self.service = Service(
             self.source,
             Runs(self.source, ENDLESS, Shares(max_runs=4), [self.watcher]),
@@ -73,7 +73,7 @@ def lived(place: Place, live: Callable[[], Coroutine[Any, Any, None]]) -> None:
     try:
         asyncio.run(live())
     finally:
-        place.store.close()
+        place.store.database.close()
 
 
 @pytest.mark.parametrize("error", [LIMIT, LOGIN])

@@ -14,27 +14,27 @@ from cursor_gateway.errors import InvalidRequest, NotFound, RunCancelled, StoreU
 from cursor_gateway.runs.conversations import Conversations
 from cursor_gateway.runs.journal import Journal
 from cursor_gateway.store.base import NewMessage, NewRun
-from cursor_gateway.store.sqlite import SqliteStore
-from tests.runs.scripted import info, new_run
+from cursor_gateway.store.local import LocalStore
+from tests.runs.scripted import at_once, info, new_run
 
 SCOPE = Scope(owner="me", workspace="/w", mode="agent")
 TOLD: list[Message] = [UserMessage("one"), AssistantMessage("1")]
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Iterator[SqliteStore]:
-    opened = SqliteStore(tmp_path)
+def store(tmp_path: Path) -> Iterator[LocalStore]:
+    opened = LocalStore(tmp_path)
     yield opened
-    opened.close()
+    opened.database.close()
 
 
 @pytest.fixture
-def known(store: SqliteStore, tmp_path: Path) -> Conversations:
+def known(store: LocalStore, tmp_path: Path) -> Conversations:
     return Conversations(store, tmp_path / "conversations")
 
 
 def said(
-    store: SqliteStore, id: str = "conv_1", owner: str = "me", session_id: str | None = "session-1", asked: str = "one"
+    store: LocalStore, id: str = "conv_1", owner: str = "me", session_id: str | None = "session-1", asked: str = "one"
 ) -> None:
     """A turn of this conversation, from its prompt to its answer `1`."""
     run_id = f"chat_{id}_{asked}"
@@ -54,62 +54,62 @@ def said(
     journal.session_id = session_id
     scope = Scope(owner=owner, workspace="/w", mode="agent")
     journal.fingerprint = lambda answer: fingerprint(scope, [UserMessage(asked), AssistantMessage(answer)])
-    assert journal.begin()
+    assert at_once(journal.begin())
     assembler = Assembler(info(run_id, id))
-    asyncio.run(journal.write([*assembler.push(TextDelta("1")), *assembler.push(RunFinished())]))
+    at_once(journal.write([*assembler.push(TextDelta("1")), *assembler.push(RunFinished())]))
     assert journal.is_complete
 
 
 # --- by name --------------------------------------------------------------------------------------------
 
 
-def test_one_is_found_by_its_owner_with_what_was_said(known: Conversations, store: SqliteStore) -> None:
+def test_one_is_found_by_its_owner_with_what_was_said(known: Conversations, store: LocalStore) -> None:
     said(store)
-    found = known.named("conv_1", "me", None, [UserMessage("two")])
+    found = asyncio.run(known.named("conv_1", "me", None, [UserMessage("two")]))
     assert (found.id, found.workspace, found.session_id) == ("conv_1", "/w", "session-1")
     assert (list(found.known), list(found.new), found.given_known) == (TOLD, [UserMessage("two")], 0)
-    assert known.named("conv_1", "me", "/w", [UserMessage("two")]) == found
+    assert asyncio.run(known.named("conv_1", "me", "/w", [UserMessage("two")])) == found
 
 
-def test_what_the_request_tells_of_it_stands(known: Conversations, store: SqliteStore) -> None:
+def test_what_the_request_tells_of_it_stands(known: Conversations, store: LocalStore) -> None:
     said(store)
     told: list[Message] = [Instructions("Be brief."), *TOLD]
-    found = known.named("conv_1", "me", None, [*told, UserMessage("two"), UserMessage("three")])
+    found = asyncio.run(known.named("conv_1", "me", None, [*told, UserMessage("two"), UserMessage("three")]))
     assert (list(found.known), found.given_known) == (told, 3)
     assert list(found.new) == [UserMessage("two"), UserMessage("three")]
 
 
-def test_nobody_elses_can_be_told_from_none_at_all(known: Conversations, store: SqliteStore) -> None:
+def test_nobody_elses_can_be_told_from_none_at_all(known: Conversations, store: LocalStore) -> None:
     said(store)
     told = set()
     for id, owner in (("conv_1", "you"), ("conv_2", "me"), ("", "me"), ("../../etc", "me"), ("x" * 10_000, "me")):
         with pytest.raises(NotFound) as caught:
-            known.named(id, owner, None, [UserMessage("two")])
+            asyncio.run(known.named(id, owner, None, [UserMessage("two")]))
         assert caught.value.param == "conversationId"
         told.add(str(caught.value).replace(repr(id[:100]), "X"))
     assert len(told) == 1
 
 
-def test_it_does_not_move(known: Conversations, store: SqliteStore) -> None:
+def test_it_does_not_move(known: Conversations, store: LocalStore) -> None:
     said(store)
     with pytest.raises(InvalidRequest, match="works in '/w'") as caught:
-        known.named("conv_1", "me", "/elsewhere", [UserMessage("two")])
+        asyncio.run(known.named("conv_1", "me", "/elsewhere", [UserMessage("two")]))
     assert caught.value.param == "workspace"
 
 
-def test_something_new_must_be_said(known: Conversations, store: SqliteStore) -> None:
+def test_something_new_must_be_said(known: Conversations, store: LocalStore) -> None:
     said(store)
     with pytest.raises(InvalidRequest, match="nothing new to say") as caught:
-        known.named("conv_1", "me", None, TOLD)
+        asyncio.run(known.named("conv_1", "me", None, TOLD))
     assert caught.value.param == "messages"
 
 
 # --- by what was said -----------------------------------------------------------------------------------
 
 
-def test_a_client_that_tells_all_is_known_by_what_it_tells(known: Conversations, store: SqliteStore) -> None:
+def test_a_client_that_tells_all_is_known_by_what_it_tells(known: Conversations, store: LocalStore) -> None:
     said(store)
-    found = known.told(SCOPE, [*TOLD, UserMessage("two")])
+    found = at_once(known.told(SCOPE, [*TOLD, UserMessage("two")]))
     assert (found.id, found.session_id, list(found.new)) == ("conv_1", "session-1", [UserMessage("two")])
     assert (list(found.known), found.given_known) == (TOLD, 2)
 
@@ -126,10 +126,10 @@ def test_a_client_that_tells_all_is_known_by_what_it_tells(known: Conversations,
     ],
 )
 def test_another_story_is_another_conversation(
-    known: Conversations, store: SqliteStore, messages: list[Message]
+    known: Conversations, store: LocalStore, messages: list[Message]
 ) -> None:
     said(store)
-    found = known.told(SCOPE, messages)
+    found = at_once(known.told(SCOPE, messages))
     assert found.id != "conv_1"
     assert (found.session_id, list(found.known), list(found.new)) == (None, [], messages)
 
@@ -145,35 +145,35 @@ def test_another_story_is_another_conversation(
     ],
 )
 def test_the_same_story_elsewhere_is_another_conversation(
-    known: Conversations, store: SqliteStore, scope: Scope
+    known: Conversations, store: LocalStore, scope: Scope
 ) -> None:
     said(store)
-    assert known.told(scope, [*TOLD, UserMessage("two")]).id != "conv_1"
+    assert at_once(known.told(scope, [*TOLD, UserMessage("two")])).id != "conv_1"
 
 
-def test_one_at_work_is_passed_over_for_another_that_said_the_same(known: Conversations, store: SqliteStore) -> None:
+def test_one_at_work_is_passed_over_for_another_that_said_the_same(known: Conversations, store: LocalStore) -> None:
     said(store, "conv_1")
     said(store, "conv_2")
     messages = [*TOLD, UserMessage("two")]
-    first = known.told(SCOPE, messages).id
+    first = at_once(known.told(SCOPE, messages)).id
     busy = new_run("chat_2")
     known.begin(first, busy)
-    second = known.told(SCOPE, messages).id
+    second = at_once(known.told(SCOPE, messages)).id
     assert {first, second} == {"conv_1", "conv_2"}
     known.begin(second, busy)
-    assert known.told(SCOPE, messages).id not in (first, second)
+    assert at_once(known.told(SCOPE, messages)).id not in (first, second)
 
 
 def test_a_history_that_is_out_of_reach_costs_the_memory_and_not_the_answer(
-    known: Conversations, store: SqliteStore, monkeypatch: pytest.MonkeyPatch
+    known: Conversations, store: LocalStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def refuse(*_: object) -> None:
+    async def refuse(*_: object) -> None:
         raise StoreUnavailable("The history is out of reach; try again.")
 
     said(store)
     monkeypatch.setattr(store, "find_by_fingerprint", refuse)
     messages: list[Message] = [*TOLD, UserMessage("two")]
-    assert list(known.told(SCOPE, messages).new) == messages
+    assert list(at_once(known.told(SCOPE, messages)).new) == messages
 
 
 def test_new_ones_have_ids_of_their_own(known: Conversations) -> None:
@@ -198,58 +198,56 @@ def test_the_latest_run_is_known_until_nothing_is_left_of_it(known: Conversation
     assert known.latest("conv_1") is None
 
 
-def test_the_session_is_that_of_the_latest_run(known: Conversations, store: SqliteStore) -> None:
+def test_the_session_is_that_of_the_latest_run(known: Conversations, store: LocalStore) -> None:
     said(store, session_id="session-1")
     run = new_run("chat_2", session_id="session-2")
     known.begin("conv_1", run)
-    assert known.named("conv_1", "me", None, [UserMessage("two")]).session_id == "session-2"
+    assert asyncio.run(known.named("conv_1", "me", None, [UserMessage("two")])).session_id == "session-2"
     run.driver.session_id = None
-    assert known.named("conv_1", "me", None, [UserMessage("two")]).session_id == "session-1"
+    assert asyncio.run(known.named("conv_1", "me", None, [UserMessage("two")])).session_id == "session-1"
 
 
 # --- removing -------------------------------------------------------------------------------------------
 
 
-def test_what_is_removed_is_gone(known: Conversations, store: SqliteStore) -> None:
+def test_what_is_removed_is_gone(known: Conversations, store: LocalStore) -> None:
     said(store)
-    assert not known.remove("conv_1", "you")
-    assert not known.remove("conv_2", "me")
-    assert known.remove("conv_1", "me")
-    assert not known.remove("conv_1", "me")
+    assert not asyncio.run(known.remove("conv_1", "you"))
+    assert not asyncio.run(known.remove("conv_2", "me"))
+    assert asyncio.run(known.remove("conv_1", "me"))
+    assert not asyncio.run(known.remove("conv_1", "me"))
     with pytest.raises(NotFound):
-        known.named("conv_1", "me", None, [UserMessage("two")])
+        asyncio.run(known.named("conv_1", "me", None, [UserMessage("two")]))
 
 
-def test_folders_without_a_conversation_are_strays(known: Conversations, store: SqliteStore) -> None:
+def test_folders_without_a_conversation_are_strays(known: Conversations, store: LocalStore) -> None:
     said(store, "conv_1")
     known.begin("conv_2", new_run())  # the store did not take it yet
     for id in ("conv_1", "conv_2", "conv_3", "notes"):
         known.folder(id).mkdir(parents=True)
     made = known.folder("conv_3").stat().st_mtime
-    assert known.strays(made + 60) == []  # young ones may be about to be stored
-    assert known.strays(made + 7200) == ["conv_3"]
+    assert asyncio.run(known.strays(made + 60)) == []  # young ones may be about to be stored
+    assert asyncio.run(known.strays(made + 7200)) == ["conv_3"]
 
 
-def test_the_files_of_conversations_that_are_there_are_counted(known: Conversations, store: SqliteStore) -> None:
+def test_the_files_of_each_conversation_are_counted(known: Conversations, store: LocalStore) -> None:
     said(store, "conv_1")
     for id in ("conv_1", "conv_2", "notes"):
         (known.folder(id) / "images").mkdir(parents=True)
         (known.folder(id) / "images" / "a.png").write_bytes(b"x" * 1000)
-    assert known.size() == 1000
-    known.remove("conv_1", "me")
-    assert known.size() == 0
+    assert asyncio.run(known.file_sizes()) == {"conv_1": 1000, "conv_2": 1000}
 
 
 def test_there_may_be_no_folders_at_all(known: Conversations) -> None:
-    assert known.strays(0) == []
-    assert known.size() == 0
+    assert asyncio.run(known.strays(0)) == []
+    assert asyncio.run(known.file_sizes()) == {}
 
 
-def test_a_run_that_was_stopped_keeps_nobody_waiting(known: Conversations, store: SqliteStore) -> None:
+def test_a_run_that_was_stopped_keeps_nobody_waiting(known: Conversations, store: LocalStore) -> None:
     said(store)
     run = new_run("chat_2", session_id="session-1")
     known.begin("conv_1", run)
     messages = [*TOLD, UserMessage("two")]
-    assert known.told(SCOPE, messages).id != "conv_1"
+    assert at_once(known.told(SCOPE, messages)).id != "conv_1"
     run.driver.stop_reason = RunCancelled("Stopped.")
-    assert known.told(SCOPE, messages).id == "conv_1"
+    assert at_once(known.told(SCOPE, messages)).id == "conv_1"

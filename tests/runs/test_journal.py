@@ -15,14 +15,26 @@ from cursor_gateway.errors import AgentOverloaded, StoreUnavailable
 from cursor_gateway.runs.journal import Journal
 from cursor_gateway.runs.run import Run
 from cursor_gateway.store.base import Idempotency, NewRun, RunEnd
+from cursor_gateway.store.local import LocalStore
 from cursor_gateway.store.opening import FILE
-from cursor_gateway.store.sqlite import SqliteStore
-from tests.runs.scripted import ENDLESS, FINISHED, STARTED, ScriptedSource, Step, Watcher, folded, info, say, turn
+from tests.runs.scripted import (
+    ENDLESS,
+    FINISHED,
+    STARTED,
+    ScriptedSource,
+    Step,
+    Watcher,
+    at_once,
+    folded,
+    info,
+    say,
+    turn,
+)
 from tests.store.making import ME, new_run
 from tests.strategies import examples
 
 
-class Flaky(SqliteStore):
+class Flaky(LocalStore):
     """Refuses while it is told to, and counts how often it was asked."""
 
     def __init__(self, directory: Path) -> None:
@@ -38,24 +50,24 @@ class Flaky(SqliteStore):
         if self.refuses:
             raise StoreUnavailable("Locked.")
 
-    def begin_run(self, new: NewRun) -> bool:
+    async def begin_run(self, new: NewRun) -> bool:
         self._ask()
-        return super().begin_run(new)
+        return await super().begin_run(new)
 
-    def append(self, run_id: str, first_number: int, events: Sequence[DocumentEvent]) -> int | None:
+    async def append(self, run_id: str, first_number: int, events: Sequence[DocumentEvent]) -> int | None:
         self._ask()
-        return super().append(run_id, first_number, events)
+        return await super().append(run_id, first_number, events)
 
-    def end_run(self, run_id: str, first_number: int, events: Sequence[DocumentEvent], end: RunEnd) -> int | None:
+    async def end_run(self, run_id: str, first_number: int, events: Sequence[DocumentEvent], end: RunEnd) -> int | None:
         self._ask()
-        return super().end_run(run_id, first_number, events, end)
+        return await super().end_run(run_id, first_number, events, end)
 
 
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[Flaky]:
     made = Flaky(tmp_path)
     yield made
-    made.close()
+    made.database.close()
 
 
 class Clock:
@@ -81,26 +93,26 @@ SAID = events(*say("Hello ", "you", "."), FINISHED)
 
 def test_what_readers_see_is_stored_before(store: Flaky) -> None:
     written = journal(store)
-    assert written.begin()
+    assert at_once(written.begin())
     for number in range(len(SAID)):
         assert asyncio.run(written.write([SAID[number]])) == [SAID[number]]
-        assert store.events("run", ME).events == SAID[: number + 1]
+        assert store.database.events("run", ME).events == SAID[: number + 1]
         assert written.stored == number + 1
     assert written.is_complete
-    stored = store.run("run", ME)
+    stored = store.database.run("run", ME)
     assert stored is not None
     assert (stored.state, stored.event_count) == ("completed", len(SAID))
-    assert [message.text for message in store.messages("conv_run", ME)] == ["Hello", "Hello you."]
+    assert [message.text for message in store.database.messages("conv_run", ME)] == ["Hello", "Hello you."]
     assert asyncio.run(written.read(1)) == SAID[1:]
 
 
 def test_a_key_that_is_another_runs_begins_nothing(store: Flaky) -> None:
     key = Idempotency("key", "hash")
-    assert journal(store, idempotency=key).begin()
+    assert at_once(journal(store, idempotency=key).begin())
     other = journal(store, idempotency=key, id="other")
     assert other.idempotency == key
-    assert not other.begin()
-    assert store.run("other", ME) is None
+    assert not at_once(other.begin())
+    assert store.database.run("other", ME) is None
 
 
 def test_while_the_store_refuses_it_is_not_asked_each_time(store: Flaky) -> None:
@@ -108,7 +120,7 @@ def test_while_the_store_refuses_it_is_not_asked_each_time(store: Flaky) -> None
     clock = Clock()
     written = journal(store, clock)
     store.refuses = True
-    assert written.begin()
+    assert at_once(written.begin())
     for event in SAID[:3]:
         assert asyncio.run(written.write([event])) == [event]
     assert (store.asked, written.stored) == (1, 0)
@@ -122,47 +134,47 @@ def test_while_the_store_refuses_it_is_not_asked_each_time(store: Flaky) -> None
     clock.now += 1
     asyncio.run(written.write([SAID[5]]))
     assert written.is_complete
-    assert store.events("run", ME).events == SAID[:6]
+    assert store.database.events("run", ME).events == SAID[:6]
 
 
 def test_an_answer_that_is_not_stored_says_so_and_is_stored_in_the_same_words(store: Flaky) -> None:
     written = journal(store)
-    assert written.begin()
+    assert at_once(written.begin())
     asyncio.run(written.write(SAID[:2]))
     store.refuses = True
     *before, done = asyncio.run(written.write(SAID[2:]))
     assert before == SAID[2:-1]
     assert isinstance(done, Done)
     assert done.envelope.metadata.stored is False
-    assert (written.is_complete, written.try_again()) == (False, False)
-    assert store.events("run", ME).events == SAID[:2]
+    assert (written.is_complete, at_once(written.try_again())) == (False, False)
+    assert store.database.events("run", ME).events == SAID[:2]
     store.refuses = False
-    assert written.try_again()
+    assert at_once(written.try_again())
     assert written.is_complete
-    assert store.events("run", ME).events == [*SAID[:-1], done]
-    assert [message.text for message in store.messages("conv_run", ME)] == ["Hello", "Hello you."]
-    assert written.try_again()  # and once more changes nothing
-    assert store.events("run", ME).events == [*SAID[:-1], done]
+    assert store.database.events("run", ME).events == [*SAID[:-1], done]
+    assert [message.text for message in store.database.messages("conv_run", ME)] == ["Hello", "Hello you."]
+    assert at_once(written.try_again())  # and once more changes nothing
+    assert store.database.events("run", ME).events == [*SAID[:-1], done]
 
 
 def test_a_run_that_was_deleted_meanwhile_is_over_for_the_store(store: Flaky) -> None:
     written = journal(store)
-    assert written.begin()
+    assert at_once(written.begin())
     asyncio.run(written.write(SAID[:2]))
-    assert store.delete_conversation("conv_run", ME)
-    store.prune(None, None, 0)  # to the last row, and not behind our back
+    assert store.database.delete_conversation("conv_run", ME)
+    store.database.prune(None, None, 0)  # to the last row, and not behind our back
     *before, done = asyncio.run(written.write(SAID[2:]))
     assert before == SAID[2:-1]
     assert isinstance(done, Done)
     assert done.envelope.metadata.stored is False
     asked = store.asked
-    assert (written.is_complete, written.try_again(), store.asked) == (True, True, asked)  # nobody tries again
+    assert (written.is_complete, at_once(written.try_again()), store.asked) == (True, True, asked)  # nobody tries again
     assert (asyncio.run(written.read(0)), written.stored) == ([], 2)
 
 
 def test_a_history_that_is_taken_away_is_not_taken_for_one_that_has_it(store: Flaky, tmp_path: Path) -> None:
     written = journal(store)
-    assert written.begin()
+    assert at_once(written.begin())
     asyncio.run(written.write(SAID[:2]))
     for file in tmp_path.glob(f"{FILE}*"):
         file.rename(file.with_name(f"away-{file.name}"))
@@ -177,7 +189,7 @@ def test_a_mistake_in_the_store_costs_the_history_and_not_the_answer(store: Flak
 
     async def live() -> None:
         written, watcher, ended = journal(store), Watcher(), list[str]()
-        assert written.begin()
+        assert await written.begin()
         store.mistake_after = store.asked + at
         run = Run(info("run", "conv_run"), turn("run"), ME, journal=written)
         script: list[Step] = [[STARTED], *([word] for word in say(*"abcdefg")), [FINISHED]]
@@ -197,15 +209,15 @@ def test_a_mistake_in_the_store_costs_the_history_and_not_the_answer(store: Flak
 @pytest.mark.parametrize("fails", [False, True])
 def test_only_an_answer_that_the_caller_has_whole_is_known_by_it(store: Flaky, fails: bool) -> None:
     written = journal(store)
-    assert written.begin()
+    assert at_once(written.begin())
     written.session_id = "session-1"
     written.fingerprint = lambda answer: f"print of {answer}"
     end: AgentEvent = RunFailed(failure=AgentOverloaded("Full.").failure()) if fails else FINISHED
     asyncio.run(written.write(events(*say("Hello"), end)))
-    assert [found.session_id for found in store.find_by_fingerprint(ME, "print of Hello")] == (
+    assert [found.session_id for found in store.database.find_by_fingerprint(ME, "print of Hello")] == (
         [] if fails else ["session-1"]
     )
-    stored = store.conversation("conv_run", ME)
+    stored = store.database.conversation("conv_run", ME)
     assert stored is not None
     assert stored.session_id == "session-1"  # by its id it goes on all the same
 
@@ -224,7 +236,7 @@ def test_whenever_the_store_refuses_all_is_there_in_the_end(
     said = events(*say(*(f"{number} " for number in range(sum(sizes)))), FINISHED)
     told: list[DocumentEvent] = []
     store.refuses = refusals[-1]
-    assert written.begin()
+    assert at_once(written.begin())
     rest = said
     for number, size in enumerate([*sizes, len(said)]):
         batch, rest = rest[:size], rest[size:]
@@ -233,12 +245,12 @@ def test_whenever_the_store_refuses_all_is_there_in_the_end(
         store.refuses, clock.now = refusals[number], clock.now + steps[number]
         told += asyncio.run(written.write(batch))
         store.refuses = False
-        assert store.events("run", ME).events == told[: written.stored]
-    assert written.try_again()
+        assert store.database.events("run", ME).events == told[: written.stored]
+    assert at_once(written.try_again())
     assert written.is_complete
-    assert store.events("run", ME).events == told
+    assert store.database.events("run", ME).events == told
     assert told[:-1] == said[:-1]
-    store.close()
+    store.database.close()
 
 
 def test_a_run_whose_events_are_not_stored_keeps_them(store: Flaky, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -248,16 +260,16 @@ def test_a_run_whose_events_are_not_stored_keeps_them(store: Flaky, monkeypatch:
     async def live() -> None:
         store.refuses = True
         written = journal(store)
-        assert written.begin()
+        assert await written.begin()
         run = Run(info("run", "conv_run"), turn("run"), ME, journal=written)
         words = say(*(f"{number} " for number in range(50)))
         run.start(ScriptedSource([[STARTED], *([word] for word in words), [FINISHED]]), ENDLESS, (), lambda: None)
         await run.gone()
         assert (run.log.dropped, run.is_stored, len(run.log.events)) == (0, False, run.count)
-        assert not run.store_again()
+        assert not await run.store_again()
         store.refuses = False
-        assert run.store_again()
+        assert await run.store_again()
         assert run.is_stored
-        assert store.events("run", ME).events == run.log.events
+        assert store.database.events("run", ME).events == run.log.events
 
     asyncio.run(live())

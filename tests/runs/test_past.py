@@ -14,7 +14,7 @@ from cursor_gateway.errors import RunCancelled
 from cursor_gateway.runs import past
 from cursor_gateway.runs.journal import Journal
 from cursor_gateway.runs.past import PastRun
-from cursor_gateway.store.sqlite import SqliteStore
+from cursor_gateway.store.local import LocalStore
 from tests.runs.scripted import FINISHED, at_once, info, say, turns_of_the_loop
 from tests.store.making import ME, new_run
 from tests.strategies import examples
@@ -26,19 +26,19 @@ SAID = [event for one in [*say("Hello ", "you", "."), FINISHED] for event in ASS
 class Elsewhere:
     """A gateway of another process that drives a run."""
 
-    def __init__(self, store: SqliteStore) -> None:
+    def __init__(self, store: LocalStore) -> None:
         self._journal = Journal(store, new_run(), lambda: 0)
-        assert self._journal.begin()
+        assert at_once(self._journal.begin())
 
     def says(self, *events: DocumentEvent) -> None:
         at_once(self._journal.write([*events]))
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Iterator[SqliteStore]:
-    made = SqliteStore(tmp_path)
+def store(tmp_path: Path) -> Iterator[LocalStore]:
+    made = LocalStore(tmp_path)
     yield made
-    made.close()
+    made.database.close()
 
 
 @pytest.fixture(autouse=True)
@@ -46,8 +46,8 @@ def looks_often(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(past, "_POLL_SECONDS", 0.001)
 
 
-async def found(store: SqliteStore) -> PastRun:
-    stored = store.run("run", ME)
+async def found(store: LocalStore) -> PastRun:
+    stored = await store.run("run", ME)
     assert stored is not None
     run = PastRun(store, stored)
     await run.look()
@@ -55,12 +55,12 @@ async def found(store: SqliteStore) -> PastRun:
 
 
 @pytest.mark.parametrize("after", range(len(SAID) + 2))
-def test_one_that_has_ended_is_read_from_any_place(store: SqliteStore, after: int) -> None:
+def test_one_that_has_ended_is_read_from_any_place(store: LocalStore, after: int) -> None:
     Elsewhere(store).says(*SAID)
 
     async def live() -> None:
         run = await found(store)
-        assert (run.id, run.owner, run.count, run.has_spoken) == ("run", ME, len(SAID), True)
+        assert (run.id, run.owner, run.count) == ("run", ME, len(SAID))
         assert run.done == SAID[-1]
         seen: list[DocumentEvent] = []
         with run.reader(after) as reader:
@@ -81,7 +81,7 @@ def test_one_that_has_ended_is_read_from_any_place(store: SqliteStore, after: in
 def test_one_that_another_gateway_drives_is_followed_to_its_end(
     tmp_path_factory: pytest.TempPathFactory, sizes: list[int], joins: list[int]
 ) -> None:
-    store = SqliteStore(tmp_path_factory.mktemp("store"))
+    store = LocalStore(tmp_path_factory.mktemp("store"))
     elsewhere = Elsewhere(store)
 
     async def read(after: int) -> list[DocumentEvent]:
@@ -111,10 +111,10 @@ def test_one_that_another_gateway_drives_is_followed_to_its_end(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(past, "_POLL_SECONDS", 0.001)
         asyncio.run(live())
-    store.close()
+    store.database.close()
 
 
-def test_who_waits_no_longer_than_so_long_gets_nothing(store: SqliteStore) -> None:
+def test_who_waits_no_longer_than_so_long_gets_nothing(store: LocalStore) -> None:
     elsewhere = Elsewhere(store)
 
     async def live() -> None:
@@ -122,14 +122,14 @@ def test_who_waits_no_longer_than_so_long_gets_nothing(store: SqliteStore) -> No
         reader = run.reader()
         assert await reader.next(0) == []
         assert await reader.next(0.01) == []
-        assert (reader.at_end, run.has_spoken, run.done) == (False, False, None)
+        assert (reader.at_end, run.done) == (False, None)
         elsewhere.says(*SAID[:2])
         assert await reader.next(0) == SAID[:2]
 
     asyncio.run(live())
 
 
-def test_who_leaves_is_woken(store: SqliteStore, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_who_leaves_is_woken(store: LocalStore, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(past, "_POLL_SECONDS", 1e6)
     Elsewhere(store)
 
@@ -147,14 +147,14 @@ def test_who_leaves_is_woken(store: SqliteStore, monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.parametrize("is_over", [True, False])
-def test_one_that_is_deleted_keeps_nobody_waiting(store: SqliteStore, is_over: bool) -> None:
+def test_one_that_is_deleted_keeps_nobody_waiting(store: LocalStore, is_over: bool) -> None:
     elsewhere = Elsewhere(store)
     elsewhere.says(*(SAID if is_over else SAID[:2]))
 
     async def live() -> None:
         run = await found(store)
         reader = run.reader()
-        assert store.delete_conversation("conv", ME)
+        assert await store.delete_conversation("conv", ME)
         while not reader.has_left:
             assert await reader.next() == []
             await turns_of_the_loop()

@@ -1,5 +1,6 @@
 """What a gateway left unfinished when it died: ended with what it had, once, and nobody else's."""
 
+import asyncio
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from cursor_gateway.core.assembler import Assembler
 from cursor_gateway.core.document_events import DocumentEvent, Done, source_text
 from cursor_gateway.core.transcript import Transcript
 from cursor_gateway.runs.recovery import end_interrupted_runs, run_info
-from cursor_gateway.store.sqlite import SqliteStore
+from cursor_gateway.store.local import LocalStore
 from tests.laws.laws import assert_well_formed
 from tests.runs.scripted import info, say
 from tests.store.making import ME, YOU, new_run, whole_run
@@ -36,10 +37,10 @@ def events(story: list[AgentEvent], id: str = "run") -> list[DocumentEvent]:
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Iterator[SqliteStore]:
-    made = SqliteStore(tmp_path)
+def store(tmp_path: Path) -> Iterator[LocalStore]:
+    made = LocalStore(tmp_path)
     yield made
-    made.close()
+    made.database.close()
 
 
 def nobody(instance: str) -> bool:
@@ -50,12 +51,12 @@ def nobody(instance: str) -> bool:
 def test_wherever_it_was_cut_it_ends_well_formed_and_says_why(
     tmp_path_factory: pytest.TempPathFactory, cut: int, batch: int
 ) -> None:
-    store, told = SqliteStore(tmp_path_factory.mktemp("store")), events(STORY)[:cut]
-    store.begin_run(new_run())
+    store, told = LocalStore(tmp_path_factory.mktemp("store")), events(STORY)[:cut]
+    store.database.begin_run(new_run())
     for at in range(0, cut, batch):
-        store.append("run", at + 1, told[at : min(at + batch, cut)])
-    assert end_interrupted_runs(store, nobody, 5000) == 1
-    found = store.events("run", ME).events
+        store.database.append("run", at + 1, told[at : min(at + batch, cut)])
+    assert asyncio.run(end_interrupted_runs(store, nobody, 5000)) == 1
+    found = store.database.events("run", ME).events
     assert found[:cut] == told  # not one event is told otherwise
     assert_well_formed(found)
     done = found[-1]
@@ -64,7 +65,7 @@ def test_wherever_it_was_cut_it_ends_well_formed_and_says_why(
     assert (done.envelope.status, done.failure.code) == ("error", "gateway_restarted")
     assert (done.failure.source, done.failure.retryable) == ("gateway", True)
     assert "what had arrived is kept. Send the message again" in done.failure.message
-    stored = store.run("run", ME)
+    stored = store.database.run("run", ME)
     assert stored is not None
     assert (stored.state, stored.failure_code, stored.ended_ms) == ("error", "gateway_restarted", 5000)
     assert run_info(stored).id == "run"
@@ -73,48 +74,48 @@ def test_wherever_it_was_cut_it_ends_well_formed_and_says_why(
         fold.push(event)
     assert fold.response() is not None
     said = "".join(map(source_text, told))
-    assert [message.text for message in store.messages("conv", ME)] == ["Hello", *([said] if said else [])]
-    assert end_interrupted_runs(store, nobody, 9000) == 0
-    assert store.events("run", ME).events == found
-    store.close()
+    assert [message.text for message in store.database.messages("conv", ME)] == ["Hello", *([said] if said else [])]
+    assert asyncio.run(end_interrupted_runs(store, nobody, 9000)) == 0
+    assert store.database.events("run", ME).events == found
+    store.database.close()
 
 
-def test_only_those_of_a_gateway_that_is_gone(store: SqliteStore) -> None:
+def test_only_those_of_a_gateway_that_is_gone(store: LocalStore) -> None:
     for id, owner in (("mine", ME), ("yours", YOU), ("ended", ME)):
-        store.begin_run(new_run(id, f"conv_{id}", owner=owner))
-    whole_run(store, "done", "conv_done")
+        store.database.begin_run(new_run(id, f"conv_{id}", owner=owner))
+    whole_run(store.database, "done", "conv_done")
     asked: list[str] = []
 
     def is_alive(instance: str) -> bool:
         asked.append(instance)
         return True
 
-    assert end_interrupted_runs(store, is_alive, 0) == 0
+    assert asyncio.run(end_interrupted_runs(store, is_alive, 0)) == 0
     assert asked == ["host:1"] * 3
-    assert end_interrupted_runs(store, nobody, 0) == 3
-    assert store.unfinished_runs() == []
+    assert asyncio.run(end_interrupted_runs(store, nobody, 0)) == 3
+    assert store.database.unfinished_runs() == []
 
 
-def test_the_session_stays_and_a_fingerprint_does_not(store: SqliteStore) -> None:
+def test_the_session_stays_and_a_fingerprint_does_not(store: LocalStore) -> None:
     """By its id the conversation goes on where the agent was; a client that quotes half an answer does not find it."""
-    whole_run(store, "first", "conv", fingerprint="known")
-    store.set_session("conv", ME, "session-1", "known")
-    store.begin_run(new_run("run", "conv", "and?"))
-    store.append("run", 1, events(say("Half")))
-    assert end_interrupted_runs(store, nobody, 0) == 1
-    conversation = store.conversation("conv", ME)
+    whole_run(store.database, "first", "conv", fingerprint="known")
+    store.database.set_session("conv", ME, "session-1", "known")
+    store.database.begin_run(new_run("run", "conv", "and?"))
+    store.database.append("run", 1, events(say("Half")))
+    assert asyncio.run(end_interrupted_runs(store, nobody, 0)) == 1
+    conversation = store.database.conversation("conv", ME)
     assert conversation is not None
     assert (conversation.session_id, conversation.is_running) == ("session-1", False)
-    assert store.find_by_fingerprint(ME, "known") == []
+    assert store.database.find_by_fingerprint(ME, "known") == []
 
 
-def test_a_long_run_is_ended_after_its_last_event(store: SqliteStore) -> None:
+def test_a_long_run_is_ended_after_its_last_event(store: LocalStore) -> None:
     """Though it is read in several pages."""
-    store.begin_run(new_run())
+    store.database.begin_run(new_run())
     told = events(say(*("x" * 100_000 for _ in range(30))))
     for number, event in enumerate(told, 1):
-        store.append("run", number, [event])
-    assert end_interrupted_runs(store, nobody, 0) == 1
-    stored = store.run("run", ME)
+        store.database.append("run", number, [event])
+    assert asyncio.run(end_interrupted_runs(store, nobody, 0)) == 1
+    stored = store.database.run("run", ME)
     assert stored is not None
     assert stored.event_count == len(told) + 5  # the text ends; an error begins, says why, ends; done

@@ -179,7 +179,7 @@ class Unstored(Run):
     def is_stored(self) -> bool:
         return self.tries <= 0
 
-    def store_again(self) -> bool:
+    async def store_again(self) -> bool:
         self.tries -= 1
         return self.is_stored
 

@@ -8,7 +8,7 @@ from cursor_gateway.runs.conversations import Conversations
 from cursor_gateway.runs.removal import Removals
 from cursor_gateway.sources.choice import ChosenSource
 from cursor_gateway.sources.leftovers import NOTE, NotedSession, note_session
-from cursor_gateway.store.sqlite import SqliteStore
+from cursor_gateway.store.local import LocalStore
 from tests.runs.scripted import ScriptedSource
 
 
@@ -30,7 +30,7 @@ class Forgetting(ScriptedSource):
 
 
 def place(tmp_path: Path, source: Forgetting) -> tuple[Conversations, Removals, Path]:
-    conversations = Conversations(SqliteStore(tmp_path), tmp_path / "conversations")
+    conversations = Conversations(LocalStore(tmp_path), tmp_path / "conversations")
     folder = conversations.folder("conv_1")
     (folder / "cursor" / "chats").mkdir(parents=True)
     (folder / "tools.json").write_text("[]")

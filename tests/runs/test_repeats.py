@@ -11,7 +11,8 @@ from cursor_gateway.errors import StoreUnavailable
 from cursor_gateway.runs import repeats
 from cursor_gateway.runs.repeats import Repeats, call_id, question_key, run_of
 from cursor_gateway.store.base import IdempotentRun
-from cursor_gateway.store.sqlite import SqliteStore
+from cursor_gateway.store.local import LocalStore
+from tests.runs.scripted import at_once
 from tests.store.making import ME, YOU, new_run
 
 RUN = f"chat_{'0a' * 16}"
@@ -47,30 +48,31 @@ def test_a_question_is_what_is_asked_and_by_whom() -> None:
 
 def test_replies_are_found_in_memory_and_in_the_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(repeats, "_MOST", 2)
-    store = SqliteStore(tmp_path)
-    store.begin_run(new_run("run"))
+    store = LocalStore(tmp_path)
+    store.database.begin_run(new_run("run"))
     known = Repeats(store)
     for number in range(3):
-        known.note(ME, f"key{number}", IdempotentRun("run", "", number), 1000)
+        at_once(known.note(ME, f"key{number}", IdempotentRun("run", "", number), 1000))
     assert known.recent(ME, "key0") is None
-    assert [known.find(ME, f"key{number}") for number in range(3)] == [IdempotentRun("run", "", n) for n in range(3)]
-    assert known.find(YOU, "key2") is None
+    found = [at_once(known.find(ME, f"key{number}")) for number in range(3)]
+    assert found == [IdempotentRun("run", "", n) for n in range(3)]
+    assert at_once(known.find(YOU, "key2")) is None
     known.forget(ME, "key2")
     assert known.recent(ME, "key2") is None
-    assert Repeats(store).find(ME, "key1") == IdempotentRun("run", "", 1)
-    store.close()
+    assert at_once(Repeats(store).find(ME, "key1")) == IdempotentRun("run", "", 1)
+    store.database.close()
 
 
-class Unreachable(SqliteStore):
-    def find_run_by_idempotency(self, owner: str, key: str) -> IdempotentRun | None:
+class Unreachable(LocalStore):
+    async def find_run_by_idempotency(self, owner: str, key: str) -> IdempotentRun | None:
         raise StoreUnavailable("The disk is gone.")
 
-    def name_reply(self, owner: str, key: str, reply: IdempotentRun, now_ms: int) -> None:
+    async def name_reply(self, owner: str, key: str, reply: IdempotentRun, now_ms: int) -> None:
         raise StoreUnavailable("The disk is gone.")
 
 
 def test_without_the_store_replies_of_this_process_are_known(tmp_path: Path) -> None:
     known = Repeats(Unreachable(tmp_path))
-    known.note(ME, "key", IdempotentRun("run", "", 3), 1000)
-    assert known.find(ME, "key") == IdempotentRun("run", "", 3)
-    assert known.find(ME, "other") is None
+    at_once(known.note(ME, "key", IdempotentRun("run", "", 3), 1000))
+    assert at_once(known.find(ME, "key")) == IdempotentRun("run", "", 3)
+    assert at_once(known.find(ME, "other")) is None

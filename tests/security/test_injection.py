@@ -210,8 +210,9 @@ def test_what_the_agent_says_makes_no_line_of_the_log(
     assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u2028\u2029]", logged)
     for written in logged.split("\n"):
         if written:
-            assert json.loads(written)["level"] in ("debug", "info", "warning", "error")
-    assert "forged" not in logged  # nor is it there at all
+            line = json.loads(written)
+            assert line["level"] in ("debug", "info", "warning", "error")
+            assert "forged" not in line  # at most within what the agent said, which is one value
 
 
 # --- terminals --------------------------------------------------------------------------------------------------

@@ -22,7 +22,7 @@ from cursor_gateway.runs.shares import Shares
 from cursor_gateway.runs.workspaces import Workspaces
 from cursor_gateway.server.answers import Answer, CheckedAnswer, LateStream, WholeAnswer
 from cursor_gateway.server.streaming import Reading
-from cursor_gateway.store.sqlite import SqliteStore
+from cursor_gateway.store.local import LocalStore
 from tests.openai_shapes import read_stream
 from tests.runs.scripted import (
     ENDLESS,
@@ -48,14 +48,14 @@ def answers(text: str) -> list[Step]:
     return [[STARTED], say(text), [COUNTED]]
 
 
-_OPEN: list[SqliteStore] = []
+_OPEN: list[LocalStore] = []
 
 
 @pytest.fixture(autouse=True)
 def _closed() -> Iterator[None]:
     yield
     while _OPEN:
-        _OPEN.pop().close()
+        _OPEN.pop().database.close()
 
 
 class Place:
@@ -64,7 +64,7 @@ class Place:
     def __init__(self, tmp_path: Path, *scripts: list[Step]) -> None:
         self.source = ScriptedSource(*scripts)
         self.runs = Runs(self.source, ENDLESS, Shares(max_runs=1))
-        self.store = SqliteStore(tmp_path)
+        self.store = LocalStore(tmp_path)
         _OPEN.append(self.store)
         self.service = Service(
             self.source,

@@ -339,22 +339,23 @@ async def kept(gateway: Gateway, settings: Settings, expected: int) -> list[str]
     """What is left when there are only so many, their folders included."""
     folders = gateway.service.conversations.folder("x").parent
 
-    def left() -> list[str]:
-        found = gateway.store.conversations("local", limit=100).found
+    async def left() -> list[str]:
+        found = (await gateway.store.conversations("local", limit=100)).found
         return [one.conversation.id for one in found]
 
-    def is_tidy() -> bool:
+    async def is_tidy() -> bool:
         names = [path.name for path in folders.iterdir()]
-        return len(names) <= expected and sorted(names) == sorted(left())
+        return len(names) <= expected and sorted(names) == sorted(await left())
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(composition, "time", lambda: time.time() + 1e6)  # a young folder may belong to a run that begins
         keeping = asyncio.ensure_future(keep_history(gateway, settings))
-        await true(lambda: keeping.done() or is_tidy())
+        while not keeping.done() and not await is_tidy():
+            await asyncio.sleep(0.001)
         keeping.cancel()
         with suppress(asyncio.CancelledError):
             await keeping
-    return left()
+    return await left()
 
 
 @pytest.mark.parametrize("days", [0, 2])
@@ -381,7 +382,7 @@ def test_what_is_more_than_may_be_kept_goes_the_oldest_first(tmp_path: Path) -> 
     async def live() -> None:
         gateway = await compose(settings)
         made = [await said(gateway, f"{number} " + "words " * 20_000) for number in range(30)]
-        assert gateway.store.size() > 1024 * 1024
+        assert await gateway.store.size() > 1024 * 1024
         left = await kept(gateway, settings, len(made) - 1)
         assert 2 <= len(left) < len(made)  # each takes about a third of what may be kept
         assert left == list(reversed(made[-len(left) :]))

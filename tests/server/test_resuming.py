@@ -33,7 +33,7 @@ from cursor_gateway.server.app import build_app
 from cursor_gateway.server.metrics import Metrics
 from cursor_gateway.settings import Settings
 from cursor_gateway.sources.base import Turn
-from cursor_gateway.store.sqlite import SqliteStore
+from cursor_gateway.store.local import LocalStore
 from tests.gateways import RunningGateway, running_gateway
 from tests.laws.folds import fold_chunks, fold_documents, read_ndjson, read_sse
 from tests.laws.folds import frames_of as read_frames
@@ -152,7 +152,7 @@ class Site:
     """The whole application over a script and a real store; on the same folder again, it is the next gateway."""
 
     def __init__(self, folder: Path, source: ScriptedSource) -> None:
-        self.source, self.store = source, SqliteStore(folder)
+        self.source, self.store = source, LocalStore(folder)
         self.service = Service(
             source,
             Runs(source, ENDLESS, Shares(max_runs=99)),
@@ -204,7 +204,7 @@ class Site:
 
     async def close(self) -> None:
         await self.service.close(0)
-        self.store.close()
+        await self.store.close()
 
 
 class Paced(ScriptedSource):

@@ -17,7 +17,7 @@ from cursor_gateway.core.document_events import ContentDelta, DocumentEvent, Don
 from cursor_gateway.core.documents import Document, Usage
 from cursor_gateway.core.run_info import RunInfo
 from cursor_gateway.errors import InvalidRequest, StoreUnavailable
-from cursor_gateway.store.base import Idempotency, IdempotentRun, NewMessage, Store, StoredMessage, StoredRun
+from cursor_gateway.store.base import Idempotency, IdempotentRun, NewMessage, StoredMessage, StoredRun
 from cursor_gateway.store.sqlite import SqliteStore
 from tests.laws.strategies import agent_events, examples
 from tests.store.making import (
@@ -35,15 +35,15 @@ from tests.store.making import (
 from tests.store.test_search import queries
 
 
-def everything(store: Store, run: str = "run", owner: str = ME) -> list[DocumentEvent]:
+def everything(store: SqliteStore, run: str = "run", owner: str = ME) -> list[DocumentEvent]:
     return store.events(run, owner, max_bytes=10**9).events
 
 
-def ids(store: Store, owner: str = ME, query: str | None = None, limit: int = 100) -> list[str]:
+def ids(store: SqliteStore, owner: str = ME, query: str | None = None, limit: int = 100) -> list[str]:
     return [found.conversation.id for found in store.conversations(owner, query=query, limit=limit).found]
 
 
-def all_pages(store: Store, limit: int, query: str | None = None) -> list[str]:
+def all_pages(store: SqliteStore, limit: int, query: str | None = None) -> list[str]:
     found: list[str] = []
     page = store.conversations(ME, limit=limit, query=query)
     while True:
@@ -473,5 +473,5 @@ def test_a_store_that_was_never_used_leaves_no_file(tmp_path: Path) -> None:
 
 
 def test_a_store_is_a_store(store: SqliteStore) -> None:
-    as_promised: Store = store
+    as_promised: SqliteStore = store
     assert as_promised.size() > 0

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from cursor_gateway.client.connection import ChatOptions
     from cursor_gateway.runs.run import Run
     from cursor_gateway.runs.service import Service
-    from cursor_gateway.store.sqlite import SqliteStore
+    from cursor_gateway.store.base import Store
 
 Batches: TypeAlias = AsyncGenerator[list[DocumentEvent], None]
 
@@ -270,7 +270,7 @@ async def _gateway_events(remote: Remote, message: str, options: "ChatOptions", 
 
 async def _ask_agent(asked: Asked, settings: Settings) -> int:
     from cursor_gateway.cli.composition import compose
-    from cursor_gateway.runs.past import PastRun
+    from cursor_gateway.runs.run import Run
     from cursor_gateway.runs.service import Order
 
     request, owner = asked.request, owner_here(settings)
@@ -299,7 +299,7 @@ async def _ask_agent(asked: Asked, settings: Settings) -> int:
             may_be_asked=asked.form == "view" and can_be_asked(),
         )
         run = await gateway.service.start(order)
-        assert not isinstance(run, PastRun)  # nothing was ordered before
+        assert isinstance(run, Run)  # a new one: no idempotency key was given
         try:
             done = await _present(_agent_events(run), asked.form, answer_to(gateway.service, owner))
         except BaseException:  # Ctrl-C: the agent is given its time, since it has processes of its own to end
@@ -314,7 +314,7 @@ async def _ask_agent(asked: Asked, settings: Settings) -> int:
 
 
 async def _conversation(
-    asked: Asked, store: "SqliteStore", directory: Path, owner: str, here: Path
+    asked: Asked, store: "Store", directory: Path, owner: str, here: Path
 ) -> ConversationEntry | None:
     """The one to go on with, in its own folder, wherever that is. Raises `Trouble`."""
     name = asked.request.conversation_id

@@ -3,7 +3,7 @@
 import asyncio
 import os
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import AsyncExitStack, suppress
 from importlib.util import find_spec
 from pathlib import Path
 from time import monotonic, time, time_ns
@@ -34,7 +34,7 @@ from cursor_gateway.sources.recorder import Recorder
 from cursor_gateway.sources.replay import Recording, ReplaySource, load
 from cursor_gateway.sources.tool_server.endpoint import ToolEndpoint
 from cursor_gateway.store.base import Store
-from cursor_gateway.store.sqlite import SqliteStore
+from cursor_gateway.store.local import LocalStore
 
 _KEEPING_SECONDS = 3600.0
 _SHORTEST_SECRET = 8  # characters; what is shorter could be any word
@@ -46,12 +46,12 @@ class Gateway(Struct, frozen=True):
 
     service: Service
     ledger: Ledger
-    store: SqliteStore
+    store: Store
     why_demo: str = ""  # why the built-in recordings answer
 
     async def close(self) -> None:
         await self.service.close(0)
-        self.store.close()
+        await self.store.close()
         self.ledger.close()
 
 
@@ -70,20 +70,20 @@ async def compose(
             f"the gateway cannot write to {error.filename}: {error.strerror}; set `data_dir` to a folder it may use.",
             param="data_dir",
         ) from None
-    with ExitStack() as undo:
+    async with AsyncExitStack() as undo:
         undo.callback(ledger.close)
         ledger.end_orphans()
         directory = data_dir(settings, environ) if settings.history else ledger.folder
-        store = SqliteStore(directory)
-        undo.callback(store.close)
-        opening = asyncio.get_running_loop().run_in_executor(None, _open, store, ledger, warn)
+        store = LocalStore(directory)
+        undo.push_async_callback(store.close)
+        opening = asyncio.get_running_loop().create_task(_open(store, ledger, warn))
         try:
             source, why_demo = await choose_source(settings, ledger, directory, environ, warn)
         finally:
             await opening
         secret = None
         with suppress(OSError):  # a full disk: then it is one for this process
-            secret = secret_in(data_dir(settings, environ))
+            secret = secret_in(directory)
         account_errors = AccountErrors(source, settings.account_error_seconds, monotonic, data_dir(settings, environ))
         service = await _service(
             settings, source, store, directory, ledger.folder.name, observers, account_errors, secret
@@ -145,12 +145,12 @@ async def _service(
     )
 
 
-def _open(store: SqliteStore, ledger: Ledger, warn: Callable[[str], None]) -> None:
+async def _open(store: LocalStore, ledger: Ledger, warn: Callable[[str], None]) -> None:
     """A history that is out of reach costs itself, not the answers."""
     try:
-        if (warning := store.open(_now_ms())) is not None:
+        if (warning := await store.open(_now_ms())) is not None:
             warn(warning)
-        end_interrupted_runs(store, ledger.is_alive, _now_ms())
+        await end_interrupted_runs(store, ledger.is_alive, _now_ms())
     except StoreUnavailable as error:
         warn(str(error))
 
@@ -165,11 +165,11 @@ async def keep_history(gateway: Gateway, settings: Settings) -> None:
     while True:
         seconds = _KEEPING_SECONDS
         try:
-            await asyncio.to_thread(end_interrupted_runs, gateway.store, gateway.ledger.is_alive, _now_ms())
-            files = gateway.service.conversations.size
-            await asyncio.to_thread(gateway.store.prune, age, settings.max_history_bytes, _now_ms(), files)
+            await end_interrupted_runs(gateway.store, gateway.ledger.is_alive, _now_ms())
+            file_sizes = await gateway.service.conversations.file_sizes()
+            await gateway.store.prune(age, settings.max_history_bytes, _now_ms(), file_sizes)
             if settings.max_history_bytes_per_key:
-                await asyncio.to_thread(gateway.store.prune_owners, settings.max_history_bytes_per_key)
+                await gateway.store.prune_owners(settings.max_history_bytes_per_key)
             await gateway.service.removals.remove_strays(time())
         except StoreUnavailable:  # it may have been out of reach since the start: then nothing of this was done yet
             seconds = _AGAIN_SECONDS

@@ -19,7 +19,7 @@ from cursor_gateway.keys import owner_of
 from cursor_gateway.settings import Settings
 
 if TYPE_CHECKING:
-    from cursor_gateway.store.sqlite import SqliteStore
+    from cursor_gateway.store.base import Store
 
 _Found = TypeVar("_Found")
 
@@ -66,13 +66,15 @@ async def open_history(settings: Settings, url: str | None, *, direct: bool) -> 
         yield NoHistory(directory, is_kept=settings.history)
         return
 
-    from cursor_gateway.store.sqlite import SqliteStore
+    from cursor_gateway.store.local import LocalStore
 
-    store = SqliteStore(directory)
+    store = LocalStore(directory)
+    history = LocalHistory(store, directory, owner_here(settings))
     try:
-        yield LocalHistory(store, directory, owner_here(settings))
+        await history.end_interrupted_runs()
+        yield history
     finally:
-        await asyncio.to_thread(store.close)
+        await store.close()
 
 
 def owner_here(settings: Settings) -> str:
@@ -185,14 +187,13 @@ async def _or_none(call: Awaitable[_Found]) -> _Found | None:
 class LocalHistory:
     """Any number of processes may use the file. It is not repaired here: that is for whoever writes to it."""
 
-    def __init__(self, store: "SqliteStore", directory: Path, owner: str) -> None:
+    def __init__(self, store: "Store", directory: Path, owner: str) -> None:
         from cursor_gateway.runs.conversations import Conversations
         from cursor_gateway.sources.ledger import Ledger
 
         self._store, self._directory, self._owner = store, directory, owner
         self._conversations = Conversations(store, directory / "conversations")
         self._ledger = Ledger(directory / "instances")
-        self._end_interrupted_runs()
 
     @property
     def told(self) -> str:
@@ -204,7 +205,7 @@ class LocalHistory:
         left, before = limit, None
         while left is None or left > 0:
             size = _PAGE if left is None else min(left, _PAGE)
-            page = self._store.conversations(self._owner, limit=size, before=before, query=query)
+            page = await self._store.conversations(self._owner, limit=size, before=before, query=query)
             for found in page.found:
                 yield entry_of(found)
             before = page.next
@@ -215,18 +216,18 @@ class LocalHistory:
     async def conversation(self, id: str) -> ConversationDetail | None:
         from cursor_gateway.store.entries import detail_of
 
-        found = self._store.conversation(id, self._owner)
-        return None if found is None else detail_of(self._store, found)
+        found = await self._store.conversation(id, self._owner)
+        return None if found is None else await detail_of(self._store, found)
 
     async def answer(self, run_id: str) -> ChatResponse | None:
         from cursor_gateway.core.unfinished import Unfinished
         from cursor_gateway.runs.recovery import run_info
 
-        run = self._store.run(run_id, self._owner)
+        run = await self._store.run(run_id, self._owner)
         if run is None:
             return None
         unfinished, last = Unfinished(), 0
-        while (page := self._store.events(run_id, self._owner, after=last)).events:
+        while (page := await self._store.events(run_id, self._owner, after=last)).events:
             for event in page.events:
                 unfinished.push(event)
             last = page.last_number
@@ -235,22 +236,22 @@ class LocalHistory:
     async def remove(self, id: str) -> bool:
         from cursor_gateway.sources.leftovers import remove_offline
 
-        found = self._store.conversation(id, self._owner)
+        found = await self._store.conversation(id, self._owner)
         if found is not None and found.is_running:  # its agent would be left without its folder
             raise Trouble(f"{id} has a run that goes on in another process; wait until it has ended, or stop it there.")
-        is_removed = self._conversations.remove(id, self._owner)
+        is_removed = await self._conversations.remove(id, self._owner)
         if is_removed:
             await asyncio.to_thread(remove_offline, self._conversations.folder(id), self._directory, os.environ)
         with suppress(StoreUnavailable):
-            self._store.prune(None, None, 0)  # what is deleted leaves the file before this process ends
+            await self._store.prune(None, None, 0)  # what is deleted leaves the file before this process ends
         return is_removed
 
-    def _end_interrupted_runs(self) -> None:
+    async def end_interrupted_runs(self) -> None:
         """As every gateway does when it starts: what a dead one drove is not running."""
         from cursor_gateway.runs.recovery import end_interrupted_runs
 
         with suppress(StoreUnavailable):  # whoever reads is told why
-            end_interrupted_runs(self._store, self._ledger.is_alive, time.time_ns() // 1_000_000)
+            await end_interrupted_runs(self._store, self._ledger.is_alive, time.time_ns() // 1_000_000)
 
 
 class NoHistory:

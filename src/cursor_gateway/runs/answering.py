@@ -12,9 +12,8 @@ from cursor_gateway.core.prompt import AssistantMessage, Message, UserMessage
 from cursor_gateway.core.replies import Decision, answers_message, plan_message
 from cursor_gateway.core.run_info import WhenClientLeaves
 from cursor_gateway.errors import ConversationBusy, InvalidRequest, NotFound
-from cursor_gateway.runs.past import PastRun
+from cursor_gateway.runs.handle import RunHandle
 from cursor_gateway.runs.rounds import Rounds
-from cursor_gateway.runs.run import Run
 from cursor_gateway.runs.service import TOOLS, Continued, Order, Service
 
 
@@ -34,14 +33,13 @@ class Answering:
         """Of the caller's tools. A run that is gone is followed by a new one in its conversation."""
         service = self._service
         run = await service.find(id, asker.owner)
-        if isinstance(run, Run) and run.caller is not None and not run.is_ending:
-            if not any(map(run.caller.knows, results)):
-                raise _no_such_call()
-            service.leave_as_told(run, asker.when_client_leaves)
-            return service.continued(run, results)
-        if isinstance(run, Run):
-            await run.finished()  # it is about to
-        if run.done is None:
+        is_known = run.knows_calls(results)
+        if is_known is False:
+            raise _no_such_call()
+        if is_known:
+            run.set_when_client_leaves(asker.when_client_leaves)
+            return await service.continued(run, results)
+        if await run.ended() is None:
             raise NotFound("Another gateway drives this run; answer it there.", param="id")
         rounds = Rounds(await _all_events(run))
         pause = rounds.pause_before(results)
@@ -49,7 +47,7 @@ class Answering:
             raise _no_such_call()
         if not rounds.are_missing(results):  # it had them all, and this is what came of it
             return Continued(run, pause)
-        messages = [*self._said_before(run), *rounds.told(results)]
+        messages = [*await self._said_before(run), *rounds.told(results)]
         order = _order(run, asker, messages, Offer(tools=self._tools_of(run)))
         # Who brings the results once more joins the run that has them.
         order = msgspec.structs.replace(order, idempotency_key=f"results for {run.id} after {pause}")
@@ -58,8 +56,9 @@ class Answering:
     async def with_answers(self, id: str, asker: Asker, answers: Sequence[ClarificationAnswer]) -> Continued:
         """To the agent's questions: a run that waits for them goes on, else it is the conversation's next turn."""
         run = await self._service.find(id, asker.owner)
-        if isinstance(run, Run) and run.questions is not None and run.questions.take_answers(answers):
-            return self._gone_on(run, asker)
+        if (paused_at := run.answer_questions(answers)) is not None:
+            run.set_when_client_leaves(asker.when_client_leaves)
+            return Continued(run, paused_at)
         documents = await self._documents(run)
         if (pause := await self._held(run, documents, ClarificationDocument)) is not None:
             return Continued(run, pause)
@@ -68,29 +67,24 @@ class Answering:
     async def with_decision(self, id: str, asker: Asker, decision: Decision, text: str) -> Continued:
         """On the agent's plan: a plan that is accepted is carried out, which the mode `plan` does not allow."""
         run = await self._service.find(id, asker.owner)
-        if isinstance(run, Run) and run.questions is not None and run.questions.holds_plan:
-            if text:
-                raise InvalidRequest(
-                    "An agent that waits can only be told yes or no; leave `text` out, and say it when it has ended.",
-                    param="text",
-                )
-            run.questions.take_decision(decision == "accept")
-            return self._gone_on(run, asker)
+        if (paused_at := run.decide_plan(decision == "accept", text)) is not None:
+            run.set_when_client_leaves(asker.when_client_leaves)
+            return Continued(run, paused_at)
         documents = await self._documents(run)
         if (pause := await self._held(run, documents, PlanDocument)) is not None:
             return Continued(run, pause)
         mode: Mode = "agent" if decision == "accept" else run.info.mode
         return await self._next_turn(run, asker, plan_message(documents, decision, text), mode, "decision")
 
-    async def _documents(self, run: Run | PastRun) -> list[Document]:
-        if isinstance(run, Run) and (awaited := _awaited(run)):
-            raise InvalidRequest(f"This run waits for something else: {awaited}.")
+    async def _documents(self, run: RunHandle) -> list[Document]:
+        if run.awaited:
+            raise InvalidRequest(f"This run waits for something else: {run.awaited}.")
         if run.done is None:
             raise ConversationBusy("This run goes on without waiting for an answer; answer when it has ended.")
         return (await self._service.response(run.id, run.owner)).documents
 
     async def _held(
-        self, run: Run | PastRun, documents: Sequence[Document], kind: type[ClarificationDocument | PlanDocument]
+        self, run: RunHandle, documents: Sequence[Document], kind: type[ClarificationDocument | PlanDocument]
     ) -> int | None:
         """The pause in which the run itself waited for such an answer: it has had one, and this is another copy."""
         last = next((document.id for document in reversed(documents) if isinstance(document, kind)), "")
@@ -102,19 +96,15 @@ class Answering:
         ]
         return max(pauses, default=None)
 
-    def _gone_on(self, run: Run, asker: Asker) -> Continued:
-        self._service.leave_as_told(run, asker.when_client_leaves)
-        return Continued(run, run.paused_at)
-
-    async def _next_turn(self, run: Run | PastRun, asker: Asker, text: str, mode: Mode, what: str) -> Continued:
+    async def _next_turn(self, run: RunHandle, asker: Asker, text: str, mode: Mode, what: str) -> Continued:
         order = _order(run, asker, [UserMessage(text)], None)
         key = f"{what} to {run.id}"  # the same again joins the turn that it has begun
         order = msgspec.structs.replace(order, mode=mode, forgets_session=False, idempotency_key=key)
         return Continued(await self._service.start(order), 0)
 
-    def _said_before(self, run: Run | PastRun) -> list[Message]:
+    async def _said_before(self, run: RunHandle) -> list[Message]:
         """Up to the run, and what it was asked; of its own answer the rounds tell."""
-        stored = self._service.store.messages(run.info.conversation_id or "", run.owner)
+        stored = await self._service.store.messages(run.info.conversation_id or "", run.owner)
         last = max(
             (number for number, message in enumerate(stored, 1) if message.run_id == run.id), default=len(stored)
         )
@@ -123,7 +113,7 @@ class Answering:
             UserMessage(message.text) if message.role == "user" else AssistantMessage(message.text) for message in kept
         ]
 
-    def _tools_of(self, run: Run | PastRun) -> list[Tool]:
+    def _tools_of(self, run: RunHandle) -> list[Tool]:
         path = self._service.conversations.folder(run.info.conversation_id or "") / TOOLS
         try:
             return msgspec.json.decode(path.read_bytes(), type=list[Tool])
@@ -133,7 +123,7 @@ class Answering:
             ) from None
 
 
-def _order(run: Run | PastRun, asker: Asker, messages: Sequence[Message], offer: Offer | None) -> Order:
+def _order(run: RunHandle, asker: Asker, messages: Sequence[Message], offer: Offer | None) -> Order:
     return Order(
         owner=asker.owner,
         request_id=asker.request_id,
@@ -145,18 +135,10 @@ def _order(run: Run | PastRun, asker: Asker, messages: Sequence[Message], offer:
         conversation_id=run.info.conversation_id,
         offer=offer,
         forgets_session=True,
-        source=run.turn.source if isinstance(run, Run) else None,
+        source=run.source,
         may_be_asked=True,
         when_client_leaves=asker.when_client_leaves,
     )
-
-
-def _awaited(run: Run) -> str:
-    if run.questions is not None and run.questions.holds_questions:
-        return "send `answers` to its questions"
-    if run.questions is not None and run.questions.holds_plan:
-        return "send `plan` to accept or reject its plan"
-    return "send `toolResults` for its calls" if run.caller is not None and run.waiting.has_open else ""
 
 
 def _no_such_call() -> NotFound:
@@ -166,7 +148,7 @@ def _no_such_call() -> NotFound:
     )
 
 
-async def _all_events(run: Run | PastRun) -> list[DocumentEvent]:
+async def _all_events(run: RunHandle) -> list[DocumentEvent]:
     events: list[DocumentEvent] = []
     reader = run.reader()
     while reader.place < run.count and not reader.has_left:

@@ -22,6 +22,7 @@ class Conversation(Struct, frozen=True, kw_only=True):
     known: Sequence[Message]  # what was said before
     new: Sequence[Message]
     given_known: int = 0  # how many of the request's messages are among `known`
+    version: str = ""  # changes when a run in it begins or ends; empty for a new one
 
 
 class Asking(Struct, frozen=True, kw_only=True):

@@ -1,5 +1,6 @@
 """An order in; the conversation that it belongs to, and what of it the agent's session knows already, out."""
 
+import asyncio
 from collections.abc import Sequence
 from pathlib import Path
 from uuid import uuid4
@@ -39,9 +40,9 @@ class Conversations:
 
     # --- finding ------------------------------------------------------------------------------------
 
-    def named(self, id: str, owner: str, workspace: str | None, messages: Sequence[Message]) -> Conversation:
+    async def named(self, id: str, owner: str, workspace: str | None, messages: Sequence[Message]) -> Conversation:
         """The one of this id. Of the messages, those after the last answer are new."""
-        found = self._store.conversation(id, owner)
+        found = await self._store.conversation(id, owner)
         if found is None:
             raise NotFound(
                 f"There is no conversation {id[:100]!r}; leave `conversationId` out to begin one.",
@@ -54,27 +55,34 @@ class Conversations:
         given = answered(messages)
         if given == len(messages):
             raise InvalidRequest("There is no message after the last answer, so nothing new to say.", param="messages")
-        known = messages[:given] or self._said_in(id, owner)
-        return self._conversation(found, known, messages[given:], given)
+        version = self._version(found)  # as of before `known` is read
+        known = messages[:given] or await self._said_in(id, owner)
+        return self._conversation(found, known, messages[given:], given, version)
 
-    def told(self, scope: Scope, messages: Sequence[Message]) -> Conversation:
+    async def told(self, scope: Scope, messages: Sequence[Message]) -> Conversation:
         """The one that has said all but the last of these messages, or a new one."""
         given = answered(messages)
         if 0 < given < len(messages):
             try:
-                candidates = self._store.find_by_fingerprint(scope.owner, fingerprint(scope, messages[:given]))
+                candidates = await self._store.find_by_fingerprint(scope.owner, fingerprint(scope, messages[:given]))
             except StoreUnavailable:  # it costs the agent's memory, not the answer
                 candidates = []
             for found in candidates:
                 if found.id not in self._latest or self._latest[found.id].is_ending:
-                    return self._conversation(found, messages[:given], messages[given:], given)
+                    version = self._version(found)
+                    return self._conversation(found, messages[:given], messages[given:], given, version)
         return self.new(scope.workspace, messages)
 
     def new(self, workspace: str, messages: Sequence[Message]) -> Conversation:
         return Conversation(id=f"conv_{uuid4().hex}", workspace=workspace, session_id=None, known=(), new=messages)
 
     def _conversation(
-        self, found: StoredConversation, known: Sequence[Message], new: Sequence[Message], given_known: int
+        self,
+        found: StoredConversation,
+        known: Sequence[Message],
+        new: Sequence[Message],
+        given_known: int,
+        version: str,
     ) -> Conversation:
         latest = self._latest.get(found.id)
         return Conversation(
@@ -85,31 +93,43 @@ class Conversations:
             known=known,
             new=new,
             given_known=given_known,
+            version=version,
         )
 
-    def _said_in(self, id: str, owner: str) -> list[Message]:
+    async def is_current(self, conversation: Conversation, owner: str) -> bool:
+        """No run in it has begun or ended since it was looked up."""
+        if not conversation.version:
+            return True
+        found = await self._store.conversation(conversation.id, owner)
+        return found is not None and self._version(found) == conversation.version
+
+    def _version(self, found: StoredConversation) -> str:
+        latest = self._latest.get(found.id)
+        return f"{found.updated_ms} {latest.id if latest is not None and not latest.is_ending else ''}"
+
+    async def _said_in(self, id: str, owner: str) -> list[Message]:
         return [
             UserMessage(message.text) if message.role == "user" else AssistantMessage(message.text)
-            for message in self._store.messages(id, owner)
+            for message in await self._store.messages(id, owner)
         ]
 
     # --- removing -----------------------------------------------------------------------------------
 
-    def remove(self, id: str, owner: str) -> bool:
+    async def remove(self, id: str, owner: str) -> bool:
         """From the history; `Removals` deletes its folder."""
-        return self._store.delete_conversation(id, owner)
+        return await self._store.delete_conversation(id, owner)
 
-    def size(self) -> int:
-        """What the files of all conversations take, without those that are deleted. For another thread."""
-        folders = {folder.name: folder for folder in self._directory.glob("conv_*")}
-        deleted = set(self._store.unknown_conversations(list(folders)))
-        return sum(size_of(folder) for id, folder in folders.items() if id not in deleted)
+    async def file_sizes(self) -> dict[str, int]:
+        """The bytes that each conversation keeps in its folder."""
+        return await asyncio.to_thread(
+            lambda: {folder.name: size_of(folder) for folder in self._directory.glob("conv_*")}
+        )
 
-    def strays(self, now: float) -> list[str]:
+    async def strays(self, now: float) -> list[str]:
         """Conversations that have a folder and are gone from the history. One that was just made may not be stored
-        yet. For another thread."""
+        yet."""
         old = [folder.name for folder in self._directory.glob("conv_*") if _age(folder, now) > _YOUNG_SECONDS]
-        return [id for id in self._store.unknown_conversations(old) if id not in self._latest]
+        return [id for id in await self._store.unknown_conversations(old) if id not in self._latest]
 
 
 def _age(folder: Path, now: float) -> float:

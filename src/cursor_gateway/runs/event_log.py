@@ -14,7 +14,7 @@ What is visible and old is dropped from memory; a reader who is that far behind 
 import asyncio
 from collections.abc import Callable, Sequence
 
-from cursor_gateway.core.document_events import DocumentEnded, DocumentEvent, Done, Paused, says_something
+from cursor_gateway.core.document_events import DocumentEnded, DocumentEvent, Done, Paused
 from cursor_gateway.errors import Failure
 from cursor_gateway.runs.journal import Journal
 from cursor_gateway.runs.readers import wake
@@ -27,7 +27,6 @@ class EventLog:
         self.done: Done | None = None  # when it is visible
         self.is_deleted = False  # as far as is known here
         self.is_ended = False  # `Done` was added
-        self.has_spoken = False  # anything but an error
         self.documents = 0  # that have ended
         self.session_id: str | None = None  # the agent's own
         self.paused_at = 0  # the number of the last pause
@@ -87,8 +86,6 @@ class EventLog:
         self.events += events
         for event in events:
             self.documents += isinstance(event, DocumentEnded)
-            if not self.has_spoken:
-                self.has_spoken = says_something(event)
         if isinstance(last := events[-1], Done):
             self.done = last
             self.ended(last.failure)

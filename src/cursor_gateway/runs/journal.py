@@ -29,6 +29,7 @@ class Journal:
     def __init__(self, store: Store, new: NewRun, now_ms: Callable[[], int]) -> None:
         self._store, self._new, self._now_ms = store, new, now_ms
         self._has_begun = False
+        self._beginning: asyncio.Task[None] | None = None
         self._waiting: list[DocumentEvent] = []
         self._stored = 0  # how many events are
         self._end: RunEnd | None = None
@@ -66,26 +67,29 @@ class Journal:
     def idempotency(self) -> Idempotency | None:
         return self._new.idempotency
 
-    def begin(self) -> bool:
+    async def begin(self) -> bool:
         """False when the run's idempotency key is another run's: then it must not start."""
         try:
-            begun = self._store.begin_run(self._new)
+            begun = await self._store.begin_run(self._new)
         except StoreUnavailable:
             self._put_off()
             return True
         self._has_begun = begun
         return begun
 
-    def begin_meanwhile(self) -> None:
-        """For a run that starts in any case. A mistake comes again with the first events, and is told then."""
+    def begin_soon(self) -> None:
+        """For a run that starts in any case: while the agent does."""
+        self._beginning = asyncio.get_running_loop().create_task(self._begin_meanwhile())
+
+    async def _begin_meanwhile(self) -> None:
+        """A mistake comes again with the first events, and is reported then."""
         if not self._has_begun:
             with suppress(Exception):
-                self.begin()
+                await self.begin()
 
     async def read(self, after: int) -> list[DocumentEvent]:
         """Events that are stored, about a megabyte of them."""
-        page = await asyncio.to_thread(self._store.events, self._new.id, self._new.owner, after=after)
-        return page.events
+        return (await self._store.events(self._new.id, self._new.owner, after=after)).events
 
     async def write(self, events: list[DocumentEvent]) -> list[DocumentEvent]:
         """The events as readers are to see them: `Done` tells when the answer could not be stored."""
@@ -102,26 +106,26 @@ class Journal:
         last = events[-1]
         if isinstance(last, Done):
             self._end = self._ended(last)
-            if not self.try_again() or self._is_lost:
+            if not await self.try_again() or self._is_lost:
                 last = _not_stored(last)
                 self._waiting[-1] = last
                 self._end = self._ended(last)
                 return [*events[:-1], last]
         elif not 0 <= self._now_ms() - self._refused_ms < _PAUSE_MS:  # below 0: the clock has jumped
-            self.try_again()
+            await self.try_again()
         return events
 
-    def try_again(self) -> bool:
+    async def try_again(self) -> bool:
         """Whether nothing is left to be tried."""
         if self._is_lost:
             return True
         try:
             if not self._has_begun:
-                self._has_begun = self._store.begin_run(self._new)
+                self._has_begun = await self._store.begin_run(self._new)
             if self._end is None:
-                size = self._store.append(self._new.id, self._stored + 1, self._waiting)
+                size = await self._store.append(self._new.id, self._stored + 1, self._waiting)
             else:
-                size = self._store.end_run(self._new.id, self._stored + 1, self._waiting, self._end)
+                size = await self._store.end_run(self._new.id, self._stored + 1, self._waiting, self._end)
         except StoreUnavailable:
             self._put_off()
             return False

@@ -12,11 +12,11 @@ from cursor_gateway.store.search import Words
 _WHY = "The gateway was killed during this run; what had arrived is kept. Send the message again."
 
 
-def end_interrupted_runs(store: Store, is_alive: Callable[[str], bool], now_ms: int) -> int:
+async def end_interrupted_runs(store: Store, is_alive: Callable[[str], bool], now_ms: int) -> int:
     """How many there were. `is_alive` tells of a gateway, by its name, whether it still drives its runs."""
-    interrupted = [run for run in store.unfinished_runs() if not is_alive(run.instance)]
+    interrupted = [run for run in await store.unfinished_runs() if not is_alive(run.instance)]
     for run in interrupted:
-        _end(store, run, now_ms)
+        await _end(store, run, now_ms)
     return len(interrupted)
 
 
@@ -32,21 +32,22 @@ def run_info(run: StoredRun) -> RunInfo:
     )
 
 
-def _end(store: Store, run: StoredRun, now_ms: int) -> None:
+async def _end(store: Store, run: StoredRun, now_ms: int) -> None:
     unfinished, words, said, last = Unfinished(), Words(), list[str](), 0
-    while (page := store.events(run.id, run.owner, after=last)).events:
+    while (page := await store.events(run.id, run.owner, after=last)).events:
         for event in page.events:
             unfinished.push(event)
             _note(words, event)
             said.append(source_text(event))
         last = page.last_number
-    prompt = next((m.text for m in store.messages(run.conversation_id, run.owner) if m.run_id == run.id), "")
+    messages = await store.messages(run.conversation_id, run.owner)
+    prompt = next((message.text for message in messages if message.run_id == run.id), "")
     end = unfinished.end(run_info(run), prompt, GatewayRestarted(_WHY).failure())
     for event in end:
         _note(words, event)
     done = end[-1]
     assert isinstance(done, Done)
-    store.end_run(
+    await store.end_run(
         run.id,
         last + 1,
         end,

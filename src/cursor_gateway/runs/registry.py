@@ -43,7 +43,7 @@ class Runs:
         self._observers = tuple(observers)
         self._running: dict[str, Run] = {}
         self._unstored: dict[str, Run] = {}  # ended, and still only here
-        self._retry: asyncio.TimerHandle | None = None
+        self._retry: asyncio.Task[None] | None = None
         self._is_closing = False
 
     @property
@@ -185,15 +185,19 @@ class Runs:
         if len(self._unstored) > _MOST_UNSTORED:
             del self._unstored[next(iter(self._unstored))]
         if self._retry is None:
-            self._retry = asyncio.get_running_loop().call_later(_STORE_SECONDS, self._store_again)
+            self._retry = asyncio.get_running_loop().create_task(self._keep_storing())
 
-    def _store_again(self) -> None:
+    async def _keep_storing(self) -> None:
+        while self._unstored:
+            await asyncio.sleep(_STORE_SECONDS)
+            await self._store_again()
         self._retry = None
+
+    async def _store_again(self) -> None:
         for run in list(self._unstored.values()):
-            if not run.store_again():
-                self._retry = asyncio.get_running_loop().call_later(_STORE_SECONDS, self._store_again)
+            if not await run.store_again():
                 return
-            del self._unstored[run.id]
+            self._unstored.pop(run.id, None)
 
     # --- the end ------------------------------------------------------------------------------------
 
@@ -213,9 +217,7 @@ class Runs:
             await asyncio.gather(*(run.abandon() for run in running))
         if self._retry is not None:
             self._retry.cancel()
-            self._store_again()
-            if self._retry is not None:
-                self._retry.cancel()
+            await self._store_again()
 
     async def _drain(self, running: list[Run], until: float) -> None:
         """Except those that wait: nobody may come for them, and after a restart their results are taken as well."""

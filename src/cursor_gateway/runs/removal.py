@@ -32,7 +32,7 @@ class Removals:
 
     async def remove_strays(self, now: float) -> None:
         """Folders whose conversations are gone from the history."""
-        for id in await asyncio.to_thread(self._conversations.strays, now):
+        for id in await self._conversations.strays(now):
             await self.remove(id)
 
     async def close(self) -> None:

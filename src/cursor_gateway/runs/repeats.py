@@ -48,11 +48,11 @@ class Repeats:
         self._store = store
         self._recent: dict[tuple[str, str], IdempotentRun] = {}  # by owner and key, the latest last
 
-    def find(self, owner: str, key: str) -> IdempotentRun | None:
+    async def find(self, owner: str, key: str) -> IdempotentRun | None:
         if (recent := self.recent(owner, key)) is not None:
             return recent
         try:
-            return self._store.find_run_by_idempotency(owner, key)
+            return await self._store.find_run_by_idempotency(owner, key)
         except StoreUnavailable:  # costs a second run, not the answer
             return None
 
@@ -60,13 +60,13 @@ class Repeats:
         """Of this process."""
         return self._recent.get((owner, key))
 
-    def note(self, owner: str, key: str, reply: IdempotentRun, now_ms: int) -> None:
+    async def note(self, owner: str, key: str, reply: IdempotentRun, now_ms: int) -> None:
         self._recent.pop((owner, key), None)
         self._recent[owner, key] = reply
         if len(self._recent) > _MOST:
             del self._recent[next(iter(self._recent))]
         with suppress(StoreUnavailable):
-            self._store.name_reply(owner, key, reply, now_ms)
+            await self._store.name_reply(owner, key, reply, now_ms)
 
     def forget(self, owner: str, key: str) -> None:
         """The run failed: the next request with this key is another try, which `note` names then."""

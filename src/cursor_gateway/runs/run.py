@@ -1,13 +1,15 @@
 """One run that is driven here: what its readers, and whoever starts, stops or answers it, see of it."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
-from cursor_gateway.core.document_events import Done, context_usage
-from cursor_gateway.core.documents import Usage
-from cursor_gateway.core.run_info import RunInfo
-from cursor_gateway.errors import Failure, GatewayError, RunCancelled
+from cursor_gateway.core.caller_tools import Offer, ToolResult
+from cursor_gateway.core.document_events import Done, Paused
+from cursor_gateway.core.documents import ClarificationAnswer, Envelope
+from cursor_gateway.core.prompt import Message
+from cursor_gateway.core.run_info import RunInfo, WhenClientLeaves
+from cursor_gateway.errors import Failure, GatewayError, InvalidRequest, RunCancelled
 from cursor_gateway.runs.asking import Asking
 from cursor_gateway.runs.caller_tools import CallerTools
 from cursor_gateway.runs.driver import Driver
@@ -89,6 +91,10 @@ class Run:
     @property
     def source_failure(self) -> Failure | None:
         return self.driver.source_failure
+
+    @property
+    def source(self) -> str | None:
+        return self.driver.turn.source
 
     @property
     def source_name(self) -> str:
@@ -210,9 +216,9 @@ class Run:
     def idempotency(self) -> Idempotency | None:
         return self._journal.idempotency if self._journal is not None else None
 
-    def store_again(self) -> bool:
+    async def store_again(self) -> bool:
         """Whether all that was said is stored now."""
-        return self._journal is None or self._journal.try_again()
+        return self._journal is None or await self._journal.try_again()
 
     def quoted_as(self, fingerprint: Callable[[str], str | None]) -> None:
         """How the caller will quote the conversation, by the answer that the run's last reply gives."""
@@ -231,8 +237,11 @@ class Run:
         return self.log.count
 
     @property
-    def has_spoken(self) -> bool:
-        return self.log.has_spoken
+    def is_deleted(self) -> bool:
+        return self.log.is_deleted
+
+    async def pause(self, number: int) -> Paused | None:
+        return self.log.pauses.get(number)
 
     @property
     def documents(self) -> int:
@@ -242,13 +251,54 @@ class Run:
     def paused_at(self) -> int:
         return self.log.paused_at
 
-    def told_by(self, pause: int) -> Usage | None:
-        """The tokens of the last model call before the pause of that number."""
-        paused = self.log.pauses.get(pause)
-        return context_usage(paused) if paused is not None else None
-
     def reader(self, after: int = 0) -> Reader:
         return self.readers.reader(after)
+
+    # --- answering ----------------------------------------------------------------------------------
+
+    async def cancel(self, why: GatewayError) -> Envelope:
+        self.stop(why)
+        return (await self.finished()).envelope
+
+    async def ended(self) -> Done | None:
+        return await self.finished()
+
+    def knows_calls(self, results: Mapping[str, ToolResult]) -> bool | None:
+        if self.caller is None or self.is_ending:
+            return None
+        return any(map(self.caller.knows, results))
+
+    def answer_calls(
+        self, results: Mapping[str, ToolResult], also: Sequence[Message] = (), offer: Offer | None = None
+    ) -> int:
+        return self.driver.answer(results, also, offer)
+
+    def answer_questions(self, answers: Sequence[ClarificationAnswer]) -> int | None:
+        is_taken = self.questions is not None and self.questions.take_answers(answers)
+        return self.log.paused_at if is_taken else None
+
+    def decide_plan(self, is_accepted: bool, text: str) -> int | None:
+        if self.questions is None or not self.questions.holds_plan:
+            return None
+        if text:
+            raise InvalidRequest(
+                "An agent that waits takes only yes or no; leave `text` out, and send it when the run has ended.",
+                param="text",
+            )
+        self.questions.take_decision(is_accepted)
+        return self.log.paused_at
+
+    @property
+    def awaited(self) -> str:
+        if self.questions is not None and self.questions.holds_questions:
+            return "send `answers` to its questions"
+        if self.questions is not None and self.questions.holds_plan:
+            return "send `plan` to accept or reject its plan"
+        return "send `toolResults` for its calls" if self.caller is not None and self.waiting.has_open else ""
+
+    def set_when_client_leaves(self, when: WhenClientLeaves | None) -> None:
+        if when is not None:
+            self.needs_readers = when == "cancel"
 
     def _reader_left(self) -> None:
         if self.is_waiting and self.readers.read_up_to >= self.log.paused_at:

@@ -2,7 +2,7 @@
 
 import asyncio
 import hashlib
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from contextlib import suppress
 from datetime import UTC, datetime
 from functools import partial
@@ -16,7 +16,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from cursor_gateway.core.caller_tools import NamedTool, Offer, SomeTool, ToolResult, preamble, usable
-from cursor_gateway.core.document_events import Paused, context_usage
+from cursor_gateway.core.document_events import context_usage
 from cursor_gateway.core.documents import ChatResponse, Envelope, Mode, Usage
 from cursor_gateway.core.fences import Fences
 from cursor_gateway.core.fingerprints import Scope, answered, fingerprint
@@ -41,6 +41,7 @@ from cursor_gateway.runs.account_errors import AccountErrors, Asked
 from cursor_gateway.runs.asking import Asking, Conversation, Prompts
 from cursor_gateway.runs.caller_tools import CallerTools
 from cursor_gateway.runs.conversations import Conversations
+from cursor_gateway.runs.handle import RunHandle
 from cursor_gateway.runs.image_files import write_images
 from cursor_gateway.runs.journal import Journal
 from cursor_gateway.runs.past import PastRun
@@ -104,7 +105,7 @@ class Defaults(Struct, frozen=True, kw_only=True):
 class Continued(Struct, frozen=True):
     """A run that goes on with what its caller has brought: the reply begins after the event of that number."""
 
-    run: Run | PastRun
+    run: RunHandle
     after: int
     told: Usage | None = None  # by the reply before: the tokens of its last model call
 
@@ -136,7 +137,7 @@ class Service:
 
     # --- starting -----------------------------------------------------------------------------------
 
-    async def start(self, order: Order) -> Run | PastRun:
+    async def start(self, order: Order) -> RunHandle:
         """Raises a `RequestError` for what cannot be, `ModelUnavailable` for a model that is known to be none."""
         model = order.model or self.defaults.model
         _check_name(model)
@@ -145,20 +146,22 @@ class Service:
         if (joined := await self._ordered_before(order)) is not None:
             return joined
         if not has_tools:
-            order = self._as_side_request(order)
+            order = await self._as_side_request(order)
         asked = self._asked(order, model)
         self.runs.check_free(order.owner)
-        conversation = self._conversation(order)
+        conversation = await self._conversation(order)
         images: list[tuple[Image, str]] | None = None
         place: Place | None = None
         try:
             while True:
                 if await self._has_waited(conversation.id):
-                    conversation, images = self._conversation(order), None  # what was said meanwhile counts
+                    conversation, images = await self._conversation(order), None  # what was said meanwhile counts
                 elif images is None:
                     images = await self._image_files(order, conversation.id)
                 elif place is None:
                     place = await self.runs.reserve(order.owner)
+                elif not await self.conversations.is_current(conversation, order.owner):
+                    conversation, images = await self._conversation(order), None
                 else:
                     break
             return await self._start_in(conversation, order, model, images, asked)
@@ -173,7 +176,7 @@ class Service:
         model: str,
         images: list[tuple[Image, str]],
         asked: Asked | None,
-    ) -> Run | PastRun:
+    ) -> RunHandle:
         """With a place for the run."""
         can_ask = order.may_be_asked and self.source.named(order.source).holds_questions
         if order.offer is not None or can_ask:
@@ -183,7 +186,7 @@ class Service:
         if (known := self._repeats.recent(order.owner, order.repeat_key)) is not None:  # the same came twice at once
             return await self.find(known.run_id, order.owner)
         try:
-            run = self._start(order, model, conversation, images, asked)
+            run = await self._start(order, model, conversation, images, asked)
         except OSError as error:
             raise _unwritten(error) from error
         if run is None:  # the same order came twice at once
@@ -193,19 +196,19 @@ class Service:
             return joined
         return run
 
-    def _as_side_request(self, order: Order) -> Order:
+    async def _as_side_request(self, order: Order) -> Order:
         """A request without `tools` by a client that runs tools itself is for a title or a summary: the agent must not
         write for that. A request that names a mode gets it."""
         if order.mode is not None or self.defaults.mode in ("ask", "plan"):
             return order
-        return replace(order, mode="ask") if order.has_own_tools or self._carried_tools(order) else order
+        return replace(order, mode="ask") if order.has_own_tools or await self._carried_tools(order) else order
 
-    def _carried_tools(self, order: Order) -> bool:
+    async def _carried_tools(self, order: Order) -> bool:
         """Earlier requests of the conversation that this one names did."""
         if order.conversation_id is None:
             return False
-        id = self._conversation_of(order.conversation_id, order.owner)
-        known = self.store.conversation(id, order.owner)
+        id = await self._conversation_of(order.conversation_id, order.owner)
+        known = await self.store.conversation(id, order.owner)
         return known is not None and (self.conversations.folder(known.id) / TOOLS).exists()
 
     def _asked(self, order: Order, model: str) -> Asked | None:
@@ -234,7 +237,7 @@ class Service:
             )
         return replace(order, offer=None)
 
-    async def _ordered_before(self, order: Order) -> Run | PastRun | None:
+    async def _ordered_before(self, order: Order) -> RunHandle | None:
         if order.idempotency_key is None:
             return None
         running = self.runs.find_by_idempotency(order.owner, order.idempotency_key)
@@ -242,7 +245,7 @@ class Service:
             _check_body(running.idempotency.body_hash, order)
             return running
         try:
-            found = self.store.find_run_by_idempotency(order.owner, order.idempotency_key)
+            found = await self.store.find_run_by_idempotency(order.owner, order.idempotency_key)
         except StoreUnavailable:  # it costs the memory of earlier gateways, not the answer
             return None
         if found is None:
@@ -250,11 +253,11 @@ class Service:
         _check_body(found.body_hash, order)
         return await self.find(found.run_id, order.owner)
 
-    def _conversation(self, order: Order) -> Conversation:
+    async def _conversation(self, order: Order) -> Conversation:
         if order.conversation_id is not None:
             workspace = None if order.workspace is None else self.workspaces.find(order.workspace)
-            id = self._conversation_of(order.conversation_id, order.owner)
-            found = self.conversations.named(id, order.owner, workspace, order.messages)
+            id = await self._conversation_of(order.conversation_id, order.owner)
+            found = await self.conversations.named(id, order.owner, workspace, order.messages)
             found = replace(found, session_id=None) if order.forgets_session else found
             if not Path(found.workspace).is_dir():
                 raise InvalidRequest(
@@ -265,15 +268,15 @@ class Service:
         workspace = self.workspaces.find(order.workspace)
         if not order.is_whole:
             return self.conversations.new(workspace, order.messages)
-        return self.conversations.told(self._scope(order, workspace), order.messages)
+        return await self.conversations.told(self._scope(order, workspace), order.messages)
 
-    def _conversation_of(self, id: str, owner: str) -> str:
+    async def _conversation_of(self, id: str, owner: str) -> str:
         """Of an answer's id (`chat_…`, or `chatcmpl-…` as OpenAI's clients have it) the conversation that it ends."""
         run_id = f"chat_{id.removeprefix('chatcmpl-').partition('-')[0]}" if id.startswith("chatcmpl-") else id
-        stored = self.store.run(run_id, owner) if run_id.startswith("chat_") else None
+        stored = await self.store.run(run_id, owner) if run_id.startswith("chat_") else None
         if stored is None:
             return id
-        if self.store.runs_of(stored.conversation_id, owner)[-1].id != run_id:
+        if (await self.store.runs_of(stored.conversation_id, owner))[-1].id != run_id:
             raise InvalidRequest(
                 "The conversation has gone on after this answer; go on after its latest one, or begin a new one.",
                 param="conversationId",
@@ -302,7 +305,7 @@ class Service:
         except OSError as error:
             raise _unwritten(error) from error
 
-    def _start(
+    async def _start(
         self,
         order: Order,
         model: str,
@@ -353,7 +356,7 @@ class Service:
             knows_session=conversation.session_id is not None and self.source.has_session(turn),
         )
         journal = Journal(self.store, self._new_run(order, info, conversation), self._now_ms)
-        if (order.idempotency_key is not None or order.repeat_key) and not journal.begin():
+        if (order.idempotency_key is not None or order.repeat_key) and not await journal.begin():
             return None
         run = Run(
             replace(info, known_tokens=_tokens(conversation.known)) if asking.knows_session else info,
@@ -379,8 +382,8 @@ class Service:
         self.runs.start(run, after=self.conversations.latest(conversation.id), ended=ended)
         self.conversations.begin(conversation.id, run)
         if order.repeat_key:
-            self._repeats.note(order.owner, order.repeat_key, IdempotentRun(run.id, ""), self._now_ms())
-        asyncio.get_running_loop().call_soon(journal.begin_meanwhile)  # while the agent starts
+            await self._repeats.note(order.owner, order.repeat_key, IdempotentRun(run.id, ""), self._now_ms())
+        journal.begin_soon()
         return run
 
     def _offered(
@@ -429,32 +432,34 @@ class Service:
             client_session=order.client_session,
         )
 
-    def answered(self, order: Order, run: Run, answer: str) -> None:
+    async def answered(self, order: Order, run: Run, answer: str) -> None:
         """The caller was told something else than the run said: the next request will quote that."""
         if order.is_whole:
             told = fingerprint(self._scope(order, run.turn.workspace), [*order.messages, AssistantMessage(answer)])
             with suppress(StoreUnavailable):  # it costs the agent's memory, not the answer
-                self.store.set_session(run.info.conversation_id or "", order.owner, run.session_id, told)
+                await self.store.set_session(run.info.conversation_id or "", order.owner, run.session_id, told)
 
     # --- going on -----------------------------------------------------------------------------------
 
     async def take(self, order: Order) -> Continued:
         """The reply to a request that tells the whole conversation: it may come again, bring results, or be new."""
         results, also = _brought(order)
-        key = self._repeat_key(order, results)
+        key = await self._repeat_key(order, results)
         if key is not None and (known := await self._repeated(order, key)) is not None:
             return known
-        if (continued := self._go_on(order, results, also)) is not None:
+        if (continued := await self._continue_run(order, results, also)) is not None:
             if key is not None:
                 body_hash = _hash(order.body) if key == order.idempotency_key else ""
                 reply = IdempotentRun(continued.run.id, body_hash, continued.after)
-                self._repeats.note(order.owner, key, reply, self._now_ms())
+                await self._repeats.note(order.owner, key, reply, self._now_ms())
             return continued
         if key is not None and key != order.idempotency_key:
             order = replace(order, repeat_key=key)
         return Continued(await self.start(order), 0)
 
-    def _go_on(self, order: Order, results: Mapping[str, ToolResult], also: Sequence[Message]) -> Continued | None:
+    async def _continue_run(
+        self, order: Order, results: Mapping[str, ToolResult], also: Sequence[Message]
+    ) -> Continued | None:
         """With the run that waits for these results. None: there is none, so it is an order as others."""
         run = self.runs.find_by_calls(results, order.owner)
         if run is None or run.caller is None or run.is_ending:
@@ -462,41 +467,40 @@ class Service:
         is_new = bool(run.caller.new(results))
         if also and not is_new:
             return None  # more is said to a run that goes on: it is told to another one, with all the rest
-        continued = self.continued(run, results, also, order.offer)
+        continued = await self.continued(run, results, also, order.offer)
         if is_new:
             self._quoted(run, order)
-        self.leave_as_told(run, order.when_client_leaves)
+        run.set_when_client_leaves(order.when_client_leaves)
         return continued
 
-    def _repeat_key(self, order: Order, results: Mapping[str, ToolResult]) -> str | None:
+    async def _repeat_key(self, order: Order, results: Mapping[str, ToolResult]) -> str | None:
         """By which the request is known if it comes again. None: it brings no results of calls that were made here."""
         if not results:
             return None
         if order.idempotency_key is not None:
             return order.idempotency_key
-        if not any(self._made_call(id, order.owner) for id in results):
+        if not await self._made_one(results, order.owner):
             return None
         scope = self._scope(order, order.workspace or "")
         more = (order.model or "", order.conversation_id or "", order.source or "", order.instructions)
         return question_key(scope, order.messages, order.offer, *more)
 
-    def _made_call(self, call_id: str, owner: str) -> bool:
-        run_id = run_of(call_id)
-        if run_id is None:
-            return False
-        if self.runs.find(run_id, owner) is not None:
-            return True
-        try:
-            return self.store.run(run_id, owner) is not None
-        except StoreUnavailable:
-            return False
+    async def _made_one(self, call_ids: Iterable[str], owner: str) -> bool:
+        """Whether a run of this owner's made one of these calls."""
+        for run_id in {made_by for id in call_ids if (made_by := run_of(id)) is not None}:
+            if self.runs.find(run_id, owner) is not None:
+                return True
+            with suppress(StoreUnavailable):
+                if await self.store.run(run_id, owner) is not None:
+                    return True
+        return False
 
     async def _repeated(self, order: Order, key: str) -> Continued | None:
         """The reply that this request got before, unless its run failed.
 
         A failure is repeated only for an `Idempotency-Key`, and only if another try cannot help.
         """
-        known = self._repeats.find(order.owner, key)
+        known = await self._repeats.find(order.owner, key)
         if known is None:
             return None
         is_named = key == order.idempotency_key
@@ -508,34 +512,29 @@ class Service:
             self._repeats.forget(order.owner, key)
             return None
         failure = run.done.failure if run.done is not None else None
-        is_stopped = run.done is None and isinstance(run, Run) and run.is_ending
+        is_stopped = run.done is None and run.is_ending
         if is_stopped or (failure is not None and (failure.passes or not is_named)):
             self._repeats.forget(order.owner, key)
             return None
-        return Continued(run, known.after, await _told(run, known.after))
+        return Continued(run, known.after, await _usage_at(run, known.after))
 
-    def leave_as_told(self, run: Run, when: WhenClientLeaves | None) -> None:
-        """As a request says that goes on with the run; else it stays as it is."""
-        if when is not None:
-            run.needs_readers = when == "cancel"
-
-    def continued(
+    async def continued(
         self,
-        run: Run,
+        run: RunHandle,
         results: Mapping[str, ToolResult],
         also: Sequence[Message] = (),
         offer: Offer | None = None,
     ) -> Continued:
-        after = run.driver.answer(results, also, offer)
-        return Continued(run, after, run.told_by(after))
+        after = run.answer_calls(results, also, offer)
+        return Continued(run, after, await _usage_at(run, after))
 
     # --- looking ------------------------------------------------------------------------------------
 
-    async def find(self, id: str, owner: str) -> Run | PastRun:
+    async def find(self, id: str, owner: str) -> RunHandle:
         """One that goes on, or one of the history. Raises `NotFound`."""
         if (running := self.runs.find(id, owner)) is not None:
             return running
-        stored = await asyncio.to_thread(self.store.run, id, owner)
+        stored = await self.store.run(id, owner)
         if stored is None:
             raise _no_run(id)
         past = PastRun(self.store, stored)
@@ -545,7 +544,7 @@ class Service:
     async def prompt_of(self, id: str, owner: str) -> str:
         """What was said to the agent for this run."""
         run = await self.find(id, owner)
-        stored = await asyncio.to_thread(self.store.messages, run.info.conversation_id or "", owner)
+        stored = await self.store.messages(run.info.conversation_id or "", owner)
         return "\n\n".join(message.text for message in stored if message.run_id == id and message.role == "user")
 
     async def response(self, id: str, owner: str) -> ChatResponse:
@@ -562,12 +561,8 @@ class Service:
     async def cancel(self, id: str, owner: str) -> Envelope:
         """How it ended: now, or before."""
         run = await self.find(id, owner)
-        if isinstance(run, Run):
-            run.stop(RunCancelled("The run was cancelled on request; start it again to have the whole answer."))
-            return (await run.finished()).envelope
-        if run.done is None:
-            raise NotFound("Another gateway drives this run; cancel it there.", param="id")
-        return run.done.envelope
+        why = RunCancelled("The run was cancelled on request; start it again to have the whole answer.")
+        return await run.cancel(why)
 
     async def remove(self, conversation_id: str, owner: str) -> Removed:
         """A run in it is stopped."""
@@ -575,7 +570,7 @@ class Service:
         if latest is not None and latest.owner == owner:
             latest.stop(RunCancelled("The conversation was deleted; begin a new one."))
             await latest.gone()
-        if not await asyncio.to_thread(self.conversations.remove, conversation_id, owner):
+        if not await self.conversations.remove(conversation_id, owner):
             return "unknown"
         return "removed" if await self.removals.remove(conversation_id) else "pending"
 
@@ -586,15 +581,10 @@ class Service:
         await self.removals.close()
 
 
-async def _told(run: Run | PastRun, after: int) -> Usage | None:
+async def _usage_at(run: RunHandle, pause: int) -> Usage | None:
     """The tokens of the last model call before this pause."""
-    if isinstance(run, Run) or not after:
-        return run.told_by(after) if isinstance(run, Run) else None
-    match await run.log.after(after - 1):
-        case [Paused() as paused, *_]:
-            return context_usage(paused)
-        case _:
-            return None
+    paused = await run.pause(pause)
+    return context_usage(paused) if paused is not None else None
 
 
 def _no_run(id: str) -> NotFound:

@@ -21,10 +21,11 @@ from cursor_gateway.dialects.openai_chat import (
     error_frames,
 )
 from cursor_gateway.errors import AnswerUnfit, Failure, GatewayError, RunCancelled
+from cursor_gateway.runs.handle import RunHandle
 from cursor_gateway.runs.run import Run
 from cursor_gateway.runs.service import Order, Service
 from cursor_gateway.server.guard import error_response
-from cursor_gateway.server.streaming import SSE, AnyRun, Heard, Reading, read_to_end, stream_headers
+from cursor_gateway.server.streaming import SSE, Heard, Reading, read_to_end, stream_headers
 
 
 class Answer(Protocol):
@@ -34,7 +35,7 @@ class Answer(Protocol):
 class WholeAnswer:
     """The completion of one run."""
 
-    def __init__(self, run: AnyRun, fold: CompletionFold, after: int = 0) -> None:
+    def __init__(self, run: RunHandle, fold: CompletionFold, after: int = 0) -> None:
         self.run, self.fold, self._after = run, fold, after
 
     async def completion(self, receive: Receive) -> ChatCompletion | Failure:
@@ -64,13 +65,13 @@ class CheckedAnswer:
             return first
         checked = self._checked(first)
         if isinstance(checked, ChatCompletion):
-            return self._told(checked)
+            return await self._told(checked)
         second = await self._ask_again(checked, receive)
         if isinstance(second, Failure):
             return second
         match self._checked(second):
             case ChatCompletion() as completion:
-                return replace(self._told(completion), cursor=_sum(first.cursor, completion.cursor))
+                return replace(await self._told(completion), cursor=_sum(first.cursor, completion.cursor))
             case Misfit(reason=reason):
                 return AnswerUnfit(
                     f"The agent's answer is not in the form that was asked for, also when asked again: {reason} "
@@ -89,11 +90,11 @@ class CheckedAnswer:
             case Misfit() as misfit:
                 return misfit
 
-    def _told(self, completion: ChatCompletion) -> ChatCompletion:
+    async def _told(self, completion: ChatCompletion) -> ChatCompletion:
         """The caller's next request quotes this alone, so by this its session is found."""
         (choice,) = completion.choices
         if isinstance(self._run, Run) and choice.finish_reason == "stop":
-            self._service.answered(self._order, self._run, choice.message.content or "")
+            await self._service.answered(self._order, self._run, choice.message.content or "")
         return completion
 
     async def _ask_again(self, misfit: Misfit, receive: Receive) -> ChatCompletion | Failure:

@@ -29,6 +29,7 @@ from cursor_gateway.dialects.documents_request import (
 from cursor_gateway.dialects.openai_chat import AgentTools, ChunkEncoder, ResumedChunks, encode_error
 from cursor_gateway.errors import Failure, InvalidRequest
 from cursor_gateway.runs.answering import Answering, Asker
+from cursor_gateway.runs.handle import RunHandle
 from cursor_gateway.runs.service import Continued, Order, Service
 from cursor_gateway.server.bodies import idempotency_key, read_body, understood
 from cursor_gateway.server.guard import error_response
@@ -36,7 +37,6 @@ from cursor_gateway.server.rendering import Renderings
 from cursor_gateway.server.streaming import (
     NDJSON,
     SSE,
-    AnyRun,
     Encoder,
     EventStream,
     Form,
@@ -112,13 +112,13 @@ class ChatEndpoints:
             return await self._answering.with_decision(id, asker, asked.plan, asked.text)
         return await self._answering.with_results(id, asker, results)
 
-    async def _accepted(self, run: AnyRun) -> Response:
+    async def _accepted(self, run: RunHandle) -> Response:
         """For whoever only wants to know the run."""
         snapshot = await self._service.response(run.id, run.owner)
         headers = {**run_headers(run), "location": f"/v1/chat/{run.id}"}
         return Response(encode_response(snapshot), 202, headers, media_type="application/json")
 
-    async def _reply(self, request: Request, run: AnyRun, *, stream: bool, after: int = 0) -> ASGIApp:
+    async def _reply(self, request: Request, run: RunHandle, *, stream: bool, after: int = 0) -> ASGIApp:
         """Up to the end of the run, or to where it pauses."""
         if stream:
             encoder, form = (
@@ -235,7 +235,7 @@ def _after(request: Request) -> int:
 
 
 def _encoder(
-    request: Request, run: AnyRun, after: int, agent_tools: AgentTools, renderings: Renderings
+    request: Request, run: RunHandle, after: int, agent_tools: AgentTools, renderings: Renderings
 ) -> tuple[Encoder, Form, int]:
     """And the event after which it must be given all."""
     dialect = request.query_params.get("dialect") or ("ndjson" if _wants_ndjson(request.headers) else "documents")

@@ -24,8 +24,7 @@ from cursor_gateway.dialects.openai_chat import (
 )
 from cursor_gateway.dialects.openai_request import ChatRequest, CursorOptions, read_request
 from cursor_gateway.errors import Failure, InvalidRequest, unknown_model
-from cursor_gateway.runs.past import PastRun
-from cursor_gateway.runs.run import Run
+from cursor_gateway.runs.handle import RunHandle
 from cursor_gateway.runs.service import Order, Service
 from cursor_gateway.server.answers import Answer, CheckedAnswer, LateStream, WholeAnswer
 from cursor_gateway.server.bodies import idempotency_key, read_body, understood
@@ -127,7 +126,7 @@ def _check_tools(asked: ChatRequest, agent_tools: AgentTools) -> None:
         )
 
 
-def _context(run: Run | PastRun, told: Usage | None) -> int:
+def _context(run: RunHandle, told: Usage | None) -> int:
     """About how many tokens the agent has before it when it begins a reply; `told` is what the one before reported."""
     if told is None:
         return run.info.known_tokens + estimate_tokens_by_sample(run.prompt)

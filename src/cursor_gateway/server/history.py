@@ -1,7 +1,5 @@
 """What was said before, over HTTP: conversations, the newest first, searched, looked at, deleted."""
 
-import asyncio
-
 import msgspec
 from msgspec import Struct
 from starlette.requests import Request
@@ -26,8 +24,7 @@ class HistoryEndpoints:
     async def conversations(self, request: Request) -> Response:
         """`limit`, `before` (a page's `next`) and `q` (words to search for)."""
         query = request.query_params
-        page = await asyncio.to_thread(
-            self._service.store.conversations,
+        page = await self._service.store.conversations(
             request.state.owner,
             limit=_limit(request, 20),
             before=query.get("before") or None,
@@ -38,14 +35,14 @@ class HistoryEndpoints:
     async def conversation(self, request: Request) -> Response:
         id, owner = request.path_params["id"], request.state.owner
         store = self._service.store
-        found = await asyncio.to_thread(store.conversation, id, owner)
+        found = await store.conversation(id, owner)
         if found is None:
             raise _none(id)
-        return _json(await asyncio.to_thread(detail_of, store, found))
+        return _json(await detail_of(store, found))
 
     async def runs(self, request: Request) -> Response:
         """The newest of all conversations."""
-        found = await asyncio.to_thread(self._service.store.recent_runs, request.state.owner, _limit(request, 50))
+        found = await self._service.store.recent_runs(request.state.owner, _limit(request, 50))
         return _json(RunList(runs=[recent_of(run, title) for run, title in found]))
 
     async def remove(self, request: Request) -> Response:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from enum import Enum
 from functools import partial
-from typing import Protocol, TypeAlias
+from typing import Protocol
 
 from msgspec import Struct, field
 from starlette.types import Receive, Scope, Send
@@ -16,14 +16,11 @@ from starlette.types import Receive, Scope, Send
 from cursor_gateway.core.document_events import DocumentEvent, Paused, says_something
 from cursor_gateway.dialects.openai_chat import CompletionHead
 from cursor_gateway.errors import Failure, NotFound, RunCancelled
-from cursor_gateway.runs.past import PastRun
+from cursor_gateway.runs.handle import RunHandle
 from cursor_gateway.runs.readers import Reader
-from cursor_gateway.runs.run import Run
 from cursor_gateway.server.guard import error_response
 from cursor_gateway.server.metrics import Metrics
 from cursor_gateway.server.rendering import Renderings
-
-AnyRun: TypeAlias = Run | PastRun
 
 
 class Encoder(Protocol):
@@ -67,19 +64,16 @@ def stream_headers(form: Form, more: Mapping[str, str]) -> list[tuple[bytes, byt
     return [(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers.items()]
 
 
-def run_headers(run: AnyRun) -> dict[str, str]:
+def run_headers(run: RunHandle) -> dict[str, str]:
     """As far as they are known: that another source had to be asked may be found out later."""
     headers = {"x-chat-id": run.id, "x-conversation-id": run.info.conversation_id or ""}
-    if isinstance(run, Run):
-        headers["x-cursor-gateway-source"] = run.source_name
-        if run.fell_back_to is not None:
-            headers["x-cursor-gateway-fallback"] = run.fell_back_to
-    else:
-        headers["x-cursor-gateway-source"] = "history"
+    headers["x-cursor-gateway-source"] = run.source_name
+    if run.fell_back_to is not None:
+        headers["x-cursor-gateway-fallback"] = run.fell_back_to
     return headers
 
 
-def completion_head(run: AnyRun, after: int = 0) -> CompletionHead:
+def completion_head(run: RunHandle, after: int = 0) -> CompletionHead:
     """The same for everybody who reads the run as chunks; each reply of a run that pauses has an id of its own."""
     created = int(datetime.fromisoformat(run.info.created).timestamp())
     id = f"chatcmpl-{run.id.removeprefix('chat_')}{f'-{after}' if after else ''}"
@@ -108,7 +102,7 @@ class EventStream:
 
     def __init__(
         self,
-        run: AnyRun,
+        run: RunHandle,
         encoder: Encoder,
         form: Form,
         reading: Reading,
@@ -124,9 +118,9 @@ class EventStream:
         try:
             async with DisconnectWatch(self._run, receive, self._after) as reader:
                 events = await reader.next(0) if self._is_replay else await self._first_words(reader)
-                if isinstance(self._run, PastRun) and self._run.is_deleted:
+                if self._run.is_deleted:
                     raise NotFound("The conversation of this run was deleted; begin a new one.", param="id")
-                if not self._is_replay and (failure := self._early_failure(events)) is not None:
+                if not self._is_replay and (failure := self._early_failure(reader, events)) is not None:
                     await error_response(failure, run_headers(self._run))(scope, receive, send)
                 else:
                     await self._stream(reader, events, send)
@@ -142,9 +136,9 @@ class EventStream:
             events += await reader.next(left)
         return events
 
-    def _early_failure(self, events: list[DocumentEvent]) -> Failure | None:
+    def _early_failure(self, reader: Reader, events: list[DocumentEvent]) -> Failure | None:
         """Why the run failed before this reply had said anything."""
-        if self._run.done is None or (self._run.has_spoken if not self._after else any(map(_tells, events[:-1]))):
+        if self._run.done is None or not reader.at_end or any(map(_tells, events[:-1])):
             return None
         return self._run.done.failure
 
@@ -186,7 +180,7 @@ class Heard(Enum):
 
 
 async def read_to_end(
-    run: AnyRun, receive: Receive, push: Callable[[DocumentEvent], Heard] = lambda event: Heard.MORE, after: int = 0
+    run: RunHandle, receive: Receive, push: Callable[[DocumentEvent], Heard] = lambda event: Heard.MORE, after: int = 0
 ) -> bool:
     """Waits for the end of the run, or until `push` has heard enough. False when the client has gone before."""
     async with DisconnectWatch(run, receive, after) as reader:
@@ -202,7 +196,7 @@ async def read_to_end(
         return not reader.has_left
 
 
-def _cut_short(run: AnyRun, reader: Reader) -> None:
+def _cut_short(run: RunHandle, reader: Reader) -> None:
     """Nobody else has a use for the rest either, unless they read it, too."""
     if not reader.at_end and run.readers.count == 1:
         run.stop(RunCancelled("The answer was cut where its request said, by `stop` or `max_tokens`; ask for more."))
@@ -215,7 +209,7 @@ def _tells(event: DocumentEvent) -> bool:
 class DisconnectWatch:
     """A client that reads a run, until it goes."""
 
-    def __init__(self, run: AnyRun, receive: Receive, after: int = 0) -> None:
+    def __init__(self, run: RunHandle, receive: Receive, after: int = 0) -> None:
         self._receive = receive
         self._reader = run.reader(after)
         self._watch: asyncio.Task[None] | None = None

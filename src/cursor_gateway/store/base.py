@@ -5,7 +5,7 @@ another one is not there. A call that changes something can be repeated: what is
 left as it is, so that whoever was told `StoreUnavailable` keeps what it has and tries again later.
 """
 
-from collections.abc import Callable, Sequence, Set
+from collections.abc import Mapping, Sequence, Set
 from typing import Literal, Protocol, TypeAlias
 
 from msgspec import Struct
@@ -138,17 +138,13 @@ class IdempotentRun(Struct, frozen=True):
 
 
 class Store(Protocol):
-    """All methods may raise `StoreUnavailable`.
+    """All methods may raise `StoreUnavailable`. An engine that has nothing to wait for does not wait."""
 
-    Those that change something are short and made for the event loop's own thread, except pruning. Those
-    that read may be long and belong into a thread; all may be called from any.
-    """
-
-    def begin_run(self, new: NewRun) -> bool:
+    async def begin_run(self, new: NewRun) -> bool:
         """False, and nothing is stored, when the idempotency key is another run's."""
         ...
 
-    def append(self, run_id: str, first_number: int, events: Sequence[DocumentEvent]) -> int | None:
+    async def append(self, run_id: str, first_number: int, events: Sequence[DocumentEvent]) -> int | None:
         """The events of one read of the agent, of which the beginning may be stored already; numbers are from 1.
 
         How many bytes they took; None when not all of them are stored now, and never will be: the run was deleted, or
@@ -156,51 +152,57 @@ class Store(Protocol):
         """
         ...
 
-    def end_run(self, run_id: str, first_number: int, events: Sequence[DocumentEvent], end: RunEnd) -> int | None:
+    async def end_run(self, run_id: str, first_number: int, events: Sequence[DocumentEvent], end: RunEnd) -> int | None:
         """The last events and all that follows from the end, or nothing. Returns what `append` does."""
         ...
 
-    def set_session(
+    async def set_session(
         self, conversation_id: str, owner: str, session_id: str | None, fingerprint: str | None
     ) -> None: ...
 
-    def delete_conversation(self, id: str, owner: str) -> bool:
+    async def delete_conversation(self, id: str, owner: str) -> bool:
         """At once for everybody who looks; its space is given back afterwards. False: there was none."""
         ...
 
-    def prune(
-        self, max_age_seconds: float | None, max_bytes: int | None, now_ms: int, files: Callable[[], int] = lambda: 0
+    async def prune(
+        self,
+        max_age_seconds: float | None,
+        max_bytes: int | None,
+        now_ms: int,
+        file_sizes: Mapping[str, int] | None = None,
     ) -> int:
-        """Deletes the oldest conversations that have no running run, as many as it takes, and says how many. `files`
-        tells the size of the conversations' files, which counts, too."""
+        """Deletes the oldest conversations that have no running run, as many as it takes, and says how many.
+
+        `file_sizes` has the bytes that each conversation keeps in files, which count as well.
+        """
         ...
 
-    def prune_owners(self, max_bytes: int) -> int:
+    async def prune_owners(self, max_bytes: int) -> int:
         """Deletes the oldest conversations of every owner whose events take more than that, and says how many. Those
         that have a running run stay."""
         ...
 
-    def run(self, id: str, owner: str) -> StoredRun | None: ...
+    async def run(self, id: str, owner: str) -> StoredRun | None: ...
 
-    def runs_of(self, conversation_id: str, owner: str) -> list[StoredRun]:
+    async def runs_of(self, conversation_id: str, owner: str) -> list[StoredRun]:
         """In the order in which they began."""
         ...
 
-    def recent_runs(self, owner: str, limit: int) -> list[tuple[StoredRun, str]]:
+    async def recent_runs(self, owner: str, limit: int) -> list[tuple[StoredRun, str]]:
         """The newest first, each with its conversation's title."""
         ...
 
-    def unfinished_runs(self) -> list[StoredRun]:
+    async def unfinished_runs(self) -> list[StoredRun]:
         """Everybody's that are `running`: of this process, of another one that lives, or of one that died."""
         ...
 
-    def events(self, run_id: str, owner: str, *, after: int = 0, max_bytes: int = 1_000_000) -> EventPage:
+    async def events(self, run_id: str, owner: str, *, after: int = 0, max_bytes: int = 1_000_000) -> EventPage:
         """Those after a number, about so many bytes of them but at least one; none when there are no more."""
         ...
 
-    def conversation(self, id: str, owner: str) -> StoredConversation | None: ...
+    async def conversation(self, id: str, owner: str) -> StoredConversation | None: ...
 
-    def conversations(
+    async def conversations(
         self, owner: str, *, limit: int = 20, before: str | None = None, query: str | None = None
     ) -> ConversationPage:
         """The newest first: by when they were used last; with a query, by their newest run that has all its words.
@@ -210,24 +212,24 @@ class Store(Protocol):
         """
         ...
 
-    def messages(self, conversation_id: str, owner: str) -> list[StoredMessage]: ...
+    async def messages(self, conversation_id: str, owner: str) -> list[StoredMessage]: ...
 
-    def find_by_fingerprint(self, owner: str, fingerprint: str) -> list[StoredConversation]:
+    async def find_by_fingerprint(self, owner: str, fingerprint: str) -> list[StoredConversation]:
         """Those that have no running run, the newest first."""
         ...
 
-    def unknown_conversations(self, ids: Sequence[str]) -> list[str]:
+    async def unknown_conversations(self, ids: Sequence[str]) -> list[str]:
         """Those that are nobody's."""
         ...
 
-    def find_run_by_idempotency(self, owner: str, key: str) -> IdempotentRun | None: ...
+    async def find_run_by_idempotency(self, owner: str, key: str) -> IdempotentRun | None: ...
 
-    def name_reply(self, owner: str, key: str, reply: IdempotentRun, now_ms: int) -> None:
+    async def name_reply(self, owner: str, key: str, reply: IdempotentRun, now_ms: int) -> None:
         """From now on the key finds this reply. Nothing happens for a run that the owner does not have."""
         ...
 
-    def size(self) -> int:
+    async def size(self) -> int:
         """Bytes on the disk."""
         ...
 
-    def close(self) -> None: ...
+    async def close(self) -> None: ...

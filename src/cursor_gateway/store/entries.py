@@ -24,13 +24,12 @@ def entry_of(found: FoundConversation) -> ConversationEntry:
     )
 
 
-def detail_of(store: Store, conversation: StoredConversation) -> ConversationDetail:
-    """For another thread: all that was said may be long."""
+async def detail_of(store: Store, conversation: StoredConversation) -> ConversationDetail:
     id, owner = conversation.id, conversation.owner
     return ConversationDetail(
         **msgspec.structs.asdict(entry_of(FoundConversation(conversation))),
-        messages=[_message(message) for message in store.messages(id, owner)],
-        runs=[_run(run) for run in store.runs_of(id, owner)],
+        messages=[_message(message) for message in await store.messages(id, owner)],
+        runs=[_run(run) for run in await store.runs_of(id, owner)],
     )
 
 

@@ -7,7 +7,7 @@ killed then loses nothing of it (a machine that loses its power may).
 import base64
 import sqlite3
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple, TypeVar
 
@@ -340,7 +340,11 @@ class SqliteStore:
         return True
 
     def prune(
-        self, max_age_seconds: float | None, max_bytes: int | None, now_ms: int, files: Callable[[], int] = lambda: 0
+        self,
+        max_age_seconds: float | None,
+        max_bytes: int | None,
+        now_ms: int,
+        file_sizes: Mapping[str, int] | None = None,
     ) -> int:
         hidden = 0
         if max_age_seconds is not None:
@@ -348,7 +352,7 @@ class SqliteStore:
                 hidden += some
         self._keeper.sweep()
         if max_bytes is not None:
-            while some := self._hide_oldest(_MOST, self._spare(max_bytes, files())):
+            while some := self._hide_oldest(_MOST, self._spare(max_bytes, self._kept(file_sizes or {}))):
                 hidden += some
                 self._keeper.sweep()  # to its end: the words of what is deleted take room until then
         return hidden
@@ -370,6 +374,10 @@ class SqliteStore:
                 hidden += len(some)
         self._keeper.sweep()
         return hidden
+
+    def _kept(self, file_sizes: Mapping[str, int]) -> int:
+        deleted = set(self.unknown_conversations(list(file_sizes)))
+        return sum(size for id, size in file_sizes.items() if id not in deleted)
 
     def size(self) -> int:
         with self._connections.reading() as connection:

@@ -1,0 +1,114 @@
+"""A run as everybody but its driver sees it: driven here, stored, or driven by another gateway."""
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+from cursor_gateway.core.caller_tools import Offer, ToolResult
+from cursor_gateway.core.document_events import Done, Paused
+from cursor_gateway.core.documents import ClarificationAnswer, Envelope
+from cursor_gateway.core.prompt import Message
+from cursor_gateway.core.run_info import RunInfo, WhenClientLeaves
+from cursor_gateway.errors import GatewayError
+from cursor_gateway.runs.readers import Reader, Readers
+
+
+class RunHandle(Protocol):
+    info: RunInfo
+    owner: str
+    readers: Readers
+
+    @property
+    def id(self) -> str: ...
+
+    @property
+    def prompt(self) -> str:
+        """What the agent was sent; empty where it is not known any more. For estimates."""
+        ...
+
+    @property
+    def session_id(self) -> str | None:
+        """The agent's own, as far as it is known here."""
+        ...
+
+    @property
+    def source(self) -> str | None:
+        """The source that its request named."""
+        ...
+
+    @property
+    def source_name(self) -> str:
+        """What answers: a source, or the history."""
+        ...
+
+    @property
+    def fell_back_to(self) -> str | None:
+        """The source that answers in place of one that failed."""
+        ...
+
+    # --- reading ------------------------------------------------------------------------------------
+
+    @property
+    def done(self) -> Done | None: ...
+
+    @property
+    def count(self) -> int:
+        """How many events there are to read."""
+        ...
+
+    @property
+    def is_ending(self) -> bool:
+        """It is done or stopped: only its agent has still to go."""
+        ...
+
+    @property
+    def is_deleted(self) -> bool:
+        """With its conversation."""
+        ...
+
+    def reader(self, after: int = 0) -> Reader: ...
+
+    async def pause(self, number: int) -> Paused | None:
+        """The pause of that number. None: it is no pause."""
+        ...
+
+    async def ended(self) -> Done | None:
+        """Waits for the end of a run that is about to. None: another gateway drives it."""
+        ...
+
+    # --- stopping and answering ---------------------------------------------------------------------
+
+    def stop(self, why: GatewayError) -> None: ...
+
+    async def cancel(self, why: GatewayError) -> Envelope:
+        """How it ended: now, or before."""
+        ...
+
+    def knows_calls(self, results: Mapping[str, ToolResult]) -> bool | None:
+        """Whether it has asked for one of these. None: it takes no results any more."""
+        ...
+
+    def answer_calls(
+        self, results: Mapping[str, ToolResult], also: Sequence[Message] = (), offer: Offer | None = None
+    ) -> int:
+        """With results that it knows: the number of the pause that they end, now or when they came first."""
+        ...
+
+    def answer_questions(self, answers: Sequence[ClarificationAnswer]) -> int | None:
+        """The number of the pause that this ends. None: it waits for no answers.
+
+        Raises `InvalidRequest` for answers that do not fit its questions.
+        """
+        ...
+
+    def decide_plan(self, is_accepted: bool, text: str) -> int | None:
+        """The number of the pause that this ends. None: it waits for no decision."""
+        ...
+
+    @property
+    def awaited(self) -> str:
+        """What to send to a run that waits; empty where it does not."""
+        ...
+
+    def set_when_client_leaves(self, when: WhenClientLeaves | None) -> None:
+        """As a request says that continues it; None leaves it as it is."""
+        ...
