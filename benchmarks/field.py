@@ -17,7 +17,7 @@ from benchmarks.replies import Told, body_of
 from benchmarks.run import RUN, pieces, text_of
 from benchmarks.sessions import SIZES, Session, named_session
 from cursor_gateway import read_response
-from cursor_gateway.core.documents import document_type
+from cursor_gateway.model.documents import document_type
 
 Round: TypeAlias = dict[str, float]
 

@@ -15,8 +15,9 @@ from pathlib import Path
 
 from benchmarks.found import Found, Part
 from benchmarks.report import report
-from cursor_gateway.core.document_events import ContentDelta, DocumentEnded, DocumentEvent, DocumentStarted, Done
-from cursor_gateway.core.documents import (
+from cursor_gateway.errors import StoreUnavailable
+from cursor_gateway.model.document_events import ContentDelta, DocumentEnded, DocumentEvent, DocumentStarted, Done
+from cursor_gateway.model.documents import (
     Document,
     Envelope,
     ResponseMetadata,
@@ -25,10 +26,9 @@ from cursor_gateway.core.documents import (
     Usage,
     make_document,
 )
-from cursor_gateway.errors import StoreUnavailable
 from cursor_gateway.store.base import NewMessage, NewRun, RunEnd
 from cursor_gateway.store.search import Words
-from cursor_gateway.store.sqlite import SqliteStore
+from cursor_gateway.store.sqlite.database import Database
 
 CONVERSATIONS, EVENTS = 10_000, 1_000_000
 SMALLER = 100
@@ -44,14 +44,14 @@ _COMMON = [
 _START_MS = 1_790_000_000_000
 
 
-def fill(store: SqliteStore, conversations: int, events: int) -> None:
+def fill(store: Database, conversations: int, events: int) -> None:
     """Conversations of one run each; the words of a run are common ones, some rarer, and one that is its own."""
     dice = random.Random(1)
     for number in range(conversations):
         _add_run(store, dice, number, events // conversations)
 
 
-def _add_run(store: SqliteStore, dice: random.Random, number: int, events: int) -> None:
+def _add_run(store: Database, dice: random.Random, number: int, events: int) -> None:
     run, conversation, now = f"chat_{number}", f"conv_{number}", _START_MS + 1000 * number
     words = [dice.choice(_COMMON) if dice.random() < 0.7 else f"word{int(dice.expovariate(0.002))}" for _ in range(150)]
     new = NewRun(
@@ -108,7 +108,7 @@ def _documents(text: str, number: int) -> list[Document]:
     return [make_document("doc_001", 1, text, TextMetadata()), make_document("doc_002", 2, None, ran)]
 
 
-def questions(store: SqliteStore, conversations: int) -> dict[str, Callable[[], object]]:
+def questions(store: Database, conversations: int) -> dict[str, Callable[[], object]]:
     middle = conversations // 2
     page = store.conversations(OWNER, limit=conversations // 2).next
     return {
@@ -147,15 +147,15 @@ def ratios(
     }
 
 
-def filled(folder: Path) -> tuple[SqliteStore, SqliteStore]:
+def filled(folder: Path) -> tuple[Database, Database]:
     """The large history, and a hundredth of it."""
-    large, small = SqliteStore(folder / "large"), SqliteStore(folder / "small")
+    large, small = Database(folder / "large"), Database(folder / "small")
     fill(large, CONVERSATIONS, EVENTS)
     fill(small, CONVERSATIONS // SMALLER, EVENTS // SMALLER)
     return large, small
 
 
-def questions_asked(large: SqliteStore, small: SqliteStore) -> Part:
+def questions_asked(large: Database, small: Database) -> Part:
     asked = ratios(questions(small, CONVERSATIONS // SMALLER), questions(large, CONVERSATIONS))
     for name, (cost, ratio) in asked.items():
         yield f"history {name}", Found(ratio, f"{cost * 1e6:,.0f} µs")

@@ -18,7 +18,7 @@ from benchmarks.found import Found, Part
 from benchmarks.report import report
 from benchmarks.sessions import Session, session
 from cursor_gateway import ChunkEncoder, CompletionHead, DocumentEvent, DocumentReader, RunInfo, SseEncoder, TextEncoder
-from cursor_gateway.sources.cursor_cli.records import decode
+from cursor_gateway.sources.cursor.records import decode
 
 ROUNDS = 7
 PIECE = 65_536

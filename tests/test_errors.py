@@ -135,7 +135,7 @@ def test_an_unknown_model_is_told_with_the_nearest_or_where_to_look() -> None:
 
 
 def test_a_failure_may_pass_when_it_is_retryable_or_somebody_broke_it_off() -> None:
-    passing = {error.code for error in CONCRETE if error("why").failure().passes}
+    passing = {error.code for error in CONCRETE if error("why").failure().is_transient}
     assert passing == {error.code for error in CONCRETE if error.retryable} | {"cancelled"}
 
 
@@ -162,7 +162,7 @@ def test_what_the_system_refuses_for_now_is_worth_another_try(error: Exception) 
     told = host_exhausted(error)
     assert told is not None
     assert str(error.args[-1]) in str(told)
-    assert told.failure().passes
+    assert told.failure().is_transient
 
 
 @pytest.mark.parametrize("error", [OSError(errno.ENOENT, "None"), OSError("odd"), RuntimeError("odd"), ValueError()])

@@ -26,19 +26,21 @@ PURE = [
     "reader.py",
     "settings.py",
     "wire/*.py",
-    "core/*.py",
-    "dialects/*.py",
+    "model/*.py",
+    "markdown/*.py",
+    "stages/*.py",
+    "prompting/*.py",
+    "dialects/**/*.py",
+    "runs/open_calls.py",
     *(f"http1/{name}.py" for name in ("requests", "responses")),
     *(f"client/{name}.py" for name in ("calls", "failures", "following", "steps")),
-    *(f"sources/cursor_cli/{name}.py" for name in ("command", "records", "reconcile", "decoder", "failures")),
-    *(
-        f"sources/cursor_acp/{name}.py"
-        for name in ("decoder", "calls", "trailers", "permissions", "models", "messages")
-    ),
-    *(f"sources/cursor_sdk/{name}.py" for name in ("decoder", "payloads", "failures", "tools", "requests", "updates")),
+    *(f"sources/cursor/{name}.py" for name in ("tools", "native_requests", "command", "records", "failures")),
+    *(f"sources/cli/{name}.py" for name in ("reconcile", "decoder")),
+    *(f"sources/acp/{name}.py" for name in ("decoder", "calls", "trailers", "permissions", "models", "messages")),
+    *(f"sources/sdk/{name}.py" for name in ("decoder", "payloads", "failures", "tools", "requests", "updates")),
 ]
 
-_OF_OTHER_SOURCES = {"cursor_acp": "acp_", "cursor_sdk": "sdk_"}  # their tests stand beside those of the first
+_OF_OTHER_SOURCES = {"acp": "acp_", "sdk": "sdk_"}  # their tests stand beside those of the first
 
 
 class Module(NamedTuple):

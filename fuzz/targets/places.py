@@ -22,7 +22,7 @@ from cursor_gateway.server.app import build_app
 from cursor_gateway.server.metrics import Metrics
 from cursor_gateway.settings import Settings, every_setting, load
 from cursor_gateway.store.search import query_words, snippet
-from cursor_gateway.store.sqlite import SqliteStore
+from cursor_gateway.store.sqlite.database import Database
 from fuzz.target import Target, text_of
 from tests.store.making import ME, new_run
 
@@ -102,8 +102,8 @@ def _settings_seeds() -> Iterator[bytes]:
 
 
 @cache
-def _store() -> SqliteStore:
-    store = SqliteStore(_folder())
+def _store() -> Database:
+    store = Database(_folder())
     _open.callback(store.close)
     store.open(0)
     texts = ["Hello world", 'a "quoted" NEAR(b) OR c*', "größe ﬁ 漢字 \U0001f600 ª x", "foo-bar foo_bar foo.bar"]

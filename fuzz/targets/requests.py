@@ -6,21 +6,31 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from cursor_gateway.core.agent_events import CallerAwaited, CallerToolAnswered, CallerToolAsked
-from cursor_gateway.core.caller_tools import CallerCall, Offer, preamble
-from cursor_gateway.core.documents import (
+from cursor_gateway.dialects.chat.encoder import encode_error
+from cursor_gateway.dialects.chat.request import read_request
+from cursor_gateway.dialects.documents.request import (
+    answers_of,
+    offer_of,
+    read_answer,
+    read_chat_request,
+    results_of,
+)
+from cursor_gateway.errors import RequestError
+from cursor_gateway.model.agent_events import CallerAwaited, CallerToolAnswered, CallerToolAsked
+from cursor_gateway.model.caller_tools import CallerCall, Offer, preamble
+from cursor_gateway.model.documents import (
     ClarificationMetadata,
     ClarificationOption,
     ClarificationQuestion,
     PlanMetadata,
     make_document,
 )
-from cursor_gateway.core.fingerprints import Scope, fingerprint
-from cursor_gateway.core.images import Image, read_image
-from cursor_gateway.core.native_requests import translate
-from cursor_gateway.core.prompt import UserMessage, render
-from cursor_gateway.core.replies import answers_message, plan_message
-from cursor_gateway.core.structured import (
+from cursor_gateway.model.images import Image, read_image
+from cursor_gateway.model.messages import UserMessage
+from cursor_gateway.prompting.fingerprints import Scope, fingerprint
+from cursor_gateway.prompting.prompt import render
+from cursor_gateway.prompting.replies import answers_message, plan_message
+from cursor_gateway.prompting.structured import (
     Fit,
     JsonObject,
     JsonSchema,
@@ -32,19 +42,10 @@ from cursor_gateway.core.structured import (
     repair_prompt,
     violation,
 )
-from cursor_gateway.core.tools import read_call, read_named
-from cursor_gateway.dialects.documents_request import (
-    answers_of,
-    offer_of,
-    read_answer,
-    read_chat_request,
-    results_of,
-)
-from cursor_gateway.dialects.openai_chat import encode_error
-from cursor_gateway.dialects.openai_request import read_request
-from cursor_gateway.errors import RequestError
-from cursor_gateway.sources.cursor_cli.records import read_arguments
-from cursor_gateway.sources.cursor_sdk.tools import content_of, definitions
+from cursor_gateway.sources.cursor.native_requests import translate
+from cursor_gateway.sources.cursor.records import read_arguments
+from cursor_gateway.sources.cursor.tools import read_call, read_named
+from cursor_gateway.sources.sdk.tools import content_of, definitions
 from fuzz.target import Target, assert_flat, text_of
 from tests.laws.laws import assemble, assert_the_stream_folds_to_the_response, assert_well_formed
 

@@ -10,25 +10,25 @@ import msgspec
 from cursor_gateway.client.failures import CallFailed
 from cursor_gateway.client.following import Following, Numbered
 from cursor_gateway.client.steps import Close, Head, Link, Open, Pause, Read, Told
-from cursor_gateway.core.agent_events import AgentEvent
-from cursor_gateway.core.document_events import DocumentEvent
-from cursor_gateway.core.payload import Fields
-from cursor_gateway.core.run_info import RunInfo
-from cursor_gateway.core.unfinished import Unfinished
-from cursor_gateway.dialects.documents import SseEncoder, encode_response
-from cursor_gateway.dialects.documents_reader import DocumentEventReader
-from cursor_gateway.dialects.openai_chat import AgentTools
+from cursor_gateway.dialects.chat.encoder import AgentTools
+from cursor_gateway.dialects.documents.encoder import SseEncoder, encode_response
+from cursor_gateway.dialects.documents.reader import DocumentEventReader
 from cursor_gateway.errors import AgentCrashed, UnusableInput
+from cursor_gateway.model.agent_events import AgentEvent
+from cursor_gateway.model.document_events import DocumentEvent
+from cursor_gateway.model.run_info import RunInfo
 from cursor_gateway.reader import DocumentReader
-from cursor_gateway.sources.cursor_acp.decoder import AcpDecoder, counted
-from cursor_gateway.sources.cursor_acp.messages import Message, error_text, line_of, message_of
-from cursor_gateway.sources.cursor_acp.permissions import is_allowed, option_for
-from cursor_gateway.sources.cursor_cli.decoder import CursorDecoder
-from cursor_gateway.sources.cursor_sdk.decoder import SdkDecoder
+from cursor_gateway.sources.acp.decoder import AcpDecoder, counted
+from cursor_gateway.sources.acp.messages import Message, error_text, line_of, message_of
+from cursor_gateway.sources.acp.permissions import is_allowed, option_for
+from cursor_gateway.sources.cli.decoder import CursorDecoder
+from cursor_gateway.sources.sdk.decoder import SdkDecoder
+from cursor_gateway.stages.unfinished import PartialRun
 from cursor_gateway.wire.lines import LineSplitter
+from cursor_gateway.wire.payload import Fields
 from cursor_gateway.wire.sse import SseDecoder, SseEvent, frame
 from fuzz.target import Target, assert_flat, cuttings, dice, text_of
-from tests.dialects.test_documents_reader import assert_the_client_sees_the_same
+from tests.dialects.documents.test_reader import assert_the_client_sees_the_same
 from tests.laws.agent import Asks, Ends, Notifies, Reconnects, Retries, Says, Starts, StopsThinking, Story, Thinks, play
 from tests.laws.laws import (
     assemble,
@@ -94,7 +94,7 @@ def _assert_all_laws(events: list[DocumentEvent], agent_tools: AgentTools) -> No
 
 def _assert_a_cut_run_ends_well(events: list[DocumentEvent], run: RunInfo) -> None:
     """What a gateway that died has left."""
-    unfinished = Unfinished(events)
+    unfinished = PartialRun(events)
     encode_response(unfinished.snapshot(run, ""))
     assert_well_formed([*events, *unfinished.end(run, "", _CRASHED)])
 

@@ -7,10 +7,13 @@ from functools import partial
 
 import msgspec
 
-from cursor_gateway.core.agent_events import RunFinished, TextDelta
-from cursor_gateway.core.cutting import Cutter
-from cursor_gateway.core.document_events import ContentDelta, DocumentEnded, DocumentEvent, DocumentStarted
-from cursor_gateway.core.documents import (
+from cursor_gateway.dialects.documents.encoder import encode_response
+from cursor_gateway.dialects.documents.request import read_chat_request
+from cursor_gateway.errors import Failure, InvalidRequest
+from cursor_gateway.markdown.fences import FenceSplitter
+from cursor_gateway.model.agent_events import RunFinished, TextDelta
+from cursor_gateway.model.document_events import ContentDelta, DocumentEnded, DocumentEvent, DocumentStarted
+from cursor_gateway.model.documents import (
     ChatResponse,
     CodeBlockMetadata,
     Diff,
@@ -21,29 +24,26 @@ from cursor_gateway.core.documents import (
     document_type,
     make_document,
 )
-from cursor_gateway.core.fences import Fences, FenceSplitter
-from cursor_gateway.core.run_info import RunInfo
-from cursor_gateway.core.summary import one_line
-from cursor_gateway.dialects.documents import encode_response
-from cursor_gateway.dialects.documents_request import read_chat_request
-from cursor_gateway.errors import Failure, InvalidRequest
+from cursor_gateway.model.run_info import Fences, RunInfo
 from cursor_gateway.render.html import render_answer, render_page
 from cursor_gateway.render.visible import visible, visible_line, visible_output
-from cursor_gateway.sources.cursor_acp.trailers import TrailerWatch
-from cursor_gateway.sources.cursor_cli.failures import failure_of, reported_failure
-from cursor_gateway.sources.cursor_cli.models import is_known, nearest, parse_models
-from cursor_gateway.sources.cursor_sdk.failures import run_failure
+from cursor_gateway.sources.acp.trailers import TrailerWatch
+from cursor_gateway.sources.cursor.failures import failure_of, reported_failure
+from cursor_gateway.sources.cursor.models import is_known, nearest, parse_models
+from cursor_gateway.sources.sdk.failures import run_failure
+from cursor_gateway.stages.cutting import Cutter
+from cursor_gateway.stages.summary import one_line
 from cursor_gateway.store.search import Words, query_words, searchable, snippet
 from fuzz.target import Target, cuttings, dice, text_of
-from tests.core.test_cutting import plain_cut
-from tests.core.test_fences import joined, ours, raw, theirs
 from tests.laws.laws import assemble, assert_says_exactly, assert_well_formed
 from tests.laws.laws import joined as joined_events
+from tests.markdown.test_fences import joined, ours, raw, theirs
 from tests.render.test_html_live import assert_live_is_final
 from tests.render.test_html_safety import _PAGE_ATTRIBUTES, _PAGE_TAGS
 from tests.render.test_html_safety import text_of as text_of_html
 from tests.render.views import written
 from tests.scenarios.golden import scenarios
+from tests.stages.test_cutting import plain_cut
 from tests.strategies import chunks, outputs, steps
 from tests.strategies import work as calls
 

@@ -86,7 +86,7 @@ class Failure(msgspec.Struct, frozen=True):
         return self.code in _OF_THE_SOURCE
 
     @property
-    def passes(self) -> bool:
+    def is_transient(self) -> bool:
         """Asking again is worth it: it was not the request's fault, or somebody broke it off."""
         return self.retryable or self.code == "cancelled"
 

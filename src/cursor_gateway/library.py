@@ -4,7 +4,19 @@ from cursor_gateway.client.asynchronous import AsyncClient, AsyncStream
 from cursor_gateway.client.calls import Health, ModelEntry
 from cursor_gateway.client.failures import CallFailed, CannotReach
 from cursor_gateway.client.sync import Client, Stream
-from cursor_gateway.core.document_events import (
+from cursor_gateway.dialects.chat.encoder import (
+    AgentTools,
+    ChatCompletion,
+    ChunkEncoder,
+    CompletionFold,
+    CompletionHead,
+    encode_completion,
+)
+from cursor_gateway.dialects.documents.encoder import NdjsonEncoder, SseEncoder, encode_response
+from cursor_gateway.dialects.documents.request import ChosenTool, OfferedTool, QuestionAnswer, ToolAnswer
+from cursor_gateway.dialects.text import TextEncoder
+from cursor_gateway.errors import Failure
+from cursor_gateway.model.document_events import (
     ContentDelta,
     DocumentEnded,
     DocumentEvent,
@@ -18,7 +30,7 @@ from cursor_gateway.core.document_events import (
     ToolCallStarted,
     source_text,
 )
-from cursor_gateway.core.documents import (
+from cursor_gateway.model.documents import (
     ChatResponse,
     ClarificationAnswer,
     ClarificationDocument,
@@ -58,22 +70,8 @@ from cursor_gateway.core.documents import (
     Usage,
     WaitingCall,
 )
-from cursor_gateway.core.fences import Fences
-from cursor_gateway.core.history import ConversationDetail, ConversationEntry, MessageEntry, RunEntry
-from cursor_gateway.core.run_info import Include, RunInfo
-from cursor_gateway.core.transcript import Transcript
-from cursor_gateway.dialects.documents import NdjsonEncoder, SseEncoder, encode_response
-from cursor_gateway.dialects.documents_request import ChosenTool, OfferedTool, QuestionAnswer, ToolAnswer
-from cursor_gateway.dialects.openai_chat import (
-    AgentTools,
-    ChatCompletion,
-    ChunkEncoder,
-    CompletionFold,
-    CompletionHead,
-    encode_completion,
-)
-from cursor_gateway.dialects.text import TextEncoder
-from cursor_gateway.errors import Failure
+from cursor_gateway.model.history import ConversationDetail, ConversationEntry, MessageEntry, RunEntry
+from cursor_gateway.model.run_info import Fences, Include, RunInfo
 from cursor_gateway.reader import (
     DocumentReader,
     aread_events,
@@ -82,6 +80,7 @@ from cursor_gateway.reader import (
     read_response,
     whole_line,
 )
+from cursor_gateway.stages.transcript import Transcript
 from cursor_gateway.wire.sse import SseDecoder, SseEvent
 
 __all__ = [

@@ -5,13 +5,13 @@ This is the library's front door: the pure stages put together, and short loops 
 
 from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator
 
-from cursor_gateway.core.assembler import Assembler
-from cursor_gateway.core.document_events import DocumentEvent
-from cursor_gateway.core.documents import ChatResponse
-from cursor_gateway.core.run_info import RunInfo
-from cursor_gateway.core.transcript import Transcript
 from cursor_gateway.errors import Failure
-from cursor_gateway.sources.cursor_cli.decoder import CursorDecoder
+from cursor_gateway.model.document_events import DocumentEvent
+from cursor_gateway.model.documents import ChatResponse
+from cursor_gateway.model.run_info import RunInfo
+from cursor_gateway.sources.cli.decoder import CursorDecoder
+from cursor_gateway.stages.assembler import Assembler
+from cursor_gateway.stages.transcript import Transcript
 from cursor_gateway.wire.lines import LineSplitter
 
 

@@ -14,12 +14,11 @@ import msgspec
 from msgspec import Meta, Struct
 from msgspec.inspect import BoolType, DictType, FloatType, IntType, ListType, LiteralType, Metadata, StrType
 
-from cursor_gateway.core.documents import Mode
-from cursor_gateway.core.fences import Fences
-from cursor_gateway.core.run_info import WhenBusy, WhenClientLeaves
-from cursor_gateway.dialects.openai_chat import AgentTools
+from cursor_gateway.dialects.chat.encoder import AgentTools
 from cursor_gateway.errors import SettingsError
 from cursor_gateway.keys import is_hash, is_name, is_reserved
+from cursor_gateway.model.documents import Mode
+from cursor_gateway.model.run_info import Fences, WhenBusy, WhenClientLeaves
 
 SourceName: TypeAlias = Literal["auto", "cli", "acp", "sdk", "replay"]
 Permissions: TypeAlias = Literal["deny", "ask"]

@@ -146,7 +146,7 @@ def _todo(id: str, content: str, status: str) -> Record:
 @answers("mcp")
 def mcp(turn: Turn) -> None:
     server, tool = turn.text("server", "tracker"), turn.text("tool", "get_issue")
-    turn.say("Asking the server.")
+    turn.say("TurnBuilder the server.")
     call = _mcp(turn, server, tool)
     turn.agent.start(call)
     if turn.read_only or not turn.permissions.permits("Mcp", f"{server}:{tool}"):

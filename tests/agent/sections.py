@@ -1,6 +1,6 @@
 """A prompt that the gateway rendered in; what a going-on program needs of its sections, out.
 
-The sections are separated as cursor_gateway.core.prompt writes them: `--- MARKER kind {"id": …, "name": …}`.
+The sections are separated as cursor_gateway.prompting.prompt writes them: `--- MARKER kind {"id": …, "name": …}`.
 """
 
 import json

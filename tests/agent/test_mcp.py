@@ -16,8 +16,8 @@ from mcp import types
 from mcp.server.context import ServerRequestContext
 from mcp.server.lowlevel import Server
 
-from cursor_gateway.core.prompt import AssistantMessage, Call, Message, ToolMessage, UserMessage
-from cursor_gateway.core.prompt import render as render_with
+from cursor_gateway.model.messages import AssistantMessage, Call, Message, ToolMessage, UserMessage
+from cursor_gateway.prompting.prompt import render as render_with
 from tests.agent.caller import (
     SESSION,
     Caller,

@@ -14,8 +14,8 @@ from benchmarks.compiling import compile_program
 from benchmarks.failing import BenchmarkFailed
 from benchmarks.sessions import session
 from cursor_gateway import RunInfo, read_response
-from cursor_gateway.sources.cursor_cli.models import parse_models
-from cursor_gateway.sources.cursor_cli.program import ask_program
+from cursor_gateway.sources.cursor.models import parse_models
+from cursor_gateway.sources.cursor.program import ask_program
 
 RUN = RunInfo(id="chat_1", created="2026-02-23T10:30:00Z")
 TOLD = session(300, tools=2, smallest_result=500, largest_result=900)

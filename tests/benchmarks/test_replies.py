@@ -7,7 +7,7 @@ from benchmarks.replies import body_of, documents_of, text_of_chunks, text_of_li
 from benchmarks.run import RUN, pieces
 from benchmarks.sessions import Session, session
 from cursor_gateway import ChunkEncoder, CompletionHead, SseEncoder, read_events, read_response
-from cursor_gateway.core.documents import document_type
+from cursor_gateway.model.documents import document_type
 
 HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
 

@@ -18,9 +18,11 @@ import msgspec
 import pytest
 
 from cursor_gateway.cli.conversations import ago
-from cursor_gateway.cli.exports import WholeConversation, as_json, as_markdown, as_text, whole
 from cursor_gateway.cli.histories import LOCAL_OWNER
-from cursor_gateway.core.documents import (
+from cursor_gateway.demo import recordings
+from cursor_gateway.keys import LOCAL_OWNER as SERVERS_OWNER
+from cursor_gateway.keys import hash_key
+from cursor_gateway.model.documents import (
     ChatResponse,
     ClarificationAnswer,
     ClarificationDocument,
@@ -47,12 +49,10 @@ from cursor_gateway.core.documents import (
     ThinkingMetadata,
     Usage,
 )
-from cursor_gateway.core.history import ConversationDetail, MessageEntry, RunEntry
-from cursor_gateway.core.run_info import RunInfo
-from cursor_gateway.demo import recordings
-from cursor_gateway.keys import LOCAL_OWNER as SERVERS_OWNER
-from cursor_gateway.keys import hash_key
+from cursor_gateway.model.history import ConversationDetail, MessageEntry, RunEntry
+from cursor_gateway.model.run_info import RunInfo
 from cursor_gateway.reader import read_response
+from cursor_gateway.render.export import WholeConversation, as_json, as_markdown, as_text, whole
 from cursor_gateway.sources.process_groups import members
 from cursor_gateway.sources.replay import recorded_prompt
 from tests.agent.install import install

@@ -6,7 +6,6 @@ from typing import TypeAlias, TypeVar
 from msgspec import Struct
 
 from cursor_gateway.client.steps import (
-    Asking,
     Close,
     Head,
     Heard,
@@ -19,6 +18,7 @@ from cursor_gateway.client.steps import (
     Step,
     Telling,
     Told,
+    TurnBuilder,
 )
 
 T = TypeVar("T")
@@ -52,7 +52,7 @@ class Shell:
         self._server = server or (lambda request: self._answers.pop(0))
         self._pieces: list[bytes | Lost] = []
 
-    def asked(self, steps: Asking[T]) -> T:
+    def asked(self, steps: TurnBuilder[T]) -> T:
         heard: Heard = None
         while True:
             try:

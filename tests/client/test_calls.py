@@ -9,10 +9,8 @@ import pytest
 from cursor_gateway.client import calls
 from cursor_gateway.client.calls import Health, HealthRuns, HealthSource, ModelEntry
 from cursor_gateway.client.failures import CallFailed
-from cursor_gateway.core.documents import Envelope
-from cursor_gateway.core.history import ConversationEntry
-from cursor_gateway.dialects.documents import encode_response
-from cursor_gateway.dialects.documents_request import (
+from cursor_gateway.dialects.documents.encoder import encode_response
+from cursor_gateway.dialects.documents.request import (
     ChosenTool,
     OfferedTool,
     QuestionAnswer,
@@ -20,6 +18,8 @@ from cursor_gateway.dialects.documents_request import (
     read_answer,
     read_chat_request,
 )
+from cursor_gateway.model.documents import Envelope
+from cursor_gateway.model.history import ConversationEntry
 from tests.client.scripted import LINK, LOST, Scripted, Shell, answer
 from tests.laws.laws import RUN, assemble, response_of
 

@@ -10,10 +10,10 @@ from cursor_gateway.client.calls import chat_request
 from cursor_gateway.client.failures import CallFailed, CannotReach
 from cursor_gateway.client.following import Following, Prose, Reading
 from cursor_gateway.client.steps import Request
-from cursor_gateway.core.agent_events import AgentEvent, RunFailed, RunFinished, TextDelta
-from cursor_gateway.core.document_events import ContentDelta, DocumentEvent, Done
-from cursor_gateway.dialects.documents import SseEncoder
+from cursor_gateway.dialects.documents.encoder import SseEncoder
 from cursor_gateway.errors import AgentOverloaded
+from cursor_gateway.model.agent_events import AgentEvent, RunFailed, RunFinished, TextDelta
+from cursor_gateway.model.document_events import ContentDelta, DocumentEvent, Done
 from tests.client.scripted import LINK, LOST, REFUSED, Answer, Scripted, Shell, answer
 from tests.laws.laws import assemble, response_of
 from tests.laws.strategies import agent_events, examples

@@ -1,7 +1,7 @@
 """The agent's plain text, to the byte."""
 
-from cursor_gateway.core.document_events import ContentDelta, DocumentEvent, DocumentStarted, Reasoning
 from cursor_gateway.dialects.text import TextEncoder
+from cursor_gateway.model.document_events import ContentDelta, DocumentEvent, DocumentStarted, Reasoning
 
 
 def test_only_what_the_agent_said_is_written() -> None:

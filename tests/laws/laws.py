@@ -6,9 +6,11 @@ from typing import Any, NamedTuple, TypeAlias, get_args
 
 import msgspec
 
-from cursor_gateway.core.agent_events import AgentEvent
-from cursor_gateway.core.assembler import Assembler
-from cursor_gateway.core.document_events import (
+from cursor_gateway.dialects.chat.encoder import AgentTools, ChunkEncoder, CompletionFold, CompletionHead
+from cursor_gateway.dialects.documents.encoder import NdjsonEncoder, SseEncoder, encode_response
+from cursor_gateway.dialects.text import TextEncoder
+from cursor_gateway.model.agent_events import AgentEvent
+from cursor_gateway.model.document_events import (
     ContentDelta,
     DocumentEnded,
     DocumentEvent,
@@ -21,7 +23,7 @@ from cursor_gateway.core.document_events import (
     ToolCallStarted,
     source_text,
 )
-from cursor_gateway.core.documents import (
+from cursor_gateway.model.documents import (
     ChatResponse,
     Document,
     ErrorDocument,
@@ -29,13 +31,11 @@ from cursor_gateway.core.documents import (
     document_type,
     whole_response,
 )
-from cursor_gateway.core.run_info import RunInfo
-from cursor_gateway.core.transcript import Transcript
-from cursor_gateway.core.unfinished import Unfinished
-from cursor_gateway.dialects.documents import NdjsonEncoder, SseEncoder, encode_response
-from cursor_gateway.dialects.openai_chat import AgentTools, ChunkEncoder, CompletionFold, CompletionHead
-from cursor_gateway.dialects.text import TextEncoder
+from cursor_gateway.model.run_info import RunInfo
 from cursor_gateway.reader import read_events
+from cursor_gateway.stages.assembler import Assembler
+from cursor_gateway.stages.transcript import Transcript
+from cursor_gateway.stages.unfinished import PartialRun
 from tests.laws.folds import fold_chunks, fold_documents, frames_of, read_ndjson, read_sse
 
 RUN = RunInfo(id="chat_1", created="2026-02-23T10:30:00Z")
@@ -255,7 +255,7 @@ def _assert_replies_are_pieces_of_the_stream(events: list[DocumentEvent], stream
 
 def assert_a_pause_is_what_there_is(events: list[DocumentEvent]) -> None:
     """At a pause, what is there is the pause's envelope with the documents so far; of them its calls wait."""
-    unfinished, transcript = Unfinished(), Transcript()
+    unfinished, transcript = PartialRun(), Transcript()
     started: list[str] = []
     for event in events:
         unfinished.push(event)

@@ -7,8 +7,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from msgspec import UNSET
 
-from cursor_gateway.core.actions import Action, Command, FileEdit, OtherTool, Outcome, Plan, Question, TodoUpdate
-from cursor_gateway.core.agent_events import (
+from cursor_gateway.errors import AgentCrashed, AgentUnauthenticated, RunCancelled
+from cursor_gateway.model.actions import Action, Command, FileEdit, OtherTool, Outcome, Plan, Question, TodoUpdate
+from cursor_gateway.model.agent_events import (
     AgentEvent,
     CallerAwaited,
     CallerToolAnswered,
@@ -26,8 +27,8 @@ from cursor_gateway.core.agent_events import (
     ToolStarted,
     Unrecognized,
 )
-from cursor_gateway.core.caller_tools import CallerCall, ToolResult
-from cursor_gateway.core.documents import (
+from cursor_gateway.model.caller_tools import CallerCall, ToolResult
+from cursor_gateway.model.documents import (
     ClarificationAnswer,
     ClarificationOption,
     ClarificationQuestion,
@@ -35,9 +36,8 @@ from cursor_gateway.core.documents import (
     PlanTodo,
     TodoChange,
 )
-from cursor_gateway.core.images import Image
-from cursor_gateway.core.run_info import RunInfo
-from cursor_gateway.errors import AgentCrashed, AgentUnauthenticated, RunCancelled
+from cursor_gateway.model.images import Image
+from cursor_gateway.model.run_info import RunInfo
 from tests.laws.agent import (
     Asks,
     Ends,

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from cursor_gateway.core.documents import ErrorDocument
-from cursor_gateway.core.run_info import RunInfo
-from cursor_gateway.dialects.openai_chat import AgentTools
+from cursor_gateway.dialects.chat.encoder import AgentTools
+from cursor_gateway.model.documents import ErrorDocument
+from cursor_gateway.model.run_info import RunInfo
 from tests.laws.agent import whole
 from tests.laws.laws import (
     RUN,

@@ -17,13 +17,21 @@ from hypothesis import strategies as st
 from msgspec import UNSET
 from msgspec.structs import replace
 
-from cursor_gateway.core.actions import Action, Outcome
-from cursor_gateway.core.caller_tools import (
-    AnyTool,
+from cursor_gateway.dialects.documents.request import (
+    answers_of,
+    offer_of,
+    read_answer,
+    read_chat_request,
+    results_of,
+)
+from cursor_gateway.errors import GatewayError, InvalidRequest, NotFound
+from cursor_gateway.model.actions import Action, Outcome
+from cursor_gateway.model.caller_tools import (
+    AutoTool,
     NamedTool,
     NoTool,
     Offer,
-    SomeTool,
+    RequiredTool,
     Tool,
     ToolChoice,
     ToolResult,
@@ -31,7 +39,7 @@ from cursor_gateway.core.caller_tools import (
     preamble,
     usable,
 )
-from cursor_gateway.core.documents import (
+from cursor_gateway.model.documents import (
     ClarificationAnswer,
     ClarificationMetadata,
     ClarificationOption,
@@ -42,35 +50,27 @@ from cursor_gateway.core.documents import (
     is_tool_use,
     make_document,
 )
-from cursor_gateway.core.loops import LoopGuard
-from cursor_gateway.core.payload import Fields
-from cursor_gateway.core.replies import answers_message, check_answers, plan_message
-from cursor_gateway.core.summary import one_line
-from cursor_gateway.core.tool_documents import answered, content_of, metadata_of, started
-from cursor_gateway.core.tools import read_result
-from cursor_gateway.core.turns import Turns
-from cursor_gateway.dialects.documents_request import (
-    answers_of,
-    offer_of,
-    read_answer,
-    read_chat_request,
-    results_of,
-)
-from cursor_gateway.errors import GatewayError, InvalidRequest, NotFound
+from cursor_gateway.prompting.replies import answers_message, check_answers, plan_message
+from cursor_gateway.sources.acp.calls import call_of, ended, learn
+from cursor_gateway.sources.acp.calls import started as call_started
+from cursor_gateway.sources.acp.messages import error_text, line_of, message_of
+from cursor_gateway.sources.acp.models import acp_model
+from cursor_gateway.sources.acp.permissions import is_allowed, option_for, wrong_rules
 from cursor_gateway.sources.base import Turn
-from cursor_gateway.sources.cursor_acp.calls import call_of, ended, learn
-from cursor_gateway.sources.cursor_acp.calls import started as call_started
-from cursor_gateway.sources.cursor_acp.messages import error_text, line_of, message_of
-from cursor_gateway.sources.cursor_acp.models import acp_model
-from cursor_gateway.sources.cursor_acp.permissions import is_allowed, option_for, wrong_rules
-from cursor_gateway.sources.cursor_cli.command import CommandOptions, Program, command_for
-from cursor_gateway.sources.cursor_cli.failures import failure_of, known_failure, nearest_names, plain, reported_failure
-from cursor_gateway.sources.cursor_cli.models import is_known, parse_models
-from cursor_gateway.sources.cursor_sdk.failures import Reported, error_of, run_failure
-from cursor_gateway.sources.cursor_sdk.failures import failure_of as sdk_failure_of
-from cursor_gateway.sources.cursor_sdk.payloads import protocol_arguments, protocol_result
-from cursor_gateway.sources.cursor_sdk.requests import selection
-from cursor_gateway.sources.cursor_sdk.updates import plain as plain_update
+from cursor_gateway.sources.cursor.command import CommandOptions, Program, command_for
+from cursor_gateway.sources.cursor.failures import failure_of, known_failure, nearest_names, plain, reported_failure
+from cursor_gateway.sources.cursor.models import is_known, parse_models
+from cursor_gateway.sources.cursor.tools import read_result
+from cursor_gateway.sources.sdk.failures import Reported, error_of, run_failure
+from cursor_gateway.sources.sdk.failures import failure_of as sdk_failure_of
+from cursor_gateway.sources.sdk.payloads import protocol_arguments, protocol_result
+from cursor_gateway.sources.sdk.requests import selection
+from cursor_gateway.sources.sdk.updates import plain as plain_update
+from cursor_gateway.stages.loops import LoopGuard
+from cursor_gateway.stages.summary import one_line
+from cursor_gateway.stages.tool_documents import answered, content_of, metadata_of, started
+from cursor_gateway.stages.turns import Turns
+from cursor_gateway.wire.payload import Fields
 from tests.laws.strategies import actions, examples, texts
 from tests.render.test_html_safety import any_json, metadata, nasty
 
@@ -163,7 +163,7 @@ def test_the_tests_that_the_table_names_generate_their_input(place: str) -> None
 # --- core -----------------------------------------------------------------------------------------------
 
 _choices: st.SearchStrategy[ToolChoice] = st.one_of(
-    st.just(NoTool()), st.just(AnyTool()), st.just(SomeTool()), st.builds(NamedTool, st.sampled_from(["a", "b"]))
+    st.just(NoTool()), st.just(AutoTool()), st.just(RequiredTool()), st.builds(NamedTool, st.sampled_from(["a", "b"]))
 )
 _objects = st.dictionaries(nasty | st.sampled_from(["type", "properties"]), any_json, max_size=3)
 

@@ -64,11 +64,11 @@ class Mutation(Struct, frozen=True):
         path.write_text(source.replace(self.fragment, self.replacement))
 
 
-_RECONCILE = "sources/cursor_cli/reconcile.py"
-_DECODER = "sources/cursor_cli/decoder.py"
+_RECONCILE = "sources/cli/reconcile.py"
+_DECODER = "sources/cli/decoder.py"
 _ONCE = "tests/sources/test_reconcile.py::test_each_text_is_said_once_and_as_soon_as_it_is_certain"
 _STREAM = "tests/sources/test_decoder.py::test_each_text_is_said_once"
-_TOLD = "tests/core/test_assembler.py::test_readers_are_told_at_once"
+_TOLD = "tests/stages/test_assembler.py::test_readers_are_told_at_once"
 
 MUTATIONS = [
     Mutation(
@@ -192,101 +192,101 @@ MUTATIONS = [
     ),
     Mutation(
         "the text after a tool is Markdown of its own",
-        "core/assembler.py",
+        "stages/assembler.py",
         "        for piece in self._fences.flush():\n",
         "        for piece in self._fences.push(''):\n",
         f"{_TOLD}[a tool ends the text, and the text after it is Markdown of its own]",
     ),
     Mutation(
         "the fence splitter starts afresh after a flush",
-        "core/fences.py",
+        "markdown/fences.py",
         "        pieces = self._take()\n        self._reset()\n",
         "        pieces = self._take()\n",
         f"{_TOLD}[a fence that a tool cut off is over]",
     ),
     Mutation(
         "nothing is said after the end",
-        "core/assembler.py",
+        "stages/assembler.py",
         "        if not self._done:\n            self._take_in(event)\n",
         "        self._take_in(event)\n",
         f"{_TOLD}[nothing is said after the end]",
     ),
     Mutation(
         "a call that never ended was interrupted",
-        "core/assembler.py",
+        "stages/assembler.py",
         "INTERRUPTED, None)",
         "Outcome(), None)",
-        "tests/core/test_assembler.py::test_a_call_that_never_ended_was_interrupted",
+        "tests/stages/test_assembler.py::test_a_call_that_never_ended_was_interrupted",
     ),
     Mutation(
         "a call ends once",
-        "core/assembler.py",
+        "stages/assembler.py",
         "        self._ended_calls.add(call_id)\n",
         "",
         f"{_TOLD}[a call starts once and ends once]",
     ),
     Mutation(
         "a pause ends the text",
-        "core/assembler.py",
+        "stages/assembler.py",
         "        self._end_text()\n        waiting = [\n",
         "        waiting = [\n",
         f"{_TOLD}[a pause ends the text, and says the white space behind it]",
     ),
     Mutation(
         "a call of the caller's is answered once",
-        "core/assembler.py",
+        "stages/assembler.py",
         "                if call_id in self._tools:\n                    self._end_caller_tool(event)\n",
         "                self._end_caller_tool(event)\n",
         f"{_TOLD}[a call of the caller's is asked for once and answered once]",
     ),
     Mutation(
         "the agent's source is said once",
-        "core/assembler.py",
+        "stages/assembler.py",
         "self._take_space() + raw)\n\n    def _end_text",
         "self._take_space() + raw + raw)\n\n    def _end_text",
         f"{_TOLD}[a fence with a language is a document]",
     ),
     Mutation(
         "white space that waited is said once",
-        "core/assembler.py",
+        "stages/assembler.py",
         '        space = "".join(self._space)\n        self._space = []\n',
         '        space = "".join(self._space)\n',
         f"{_TOLD}[line ends wait until text follows, other white space only behind them]",
     ),
     Mutation(
         "a delta names the document that grows",
-        "dialects/documents.py",
+        "dialects/documents/encoder.py",
         "            if event.id != self._growing:\n",
         "            if not self._growing:\n",
-        "tests/dialects/test_documents.py::test_what_was_encoded_is_decoded_the_same",
+        "tests/dialects/documents/test_encoder.py::test_what_was_encoded_is_decoded_the_same",
     ),
     Mutation(
         "a tool's content is no text of the agent's",
-        "core/assembler.py",
+        "stages/assembler.py",
         '            self._out.append(ContentDelta(tool.id, content, raw=""))',
         "            self._out.append(ContentDelta(tool.id, content))",
         f"{_TOLD}[an edit's content comes with its end]",
     ),
     Mutation(
         "what the caller has run is not told to it",
-        "dialects/openai_chat.py",
+        "dialects/chat/encoder.py",
         'document.metadata.ran_by == "caller"',
         "False",
-        "tests/dialects/test_openai_chat.py::test_what_the_caller_has_run_is_not_told_to_it[tool_calls]",
+        "tests/dialects/chat/test_encoder.py::test_what_the_caller_has_run_is_not_told_to_it[tool_calls]",
     ),
     Mutation(
         "usage is the context of the last model call, not the sum",
-        "dialects/openai_chat.py",
+        "dialects/chat/encoder.py",
         "_usage(context_usage(event)), in_all",
         "_usage(envelope.usage), in_all",
-        "tests/dialects/test_openai_chat.py::test_usage_is_the_last_calls_and_the_sum_has_a_field_of_ours[23400-23400]",
+        "tests/dialects/chat/test_encoder.py::test_usage_is_the_last_calls_and_the_sum_has_a_field_of_ours[23400-23400]",
     ),
     Mutation(
         "usage is told only when asked for",
-        "dialects/openai_chat.py",
+        "dialects/chat/encoder.py",
         'if self._include_usage else b""',
         'if True else b""',
-        "tests/dialects/test_openai_chat.py::test_usage_is_a_chunk_of_its_own_only_when_asked_for",
+        "tests/dialects/chat/test_encoder.py::test_usage_is_a_chunk_of_its_own_only_when_asked_for",
     ),
 ]
 

@@ -7,7 +7,7 @@ import sys
 import pytest
 from msgspec import UNSET
 
-from cursor_gateway.core.documents import (
+from cursor_gateway.model.documents import (
     ClarificationAnswer,
     ClarificationMetadata,
     ClarificationOption,

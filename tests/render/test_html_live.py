@@ -7,7 +7,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from cursor_gateway.core.document_events import (
+from cursor_gateway.demo import recordings
+from cursor_gateway.model.document_events import (
     ContentDelta,
     DocumentEnded,
     DocumentEvent,
@@ -18,7 +19,7 @@ from cursor_gateway.core.document_events import (
     ToolCallEnded,
     ToolCallStarted,
 )
-from cursor_gateway.core.documents import (
+from cursor_gateway.model.documents import (
     CodeBlockMetadata,
     CodeReferenceMetadata,
     Document,
@@ -37,8 +38,7 @@ from cursor_gateway.core.documents import (
     document_type,
     make_document,
 )
-from cursor_gateway.core.run_info import RunInfo
-from cursor_gateway.demo import recordings
+from cursor_gateway.model.run_info import RunInfo
 from cursor_gateway.render.html import (
     Added,
     Appended,

@@ -8,8 +8,8 @@ from itertools import product
 
 import pytest
 
-from cursor_gateway.core.documents import ChatResponse, ResponseMetadata, TextMetadata, Usage, make_document
 from cursor_gateway.demo import recordings
+from cursor_gateway.model.documents import ChatResponse, ResponseMetadata, TextMetadata, Usage, make_document
 from cursor_gateway.reader import read_response
 from cursor_gateway.render.html import code, page_style, render_page
 from tests.render.test_html_safety import _PAGE_ATTRIBUTES, _PAGE_TAGS, text_of

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import UNSET
 
-from cursor_gateway.core.document_events import ContentDelta, DocumentEnded, DocumentEvent, DocumentStarted
-from cursor_gateway.core.documents import (
+from cursor_gateway.model.document_events import ContentDelta, DocumentEnded, DocumentEvent, DocumentStarted
+from cursor_gateway.model.documents import (
     ChatResponse,
     ClarificationAnswer,
     ClarificationMetadata,

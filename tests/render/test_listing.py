@@ -4,7 +4,7 @@ from io import StringIO
 
 from rich.text import Text
 
-from cursor_gateway.core.documents import Diff
+from cursor_gateway.model.documents import Diff
 from cursor_gateway.render.listing import (
     Listing,
     Row,

@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import UNSET
 
-from cursor_gateway.core.document_events import (
+from cursor_gateway.errors import AgentCrashed
+from cursor_gateway.model.document_events import (
     ContentDelta,
     DocumentEnded,
     DocumentEvent,
@@ -19,7 +20,7 @@ from cursor_gateway.core.document_events import (
     ToolCallArguments,
     ToolCallStarted,
 )
-from cursor_gateway.core.documents import (
+from cursor_gateway.model.documents import (
     ClarificationAnswer,
     ClarificationMetadata,
     ClarificationOption,
@@ -45,8 +46,7 @@ from cursor_gateway.core.documents import (
     Usage,
     make_document,
 )
-from cursor_gateway.core.run_info import RunInfo
-from cursor_gateway.errors import AgentCrashed
+from cursor_gateway.model.run_info import RunInfo
 from cursor_gateway.reader import read_events
 from cursor_gateway.render.cards import card
 from cursor_gateway.render.checklist import Checklist

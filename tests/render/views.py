@@ -3,9 +3,9 @@
 from collections.abc import Iterable
 from io import StringIO
 
-from cursor_gateway.core.document_events import DocumentEnded, DocumentEvent, DocumentStarted
-from cursor_gateway.core.documents import Metadata, document_type, make_document
-from cursor_gateway.core.run_info import RunInfo
+from cursor_gateway.model.document_events import DocumentEnded, DocumentEvent, DocumentStarted
+from cursor_gateway.model.documents import Metadata, document_type, make_document
+from cursor_gateway.model.run_info import RunInfo
 from cursor_gateway.reader import DocumentReader
 from cursor_gateway.render.terminal import TerminalView, make_console
 from tests.render.screen import screen

@@ -7,14 +7,14 @@ from typing import Any, TypeAlias, TypeVar, cast
 import uvloop
 from msgspec import Struct
 
-from cursor_gateway.core.agent_events import AgentEvent, RunFinished, RunStarted, TextDelta
-from cursor_gateway.core.documents import ChatResponse
-from cursor_gateway.core.run_info import RunInfo
-from cursor_gateway.core.transcript import Transcript
 from cursor_gateway.errors import Failure, unknown_model
-from cursor_gateway.runs.limits import Limits
+from cursor_gateway.model.agent_events import AgentEvent, RunFinished, RunStarted, TextDelta
+from cursor_gateway.model.documents import ChatResponse
+from cursor_gateway.model.run_info import RunInfo
 from cursor_gateway.runs.run import Run
+from cursor_gateway.runs.timeouts import Limits
 from cursor_gateway.sources.base import Model, SourceState, Turn
+from cursor_gateway.stages.transcript import Transcript
 
 _Result = TypeVar("_Result")
 Loop: TypeAlias = Callable[[Coroutine[Any, Any, None]], None]

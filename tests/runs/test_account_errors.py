@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from cursor_gateway.core.prompt import UserMessage
 from cursor_gateway.errors import (
     AgentCrashed,
     AgentError,
@@ -17,15 +16,16 @@ from cursor_gateway.errors import (
     AgentUnauthenticated,
     ModelUnavailable,
 )
+from cursor_gateway.model.messages import UserMessage
 from cursor_gateway.runs.account_errors import AccountErrors, forget_account_errors
 from cursor_gateway.runs.conversations import Conversations
 from cursor_gateway.runs.registry import Runs
 from cursor_gateway.runs.run import Run
-from cursor_gateway.runs.service import Defaults, Order, Service
+from cursor_gateway.runs.service import Defaults, RunRequest, Service
 from cursor_gateway.runs.shares import Shares
 from cursor_gateway.runs.workspaces import Workspaces
-from cursor_gateway.sources.choice import chosen
-from cursor_gateway.store.local import LocalStore
+from cursor_gateway.sources.router import chosen
+from cursor_gateway.store.sqlite.store import SqliteStore
 from tests.runs.scripted import ENDLESS, FINISHED, STARTED, ScriptedSource, Step, Watcher, say
 
 ANSWERS: list[Step] = [[STARTED], say("All"), [FINISHED]]
@@ -42,7 +42,7 @@ class Place:
         self.source = ScriptedSource(*scripts)
         self.source.known = ["auto", "opus"]
         self.watcher = Watcher()
-        self.store = LocalStore(tmp_path)
+        self.store = SqliteStore(tmp_path)
         self.service = Service(
             self.source,
             Runs(self.source, ENDLESS, Shares(max_runs=4), [self.watcher]),
@@ -57,7 +57,7 @@ class Place:
 
     async def ask(self, owner: str = "me", model: str | None = None) -> str:
         """How the run ended, once its agent is gone."""
-        order = Order(owner=owner, messages=[UserMessage("Hi.")], model=model, request_id="req_1")
+        order = RunRequest(owner=owner, messages=[UserMessage("Hi.")], model=model, request_id="req_1")
         run = await self.service.start(order)
         assert isinstance(run, Run)
         await run.gone()

@@ -2,14 +2,14 @@
 
 import pytest
 
-from cursor_gateway.core.actions import Command, Outcome
-from cursor_gateway.core.agent_events import AgentEvent, ToolEnded, ToolStarted
-from cursor_gateway.core.caller_tools import Offer, Tool
-from cursor_gateway.core.document_events import DocumentEnded, Done
-from cursor_gateway.core.documents import TerminalCommandDocument
+from cursor_gateway.model.actions import Command, Outcome
+from cursor_gateway.model.agent_events import AgentEvent, ToolEnded, ToolStarted
+from cursor_gateway.model.caller_tools import Offer, Tool
+from cursor_gateway.model.document_events import DocumentEnded, Done
+from cursor_gateway.model.documents import TerminalCommandDocument
 from cursor_gateway.runs.caller_tools import CallerTools
 from cursor_gateway.runs.run import Run
-from cursor_gateway.runs.waiting import CallerLimits, Waiting
+from cursor_gateway.runs.waiting import Waiting, WaitLimits
 from tests.runs.scripted import ENDLESS, FINISHED, LOOPS, STARTED, Loop, ScriptedSource, info, say, turn
 
 RAN = Command(tool="shell", command="touch x", exit_code=0)
@@ -35,7 +35,7 @@ EVENTS: list[AgentEvent] = [
 )
 def test_a_command_that_ran_here_fails_the_run(loop: Loop, reads: list[list[AgentEvent]]) -> None:
     async def live() -> None:
-        waiting = Waiting(CallerLimits())
+        waiting = Waiting(WaitLimits())
         caller = CallerTools(Offer(tools=[Tool("weather")]), waiting, run_id="chat_1")
         run = Run(info(), turn(), "me", waiting=waiting, caller=caller)
         run.start(ScriptedSource([[STARTED], *reads]), ENDLESS, (), lambda: None)

@@ -6,15 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from cursor_gateway.core.agent_events import RunFinished, TextDelta
-from cursor_gateway.core.assembler import Assembler
-from cursor_gateway.core.fingerprints import Scope, fingerprint
-from cursor_gateway.core.prompt import AssistantMessage, Instructions, Message, UserMessage
 from cursor_gateway.errors import InvalidRequest, NotFound, RunCancelled, StoreUnavailable
+from cursor_gateway.model.agent_events import RunFinished, TextDelta
+from cursor_gateway.model.messages import AssistantMessage, Instructions, Message, UserMessage
+from cursor_gateway.prompting.fingerprints import Scope, fingerprint
 from cursor_gateway.runs.conversations import Conversations
 from cursor_gateway.runs.journal import Journal
+from cursor_gateway.stages.assembler import Assembler
 from cursor_gateway.store.base import NewMessage, NewRun
-from cursor_gateway.store.local import LocalStore
+from cursor_gateway.store.sqlite.store import SqliteStore
 from tests.runs.scripted import at_once, info, new_run
 
 SCOPE = Scope(owner="me", workspace="/w", mode="agent")
@@ -22,19 +22,19 @@ TOLD: list[Message] = [UserMessage("one"), AssistantMessage("1")]
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Iterator[LocalStore]:
-    opened = LocalStore(tmp_path)
+def store(tmp_path: Path) -> Iterator[SqliteStore]:
+    opened = SqliteStore(tmp_path)
     yield opened
     opened.database.close()
 
 
 @pytest.fixture
-def known(store: LocalStore, tmp_path: Path) -> Conversations:
+def known(store: SqliteStore, tmp_path: Path) -> Conversations:
     return Conversations(store, tmp_path / "conversations")
 
 
 def said(
-    store: LocalStore, id: str = "conv_1", owner: str = "me", session_id: str | None = "session-1", asked: str = "one"
+    store: SqliteStore, id: str = "conv_1", owner: str = "me", session_id: str | None = "session-1", asked: str = "one"
 ) -> None:
     """A turn of this conversation, from its prompt to its answer `1`."""
     run_id = f"chat_{id}_{asked}"
@@ -63,7 +63,7 @@ def said(
 # --- by name --------------------------------------------------------------------------------------------
 
 
-def test_one_is_found_by_its_owner_with_what_was_said(known: Conversations, store: LocalStore) -> None:
+def test_one_is_found_by_its_owner_with_what_was_said(known: Conversations, store: SqliteStore) -> None:
     said(store)
     found = asyncio.run(known.named("conv_1", "me", None, [UserMessage("two")]))
     assert (found.id, found.workspace, found.session_id) == ("conv_1", "/w", "session-1")
@@ -71,7 +71,7 @@ def test_one_is_found_by_its_owner_with_what_was_said(known: Conversations, stor
     assert asyncio.run(known.named("conv_1", "me", "/w", [UserMessage("two")])) == found
 
 
-def test_what_the_request_tells_of_it_stands(known: Conversations, store: LocalStore) -> None:
+def test_what_the_request_tells_of_it_stands(known: Conversations, store: SqliteStore) -> None:
     said(store)
     told: list[Message] = [Instructions("Be brief."), *TOLD]
     found = asyncio.run(known.named("conv_1", "me", None, [*told, UserMessage("two"), UserMessage("three")]))
@@ -79,7 +79,7 @@ def test_what_the_request_tells_of_it_stands(known: Conversations, store: LocalS
     assert list(found.new) == [UserMessage("two"), UserMessage("three")]
 
 
-def test_nobody_elses_can_be_told_from_none_at_all(known: Conversations, store: LocalStore) -> None:
+def test_nobody_elses_can_be_told_from_none_at_all(known: Conversations, store: SqliteStore) -> None:
     said(store)
     told = set()
     for id, owner in (("conv_1", "you"), ("conv_2", "me"), ("", "me"), ("../../etc", "me"), ("x" * 10_000, "me")):
@@ -90,14 +90,14 @@ def test_nobody_elses_can_be_told_from_none_at_all(known: Conversations, store: 
     assert len(told) == 1
 
 
-def test_it_does_not_move(known: Conversations, store: LocalStore) -> None:
+def test_it_does_not_move(known: Conversations, store: SqliteStore) -> None:
     said(store)
     with pytest.raises(InvalidRequest, match="works in '/w'") as caught:
         asyncio.run(known.named("conv_1", "me", "/elsewhere", [UserMessage("two")]))
     assert caught.value.param == "workspace"
 
 
-def test_something_new_must_be_said(known: Conversations, store: LocalStore) -> None:
+def test_something_new_must_be_said(known: Conversations, store: SqliteStore) -> None:
     said(store)
     with pytest.raises(InvalidRequest, match="nothing new to say") as caught:
         asyncio.run(known.named("conv_1", "me", None, TOLD))
@@ -107,7 +107,7 @@ def test_something_new_must_be_said(known: Conversations, store: LocalStore) -> 
 # --- by what was said -----------------------------------------------------------------------------------
 
 
-def test_a_client_that_tells_all_is_known_by_what_it_tells(known: Conversations, store: LocalStore) -> None:
+def test_a_client_that_tells_all_is_known_by_what_it_tells(known: Conversations, store: SqliteStore) -> None:
     said(store)
     found = at_once(known.told(SCOPE, [*TOLD, UserMessage("two")]))
     assert (found.id, found.session_id, list(found.new)) == ("conv_1", "session-1", [UserMessage("two")])
@@ -126,7 +126,7 @@ def test_a_client_that_tells_all_is_known_by_what_it_tells(known: Conversations,
     ],
 )
 def test_another_story_is_another_conversation(
-    known: Conversations, store: LocalStore, messages: list[Message]
+    known: Conversations, store: SqliteStore, messages: list[Message]
 ) -> None:
     said(store)
     found = at_once(known.told(SCOPE, messages))
@@ -145,13 +145,13 @@ def test_another_story_is_another_conversation(
     ],
 )
 def test_the_same_story_elsewhere_is_another_conversation(
-    known: Conversations, store: LocalStore, scope: Scope
+    known: Conversations, store: SqliteStore, scope: Scope
 ) -> None:
     said(store)
     assert at_once(known.told(scope, [*TOLD, UserMessage("two")])).id != "conv_1"
 
 
-def test_one_at_work_is_passed_over_for_another_that_said_the_same(known: Conversations, store: LocalStore) -> None:
+def test_one_at_work_is_passed_over_for_another_that_said_the_same(known: Conversations, store: SqliteStore) -> None:
     said(store, "conv_1")
     said(store, "conv_2")
     messages = [*TOLD, UserMessage("two")]
@@ -165,7 +165,7 @@ def test_one_at_work_is_passed_over_for_another_that_said_the_same(known: Conver
 
 
 def test_a_history_that_is_out_of_reach_costs_the_memory_and_not_the_answer(
-    known: Conversations, store: LocalStore, monkeypatch: pytest.MonkeyPatch
+    known: Conversations, store: SqliteStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def refuse(*_: object) -> None:
         raise StoreUnavailable("The history is out of reach; try again.")
@@ -198,7 +198,7 @@ def test_the_latest_run_is_known_until_nothing_is_left_of_it(known: Conversation
     assert known.latest("conv_1") is None
 
 
-def test_the_session_is_that_of_the_latest_run(known: Conversations, store: LocalStore) -> None:
+def test_the_session_is_that_of_the_latest_run(known: Conversations, store: SqliteStore) -> None:
     said(store, session_id="session-1")
     run = new_run("chat_2", session_id="session-2")
     known.begin("conv_1", run)
@@ -210,7 +210,7 @@ def test_the_session_is_that_of_the_latest_run(known: Conversations, store: Loca
 # --- removing -------------------------------------------------------------------------------------------
 
 
-def test_what_is_removed_is_gone(known: Conversations, store: LocalStore) -> None:
+def test_what_is_removed_is_gone(known: Conversations, store: SqliteStore) -> None:
     said(store)
     assert not asyncio.run(known.remove("conv_1", "you"))
     assert not asyncio.run(known.remove("conv_2", "me"))
@@ -220,7 +220,7 @@ def test_what_is_removed_is_gone(known: Conversations, store: LocalStore) -> Non
         asyncio.run(known.named("conv_1", "me", None, [UserMessage("two")]))
 
 
-def test_folders_without_a_conversation_are_strays(known: Conversations, store: LocalStore) -> None:
+def test_folders_without_a_conversation_are_strays(known: Conversations, store: SqliteStore) -> None:
     said(store, "conv_1")
     known.begin("conv_2", new_run())  # the store did not take it yet
     for id in ("conv_1", "conv_2", "conv_3", "notes"):
@@ -230,7 +230,7 @@ def test_folders_without_a_conversation_are_strays(known: Conversations, store: 
     assert asyncio.run(known.strays(made + 7200)) == ["conv_3"]
 
 
-def test_the_files_of_each_conversation_are_counted(known: Conversations, store: LocalStore) -> None:
+def test_the_files_of_each_conversation_are_counted(known: Conversations, store: SqliteStore) -> None:
     said(store, "conv_1")
     for id in ("conv_1", "conv_2", "notes"):
         (known.folder(id) / "images").mkdir(parents=True)
@@ -243,7 +243,7 @@ def test_there_may_be_no_folders_at_all(known: Conversations) -> None:
     assert asyncio.run(known.file_sizes()) == {}
 
 
-def test_a_run_that_was_stopped_keeps_nobody_waiting(known: Conversations, store: LocalStore) -> None:
+def test_a_run_that_was_stopped_keeps_nobody_waiting(known: Conversations, store: SqliteStore) -> None:
     said(store)
     run = new_run("chat_2", session_id="session-1")
     known.begin("conv_1", run)

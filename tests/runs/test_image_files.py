@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from cursor_gateway.core.images import Image
+from cursor_gateway.model.images import Image
 from cursor_gateway.runs.image_files import size_of, write_images
 
 

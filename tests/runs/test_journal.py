@@ -8,15 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cursor_gateway.core.agent_events import AgentEvent, RunFailed
-from cursor_gateway.core.assembler import Assembler
-from cursor_gateway.core.document_events import DocumentEvent, Done
 from cursor_gateway.errors import AgentOverloaded, StoreUnavailable
+from cursor_gateway.model.agent_events import AgentEvent, RunFailed
+from cursor_gateway.model.document_events import DocumentEvent, Done
 from cursor_gateway.runs.journal import Journal
 from cursor_gateway.runs.run import Run
+from cursor_gateway.stages.assembler import Assembler
 from cursor_gateway.store.base import Idempotency, NewRun, RunEnd
-from cursor_gateway.store.local import LocalStore
-from cursor_gateway.store.opening import FILE
+from cursor_gateway.store.sqlite.opening import FILE
+from cursor_gateway.store.sqlite.store import SqliteStore
 from tests.runs.scripted import (
     ENDLESS,
     FINISHED,
@@ -34,7 +34,7 @@ from tests.store.making import ME, new_run
 from tests.strategies import examples
 
 
-class Flaky(LocalStore):
+class Flaky(SqliteStore):
     """Refuses while it is told to, and counts how often it was asked."""
 
     def __init__(self, directory: Path) -> None:

@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cursor_gateway.core.actions import Command, OtherTool, Outcome
-from cursor_gateway.core.agent_events import AgentEvent, ThinkingDelta, ToolEnded, ToolStarted
-from cursor_gateway.core.assembler import Assembler
-from cursor_gateway.core.document_events import DocumentEvent, Done, source_text
-from cursor_gateway.core.transcript import Transcript
+from cursor_gateway.model.actions import Command, OtherTool, Outcome
+from cursor_gateway.model.agent_events import AgentEvent, ThinkingDelta, ToolEnded, ToolStarted
+from cursor_gateway.model.document_events import DocumentEvent, Done, source_text
 from cursor_gateway.runs.recovery import end_interrupted_runs, run_info
-from cursor_gateway.store.local import LocalStore
+from cursor_gateway.stages.assembler import Assembler
+from cursor_gateway.stages.transcript import Transcript
+from cursor_gateway.store.sqlite.store import SqliteStore
 from tests.laws.laws import assert_well_formed
 from tests.runs.scripted import info, say
 from tests.store.making import ME, YOU, new_run, whole_run
@@ -37,8 +37,8 @@ def events(story: list[AgentEvent], id: str = "run") -> list[DocumentEvent]:
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Iterator[LocalStore]:
-    made = LocalStore(tmp_path)
+def store(tmp_path: Path) -> Iterator[SqliteStore]:
+    made = SqliteStore(tmp_path)
     yield made
     made.database.close()
 
@@ -51,7 +51,7 @@ def nobody(instance: str) -> bool:
 def test_wherever_it_was_cut_it_ends_well_formed_and_says_why(
     tmp_path_factory: pytest.TempPathFactory, cut: int, batch: int
 ) -> None:
-    store, told = LocalStore(tmp_path_factory.mktemp("store")), events(STORY)[:cut]
+    store, told = SqliteStore(tmp_path_factory.mktemp("store")), events(STORY)[:cut]
     store.database.begin_run(new_run())
     for at in range(0, cut, batch):
         store.database.append("run", at + 1, told[at : min(at + batch, cut)])
@@ -80,7 +80,7 @@ def test_wherever_it_was_cut_it_ends_well_formed_and_says_why(
     store.database.close()
 
 
-def test_only_those_of_a_gateway_that_is_gone(store: LocalStore) -> None:
+def test_only_those_of_a_gateway_that_is_gone(store: SqliteStore) -> None:
     for id, owner in (("mine", ME), ("yours", YOU), ("ended", ME)):
         store.database.begin_run(new_run(id, f"conv_{id}", owner=owner))
     whole_run(store.database, "done", "conv_done")
@@ -96,7 +96,7 @@ def test_only_those_of_a_gateway_that_is_gone(store: LocalStore) -> None:
     assert store.database.unfinished_runs() == []
 
 
-def test_the_session_stays_and_a_fingerprint_does_not(store: LocalStore) -> None:
+def test_the_session_stays_and_a_fingerprint_does_not(store: SqliteStore) -> None:
     """By its id the conversation goes on where the agent was; a client that quotes half an answer does not find it."""
     whole_run(store.database, "first", "conv", fingerprint="known")
     store.database.set_session("conv", ME, "session-1", "known")
@@ -109,7 +109,7 @@ def test_the_session_stays_and_a_fingerprint_does_not(store: LocalStore) -> None
     assert store.database.find_by_fingerprint(ME, "known") == []
 
 
-def test_a_long_run_is_ended_after_its_last_event(store: LocalStore) -> None:
+def test_a_long_run_is_ended_after_its_last_event(store: SqliteStore) -> None:
     """Though it is read in several pages."""
     store.database.begin_run(new_run())
     told = events(say(*("x" * 100_000 for _ in range(30))))

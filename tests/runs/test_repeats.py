@@ -4,14 +4,14 @@ from pathlib import Path
 
 import pytest
 
-from cursor_gateway.core.caller_tools import NoTool, Offer, Tool
-from cursor_gateway.core.fingerprints import Scope
-from cursor_gateway.core.prompt import UserMessage
 from cursor_gateway.errors import StoreUnavailable
+from cursor_gateway.model.caller_tools import NoTool, Offer, Tool
+from cursor_gateway.model.messages import UserMessage
+from cursor_gateway.prompting.fingerprints import Scope
 from cursor_gateway.runs import repeats
 from cursor_gateway.runs.repeats import Repeats, call_id, question_key, run_of
 from cursor_gateway.store.base import IdempotentRun
-from cursor_gateway.store.local import LocalStore
+from cursor_gateway.store.sqlite.store import SqliteStore
 from tests.runs.scripted import at_once
 from tests.store.making import ME, YOU, new_run
 
@@ -48,7 +48,7 @@ def test_a_question_is_what_is_asked_and_by_whom() -> None:
 
 def test_replies_are_found_in_memory_and_in_the_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(repeats, "_MOST", 2)
-    store = LocalStore(tmp_path)
+    store = SqliteStore(tmp_path)
     store.database.begin_run(new_run("run"))
     known = Repeats(store)
     for number in range(3):
@@ -63,7 +63,7 @@ def test_replies_are_found_in_memory_and_in_the_store(tmp_path: Path, monkeypatc
     store.database.close()
 
 
-class Unreachable(LocalStore):
+class Unreachable(SqliteStore):
     async def find_run_by_idempotency(self, owner: str, key: str) -> IdempotentRun | None:
         raise StoreUnavailable("The disk is gone.")
 

@@ -4,9 +4,9 @@ from typing import Literal
 
 from msgspec import UNSET
 
-from cursor_gateway.core.caller_tools import ToolResult
-from cursor_gateway.core.document_events import ContentDelta, DocumentEnded, DocumentEvent, Paused
-from cursor_gateway.core.documents import (
+from cursor_gateway.model.caller_tools import ToolResult
+from cursor_gateway.model.document_events import ContentDelta, DocumentEnded, DocumentEvent, Paused
+from cursor_gateway.model.documents import (
     Envelope,
     ResponseMetadata,
     ToolCallMetadata,
@@ -15,7 +15,7 @@ from cursor_gateway.core.documents import (
     WaitingCall,
     make_document,
 )
-from cursor_gateway.core.prompt import AssistantMessage, Call, ToolMessage
+from cursor_gateway.model.messages import AssistantMessage, Call, ToolMessage
 from cursor_gateway.runs.rounds import Rounds
 
 

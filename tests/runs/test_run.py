@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cursor_gateway.core.agent_events import AgentEvent, RunFailed, RunFinished, RunStarted, TextDelta
-from cursor_gateway.core.document_events import DocumentEvent, DocumentStarted, Done
 from cursor_gateway.errors import AgentError, AgentOverloaded, GatewayError, RunCancelled, ShuttingDown
-from cursor_gateway.runs.limits import Limits
+from cursor_gateway.model.agent_events import AgentEvent, RunFailed, RunFinished, RunStarted, TextDelta
+from cursor_gateway.model.document_events import DocumentEvent, DocumentStarted, Done
 from cursor_gateway.runs.run import Run
+from cursor_gateway.runs.timeouts import Limits
 from tests.runs.scripted import (
     ENDLESS,
     FINISHED,

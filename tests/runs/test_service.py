@@ -10,9 +10,6 @@ from typing import Any
 
 import pytest
 
-from cursor_gateway.core.agent_events import RunFailed
-from cursor_gateway.core.images import Image
-from cursor_gateway.core.prompt import AssistantMessage, Message, UserMessage, debug_preamble
 from cursor_gateway.errors import (
     ConversationBusy,
     GatewayError,
@@ -27,16 +24,20 @@ from cursor_gateway.errors import (
     TooManyRuns,
     WorkspaceForbidden,
 )
+from cursor_gateway.model.agent_events import RunFailed
+from cursor_gateway.model.images import Image
+from cursor_gateway.model.messages import AssistantMessage, Message, UserMessage
+from cursor_gateway.prompting.prompt import debug_preamble
 from cursor_gateway.runs.conversations import Conversations
 from cursor_gateway.runs.handle import RunHandle
-from cursor_gateway.runs.past import PastRun
 from cursor_gateway.runs.registry import Runs
 from cursor_gateway.runs.run import Run
-from cursor_gateway.runs.service import Defaults, Order, Service
+from cursor_gateway.runs.service import Defaults, RunRequest, Service
 from cursor_gateway.runs.shares import Shares
+from cursor_gateway.runs.stored_run import StoredRun
 from cursor_gateway.runs.workspaces import Workspaces
 from cursor_gateway.store.base import EventPage
-from cursor_gateway.store.local import LocalStore
+from cursor_gateway.store.sqlite.store import SqliteStore
 from tests.runs.scripted import (
     ENDLESS,
     FINISHED,
@@ -60,7 +61,7 @@ class Place:
         (tmp_path / "work" / "project").mkdir(parents=True)
         self.source = source
         self.work, self.folder = tmp_path / "work", tmp_path / "conversations"
-        self.store = LocalStore(tmp_path)
+        self.store = SqliteStore(tmp_path)
         self.service = Service(
             source,
             Runs(source, ENDLESS, Shares(max_runs=max_runs)),
@@ -79,7 +80,7 @@ class Place:
 
     async def ordered(self, *messages: Message, **order: Any) -> RunHandle:
         asked = {"owner": "me", "messages": messages or [UserMessage("Say it.")], **order}
-        return await self.service.start(Order(**asked))
+        return await self.service.start(RunRequest(**asked))
 
     @property
     def folders(self) -> int:
@@ -306,7 +307,7 @@ def test_a_run_is_found_cancelled_and_removed_by_its_owner_alone(tmp_path: Path)
         assert (await place.service.cancel(run.id, "me")).status == "error"
         await run.gone()
         past = await place.service.find(run.id, "me")
-        assert isinstance(past, PastRun)
+        assert isinstance(past, StoredRun)
         assert await place.service.response(run.id, "me") == folded(run)
         assert (await place.service.cancel(run.id, "me")).status == "error"
         assert await place.service.remove(conversation_id, "me") == "removed"
@@ -317,7 +318,7 @@ def test_a_run_is_found_cancelled_and_removed_by_its_owner_alone(tmp_path: Path)
     lived(place, live)
 
 
-class Vanishing(LocalStore):
+class Vanishing(SqliteStore):
     """Somebody deletes everything just before the events are looked at for the nth time."""
 
     def __init__(self, directory: Path, conversation_id: str, looks: int) -> None:
@@ -362,7 +363,7 @@ def test_the_same_order_again_is_the_same_run(tmp_path: Path) -> None:
         goes.set()
         await asyncio.gather(run.gone(), other.gone())
         past = await place.ordered(idempotency_key="k", body=b"one")
-        assert (past.id, type(past)) == (run.id, PastRun)
+        assert (past.id, type(past)) == (run.id, StoredRun)
         assert len(place.source.turns) == 2
 
     lived(place, live)

@@ -26,8 +26,8 @@ from cursor_gateway import (
     read_events,
     read_response,
 )
-from cursor_gateway.core.document_events import source_text
 from cursor_gateway.demo import recording, recordings
+from cursor_gateway.model.document_events import source_text
 
 RUN = RunInfo(id="chat_demo", created="2026-10-04T09:00:00Z", include=frozenset({"thinking"}))
 ALL = recordings()

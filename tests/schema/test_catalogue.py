@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from cursor_gateway.core.documents import ChatResponse, ToolTrace
+from cursor_gateway.model.documents import ChatResponse, ToolTrace
 from cursor_gateway.schema.catalogue import Choice, Field, Record, _shape, definitions
 from cursor_gateway.schema.meanings import MEANINGS
 

@@ -7,8 +7,8 @@ import msgspec
 import pytest
 from jsonschema import Draft202012Validator
 
-from cursor_gateway.core.documents import ChatResponse
-from cursor_gateway.dialects.documents import encode_response
+from cursor_gateway.dialects.documents.encoder import encode_response
+from cursor_gateway.model.documents import ChatResponse
 from cursor_gateway.schema import json_schema, openapi_components
 from tests.schema.validation import SCHEMA, complaints, replaced, without
 from tools.reference import examples

@@ -18,13 +18,13 @@ from cursor_gateway import (
     encode_response,
     read_events,
 )
-from cursor_gateway.core.agent_events import CallerAwaited, CallerToolAnswered, CallerToolAsked, RunFinished
-from cursor_gateway.core.caller_tools import CallerCall, ToolResult
-from cursor_gateway.core.document_events import Paused
-from cursor_gateway.core.documents import MODES, DocumentType
-from cursor_gateway.core.unfinished import Unfinished
 from cursor_gateway.errors import RunCancelled
+from cursor_gateway.model.agent_events import CallerAwaited, CallerToolAnswered, CallerToolAsked, RunFinished
+from cursor_gateway.model.caller_tools import CallerCall, ToolResult
+from cursor_gateway.model.document_events import Paused
+from cursor_gateway.model.documents import MODES, DocumentType
 from cursor_gateway.schema.stream_events import StreamEvent, StreamEventType
+from cursor_gateway.stages.unfinished import PartialRun
 from tests.laws.laws import RUN, assemble
 from tests.schema.specification import needs_specification
 from tests.schema.test_specification import PAYLOADS
@@ -149,7 +149,7 @@ def test_a_run_that_waits_for_its_caller_is_as_the_schema_says_at_every_step() -
     )
     assert_it_is_as_the_schema_says(events)
     for place, event in enumerate(events):
-        snapshot = Unfinished(events[:place]).response(RUN, "")
+        snapshot = PartialRun(events[:place]).response(RUN, "")
         assert complaints(json.loads(encode_response(snapshot)), "ChatResponse") == []
         if isinstance(event, Paused):
             (line,) = lines_of([event])

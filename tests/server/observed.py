@@ -4,11 +4,11 @@ import asyncio
 from collections.abc import AsyncGenerator, Sequence
 from typing import cast
 
-from cursor_gateway.core.agent_events import AgentEvent
-from cursor_gateway.core.run_info import RunInfo
 from cursor_gateway.errors import GatewayError
-from cursor_gateway.runs.limits import Limits
+from cursor_gateway.model.agent_events import AgentEvent
+from cursor_gateway.model.run_info import RunInfo
 from cursor_gateway.runs.run import Observer, Run
+from cursor_gateway.runs.timeouts import Limits
 from cursor_gateway.sources.base import Source, SourceState, Turn
 
 PROMPT = "the secret prompt"

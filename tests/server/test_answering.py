@@ -7,11 +7,11 @@ from typing import Any
 import httpx2
 import pytest
 
-from cursor_gateway.core.actions import Plan, Question
-from cursor_gateway.core.documents import ClarificationAnswer, ClarificationOption, ClarificationQuestion
 from cursor_gateway.errors import InvalidRequest
+from cursor_gateway.model.actions import Plan, Question
+from cursor_gateway.model.documents import ClarificationAnswer, ClarificationOption, ClarificationQuestion
 from cursor_gateway.runs.questions import Questions
-from cursor_gateway.runs.waiting import CallerLimits, Waiting
+from cursor_gateway.runs.waiting import Waiting, WaitLimits
 from tests.gateways import RunningGateway
 from tests.server.conftest import Json, chat, invocations, sse, unique
 
@@ -139,7 +139,7 @@ async def until(is_so: Callable[[], bool]) -> None:
 
 
 def questions(answer_seconds: float = 600) -> tuple[Questions, Waiting, Driver]:
-    waiting, driver = Waiting(CallerLimits(answer_seconds=answer_seconds, quiet_seconds=0)), Driver()
+    waiting, driver = Waiting(WaitLimits(answer_seconds=answer_seconds, quiet_seconds=0)), Driver()
     waiting.begin(driver)
     return Questions(waiting), waiting, driver
 

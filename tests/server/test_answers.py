@@ -8,21 +8,21 @@ from pathlib import Path
 import pytest
 from starlette.types import Receive
 
-from cursor_gateway.core.agent_events import AgentEvent, RunFinished, TokenCounts
-from cursor_gateway.core.cutting import Cutter
-from cursor_gateway.core.prompt import UserMessage
-from cursor_gateway.core.structured import Format, JsonObject, JsonSchema
-from cursor_gateway.dialects.openai_chat import ChatCompletion, CompletionFold, CompletionHead
+from cursor_gateway.dialects.chat.encoder import ChatCompletion, CompletionFold, CompletionHead
 from cursor_gateway.errors import AgentOverloaded, Failure
+from cursor_gateway.model.agent_events import AgentEvent, RunFinished, TokenCounts
+from cursor_gateway.model.messages import UserMessage
+from cursor_gateway.prompting.structured import Format, JsonObject, JsonSchema
 from cursor_gateway.runs.conversations import Conversations
 from cursor_gateway.runs.registry import Runs
 from cursor_gateway.runs.run import Run
-from cursor_gateway.runs.service import Defaults, Order, Service
+from cursor_gateway.runs.service import Defaults, RunRequest, Service
 from cursor_gateway.runs.shares import Shares
 from cursor_gateway.runs.workspaces import Workspaces
 from cursor_gateway.server.answers import Answer, CheckedAnswer, LateStream, WholeAnswer
 from cursor_gateway.server.streaming import Reading
-from cursor_gateway.store.local import LocalStore
+from cursor_gateway.stages.cutting import Cutter
+from cursor_gateway.store.sqlite.store import SqliteStore
 from tests.openai_shapes import read_stream
 from tests.runs.scripted import (
     ENDLESS,
@@ -48,7 +48,7 @@ def answers(text: str) -> list[Step]:
     return [[STARTED], say(text), [COUNTED]]
 
 
-_OPEN: list[LocalStore] = []
+_OPEN: list[SqliteStore] = []
 
 
 @pytest.fixture(autouse=True)
@@ -64,7 +64,7 @@ class Place:
     def __init__(self, tmp_path: Path, *scripts: list[Step]) -> None:
         self.source = ScriptedSource(*scripts)
         self.runs = Runs(self.source, ENDLESS, Shares(max_runs=1))
-        self.store = LocalStore(tmp_path)
+        self.store = SqliteStore(tmp_path)
         _OPEN.append(self.store)
         self.service = Service(
             self.source,
@@ -76,7 +76,7 @@ class Place:
             "instance",
             lambda: 0,
         )
-        self.order = Order(owner="me", messages=[UserMessage("Say it.")])
+        self.order = RunRequest(owner="me", messages=[UserMessage("Say it.")])
 
     async def whole(self, cutter: Cutter | None = None) -> WholeAnswer:
         head = CompletionHead("chatcmpl-1", 1, "auto")

@@ -14,7 +14,7 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from cursor_gateway.store.opening import FILE
+from cursor_gateway.store.sqlite.opening import FILE
 from tests.cli.processes import finished
 from tests.gateways import RunningGateway, running_gateway
 from tests.laws.folds import fold_documents, read_sse

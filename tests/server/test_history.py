@@ -13,11 +13,11 @@ import pytest
 
 from cursor_gateway.cli import composition
 from cursor_gateway.cli.composition import Gateway, compose, keep_history
-from cursor_gateway.core.prompt import UserMessage
-from cursor_gateway.runs.service import Order
+from cursor_gateway.model.messages import UserMessage
+from cursor_gateway.runs.service import RunRequest
 from cursor_gateway.settings import Settings
 from cursor_gateway.sources.process_groups import members
-from cursor_gateway.store.opening import FILE
+from cursor_gateway.store.sqlite.opening import FILE
 from tests.gateways import RunningGateway, running_gateway
 from tests.openai_shapes import validate_error
 from tests.runs.scripted import true
@@ -316,7 +316,7 @@ def test_a_history_that_is_no_longer_wanted_stays_as_it_was(tmp_path: Path) -> N
 
 async def said(gateway: Gateway, text: str) -> str:
     """The id of a conversation in which this was said and answered."""
-    run = await gateway.service.start(Order(owner="local", messages=[UserMessage(text)]))
+    run = await gateway.service.start(RunRequest(owner="local", messages=[UserMessage(text)]))
     with run.reader() as reader:
         while not reader.at_end:
             await reader.next()

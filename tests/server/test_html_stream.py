@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cursor_gateway.core.document_events import DocumentEnded, DocumentEvent, Done, Paused
 from cursor_gateway.demo import recordings
+from cursor_gateway.model.document_events import DocumentEnded, DocumentEvent, Done, Paused
 from cursor_gateway.render.html import Fragment, render_answer
 from cursor_gateway.server.html_stream import HtmlEncoder
 from cursor_gateway.wire.sse import SseDecoder, SseEvent

@@ -13,8 +13,8 @@ from typing import Any, TextIO
 
 import pytest
 
-from cursor_gateway.core.agent_events import RunFinished, RunStarted, TextDelta, TokenCounts
 from cursor_gateway.errors import AgentOverloaded, RunCancelled
+from cursor_gateway.model.agent_events import RunFinished, RunStarted, TextDelta, TokenCounts
 from cursor_gateway.runs.run import Observer
 from cursor_gateway.server import logs
 from cursor_gateway.server.logs import Log, RunLog, configure, lost_lines, outcome

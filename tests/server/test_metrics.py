@@ -7,8 +7,8 @@ from typing import Any
 from prometheus_client import REGISTRY
 from prometheus_client.parser import text_string_to_metric_families
 
-from cursor_gateway.core.agent_events import AgentEvent, RunFinished, TextDelta, TokenCounts
 from cursor_gateway.errors import AgentOverloaded, RunCancelled, ShuttingDown
+from cursor_gateway.model.agent_events import AgentEvent, RunFinished, TextDelta, TokenCounts
 from cursor_gateway.runs.run import Observer
 from cursor_gateway.server.metrics import CONTENT_TYPE, Metrics
 from tests.server.observed import observed

@@ -14,9 +14,8 @@ from jsonschema import Draft202012Validator
 from schemathesis.specs.openapi.definitions import OPENAPI_31_VALIDATOR
 
 from cursor_gateway import ChunkEncoder, CompletionFold, errors, read_events
-from cursor_gateway.core.images import read_image
-from cursor_gateway.dialects.documents_request import offer_of, read_answer, read_chat_request, results_of
-from cursor_gateway.dialects.openai_request import IGNORED, read_request
+from cursor_gateway.dialects.chat.request import IGNORED, read_request
+from cursor_gateway.dialects.documents.request import offer_of, read_answer, read_chat_request, results_of
 from cursor_gateway.errors import (
     AgentError,
     AnswerUnfit,
@@ -26,6 +25,7 @@ from cursor_gateway.errors import (
     SettingsError,
     UnusableInput,
 )
+from cursor_gateway.model.images import read_image
 from cursor_gateway.runs.service import Service
 from cursor_gateway.schema import openapi_components
 from cursor_gateway.server import openapi

@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 from starlette.requests import ClientDisconnect
 
-from cursor_gateway.core.documents import (
+from cursor_gateway.demo import recordings
+from cursor_gateway.model.documents import (
     CodeBlockMetadata,
     Diff,
     Document,
@@ -21,7 +22,6 @@ from cursor_gateway.core.documents import (
     TextMetadata,
     make_document,
 )
-from cursor_gateway.demo import recordings
 from cursor_gateway.render.html import Job, perform, render_answer, render_page
 from cursor_gateway.render.html.work import Article, Blocks, CodePart, Lines, OpenText
 from cursor_gateway.server.rendering import Renderings

@@ -18,22 +18,29 @@ from hypothesis import strategies as st
 from msgspec import Struct
 from starlette.types import Message
 
-from cursor_gateway.core.actions import Command, OtherTool, Outcome
-from cursor_gateway.core.agent_events import AgentEvent, TextDelta, ThinkingDelta, ThinkingEnded, ToolEnded, ToolStarted
-from cursor_gateway.core.prompt import UserMessage
 from cursor_gateway.keys import LOCAL_OWNER
+from cursor_gateway.model.actions import Command, OtherTool, Outcome
+from cursor_gateway.model.agent_events import (
+    AgentEvent,
+    TextDelta,
+    ThinkingDelta,
+    ThinkingEnded,
+    ToolEnded,
+    ToolStarted,
+)
+from cursor_gateway.model.messages import UserMessage
 from cursor_gateway.runs import journal as journal_module
 from cursor_gateway.runs.conversations import Conversations
 from cursor_gateway.runs.registry import Runs
 from cursor_gateway.runs.run import Run
-from cursor_gateway.runs.service import Defaults, Order, Service
+from cursor_gateway.runs.service import Defaults, RunRequest, Service
 from cursor_gateway.runs.shares import Shares
 from cursor_gateway.runs.workspaces import Workspaces
 from cursor_gateway.server.app import build_app
 from cursor_gateway.server.metrics import Metrics
 from cursor_gateway.settings import Settings
 from cursor_gateway.sources.base import Turn
-from cursor_gateway.store.local import LocalStore
+from cursor_gateway.store.sqlite.store import SqliteStore
 from tests.gateways import RunningGateway, running_gateway
 from tests.laws.folds import fold_chunks, fold_documents, read_ndjson, read_sse
 from tests.laws.folds import frames_of as read_frames
@@ -152,7 +159,7 @@ class Site:
     """The whole application over a script and a real store; on the same folder again, it is the next gateway."""
 
     def __init__(self, folder: Path, source: ScriptedSource) -> None:
-        self.source, self.store = source, LocalStore(folder)
+        self.source, self.store = source, SqliteStore(folder)
         self.service = Service(
             source,
             Runs(source, ENDLESS, Shares(max_runs=99)),
@@ -181,7 +188,7 @@ class Site:
     async def begin(self) -> Run:
         """A run that needs nobody to read it."""
         messages = [UserMessage("Say it.")]
-        run = await self.service.start(Order(owner=LOCAL_OWNER, messages=messages, when_client_leaves="finish"))
+        run = await self.service.start(RunRequest(owner=LOCAL_OWNER, messages=messages, when_client_leaves="finish"))
         assert isinstance(run, Run)
         return run
 

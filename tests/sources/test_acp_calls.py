@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from cursor_gateway.core.actions import Action, Command, FileEdit, OtherTool, Outcome
-from cursor_gateway.core.payload import Fields
-from cursor_gateway.sources.cursor_acp.calls import call_of, ended, learn, started
+from cursor_gateway.model.actions import Action, Command, FileEdit, OtherTool, Outcome
+from cursor_gateway.sources.acp.calls import call_of, ended, learn, started
+from cursor_gateway.wire.payload import Fields
 
 
 def end_of(start: dict[str, Any], end: dict[str, Any]) -> tuple[Action, Outcome]:

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from cursor_gateway.core.payload import Fields
 from cursor_gateway.errors import AgentCrashed, AgentError, AgentMissing, AgentTimedOut
-from cursor_gateway.sources.cursor_acp.connection import AgentConnection, Refused, unanswered
-from cursor_gateway.sources.cursor_acp.process import SpokenProcess, Voice
+from cursor_gateway.sources.acp.connection import AgentConnection, Refused, unanswered
+from cursor_gateway.sources.acp.process import InteractiveProcess, StdinWriter
+from cursor_gateway.wire.payload import Fields
 
 AGENT = """
 import json, sys
@@ -40,7 +40,7 @@ def lived(tmp_path: Path, script: dict[str, list[Any]], life: Life) -> None:
     gone: list[int] = []
 
     async def live() -> None:
-        process, voice = SpokenProcess.open(
+        process, voice = InteractiveProcess.open(
             [sys.executable, "-ISc", AGENT, json.dumps(script)],
             folder=str(tmp_path),
             environment={},
@@ -114,7 +114,7 @@ def test_what_nobody_hears_is_answered_all_the_same(tmp_path: Path) -> None:
 
     async def life(connection: AgentConnection) -> None:
         assert await connection.request("go", {}, 30) == 1
-        while (told := connection._process.last_words).count("heard") < 1 + len(asks):
+        while (told := connection._process.stderr_tail).count("heard") < 1 + len(asks):
             await asyncio.sleep(0.001)
         heard = [json.loads(line.removeprefix("heard ")) for line in told.splitlines()]
         answers = {message["id"]: message for message in heard if "method" not in message}
@@ -188,7 +188,7 @@ def test_a_refusal_says_what_it_means() -> None:
 def test_a_program_that_is_none_is_told(tmp_path: Path) -> None:
     async def live() -> None:
         with pytest.raises(AgentMissing, match="cannot be started"):
-            SpokenProcess.open([str(tmp_path / "no")], folder="/", environment={}, on_gone=lambda pid: None)
+            InteractiveProcess.open([str(tmp_path / "no")], folder="/", environment={}, on_gone=lambda pid: None)
 
     asyncio.run(live())
 
@@ -196,7 +196,7 @@ def test_a_program_that_is_none_is_told(tmp_path: Path) -> None:
 def test_what_is_written_to_nobody_is_lost_without_a_word() -> None:
     async def live() -> None:
         reader, writer = os.pipe()
-        voice = Voice(writer)
+        voice = StdinWriter(writer)
         voice.write(b"x" * 1_000_000)  # more than a pipe holds
         voice.write(b"y")
         os.close(reader)
@@ -211,7 +211,7 @@ def test_what_is_written_to_nobody_is_lost_without_a_word() -> None:
 def test_what_a_pipe_cannot_hold_is_written_when_it_is_read() -> None:
     async def live() -> None:
         reader, writer = os.pipe()
-        voice = Voice(writer)
+        voice = StdinWriter(writer)
         voice.write(b"x" * 200_000)
         voice.write(b"y")
         read = bytearray()

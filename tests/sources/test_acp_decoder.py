@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cursor_gateway.core.actions import Command, Outcome, Plan, Question, TodoUpdate
-from cursor_gateway.core.agent_events import (
+from cursor_gateway.errors import AgentCrashed
+from cursor_gateway.model.actions import Command, Outcome, Plan, Question, TodoUpdate
+from cursor_gateway.model.agent_events import (
     AgentEvent,
     Notice,
     RunFailed,
@@ -23,9 +24,8 @@ from cursor_gateway.core.agent_events import (
     ToolStarted,
     Unrecognized,
 )
-from cursor_gateway.core.tools import read_call
-from cursor_gateway.errors import AgentCrashed
-from cursor_gateway.sources.cursor_acp.decoder import AcpDecoder, counted
+from cursor_gateway.sources.acp.decoder import AcpDecoder, counted
+from cursor_gateway.sources.cursor.tools import read_call
 
 CAPTURE = Path(__file__).parents[3] / "shared" / "captures" / "2026.08.11-acp-wire.jsonl"
 SHELL = "call-aaaa9a3f-33b2-441e-87e9-6afeb6eccde2-0\nfc_1d06cbc2-409c-933a-ab58-55ccbae321a8_0"

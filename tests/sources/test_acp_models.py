@@ -2,7 +2,7 @@
 
 import pytest
 
-from cursor_gateway.sources.cursor_acp.models import acp_model
+from cursor_gateway.sources.acp.models import acp_model
 
 AVAILABLE = [
     "default[]",

@@ -2,8 +2,8 @@
 
 import pytest
 
-from cursor_gateway.sources.cursor_acp.calls import ToolCall
-from cursor_gateway.sources.cursor_acp.permissions import is_allowed, option_for, wrong_rules
+from cursor_gateway.sources.acp.calls import ToolCall
+from cursor_gateway.sources.acp.permissions import is_allowed, option_for, wrong_rules
 
 
 def allowed(tool: str, rules: list[str], **args: object) -> bool:

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from cursor_gateway.core.actions import Plan, Question
-from cursor_gateway.core.caller_tools import Tool, ToolResult
-from cursor_gateway.core.documents import ClarificationAnswer
-from cursor_gateway.core.payload import Fields
+from cursor_gateway.model.actions import Plan, Question
+from cursor_gateway.model.caller_tools import Tool, ToolResult
+from cursor_gateway.model.documents import ClarificationAnswer
+from cursor_gateway.sources.acp.connection import Session
+from cursor_gateway.sources.acp.running import Policy, RunningTurn
 from cursor_gateway.sources.base import Offered, Turn
-from cursor_gateway.sources.cursor_acp.connection import Session
-from cursor_gateway.sources.cursor_acp.running import Policy, RunningTurn
+from cursor_gateway.wire.payload import Fields
 
 OPTIONS = [
     {"optionId": "allow-once", "name": "Allow once", "kind": "allow_once"},

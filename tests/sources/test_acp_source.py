@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 import uvloop
 
-from cursor_gateway.core.actions import Command, FileEdit, OtherTool, Plan, Question, TodoUpdate
-from cursor_gateway.core.agent_events import (
+from cursor_gateway.errors import AgentError, Failure, GatewayError, SettingsError
+from cursor_gateway.model.actions import Command, FileEdit, OtherTool, Plan, Question, TodoUpdate
+from cursor_gateway.model.agent_events import (
     AgentEvent,
     PromptEchoed,
     RunFailed,
@@ -26,14 +27,13 @@ from cursor_gateway.core.agent_events import (
     ToolEnded,
     ToolStarted,
 )
-from cursor_gateway.core.caller_tools import Tool, ToolResult
-from cursor_gateway.core.documents import ClarificationAnswer
-from cursor_gateway.errors import AgentError, Failure, GatewayError, SettingsError
+from cursor_gateway.model.caller_tools import Tool, ToolResult
+from cursor_gateway.model.documents import ClarificationAnswer
+from cursor_gateway.sources.acp import source as source_module
+from cursor_gateway.sources.acp.pool import PoolOptions
+from cursor_gateway.sources.acp.source import AcpOptions, CursorAcpSource
 from cursor_gateway.sources.base import LONGEST_LINE, Offered, Turn
-from cursor_gateway.sources.cursor_acp import source as source_module
-from cursor_gateway.sources.cursor_acp.pool import PoolOptions
-from cursor_gateway.sources.cursor_acp.source import AcpOptions, CursorAcpSource
-from cursor_gateway.sources.cursor_cli.source import CliOptions, CursorCliSource
+from cursor_gateway.sources.cli.source import CliOptions, CursorCliSource
 from cursor_gateway.sources.ledger import Ledger
 from cursor_gateway.sources.process_groups import members
 from cursor_gateway.sources.tool_server.endpoint import ToolEndpoint
@@ -339,7 +339,7 @@ def test_the_users_configuration_is_never_changed(tmp_path: Path) -> None:
 
 
 def test_the_operators_options_reach_the_agent(tmp_path: Path) -> None:
-    from cursor_gateway.sources.cursor_cli.command import CommandOptions
+    from cursor_gateway.sources.cursor.command import CommandOptions
 
     place = Place(tmp_path)
     place.environ["MORE"] = "1"
@@ -943,7 +943,7 @@ def test_a_source_that_is_closed_while_it_starts_leaves_nothing(tmp_path: Path) 
     place = Place(tmp_path)
 
     async def life(source: CursorAcpSource) -> None:
-        await source._cli.probe()
+        await source._agent.probe()
         place.program.with_name("standin.json").write_text('{"slow_start_seconds": 600}')
         reading = asyncio.ensure_future(collected(source, place.turn("Hello")))
         await true(lambda: place.agents)

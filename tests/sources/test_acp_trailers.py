@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cursor_gateway.sources.cursor_acp.trailers import TrailerWatch
+from cursor_gateway.sources.acp.trailers import TrailerWatch
 
 
 def heard(*pieces: str) -> tuple[str, str]:

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 import uvloop
 
-from cursor_gateway.core.agent_events import AgentEvent, RunFailed, RunFinished, RunStarted, TextDelta
 from cursor_gateway.errors import AgentMissing, AgentOutputTooLarge, Failure, GatewayError, ModelUnavailable
+from cursor_gateway.model.agent_events import AgentEvent, RunFailed, RunFinished, RunStarted, TextDelta
 from cursor_gateway.sources.base import LONGEST_LINE, SourceState, Turn
-from cursor_gateway.sources.cursor_cli.command import CommandOptions
-from cursor_gateway.sources.cursor_cli.source import CliOptions, CursorCliSource
+from cursor_gateway.sources.cli.source import CliOptions, CursorCliSource
+from cursor_gateway.sources.cursor.command import CommandOptions
 from cursor_gateway.sources.ledger import Ledger
 from cursor_gateway.sources.process_groups import start_of
 from cursor_gateway.sources.recorder import Recorder
@@ -99,7 +99,7 @@ def test_a_turn_is_told_event_by_event(tmp_path: Path, loop: Any) -> None:
     lived(place, live, loop)
     (entry,) = place.log
     assert (entry["cwd"], entry["workspace"]) == (str(tmp_path / "work"), str(tmp_path / "work"))
-    assert (entry["prompt"], entry["source"]) == ("Hello, you.", "argument")
+    assert (entry["prompt"], entry["source"]) == ("Hello, you.", "stdin")
     assert entry["config_dir"] == str(tmp_path / "conversation" / "cursor")
     assert entry["pgid"] == entry["pid"]
     assert "SECRET" not in entry["environment"]["names"]

@@ -2,10 +2,10 @@
 
 import pytest
 
-from cursor_gateway.core.documents import Mode
 from cursor_gateway.errors import AgentMisconfigured
+from cursor_gateway.model.documents import Mode
 from cursor_gateway.sources.base import Turn
-from cursor_gateway.sources.cursor_cli.command import (
+from cursor_gateway.sources.cursor.command import (
     CommandOptions,
     Program,
     command_for,

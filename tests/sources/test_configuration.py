@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from cursor_gateway.errors import AgentMisconfigured, HostExhausted
-from cursor_gateway.sources.cursor_cli import configuration
-from cursor_gateway.sources.cursor_cli.configuration import configuration_stamp, copy_configuration, user_configuration
+from cursor_gateway.sources.cursor import configuration
+from cursor_gateway.sources.cursor.configuration import configuration_stamp, copy_configuration, user_configuration
 
 
 @pytest.fixture

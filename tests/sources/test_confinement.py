@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from cursor_gateway.core.caller_tools import Tool, ToolResult
 from cursor_gateway.errors import AgentMisconfigured
+from cursor_gateway.model.caller_tools import Tool, ToolResult
 from cursor_gateway.sources.base import Offered, Turn
-from cursor_gateway.sources.cursor_cli.command import CommandOptions, Program, command_for
-from cursor_gateway.sources.cursor_cli.confinement import (
+from cursor_gateway.sources.cursor.command import CommandOptions, Program, command_for
+from cursor_gateway.sources.cursor.confinement import (
     ALLOWED_TOOLS,
     check_confinable,
     configuration_of,

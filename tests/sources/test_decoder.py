@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 
-from cursor_gateway.core.actions import Action, Command, OtherTool, Outcome, Question
-from cursor_gateway.core.agent_events import (
+from cursor_gateway.errors import RunCancelled
+from cursor_gateway.model.actions import Action, Command, OtherTool, Outcome, Question
+from cursor_gateway.model.agent_events import (
     AgentEvent,
     Notice,
     PromptEchoed,
@@ -21,9 +22,8 @@ from cursor_gateway.core.agent_events import (
     ToolStarted,
     Unrecognized,
 )
-from cursor_gateway.core.tools import read_call, read_named, read_result
-from cursor_gateway.errors import RunCancelled
-from cursor_gateway.sources.cursor_cli.decoder import CursorDecoder
+from cursor_gateway.sources.cli.decoder import CursorDecoder
+from cursor_gateway.sources.cursor.tools import read_call, read_named, read_result
 from tests.laws.agent import to_line
 
 END = RunFinished(duration_ms=9)

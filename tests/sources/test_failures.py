@@ -15,7 +15,7 @@ from cursor_gateway.errors import (
     SessionLost,
     WorkspaceUntrusted,
 )
-from cursor_gateway.sources.cursor_cli.failures import (
+from cursor_gateway.sources.cursor.failures import (
     failure_of,
     known_failure,
     nearest_names,

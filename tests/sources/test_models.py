@@ -9,7 +9,7 @@ import pytest
 
 from cursor_gateway.errors import AgentUnauthenticated, ShuttingDown
 from cursor_gateway.sources.base import Model
-from cursor_gateway.sources.cursor_cli.models import ModelCache, is_known, nearest, parse_models
+from cursor_gateway.sources.cursor.models import ModelCache, is_known, nearest, parse_models
 
 # As captured of version 2026.08.11.
 PRINTED = """Available models

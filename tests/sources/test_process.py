@@ -97,7 +97,7 @@ def test_output_last_words_and_status(run: Run) -> None:
         agent = start("echo out; echo err >&2; pwd; exit 3", folder="/usr", gone=gone)
         assert await everything(agent) == b"out\n/usr\n"
         assert await agent.wait(LONG)
-        assert (agent.status, agent.last_words, gone) == (3, "err\n", [agent.pid])
+        assert (agent.status, agent.stderr_tail, gone) == (3, "err\n", [agent.pid])
         assert await agent.read() == b""
         await agent.end(LONG)
         await agent.end(LONG)
@@ -143,8 +143,8 @@ def test_a_flood_of_errors_neither_blocks_nor_stays(run: Run) -> None:
         agent = start("head -c 3000000 /dev/zero >&2; echo last words >&2; echo out")
         assert await everything(agent) == b"out\n"
         assert await agent.wait(LONG)
-        assert len(agent.last_words) == 64 * 1024
-        assert agent.last_words.endswith("last words\n")
+        assert len(agent.stderr_tail) == 64 * 1024
+        assert agent.stderr_tail.endswith("last words\n")
         await agent.end(LONG)
 
     run(live())
@@ -310,7 +310,7 @@ def test_a_program_may_end_by_itself_when_it_is_asked_to(run: Run) -> None:
         agent = start(f"trap 'echo saved >&2; exit 5' TERM; echo ready; {HANG} & wait")
         await read_until(agent, b"ready")
         await agent.end(LONG)
-        assert (agent.status, agent.last_words) == (5, "saved\n")
+        assert (agent.status, agent.stderr_tail) == (5, "saved\n")
         assert_reaped(agent.pid)
 
     run(live())

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from cursor_gateway.errors import AgentMissing, AgentTimedOut
-from cursor_gateway.sources.cursor_cli import program
-from cursor_gateway.sources.cursor_cli.command import Program
-from cursor_gateway.sources.cursor_cli.program import Ran, ask_program, candidates, find_program, run_to_end
+from cursor_gateway.sources.cursor import program
+from cursor_gateway.sources.cursor.command import Program
+from cursor_gateway.sources.cursor.program import Ran, ask_program, candidates, find_program, run_to_end
 from tests.agent.account import VERSION
 from tests.agent.install import install
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cursor_gateway.sources.cursor_cli.reconcile import Reconciler
+from cursor_gateway.sources.cli.reconcile import Reconciler
 
 Step: TypeAlias = tuple[str, str, str]  # what comes, its text, what is said then
 

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 
-from cursor_gateway.core.document_events import DocumentEvent
+from cursor_gateway.model.document_events import DocumentEvent
 from cursor_gateway.sources.base import Turn
-from cursor_gateway.sources.cursor_cli.decoder import CursorDecoder
-from cursor_gateway.sources.cursor_cli.failures import failure_of
+from cursor_gateway.sources.cli.decoder import CursorDecoder
+from cursor_gateway.sources.cursor.failures import failure_of
 from cursor_gateway.sources.recorder import PROMPT_REMOVED, Recorder, RunRecording, without_prompt
 from cursor_gateway.sources.replay import ReplaySource, load, parted, recorded_prompt
 from tests.laws.laws import assemble, joined, response_of

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cursor_gateway.sources.cursor_cli.records import (
+from cursor_gateway.sources.cursor.records import (
     REFUSED,
     Assistant,
     Connection,

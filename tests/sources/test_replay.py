@@ -12,9 +12,9 @@ import pytest
 from msgspec import UNSET
 
 from cursor_gateway import demo
-from cursor_gateway.core.agent_events import AgentEvent, PromptEchoed, RunFailed, RunFinished, RunStarted, TextDelta
-from cursor_gateway.core.documents import ChatResponse, ReplayedRecording
 from cursor_gateway.errors import ModelUnavailable, SettingsError
+from cursor_gateway.model.agent_events import AgentEvent, PromptEchoed, RunFailed, RunFinished, RunStarted, TextDelta
+from cursor_gateway.model.documents import ChatResponse, ReplayedRecording
 from cursor_gateway.sources.base import Model, Source, SourceState, Turn
 from cursor_gateway.sources.recorder import PROMPT_REMOVED
 from cursor_gateway.sources.replay import Recording, ReplaySource, choose, load, paced, parted, recorded_prompt

@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cursor_gateway.core.actions import Command, FileEdit, OtherTool, Outcome, Plan, TodoUpdate
-from cursor_gateway.core.agent_events import (
+from cursor_gateway.errors import AgentCrashed, AgentTimedOut
+from cursor_gateway.model.actions import Command, FileEdit, OtherTool, Outcome, Plan, TodoUpdate
+from cursor_gateway.model.agent_events import (
     AgentEvent,
     Notice,
     PromptEchoed,
@@ -22,8 +23,7 @@ from cursor_gateway.core.agent_events import (
     ToolStarted,
     Unrecognized,
 )
-from cursor_gateway.errors import AgentCrashed, AgentTimedOut
-from cursor_gateway.sources.cursor_sdk.decoder import CALLERS_SERVER, SdkDecoder
+from cursor_gateway.sources.sdk.decoder import CALLERS_SERVER, SdkDecoder
 
 Record = tuple[str, dict[str, Any]]
 STARTED = RunStarted("agent-1", "auto")

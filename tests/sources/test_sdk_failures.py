@@ -28,7 +28,7 @@ from cursor_gateway.errors import (
     RunCancelled,
     SessionLost,
 )
-from cursor_gateway.sources.cursor_sdk.failures import Reported, error_of, failure_of, reported, run_failure
+from cursor_gateway.sources.sdk.failures import Reported, error_of, failure_of, reported, run_failure
 
 SDK_CODES: list[tuple[str, type[GatewayError]]] = [
     ("UNAUTHORIZED", AgentUnauthenticated),

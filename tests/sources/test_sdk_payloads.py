@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from cursor_gateway.core.actions import Command, FileEdit, OtherTool, Outcome, TodoUpdate
-from cursor_gateway.core.tools import read_result
-from cursor_gateway.sources.cursor_sdk.payloads import protocol_arguments, protocol_result
+from cursor_gateway.model.actions import Command, FileEdit, OtherTool, Outcome, TodoUpdate
+from cursor_gateway.sources.cursor.tools import read_result
+from cursor_gateway.sources.sdk.payloads import protocol_arguments, protocol_result
 
 
 def read(tool: str, args: Any, result: Any) -> tuple[Any, Outcome]:

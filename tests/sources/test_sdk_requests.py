@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from cursor_gateway.core.caller_tools import Tool, ToolResult
+from cursor_gateway.model.caller_tools import Tool, ToolResult
 from cursor_gateway.sources.base import Offered, Turn
-from cursor_gateway.sources.cursor_sdk.requests import allowed_tools, denied_tools, mode_of, selection
+from cursor_gateway.sources.sdk.requests import allowed_tools, denied_tools, mode_of, selection
 
 
 class NoRunner:

@@ -13,20 +13,6 @@ from typing import Any
 import pytest
 import uvloop
 
-from cursor_gateway.core.actions import Command, FileEdit, OtherTool, Plan, TodoUpdate
-from cursor_gateway.core.agent_events import (
-    AgentEvent,
-    RunFailed,
-    RunFinished,
-    RunStarted,
-    TextDelta,
-    ThinkingDelta,
-    ThinkingEnded,
-    TokenCounts,
-    ToolEnded,
-    ToolStarted,
-)
-from cursor_gateway.core.caller_tools import Tool, ToolResult
 from cursor_gateway.errors import (
     AgentCrashed,
     AgentMisconfigured,
@@ -41,13 +27,27 @@ from cursor_gateway.errors import (
     ModelUnavailable,
     ShuttingDown,
 )
+from cursor_gateway.model.actions import Command, FileEdit, OtherTool, Plan, TodoUpdate
+from cursor_gateway.model.agent_events import (
+    AgentEvent,
+    RunFailed,
+    RunFinished,
+    RunStarted,
+    TextDelta,
+    ThinkingDelta,
+    ThinkingEnded,
+    TokenCounts,
+    ToolEnded,
+    ToolStarted,
+)
+from cursor_gateway.model.caller_tools import Tool, ToolResult
 from cursor_gateway.sources.base import Offered, Turn
-from cursor_gateway.sources.cursor_sdk import bridge as bridges
-from cursor_gateway.sources.cursor_sdk.bridge import BridgeOptions
-from cursor_gateway.sources.cursor_sdk.held import HeldCalls
-from cursor_gateway.sources.cursor_sdk.source import CursorSdkSource, SdkOptions, unavailable
 from cursor_gateway.sources.ledger import Ledger
 from cursor_gateway.sources.process_groups import members, signal_group
+from cursor_gateway.sources.sdk import bridge as bridges
+from cursor_gateway.sources.sdk.bridge import BridgeOptions
+from cursor_gateway.sources.sdk.held import HeldCalls
+from cursor_gateway.sources.sdk.source import CursorSdkSource, SdkOptions, unavailable
 from tests.agent.bridge_install import install_bridge, set_knobs
 from tests.runs.scripted import true
 
@@ -369,8 +369,8 @@ def test_a_key_that_is_refused(tmp_path: Path) -> None:
 
 def test_a_package_that_is_not_installed_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     place = Place(tmp_path)
-    monkeypatch.setattr("cursor_gateway.sources.cursor_sdk.source.find_spec", lambda name: None)
-    monkeypatch.setattr("cursor_gateway.sources.cursor_sdk.bridge.find_spec", lambda name: None)
+    monkeypatch.setattr("cursor_gateway.sources.sdk.source.find_spec", lambda name: None)
+    monkeypatch.setattr("cursor_gateway.sources.sdk.bridge.find_spec", lambda name: None)
 
     async def live() -> None:
         source = place.source()

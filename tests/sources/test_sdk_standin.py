@@ -27,7 +27,7 @@ from cursor_sdk import (
     SendOptions,
 )
 
-from cursor_gateway.sources.cursor_sdk.bridge import ready_in, take_token
+from cursor_gateway.sources.sdk.bridge import ready_in, take_token
 from tests.agent.bridge_install import install_bridge
 from tests.agent.install import ROOT
 

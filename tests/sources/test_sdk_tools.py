@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
-from cursor_gateway.core.caller_tools import Tool, ToolResult
-from cursor_gateway.core.images import Image
-from cursor_gateway.sources.cursor_sdk.tools import content_of, definitions, guarded
+from cursor_gateway.model.caller_tools import Tool, ToolResult
+from cursor_gateway.model.images import Image
+from cursor_gateway.sources.sdk.tools import content_of, definitions, guarded
 
 
 def sent(schema: dict[str, Any]) -> Any:

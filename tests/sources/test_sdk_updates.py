@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from cursor_sdk import RunStreamEvent
 
-from cursor_gateway.sources.cursor_sdk.updates import plain, size_of
+from cursor_gateway.sources.sdk.updates import plain, size_of
 
 
 def of(**wire: Any) -> Any:

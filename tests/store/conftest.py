@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from cursor_gateway.store.sqlite import SqliteStore
+from cursor_gateway.store.sqlite.database import Database
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Iterator[SqliteStore]:
-    store = SqliteStore(tmp_path)
+def store(tmp_path: Path) -> Iterator[Database]:
+    store = Database(tmp_path)
     assert store.open(0) is None
     yield store
     store.close()

@@ -2,7 +2,8 @@
 
 from collections.abc import Sequence
 
-from cursor_gateway.core.document_events import (
+from cursor_gateway.errors import AgentCrashed, StoreUnavailable
+from cursor_gateway.model.document_events import (
     ContentDelta,
     DocumentEnded,
     DocumentEvent,
@@ -15,7 +16,7 @@ from cursor_gateway.core.document_events import (
     ToolCallEnded,
     ToolCallStarted,
 )
-from cursor_gateway.core.documents import (
+from cursor_gateway.model.documents import (
     ClarificationAnswer,
     ClarificationMetadata,
     ClarificationOption,
@@ -42,10 +43,9 @@ from cursor_gateway.core.documents import (
     Usage,
     make_document,
 )
-from cursor_gateway.errors import AgentCrashed, StoreUnavailable
 from cursor_gateway.store.base import Idempotency, NewMessage, NewRun, RunEnd
 from cursor_gateway.store.search import Words
-from cursor_gateway.store.sqlite import SqliteStore
+from cursor_gateway.store.sqlite.database import Database
 
 ME, YOU = "me", "you"
 DAY_MS = 24 * 3600 * 1000
@@ -124,7 +124,7 @@ def deltas(*numbers: int) -> list[DocumentEvent]:
     return [ContentDelta("doc_001", str(number)) for number in numbers]
 
 
-def append_patiently(store: SqliteStore, run: str, number: int) -> None:
+def append_patiently(store: Database, run: str, number: int) -> None:
     """As a caller does while others write: again, when it was not let in."""
     for _ in range(100):
         try:
@@ -140,7 +140,7 @@ def text_document(text: str) -> Document:
 
 
 def whole_run(
-    store: SqliteStore,
+    store: Database,
     id: str,
     conversation: str,
     *said: str,

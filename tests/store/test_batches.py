@@ -3,9 +3,9 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cursor_gateway.core.document_events import ContentDelta, DocumentEnded, DocumentEvent, ToolCallEnded
-from cursor_gateway.core.documents import ToolCallMetadata, ToolCallResult, make_document
-from cursor_gateway.store import batches
+from cursor_gateway.model.document_events import ContentDelta, DocumentEnded, DocumentEvent, ToolCallEnded
+from cursor_gateway.model.documents import ToolCallMetadata, ToolCallResult, make_document
+from cursor_gateway.store.sqlite import batches
 from tests.store.making import EVERY_EVENT
 
 RESULT = ToolCallResult(status="success", data="the whole file")

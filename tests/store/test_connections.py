@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from cursor_gateway.core.document_events import ContentDelta, DocumentEvent
 from cursor_gateway.errors import SettingsError, StoreUnavailable
-from cursor_gateway.store.opening import FILE, migrations
-from cursor_gateway.store.sqlite import SqliteStore
+from cursor_gateway.model.document_events import ContentDelta, DocumentEvent
+from cursor_gateway.store.sqlite.database import Database
+from cursor_gateway.store.sqlite.opening import FILE, migrations
 from tests.store.making import ME, deltas, new_run, run_end, whole_run
 
 
@@ -23,12 +23,12 @@ def locked(folder: Path) -> Iterator[None]:
         yield
 
 
-def patience(store: SqliteStore) -> int:
+def patience(store: Database) -> int:
     with store._connections.writing() as connection:
         return int(connection.execute("PRAGMA busy_timeout").fetchone()[0])
 
 
-def test_while_another_holds_the_lock_nothing_is_written_and_all_is_read(store: SqliteStore, tmp_path: Path) -> None:
+def test_while_another_holds_the_lock_nothing_is_written_and_all_is_read(store: Database, tmp_path: Path) -> None:
     whole_run(store, "before", "before", "word")
     assert store.conversations(ME, query="word").found  # whoever searches has all indexed that is not yet
     store.begin_run(new_run())
@@ -47,7 +47,7 @@ def test_while_another_holds_the_lock_nothing_is_written_and_all_is_read(store: 
     assert store.events("run", ME).events == deltas(1, 2)
 
 
-def test_who_was_refused_does_not_wait_again_until_it_was_let_in(store: SqliteStore, tmp_path: Path) -> None:
+def test_who_was_refused_does_not_wait_again_until_it_was_let_in(store: Database, tmp_path: Path) -> None:
     store.begin_run(new_run())
     assert patience(store) == 100
     with locked(tmp_path):
@@ -61,10 +61,10 @@ def test_who_was_refused_does_not_wait_again_until_it_was_let_in(store: SqliteSt
 
 
 def test_a_database_that_another_has_for_itself_is_opened_when_it_is_free(tmp_path: Path) -> None:
-    first = SqliteStore(tmp_path)
+    first = Database(tmp_path)
     first.open(0)
     first.close()
-    store = SqliteStore(tmp_path)
+    store = Database(tmp_path)
     with closing(sqlite3.connect(tmp_path / FILE, isolation_level=None)) as other:
         other.execute("PRAGMA locking_mode = EXCLUSIVE")
         other.execute("BEGIN IMMEDIATE")
@@ -76,14 +76,14 @@ def test_a_database_that_another_has_for_itself_is_opened_when_it_is_free(tmp_pa
     store.close()
 
 
-def test_whoever_writes_for_too_long_does_not_keep_others_waiting(store: SqliteStore) -> None:
+def test_whoever_writes_for_too_long_does_not_keep_others_waiting(store: Database) -> None:
     store.begin_run(new_run())
     with store._connections.writing(), pytest.raises(StoreUnavailable, match="busy"):
         store.append("run", 1, deltas(1))
     assert store.append("run", 1, deltas(1))
 
 
-def test_a_mistake_within_a_transaction_leaves_nothing_of_it(store: SqliteStore) -> None:
+def test_a_mistake_within_a_transaction_leaves_nothing_of_it(store: Database) -> None:
     whole_run(store, "before", "before")
 
     def half() -> None:
@@ -104,7 +104,7 @@ def test_a_full_disk_is_told_and_nothing_that_was_stored_is_lost(small_disk: Pat
     ballast = small_disk / "ballast"
     ballast.write_bytes(bytes(1_000_000))
     folder = small_disk / "data"
-    store = SqliteStore(folder)
+    store = Database(folder)
     store.begin_run(new_run())
     batch: list[DocumentEvent] = [ContentDelta("doc_001", "x" * 20_000)]
     stored = 0
@@ -131,7 +131,7 @@ def test_a_full_disk_is_told_and_nothing_that_was_stored_is_lost(small_disk: Pat
     assert store.end_run("run", stored + 2, batch, run_end())
     assert store.events("run", ME, max_bytes=10**9).events == batch * (stored + 2)
     store.close()
-    again = SqliteStore(folder)
+    again = Database(folder)
     assert again.open(0) is None
     assert again.events("run", ME, max_bytes=10**9).events == batch * (stored + 2)
     again.close()
@@ -141,7 +141,7 @@ def test_a_disk_that_is_full_from_the_start_is_told_and_used_when_there_is_room(
     ballast = small_disk / "ballast"
     with pytest.raises(OSError, match="No space left"):
         ballast.write_bytes(bytes(10_000_000))
-    store = SqliteStore(small_disk)
+    store = Database(small_disk)
     for _ in range(2):
         with pytest.raises(StoreUnavailable):
             store.open(0)
@@ -155,10 +155,10 @@ def test_a_disk_that_is_full_from_the_start_is_told_and_used_when_there_is_room(
 
 
 def test_a_disk_that_can_only_be_read_is_told_and_used_when_it_can_be_written(small_disk: Path) -> None:
-    first = SqliteStore(small_disk)
+    first = Database(small_disk)
     first.begin_run(new_run())
     first.close()
-    store = SqliteStore(small_disk)
+    store = Database(small_disk)
     subprocess.run(["mount", "-o", "remount,ro", str(small_disk)], check=True)
     try:
         for _ in range(2):
@@ -167,7 +167,7 @@ def test_a_disk_that_can_only_be_read_is_told_and_used_when_it_can_be_written(sm
             with pytest.raises(StoreUnavailable):
                 store.append("run", 1, deltas(1))
         with pytest.raises(StoreUnavailable):
-            SqliteStore(small_disk / "new").open(0)
+            Database(small_disk / "new").open(0)
     finally:
         subprocess.run(["mount", "-o", "remount,rw", str(small_disk)], check=True)
     assert store.append("run", 1, deltas(1))
@@ -175,7 +175,7 @@ def test_a_disk_that_can_only_be_read_is_told_and_used_when_it_can_be_written(sm
     store.close()
 
 
-def test_a_connection_that_may_only_read_says_so_and_is_made_anew(store: SqliteStore) -> None:
+def test_a_connection_that_may_only_read_says_so_and_is_made_anew(store: Database) -> None:
     """As when the system makes a disk read-only because it fails."""
     store.begin_run(new_run())
     with store._connections.writing() as connection:
@@ -186,7 +186,7 @@ def test_a_connection_that_may_only_read_says_so_and_is_made_anew(store: SqliteS
     assert store.append("run", 1, deltas(1))
 
 
-def test_a_file_that_is_taken_away_is_begun_anew(store: SqliteStore, tmp_path: Path) -> None:
+def test_a_file_that_is_taken_away_is_begun_anew(store: Database, tmp_path: Path) -> None:
     store.begin_run(new_run())
     for _ in range(2):
         for file in tmp_path.glob(f"{FILE}*"):
@@ -203,7 +203,7 @@ def test_permissions_are_the_operators_to_see_to(tmp_path: Path, monkeypatch: py
         raise PermissionError(errno.EACCES, "Permission denied")
 
     monkeypatch.setattr(Path, "mkdir", refuse)
-    store = SqliteStore(tmp_path)
+    store = Database(tmp_path)
     with pytest.raises(SettingsError, match="Permission denied; see to its permissions"):
         store.open(0)
     with pytest.raises(StoreUnavailable, match="Permission denied"):

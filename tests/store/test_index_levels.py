@@ -8,8 +8,8 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
-from cursor_gateway.store.opening import FILE
-from cursor_gateway.store.sqlite import SqliteStore
+from cursor_gateway.store.sqlite.database import Database
+from cursor_gateway.store.sqlite.opening import FILE
 from tests.store.making import ME, whole_run
 
 RUNS, KEPT = 80, 10  # each deletion adds two levels to an index that nobody lowers
@@ -28,7 +28,7 @@ def levels(folder: Path) -> int:
 
 
 def test_deletions_do_not_raise_the_index_for_ever(tmp_path: Path) -> None:
-    store = SqliteStore(tmp_path)
+    store = Database(tmp_path)
     store.open(0)
     whole_run(store, "kept", "kept")
     most = 0
@@ -43,7 +43,7 @@ def test_deletions_do_not_raise_the_index_for_ever(tmp_path: Path) -> None:
     store.close()
     with closing(sqlite3.connect(tmp_path / FILE)) as connection:
         connection.execute("INSERT INTO search (search) VALUES ('integrity-check')")
-    again = SqliteStore(tmp_path)
+    again = Database(tmp_path)
     assert again.open(0) is None
     assert again.run("kept", ME) is not None
     again.close()

@@ -4,21 +4,21 @@ from pathlib import Path
 
 import pytest
 
-from cursor_gateway.core.document_events import DocumentEnded
 from cursor_gateway.errors import StoreUnavailable
-from cursor_gateway.store import indexing, keeping
-from cursor_gateway.store.indexing import Note
-from cursor_gateway.store.sqlite import SqliteStore
+from cursor_gateway.model.document_events import DocumentEnded
+from cursor_gateway.store.sqlite import indexing, keeping
+from cursor_gateway.store.sqlite.database import Database
+from cursor_gateway.store.sqlite.indexing import Note
 from tests.store.making import ME, new_run, run_end, text_document, whole_run
 from tests.store.test_connections import locked
 from tests.store.test_keeping import sweep, wait_for
 
 
-def found(store: SqliteStore, query: str) -> list[str]:
+def found(store: Database, query: str) -> list[str]:
     return [found.conversation.id for found in store.conversations(ME, query=query).found]
 
 
-def indexed(store: SqliteStore) -> list[str]:
+def indexed(store: Database) -> list[str]:
     """As it stands in the file: nobody's search has caught up with it."""
     with store._connections.reading() as connection:
         return [words for (words,) in connection.execute("SELECT words FROM search ORDER BY rowid DESC")]
@@ -31,7 +31,7 @@ def never(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("never")
-def test_who_stores_does_not_wait_for_the_index_and_who_searches_finds_all(store: SqliteStore) -> None:
+def test_who_stores_does_not_wait_for_the_index_and_who_searches_finds_all(store: Database) -> None:
     whole_run(store, "run", "conv", "word")
     store.begin_run(new_run("live", "live", "another"))
     assert indexed(store) == []
@@ -39,7 +39,7 @@ def test_who_stores_does_not_wait_for_the_index_and_who_searches_finds_all(store
 
 
 @pytest.mark.usefixtures("never")
-def test_a_run_is_found_by_its_question_while_it_runs_and_by_its_answer_when_it_has_ended(store: SqliteStore) -> None:
+def test_a_run_is_found_by_its_question_while_it_runs_and_by_its_answer_when_it_has_ended(store: Database) -> None:
     store.begin_run(new_run("run", "conv", "question"))
     assert found(store, "question") == ["conv"]
     store.end_run("run", 1, [], run_end("run", documents=[text_document("reply")]))
@@ -47,7 +47,7 @@ def test_a_run_is_found_by_its_question_while_it_runs_and_by_its_answer_when_it_
     assert len(indexed(store)) == 1
 
 
-def test_it_is_indexed_although_nobody_searches(store: SqliteStore) -> None:
+def test_it_is_indexed_although_nobody_searches(store: Database) -> None:
     for number in range(3):
         whole_run(store, f"run{number}", f"conv{number}", f"word{number}")
     wait_for(lambda: len(indexed(store)) == 3)
@@ -55,17 +55,17 @@ def test_it_is_indexed_although_nobody_searches(store: SqliteStore) -> None:
 
 @pytest.mark.usefixtures("never")
 def test_what_is_not_indexed_when_it_is_closed_is_indexed_then(tmp_path: Path) -> None:
-    store = SqliteStore(tmp_path)
+    store = Database(tmp_path)
     store.open(0)
     whole_run(store, "run", "conv", "word")
     store.close()
-    assert len(indexed(SqliteStore(tmp_path))) == 1
+    assert len(indexed(Database(tmp_path))) == 1
 
 
 def test_what_a_process_had_not_indexed_when_it_died_is_indexed_by_the_next(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    dead = SqliteStore(tmp_path)
+    dead = Database(tmp_path)
     with monkeypatch.context() as patch:
         patch.setattr(keeping, "_GATHERING", 3600)
         dead.open(0)
@@ -74,7 +74,7 @@ def test_what_a_process_had_not_indexed_when_it_died_is_indexed_by_the_next(
         dead.end_run("run", 1, said, run_end("run", documents=[event.document for event in said]))
         dead.begin_run(new_run("live", "live", "unfinished"))
         assert indexed(dead) == []
-        store = SqliteStore(tmp_path)
+        store = Database(tmp_path)
         store.open(0)
         assert found(store, "question") == found(store, "first") == found(store, "second") == ["conv"]
         assert found(store, "unfinished") == []  # whoever ends it has it indexed
@@ -82,7 +82,7 @@ def test_what_a_process_had_not_indexed_when_it_died_is_indexed_by_the_next(
 
 
 @pytest.mark.usefixtures("never")
-def test_what_is_deleted_before_it_was_indexed_never_is(store: SqliteStore) -> None:
+def test_what_is_deleted_before_it_was_indexed_never_is(store: Database) -> None:
     whole_run(store, "run", "conv", "word")
     assert store.delete_conversation("conv", ME)
     assert found(store, "word") == []
@@ -93,10 +93,10 @@ def test_what_is_deleted_before_it_was_indexed_never_is(store: SqliteStore) -> N
 
 
 @pytest.mark.usefixtures("never")
-def test_the_words_of_a_run_that_was_deleted_are_nobody_elses(tmp_path: Path, store: SqliteStore) -> None:
+def test_the_words_of_a_run_that_was_deleted_are_nobody_elses(tmp_path: Path, store: Database) -> None:
     """Another process deletes it, and the next run gets its key."""
     whole_run(store, "run", "conv", "secret")
-    another = SqliteStore(tmp_path)
+    another = Database(tmp_path)
     assert another.delete_conversation("conv", ME)
     sweep(another)
     another.begin_run(new_run("next", "next", "harmless"))
@@ -108,28 +108,28 @@ def test_an_answer_is_found_although_its_process_died_when_only_the_question_was
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(keeping, "_GATHERING", 3600)
-    dead = SqliteStore(tmp_path)
+    dead = Database(tmp_path)
     dead.begin_run(new_run("run", "conv", "question"))
     assert found(dead, "question") == ["conv"]
     reply = text_document("reply")
     dead.end_run("run", 1, [DocumentEnded(reply)], run_end("run", documents=[reply]))
-    assert found(SqliteStore(tmp_path), "reply") == ["conv"]
+    assert found(Database(tmp_path), "reply") == ["conv"]
 
 
 def test_a_batch_that_cannot_be_read_keeps_nobody_from_being_found(
-    tmp_path: Path, store: SqliteStore, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, store: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(keeping, "_GATHERING", 3600)
     for number in range(2):
         whole_run(store, f"run{number}", f"conv{number}", f"word{number}")
     with store._connections.writing() as connection:
         connection.execute("UPDATE events SET data = x'ff' WHERE place >> 32 = 1")
-    assert found(SqliteStore(tmp_path), "word1") == ["conv1"]
-    assert found(SqliteStore(tmp_path), "word0") == ["conv0"]
+    assert found(Database(tmp_path), "word1") == ["conv1"]
+    assert found(Database(tmp_path), "word0") == ["conv0"]
 
 
 @pytest.mark.usefixtures("never")
-def test_what_cannot_be_indexed_now_is_not_forgotten(store: SqliteStore, tmp_path: Path) -> None:
+def test_what_cannot_be_indexed_now_is_not_forgotten(store: Database, tmp_path: Path) -> None:
     whole_run(store, "run", "conv", "word")
     with locked(tmp_path):
         assert found(store, "word") == []
@@ -140,7 +140,7 @@ def test_what_cannot_be_indexed_now_is_not_forgotten(store: SqliteStore, tmp_pat
 
 
 @pytest.mark.usefixtures("never")
-def test_much_is_indexed_in_steps(store: SqliteStore, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_much_is_indexed_in_steps(store: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(indexing, "_RUNS_PER_STEP", 2)
     for number in range(5):
         whole_run(store, f"run{number}", f"conv{number}", "word")

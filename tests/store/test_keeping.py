@@ -6,16 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from cursor_gateway.core.document_events import ContentDelta, DocumentEvent
 from cursor_gateway.errors import StoreUnavailable
-from cursor_gateway.store import keeping
+from cursor_gateway.model.document_events import ContentDelta, DocumentEvent
 from cursor_gateway.store.base import Idempotency
-from cursor_gateway.store.opening import FILE
-from cursor_gateway.store.sqlite import SqliteStore
+from cursor_gateway.store.sqlite import keeping
+from cursor_gateway.store.sqlite.database import Database
+from cursor_gateway.store.sqlite.opening import FILE
 from tests.store.making import DAY_MS, ME, YOU, append_patiently, deltas, new_run, run_end, text_document, whole_run
 
 
-def sweep(store: SqliteStore) -> None:
+def sweep(store: Database) -> None:
     """Now, and not behind our backs."""
     assert store.prune(None, None, 0) == 0
 
@@ -32,13 +32,13 @@ def words_in_files(folder: Path, word: str) -> list[str]:
     return [file.name for file in folder.iterdir() if word.encode() in file.read_bytes()]
 
 
-def rows(store: SqliteStore) -> dict[str, int]:
+def rows(store: Database) -> dict[str, int]:
     tables = ("conversations", "runs", "messages", "events", "idempotency", "search")
     with store._connections.reading() as connection:
         return {table: connection.execute(f"SELECT count(*) FROM {table}").fetchone()[0] for table in tables}
 
 
-def test_what_is_deleted_is_found_nowhere_at_once(store: SqliteStore) -> None:
+def test_what_is_deleted_is_found_nowhere_at_once(store: Database) -> None:
     whole_run(store, "other", "other", "word")
     store.begin_run(new_run("run", "conv", "word", idempotency=Idempotency("key", "hash")))
     store.append("run", 1, deltas(1))
@@ -57,7 +57,7 @@ def test_what_is_deleted_is_found_nowhere_at_once(store: SqliteStore) -> None:
     assert [found.conversation.id for found in store.conversations(ME, query="word").found] == ["other"]
 
 
-def test_a_run_that_goes_on_after_its_conversation_was_deleted_is_told_so(store: SqliteStore) -> None:
+def test_a_run_that_goes_on_after_its_conversation_was_deleted_is_told_so(store: Database) -> None:
     store.begin_run(new_run())
     store.delete_conversation("conv", ME)
     sweep(store)
@@ -69,7 +69,7 @@ def test_a_run_that_goes_on_after_its_conversation_was_deleted_is_told_so(store:
 
 
 def test_nothing_of_what_was_deleted_is_left_in_any_file(tmp_path: Path) -> None:
-    store = SqliteStore(tmp_path)
+    store = Database(tmp_path)
     for number in range(40):
         whole_run(store, f"run{number}", f"conv{number}", f"Keepsake{number}", documents=[text_document("common")])
     store.begin_run(new_run("secret", "secret", "Xylophone", idempotency=Idempotency("Xylophone", "h")))
@@ -86,7 +86,7 @@ def test_nothing_of_what_was_deleted_is_left_in_any_file(tmp_path: Path) -> None
     store.close()
 
 
-def test_it_is_done_behind_the_backs_of_those_who_write(store: SqliteStore, tmp_path: Path) -> None:
+def test_it_is_done_behind_the_backs_of_those_who_write(store: Database, tmp_path: Path) -> None:
     whole_run(store, "run", "conv", "Xylophone")
     store.delete_conversation("conv", ME)
     wait_for(lambda: rows(store)["conversations"] == 0 and not words_in_files(tmp_path, "Xylophone"))
@@ -97,18 +97,18 @@ def test_what_was_left_to_remove_is_removed_by_the_next_process(
 ) -> None:
     with monkeypatch.context() as patched:
         patched.setattr(keeping.Keeper, "sweep_soon", lambda self: None)
-        store = SqliteStore(tmp_path)
+        store = Database(tmp_path)
         whole_run(store, "run", "conv", "Xylophone")
         store.delete_conversation("conv", ME)
         store.close()
-    again = SqliteStore(tmp_path)
+    again = Database(tmp_path)
     again.open(0)
     wait_for(lambda: rows(again)["conversations"] == 0)
     again.close()
 
 
 def test_closing_does_not_wait_until_all_is_removed(tmp_path: Path) -> None:
-    store = SqliteStore(tmp_path)
+    store = Database(tmp_path)
     store.begin_run(new_run())
     for number in range(1, 501):
         store.append("run", number, deltas(number))
@@ -116,7 +116,7 @@ def test_closing_does_not_wait_until_all_is_removed(tmp_path: Path) -> None:
     store.close()
     with pytest.raises(StoreUnavailable):
         sweep(store)
-    again = SqliteStore(tmp_path)
+    again = Database(tmp_path)
     sweep(again)
     assert rows(again) == dict.fromkeys(rows(again), 0)
     again.close()
@@ -125,7 +125,7 @@ def test_closing_does_not_wait_until_all_is_removed(tmp_path: Path) -> None:
 # --- limits -----------------------------------------------------------------------------------------
 
 
-def test_the_old_go_by_their_age_unless_they_run(store: SqliteStore) -> None:
+def test_the_old_go_by_their_age_unless_they_run(store: Database) -> None:
     for day in range(50):
         whole_run(store, f"run{day}", f"conv{day:02}", f"day {day}", at=day * DAY_MS)
     store.begin_run(new_run("running", "running", at=0))
@@ -136,7 +136,7 @@ def test_the_old_go_by_their_age_unless_they_run(store: SqliteStore) -> None:
     assert store.prune(10 * 24 * 3600, None, 50 * DAY_MS) == 0
 
 
-def test_the_oldest_go_until_the_rest_fits_and_the_disk_gets_its_space_back(store: SqliteStore) -> None:
+def test_the_oldest_go_until_the_rest_fits_and_the_disk_gets_its_space_back(store: Database) -> None:
     batch: list[DocumentEvent] = [ContentDelta("doc_001", "x" * 20_000)]
     for number in range(100):
         store.begin_run(new_run(f"run{number}", f"conv{number:03}", at=1000 + number))
@@ -153,7 +153,7 @@ def test_the_oldest_go_until_the_rest_fits_and_the_disk_gets_its_space_back(stor
     assert store.events("run99", ME).events == batch * 2
 
 
-def test_each_owner_has_a_share_and_loses_its_own_oldest(store: SqliteStore) -> None:
+def test_each_owner_has_a_share_and_loses_its_own_oldest(store: Database) -> None:
     batch: list[DocumentEvent] = [ContentDelta("doc_001", "x" * 10_000)]
     for number, owner in enumerate([ME] + [YOU] * 30):
         store.begin_run(new_run(f"run{number}", f"conv{number:02}", owner=owner, at=1000 + number))
@@ -168,14 +168,14 @@ def test_each_owner_has_a_share_and_loses_its_own_oldest(store: SqliteStore) -> 
     assert rows(store)["runs"] == 12
 
 
-def test_what_runs_is_kept_whatever_the_limit(store: SqliteStore) -> None:
+def test_what_runs_is_kept_whatever_the_limit(store: Database) -> None:
     whole_run(store, "run", "conv")
     store.begin_run(new_run("again", "conv"))
     assert store.prune(0, 0, 10**15) == 0
     assert store.conversation("conv", ME) is not None
 
 
-def test_while_all_is_removed_others_can_write(store: SqliteStore) -> None:
+def test_while_all_is_removed_others_can_write(store: Database) -> None:
     """No step is long: who waits to write gets its turn."""
     for number in range(200):
         whole_run(store, f"run{number}", f"conv{number}", "word " * 50)
@@ -196,7 +196,7 @@ def test_while_all_is_removed_others_can_write(store: SqliteStore) -> None:
 def test_the_log_is_copied_into_the_database_and_begins_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(keeping, "_LOG_BYTES", 100_000)
     monkeypatch.setattr(keeping, "_LONGEST_LOG", 200)
-    store = SqliteStore(tmp_path)
+    store = Database(tmp_path)
     store.begin_run(new_run())
     log = tmp_path / f"{FILE}-wal"
 
@@ -214,7 +214,7 @@ def test_the_log_is_copied_into_the_database_and_begins_anew(tmp_path: Path, mon
     assert not log.exists()
 
 
-def test_what_is_deleted_while_it_sweeps_is_swept_too(store: SqliteStore, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_deleted_while_it_sweeps_is_swept_too(store: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     """The last look at what is deleted is over when somebody else deletes something."""
     for name in ("first", "second"):
         whole_run(store, name, name, "word")
@@ -229,7 +229,7 @@ def test_what_is_deleted_while_it_sweeps_is_swept_too(store: SqliteStore, monkey
     wait_for(lambda: rows(store)["conversations"] == 0)
 
 
-def test_a_mistake_does_not_end_the_thread(store: SqliteStore, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_mistake_does_not_end_the_thread(store: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     whole_run(store, "run", "conv", "word")
     with monkeypatch.context() as patch:
         called = threading.Event()
@@ -248,7 +248,7 @@ def test_a_mistake_does_not_end_the_thread(store: SqliteStore, monkeypatch: pyte
 
 def test_what_a_migration_has_left_free_is_given_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(keeping, "_FEW_PAGES", 10)
-    store = SqliteStore(tmp_path)
+    store = Database(tmp_path)
     store.open(0)
     with store._connections.writing() as connection:
         connection.execute("CREATE TABLE old (data BLOB)")
@@ -260,7 +260,7 @@ def test_what_a_migration_has_left_free_is_given_back(tmp_path: Path, monkeypatc
     store.close()
 
 
-def test_files_of_conversations_count_towards_the_limit(store: SqliteStore) -> None:
+def test_files_of_conversations_count_towards_the_limit(store: Database) -> None:
     for number in range(10):
         whole_run(store, f"run{number}", f"conv{number}")
     limit = 100_000_000

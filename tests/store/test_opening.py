@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from cursor_gateway.errors import SettingsError, StoreUnavailable
-from cursor_gateway.store import opening
-from cursor_gateway.store.opening import FILE, migrations, open_database
-from cursor_gateway.store.sqlite import SqliteStore
+from cursor_gateway.store.sqlite import opening
+from cursor_gateway.store.sqlite.database import Database
+from cursor_gateway.store.sqlite.opening import FILE, migrations, open_database
 from tests.store.making import EVERY_DOCUMENT, ME, deltas, new_run, whole_run
 
 NOW = 1_771_842_600_000  # 2026-02-23T10:30:00Z
@@ -19,7 +19,7 @@ ASIDE = f"{FILE}.damaged-20260223T103000Z"
 
 
 def filled(folder: Path, runs: int = 30) -> Path:
-    store = SqliteStore(folder)
+    store = Database(folder)
     for number in range(runs):
         whole_run(store, f"run{number}", f"conv{number}", "Mend the login " * 50, documents=EVERY_DOCUMENT)
     store.close()
@@ -37,13 +37,13 @@ def pragma(path: Path, name: str) -> object:
         return connection.execute(f"PRAGMA {name}").fetchone()[0]
 
 
-def works(store: SqliteStore) -> bool:
+def works(store: Database) -> bool:
     return store.begin_run(new_run("fresh", "fresh")) and store.append("fresh", 1, deltas(1)) is not None
 
 
 def test_a_new_database_is_the_owners_alone_and_set_up_as_designed(tmp_path: Path) -> None:
     folder = tmp_path / "a" / "b"
-    store = SqliteStore(folder)
+    store = Database(folder)
     assert store.open(NOW) is None
     assert works(store)
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
@@ -59,7 +59,7 @@ def test_a_new_database_is_the_owners_alone_and_set_up_as_designed(tmp_path: Pat
 
 def test_an_empty_file_gets_its_tables(tmp_path: Path) -> None:
     (tmp_path / FILE).touch()
-    store = SqliteStore(tmp_path)
+    store = Database(tmp_path)
     assert store.open(NOW) is None
     assert works(store)
     store.close()
@@ -68,7 +68,7 @@ def test_an_empty_file_gets_its_tables(tmp_path: Path) -> None:
 
 def test_what_is_there_stays_when_it_is_opened_again(tmp_path: Path) -> None:
     filled(tmp_path)
-    store = SqliteStore(tmp_path)
+    store = Database(tmp_path)
     assert store.open(NOW) is None
     assert len(store.conversations(ME, limit=100).found) == 30
     store.close()
@@ -111,7 +111,7 @@ def test_a_newer_database_is_refused_and_left_alone(tmp_path: Path) -> None:
     with closing(sqlite3.connect(path)) as connection:
         connection.execute("PRAGMA user_version = 99")
     before = path.read_bytes()
-    store = SqliteStore(tmp_path)
+    store = Database(tmp_path)
     known = len(list(migrations()))
     with pytest.raises(SettingsError, match=rf"newer cursor-gateway \(format 99, this one knows {known}\)"):
         store.open(NOW)
@@ -125,14 +125,14 @@ def test_another_programs_database_is_refused(tmp_path: Path) -> None:
     with closing(sqlite3.connect(tmp_path / FILE)) as connection:
         connection.execute("CREATE TABLE theirs (a)")
     with pytest.raises(SettingsError, match="another program's"):
-        SqliteStore(tmp_path).open(NOW)
+        Database(tmp_path).open(NOW)
 
 
 def test_a_folder_that_can_be_none_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     for folder in (tmp_path / "file", tmp_path / "file" / "below"):
         with pytest.raises(SettingsError, match="cannot be kept in") as raised:
-            SqliteStore(folder).open(NOW)
+            Database(folder).open(NOW)
         assert raised.value.param == "data_dir"
 
 
@@ -167,7 +167,7 @@ def test_a_damaged_database_is_kept_and_a_new_one_begun(tmp_path: Path, damage: 
     path = filled(tmp_path)
     damage(path)
     damaged = path.read_bytes()
-    store = SqliteStore(tmp_path)
+    store = Database(tmp_path)
     warning = store.open(NOW)
     assert warning is not None
     assert "was damaged" in warning
@@ -176,7 +176,7 @@ def test_a_damaged_database_is_kept_and_a_new_one_begun(tmp_path: Path, damage: 
     assert store.conversations(ME).found == []
     assert works(store)
     store.close()
-    again = SqliteStore(tmp_path)
+    again = Database(tmp_path)
     assert again.open(NOW) is None
     assert again.run("fresh", ME) is not None
     again.close()
@@ -201,7 +201,7 @@ def test_damage_that_shows_later_is_told_and_mended_by_the_next_start(
     path = filled(tmp_path)
     for page in range(10, path.stat().st_size // 4096):
         change(path, page * 4096, b"\xff" * 4096)
-    store = SqliteStore(tmp_path)
+    store = Database(tmp_path)
     assert store.open(NOW) is None
     for _ in range(2):
         with pytest.raises(StoreUnavailable, match="damaged; restart the gateway"):
@@ -209,7 +209,7 @@ def test_damage_that_shows_later_is_told_and_mended_by_the_next_start(
     with pytest.raises(StoreUnavailable, match="damaged; restart the gateway"):
         store.begin_run(new_run())
     store.close()
-    again = SqliteStore(tmp_path)
+    again = Database(tmp_path)
     assert again.open(NOW) is not None
     assert works(again)
     again.close()
@@ -221,7 +221,7 @@ def test_a_damaged_index_is_made_anew_from_what_it_is_of(tmp_path: Path) -> None
     with closing(sqlite3.connect(path)) as connection:
         connection.execute("DELETE FROM search_data WHERE id > 100")
         connection.commit()
-    store = SqliteStore(tmp_path)
+    store = Database(tmp_path)
     assert store.open(NOW) is None
     assert len(store.conversations(ME, query="login", limit=100).found) == 30
     store.close()

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from cursor_gateway.store.base import Idempotency, IdempotentRun
-from cursor_gateway.store.sqlite import SqliteStore
+from cursor_gateway.store.sqlite.database import Database
 from tests.store.making import ME, deltas, new_run, run_end, whole_run
 
-QUESTIONS: dict[str, Callable[[SqliteStore], object]] = {
+QUESTIONS: dict[str, Callable[[Database], object]] = {
     "run": lambda store: store.run("run1", ME),
     "runs_of": lambda store: store.runs_of("conv1", ME),
     "unfinished_runs": lambda store: store.unfinished_runs(),
@@ -47,7 +47,7 @@ FINE = re.compile(
 
 
 @pytest.fixture
-def statements(store: SqliteStore, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def statements(store: Database, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """What is asked of SQLite from now on, with the values in it."""
     seen: list[str] = []
     for number in range(6):
@@ -68,7 +68,7 @@ def statements(store: SqliteStore, monkeypatch: pytest.MonkeyPatch) -> list[str]
 
 @pytest.mark.parametrize("name", QUESTIONS)
 def test_every_step_of_the_plan_uses_an_index(
-    name: str, store: SqliteStore, statements: list[str], tmp_path: Path
+    name: str, store: Database, statements: list[str], tmp_path: Path
 ) -> None:
     QUESTIONS[name](store)
     asked = [sql for sql in statements if re.match(r"\s*(SELECT|UPDATE|DELETE|INSERT)\b", sql) and "'main'" not in sql]

@@ -6,8 +6,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from cursor_gateway.core.document_events import DocumentEvent
-from cursor_gateway.store.sqlite import SqliteStore
+from cursor_gateway.model.document_events import DocumentEvent
+from cursor_gateway.store.sqlite.database import Database
 from tests.store.making import ME, append_patiently, deltas, new_run, run_end
 
 KILLS = 20
@@ -17,7 +17,7 @@ APPENDING = """
 import sys
 from pathlib import Path
 from cursor_gateway.errors import StoreUnavailable
-from cursor_gateway.store.sqlite import SqliteStore
+from cursor_gateway.store.sqlite.database import SqliteStore
 from tests.store.making import deltas, new_run
 
 folder, run, last = sys.argv[1], sys.argv[2], int(sys.argv[3])
@@ -58,7 +58,7 @@ def test_a_kill_at_any_moment_takes_back_nothing_that_was_told(tmp_path: Path) -
             process.kill()
             lines += process.stdout.readlines()
         told[run] = int(lines[-1] if lines[-1].endswith("\n") else lines[-2])
-        store = SqliteStore(tmp_path)
+        store = Database(tmp_path)
         assert store.open(0) is None
         for known, last in told.items():
             events = store.events(known, ME, max_bytes=10**9).events
@@ -71,7 +71,7 @@ def test_a_kill_at_any_moment_takes_back_nothing_that_was_told(tmp_path: Path) -
 
 
 def test_two_processes_can_share_a_file(tmp_path: Path) -> None:
-    store = SqliteStore(tmp_path)
+    store = Database(tmp_path)
     with child(tmp_path, "theirs", 2000) as process:
         store.begin_run(new_run("ours", "ours"))
         for number in range(1, 2001):

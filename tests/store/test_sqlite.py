@@ -11,14 +11,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cursor_gateway.core.agent_events import AgentEvent
-from cursor_gateway.core.assembler import Assembler
-from cursor_gateway.core.document_events import ContentDelta, DocumentEvent, Done
-from cursor_gateway.core.documents import Document, Usage
-from cursor_gateway.core.run_info import RunInfo
 from cursor_gateway.errors import InvalidRequest, StoreUnavailable
-from cursor_gateway.store.base import Idempotency, IdempotentRun, NewMessage, StoredMessage, StoredRun
-from cursor_gateway.store.sqlite import SqliteStore
+from cursor_gateway.model.agent_events import AgentEvent
+from cursor_gateway.model.document_events import ContentDelta, DocumentEvent, Done
+from cursor_gateway.model.documents import Document, Usage
+from cursor_gateway.model.run_info import RunInfo
+from cursor_gateway.stages.assembler import Assembler
+from cursor_gateway.store.base import Idempotency, IdempotentRun, MessageRecord, NewMessage, RunRecord
+from cursor_gateway.store.sqlite.database import Database
 from tests.laws.strategies import agent_events, examples
 from tests.store.making import (
     EVERY_DOCUMENT,
@@ -35,15 +35,15 @@ from tests.store.making import (
 from tests.store.test_search import queries
 
 
-def everything(store: SqliteStore, run: str = "run", owner: str = ME) -> list[DocumentEvent]:
+def everything(store: Database, run: str = "run", owner: str = ME) -> list[DocumentEvent]:
     return store.events(run, owner, max_bytes=10**9).events
 
 
-def ids(store: SqliteStore, owner: str = ME, query: str | None = None, limit: int = 100) -> list[str]:
+def ids(store: Database, owner: str = ME, query: str | None = None, limit: int = 100) -> list[str]:
     return [found.conversation.id for found in store.conversations(owner, query=query, limit=limit).found]
 
 
-def all_pages(store: SqliteStore, limit: int, query: str | None = None) -> list[str]:
+def all_pages(store: Database, limit: int, query: str | None = None) -> list[str]:
     found: list[str] = []
     page = store.conversations(ME, limit=limit, query=query)
     while True:
@@ -62,7 +62,7 @@ def test_there_is_an_example_of_every_kind_of_event_and_document() -> None:
     assert {type(document) for document in EVERY_DOCUMENT} == set(get_args(Document))
 
 
-def test_every_kind_of_event_comes_back_as_it_was(store: SqliteStore) -> None:
+def test_every_kind_of_event_comes_back_as_it_was(store: Database) -> None:
     store.begin_run(new_run())
     assert store.append("run", 1, EVERY_EVENT)
     back = everything(store)
@@ -76,7 +76,7 @@ def test_whatever_an_agent_does_comes_back_as_it_was(did: list[AgentEvent], size
     assembler = Assembler(RunInfo(id="run", created="2026-02-23T10:30:00Z", include=frozenset({"thinking", "raw"})))
     events = [out for event in did for out in assembler.push(event)]
     with tempfile.TemporaryDirectory() as folder:
-        store = SqliteStore(Path(folder))
+        store = Database(Path(folder))
         store.begin_run(new_run())
         for start in range(0, len(events), size):
             assert store.append("run", start + 1, events[start : start + size])
@@ -87,7 +87,7 @@ def test_whatever_an_agent_does_comes_back_as_it_was(did: list[AgentEvent], size
 
 
 @pytest.mark.parametrize("max_bytes", [1, 100, 10_000])
-def test_events_come_in_pages_that_join_without_a_gap(store: SqliteStore, max_bytes: int) -> None:
+def test_events_come_in_pages_that_join_without_a_gap(store: Database, max_bytes: int) -> None:
     store.begin_run(new_run())
     for first in range(1, 100, 7):
         store.append("run", first, deltas(*range(first, first + 7)))
@@ -101,14 +101,14 @@ def test_events_come_in_pages_that_join_without_a_gap(store: SqliteStore, max_by
 
 
 @pytest.mark.parametrize("after", [3, 4, 10**30])
-def test_after_the_last_event_there_is_none(store: SqliteStore, after: int) -> None:
+def test_after_the_last_event_there_is_none(store: Database, after: int) -> None:
     store.begin_run(new_run())
     store.append("run", 1, deltas(1, 2, 3))
     assert store.events("run", ME, after=after).events == []
     assert store.events("run", ME, after=-1).events == deltas(1, 2, 3)
 
 
-def test_of_a_batch_whose_beginning_is_stored_only_the_rest_is(store: SqliteStore) -> None:
+def test_of_a_batch_whose_beginning_is_stored_only_the_rest_is(store: Database) -> None:
     store.begin_run(new_run())
     assert store.append("run", 1, deltas(1, 2)) is not None
     assert store.append("run", 1, deltas(1, 2)) is not None
@@ -118,7 +118,7 @@ def test_of_a_batch_whose_beginning_is_stored_only_the_rest_is(store: SqliteStor
     assert everything(store) == deltas(1, 2, 3, 4, 5)
 
 
-def test_a_gap_is_a_mistake(store: SqliteStore) -> None:
+def test_a_gap_is_a_mistake(store: Database) -> None:
     store.begin_run(new_run())
     store.append("run", 1, deltas(1))
     with pytest.raises(ValueError, match="before number 4 are missing: 2"):
@@ -126,7 +126,7 @@ def test_a_gap_is_a_mistake(store: SqliteStore) -> None:
     assert everything(store) == deltas(1)
 
 
-def test_events_of_a_run_that_is_not_there_are_not_stored(store: SqliteStore) -> None:
+def test_events_of_a_run_that_is_not_there_are_not_stored(store: Database) -> None:
     assert store.append("run", 1, deltas(1)) is None
     assert store.end_run("run", 1, deltas(1), run_end()) is None
     assert everything(store) == []
@@ -135,10 +135,10 @@ def test_events_of_a_run_that_is_not_there_are_not_stored(store: SqliteStore) ->
 # --- runs -------------------------------------------------------------------------------------------
 
 
-def test_a_run_is_kept_as_it_began(store: SqliteStore) -> None:
+def test_a_run_is_kept_as_it_began(store: Database) -> None:
     assert store.begin_run(new_run())
     store.append("run", 1, deltas(1, 2))
-    expected = StoredRun(
+    expected = RunRecord(
         id="run",
         conversation_id="conv",
         owner=ME,
@@ -164,7 +164,7 @@ def test_a_run_is_kept_as_it_began(store: SqliteStore) -> None:
     assert conversation.is_running
 
 
-def test_a_run_is_kept_as_it_ended(store: SqliteStore) -> None:
+def test_a_run_is_kept_as_it_ended(store: Database) -> None:
     store.begin_run(new_run())
     store.append("run", 1, deltas(1, 2))
     end = run_end(session_id="s1", fingerprint="f1")
@@ -182,7 +182,7 @@ def test_a_run_is_kept_as_it_ended(store: SqliteStore) -> None:
     assert everything(store) == [*deltas(1, 2), Done(envelope())]
 
 
-def test_usage_comes_back_with_what_was_told_and_nothing_more(store: SqliteStore) -> None:
+def test_usage_comes_back_with_what_was_told_and_nothing_more(store: Database) -> None:
     usage = Usage(prompt_tokens=0, completion_tokens=0, total_tokens=0, estimated=True)
     store.begin_run(new_run())
     end = run_end(status="error")
@@ -195,7 +195,7 @@ def test_usage_comes_back_with_what_was_told_and_nothing_more(store: SqliteStore
     assert (run.state, run.failure_code) == ("error", "agent_crashed")
 
 
-def test_what_is_done_twice_is_done_once(store: SqliteStore) -> None:
+def test_what_is_done_twice_is_done_once(store: Database) -> None:
     for _ in range(2):
         assert store.begin_run(new_run("run", "conv", "one", "two"))
     for _ in range(2):
@@ -207,7 +207,7 @@ def test_what_is_done_twice_is_done_once(store: SqliteStore) -> None:
     assert store.unfinished_runs() == []
 
 
-def test_what_comes_after_the_end_is_not_stored(store: SqliteStore) -> None:
+def test_what_comes_after_the_end_is_not_stored(store: Database) -> None:
     """Somebody else has ended it: whoever thought that its process was dead."""
     store.begin_run(new_run())
     store.end_run("run", 1, deltas(1), run_end())
@@ -217,7 +217,7 @@ def test_what_comes_after_the_end_is_not_stored(store: SqliteStore) -> None:
     assert everything(store) == deltas(1)
 
 
-def test_an_idempotency_key_is_one_runs(store: SqliteStore) -> None:
+def test_an_idempotency_key_is_one_runs(store: Database) -> None:
     key = Idempotency("key", "hash")
     assert store.find_run_by_idempotency(ME, "key") is None
     assert store.begin_run(new_run("run", idempotency=key))
@@ -228,7 +228,7 @@ def test_an_idempotency_key_is_one_runs(store: SqliteStore) -> None:
     assert store.find_run_by_idempotency(ME, "key") == IdempotentRun("run", "hash")
 
 
-def test_a_key_can_name_a_reply_of_a_run(store: SqliteStore) -> None:
+def test_a_key_can_name_a_reply_of_a_run(store: Database) -> None:
     for run in ("run", "other"):
         store.begin_run(new_run(run, run))
     for reply in (IdempotentRun("run", "hash", 7), IdempotentRun("other", "", 9)):
@@ -245,7 +245,7 @@ def test_a_key_can_name_a_reply_of_a_run(store: SqliteStore) -> None:
 # --- conversations ----------------------------------------------------------------------------------
 
 
-def test_a_conversation_goes_on_with_its_next_run(store: SqliteStore) -> None:
+def test_a_conversation_goes_on_with_its_next_run(store: Database) -> None:
     whole_run(store, "a", "conv", "Mend the login\nplease", at=1000, fingerprint="f1")
     store.set_session("conv", ME, "s1", "f1")
     whole_run(store, "b", "conv", "And now?", at=5000)
@@ -256,14 +256,14 @@ def test_a_conversation_goes_on_with_its_next_run(store: SqliteStore) -> None:
     assert (conversation.session_id, conversation.fingerprint) == ("s1", "f1")
     assert [run.id for run in store.runs_of("conv", ME)] == ["a", "b"]
     assert store.messages("conv", ME) == [
-        StoredMessage(number=1, role="user", text="Mend the login\nplease", run_id="a", created_ms=1000),
-        StoredMessage(number=2, role="assistant", text="Hi", run_id="a", created_ms=1000),
-        StoredMessage(number=3, role="user", text="And now?", run_id="b", created_ms=5000),
-        StoredMessage(number=4, role="assistant", text="Hi", run_id="b", created_ms=5000),
+        MessageRecord(number=1, role="user", text="Mend the login\nplease", run_id="a", created_ms=1000),
+        MessageRecord(number=2, role="assistant", text="Hi", run_id="a", created_ms=1000),
+        MessageRecord(number=3, role="user", text="And now?", run_id="b", created_ms=5000),
+        MessageRecord(number=4, role="assistant", text="Hi", run_id="b", created_ms=5000),
     ]
 
 
-def test_a_history_that_a_client_brings_is_kept_in_its_order_and_titled_by_the_user(store: SqliteStore) -> None:
+def test_a_history_that_a_client_brings_is_kept_in_its_order_and_titled_by_the_user(store: Database) -> None:
     said = [NewMessage("assistant", "Welcome"), NewMessage("user", "Thanks \ud800"), NewMessage("assistant", "Well?")]
     store.begin_run(msgspec.structs.replace(new_run(), messages=said))
     assert [(m.role, m.text) for m in store.messages("conv", ME)] == [
@@ -274,14 +274,14 @@ def test_a_history_that_a_client_brings_is_kept_in_its_order_and_titled_by_the_u
     assert store.conversations(ME).found[0].conversation.title == "Thanks \ufffd"
 
 
-def test_a_conversation_without_a_word_of_the_user_has_a_title(store: SqliteStore) -> None:
+def test_a_conversation_without_a_word_of_the_user_has_a_title(store: Database) -> None:
     store.begin_run(msgspec.structs.replace(new_run(), messages=[]))
     store.end_run("run", 1, [], run_end(answer=""))
     assert store.conversations(ME).found[0].conversation.title == "Untitled"
     assert store.messages("conv", ME) == []
 
 
-def test_a_session_can_be_forgotten(store: SqliteStore) -> None:
+def test_a_session_can_be_forgotten(store: Database) -> None:
     whole_run(store, "run", "conv", fingerprint="f1")
     store.set_session("conv", ME, None, None)
     conversation = store.conversation("conv", ME)
@@ -289,7 +289,7 @@ def test_a_session_can_be_forgotten(store: SqliteStore) -> None:
     assert (conversation.session_id, conversation.fingerprint) == (None, None)
 
 
-def test_a_fingerprint_finds_idle_conversations_the_newest_first(store: SqliteStore) -> None:
+def test_a_fingerprint_finds_idle_conversations_the_newest_first(store: Database) -> None:
     for number in range(3):
         whole_run(store, f"run{number}", f"conv{number}", at=1000 + number, fingerprint="f1")
     whole_run(store, "run3", "conv3", at=2000, fingerprint="f2")
@@ -298,7 +298,7 @@ def test_a_fingerprint_finds_idle_conversations_the_newest_first(store: SqliteSt
     assert [c.id for c in store.find_by_fingerprint(ME, "f1")] == ["conv2", "conv0"]
 
 
-def test_nothing_of_another_owner_is_found(store: SqliteStore) -> None:
+def test_nothing_of_another_owner_is_found(store: Database) -> None:
     whole_run(store, "run", "conv", "secret", fingerprint="f1")
     store.begin_run(new_run("other", "conv2", "secret", idempotency=Idempotency("key", "hash")))
     assert store.run("run", YOU) is None
@@ -317,7 +317,7 @@ def test_nothing_of_another_owner_is_found(store: SqliteStore) -> None:
     assert conversation.fingerprint == "f1"
 
 
-def test_two_owners_may_use_the_same_names(store: SqliteStore) -> None:
+def test_two_owners_may_use_the_same_names(store: Database) -> None:
     key = Idempotency("key", "hash")
     assert store.begin_run(new_run("a", "conv", "mine", idempotency=key))
     assert store.begin_run(new_run("b", "conv", "yours", owner=YOU, idempotency=key))
@@ -333,9 +333,7 @@ def test_two_owners_may_use_the_same_names(store: SqliteStore) -> None:
 
 @pytest.mark.parametrize("query", [None, "word"])
 @pytest.mark.parametrize("limit", [1, 3, 7, 100])
-def test_pages_hold_all_conversations_once_and_the_newest_first(
-    store: SqliteStore, query: str | None, limit: int
-) -> None:
+def test_pages_hold_all_conversations_once_and_the_newest_first(store: Database, query: str | None, limit: int) -> None:
     for number in range(20):
         at = 1000 + number // 3  # several in the same moment
         whole_run(store, f"run{number:02}", f"conv{number:02}", f"word {number}", at=at)
@@ -343,9 +341,7 @@ def test_pages_hold_all_conversations_once_and_the_newest_first(
 
 
 @pytest.mark.parametrize("query", [None, "word"])
-def test_what_is_added_meanwhile_neither_repeats_nor_hides_what_was_there(
-    store: SqliteStore, query: str | None
-) -> None:
+def test_what_is_added_meanwhile_neither_repeats_nor_hides_what_was_there(store: Database, query: str | None) -> None:
     for number in range(9):
         whole_run(store, f"run{number}", f"conv{number}", "word", at=1000 + number)
     found: list[str] = []
@@ -363,7 +359,7 @@ def test_what_is_added_meanwhile_neither_repeats_nor_hides_what_was_there(
     assert found == [f"conv{number}" for number in reversed(range(9))]
 
 
-def test_a_conversation_is_found_once_where_its_newest_match_is(store: SqliteStore) -> None:
+def test_a_conversation_is_found_once_where_its_newest_match_is(store: Database) -> None:
     for number in range(12):
         whole_run(store, f"run{number}", f"conv{number % 3}", "word", at=1000 + number)
     whole_run(store, "last", "conv0", "something else", at=5000)
@@ -373,7 +369,7 @@ def test_a_conversation_is_found_once_where_its_newest_match_is(store: SqliteSto
 
 @pytest.mark.parametrize("query", [None, "word"])
 @pytest.mark.parametrize("before", ["", "x", "ü", "W10", "WzEsIDEsIDFd", "WzFlOTksICJ4Il0", "bnVsbA", "\ud800"])
-def test_a_place_that_never_was_is_refused(store: SqliteStore, before: str, query: str | None) -> None:
+def test_a_place_that_never_was_is_refused(store: Database, before: str, query: str | None) -> None:
     with pytest.raises(InvalidRequest, match="no place in a list") as raised:
         store.conversations(ME, before=before, query=query)
     assert raised.value.param == "before"
@@ -382,7 +378,7 @@ def test_a_place_that_never_was_is_refused(store: SqliteStore, before: str, quer
 # --- search -----------------------------------------------------------------------------------------
 
 
-def test_messages_contents_commands_and_paths_are_found(store: SqliteStore) -> None:
+def test_messages_contents_commands_and_paths_are_found(store: Database) -> None:
     whole_run(store, "run", "conv", "Why does the Übersicht page fail?", documents=EVERY_DOCUMENT)
     whole_run(store, "other", "other", "Something else")
     for query in (
@@ -403,13 +399,13 @@ def test_messages_contents_commands_and_paths_are_found(store: SqliteStore) -> N
     assert ids(store, query="main/src") == []  # words of one piece stand in their order
 
 
-def test_a_run_is_found_by_its_question_while_it_goes_on(store: SqliteStore) -> None:
+def test_a_run_is_found_by_its_question_while_it_goes_on(store: Database) -> None:
     store.begin_run(new_run("run", "conv", "Mend the login"))
     assert ids(store, query="logi") == ["conv"]
     assert ids(store, query="log mend") == []  # only the last word may be a beginning
 
 
-def test_a_query_without_words_finds_nothing_and_an_empty_one_lists_all(store: SqliteStore) -> None:
+def test_a_query_without_words_finds_nothing_and_an_empty_one_lists_all(store: Database) -> None:
     whole_run(store, "run", "conv", "Hello!?")
     assert ids(store, query="!?") == []
     assert ids(store, query=" ") == ["conv"]
@@ -417,7 +413,7 @@ def test_a_query_without_words_finds_nothing_and_an_empty_one_lists_all(store: S
 
 def test_any_text_can_be_kept_and_looked_for() -> None:
     with tempfile.TemporaryDirectory() as folder:
-        store = SqliteStore(Path(folder))
+        store = Database(Path(folder))
 
         @given(queries, queries)
         def try_it(said: str, query: str) -> None:
@@ -435,7 +431,7 @@ def test_any_text_can_be_kept_and_looked_for() -> None:
 # --- threads ----------------------------------------------------------------------------------------
 
 
-def test_many_threads_read_what_one_writes(store: SqliteStore) -> None:
+def test_many_threads_read_what_one_writes(store: Database) -> None:
     store.begin_run(new_run())
     done = threading.Event()
 
@@ -458,7 +454,7 @@ def test_many_threads_read_what_one_writes(store: SqliteStore) -> None:
 
 
 def test_a_store_that_is_closed_says_so(tmp_path: Path) -> None:
-    store = SqliteStore(tmp_path)
+    store = Database(tmp_path)
     store.begin_run(new_run())
     store.close()
     store.close()
@@ -468,10 +464,10 @@ def test_a_store_that_is_closed_says_so(tmp_path: Path) -> None:
 
 
 def test_a_store_that_was_never_used_leaves_no_file(tmp_path: Path) -> None:
-    SqliteStore(tmp_path / "not yet").close()
+    Database(tmp_path / "not yet").close()
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_store_is_a_store(store: SqliteStore) -> None:
-    as_promised: SqliteStore = store
+def test_a_store_is_a_store(store: Database) -> None:
+    as_promised: Database = store
     assert as_promised.size() > 0

@@ -129,7 +129,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         ("Workspaces: no NUL", ' or "\\0" in name', ""),
     ),
     *_of(
-        "sources/cursor_cli/confinement.py",
+        "sources/cursor/confinement.py",
         "tests/sources/test_confinement.py",
         ("Caller's tools: commands are denied", '"Shell(*)", ', ""),
         ("Caller's tools: reading in the workspace is denied", '"Read(**)", ', ""),
@@ -161,7 +161,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         ("Caller's tools: chats apart from others", 'else "confined"', 'else "cursor"'),
     ),
     *_of(
-        "sources/cursor_cli/command.py",
+        "sources/cursor/command.py",
         "tests/sources/test_command.py tests/sources/test_confinement.py",
         ("Force: never with a caller's tools", "    elif options.force:", "    if options.force:"),
         ("Force: the operator decides", "    elif options.force:", "    else:"),
@@ -218,7 +218,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         ("Sources: headers", 'if settings.agent_headers and source == "sdk":', "if False:"),
     ),
     *_of(
-        "sources/cursor_acp/permissions.py",
+        "sources/acp/permissions.py",
         "tests/sources/test_acp_permissions.py",
         ("Rules: substitutions are not allowed", "if _HIDDEN.search(command):", "if False:"),
         ("Rules: every command of a line is allowed", "bool(commands) and all(any(", "bool(commands) and any(any("),
@@ -253,7 +253,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         ("Rules: an empty path is not allowed", "    if not path:\n        return False\n", ""),
     ),
     *_of(
-        "sources/cursor_acp/running.py",
+        "sources/acp/running.py",
         "tests/sources/test_acp_running.py",
         (
             "ACP: no rule counts in runs with a caller's tools",
@@ -277,7 +277,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         ),
     ),
     *_of(
-        "sources/cursor_sdk/requests.py",
+        "sources/sdk/requests.py",
         "tests/sources/test_sdk_requests.py",
         ("SDK: a caller's tools and no others", '_CALLERS = ("mcp",)', '_CALLERS = ("mcp", "shell")'),
         (
@@ -407,7 +407,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         ("Terminals: nothing reads backwards", "(range(0x80, 0xA0), *_DIRECTION)", "(range(0x80, 0xA0),)"),
     ),
     *_of(
-        "store/sqlite.py",
+        "store/sqlite/database.py",
         "tests/store/test_sqlite.py",
         (
             "Owners: a run",
@@ -473,7 +473,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         ("Owners: searches", 'scope : "{scope}" AND words', "words"),
     ),
     *_of(
-        "store/connections.py",
+        "store/sqlite/connections.py",
         "tests/store/test_keeping.py",
         (
             "Deleting: nothing is left in free pages",
@@ -482,7 +482,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         ),
     ),
     *_of(
-        "store/keeping.py",
+        "store/sqlite/keeping.py",
         "tests/store/test_keeping.py",
         ("Deleting: nothing is left in the index", "                self._forget_words()\n", ""),
         (
@@ -493,7 +493,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         ("Deleting: messages go", 'connection.execute("DELETE FROM messages WHERE run = ?", (run,))', "pass"),
     ),
     *_of(
-        "store/opening.py",
+        "store/sqlite/opening.py",
         "tests/store/test_opening.py",
         (
             "History: for its owner alone",
@@ -513,8 +513,8 @@ MUTATIONS: tuple[Mutation, ...] = (
         ("Owners: idempotency keys of runs that go on", "is_of_key = run.owner == owner and", "is_of_key ="),
     ),
     *_of(
-        "core/fingerprints.py",
-        "tests/core/test_fingerprints.py",
+        "prompting/fingerprints.py",
+        "tests/prompting/test_fingerprints.py",
         ("Owners: the same words elsewhere are another conversation", "encode([scope, [", "encode([["),
     ),
     *_of(

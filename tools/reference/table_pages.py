@@ -8,10 +8,10 @@ import click
 import msgspec
 
 from cursor_gateway import errors
-from cursor_gateway.core import tools
-from cursor_gateway.core.tool_documents import started
 from cursor_gateway.errors import GatewayError
 from cursor_gateway.settings import FILE_VARIABLE, PREFIX, Setting, every_setting
+from cursor_gateway.sources.cursor import tools
+from cursor_gateway.stages.tool_documents import started
 from tools.reference.markdown import code, page, table
 
 _WIDTH = 100  # of the commands' help, whatever terminal this runs in

@@ -21,18 +21,17 @@ from cursor_gateway.cli.interview import Answer, Interview, can_be_asked
 from cursor_gateway.cli.output import RunFailed, Trouble, aside, aside_demo
 from cursor_gateway.cli.remote import Remote, direct_option, open_gateway, url_option
 from cursor_gateway.cli.terminals import unechoed
-from cursor_gateway.core.document_events import (
+from cursor_gateway.dialects.documents.request import AnswerRequest, ChatRequest, answers_of
+from cursor_gateway.errors import Failure, RunCancelled
+from cursor_gateway.model.document_events import (
     DocumentEvent,
     Done,
     Paused,
 )
-from cursor_gateway.core.documents import MODES, Mode
-from cursor_gateway.core.fences import Fences
-from cursor_gateway.core.history import ConversationEntry
-from cursor_gateway.core.prompt import UserMessage
-from cursor_gateway.core.run_info import Include
-from cursor_gateway.dialects.documents_request import AnswerRequest, ChatRequest, answers_of
-from cursor_gateway.errors import Failure, RunCancelled
+from cursor_gateway.model.documents import MODES, Mode
+from cursor_gateway.model.history import ConversationEntry
+from cursor_gateway.model.messages import UserMessage
+from cursor_gateway.model.run_info import Fences, Include
 from cursor_gateway.settings import Settings
 
 if TYPE_CHECKING:
@@ -271,7 +270,7 @@ async def _gateway_events(remote: Remote, message: str, options: "ChatOptions", 
 async def _ask_agent(asked: Asked, settings: Settings) -> int:
     from cursor_gateway.cli.composition import compose
     from cursor_gateway.runs.run import Run
-    from cursor_gateway.runs.service import Order
+    from cursor_gateway.runs.service import RunRequest
 
     request, owner = asked.request, owner_here(settings)
     here = _folder(request.workspace or ".")
@@ -287,7 +286,7 @@ async def _ask_agent(asked: Asked, settings: Settings) -> int:
             aside(gateway.why_demo)
         else:
             aside(f"{state.detail}, run directly in {known.workspace if known else here}")
-        order = Order(
+        run_request = RunRequest(
             owner=owner,
             messages=[UserMessage(request.message)],
             model=request.model,
@@ -298,7 +297,7 @@ async def _ask_agent(asked: Asked, settings: Settings) -> int:
             include=frozenset(request.include),
             may_be_asked=asked.form == "view" and can_be_asked(),
         )
-        run = await gateway.service.start(order)
+        run = await gateway.service.start(run_request)
         assert isinstance(run, Run)  # a new one: no idempotency key was given
         try:
             done = await _present(_agent_events(run), asked.form, answer_to(gateway.service, owner))

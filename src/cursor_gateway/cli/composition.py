@@ -15,26 +15,26 @@ from cursor_gateway.demo import recordings
 from cursor_gateway.errors import AgentError, AgentMissing, SettingsError, StoreUnavailable
 from cursor_gateway.runs.account_errors import AccountErrors
 from cursor_gateway.runs.conversations import Conversations
-from cursor_gateway.runs.limits import Limits
 from cursor_gateway.runs.recovery import end_interrupted_runs
 from cursor_gateway.runs.registry import Runs
 from cursor_gateway.runs.run import Observer
 from cursor_gateway.runs.secret import secret_in
 from cursor_gateway.runs.service import Defaults, Service
 from cursor_gateway.runs.shares import Shares
-from cursor_gateway.runs.waiting import CallerLimits
+from cursor_gateway.runs.timeouts import Limits
+from cursor_gateway.runs.waiting import WaitLimits
 from cursor_gateway.runs.workspaces import Workspaces
 from cursor_gateway.settings import Settings
 from cursor_gateway.sources.base import Source
-from cursor_gateway.sources.choice import ChosenSource, chosen
-from cursor_gateway.sources.cursor_cli.command import CommandOptions
-from cursor_gateway.sources.cursor_cli.source import CliOptions, CursorCliSource
+from cursor_gateway.sources.cli.source import CliOptions, CursorCliSource
+from cursor_gateway.sources.cursor.command import CommandOptions
 from cursor_gateway.sources.ledger import Ledger
 from cursor_gateway.sources.recorder import Recorder
 from cursor_gateway.sources.replay import Recording, ReplaySource, load
+from cursor_gateway.sources.router import SourceRouter, chosen
 from cursor_gateway.sources.tool_server.endpoint import ToolEndpoint
 from cursor_gateway.store.base import Store
-from cursor_gateway.store.local import LocalStore
+from cursor_gateway.store.sqlite.store import SqliteStore
 
 _KEEPING_SECONDS = 3600.0
 _SHORTEST_SECRET = 8  # characters; what is shorter could be any word
@@ -74,7 +74,7 @@ async def compose(
         undo.callback(ledger.close)
         ledger.end_orphans()
         directory = data_dir(settings, environ) if settings.history else ledger.folder
-        store = LocalStore(directory)
+        store = SqliteStore(directory)
         undo.push_async_callback(store.close)
         opening = asyncio.get_running_loop().create_task(_open(store, ledger, warn))
         try:
@@ -94,7 +94,7 @@ async def compose(
 
 async def _service(
     settings: Settings,
-    source: ChosenSource,
+    source: SourceRouter,
     store: Store,
     directory: Path,
     instance: str,
@@ -139,13 +139,13 @@ async def _service(
         instance=instance,
         now_ms=_now_ms,
         endpoint=ToolEndpoint(settings.progress_seconds),
-        caller_limits=CallerLimits(answer_seconds=settings.answer_seconds),
+        caller_limits=WaitLimits(answer_seconds=settings.answer_seconds),
         account_errors=account_errors,
         secret=secret,
     )
 
 
-async def _open(store: LocalStore, ledger: Ledger, warn: Callable[[str], None]) -> None:
+async def _open(store: SqliteStore, ledger: Ledger, warn: Callable[[str], None]) -> None:
     """A history that is out of reach costs itself, not the answers."""
     try:
         if (warning := await store.open(_now_ms())) is not None:
@@ -178,7 +178,7 @@ async def keep_history(gateway: Gateway, settings: Settings) -> None:
 
 async def choose_source(
     settings: Settings, ledger: Ledger, directory: Path, environ: Mapping[str, str], warn: Callable[[str], None]
-) -> tuple[ChosenSource, str]:
+) -> tuple[SourceRouter, str]:
     """And why it is the demo, if it is. Requests may choose another of those that can be used here.
 
     `directory` is for what must not outlive the history.
@@ -201,7 +201,7 @@ async def choose_source(
         if settings.source != "sdk":  # which needs no agent here
             raise
         sdk = {"sdk": _sdk(settings, ledger, environ)}
-        return ChosenSource(sdk, "sdk", refused=refused, secrets=_secrets(settings, environ)), ""
+        return SourceRouter(sdk, "sdk", refused=refused, secrets=_secrets(settings, environ)), ""
     except AgentError as error:
         if settings.source == "cli":
             raise
@@ -217,7 +217,7 @@ async def choose_source(
         warn(str(error))
     if "sdk" not in refused and (usual == "sdk" or _has_sdk(environ)):
         sources["sdk"] = _sdk(settings, ledger, environ)
-    return ChosenSource(sources, usual, "cli", refused, _secrets(settings, environ)), ""
+    return SourceRouter(sources, usual, "cli", refused, _secrets(settings, environ)), ""
 
 
 def unsupported(source: str, settings: Settings) -> str:
@@ -238,14 +238,14 @@ def _secrets(settings: Settings, environ: Mapping[str, str]) -> list[str]:
 
 
 def _has_sdk(environ: Mapping[str, str]) -> bool:
-    from cursor_gateway.sources.cursor_sdk.source import unavailable
+    from cursor_gateway.sources.sdk.source import unavailable
 
     return unavailable(environ) is None
 
 
 def _acp(settings: Settings, cli: CursorCliSource, folder: Path, environ: Mapping[str, str], ledger: Ledger) -> Source:
-    from cursor_gateway.sources.cursor_acp.pool import PoolOptions
-    from cursor_gateway.sources.cursor_acp.source import AcpOptions, CursorAcpSource
+    from cursor_gateway.sources.acp.pool import PoolOptions
+    from cursor_gateway.sources.acp.source import AcpOptions, CursorAcpSource
 
     options = AcpOptions(
         command=CommandOptions(trust=settings.trust, force=settings.force, headers=settings.agent_headers),
@@ -260,8 +260,8 @@ def _acp(settings: Settings, cli: CursorCliSource, folder: Path, environ: Mappin
 
 
 def _sdk(settings: Settings, ledger: Ledger, environ: Mapping[str, str]) -> Source:
-    from cursor_gateway.sources.cursor_sdk.bridge import BridgeOptions
-    from cursor_gateway.sources.cursor_sdk.source import CursorSdkSource, SdkOptions
+    from cursor_gateway.sources.sdk.bridge import BridgeOptions
+    from cursor_gateway.sources.sdk.source import CursorSdkSource, SdkOptions
 
     bridge = BridgeOptions(
         command=settings.sdk_bridge,

@@ -16,10 +16,10 @@ from cursor_gateway.cli.configuration import config, configuration
 from cursor_gateway.cli.histories import History, id_of, newest, open_history, unknown
 from cursor_gateway.cli.output import Trouble, aside, raw_option, write_json, write_text
 from cursor_gateway.cli.remote import url_option
-from cursor_gateway.core.document_events import DocumentEnded, Done
-from cursor_gateway.core.documents import ChatResponse, Envelope, ErrorDocument
-from cursor_gateway.core.history import ConversationDetail, ConversationEntry
 from cursor_gateway.errors import AgentCrashed
+from cursor_gateway.model.document_events import DocumentEnded, Done
+from cursor_gateway.model.documents import ChatResponse, Envelope, ErrorDocument
+from cursor_gateway.model.history import ConversationDetail, ConversationEntry
 from cursor_gateway.render.visible import visible, visible_line
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from rich.table import Table
     from rich.text import Text
 
-    from cursor_gateway.cli.exports import WholeConversation
+    from cursor_gateway.render.export import WholeConversation
 
 Form: TypeAlias = Literal["markdown", "json", "text"]
 Command = TypeVar("Command", bound=Callable[..., int])
@@ -170,7 +170,7 @@ def write_to(output: str | None, text: str, *, raw: bool) -> None:
 
 
 def _written(conversation: "WholeConversation", form: Form) -> str:
-    from cursor_gateway.cli.exports import as_json, as_markdown, as_text
+    from cursor_gateway.render.export import as_json, as_markdown, as_text
 
     match form:
         case "markdown":
@@ -224,7 +224,7 @@ async def _detail(history: History, name: str) -> ConversationDetail:
 
 
 async def _whole(history: History, name: str) -> "WholeConversation":
-    from cursor_gateway.cli.exports import whole
+    from cursor_gateway.render.export import whole
 
     detail = await _detail(history, name)
     answers = [await history.answer(run.id) for run in detail.runs]

@@ -11,17 +11,16 @@ import msgspec
 from cursor_gateway.cli import options
 from cursor_gateway.cli.output import raw_option, write_frames, write_text
 from cursor_gateway.cli.reading import new_run, read_run
-from cursor_gateway.core.document_events import DocumentEvent, Done
-from cursor_gateway.core.documents import Mode
-from cursor_gateway.core.fences import Fences
-from cursor_gateway.core.run_info import Include
-from cursor_gateway.core.transcript import Transcript
-from cursor_gateway.dialects.documents import NdjsonEncoder, SseEncoder, encode_response
-from cursor_gateway.dialects.openai_chat import ChunkEncoder, CompletionFold, CompletionHead, encode_completion
+from cursor_gateway.dialects.chat.encoder import ChunkEncoder, CompletionFold, CompletionHead, encode_completion
+from cursor_gateway.dialects.documents.encoder import NdjsonEncoder, SseEncoder, encode_response
 from cursor_gateway.dialects.text import TextEncoder
 from cursor_gateway.errors import Failure, RunCancelled
+from cursor_gateway.model.document_events import DocumentEvent, Done
+from cursor_gateway.model.documents import Mode
+from cursor_gateway.model.run_info import Fences, Include
 from cursor_gateway.reader import DocumentReader
 from cursor_gateway.render.visible import visible_line
+from cursor_gateway.stages.transcript import Transcript
 
 Form: TypeAlias = Literal["documents", "sse", "ndjson", "openai", "openai-sse", "text"]
 

@@ -29,7 +29,7 @@ from cursor_gateway.cli.remote import ask_health, local_url
 from cursor_gateway.errors import AgentError, GatewayError, HostExhausted, SettingsError
 from cursor_gateway.settings import FILE_VARIABLE, Loaded, Settings, check_exposed, is_loopback
 from cursor_gateway.sources.base import Model
-from cursor_gateway.sources.cursor_cli.command import Program
+from cursor_gateway.sources.cursor.command import Program
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -197,7 +197,7 @@ def of_abilities(program: Program) -> Finding:
 
 def of_tools(program: Program) -> Finding:
     """Whether callers may bring tools of their own."""
-    from cursor_gateway.sources.cursor_cli.confinement import check_confinable
+    from cursor_gateway.sources.cursor.confinement import check_confinable
 
     try:
         check_confinable(program)
@@ -250,7 +250,7 @@ def _read_status(text: str) -> tuple[bool | None, str]:
 
 
 def of_models(models: Sequence[Model], wanted: str) -> Finding:
-    from cursor_gateway.sources.cursor_cli.models import is_known, nearest
+    from cursor_gateway.sources.cursor.models import is_known, nearest
 
     told = f"{len(models)} model{'' if len(models) == 1 else 's'}; the setting `model` is {wanted}"
     if is_known(wanted, models):
@@ -475,7 +475,7 @@ async def _in_thread(look: Callable[[], _T]) -> _T:
 
 
 async def _agent(settings: Settings, environ: Mapping[str, str]) -> list[Finding]:
-    from cursor_gateway.sources.cursor_cli.command import environment_for
+    from cursor_gateway.sources.cursor.command import environment_for
 
     environment = environment_for(environ, settings.agent_environment, environ.get("CURSOR_CONFIG_DIR"))
     found: list[Found] = []
@@ -505,7 +505,7 @@ def _source(settings: Settings, environ: Mapping[str, str]) -> Finding:
 
 def _programs(wanted: str, environment: Mapping[str, str]) -> list[str]:
     """Every file that is called like the agent; the same file under two names is one. The first is what is used."""
-    from cursor_gateway.sources.cursor_cli.program import candidates
+    from cursor_gateway.sources.cursor.program import candidates
 
     paths = candidates(wanted, environment)
     if not wanted:
@@ -521,7 +521,7 @@ def _programs(wanted: str, environment: Mapping[str, str]) -> list[str]:
 
 
 async def _ask(path: str, environment: Mapping[str, str]) -> Found:
-    from cursor_gateway.sources.cursor_cli.program import ask_program
+    from cursor_gateway.sources.cursor.program import ask_program
 
     try:
         return Found(path, await ask_program(path, environment))
@@ -530,16 +530,16 @@ async def _ask(path: str, environment: Mapping[str, str]) -> Found:
 
 
 async def _login(program: Program, environment: Mapping[str, str], environ: Mapping[str, str]) -> list[Finding]:
-    from cursor_gateway.sources.cursor_cli.program import run_to_end
+    from cursor_gateway.sources.cursor.program import run_to_end
 
     ran = await run_to_end([program.path, "status", "--format", "json"], environment, _LOGIN_SECONDS)
     return of_login(ran.stdout if ran.stdout.strip() else ran.stderr, environ)
 
 
 async def _models(program: Program, environment: Mapping[str, str], wanted: str) -> list[Finding]:
-    from cursor_gateway.sources.cursor_cli.failures import known_failure
-    from cursor_gateway.sources.cursor_cli.models import parse_models
-    from cursor_gateway.sources.cursor_cli.program import run_to_end
+    from cursor_gateway.sources.cursor.failures import known_failure
+    from cursor_gateway.sources.cursor.models import parse_models
+    from cursor_gateway.sources.cursor.program import run_to_end
 
     ran = await run_to_end([program.path, "--list-models"], environment, _MODELS_SECONDS)
     if models := parse_models(ran.stdout):
@@ -606,7 +606,7 @@ def _data(settings: Settings, environ: Mapping[str, str]) -> list[Finding]:
 
 
 def _configuration(settings: Settings, environ: Mapping[str, str]) -> list[Finding]:
-    from cursor_gateway.sources.cursor_cli.configuration import user_configuration
+    from cursor_gateway.sources.cursor.configuration import user_configuration
 
     folder = user_configuration(environ)
     unreadable, wrong, approval = [], "", None

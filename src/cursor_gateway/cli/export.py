@@ -13,12 +13,12 @@ from cursor_gateway.cli.conversations import sound, where, with_history, write_t
 from cursor_gateway.cli.histories import History, id_of, unknown
 from cursor_gateway.cli.output import Trouble, raw_option
 from cursor_gateway.cli.reading import new_run, read_run
-from cursor_gateway.core.documents import ChatResponse, Mode
-from cursor_gateway.core.fences import Fences
-from cursor_gateway.core.transcript import Transcript
-from cursor_gateway.dialects.documents import encode_response
+from cursor_gateway.dialects.documents.encoder import encode_response
+from cursor_gateway.model.documents import ChatResponse, Mode
+from cursor_gateway.model.run_info import Fences
 from cursor_gateway.reader import DocumentReader
 from cursor_gateway.render.visible import visible_json
+from cursor_gateway.stages.transcript import Transcript
 
 Form: TypeAlias = Literal["html", "json"]
 _Asked: TypeAlias = tuple[ChatResponse, str]  # an answer, and what was asked

@@ -3,12 +3,12 @@
 from types import TracebackType
 from typing import Literal, Protocol, Self, TypeAlias
 
-from cursor_gateway.cli.exports import fenced
 from cursor_gateway.cli.output import write_json, write_text
-from cursor_gateway.core.document_events import ContentDelta, DocumentEnded, DocumentEvent, DocumentStarted
-from cursor_gateway.core.documents import CodeBlockDocument, CodeReferenceDocument
-from cursor_gateway.core.transcript import Transcript
-from cursor_gateway.dialects.documents import encode_response
+from cursor_gateway.dialects.documents.encoder import encode_response
+from cursor_gateway.model.document_events import ContentDelta, DocumentEnded, DocumentEvent, DocumentStarted
+from cursor_gateway.model.documents import CodeBlockDocument, CodeReferenceDocument
+from cursor_gateway.render.export import fenced
+from cursor_gateway.stages.transcript import Transcript
 
 Form: TypeAlias = Literal["view", "json", "text"]
 

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 from cursor_gateway.cli.configuration import data_dir
 from cursor_gateway.cli.output import Trouble
 from cursor_gateway.cli.remote import Remote, open_gateway
-from cursor_gateway.core.documents import ChatResponse
-from cursor_gateway.core.history import ConversationDetail, ConversationEntry
 from cursor_gateway.errors import NotFound, StoreUnavailable
 from cursor_gateway.keys import owner_of
+from cursor_gateway.model.documents import ChatResponse
+from cursor_gateway.model.history import ConversationDetail, ConversationEntry
 from cursor_gateway.settings import Settings
 
 if TYPE_CHECKING:
@@ -66,9 +66,9 @@ async def open_history(settings: Settings, url: str | None, *, direct: bool) -> 
         yield NoHistory(directory, is_kept=settings.history)
         return
 
-    from cursor_gateway.store.local import LocalStore
+    from cursor_gateway.store.sqlite.store import SqliteStore
 
-    store = LocalStore(directory)
+    store = SqliteStore(directory)
     history = LocalHistory(store, directory, owner_here(settings))
     try:
         await history.end_interrupted_runs()
@@ -85,7 +85,7 @@ def owner_here(settings: Settings) -> str:
 
 def _is_there(directory: Path) -> bool:
     """Whoever only looks makes no file."""
-    from cursor_gateway.store.opening import FILE
+    from cursor_gateway.store.sqlite.opening import FILE
 
     try:
         return (directory / FILE).exists()
@@ -220,13 +220,13 @@ class LocalHistory:
         return None if found is None else await detail_of(self._store, found)
 
     async def answer(self, run_id: str) -> ChatResponse | None:
-        from cursor_gateway.core.unfinished import Unfinished
         from cursor_gateway.runs.recovery import run_info
+        from cursor_gateway.stages.unfinished import PartialRun
 
         run = await self._store.run(run_id, self._owner)
         if run is None:
             return None
-        unfinished, last = Unfinished(), 0
+        unfinished, last = PartialRun(), 0
         while (page := await self._store.events(run_id, self._owner, after=last)).events:
             for event in page.events:
                 unfinished.push(event)

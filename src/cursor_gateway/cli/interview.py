@@ -7,9 +7,9 @@ from typing import TypeAlias
 
 import click
 
-from cursor_gateway.core.document_events import ContentDelta, DocumentEnded, DocumentEvent, DocumentStarted, Paused
-from cursor_gateway.core.documents import ClarificationQuestion
-from cursor_gateway.dialects.documents_request import AnswerRequest, QuestionAnswer
+from cursor_gateway.dialects.documents.request import AnswerRequest, QuestionAnswer
+from cursor_gateway.model.document_events import ContentDelta, DocumentEnded, DocumentEvent, DocumentStarted, Paused
+from cursor_gateway.model.documents import ClarificationQuestion
 from cursor_gateway.render.visible import visible, visible_line
 
 Answer: TypeAlias = Callable[[str, AnswerRequest], Awaitable[None]]  # for the run of that id

@@ -4,8 +4,8 @@ from typing import get_args
 
 import click
 
-from cursor_gateway.core.documents import MODES
-from cursor_gateway.core.fences import Fences
+from cursor_gateway.model.documents import MODES
+from cursor_gateway.model.run_info import Fences
 
 file = click.argument("file", default="-", metavar="[FILE|-]")
 mode = click.option(

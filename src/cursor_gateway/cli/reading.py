@@ -8,13 +8,12 @@ from uuid import uuid4
 
 import click
 
-from cursor_gateway.core.document_events import DocumentEvent
-from cursor_gateway.core.documents import Mode
-from cursor_gateway.core.fences import Fences
-from cursor_gateway.core.run_info import Include, RunInfo
 from cursor_gateway.errors import Failure, UnusableInput
+from cursor_gateway.model.document_events import DocumentEvent
+from cursor_gateway.model.documents import Mode
+from cursor_gateway.model.run_info import Fences, Include, RunInfo
 from cursor_gateway.reader import DocumentReader
-from cursor_gateway.sources.cursor_cli.failures import known_failure
+from cursor_gateway.sources.cursor.failures import known_failure
 
 _PIECE = 64 * 1024
 _HOW = "cursor-agent -p --output-format stream-json"

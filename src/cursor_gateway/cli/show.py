@@ -10,10 +10,9 @@ import click
 from cursor_gateway.cli import options
 from cursor_gateway.cli.reading import new_run, read_run
 from cursor_gateway.cli.terminals import terminal, unechoed
-from cursor_gateway.core.document_events import DocumentEvent, DocumentStarted, Done
-from cursor_gateway.core.documents import DocumentType, Mode
-from cursor_gateway.core.fences import Fences
-from cursor_gateway.core.run_info import Include
+from cursor_gateway.model.document_events import DocumentEvent, DocumentStarted, Done
+from cursor_gateway.model.documents import DocumentType, Mode
+from cursor_gateway.model.run_info import Fences, Include
 from cursor_gateway.reader import DocumentReader
 
 if TYPE_CHECKING:

@@ -18,10 +18,10 @@ from cursor_gateway.client.connection import (
     request_of,
 )
 from cursor_gateway.client.following import Following, Prose, Reading
-from cursor_gateway.client.steps import Asking, Close, Head, Heard, Link, Open, Pause, Read, Step, Telling, Told
-from cursor_gateway.core.document_events import DocumentEvent
-from cursor_gateway.core.documents import ChatResponse, Envelope
-from cursor_gateway.core.history import ConversationDetail, ConversationEntry
+from cursor_gateway.client.steps import Close, Head, Heard, Link, Open, Pause, Read, Step, Telling, Told, TurnBuilder
+from cursor_gateway.model.document_events import DocumentEvent
+from cursor_gateway.model.documents import ChatResponse, Envelope
+from cursor_gateway.model.history import ConversationDetail, ConversationEntry
 
 if TYPE_CHECKING:
     import httpx2
@@ -119,7 +119,7 @@ class AsyncClient:
     async def health(self) -> Health:
         return await self._asked(calls.health(self._link))
 
-    async def _asked(self, steps: Asking[T]) -> T:
+    async def _asked(self, steps: TurnBuilder[T]) -> T:
         return await _Line(self._http).asked(steps)
 
 
@@ -197,7 +197,7 @@ class _Line:
         self._reply: httpx2.Response | None = None
         self._pieces: AsyncIterator[bytes] | None = None
 
-    async def asked(self, steps: Asking[T]) -> T:
+    async def asked(self, steps: TurnBuilder[T]) -> T:
         heard: Heard = None
         while True:
             try:

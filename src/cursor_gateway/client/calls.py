@@ -9,7 +9,6 @@ from msgspec import Struct
 
 from cursor_gateway.client.failures import CallFailed
 from cursor_gateway.client.steps import (
-    Asking,
     Close,
     Link,
     Pause,
@@ -18,16 +17,12 @@ from cursor_gateway.client.steps import (
     Telling,
     Told,
     Tries,
+    TurnBuilder,
     ask,
     once,
     read_value,
 )
-from cursor_gateway.core.documents import ChatResponse, Envelope, Mode
-from cursor_gateway.core.fences import Fences
-from cursor_gateway.core.history import ConversationDetail, ConversationEntry, ConversationList
-from cursor_gateway.core.replies import Decision
-from cursor_gateway.core.run_info import Include
-from cursor_gateway.dialects.documents_request import (
+from cursor_gateway.dialects.documents.request import (
     AnswerRequest,
     ChatRequest,
     ChosenTool,
@@ -35,6 +30,10 @@ from cursor_gateway.dialects.documents_request import (
     QuestionAnswer,
     ToolAnswer,
 )
+from cursor_gateway.model.documents import ChatResponse, Envelope, Mode
+from cursor_gateway.model.history import ConversationDetail, ConversationEntry, ConversationList
+from cursor_gateway.model.run_info import Fences, Include
+from cursor_gateway.prompting.replies import Decision
 
 T = TypeVar("T")
 
@@ -97,7 +96,7 @@ def cancel_request(id: str, seconds: float | None = None) -> Request:
 # --- a run ------------------------------------------------------------------------------------------
 
 
-def response(link: Link, id: str) -> Asking[ChatResponse]:
+def response(link: Link, id: str) -> TurnBuilder[ChatResponse]:
     return (yield from _get(link, ChatResponse, "v1", "chat", id))
 
 
@@ -109,7 +108,7 @@ class AnswerFields(TypedDict, total=False):
     plan: Decision
 
 
-def answer(link: Link, id: str, fields: AnswerFields) -> Asking[str]:
+def answer(link: Link, id: str, fields: AnswerFields) -> TurnBuilder[str]:
     """The id of the run that goes on with it: the same, or the next one of its conversation."""
     told = AnswerRequest(
         tool_results=list(fields["tool_results"]) if "tool_results" in fields else None,
@@ -126,7 +125,7 @@ def answer(link: Link, id: str, fields: AnswerFields) -> Asking[str]:
     return read_value(link, (yield from ask(request, Tries(link))), ChatResponse).id
 
 
-def cancel(link: Link, id: str) -> Asking[Envelope]:
+def cancel(link: Link, id: str) -> TurnBuilder[Envelope]:
     reply = yield from ask(cancel_request(id), Tries(link))
     return read_value(link, reply, Envelope)
 
@@ -151,11 +150,11 @@ def conversations(link: Link, query: str | None, limit: int | None) -> Telling[C
         limit = None if limit is None else limit - len(page.conversations)
 
 
-def conversation(link: Link, id: str) -> Asking[ConversationDetail]:
+def conversation(link: Link, id: str) -> TurnBuilder[ConversationDetail]:
     return (yield from _get(link, ConversationDetail, "v1", "conversations", id))
 
 
-def delete_conversation(link: Link, id: str) -> Asking[None]:
+def delete_conversation(link: Link, id: str) -> TurnBuilder[None]:
     tries = Tries(link)
     try:
         yield from ask(Request(method="DELETE", path=("v1", "conversations", id)), tries)
@@ -202,11 +201,11 @@ class Health(Struct, frozen=True):
     workspace: str = ""  # the default folder; empty where the gateway has API keys, and for old gateways
 
 
-def models(link: Link) -> Asking[list[ModelEntry]]:
+def models(link: Link) -> TurnBuilder[list[ModelEntry]]:
     return (yield from _get(link, _Models, "v1", "models")).data
 
 
-def health(link: Link) -> Asking[Health]:
+def health(link: Link) -> TurnBuilder[Health]:
     """Whatever the reply's status is: without an agent it is 503, and the body says the rest. Raises `CallFailed`."""
     tries = Tries(link)
     while True:
@@ -218,6 +217,6 @@ def health(link: Link) -> Asking[Health]:
         yield Pause(tries.pause_after(reply))
 
 
-def _get(link: Link, shape: type[T], *path: str) -> Asking[T]:
+def _get(link: Link, shape: type[T], *path: str) -> TurnBuilder[T]:
     reply = yield from ask(Request(method="GET", path=path), Tries(link))
     return read_value(link, reply, shape)

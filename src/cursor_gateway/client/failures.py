@@ -5,8 +5,8 @@ from collections.abc import Mapping
 import msgspec
 from msgspec import Struct
 
-from cursor_gateway.core.documents import ChatResponse
 from cursor_gateway.errors import Failure, ShuttingDown, StoreUnavailable
+from cursor_gateway.model.documents import ChatResponse
 
 NOT_A_GATEWAY = "not_a_gateway"
 

@@ -9,7 +9,6 @@ from msgspec.structs import replace
 from cursor_gateway.client.calls import cancel_request, events_request
 from cursor_gateway.client.failures import CallFailed, run_failure
 from cursor_gateway.client.steps import (
-    Asking,
     Close,
     Head,
     Heard,
@@ -22,17 +21,18 @@ from cursor_gateway.client.steps import (
     Telling,
     Told,
     Tries,
+    TurnBuilder,
     ask,
     body_of,
     opened,
     piece,
     unreadable,
 )
-from cursor_gateway.core.document_events import ContentDelta, DocumentEvent, Done, source_text
-from cursor_gateway.core.documents import ChatResponse
-from cursor_gateway.core.transcript import Transcript
-from cursor_gateway.dialects.documents_reader import DocumentEventReader
+from cursor_gateway.dialects.documents.reader import DocumentEventReader
 from cursor_gateway.errors import UnusableInput
+from cursor_gateway.model.document_events import ContentDelta, DocumentEvent, Done, source_text
+from cursor_gateway.model.documents import ChatResponse
+from cursor_gateway.stages.transcript import Transcript
 from cursor_gateway.wire.sse import SseDecoder, SseEvent
 
 _LEAVE_SECONDS = 5.0  # whoever goes does not want to wait
@@ -82,7 +82,7 @@ class Following:
                 return
             yield Pause(tries.pause_after(trouble))
 
-    def _opened(self) -> Asking[Head | Lost]:
+    def _opened(self) -> TurnBuilder[Head | Lost]:
         request = self._start
         if request is None or self.id:
             request = events_request(self.id, self._number)
@@ -153,11 +153,11 @@ class Following:
 
     # --- stopping -----------------------------------------------------------------------------------
 
-    def cancel(self) -> Asking[None]:
+    def cancel(self) -> TurnBuilder[None]:
         """The stream then says how it ended. Raises `CallFailed`."""
         yield from ask(cancel_request(self.id), Tries(self._link))
 
-    def leave(self) -> Asking[None]:
+    def leave(self) -> TurnBuilder[None]:
         """Stops the run, unless it is over, or not ours to stop, or cannot be reached. One try: nobody waits for it."""
         stops, self.stops_when_left = self.stops_when_left, False
         if not (stops and self._was_sent) or self.done is not None or self.error is not None:

@@ -80,7 +80,7 @@ class Reply(Struct, frozen=True):
 
 
 Heard: TypeAlias = Head | Lost | bytes | None
-Asking: TypeAlias = Generator[Step, Heard, T]
+TurnBuilder: TypeAlias = Generator[Step, Heard, T]
 Telling: TypeAlias = Generator[Step | Told[T], Heard, None]
 
 
@@ -129,19 +129,19 @@ class Tries:
         return max(self.link.pauses[self.used - 1], min(error.retry_after or 0, _LONGEST_WAIT))
 
 
-def opened(request: Request) -> Asking[Head | Lost]:
+def opened(request: Request) -> TurnBuilder[Head | Lost]:
     heard = yield Open(request)
     assert isinstance(heard, Head | Lost)
     return heard
 
 
-def piece() -> Asking[bytes | Lost]:
+def piece() -> TurnBuilder[bytes | Lost]:
     heard = yield Read()
     assert isinstance(heard, bytes | Lost)
     return heard
 
 
-def body_of(head: Head) -> Asking[Reply | Lost]:
+def body_of(head: Head) -> TurnBuilder[Reply | Lost]:
     pieces: list[bytes] = []
     while True:
         read = yield from piece()
@@ -153,12 +153,12 @@ def body_of(head: Head) -> Asking[Reply | Lost]:
         pieces.append(read)
 
 
-def once(request: Request) -> Asking[Reply | Lost]:
+def once(request: Request) -> TurnBuilder[Reply | Lost]:
     head = yield from opened(request)
     return head if isinstance(head, Lost) else (yield from body_of(head))
 
 
-def ask(request: Request, tries: Tries) -> Asking[Reply]:
+def ask(request: Request, tries: Tries) -> TurnBuilder[Reply]:
     """For requests that may be repeated. Raises `CallFailed`."""
     while True:
         reply = yield from once(request)

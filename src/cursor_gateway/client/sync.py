@@ -19,10 +19,10 @@ from cursor_gateway.client.connection import (
     request_of,
 )
 from cursor_gateway.client.following import Following, Prose, Reading
-from cursor_gateway.client.steps import Asking, Close, Head, Heard, Link, Open, Pause, Read, Step, Telling, Told
-from cursor_gateway.core.document_events import DocumentEvent
-from cursor_gateway.core.documents import ChatResponse, Envelope
-from cursor_gateway.core.history import ConversationDetail, ConversationEntry
+from cursor_gateway.client.steps import Close, Head, Heard, Link, Open, Pause, Read, Step, Telling, Told, TurnBuilder
+from cursor_gateway.model.document_events import DocumentEvent
+from cursor_gateway.model.documents import ChatResponse, Envelope
+from cursor_gateway.model.history import ConversationDetail, ConversationEntry
 
 if TYPE_CHECKING:
     import httpx2
@@ -117,7 +117,7 @@ class Client:
     def health(self) -> Health:
         return self._asked(calls.health(self._link))
 
-    def _asked(self, steps: Asking[T]) -> T:
+    def _asked(self, steps: TurnBuilder[T]) -> T:
         return _Line(self._http).asked(steps)
 
 
@@ -195,7 +195,7 @@ class _Line:
         self._reply: httpx2.Response | None = None
         self._pieces: Iterator[bytes] = iter(())
 
-    def asked(self, steps: Asking[T]) -> T:
+    def asked(self, steps: TurnBuilder[T]) -> T:
         heard: Heard = None
         while True:
             try:

@@ -1,6 +1,6 @@
 """Document events in, the agent's plain text out, to the byte."""
 
-from cursor_gateway.core.document_events import DocumentEvent, source_text
+from cursor_gateway.model.document_events import DocumentEvent, source_text
 
 
 class TextEncoder:

@@ -7,8 +7,8 @@ from msgspec import UNSET
 from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.text import Text
 
-from cursor_gateway.core.document_events import Done
-from cursor_gateway.core.documents import (
+from cursor_gateway.model.document_events import Done
+from cursor_gateway.model.documents import (
     ClarificationDocument,
     ClarificationMetadata,
     CodeBlockDocument,
@@ -25,7 +25,6 @@ from cursor_gateway.core.documents import (
     ToolCallDocument,
     ToolTrace,
 )
-from cursor_gateway.core.summary import main_argument
 from cursor_gateway.render.checklist import Checklist
 from cursor_gateway.render.listing import (
     Listing,
@@ -41,6 +40,7 @@ from cursor_gateway.render.listing import (
 from cursor_gateway.render.markdown import AgentMarkdown
 from cursor_gateway.render.visible import visible, visible_line, visible_output
 from cursor_gateway.render.words import duration, tokens
+from cursor_gateway.stages.summary import main_argument
 
 _NEW_FILE_LINES = 20
 _CHANGE_LINES = 60

@@ -6,7 +6,7 @@ from msgspec import UNSET
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.text import Text
 
-from cursor_gateway.core.documents import PlanMetadata, TodoStatus, TodoUpdateMetadata
+from cursor_gateway.model.documents import PlanMetadata, TodoStatus, TodoUpdateMetadata
 from cursor_gateway.render.listing import Listing, Row
 from cursor_gateway.render.visible import visible_line
 

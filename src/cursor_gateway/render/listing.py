@@ -8,7 +8,7 @@ from rich.console import Console, ConsoleOptions, RenderResult
 from rich.syntax import Syntax
 from rich.text import Text
 
-from cursor_gateway.core.documents import Diff
+from cursor_gateway.model.documents import Diff
 from cursor_gateway.render.visible import visible
 
 _THEME = "ansi_dark"  # the terminal's own sixteen colours, so that it fits any background

@@ -15,7 +15,7 @@ from rich.segment import Segment
 from rich.text import Text
 from rich.theme import Theme
 
-from cursor_gateway.core.document_events import (
+from cursor_gateway.model.document_events import (
     ContentDelta,
     DocumentEnded,
     DocumentEvent,
@@ -28,14 +28,13 @@ from cursor_gateway.core.document_events import (
     ToolCallEnded,
     ToolCallStarted,
 )
-from cursor_gateway.core.documents import (
+from cursor_gateway.model.documents import (
     Document,
     DocumentType,
     PlanDocument,
     TodoUpdateDocument,
     ToolCallDocument,
 )
-from cursor_gateway.core.summary import main_argument
 from cursor_gateway.render.cards import (
     Headline,
     card,
@@ -49,6 +48,7 @@ from cursor_gateway.render.checklist import Checklist
 from cursor_gateway.render.listing import Listing, code_rows, numbered_rows, split_lines
 from cursor_gateway.render.markdown import AgentMarkdown, finished_blocks
 from cursor_gateway.render.visible import visible, visible_line
+from cursor_gateway.stages.summary import main_argument
 
 _FRAMES_PER_SECOND = 12
 _SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"

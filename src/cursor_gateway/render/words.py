@@ -1,6 +1,6 @@
 """Figures in; how people read them, in a terminal and on a page, out. Empty where they are unknown."""
 
-from cursor_gateway.core.documents import Usage
+from cursor_gateway.model.documents import Usage
 
 
 def duration(milliseconds: int) -> str:

@@ -11,7 +11,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from cursor_gateway.errors import AgentError, AgentQuotaExhausted, AgentUnauthenticated, Failure
-from cursor_gateway.sources.choice import ChosenSource
+from cursor_gateway.sources.router import SourceRouter
 
 _ERRORS: dict[str, type[AgentError]] = {error.code: error for error in (AgentUnauthenticated, AgentQuotaExhausted)}
 _RESET_FILE = "account_errors_reset"
@@ -42,7 +42,7 @@ class _Remembered(Struct, frozen=True):
 class AccountErrors:
     """Each is remembered for `seconds`, unless a run succeeds or the account changes before; 0 remembers none."""
 
-    def __init__(self, source: ChosenSource, seconds: float, clock: Callable[[], float], data_dir: Path) -> None:
+    def __init__(self, source: SourceRouter, seconds: float, clock: Callable[[], float], data_dir: Path) -> None:
         self._source, self._seconds, self._clock = source, seconds, clock
         self._reset_file = data_dir / _RESET_FILE
         self._remembered: dict[_Key, _Remembered] = {}  # the oldest first

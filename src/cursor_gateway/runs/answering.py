@@ -5,16 +5,16 @@ from collections.abc import Mapping, Sequence
 import msgspec
 from msgspec import Struct
 
-from cursor_gateway.core.caller_tools import Offer, Tool, ToolResult
-from cursor_gateway.core.document_events import DocumentEvent, Paused
-from cursor_gateway.core.documents import ClarificationAnswer, ClarificationDocument, Document, Mode, PlanDocument
-from cursor_gateway.core.prompt import AssistantMessage, Message, UserMessage
-from cursor_gateway.core.replies import Decision, answers_message, plan_message
-from cursor_gateway.core.run_info import WhenClientLeaves
 from cursor_gateway.errors import ConversationBusy, InvalidRequest, NotFound
+from cursor_gateway.model.caller_tools import Offer, Tool, ToolResult
+from cursor_gateway.model.document_events import DocumentEvent, Paused
+from cursor_gateway.model.documents import ClarificationAnswer, ClarificationDocument, Document, Mode, PlanDocument
+from cursor_gateway.model.messages import AssistantMessage, Message, UserMessage
+from cursor_gateway.model.run_info import WhenClientLeaves
+from cursor_gateway.prompting.replies import Decision, answers_message, plan_message
 from cursor_gateway.runs.handle import RunHandle
 from cursor_gateway.runs.rounds import Rounds
-from cursor_gateway.runs.service import TOOLS, Continued, Order, Service
+from cursor_gateway.runs.service import TOOLS, Continued, RunRequest, Service
 
 
 class Asker(Struct, frozen=True, kw_only=True):
@@ -48,10 +48,10 @@ class Answering:
         if not rounds.are_missing(results):  # it had them all, and this is what came of it
             return Continued(run, pause)
         messages = [*await self._said_before(run), *rounds.told(results)]
-        order = _order(run, asker, messages, Offer(tools=self._tools_of(run)))
+        request = _run_request(run, asker, messages, Offer(tools=self._tools_of(run)))
         # Who brings the results once more joins the run that has them.
-        order = msgspec.structs.replace(order, idempotency_key=f"results for {run.id} after {pause}")
-        return Continued(await service.start(order), 0)
+        request = msgspec.structs.replace(request, idempotency_key=f"results for {run.id} after {pause}")
+        return Continued(await service.start(request), 0)
 
     async def with_answers(self, id: str, asker: Asker, answers: Sequence[ClarificationAnswer]) -> Continued:
         """To the agent's questions: a run that waits for them goes on, else it is the conversation's next turn."""
@@ -97,10 +97,10 @@ class Answering:
         return max(pauses, default=None)
 
     async def _next_turn(self, run: RunHandle, asker: Asker, text: str, mode: Mode, what: str) -> Continued:
-        order = _order(run, asker, [UserMessage(text)], None)
+        request = _run_request(run, asker, [UserMessage(text)], None)
         key = f"{what} to {run.id}"  # the same again joins the turn that it has begun
-        order = msgspec.structs.replace(order, mode=mode, forgets_session=False, idempotency_key=key)
-        return Continued(await self._service.start(order), 0)
+        request = msgspec.structs.replace(request, mode=mode, forgets_session=False, idempotency_key=key)
+        return Continued(await self._service.start(request), 0)
 
     async def _said_before(self, run: RunHandle) -> list[Message]:
         """Up to the run, and what it was asked; of its own answer the rounds tell."""
@@ -123,8 +123,8 @@ class Answering:
             ) from None
 
 
-def _order(run: RunHandle, asker: Asker, messages: Sequence[Message], offer: Offer | None) -> Order:
-    return Order(
+def _run_request(run: RunHandle, asker: Asker, messages: Sequence[Message], offer: Offer | None) -> RunRequest:
+    return RunRequest(
         owner=asker.owner,
         request_id=asker.request_id,
         messages=messages,

@@ -16,31 +16,31 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from cursor_gateway.core.actions import Action, Command, FileEdit, OtherTool, Outcome
-from cursor_gateway.core.agent_events import CallerToolAnswered, CallerToolAsked, ToolEnded
-from cursor_gateway.core.caller_tools import (
-    AnyTool,
+from cursor_gateway.errors import AgentLooped, AgentUnconfined, GatewayError
+from cursor_gateway.model.actions import Action, Command, FileEdit, OtherTool, Outcome
+from cursor_gateway.model.agent_events import CallerToolAnswered, CallerToolAsked, ToolEnded
+from cursor_gateway.model.caller_tools import (
+    AutoTool,
     CallerCall,
     NamedTool,
     NoTool,
     Offer,
-    SomeTool,
+    RequiredTool,
     Tool,
     ToolResult,
     usable,
 )
-from cursor_gateway.core.images import Image
-from cursor_gateway.core.loops import LoopGuard
-from cursor_gateway.core.native_requests import translate
-from cursor_gateway.core.prompt import AssistantMessage, Call, Message, ToolMessage, UserMessage
-from cursor_gateway.core.scratch_paths import ScratchPaths
-from cursor_gateway.core.structured import Uncheckable, violation
-from cursor_gateway.errors import AgentLooped, AgentUnconfined, GatewayError
+from cursor_gateway.model.images import Image
+from cursor_gateway.model.messages import AssistantMessage, Call, Message, ToolMessage, UserMessage
+from cursor_gateway.prompting.structured import Uncheckable, violation
 from cursor_gateway.runs import open_calls
 from cursor_gateway.runs.open_calls import Kind
 from cursor_gateway.runs.repeats import call_id
 from cursor_gateway.runs.waiting import Waiting
 from cursor_gateway.sources.base import TOOLS_SERVER
+from cursor_gateway.sources.cursor.native_requests import translate
+from cursor_gateway.stages.loops import LoopGuard
+from cursor_gateway.stages.scratch_paths import ScratchPaths
 
 VIEWER = "view_conversation_image"  # a tool of the gateway's own: the agent cannot open files in such a run
 _CHECKED = 100_000  # bytes of arguments
@@ -82,7 +82,7 @@ class CallerTools:
     @property
     def is_owed_a_call(self) -> bool:
         """A call was required, and has not been made."""
-        return isinstance(self.offer.choice, SomeTool | NamedTool) and not self._was_called
+        return isinstance(self.offer.choice, RequiredTool | NamedTool) and not self._was_called
 
     @property
     def tools(self) -> Sequence[Tool]:
@@ -253,7 +253,7 @@ class CallerTools:
         What a caller says beside them (`also`) cannot be told to an agent in the middle of its work: it is for its
         next turn.
         """
-        self._choose(offer or replace(self.offer, choice=AnyTool()))  # a choice is for one reply
+        self._choose(offer or replace(self.offer, choice=AutoTool()))  # a choice is for one reply
         events, given, now = list[CallerToolAnswered](), dict[str, ToolResult](), monotonic()
         for id, result in results.items():
             made = self._made[id]

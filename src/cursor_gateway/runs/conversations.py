@@ -5,13 +5,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from uuid import uuid4
 
-from cursor_gateway.core.fingerprints import Scope, answered, fingerprint
-from cursor_gateway.core.prompt import AssistantMessage, Message, UserMessage
 from cursor_gateway.errors import InvalidRequest, NotFound, StoreUnavailable
-from cursor_gateway.runs.asking import Conversation
+from cursor_gateway.model.messages import AssistantMessage, Message, UserMessage
+from cursor_gateway.prompting.fingerprints import Scope, answered, fingerprint
 from cursor_gateway.runs.image_files import size_of
 from cursor_gateway.runs.run import Run
-from cursor_gateway.store.base import Store, StoredConversation
+from cursor_gateway.runs.turn_builder import Conversation
+from cursor_gateway.store.base import ConversationRecord, Store
 
 _YOUNG_SECONDS = 3600.0
 
@@ -78,7 +78,7 @@ class Conversations:
 
     def _conversation(
         self,
-        found: StoredConversation,
+        found: ConversationRecord,
         known: Sequence[Message],
         new: Sequence[Message],
         given_known: int,
@@ -103,7 +103,7 @@ class Conversations:
         found = await self._store.conversation(conversation.id, owner)
         return found is not None and self._version(found) == conversation.version
 
-    def _version(self, found: StoredConversation) -> str:
+    def _version(self, found: ConversationRecord) -> str:
         latest = self._latest.get(found.id)
         return f"{found.updated_ms} {latest.id if latest is not None and not latest.is_ending else ''}"
 

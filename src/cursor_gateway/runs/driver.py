@@ -15,20 +15,6 @@ from typing import Protocol, TypeVar
 
 from msgspec.structs import replace
 
-from cursor_gateway.core.agent_events import (
-    AgentEvent,
-    CallerAwaited,
-    RunFailed,
-    RunFinished,
-    RunStarted,
-    ToolEnded,
-    ToolStarted,
-)
-from cursor_gateway.core.assembler import Assembler
-from cursor_gateway.core.caller_tools import Offer, ToolResult
-from cursor_gateway.core.document_events import DocumentEvent, source_text
-from cursor_gateway.core.prompt import Message
-from cursor_gateway.core.run_info import RunInfo
 from cursor_gateway.errors import (
     AgentCrashed,
     AgentError,
@@ -39,13 +25,27 @@ from cursor_gateway.errors import (
     SessionLost,
     ToolNotCalled,
 )
-from cursor_gateway.runs.asking import Asking
+from cursor_gateway.model.agent_events import (
+    AgentEvent,
+    CallerAwaited,
+    RunFailed,
+    RunFinished,
+    RunStarted,
+    ToolEnded,
+    ToolStarted,
+)
+from cursor_gateway.model.caller_tools import Offer, ToolResult
+from cursor_gateway.model.document_events import DocumentEvent, source_text
+from cursor_gateway.model.messages import Message
+from cursor_gateway.model.run_info import RunInfo
 from cursor_gateway.runs.caller_tools import CallerTools
 from cursor_gateway.runs.event_log import EventLog
-from cursor_gateway.runs.spending import Spending
+from cursor_gateway.runs.turn_builder import TurnBuilder
+from cursor_gateway.runs.usage_total import UsageTotal
 from cursor_gateway.runs.waiting import Waiting
 from cursor_gateway.sources.base import Turn
-from cursor_gateway.sources.choice import ChosenSource
+from cursor_gateway.sources.router import SourceRouter
+from cursor_gateway.stages.assembler import Assembler
 
 
 class TurnEnd(Enum):
@@ -75,10 +75,10 @@ class Driver:
         log: EventLog,
         waiting: Waiting,
         *,
-        asking: Asking | None = None,
+        turns: TurnBuilder | None = None,
         caller: CallerTools | None = None,
     ) -> None:
-        """`asking` makes the turns for an agent that has to be started again; `caller` has the caller's tools."""
+        """`turns` makes the turns for an agent that has to be started again; `caller` has the caller's tools."""
         self.turn = turn
         self.session_id = turn.session_id
         self.first_event_at = self.heard_at = 0.0  # by the loop's clock
@@ -88,10 +88,10 @@ class Driver:
         self.source_name = ""  # of the source that answers
         self.stop_reason: GatewayError | None = None
         self.first_event: Callable[[], None] = lambda: None  # called when readers have it
-        self._log, self._waiting, self._asking, self._caller = log, waiting, asking, caller
+        self._log, self._waiting, self._turns, self._caller = log, waiting, turns, caller
         self._assembler = Assembler(info)
         self._redacted: Callable[[Failure], Failure] = lambda failure: failure
-        self._spending = Spending()
+        self._spending = UsageTotal()
         self._started_at = 0.0
         self._task: asyncio.Task[None] | None = None
         self._has_begun = False
@@ -103,7 +103,7 @@ class Driver:
     # --- the run ------------------------------------------------------------------------------------
 
     def start(
-        self, source: ChosenSource, after: Predecessor | None, fault: Callable[[Exception], None]
+        self, source: SourceRouter, after: Predecessor | None, fault: Callable[[Exception], None]
     ) -> "asyncio.Task[None]":
         """Returns at once; the agent starts when nothing is left of the run `after` which it comes."""
         loop = asyncio.get_running_loop()
@@ -132,7 +132,7 @@ class Driver:
                 self._task.cancel()
             await self.gone()
 
-    async def _drive(self, source: ChosenSource, after: Predecessor | None, fault: Callable[[Exception], None]) -> None:
+    async def _drive(self, source: SourceRouter, after: Predecessor | None, fault: Callable[[Exception], None]) -> None:
         self._has_begun = True
         try:
             if self.stop_reason is None:
@@ -168,7 +168,7 @@ class Driver:
 
     # --- one turn of the agent ----------------------------------------------------------------------
 
-    async def _take_turn(self, source: ChosenSource) -> TurnEnd:
+    async def _take_turn(self, source: SourceRouter) -> TurnEnd:
         if self._caller is None:
             return await self._read(source)
         self._is_agent_ended = False
@@ -184,7 +184,7 @@ class Driver:
         finally:
             self._reading = None
 
-    async def _read(self, source: ChosenSource) -> TurnEnd:
+    async def _read(self, source: SourceRouter) -> TurnEnd:
         before = self._log.added
         try:
             async with aclosing(source.events(self.turn)) as batches:
@@ -199,18 +199,18 @@ class Driver:
             return end
         return TurnEnd.RUN_OVER
 
-    def _restart(self, source: ChosenSource, failure: Failure) -> TurnEnd | None:
+    def _restart(self, source: SourceRouter, failure: Failure) -> TurnEnd | None:
         """How an agent that failed before it said anything can be started again."""
-        if self._asking is None:
+        if self._turns is None:
             return None
         if failure.code == SessionLost.code and self.turn.session_id is not None:
             return TurnEnd.SESSION_LOST
-        if failure.may_be_the_sources and source.instead_of(self.turn) is not None:
+        if failure.may_be_the_sources and source.fallback_for(self.turn) is not None:
             self.source_failure = self._redacted(failure)
             return TurnEnd.SOURCE_FAILED
         return None
 
-    async def _push(self, source: ChosenSource, batch: Sequence[AgentEvent], before: int) -> TurnEnd | None:
+    async def _push(self, source: SourceRouter, batch: Sequence[AgentEvent], before: int) -> TurnEnd | None:
         """What one read of the agent's output meant. The end of the turn, where it has one."""
         self.heard_at = asyncio.get_running_loop().time()
         self.has_heard = True
@@ -264,32 +264,32 @@ class Driver:
                     self._waiting.agent_ended()
                     caller.agent_ended()
                     return None, TurnEnd.CALLS_OPEN
-                if isinstance(event, RunFinished) and caller.is_owed_a_call and self._asking is not None:
+                if isinstance(event, RunFinished) and caller.is_owed_a_call and self._turns is not None:
                     return None, TurnEnd.NOT_CALLED
                 return self._timed(self._spending.total(event)), None
             case _:
                 self._waiting.spoke()
                 return event, None
 
-    async def _next_turn(self, source: ChosenSource, end: TurnEnd) -> Turn:
+    async def _next_turn(self, source: SourceRouter, end: TurnEnd) -> Turn:
         """For an agent that is started again."""
-        asking, caller = self._asking, self._caller
-        assert asking is not None
+        turns, caller = self._turns, self._caller
+        assert turns is not None
         happened = caller.history if caller is not None else ()
         match end:
             case TurnEnd.SOURCE_FAILED:
-                self.fallback = source.instead_of(self.turn)
-                self._asking = asking = asking.by(self.fallback)
-                self.source_name = source.name_of(asking.turn)
+                self.fallback = source.fallback_for(self.turn)
+                self._turns = turns = turns.with_source(self.fallback)
+                self.source_name = source.name_of(turns.turn)
                 if caller is not None:
                     caller.server = source.named(self.fallback).tools_server
-                return asking.afresh(happened)
+                return turns.fresh(happened)
             case TurnEnd.SESSION_LOST:
-                return asking.afresh(happened)
+                return turns.fresh(happened)
             case TurnEnd.CALLS_OPEN | TurnEnd.NOT_CALLED | TurnEnd.RUN_OVER:
                 assert caller is not None
                 new = await self._news(caller, end)
-                return asking.again(source, self.session_id, new, caller.history)
+                return turns.resumed(source, self.session_id, new, caller.history)
 
     async def _news(self, caller: CallerTools, end: TurnEnd) -> Sequence[Message]:
         """What an agent that knows its session has to be told."""

@@ -14,8 +14,8 @@ What is visible and old is dropped from memory; a reader who is that far behind 
 import asyncio
 from collections.abc import Callable, Sequence
 
-from cursor_gateway.core.document_events import DocumentEnded, DocumentEvent, Done, Paused
 from cursor_gateway.errors import Failure
+from cursor_gateway.model.document_events import DocumentEnded, DocumentEvent, Done, Paused
 from cursor_gateway.runs.journal import Journal
 from cursor_gateway.runs.readers import wake
 

@@ -3,12 +3,12 @@
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
-from cursor_gateway.core.caller_tools import Offer, ToolResult
-from cursor_gateway.core.document_events import Done, Paused
-from cursor_gateway.core.documents import ClarificationAnswer, Envelope
-from cursor_gateway.core.prompt import Message
-from cursor_gateway.core.run_info import RunInfo, WhenClientLeaves
 from cursor_gateway.errors import GatewayError
+from cursor_gateway.model.caller_tools import Offer, ToolResult
+from cursor_gateway.model.document_events import Done, Paused
+from cursor_gateway.model.documents import ClarificationAnswer, Envelope
+from cursor_gateway.model.messages import Message
+from cursor_gateway.model.run_info import RunInfo, WhenClientLeaves
 from cursor_gateway.runs.readers import Reader, Readers
 
 

@@ -8,7 +8,7 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from cursor_gateway.core.images import Image
+from cursor_gateway.model.images import Image
 from cursor_gateway.sources.private_files import private_folder, write_private
 
 

@@ -7,7 +7,8 @@ from contextlib import suppress
 
 import msgspec
 
-from cursor_gateway.core.document_events import (
+from cursor_gateway.errors import StoreUnavailable
+from cursor_gateway.model.document_events import (
     DocumentEnded,
     DocumentEvent,
     Done,
@@ -15,7 +16,6 @@ from cursor_gateway.core.document_events import (
     says_something,
     source_text,
 )
-from cursor_gateway.errors import StoreUnavailable
 from cursor_gateway.store.base import Idempotency, NewRun, RunEnd, Store
 from cursor_gateway.store.search import Words
 
@@ -164,7 +164,7 @@ class Journal:
             fingerprint=self._fingerprint(done, "".join(self._said[self._replied :])),
             first_event_ms=self._first_event_ms,
             ended_ms=self._now_ms(),
-            frees_key=done.failure is not None and done.failure.passes,
+            frees_key=done.failure is not None and done.failure.is_transient,
         )
 
     def _fingerprint(self, done: Done, answer: str) -> str | None:

@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 
-from cursor_gateway.core.actions import Plan, Question
-from cursor_gateway.core.documents import ClarificationAnswer, ClarificationQuestion
-from cursor_gateway.core.replies import check_answers
+from cursor_gateway.model.actions import Plan, Question
+from cursor_gateway.model.documents import ClarificationAnswer, ClarificationQuestion
+from cursor_gateway.prompting.replies import check_answers
 from cursor_gateway.runs.open_calls import Kind
 from cursor_gateway.runs.waiting import Waiting
 

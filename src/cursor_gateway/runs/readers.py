@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Protocol
 
-from cursor_gateway.core.document_events import DocumentEvent, Done
+from cursor_gateway.model.document_events import DocumentEvent, Done
 
 
 class Log(Protocol):

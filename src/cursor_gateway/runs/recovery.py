@@ -2,11 +2,11 @@
 
 from collections.abc import Callable
 
-from cursor_gateway.core.document_events import DocumentEnded, DocumentEvent, Done, source_text
-from cursor_gateway.core.run_info import RunInfo
-from cursor_gateway.core.unfinished import Unfinished
 from cursor_gateway.errors import GatewayRestarted
-from cursor_gateway.store.base import RunEnd, Store, StoredRun
+from cursor_gateway.model.document_events import DocumentEnded, DocumentEvent, Done, source_text
+from cursor_gateway.model.run_info import RunInfo
+from cursor_gateway.stages.unfinished import PartialRun
+from cursor_gateway.store.base import RunEnd, RunRecord, Store
 from cursor_gateway.store.search import Words
 
 _WHY = "The gateway was killed during this run; what had arrived is kept. Send the message again."
@@ -20,7 +20,7 @@ async def end_interrupted_runs(store: Store, is_alive: Callable[[str], bool], no
     return len(interrupted)
 
 
-def run_info(run: StoredRun) -> RunInfo:
+def run_info(run: RunRecord) -> RunInfo:
     return RunInfo(
         id=run.id,
         created=run.created,
@@ -32,8 +32,8 @@ def run_info(run: StoredRun) -> RunInfo:
     )
 
 
-async def _end(store: Store, run: StoredRun, now_ms: int) -> None:
-    unfinished, words, said, last = Unfinished(), Words(), list[str](), 0
+async def _end(store: Store, run: RunRecord, now_ms: int) -> None:
+    unfinished, words, said, last = PartialRun(), Words(), list[str](), 0
     while (page := await store.events(run.id, run.owner, after=last)).events:
         for event in page.events:
             unfinished.push(event)

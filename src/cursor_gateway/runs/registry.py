@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterable, Sequence
 from msgspec import Struct
 
 from cursor_gateway.errors import CallerGone, Failure, ShuttingDown, TooManyRuns
-from cursor_gateway.runs.limits import Limits
 from cursor_gateway.runs.run import Observer, Run
 from cursor_gateway.runs.shares import Shares, Verdict, decide, gives_way, next_in_queue
-from cursor_gateway.sources.choice import AnySource
+from cursor_gateway.runs.timeouts import Limits
+from cursor_gateway.sources.router import SourceOrRouter
 
 _LAST_SECONDS = 15.0  # at shutdown; more than any agent is given to end by itself
 _LOOK_SECONDS = 0.1  # at shutdown: for runs that have come to wait for their callers
@@ -35,7 +35,9 @@ class _Ticket(Struct, frozen=True, eq=False):
 
 
 class Runs:
-    def __init__(self, source: AnySource, limits: Limits, shares: Shares, observers: Sequence[Observer] = ()) -> None:
+    def __init__(
+        self, source: SourceOrRouter, limits: Limits, shares: Shares, observers: Sequence[Observer] = ()
+    ) -> None:
         self._source, self._limits, self._shares = source, limits, shares
         self._reserved: Counter[str] = Counter()  # places of owners whose runs are about to start
         self._queue: list[_Ticket] = []  # in the order of arrival
@@ -174,7 +176,9 @@ class Runs:
         """The store may not have heard of it."""
         for run in (*self._running.values(), *self._unstored.values()):
             is_of_key = run.owner == owner and run.idempotency is not None and run.idempotency.key == key
-            if is_of_key and not (run.done is not None and run.done.failure is not None and run.done.failure.passes):
+            if is_of_key and not (
+                run.done is not None and run.done.failure is not None and run.done.failure.is_transient
+            ):
                 return run
         return None
 

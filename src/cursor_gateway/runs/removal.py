@@ -9,14 +9,14 @@ import asyncio
 
 from cursor_gateway.errors import GatewayError
 from cursor_gateway.runs.conversations import Conversations
-from cursor_gateway.sources.choice import ChosenSource
 from cursor_gateway.sources.leftovers import remove_folder
+from cursor_gateway.sources.router import SourceRouter
 
 _WAIT_SECONDS = 5.0  # of whoever deletes
 
 
 class Removals:
-    def __init__(self, source: ChosenSource, conversations: Conversations) -> None:
+    def __init__(self, source: SourceRouter, conversations: Conversations) -> None:
         self._source, self._conversations = source, conversations
         self._going_on: dict[str, asyncio.Task[bool]] = {}
 

@@ -12,10 +12,10 @@ from contextlib import suppress
 
 import msgspec
 
-from cursor_gateway.core.caller_tools import Offer
-from cursor_gateway.core.fingerprints import Scope, fingerprint
-from cursor_gateway.core.prompt import Message
 from cursor_gateway.errors import StoreUnavailable
+from cursor_gateway.model.caller_tools import Offer
+from cursor_gateway.model.messages import Message
+from cursor_gateway.prompting.fingerprints import Scope, fingerprint
 from cursor_gateway.store.base import IdempotentRun, Store
 
 _MOST = 1000  # replies that are found without the store

@@ -8,10 +8,10 @@ from collections.abc import Iterable, Mapping
 import msgspec
 from msgspec import Struct
 
-from cursor_gateway.core.caller_tools import ToolResult
-from cursor_gateway.core.document_events import DocumentEnded, DocumentEvent, Paused, source_text
-from cursor_gateway.core.documents import ToolCallDocument, ToolCallMetadata
-from cursor_gateway.core.prompt import AssistantMessage, Call, Message, ToolMessage
+from cursor_gateway.model.caller_tools import ToolResult
+from cursor_gateway.model.document_events import DocumentEnded, DocumentEvent, Paused, source_text
+from cursor_gateway.model.documents import ToolCallDocument, ToolCallMetadata
+from cursor_gateway.model.messages import AssistantMessage, Call, Message, ToolMessage
 
 
 class _Round(Struct):

@@ -4,23 +4,23 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
-from cursor_gateway.core.caller_tools import Offer, ToolResult
-from cursor_gateway.core.document_events import Done, Paused
-from cursor_gateway.core.documents import ClarificationAnswer, Envelope
-from cursor_gateway.core.prompt import Message
-from cursor_gateway.core.run_info import RunInfo, WhenClientLeaves
 from cursor_gateway.errors import Failure, GatewayError, InvalidRequest, RunCancelled
-from cursor_gateway.runs.asking import Asking
+from cursor_gateway.model.caller_tools import Offer, ToolResult
+from cursor_gateway.model.document_events import Done, Paused
+from cursor_gateway.model.documents import ClarificationAnswer, Envelope
+from cursor_gateway.model.messages import Message
+from cursor_gateway.model.run_info import RunInfo, WhenClientLeaves
 from cursor_gateway.runs.caller_tools import CallerTools
 from cursor_gateway.runs.driver import Driver
 from cursor_gateway.runs.event_log import EventLog
 from cursor_gateway.runs.journal import Journal
-from cursor_gateway.runs.limits import Limits, Watch
 from cursor_gateway.runs.questions import Questions
 from cursor_gateway.runs.readers import Reader, Readers
-from cursor_gateway.runs.waiting import CallerLimits, Waiting
+from cursor_gateway.runs.timeouts import Limits, Watch
+from cursor_gateway.runs.turn_builder import TurnBuilder
+from cursor_gateway.runs.waiting import Waiting, WaitLimits
 from cursor_gateway.sources.base import Turn
-from cursor_gateway.sources.choice import AnySource, chosen
+from cursor_gateway.sources.router import SourceOrRouter, chosen
 from cursor_gateway.store.base import Idempotency
 
 
@@ -49,7 +49,7 @@ class Run:
         request_id: str = "",
         journal: Journal | None = None,
         *,
-        asking: Asking | None = None,
+        turns: TurnBuilder | None = None,
         waiting: Waiting | None = None,
         caller: CallerTools | None = None,
         questions: Questions | None = None,
@@ -61,8 +61,8 @@ class Run:
         self.log = EventLog(journal)
         self.readers = Readers(self.log)
         self.readers.left_last = self._reader_left
-        self.waiting = waiting if waiting is not None else Waiting(CallerLimits())
-        self.driver = Driver(info, turn, self.log, self.waiting, asking=asking, caller=caller)
+        self.waiting = waiting if waiting is not None else Waiting(WaitLimits())
+        self.driver = Driver(info, turn, self.log, self.waiting, turns=turns, caller=caller)
         self._journal = journal
         self._observers: tuple[Observer, ...] = ()
         self._not_notified: tuple[Observer, ...] = ()  # of the start
@@ -105,7 +105,7 @@ class Run:
 
     def start(
         self,
-        source: AnySource,
+        source: SourceOrRouter,
         limits: Limits,
         observers: tuple[Observer, ...],
         ended: Callable[[], None],

@@ -15,16 +15,6 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from cursor_gateway.core.caller_tools import NamedTool, Offer, SomeTool, ToolResult, preamble, usable
-from cursor_gateway.core.document_events import context_usage
-from cursor_gateway.core.documents import ChatResponse, Envelope, Mode, Usage
-from cursor_gateway.core.fences import Fences
-from cursor_gateway.core.fingerprints import Scope, answered, fingerprint
-from cursor_gateway.core.images import Image
-from cursor_gateway.core.prompt import AssistantMessage, Message, ToolMessage, UserMessage, debug_preamble
-from cursor_gateway.core.run_info import Include, RunInfo, WhenBusy, WhenClientLeaves
-from cursor_gateway.core.tokens import estimate_tokens_by_sample
-from cursor_gateway.core.unfinished import Unfinished
 from cursor_gateway.errors import (
     ConversationBusy,
     GatewayError,
@@ -37,25 +27,35 @@ from cursor_gateway.errors import (
     host_exhausted,
     unknown_model,
 )
+from cursor_gateway.model.caller_tools import NamedTool, Offer, RequiredTool, ToolResult, preamble, usable
+from cursor_gateway.model.document_events import context_usage
+from cursor_gateway.model.documents import ChatResponse, Envelope, Mode, Usage
+from cursor_gateway.model.images import Image
+from cursor_gateway.model.messages import AssistantMessage, Message, ToolMessage, UserMessage
+from cursor_gateway.model.run_info import Fences, Include, RunInfo, WhenBusy, WhenClientLeaves
+from cursor_gateway.prompting.fingerprints import Scope, answered, fingerprint
+from cursor_gateway.prompting.prompt import debug_preamble
 from cursor_gateway.runs.account_errors import AccountErrors, Asked
-from cursor_gateway.runs.asking import Asking, Conversation, Prompts
 from cursor_gateway.runs.caller_tools import CallerTools
 from cursor_gateway.runs.conversations import Conversations
 from cursor_gateway.runs.handle import RunHandle
 from cursor_gateway.runs.image_files import write_images
 from cursor_gateway.runs.journal import Journal
-from cursor_gateway.runs.past import PastRun
 from cursor_gateway.runs.questions import Questions
 from cursor_gateway.runs.registry import Place, Runs
 from cursor_gateway.runs.removal import Removals
 from cursor_gateway.runs.repeats import Repeats, question_key, run_of
 from cursor_gateway.runs.run import Run
-from cursor_gateway.runs.waiting import CallerLimits, Waiting
+from cursor_gateway.runs.stored_run import StoredRun
+from cursor_gateway.runs.turn_builder import Conversation, Prompts, TurnBuilder
+from cursor_gateway.runs.waiting import Waiting, WaitLimits
 from cursor_gateway.runs.workspaces import Workspaces
 from cursor_gateway.sources.base import TOOLS_SERVER, Offered, Turn
-from cursor_gateway.sources.choice import AnySource, chosen
 from cursor_gateway.sources.private_files import private_folder, write_private
+from cursor_gateway.sources.router import SourceOrRouter, chosen
 from cursor_gateway.sources.tool_server.endpoint import ToolEndpoint
+from cursor_gateway.stages.tokens import estimate_tokens_by_sample
+from cursor_gateway.stages.unfinished import PartialRun
 from cursor_gateway.store.base import Idempotency, IdempotentRun, NewMessage, NewRun, Store
 
 TOOLS = "tools.json"  # in a conversation's folder: those that were offered last
@@ -65,7 +65,7 @@ _LONGEST_MODEL = 200  # characters of a name; the agent's own have some 40
 Removed: TypeAlias = Literal["removed", "pending", "unknown"]  # pending: agents still keep some of it, for now
 
 
-class Order(Struct, frozen=True, kw_only=True):
+class RunRequest(Struct, frozen=True, kw_only=True):
     """What somebody wants to have done."""
 
     owner: str
@@ -74,7 +74,7 @@ class Order(Struct, frozen=True, kw_only=True):
     messages: Sequence[Message]
     images: Sequence[Image] = ()
     instructions: str = ""  # for this turn alone, beside the conversation
-    is_whole: bool = False  # the messages are the whole conversation, not only what is new in it
+    has_full_history: bool = False  # the messages are the whole conversation, not only what is new in it
     client_session: str = ""  # the client's own name for it
     offer: Offer | None = None  # tools of the caller's; then the agent may not use its own
     has_own_tools: bool = False  # the client runs tools itself, whether or not this request offers any
@@ -113,7 +113,7 @@ class Continued(Struct, frozen=True):
 class Service:
     def __init__(
         self,
-        source: AnySource,
+        source: SourceOrRouter,
         runs: Runs,
         store: Store,
         conversations: Conversations,
@@ -122,7 +122,7 @@ class Service:
         instance: str,
         now_ms: Callable[[], int],
         endpoint: ToolEndpoint | None = None,
-        caller_limits: CallerLimits | None = None,
+        caller_limits: WaitLimits | None = None,
         account_errors: AccountErrors | None = None,
         secret: bytes | None = None,
     ) -> None:
@@ -133,38 +133,38 @@ class Service:
         self._instance, self._now_ms, self._account_errors = instance, now_ms, account_errors
         self._secret = token_bytes() if secret is None else secret
         self._repeats = Repeats(store)
-        self._caller_limits, self._endpoint = caller_limits or CallerLimits(), endpoint or ToolEndpoint()
+        self._caller_limits, self._endpoint = caller_limits or WaitLimits(), endpoint or ToolEndpoint()
 
     # --- starting -----------------------------------------------------------------------------------
 
-    async def start(self, order: Order) -> RunHandle:
+    async def start(self, request: RunRequest) -> RunHandle:
         """Raises a `RequestError` for what cannot be, `ModelUnavailable` for a model that is known to be none."""
-        model = order.model or self.defaults.model
+        model = request.model or self.defaults.model
         _check_name(model)
-        self.source.named(order.source).check_model(model)
-        has_tools, order = order.offer is not None, self._with_tools(order)
-        if (joined := await self._ordered_before(order)) is not None:
+        self.source.named(request.source).check_model(model)
+        has_tools, request = request.offer is not None, self._with_tools(request)
+        if (joined := await self._find_earlier(request)) is not None:
             return joined
         if not has_tools:
-            order = await self._as_side_request(order)
-        asked = self._asked(order, model)
-        self.runs.check_free(order.owner)
-        conversation = await self._conversation(order)
+            request = await self._as_side_request(request)
+        asked = self._asked(request, model)
+        self.runs.check_free(request.owner)
+        conversation = await self._conversation(request)
         images: list[tuple[Image, str]] | None = None
         place: Place | None = None
         try:
             while True:
                 if await self._has_waited(conversation.id):
-                    conversation, images = await self._conversation(order), None  # what was said meanwhile counts
+                    conversation, images = await self._conversation(request), None  # what was said meanwhile counts
                 elif images is None:
-                    images = await self._image_files(order, conversation.id)
+                    images = await self._image_files(request, conversation.id)
                 elif place is None:
-                    place = await self.runs.reserve(order.owner)
-                elif not await self.conversations.is_current(conversation, order.owner):
-                    conversation, images = await self._conversation(order), None
+                    place = await self.runs.reserve(request.owner)
+                elif not await self.conversations.is_current(conversation, request.owner):
+                    conversation, images = await self._conversation(request), None
                 else:
                     break
-            return await self._start_in(conversation, order, model, images, asked)
+            return await self._start_in(conversation, request, model, images, asked)
         finally:
             if place is not None:
                 place.give_back()
@@ -172,103 +172,105 @@ class Service:
     async def _start_in(
         self,
         conversation: Conversation,
-        order: Order,
+        request: RunRequest,
         model: str,
         images: list[tuple[Image, str]],
         asked: Asked | None,
     ) -> RunHandle:
         """With a place for the run."""
-        can_ask = order.may_be_asked and self.source.named(order.source).holds_questions
-        if order.offer is not None or can_ask:
-            self.runs.make_room(order.owner)
-        if order.offer is not None:
+        can_ask = request.may_be_asked and self.source.named(request.source).holds_questions
+        if request.offer is not None or can_ask:
+            self.runs.make_room(request.owner)
+        if request.offer is not None:
             await self._endpoint.open()
-        if (known := self._repeats.recent(order.owner, order.repeat_key)) is not None:  # the same came twice at once
-            return await self.find(known.run_id, order.owner)
+        if (
+            known := self._repeats.recent(request.owner, request.repeat_key)
+        ) is not None:  # the same came twice at once
+            return await self.find(known.run_id, request.owner)
         try:
-            run = await self._start(order, model, conversation, images, asked)
+            run = await self._start(request, model, conversation, images, asked)
         except OSError as error:
             raise _unwritten(error) from error
         if run is None:  # the same order came twice at once
-            joined = await self._ordered_before(order)
+            joined = await self._find_earlier(request)
             if joined is None:
                 raise StoreUnavailable("The history does not know a run that it has just refused; try again.")
             return joined
         return run
 
-    async def _as_side_request(self, order: Order) -> Order:
+    async def _as_side_request(self, request: RunRequest) -> RunRequest:
         """A request without `tools` by a client that runs tools itself is for a title or a summary: the agent must not
         write for that. A request that names a mode gets it."""
-        if order.mode is not None or self.defaults.mode in ("ask", "plan"):
-            return order
-        return replace(order, mode="ask") if order.has_own_tools or await self._carried_tools(order) else order
+        if request.mode is not None or self.defaults.mode in ("ask", "plan"):
+            return request
+        return replace(request, mode="ask") if request.has_own_tools or await self._carried_tools(request) else request
 
-    async def _carried_tools(self, order: Order) -> bool:
+    async def _carried_tools(self, request: RunRequest) -> bool:
         """Earlier requests of the conversation that this one names did."""
-        if order.conversation_id is None:
+        if request.conversation_id is None:
             return False
-        id = await self._conversation_of(order.conversation_id, order.owner)
-        known = await self.store.conversation(id, order.owner)
+        id = await self._conversation_of(request.conversation_id, request.owner)
+        known = await self.store.conversation(id, request.owner)
         return known is not None and (self.conversations.folder(known.id) / TOOLS).exists()
 
-    def _asked(self, order: Order, model: str) -> Asked | None:
+    def _asked(self, request: RunRequest, model: str) -> Asked | None:
         """Raises an `AgentError` that an agent would only repeat."""
         if self._account_errors is None:
             return None
-        asked = self._account_errors.asked(order.owner, order.source, model)
+        asked = self._account_errors.asked(request.owner, request.source, model)
         if (error := self._account_errors.known(asked)) is not None:
-            self.runs.tell_repeated(error.failure(), order.owner, order.request_id)
+            self.runs.tell_repeated(error.failure(), request.owner, request.request_id)
             raise error
         return asked
 
-    def _with_tools(self, order: Order) -> Order:
+    def _with_tools(self, request: RunRequest) -> RunRequest:
         """The order, as far as its tools can be offered."""
-        if order.offer is None:
-            return order
-        if (order.mode or self.defaults.mode) == "plan":
+        if request.offer is None:
+            return request
+        if (request.mode or self.defaults.mode) == "plan":
             raise InvalidRequest(
                 "In the mode `plan` the agent calls no tools; leave `tools` out, or choose another mode.", param="tools"
             )
-        if self.source.named(order.source).offers_tools:
-            return order
-        if isinstance(order.offer.choice, SomeTool | NamedTool):
+        if self.source.named(request.source).offers_tools:
+            return request
+        if isinstance(request.offer.choice, RequiredTool | NamedTool):
             raise InvalidRequest(
                 "Recordings are played here, which call no tools; send `tool_choice` auto.", param="tool_choice"
             )
-        return replace(order, offer=None)
+        return replace(request, offer=None)
 
-    async def _ordered_before(self, order: Order) -> RunHandle | None:
-        if order.idempotency_key is None:
+    async def _find_earlier(self, request: RunRequest) -> RunHandle | None:
+        if request.idempotency_key is None:
             return None
-        running = self.runs.find_by_idempotency(order.owner, order.idempotency_key)
+        running = self.runs.find_by_idempotency(request.owner, request.idempotency_key)
         if running is not None and running.idempotency is not None:
-            _check_body(running.idempotency.body_hash, order)
+            _check_body(running.idempotency.body_hash, request)
             return running
         try:
-            found = await self.store.find_run_by_idempotency(order.owner, order.idempotency_key)
+            found = await self.store.find_run_by_idempotency(request.owner, request.idempotency_key)
         except StoreUnavailable:  # it costs the memory of earlier gateways, not the answer
             return None
         if found is None:
             return None
-        _check_body(found.body_hash, order)
-        return await self.find(found.run_id, order.owner)
+        _check_body(found.body_hash, request)
+        return await self.find(found.run_id, request.owner)
 
-    async def _conversation(self, order: Order) -> Conversation:
-        if order.conversation_id is not None:
-            workspace = None if order.workspace is None else self.workspaces.find(order.workspace)
-            id = await self._conversation_of(order.conversation_id, order.owner)
-            found = await self.conversations.named(id, order.owner, workspace, order.messages)
-            found = replace(found, session_id=None) if order.forgets_session else found
+    async def _conversation(self, request: RunRequest) -> Conversation:
+        if request.conversation_id is not None:
+            workspace = None if request.workspace is None else self.workspaces.find(request.workspace)
+            id = await self._conversation_of(request.conversation_id, request.owner)
+            found = await self.conversations.named(id, request.owner, workspace, request.messages)
+            found = replace(found, session_id=None) if request.forgets_session else found
             if not Path(found.workspace).is_dir():
                 raise InvalidRequest(
                     f"This conversation works in {found.workspace!r}, which is gone; put it back, or begin a new one.",
                     param="conversationId",
                 )
             return found
-        workspace = self.workspaces.find(order.workspace)
-        if not order.is_whole:
-            return self.conversations.new(workspace, order.messages)
-        return await self.conversations.told(self._scope(order, workspace), order.messages)
+        workspace = self.workspaces.find(request.workspace)
+        if not request.has_full_history:
+            return self.conversations.new(workspace, request.messages)
+        return await self.conversations.told(self._scope(request, workspace), request.messages)
 
     async def _conversation_of(self, id: str, owner: str) -> str:
         """Of an answer's id (`chat_…`, or `chatcmpl-…` as OpenAI's clients have it) the conversation that it ends."""
@@ -295,49 +297,49 @@ class Service:
                 await latest.finished()
                 return True
 
-    async def _image_files(self, order: Order, conversation_id: str) -> list[tuple[Image, str]]:
+    async def _image_files(self, request: RunRequest, conversation_id: str) -> list[tuple[Image, str]]:
         """None for an agent with the caller's tools, which may open no files: a tool shows them."""
-        if not order.images or order.offer is not None:
+        if not request.images or request.offer is not None:
             return []
         folder = self.conversations.folder(conversation_id)
         try:
-            return await asyncio.to_thread(write_images, order.images, folder / "images")
+            return await asyncio.to_thread(write_images, request.images, folder / "images")
         except OSError as error:
             raise _unwritten(error) from error
 
     async def _start(
         self,
-        order: Order,
+        request: RunRequest,
         model: str,
         conversation: Conversation,
         images: Sequence[tuple[Image, str]],
         asked: Asked | None,
     ) -> Run | None:
         """None when the order's idempotency key is another run's."""
-        if order.offer is None:  # with tools of the caller's the agent works elsewhere
+        if request.offer is None:  # with tools of the caller's the agent works elsewhere
             self.workspaces.check(conversation.workspace)
         info = RunInfo(
             id=f"chat_{uuid4().hex}",
             created=datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
-            mode=order.mode or self.defaults.mode,
+            mode=request.mode or self.defaults.mode,
             model=model,
             conversation_id=conversation.id,
-            fences=order.fences or self.defaults.fences,
-            include=order.include,
+            fences=request.fences or self.defaults.fences,
+            include=request.include,
         )
         folder = self.conversations.folder(conversation.id)
         with private_folder(folder.parents[1], folder):
             pass  # it is there now
         waiting = Waiting(self._caller_limits)
-        caller, offered = self._offered(order, info.id, folder, waiting)
+        caller, offered = self._offered(request, info.id, folder, waiting)
         questions = (
-            Questions(waiting) if order.may_be_asked and self.source.named(order.source).holds_questions else None
+            Questions(waiting) if request.may_be_asked and self.source.named(request.source).holds_questions else None
         )
         if caller is not None:
-            images = list(zip(order.images, caller.show(order.images), strict=True))
+            images = list(zip(request.images, caller.show(request.images), strict=True))
         turn = Turn(
             run_id=info.id,
-            source=order.source,
+            source=request.source,
             prompt="",
             model=model,
             mode=info.mode,
@@ -347,32 +349,32 @@ class Service:
             offered=offered,
             person=questions,
         )
-        asking = Asking(
+        turns = TurnBuilder(
             conversation=conversation,
             turn=turn,
-            preamble=lambda source: _preamble(order, info, self.source.named(source).tools_server),
+            preamble=lambda source: _preamble(request, info, self.source.named(source).tools_server),
             images=images,
             prompts=Prompts(self._secret, folder),
             knows_session=conversation.session_id is not None and self.source.has_session(turn),
         )
-        journal = Journal(self.store, self._new_run(order, info, conversation), self._now_ms)
-        if (order.idempotency_key is not None or order.repeat_key) and not await journal.begin():
+        journal = Journal(self.store, self._new_run(request, info, conversation), self._now_ms)
+        if (request.idempotency_key is not None or request.repeat_key) and not await journal.begin():
             return None
         run = Run(
-            replace(info, known_tokens=_tokens(conversation.known)) if asking.knows_session else info,
-            asking.first(),
-            order.owner,
-            order.request_id,
+            replace(info, known_tokens=_tokens(conversation.known)) if turns.knows_session else info,
+            turns.initial(),
+            request.owner,
+            request.request_id,
             journal,
-            asking=asking,
+            turns=turns,
             waiting=waiting,
             caller=caller,
             questions=questions,
         )
-        self._quoted(run, order)
+        self._quoted(run, request)
         if self._account_errors is not None and asked is not None:
             run.log.ended = partial(self._account_errors.heard, asked)
-        run.needs_readers = (order.when_client_leaves or self.defaults.when_client_leaves) == "cancel"
+        run.needs_readers = (request.when_client_leaves or self.defaults.when_client_leaves) == "cancel"
 
         def ended() -> None:
             self.conversations.end(conversation.id, run)
@@ -381,36 +383,36 @@ class Service:
 
         self.runs.start(run, after=self.conversations.latest(conversation.id), ended=ended)
         self.conversations.begin(conversation.id, run)
-        if order.repeat_key:
-            await self._repeats.note(order.owner, order.repeat_key, IdempotentRun(run.id, ""), self._now_ms())
+        if request.repeat_key:
+            await self._repeats.note(request.owner, request.repeat_key, IdempotentRun(run.id, ""), self._now_ms())
         journal.begin_soon()
         return run
 
     def _offered(
-        self, order: Order, run_id: str, folder: Path, waiting: Waiting
+        self, request: RunRequest, run_id: str, folder: Path, waiting: Waiting
     ) -> tuple[CallerTools | None, Offered | None]:
-        if order.offer is None:
+        if request.offer is None:
             return None, None
-        server = self.source.named(order.source).tools_server
+        server = self.source.named(request.source).tools_server
         scratch = str(folder / "scratch")
-        caller = CallerTools(order.offer, waiting, run_id=run_id, server=server, scratch=scratch)
+        caller = CallerTools(request.offer, waiting, run_id=run_id, server=server, scratch=scratch)
         with private_folder(folder.parents[1], folder) as opened:
-            write_private(opened, TOOLS, msgspec.json.encode(order.offer.tools))
-        url = self._endpoint.offer(caller) if usable(order.offer) or order.images else ""
+            write_private(opened, TOOLS, msgspec.json.encode(request.offer.tools))
+        url = self._endpoint.offer(caller) if usable(request.offer) or request.images else ""
         return caller, Offered(server=TOOLS_SERVER, url=url, runner=caller)
 
-    def _quoted(self, run: Run, order: Order) -> None:
-        if order.is_whole:
-            scope = self._scope(order, run.turn.workspace)
-            run.quoted_as(lambda answer: fingerprint(scope, [*order.messages, AssistantMessage(answer)]))
+    def _quoted(self, run: Run, request: RunRequest) -> None:
+        if request.has_full_history:
+            scope = self._scope(request, run.turn.workspace)
+            run.quoted_as(lambda answer: fingerprint(scope, [*request.messages, AssistantMessage(answer)]))
 
-    def _new_run(self, order: Order, info: RunInfo, conversation: Conversation) -> NewRun:
+    def _new_run(self, request: RunRequest, info: RunInfo, conversation: Conversation) -> NewRun:
         is_new = not conversation.known
-        key = order.idempotency_key
+        key = request.idempotency_key
         return NewRun(
             id=info.id,
             conversation_id=conversation.id,
-            owner=order.owner,
+            owner=request.owner,
             instance=self._instance,
             workspace=conversation.workspace,
             model=info.model or "",
@@ -418,72 +420,72 @@ class Service:
             created=info.created,
             fences=info.fences,
             include=info.include,
-            messages=_kept(order.messages if is_new else conversation.new),
+            messages=_kept(request.messages if is_new else conversation.new),
             started_ms=self._now_ms(),
-            idempotency=Idempotency(key, _hash(order.body)) if key is not None else None,
+            idempotency=Idempotency(key, _hash(request.body)) if key is not None else None,
         )
 
-    def _scope(self, order: Order, workspace: str) -> Scope:
+    def _scope(self, request: RunRequest, workspace: str) -> Scope:
         return Scope(
-            owner=order.owner,
+            owner=request.owner,
             workspace=workspace,
-            mode=order.mode or self.defaults.mode,
-            tools=tuple(sorted(tool.name for tool in order.offer.tools)) if order.offer is not None else (),
-            client_session=order.client_session,
+            mode=request.mode or self.defaults.mode,
+            tools=tuple(sorted(tool.name for tool in request.offer.tools)) if request.offer is not None else (),
+            client_session=request.client_session,
         )
 
-    async def answered(self, order: Order, run: Run, answer: str) -> None:
+    async def answered(self, request: RunRequest, run: Run, answer: str) -> None:
         """The caller was told something else than the run said: the next request will quote that."""
-        if order.is_whole:
-            told = fingerprint(self._scope(order, run.turn.workspace), [*order.messages, AssistantMessage(answer)])
+        if request.has_full_history:
+            told = fingerprint(self._scope(request, run.turn.workspace), [*request.messages, AssistantMessage(answer)])
             with suppress(StoreUnavailable):  # it costs the agent's memory, not the answer
-                await self.store.set_session(run.info.conversation_id or "", order.owner, run.session_id, told)
+                await self.store.set_session(run.info.conversation_id or "", request.owner, run.session_id, told)
 
     # --- going on -----------------------------------------------------------------------------------
 
-    async def take(self, order: Order) -> Continued:
+    async def take(self, request: RunRequest) -> Continued:
         """The reply to a request that tells the whole conversation: it may come again, bring results, or be new."""
-        results, also = _brought(order)
-        key = await self._repeat_key(order, results)
-        if key is not None and (known := await self._repeated(order, key)) is not None:
+        results, also = _brought(request)
+        key = await self._repeat_key(request, results)
+        if key is not None and (known := await self._repeated(request, key)) is not None:
             return known
-        if (continued := await self._continue_run(order, results, also)) is not None:
+        if (continued := await self._continue_run(request, results, also)) is not None:
             if key is not None:
-                body_hash = _hash(order.body) if key == order.idempotency_key else ""
+                body_hash = _hash(request.body) if key == request.idempotency_key else ""
                 reply = IdempotentRun(continued.run.id, body_hash, continued.after)
-                await self._repeats.note(order.owner, key, reply, self._now_ms())
+                await self._repeats.note(request.owner, key, reply, self._now_ms())
             return continued
-        if key is not None and key != order.idempotency_key:
-            order = replace(order, repeat_key=key)
-        return Continued(await self.start(order), 0)
+        if key is not None and key != request.idempotency_key:
+            request = replace(request, repeat_key=key)
+        return Continued(await self.start(request), 0)
 
     async def _continue_run(
-        self, order: Order, results: Mapping[str, ToolResult], also: Sequence[Message]
+        self, request: RunRequest, results: Mapping[str, ToolResult], also: Sequence[Message]
     ) -> Continued | None:
         """With the run that waits for these results. None: there is none, so it is an order as others."""
-        run = self.runs.find_by_calls(results, order.owner)
+        run = self.runs.find_by_calls(results, request.owner)
         if run is None or run.caller is None or run.is_ending:
             return None
         is_new = bool(run.caller.new(results))
         if also and not is_new:
             return None  # more is said to a run that goes on: it is told to another one, with all the rest
-        continued = await self.continued(run, results, also, order.offer)
+        continued = await self.continued(run, results, also, request.offer)
         if is_new:
-            self._quoted(run, order)
-        run.set_when_client_leaves(order.when_client_leaves)
+            self._quoted(run, request)
+        run.set_when_client_leaves(request.when_client_leaves)
         return continued
 
-    async def _repeat_key(self, order: Order, results: Mapping[str, ToolResult]) -> str | None:
+    async def _repeat_key(self, request: RunRequest, results: Mapping[str, ToolResult]) -> str | None:
         """By which the request is known if it comes again. None: it brings no results of calls that were made here."""
         if not results:
             return None
-        if order.idempotency_key is not None:
-            return order.idempotency_key
-        if not await self._made_one(results, order.owner):
+        if request.idempotency_key is not None:
+            return request.idempotency_key
+        if not await self._made_one(results, request.owner):
             return None
-        scope = self._scope(order, order.workspace or "")
-        more = (order.model or "", order.conversation_id or "", order.source or "", order.instructions)
-        return question_key(scope, order.messages, order.offer, *more)
+        scope = self._scope(request, request.workspace or "")
+        more = (request.model or "", request.conversation_id or "", request.source or "", request.instructions)
+        return question_key(scope, request.messages, request.offer, *more)
 
     async def _made_one(self, call_ids: Iterable[str], owner: str) -> bool:
         """Whether a run of this owner's made one of these calls."""
@@ -495,26 +497,26 @@ class Service:
                     return True
         return False
 
-    async def _repeated(self, order: Order, key: str) -> Continued | None:
+    async def _repeated(self, request: RunRequest, key: str) -> Continued | None:
         """The reply that this request got before, unless its run failed.
 
         A failure is repeated only for an `Idempotency-Key`, and only if another try cannot help.
         """
-        known = await self._repeats.find(order.owner, key)
+        known = await self._repeats.find(request.owner, key)
         if known is None:
             return None
-        is_named = key == order.idempotency_key
+        is_named = key == request.idempotency_key
         if is_named:
-            _check_body(known.body_hash, order)
+            _check_body(known.body_hash, request)
         try:
-            run = await self.find(known.run_id, order.owner)
+            run = await self.find(known.run_id, request.owner)
         except NotFound:  # deleted with its conversation
-            self._repeats.forget(order.owner, key)
+            self._repeats.forget(request.owner, key)
             return None
         failure = run.done.failure if run.done is not None else None
         is_stopped = run.done is None and run.is_ending
-        if is_stopped or (failure is not None and (failure.passes or not is_named)):
-            self._repeats.forget(order.owner, key)
+        if is_stopped or (failure is not None and (failure.is_transient or not is_named)):
+            self._repeats.forget(request.owner, key)
             return None
         return Continued(run, known.after, await _usage_at(run, known.after))
 
@@ -537,7 +539,7 @@ class Service:
         stored = await self.store.run(id, owner)
         if stored is None:
             raise _no_run(id)
-        past = PastRun(self.store, stored)
+        past = StoredRun(self.store, stored)
         await past.look()
         return past
 
@@ -550,7 +552,7 @@ class Service:
     async def response(self, id: str, owner: str) -> ChatResponse:
         """The whole answer, or what there is of it now."""
         run = await self.find(id, owner)
-        unfinished, reader, until = Unfinished(), run.reader(), run.count
+        unfinished, reader, until = PartialRun(), run.reader(), run.count
         while reader.place < until and not reader.has_left:
             for event in await reader.next():
                 unfinished.push(event)
@@ -597,28 +599,28 @@ def _check_name(model: str) -> None:
         raise unknown_model(model[:_LONGEST_MODEL], [])
 
 
-def _check_body(expected: str, order: Order) -> None:
-    if _hash(order.body) != expected:
+def _check_body(expected: str, request: RunRequest) -> None:
+    if _hash(request.body) != expected:
         raise IdempotencyMismatch(
             "This Idempotency-Key belongs to another request; send the same body, or another key.",
             param="Idempotency-Key",
         )
 
 
-def _preamble(order: Order, info: RunInfo, server: str) -> list[str]:
+def _preamble(request: RunRequest, info: RunInfo, server: str) -> list[str]:
     told = [debug_preamble()] if info.mode == "debug" else []
-    told += [preamble(order.offer, server)] if order.offer is not None else []
-    return [*told, order.instructions] if order.instructions else told
+    told += [preamble(request.offer, server)] if request.offer is not None else []
+    return [*told, request.instructions] if request.instructions else told
 
 
-def _brought(order: Order) -> tuple[dict[str, ToolResult], list[Message]]:
+def _brought(request: RunRequest) -> tuple[dict[str, ToolResult], list[Message]]:
     """The results after the last answer, and what was said beside them."""
     results: dict[str, ToolResult] = {}
     also: list[Message] = []
-    first = answered(order.messages)
-    for number, message in enumerate(order.messages[first:], first):
+    first = answered(request.messages)
+    for number, message in enumerate(request.messages[first:], first):
         if isinstance(message, ToolMessage):
-            shown = tuple(image for image in order.images if image.message == number)
+            shown = tuple(image for image in request.images if image.message == number)
             results.setdefault(message.call_id, ToolResult(text=message.text, images=shown))
         else:
             also.append(message)

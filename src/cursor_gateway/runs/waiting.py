@@ -26,7 +26,7 @@ from cursor_gateway.runs.open_calls import (
 _LONGEST_GATHERING = 2.0  # seconds: an agent that goes on talking beside its calls does not hold them back
 
 
-class CallerLimits(Struct, frozen=True, kw_only=True):
+class WaitLimits(Struct, frozen=True, kw_only=True):
     answer_seconds: float = 600.0  # how long a caller may take
     quiet_seconds: float = 0.15
 
@@ -48,7 +48,7 @@ class Host(Protocol):
 class Waiting:
     """Whether a run waits, for what, since when, and for how long it has waited so far."""
 
-    def __init__(self, limits: CallerLimits) -> None:
+    def __init__(self, limits: WaitLimits) -> None:
         self.since: float | None = None  # by the loop's clock
         self.seconds = 0.0  # that it has waited, up to the last answer
         self.most: int | None = None  # calls that are shown at once

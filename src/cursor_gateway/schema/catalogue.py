@@ -8,7 +8,7 @@ from typing import Any, Literal, TypeAlias, Union, get_args, get_origin
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
-from cursor_gateway.core.documents import ChatResponse, Document, DocumentType, Envelope, Metadata, Usage
+from cursor_gateway.model.documents import ChatResponse, Document, DocumentType, Envelope, Metadata, Usage
 from cursor_gateway.schema.meanings import MEANINGS
 from cursor_gateway.schema.stream_events import StreamEvent, StreamEventType
 

@@ -7,8 +7,8 @@ from typing import Any, Literal, TypeAlias
 
 from msgspec import UNSET, Struct, UnsetType
 
-from cursor_gateway.core.document_events import KnownMetadata
-from cursor_gateway.core.documents import DocumentType, Envelope, Metadata, ToolCallResult
+from cursor_gateway.model.document_events import KnownMetadata
+from cursor_gateway.model.documents import DocumentType, Envelope, Metadata, ToolCallResult
 
 
 class _Payload(Struct, frozen=True, kw_only=True, rename="camel"):

@@ -8,10 +8,7 @@ from msgspec import UnsetType
 from msgspec.structs import replace
 from starlette.types import Receive, Scope, Send
 
-from cursor_gateway.core.document_events import DocumentEvent
-from cursor_gateway.core.prompt import UserMessage
-from cursor_gateway.core.structured import Fit, Format, Misfit, check, repair_prompt
-from cursor_gateway.dialects.openai_chat import (
+from cursor_gateway.dialects.chat.encoder import (
     ChatCompletion,
     CompletionFold,
     CompletionUsage,
@@ -21,9 +18,12 @@ from cursor_gateway.dialects.openai_chat import (
     error_frames,
 )
 from cursor_gateway.errors import AnswerUnfit, Failure, GatewayError, RunCancelled
+from cursor_gateway.model.document_events import DocumentEvent
+from cursor_gateway.model.messages import UserMessage
+from cursor_gateway.prompting.structured import Fit, Format, Misfit, check, repair_prompt
 from cursor_gateway.runs.handle import RunHandle
 from cursor_gateway.runs.run import Run
-from cursor_gateway.runs.service import Order, Service
+from cursor_gateway.runs.service import RunRequest, Service
 from cursor_gateway.server.guard import error_response
 from cursor_gateway.server.streaming import SSE, Heard, Reading, read_to_end, stream_headers
 
@@ -55,8 +55,8 @@ class WholeAnswer:
 class CheckedAnswer:
     """The completion of a run whose text must be JSON; when it is not, the agent is told why, and asked again once."""
 
-    def __init__(self, first: WholeAnswer, order: Order, format: Format, service: Service) -> None:
-        self._first, self._order, self._format, self._service = first, order, format, service
+    def __init__(self, first: WholeAnswer, run_request: RunRequest, format: Format, service: Service) -> None:
+        self._first, self._run_request, self._format, self._service = first, run_request, format, service
         self._run = first.run  # or the one that repairs it
 
     async def completion(self, receive: Receive) -> ChatCompletion | Failure:
@@ -94,17 +94,17 @@ class CheckedAnswer:
         """The caller's next request quotes this alone, so by this its session is found."""
         (choice,) = completion.choices
         if isinstance(self._run, Run) and choice.finish_reason == "stop":
-            await self._service.answered(self._order, self._run, choice.message.content or "")
+            await self._service.answered(self._run_request, self._run, choice.message.content or "")
         return completion
 
     async def _ask_again(self, misfit: Misfit, receive: Receive) -> ChatCompletion | Failure:
         """In the same conversation, so the agent has its first answer before it."""
         run = self._first.run
-        order = replace(
-            self._order,
+        run_request = replace(
+            self._run_request,
             messages=[UserMessage(repair_prompt(misfit, self._format))],
             images=(),
-            is_whole=False,
+            has_full_history=False,
             conversation_id=run.info.conversation_id,
             # Who joins the first run joins its repair.
             idempotency_key=f"repair of {run.id}",
@@ -112,7 +112,7 @@ class CheckedAnswer:
             body=run.id.encode(),
         )
         try:
-            self._run = await self._service.start(order)
+            self._run = await self._service.start(run_request)
         except GatewayError as error:
             return error.failure()
         return await WholeAnswer(self._run, self._first.fold.again()).completion(receive)

@@ -38,7 +38,7 @@ async def read_body(request: Request, settings: Settings) -> bytes:
     return b"".join(pieces)
 
 
-async def understood(body: bytes, read: Callable[[bytes], T]) -> T:
+async def parse_body(body: bytes, read: Callable[[bytes], T]) -> T:
     return read(body) if len(body) <= _MUCH else await asyncio.to_thread(read, body)
 
 

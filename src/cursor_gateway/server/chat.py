@@ -10,14 +10,9 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import ASGIApp
 
-from cursor_gateway.core.caller_tools import Offer, ToolResult
-from cursor_gateway.core.document_events import DocumentEvent, Paused
-from cursor_gateway.core.documents import ChatResponse
-from cursor_gateway.core.images import Image, check_images, read_image
-from cursor_gateway.core.prompt import UserMessage
-from cursor_gateway.core.unfinished import Unfinished
-from cursor_gateway.dialects.documents import NdjsonEncoder, SseEncoder, encode_response
-from cursor_gateway.dialects.documents_request import (
+from cursor_gateway.dialects.chat.encoder import AgentTools, ChunkEncoder, ResumedChunks, encode_error
+from cursor_gateway.dialects.documents.encoder import NdjsonEncoder, SseEncoder, encode_response
+from cursor_gateway.dialects.documents.request import (
     AnswerRequest,
     ChatRequest,
     answers_of,
@@ -26,12 +21,16 @@ from cursor_gateway.dialects.documents_request import (
     read_chat_request,
     results_of,
 )
-from cursor_gateway.dialects.openai_chat import AgentTools, ChunkEncoder, ResumedChunks, encode_error
 from cursor_gateway.errors import Failure, InvalidRequest
+from cursor_gateway.model.caller_tools import Offer, ToolResult
+from cursor_gateway.model.document_events import DocumentEvent, Paused
+from cursor_gateway.model.documents import ChatResponse
+from cursor_gateway.model.images import Image, check_images, read_image
+from cursor_gateway.model.messages import UserMessage
 from cursor_gateway.runs.answering import Answering, Asker
 from cursor_gateway.runs.handle import RunHandle
-from cursor_gateway.runs.service import Continued, Order, Service
-from cursor_gateway.server.bodies import idempotency_key, read_body, understood
+from cursor_gateway.runs.service import Continued, RunRequest, Service
+from cursor_gateway.server.bodies import idempotency_key, parse_body, read_body
 from cursor_gateway.server.guard import error_response
 from cursor_gateway.server.rendering import Renderings
 from cursor_gateway.server.streaming import (
@@ -48,6 +47,7 @@ from cursor_gateway.server.streaming import (
     run_headers,
 )
 from cursor_gateway.settings import Settings
+from cursor_gateway.stages.unfinished import PartialRun
 
 _HTML_HEADERS = {  # whatever an answer says: opened by itself, it does nothing
     "content-security-policy": "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; "
@@ -62,10 +62,10 @@ class ChatEndpoints:
 
     async def chat(self, request: Request) -> ASGIApp:
         body = await read_body(request, self._settings)
-        asked, images, offer = await understood(body, partial(_read, max_images=self._settings.max_images))
+        asked, images, offer = await parse_body(body, partial(_read, max_images=self._settings.max_images))
         wants_no_answer = _wants_no_answer(request.headers)
         run = await self._service.start(
-            Order(
+            RunRequest(
                 owner=request.state.owner,
                 request_id=request.state.request_id,
                 messages=[UserMessage(asked.message)],
@@ -91,7 +91,7 @@ class ChatEndpoints:
     async def go_on(self, request: Request) -> ASGIApp:
         """With what a run waits for. Replied to as the run itself; a stream begins where the run had paused."""
         body = await read_body(request, self._settings)
-        asked, results = await understood(body, partial(_read_answer, max_images=self._settings.max_images))
+        asked, results = await parse_body(body, partial(_read_answer, max_images=self._settings.max_images))
         wants_no_answer = _wants_no_answer(request.headers)
         asker = Asker(
             owner=request.state.owner,
@@ -127,7 +127,7 @@ class ChatEndpoints:
                 else (SseEncoder(after, until_pause=True), SSE)
             )
             return EventStream(run, encoder, form, self._reading, after=after)
-        answer, number = Unfinished(), 0
+        answer, number = PartialRun(), 0
 
         def push(event: DocumentEvent) -> Heard:
             nonlocal number

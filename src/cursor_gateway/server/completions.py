@@ -11,27 +11,27 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp
 
-from cursor_gateway.core.cutting import Cutter
-from cursor_gateway.core.documents import Usage
-from cursor_gateway.core.prompt import quotes_calls
-from cursor_gateway.core.structured import instructions
-from cursor_gateway.core.tokens import estimate_tokens_by_sample
-from cursor_gateway.dialects.openai_chat import (
+from cursor_gateway.dialects.chat.encoder import (
     AgentTools,
     ChunkEncoder,
     CompletionFold,
     encode_completion,
 )
-from cursor_gateway.dialects.openai_request import ChatRequest, CursorOptions, read_request
+from cursor_gateway.dialects.chat.request import ChatRequest, CursorOptions, read_request
 from cursor_gateway.errors import Failure, InvalidRequest, unknown_model
+from cursor_gateway.model.documents import Usage
+from cursor_gateway.prompting.prompt import quotes_calls
+from cursor_gateway.prompting.structured import instructions
 from cursor_gateway.runs.handle import RunHandle
-from cursor_gateway.runs.service import Order, Service
+from cursor_gateway.runs.service import RunRequest, Service
 from cursor_gateway.server.answers import Answer, CheckedAnswer, LateStream, WholeAnswer
-from cursor_gateway.server.bodies import idempotency_key, read_body, understood
+from cursor_gateway.server.bodies import idempotency_key, parse_body, read_body
 from cursor_gateway.server.guard import error_response
 from cursor_gateway.server.streaming import SSE, EventStream, Reading, completion_head, run_headers
 from cursor_gateway.settings import Settings
 from cursor_gateway.sources.base import Model
+from cursor_gateway.stages.cutting import Cutter
+from cursor_gateway.stages.tokens import estimate_tokens_by_sample
 
 _HEADERS = {  # for clients that cannot send a field of ours
     "mode": "x-cursor-mode",
@@ -64,11 +64,11 @@ class CompletionEndpoints:
 
     async def completions(self, request: Request) -> ASGIApp:
         body = await read_body(request, self._settings)
-        asked = await understood(body, partial(read_request, max_images=self._settings.max_images))
+        asked = await parse_body(body, partial(read_request, max_images=self._settings.max_images))
         agent_tools = self._settings.agent_tools
         _check_tools(asked, agent_tools)
-        order = _order(asked, request, body, agent_tools)
-        continued = await self._service.take(order)
+        run_request = _run_request(asked, request, body, agent_tools)
+        continued = await self._service.take(run_request)
         run, after = continued.run, continued.after
         head = completion_head(run, after)
         cutter = Cutter(asked.stop, asked.max_tokens) if asked.stop or asked.max_tokens is not None else None
@@ -88,7 +88,7 @@ class CompletionEndpoints:
         if asked.format is None:
             answer = WholeAnswer(run, fold, after)
         else:
-            answer = CheckedAnswer(WholeAnswer(run, fold, after), order, asked.format, self._service)
+            answer = CheckedAnswer(WholeAnswer(run, fold, after), run_request, asked.format, self._service)
         if asked.stream:
             return LateStream(answer, partial(run_headers, run), self._reading, include_usage=asked.include_usage)
         completion = await answer.completion(request.receive)
@@ -133,16 +133,16 @@ def _context(run: RunHandle, told: Usage | None) -> int:
     return told.total_tokens
 
 
-def _order(asked: ChatRequest, request: Request, body: bytes, agent_tools: AgentTools) -> Order:
+def _run_request(asked: ChatRequest, request: Request, body: bytes, agent_tools: AgentTools) -> RunRequest:
     options = _options(asked.cursor, request.headers)
     client_session = request.headers.get("x-session-id") or request.headers.get("x-session-affinity") or ""
-    return Order(
+    return RunRequest(
         owner=request.state.owner,
         request_id=request.state.request_id,
         messages=asked.messages,
         images=asked.images,
         instructions=instructions(asked.format) if asked.format is not None else "",
-        is_whole=options.conversation_id is None,
+        has_full_history=options.conversation_id is None,
         client_session=client_session,
         # Only clients that run tools themselves name their sessions, or quote calls that were not the agent's own.
         has_own_tools=agent_tools != "tool_calls" and (bool(client_session) or quotes_calls(asked.messages)),

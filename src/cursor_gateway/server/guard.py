@@ -16,7 +16,7 @@ from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from cursor_gateway.dialects.openai_chat import encode_error
+from cursor_gateway.dialects.chat.encoder import encode_error
 from cursor_gateway.errors import (
     Failure,
     GatewayError,

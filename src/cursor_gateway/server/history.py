@@ -5,8 +5,8 @@ from msgspec import Struct
 from starlette.requests import Request
 from starlette.responses import Response
 
-from cursor_gateway.core.history import ConversationList, RemovalPending, RunList
 from cursor_gateway.errors import InvalidRequest, NotFound
+from cursor_gateway.model.history import ConversationList, RemovalPending, RunList
 from cursor_gateway.runs.service import Service
 from cursor_gateway.store.entries import detail_of, entry_of, recent_of
 

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
-from cursor_gateway.core.document_events import ContentDelta, DocumentEnded, DocumentEvent, Done, Paused
+from cursor_gateway.model.document_events import ContentDelta, DocumentEnded, DocumentEvent, Done, Paused
 from cursor_gateway.render.html import Added, Appended, Do, Fragment, LiveRenderer, Replaced, perform
 from cursor_gateway.wire.sse import frame
 

@@ -15,8 +15,8 @@ from logging.handlers import QueueHandler, QueueListener
 from queue import Full, Queue
 from typing import Literal, TextIO, TypeAlias
 
-from cursor_gateway.core.documents import ReplayedRecording
 from cursor_gateway.errors import Failure, RunCancelled
+from cursor_gateway.model.documents import ReplayedRecording
 from cursor_gateway.render.visible import visible, visible_line
 from cursor_gateway.runs.run import Run
 from cursor_gateway.settings import LogFormat, LogLevel

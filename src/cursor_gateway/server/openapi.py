@@ -12,11 +12,8 @@ from typing import Any, TypeAlias, get_args
 import msgspec
 
 from cursor_gateway import errors
-from cursor_gateway.core.documents import Mode
-from cursor_gateway.core.fences import Fences
-from cursor_gateway.core.run_info import RunInfo, WhenClientLeaves
-from cursor_gateway.dialects.documents import NdjsonEncoder, SseEncoder, encode_response
-from cursor_gateway.dialects.openai_chat import ChunkEncoder, CompletionFold, CompletionHead, error_body
+from cursor_gateway.dialects.chat.encoder import ChunkEncoder, CompletionFold, CompletionHead, error_body
+from cursor_gateway.dialects.documents.encoder import NdjsonEncoder, SseEncoder, encode_response
 from cursor_gateway.errors import (
     AgentError,
     AgentLooped,
@@ -47,6 +44,8 @@ from cursor_gateway.errors import (
     UnusableInput,
     WorkspaceUntrusted,
 )
+from cursor_gateway.model.documents import Mode
+from cursor_gateway.model.run_info import Fences, RunInfo, WhenClientLeaves
 from cursor_gateway.reader import read_events, read_response
 from cursor_gateway.server.api_page import api_page, api_style
 from cursor_gateway.server.openapi_schemas import ref, schemas

@@ -10,11 +10,11 @@ from typing import Any, Literal
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
-from cursor_gateway.core.documents import Mode
-from cursor_gateway.core.history import ConversationDetail, ConversationList, RunList
-from cursor_gateway.dialects import openai_request
-from cursor_gateway.dialects.documents_request import AnswerRequest, ChatRequest
-from cursor_gateway.dialects.openai_chat import ChatCompletion, CompletionUsage, CursorFields, ErrorBody, FinishReason
+from cursor_gateway.dialects.chat import request as openai_request
+from cursor_gateway.dialects.chat.encoder import ChatCompletion, CompletionUsage, CursorFields, ErrorBody, FinishReason
+from cursor_gateway.dialects.documents.request import AnswerRequest, ChatRequest
+from cursor_gateway.model.documents import Mode
+from cursor_gateway.model.history import ConversationDetail, ConversationList, RunList
 from cursor_gateway.schema import openapi_components
 from cursor_gateway.server.completions import ModelList
 

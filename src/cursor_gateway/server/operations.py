@@ -8,7 +8,7 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from cursor_gateway.dialects.openai_chat import encode_error
+from cursor_gateway.dialects.chat.encoder import encode_error
 from cursor_gateway.errors import AgentMissing
 from cursor_gateway.runs.service import Service
 from cursor_gateway.server.guard import error_response

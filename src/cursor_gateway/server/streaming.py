@@ -13,9 +13,9 @@ from typing import Protocol
 from msgspec import Struct, field
 from starlette.types import Receive, Scope, Send
 
-from cursor_gateway.core.document_events import DocumentEvent, Paused, says_something
-from cursor_gateway.dialects.openai_chat import CompletionHead
+from cursor_gateway.dialects.chat.encoder import CompletionHead
 from cursor_gateway.errors import Failure, NotFound, RunCancelled
+from cursor_gateway.model.document_events import DocumentEvent, Paused, says_something
 from cursor_gateway.runs.handle import RunHandle
 from cursor_gateway.runs.readers import Reader
 from cursor_gateway.server.guard import error_response

@@ -5,10 +5,10 @@ from typing import Any, Protocol
 
 from msgspec import Struct
 
-from cursor_gateway.core.actions import Plan, Question
-from cursor_gateway.core.agent_events import AgentEvent
-from cursor_gateway.core.caller_tools import Tool, ToolResult
-from cursor_gateway.core.documents import ClarificationAnswer, Mode
+from cursor_gateway.model.actions import Plan, Question
+from cursor_gateway.model.agent_events import AgentEvent
+from cursor_gateway.model.caller_tools import Tool, ToolResult
+from cursor_gateway.model.documents import ClarificationAnswer, Mode
 
 TOOLS_SERVER = "caller"  # what most agents are told to call the server of the caller's tools
 # Bytes. A line is decoded, told and stored in one piece: that takes eight times its size in memory, and for each

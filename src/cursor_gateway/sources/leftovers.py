@@ -14,7 +14,7 @@ from typing import Literal, TypeAlias
 import msgspec
 from msgspec import Struct
 
-from cursor_gateway.sources.cursor_cli.configuration import user_configuration
+from cursor_gateway.sources.cursor.configuration import user_configuration
 from cursor_gateway.sources.private_files import private_folder, write_private
 
 NOTE = "sessions.json"  # in a conversation's folder

@@ -117,7 +117,7 @@ class AgentProcess:
                 return f"exit status {status}"
 
     @property
-    def last_words(self) -> str:
+    def stderr_tail(self) -> str:
         """The end of what it wrote to its standard error."""
         return self._errors.decode("utf-8", "replace")
 

@@ -15,13 +15,13 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
-from cursor_gateway.core.agent_events import AgentEvent, PromptEchoed, RunFailed, RunStarted
-from cursor_gateway.core.documents import RecordingReason, ReplayedRecording
 from cursor_gateway.errors import NotFound, SettingsError, unknown_model
+from cursor_gateway.model.agent_events import AgentEvent, PromptEchoed, RunFailed, RunStarted
+from cursor_gateway.model.documents import RecordingReason, ReplayedRecording
 from cursor_gateway.sources.base import TOOLS_SERVER, Model, SourceState, Turn
-from cursor_gateway.sources.cursor_cli.decoder import CursorDecoder
-from cursor_gateway.sources.cursor_cli.failures import failure_of
-from cursor_gateway.sources.cursor_cli.records import REFUSED, Line, User, decode, read_again
+from cursor_gateway.sources.cli.decoder import CursorDecoder
+from cursor_gateway.sources.cursor.failures import failure_of
+from cursor_gateway.sources.cursor.records import REFUSED, Line, User, decode, read_again
 from cursor_gateway.sources.recorder import PROMPT_REMOVED
 from cursor_gateway.wire.lines import LineSplitter
 
@@ -262,12 +262,12 @@ class ReplaySource:
             return
         recording = ReplayedRecording(name=choice.recording.name, reason=choice.reason)
         yield [RunStarted("", "", recording)]
-        output, last_words = parted(choice.recording.data)
+        output, stderr_tail = parted(choice.recording.data)
         decoder = CursorDecoder()
         for pause, lines in paced(output, self._speed):
             await self._sleep(pause)  # also for 0 seconds: others get their turn
             if events := decoder.push(lines):
                 yield [PromptEchoed(turn.prompt) if isinstance(event, PromptEchoed) else event for event in events]
-        told = "\n".join(text for text in (last_words.strip(), decoder.stray_text) if text)
+        told = "\n".join(text for text in (stderr_tail.strip(), decoder.stray_text) if text)
         if events := decoder.flush(failure_of(told).failure()):
             yield events

@@ -10,11 +10,10 @@ from typing import Literal, Protocol, TypeAlias
 
 from msgspec import Struct
 
-from cursor_gateway.core.document_events import DocumentEvent
-from cursor_gateway.core.documents import Envelope, Mode, Usage
-from cursor_gateway.core.fences import Fences
-from cursor_gateway.core.history import RunState
-from cursor_gateway.core.run_info import Include
+from cursor_gateway.model.document_events import DocumentEvent
+from cursor_gateway.model.documents import Envelope, Mode, Usage
+from cursor_gateway.model.history import RunState
+from cursor_gateway.model.run_info import Fences, Include
 
 Role: TypeAlias = Literal["user", "assistant"]
 
@@ -65,7 +64,7 @@ class RunEnd(Struct, frozen=True, kw_only=True):
 # --- what is handed out -----------------------------------------------------------------------------
 
 
-class StoredRun(Struct, frozen=True, kw_only=True):
+class RunRecord(Struct, frozen=True, kw_only=True):
     id: str
     conversation_id: str
     owner: str
@@ -85,7 +84,7 @@ class StoredRun(Struct, frozen=True, kw_only=True):
     event_count: int
 
 
-class StoredConversation(Struct, frozen=True, kw_only=True):
+class ConversationRecord(Struct, frozen=True, kw_only=True):
     id: str
     owner: str
     title: str
@@ -99,7 +98,7 @@ class StoredConversation(Struct, frozen=True, kw_only=True):
     is_running: bool
 
 
-class StoredMessage(Struct, frozen=True, kw_only=True):
+class MessageRecord(Struct, frozen=True, kw_only=True):
     number: int
     role: Role
     text: str
@@ -108,7 +107,7 @@ class StoredMessage(Struct, frozen=True, kw_only=True):
 
 
 class FoundConversation(Struct, frozen=True):
-    conversation: StoredConversation
+    conversation: ConversationRecord
     snippet: str | None = None  # where the words were found
 
 
@@ -182,17 +181,17 @@ class Store(Protocol):
         that have a running run stay."""
         ...
 
-    async def run(self, id: str, owner: str) -> StoredRun | None: ...
+    async def run(self, id: str, owner: str) -> RunRecord | None: ...
 
-    async def runs_of(self, conversation_id: str, owner: str) -> list[StoredRun]:
+    async def runs_of(self, conversation_id: str, owner: str) -> list[RunRecord]:
         """In the order in which they began."""
         ...
 
-    async def recent_runs(self, owner: str, limit: int) -> list[tuple[StoredRun, str]]:
+    async def recent_runs(self, owner: str, limit: int) -> list[tuple[RunRecord, str]]:
         """The newest first, each with its conversation's title."""
         ...
 
-    async def unfinished_runs(self) -> list[StoredRun]:
+    async def unfinished_runs(self) -> list[RunRecord]:
         """Everybody's that are `running`: of this process, of another one that lives, or of one that died."""
         ...
 
@@ -200,7 +199,7 @@ class Store(Protocol):
         """Those after a number, about so many bytes of them but at least one; none when there are no more."""
         ...
 
-    async def conversation(self, id: str, owner: str) -> StoredConversation | None: ...
+    async def conversation(self, id: str, owner: str) -> ConversationRecord | None: ...
 
     async def conversations(
         self, owner: str, *, limit: int = 20, before: str | None = None, query: str | None = None
@@ -212,9 +211,9 @@ class Store(Protocol):
         """
         ...
 
-    async def messages(self, conversation_id: str, owner: str) -> list[StoredMessage]: ...
+    async def messages(self, conversation_id: str, owner: str) -> list[MessageRecord]: ...
 
-    async def find_by_fingerprint(self, owner: str, fingerprint: str) -> list[StoredConversation]:
+    async def find_by_fingerprint(self, owner: str, fingerprint: str) -> list[ConversationRecord]:
         """Those that have no running run, the newest first."""
         ...
 

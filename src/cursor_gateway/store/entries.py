@@ -5,8 +5,8 @@ from datetime import UTC, datetime
 import msgspec
 from msgspec import UNSET
 
-from cursor_gateway.core.history import ConversationDetail, ConversationEntry, MessageEntry, RecentRun, RunEntry
-from cursor_gateway.store.base import FoundConversation, Store, StoredConversation, StoredMessage, StoredRun
+from cursor_gateway.model.history import ConversationDetail, ConversationEntry, MessageEntry, RecentRun, RunEntry
+from cursor_gateway.store.base import ConversationRecord, FoundConversation, MessageRecord, RunRecord, Store
 
 
 def entry_of(found: FoundConversation) -> ConversationEntry:
@@ -24,7 +24,7 @@ def entry_of(found: FoundConversation) -> ConversationEntry:
     )
 
 
-async def detail_of(store: Store, conversation: StoredConversation) -> ConversationDetail:
+async def detail_of(store: Store, conversation: ConversationRecord) -> ConversationDetail:
     id, owner = conversation.id, conversation.owner
     return ConversationDetail(
         **msgspec.structs.asdict(entry_of(FoundConversation(conversation))),
@@ -33,7 +33,7 @@ async def detail_of(store: Store, conversation: StoredConversation) -> Conversat
     )
 
 
-def recent_of(run: StoredRun, title: str) -> RecentRun:
+def recent_of(run: RunRecord, title: str) -> RecentRun:
     return RecentRun(
         **msgspec.structs.asdict(_run(run)),
         conversation_id=run.conversation_id,
@@ -42,11 +42,11 @@ def recent_of(run: StoredRun, title: str) -> RecentRun:
     )
 
 
-def _message(of: StoredMessage) -> MessageEntry:
+def _message(of: MessageRecord) -> MessageEntry:
     return MessageEntry(role=of.role, text=of.text, chat_id=of.run_id, created=_time(of.created_ms))
 
 
-def _run(of: StoredRun) -> RunEntry:
+def _run(of: RunRecord) -> RunEntry:
     return RunEntry(
         id=of.id,
         state=of.state,

@@ -9,7 +9,8 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from cursor_gateway.core.documents import (
+from cursor_gateway.errors import InvalidRequest
+from cursor_gateway.model.documents import (
     ClarificationDocument,
     CodeBlockDocument,
     CodeReferenceDocument,
@@ -24,7 +25,6 @@ from cursor_gateway.core.documents import (
     ToolCallDocument,
     is_tool_use,
 )
-from cursor_gateway.errors import InvalidRequest
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _MOST_WORDS = 32  # of a query: each costs a look-up

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 
-from cursor_gateway.core.documents import Document
+from cursor_gateway.model.documents import Document
 from cursor_gateway.render.html.todos import todo_lists
 from cursor_gateway.render.html.work import Do, perform, render_article
 

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 from difflib import SequenceMatcher
 from typing import Literal, NamedTuple, TypeAlias
 
-from cursor_gateway.core.documents import Diff
+from cursor_gateway.model.documents import Diff
 from cursor_gateway.render.html.code import code_part, highlighted, split_lines
 from cursor_gateway.render.html.pieces import count
 from cursor_gateway.render.visible import visible

@@ -10,7 +10,8 @@ from typing import Any, NamedTuple
 
 from msgspec import UNSET
 
-from cursor_gateway.core.documents import (
+from cursor_gateway.errors import GatewayError
+from cursor_gateway.model.documents import (
     ClarificationDocument,
     ClarificationMetadata,
     ClarificationQuestion,
@@ -28,8 +29,6 @@ from cursor_gateway.core.documents import (
     ToolTrace,
     document_type,
 )
-from cursor_gateway.core.summary import main_argument
-from cursor_gateway.errors import GatewayError
 from cursor_gateway.render.html import code, markdown
 from cursor_gateway.render.html.diffs import change, creation
 from cursor_gateway.render.html.pieces import (
@@ -44,6 +43,7 @@ from cursor_gateway.render.html.pieces import (
 )
 from cursor_gateway.render.visible import visible, visible_output
 from cursor_gateway.render.words import duration
+from cursor_gateway.stages.summary import main_argument
 
 _ABOUT = 160  # characters of what a tool was called with
 _FOLLOWED_BY_AN_ERROR = ("failed", "timed_out")

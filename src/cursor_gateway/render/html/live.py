@@ -11,7 +11,7 @@ from typing import TypeAlias
 
 from msgspec import Struct
 
-from cursor_gateway.core.document_events import (
+from cursor_gateway.model.document_events import (
     ContentDelta,
     DocumentEnded,
     DocumentEvent,
@@ -23,15 +23,14 @@ from cursor_gateway.core.document_events import (
     ToolCallEnded,
     ToolCallStarted,
 )
-from cursor_gateway.core.documents import (
+from cursor_gateway.model.documents import (
     CodeBlockDocument,
     CodeReferenceDocument,
     Document,
     TextDocument,
     ThinkingDocument,
 )
-from cursor_gateway.core.run_info import RunInfo
-from cursor_gateway.core.unfinished import Unfinished
+from cursor_gateway.model.run_info import RunInfo
 from cursor_gateway.render.html.answers import render_document
 from cursor_gateway.render.html.code import code_part as plain_code_part
 from cursor_gateway.render.html.documents import article, code_article, first_line, prose_article
@@ -40,6 +39,7 @@ from cursor_gateway.render.html.pieces import exact, prose
 from cursor_gateway.render.html.todos import TodoDocument, TodoLists
 from cursor_gateway.render.html.work import CodePart, Do, perform, render_article
 from cursor_gateway.render.visible import visible
+from cursor_gateway.stages.unfinished import PartialRun
 
 
 class Added(Struct, frozen=True, tag_field="fragment", tag="added"):
@@ -128,7 +128,7 @@ class _Growing:
         return render_document(self._so_far(), self._do)
 
     def _so_far(self) -> Document:
-        (document,) = Unfinished(self._events).snapshot(_ANY_RUN, "").documents
+        (document,) = PartialRun(self._events).snapshot(_ANY_RUN, "").documents
         return document
 
     def learn(self, event: ToolCallStarted | ToolCallArguments) -> Iterator[Fragment]:

@@ -5,7 +5,7 @@ from functools import cache
 from hashlib import sha256
 from importlib.resources import files
 
-from cursor_gateway.core.documents import ChatResponse
+from cursor_gateway.model.documents import ChatResponse
 from cursor_gateway.render.html.answers import articles
 from cursor_gateway.render.html.pieces import count, exact_line, plain, prose_line
 from cursor_gateway.render.html.work import Do, perform

@@ -5,7 +5,7 @@ from typing import NamedTuple, TypeAlias
 
 from msgspec import UNSET
 
-from cursor_gateway.core.documents import Document, PlanDocument, TodoStatus, TodoUpdateDocument
+from cursor_gateway.model.documents import Document, PlanDocument, TodoStatus, TodoUpdateDocument
 from cursor_gateway.render.html.pieces import prose_line, span, unseen
 from cursor_gateway.render.html.work import Do, Lines
 

@@ -14,7 +14,7 @@ from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from mcp.server.transport_security import TransportSecuritySettings
 from starlette.types import Receive, Scope, Send
 
-from cursor_gateway.core.caller_tools import Tool
+from cursor_gateway.model.caller_tools import Tool
 from cursor_gateway.sources.base import ToolRunner
 
 _LARGEST_CALL = 16 * 1024 * 1024  # bytes: a call may carry a whole file

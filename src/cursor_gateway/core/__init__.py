@@ -1,1 +1,0 @@
-"""Meaning without I/O: what an agent does, and the documents readers see of it."""

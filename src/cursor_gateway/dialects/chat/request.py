@@ -1,0 +1,437 @@
+"""OpenAI's chat request: the body in; what is asked for, with the conversation and its images, out.
+
+Unknown fields are ignored, as OpenAI's own clients send new ones all the time. `IGNORED` are those that
+are known and change nothing here; `REFUSED` are those whose answer would be wrong, so that nobody
+takes it for what was asked for. Ours is `cursor`, where a name that is not known is a mistake.
+"""
+
+from collections.abc import Sequence
+from typing import Annotated, Any, Literal, TypeAlias, get_args
+
+import msgspec
+from msgspec import Meta, Struct
+
+from cursor_gateway.errors import InvalidRequest
+from cursor_gateway.model.caller_tools import (
+    LARGEST_SCHEMA,
+    AutoTool,
+    NamedTool,
+    NoTool,
+    Offer,
+    RequiredTool,
+    Tool,
+    ToolChoice,
+    make_tool,
+)
+from cursor_gateway.model.documents import MODES, Mode
+from cursor_gateway.model.images import Image, check_images, read_image
+from cursor_gateway.model.messages import AssistantMessage, Call, Instructions, Message, ToolMessage, UserMessage
+from cursor_gateway.model.run_info import Fences, Include, WhenClientLeaves
+from cursor_gateway.prompting.structured import Format, JsonObject, JsonSchema, check_schema
+from cursor_gateway.wire.json_body import read_json
+
+_NO_SWITCH = "Cursor's agent has no such setting."
+_NO_EFFECT = "It changes nothing about the answer."
+
+IGNORED: dict[str, str] = {
+    "temperature": _NO_SWITCH,
+    "top_p": _NO_SWITCH,
+    "presence_penalty": _NO_SWITCH,
+    "frequency_penalty": _NO_SWITCH,
+    "logit_bias": _NO_SWITCH,
+    "seed": _NO_SWITCH,
+    "verbosity": _NO_SWITCH,
+    "reasoning_effort": "Cursor's models have their effort in their names: choose it with `model`.",
+    "prediction": "It only makes OpenAI's own models faster.",
+    "web_search_options": "The agent searches when it sees fit.",
+    "audio": "It only says how audio is to sound, and answers are text.",
+    "service_tier": _NO_EFFECT,
+    "prompt_cache_key": _NO_EFFECT,
+    "prompt_cache_retention": _NO_EFFECT,
+    "safety_identifier": _NO_EFFECT,
+    "store": "What is kept is the operator's decision.",
+    "metadata": "It only labels what OpenAI stores.",
+    "user": "Conversations belong to the API key.",
+    "messages[].reasoning_content": "Thinking that a client sends back is no part of the conversation.",
+    "messages[].reasoning": "Thinking that a client sends back is no part of the conversation.",
+}
+
+REFUSED: dict[str, str] = {
+    "n": "A request has one answer; send 1 or leave it out, and send the request again for another answer.",
+    "logprobs": "Cursor's agent tells no probabilities; send false or leave it out.",
+    "top_logprobs": "Cursor's agent tells no probabilities; send 0 or leave it out.",
+    "modalities": 'Answers are text; send ["text"] or leave it out.',
+    "messages[].content[].image_url": "Images are read from the request alone; send a data: URI with the base64 of a "
+    "png, jpeg, gif or webp.",
+    "messages[].content[].type": "The agent can be given text and images; send parts of type text or image_url.",
+    "functions": "It is OpenAI's old form, whose results name no call; send `tools`.",
+    "tools[].type": "Only functions can be called; send tools of type function.",
+    "tool_choice.type": "Send none, auto, required, or an object that names one function.",
+    "response_format.type": "Send text, json_object or json_schema.",
+}
+
+
+# --- what is asked for ------------------------------------------------------------------------------
+
+
+_NonEmpty: TypeAlias = Annotated[str, Meta(min_length=1)]
+
+
+class CursorOptions(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+    """The request's `cursor`: what OpenAI has no field for."""
+
+    mode: Mode | None = None
+    workspace: _NonEmpty | None = None
+    fences: Fences | None = None
+    include: tuple[Include, ...] | None = None
+    conversation_id: _NonEmpty | None = None
+    when_client_leaves: WhenClientLeaves | None = None
+    source: _NonEmpty | None = None
+
+
+class ChatRequest(Struct, frozen=True, kw_only=True):
+    model: str | None
+    messages: tuple[Message, ...]  # with the names of their images
+    images: tuple[Image, ...]
+    stream: bool
+    include_usage: bool
+    stop: tuple[str, ...]
+    max_tokens: int | None
+    format: Format | None
+    offer: Offer | None  # None: there are no tools
+    cursor: CursorOptions
+
+
+def read_request(body: bytes, max_images: int = 50) -> ChatRequest:
+    """Raises InvalidRequest, with the field that is to blame, for whatever is wrong with it."""
+    wire = read_json(body, _Body, _HINTS)
+    _refuse_what_would_be_wrong(wire)
+    if len(wire.messages) > _MOST_MESSAGES:
+        raise InvalidRequest(
+            f"messages: There are over {_MOST_MESSAGES:,}; begin a new conversation, or send a summary of this one.",
+            param="messages",
+        )
+    check_images(_count_images(wire.messages), max_images, "messages")
+    messages, images = _conversation(wire.messages)
+    limits = [limit for limit in (wire.max_tokens, wire.max_completion_tokens) if limit is not None]
+    return ChatRequest(
+        model=wire.model,
+        messages=tuple(messages),
+        images=tuple(images),
+        stream=wire.stream or False,
+        include_usage=bool(wire.stream_options and wire.stream_options.include_usage),
+        stop=(wire.stop,) if isinstance(wire.stop, str) else tuple(wire.stop or ()),
+        max_tokens=min(limits, default=None),
+        format=_format(wire.response_format),
+        offer=_offer(wire),
+        cursor=wire.cursor or CursorOptions(),
+    )
+
+
+# --- the body's shape -------------------------------------------------------------------------------
+
+
+class _Text(Struct, frozen=True, tag_field="type", tag="text"):
+    text: str
+
+
+class _Refusal(Struct, frozen=True, tag_field="type", tag="refusal"):
+    refusal: str
+
+
+class _Address(Struct, frozen=True):
+    url: str
+
+
+class _ImageUrl(Struct, frozen=True, tag_field="type", tag="image_url"):
+    image_url: str | _Address
+
+
+_Content: TypeAlias = str | list[_Text | _Refusal | _ImageUrl]
+
+
+class _Function(Struct, frozen=True):
+    name: str
+    arguments: str
+
+
+class _ToolCall(Struct, frozen=True):
+    id: str
+    function: _Function
+    type: Literal["function"] = "function"
+
+
+class _System(Struct, frozen=True, tag_field="role", tag="system"):
+    content: _Content
+
+
+class _Developer(Struct, frozen=True, tag_field="role", tag="developer"):
+    content: _Content
+
+
+class _User(Struct, frozen=True, tag_field="role", tag="user"):
+    content: _Content
+    name: str | None = None
+
+
+class _Assistant(Struct, frozen=True, tag_field="role", tag="assistant"):
+    content: _Content | None = None
+    refusal: str | None = None
+    tool_calls: list[_ToolCall] | None = None
+    function_call: _Function | None = None
+
+
+class _Tool(Struct, frozen=True, tag_field="role", tag="tool"):
+    tool_call_id: str
+    content: _Content | None = None
+    name: str | None = None
+
+
+class _FunctionResult(Struct, frozen=True, tag_field="role", tag="function"):
+    name: str
+    content: _Content | None = None
+
+
+_WireMessage: TypeAlias = _System | _Developer | _User | _Assistant | _Tool | _FunctionResult
+
+
+class _Declaration(Struct, frozen=True):
+    name: _NonEmpty
+    description: str | None = None
+    parameters: dict[str, Any] | None = None
+    strict: bool | None = None
+
+
+class _Offered(Struct, frozen=True):
+    function: _Declaration
+    type: Literal["function"] = "function"
+
+
+class _Named(Struct, frozen=True):
+    name: str
+
+
+class _Choice(Struct, frozen=True):
+    function: _Named
+    type: Literal["function"] = "function"
+
+
+class _StreamOptions(Struct, frozen=True):
+    include_usage: bool | None = None
+
+
+class _TextFormat(Struct, frozen=True, tag_field="type", tag="text"):
+    pass
+
+
+class _ObjectFormat(Struct, frozen=True, tag_field="type", tag="json_object"):
+    pass
+
+
+class _Schema(Struct, frozen=True):
+    name: str | None = None
+    description: str | None = None
+    schema: dict[str, Any] | None = None
+    strict: bool | None = None
+
+
+class _SchemaFormat(Struct, frozen=True, tag_field="type", tag="json_schema"):
+    json_schema: _Schema
+
+
+_WireFormat: TypeAlias = _TextFormat | _ObjectFormat | _SchemaFormat
+_Limit: TypeAlias = Annotated[int, Meta(ge=1)]
+
+
+class _Body(Struct, frozen=True, kw_only=True):
+    messages: Annotated[list[_WireMessage], Meta(min_length=1)]
+    model: _NonEmpty | None = None
+    stream: bool | None = None
+    stream_options: _StreamOptions | None = None
+    max_tokens: _Limit | None = None
+    max_completion_tokens: _Limit | None = None
+    stop: _NonEmpty | Annotated[list[_NonEmpty], Meta(max_length=4)] | None = None
+    response_format: _WireFormat | None = None
+    tools: list[_Offered] | None = None
+    tool_choice: Literal["none", "auto", "required"] | _Choice | None = None
+    parallel_tool_calls: bool | None = None
+    functions: list[Any] | None = None
+    cursor: CursorOptions | None = None
+    # Refused for some of their values:
+    n: int | None = None
+    logprobs: bool | None = None
+    top_logprobs: int | None = None
+    modalities: list[str] | None = None
+    # Ignored, but a caller who gets their type wrong wants to know:
+    temperature: float | None = None
+    top_p: float | None = None
+    presence_penalty: float | None = None
+    frequency_penalty: float | None = None
+    seed: int | None = None
+    reasoning_effort: str | None = None
+    store: bool | None = None
+    metadata: dict[str, Any] | None = None
+    user: str | None = None
+
+
+# --- reading it -------------------------------------------------------------------------------------
+
+
+def _one_of(names: Sequence[str]) -> str:
+    return f"Send one of {', '.join(names)}."
+
+
+# What to say beside the value that is wrong, by its field.
+_MOST_MESSAGES = 10_000  # a conversation of some days has a thousand
+_HINTS = {
+    "messages[].role": _one_of(("system", "developer", "user", "assistant", "tool", "function")),
+    "messages[].content[].type": REFUSED["messages[].content[].type"],
+    "tools[].type": REFUSED["tools[].type"],
+    "tool_choice": REFUSED["tool_choice.type"],
+    "tool_choice.type": REFUSED["tool_choice.type"],
+    "response_format.type": REFUSED["response_format.type"],
+    "cursor.mode": _one_of(MODES),
+    "cursor.fences": _one_of(get_args(Fences)),
+    "cursor.include[]": _one_of(get_args(Include)),
+    "cursor.whenClientLeaves": _one_of(get_args(WhenClientLeaves)),
+}
+
+
+def _refused(field: str, param: str) -> InvalidRequest:
+    return InvalidRequest(f"{param}: {REFUSED[field]}", param=param)
+
+
+def _refuse_what_would_be_wrong(wire: _Body) -> None:
+    if wire.n not in (None, 1):
+        raise _refused("n", "n")
+    if wire.logprobs:
+        raise _refused("logprobs", "logprobs")
+    if wire.top_logprobs:
+        raise _refused("top_logprobs", "top_logprobs")
+    if set(wire.modalities or ()) - {"text"}:
+        raise _refused("modalities", "modalities")
+    if wire.functions:
+        raise _refused("functions", "functions")
+
+
+# --- messages ---------------------------------------------------------------------------------------
+
+
+def _conversation(wire: list[_WireMessage]) -> tuple[list[Message], list[Image]]:
+    messages: list[Message] = []
+    images: list[Image] = []
+    called: dict[str, str] = {}  # the names of the tools, by the ids of their calls
+    for number, message in enumerate(wire):
+        text, found = _content(message.content, number)
+        if found and not isinstance(message, _User | _Tool):
+            raise InvalidRequest(
+                f"messages[{number}].content: Images can stand in messages of the user and of tools only.",
+                param=f"messages[{number}].content",
+            )
+        images += found
+        names = tuple(image.name for image in found)
+        match message:
+            case _System() | _Developer():
+                messages.append(Instructions(text))
+            case _User(name=name):
+                messages.append(UserMessage(text, names, name or ""))
+            case _Assistant(refusal=refusal, tool_calls=tool_calls, function_call=function_call):
+                calls = [Call(call.id, call.function.name, call.function.arguments) for call in tool_calls or ()]
+                if function_call is not None:
+                    calls.append(Call("", function_call.name, function_call.arguments))
+                called |= {call.id: call.name for call in calls}
+                messages.append(AssistantMessage(text or refusal or "", tuple(calls)))
+            case _Tool(tool_call_id=call_id, name=name):
+                messages.append(ToolMessage(text, call_id, called.get(call_id) or name or "", names))
+            case _FunctionResult(name=name):
+                messages.append(ToolMessage(text, "", name))
+    if not any(_says_something(message) for message in messages):
+        raise InvalidRequest("messages: There is no text and no image in them, so nothing to answer.", param="messages")
+    return messages, images
+
+
+def _count_images(wire: list[_WireMessage]) -> int:
+    contents = (message.content for message in wire)
+    return sum(isinstance(part, _ImageUrl) for parts in contents if isinstance(parts, list) for part in parts)
+
+
+def _says_something(message: Message) -> bool:
+    match message:
+        case AssistantMessage(calls=calls) if calls:
+            return True
+        case UserMessage(images=images) | ToolMessage(images=images) if images:
+            return True
+        case _:
+            return bool(message.text.strip())
+
+
+def _content(content: _Content | None, number: int) -> tuple[str, list[Image]]:
+    """Parts of text are paragraphs of their own to the clients that send several."""
+    texts: list[str] = []
+    images: list[Image] = []
+    parts = [_Text(content)] if isinstance(content, str) else content or []
+    for place, part in enumerate(parts):
+        match part:
+            case _Text(text=text) | _Refusal(refusal=text):
+                texts.append(text)
+            case _ImageUrl(image_url=address):
+                url = address if isinstance(address, str) else address.url
+                images.append(read_image(url, f"messages[{number}].content[{place}].image_url", number))
+    return "\n".join(texts), images
+
+
+# --- tools and format -------------------------------------------------------------------------------
+
+
+def _offer(wire: _Body) -> Offer | None:
+    tools: dict[str, Tool] = {}
+    for number, offered in enumerate(tool.function for tool in wire.tools or ()):
+        param = f"tools[{number}].function"
+        if offered.name in tools:
+            raise InvalidRequest(
+                f"{param}.name: There are two tools of this name; a call could mean either.", param=f"{param}.name"
+            )
+        tools[offered.name] = make_tool(
+            offered.name, offered.description, offered.parameters, param, strict=offered.strict or False
+        )
+    choice = _tool_choice(wire, list(tools))
+    if not tools:
+        return None
+    return Offer(tools=tuple(tools.values()), choice=choice, parallel=wire.parallel_tool_calls is not False)
+
+
+def _tool_choice(wire: _Body, names: list[str]) -> ToolChoice:
+    match wire.tool_choice:
+        case "none":
+            return NoTool()
+        case "auto" | None:
+            return AutoTool()
+        case "required":
+            if not names:
+                raise InvalidRequest("tool_choice: A call is required, but there are no tools.", param="tool_choice")
+            return RequiredTool()
+        case _Choice(function=_Named(name=name)):
+            if name not in names:
+                there = f"there are {', '.join(names)}" if names else "there are none"
+                raise InvalidRequest(f"tool_choice: {name[:100]!r} is none of the tools; {there}.", param="tool_choice")
+            return NamedTool(name)
+
+
+def _format(wire: _WireFormat | None) -> Format | None:
+    match wire:
+        case None | _TextFormat():
+            return None
+        case _ObjectFormat():
+            return JsonObject()
+        case _SchemaFormat(json_schema=_Schema(name=name, description=description, schema=schema, strict=strict)):
+            _check_size(schema or {})
+            check_schema(schema or {})
+            return JsonSchema(schema or {}, name or "", description or "", strict or False)
+
+
+def _check_size(schema: dict[str, Any]) -> None:
+    if len(msgspec.json.encode(schema)) > LARGEST_SCHEMA:
+        raise InvalidRequest(
+            f"response_format.json_schema.schema: It is over {LARGEST_SCHEMA} bytes; ask for less at once.",
+            param="response_format.json_schema.schema",
+        )

@@ -1,0 +1,139 @@
+"""The documents dialect: document events in; the specification's Server-Sent Events, NDJSON or ChatResponse out."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from cursor_gateway.model.document_events import (
+    ContentDelta,
+    DocumentEnded,
+    DocumentEvent,
+    DocumentStarted,
+    Done,
+    Paused,
+    Reasoning,
+    ToolCallArguments,
+    ToolCallEnded,
+    ToolCallStarted,
+)
+from cursor_gateway.model.documents import ChatResponse, Document, ToolCallDocument, ToolCallResult
+from cursor_gateway.wire.sse import frame
+
+_encode = msgspec.json.encode
+
+
+def encode_response(response: ChatResponse) -> bytes:
+    return _encode(response)
+
+
+class _Payload(msgspec.Struct, frozen=True):
+    """One event of the specification: its name, the document it is about, its data."""
+
+    name: str
+    document_id: str
+    data: bytes
+
+
+class _Payloads:
+    """Events of ours to events of the specification."""
+
+    def __init__(self) -> None:
+        self._result = (ToolCallResult(status="success", data=None), b"")  # the last one, and its JSON
+
+    def of(self, event: DocumentEvent) -> _Payload | None:
+        """None for what the specification has no event for."""
+        match event:
+            case ContentDelta(id=id, text=text):
+                if not text:
+                    return None  # only the source had something here
+                return _Payload("content_delta", id, b'{"documentId":%b,"delta":%b}' % (_encode(id), _encode(text)))
+            case DocumentStarted(id=id, type=type, sequence=sequence, metadata=metadata):
+                known = b',"metadata":' + _encode(metadata) if metadata else b""
+                data = b'{"id":%b,"type":%b,"sequence":%d%b}' % (_encode(id), _encode(type), sequence, known)
+                return _Payload("document_start", id, data)
+            case ToolCallStarted(id=id, tool_name=name, tool_call_id=call_id):
+                data = _encode({"documentId": id, "toolName": name, "toolCallId": call_id})
+                return _Payload("tool_call_start", id, data)
+            case ToolCallArguments(id=id, arguments=arguments):
+                return _Payload("tool_call_arguments", id, _encode({"documentId": id, "arguments": arguments}))
+            case ToolCallEnded(id=id, result=result):
+                self._result = (result, _encode(result))
+                return _Payload("tool_result", id, b'{"documentId":%b,"result":%b}' % (_encode(id), self._result[1]))
+            case DocumentEnded(document=document):
+                final = b"" if document.content is None else b',"finalContent":' + _encode(document.content)
+                told = self._metadata(document)
+                data = b'{"documentId":%b%b,"metadata":%b}' % (_encode(document.id), final, told)
+                return _Payload("document_end", document.id, data)
+            case Paused(envelope=envelope) | Done(envelope=envelope):
+                return _Payload("done", "", _encode(envelope))
+            case Reasoning():
+                return None
+
+    def _metadata(self, document: Document) -> bytes:
+        """A tool's result may be a whole file, and its event has just been encoded: that is not done twice."""
+        result, encoded = self._result
+        if isinstance(document, ToolCallDocument) and document.metadata.result is result:
+            fields: dict[str, Any] = {"result": msgspec.Raw(encoded)}
+            return _encode(msgspec.structs.replace(document.metadata, **fields))
+        return _encode(document.metadata)
+
+
+class SseEncoder:
+    """Each event is one frame; its id is the event's number in the run, so a reader can resume after it."""
+
+    is_cut = False  # it says all that the run says
+    is_slow = False
+
+    def __init__(self, after: int = 0, *, until_pause: bool = False) -> None:
+        """`after` is the number of the last event that the reader has. A reply may end with a pause of the run."""
+        self.is_over = False
+        self._until_pause = until_pause
+        self._payloads = _Payloads()
+        self._number = after
+        self._growing = ""  # the document that grew last
+        self._delta_head = b""  # what all its deltas begin with
+
+    def push(self, event: DocumentEvent, /) -> bytes:
+        self._number += 1
+        if self.is_over:
+            return b""
+        if event.__class__ is ContentDelta and event.text:  # nearly every event
+            if event.id != self._growing:
+                self._growing = event.id
+                self._delta_head = b'event: content_delta\ndata: {"documentId":%b,"delta":' % _encode(event.id)
+            return b"id: %d\n%b%b}\n\n" % (self._number, self._delta_head, _encode(event.text))
+        payload = self._payloads.of(event)
+        if payload is None:
+            return b""
+        self.is_over = self._until_pause and isinstance(event, Paused)
+        return frame(payload.data, event=payload.name, id=str(self._number))
+
+    def push_all(self, events: Sequence[DocumentEvent], /) -> bytes:
+        return b"".join(map(self.push, events))
+
+
+class NdjsonEncoder:
+    """The specification's `StreamEvent`, one a line; `data` is the frame's payload, `id` its number in the run."""
+
+    is_cut = False
+    is_slow = False
+
+    def __init__(self, after: int = 0, *, until_pause: bool = False) -> None:
+        """As `SseEncoder`."""
+        self.is_over = False
+        self._until_pause = until_pause
+        self._payloads = _Payloads()
+        self._number = after
+
+    def push(self, event: DocumentEvent, /) -> bytes:
+        self._number += 1
+        payload = self._payloads.of(event)
+        if payload is None or self.is_over:
+            return b""
+        self.is_over = self._until_pause and isinstance(event, Paused)
+        about = b',"documentId":' + _encode(payload.document_id) if payload.document_id else b""
+        return b'{"id":%d,"type":%b%b,"data":%b}\n' % (self._number, _encode(payload.name), about, payload.data)
+
+    def push_all(self, events: Sequence[DocumentEvent], /) -> bytes:
+        return b"".join(map(self.push, events))

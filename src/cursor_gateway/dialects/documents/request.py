@@ -1,0 +1,215 @@
+"""The bodies of `POST /v1/chat` and of `/v1/chat/{id}/answer` in; checked requests of the documents dialect out."""
+
+from collections.abc import Sequence
+from typing import Annotated, Any, Literal, TypeAlias
+
+import msgspec
+from msgspec import UNSET, Meta, Struct
+
+from cursor_gateway.errors import InvalidRequest
+from cursor_gateway.model.caller_tools import (
+    AutoTool,
+    NamedTool,
+    NoTool,
+    Offer,
+    RequiredTool,
+    Tool,
+    ToolChoice,
+    ToolResult,
+    make_tool,
+)
+from cursor_gateway.model.documents import ClarificationAnswer, Mode
+from cursor_gateway.model.images import check_images, read_image
+from cursor_gateway.model.run_info import Fences, Include, WhenClientLeaves
+from cursor_gateway.prompting.replies import Decision
+from cursor_gateway.wire.json_body import read_json
+from cursor_gateway.wire.payload import too_deep
+
+_NonEmpty: TypeAlias = Annotated[str, Meta(min_length=1)]
+
+
+class Declaration(Struct, frozen=True, kw_only=True):
+    """A tool in OpenAI's form, below `function`."""
+
+    name: _NonEmpty
+    description: str | None = None
+    parameters: dict[str, Any] | None = None  # JSON Schema of an object
+
+
+class OfferedTool(Struct, frozen=True, kw_only=True):
+    """A tool that the caller runs: its name and what belongs to it; or all of that in `function`, as OpenAI has it."""
+
+    name: _NonEmpty | None = None
+    description: str | None = None
+    parameters: dict[str, Any] | None = None
+    function: Declaration | None = None
+
+
+class ChosenTool(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The one tool that must be called."""
+
+    name: _NonEmpty
+
+
+class ChatRequest(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+    """One message to the agent."""
+
+    message: str
+    conversation_id: str | None = None  # to go on with a conversation
+    model: str | None = None
+    mode: Mode | None = None
+    stream: bool = False
+    include: list[Include] = []
+    fences: Fences | None = None
+    workspace: str | None = None
+    images: list[str] = []  # data: URIs
+    tools: list[OfferedTool] = []  # with any, the agent's own are switched off
+    tool_choice: Literal["auto", "none", "required"] | ChosenTool = "auto"
+    parallel_tool_calls: bool = True
+    may_ask: bool = True  # whether an agent that can wait may ask questions; else they are skipped
+    source: str | None = None  # what answers, of those that are set up
+    when_client_leaves: WhenClientLeaves | None = None
+
+
+class ToolAnswer(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+    """What one of the caller's tools gave."""
+
+    tool_call_id: _NonEmpty
+    content: Any  # a text; a list of parts, text and images as OpenAI has them; or any other JSON value
+    is_error: bool = False
+
+
+class QuestionAnswer(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+    """What somebody answers to one question of the agent's."""
+
+    question_id: _NonEmpty
+    selected_option_ids: list[str] = []
+    text: str = ""
+
+
+class AnswerRequest(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+    """What a run waits for, or what its agent has asked: one of `toolResults`, `answers` and `plan`."""
+
+    tool_results: Annotated[list[ToolAnswer], Meta(min_length=1)] | None = None
+    answers: Annotated[list[QuestionAnswer], Meta(min_length=1)] | None = None
+    plan: Decision | None = None
+    text: str = ""  # beside `plan`
+    stream: bool = False
+    when_client_leaves: WhenClientLeaves | None = None
+
+
+def read_chat_request(body: bytes) -> ChatRequest:
+    """Raises `InvalidRequest`."""
+    request = read_json(body, ChatRequest)
+    if not request.message.strip():
+        raise InvalidRequest("`message` is empty; say what the agent shall do.", param="message")
+    if request.model == "":
+        raise InvalidRequest("`model` is empty; name one of GET /v1/models, or leave it out.", param="model")
+    return request
+
+
+def offer_of(request: ChatRequest) -> Offer | None:
+    """Raises `InvalidRequest`."""
+    tools: dict[str, Tool] = {}
+    for number, offered in enumerate(request.tools):
+        param, told = f"tools[{number}]", offered.function or offered
+        if told.name is None:
+            raise InvalidRequest(f"{param}.name is missing; a tool needs a name.", param=f"{param}.name")
+        if told.name in tools:
+            raise InvalidRequest(f"{param}: There are two tools of this name; a call could mean either.", param=param)
+        tools[told.name] = make_tool(told.name, told.description, told.parameters, param)
+    choice = _choice(request, tools)
+    return Offer(tools=tuple(tools.values()), choice=choice, parallel=request.parallel_tool_calls) if tools else None
+
+
+def _choice(request: ChatRequest, tools: dict[str, Tool]) -> ToolChoice:
+    match request.tool_choice:
+        case "auto":
+            return AutoTool()
+        case "none":
+            return NoTool()
+        case "required" if tools:
+            return RequiredTool()
+        case ChosenTool(name=name) if name in tools:
+            return NamedTool(name)
+        case _:
+            there = f"there are {', '.join(tools)}" if tools else "there are none"
+            raise InvalidRequest(f"`toolChoice` asks for a tool that is not offered; {there}.", param="toolChoice")
+
+
+def read_answer(body: bytes) -> AnswerRequest:
+    """Raises `InvalidRequest`."""
+    request = read_json(body, AnswerRequest)
+    given = [told is not None for told in (request.tool_results, request.answers, request.plan)]
+    if sum(given) != 1:
+        raise InvalidRequest("Send one of `toolResults`, `answers` and `plan`.", param="toolResults")
+    if request.text and request.plan is None:
+        raise InvalidRequest("`text` belongs to `plan`; an answer has a `text` of its own.", param="text")
+    return request
+
+
+def answers_of(answers: Sequence[QuestionAnswer]) -> list[ClarificationAnswer]:
+    return [
+        ClarificationAnswer(
+            question_id=answer.question_id,
+            selected_option_ids=answer.selected_option_ids,
+            text=answer.text or UNSET,
+        )
+        for answer in answers
+    ]
+
+
+def results_of(answers: Sequence[ToolAnswer], max_images: int = 50) -> dict[str, ToolResult]:
+    """By their calls; of two for one call the first counts. Raises `InvalidRequest`."""
+    check_images(sum(_count_images(answer.content) for answer in answers), max_images, "toolResults")
+    results: dict[str, ToolResult] = {}
+    for number, answer in enumerate(answers):
+        if answer.tool_call_id not in results:
+            results[answer.tool_call_id] = _result(answer, f"toolResults[{number}].content")
+    return results
+
+
+class _Text(Struct, frozen=True, tag_field="type", tag="text"):
+    text: str
+
+
+class _Address(Struct, frozen=True):
+    url: str
+
+
+class _ImageUrl(Struct, frozen=True, tag_field="type", tag="image_url"):
+    image_url: str | _Address
+
+
+def _result(answer: ToolAnswer, param: str) -> ToolResult:
+    match answer.content:
+        case str(text):
+            return ToolResult(text=text, is_error=answer.is_error)
+        case [{"type": "text" | "image_url"}, *_]:
+            return _of_parts(answer, param)
+        case value if too_deep(value):
+            raise InvalidRequest(f"{param}: It is nested too deeply to be handed on; send a text.", param=param)
+        case value:
+            text = msgspec.json.encode(value).decode()
+            return ToolResult(text=text, structured=UNSET if value is None else value, is_error=answer.is_error)
+
+
+def _count_images(content: Any) -> int:
+    match content:
+        case [{"type": "text" | "image_url"}, *_]:
+            return sum(isinstance(part, dict) and part.get("type") == "image_url" for part in content)
+        case _:
+            return 0
+
+
+def _of_parts(answer: ToolAnswer, param: str) -> ToolResult:
+    try:
+        parts = msgspec.convert(answer.content, list[_Text | _ImageUrl])
+    except msgspec.ValidationError as error:
+        raise InvalidRequest(f"{param}: {error}; send parts of type text or image_url.", param=param) from None
+    urls = [part.image_url for part in parts if isinstance(part, _ImageUrl)]
+    return ToolResult(
+        text="\n".join(part.text for part in parts if isinstance(part, _Text)),
+        images=tuple(read_image(url if isinstance(url, str) else url.url, param) for url in urls),
+        is_error=answer.is_error,
+    )

@@ -1,0 +1,1 @@
+"""CommonMark, as far as fences need it."""

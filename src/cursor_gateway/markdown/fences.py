@@ -1,0 +1,357 @@
+"""Streamed Markdown in, prose and fenced code out, at once and without loss.
+
+What is certain is said immediately; at most the current line is held back, and only while it may
+still turn into a fence. Joined in order, the raws of all pieces are the text that came in.
+"""
+
+import re
+from typing import Literal, TypeAlias
+
+from msgspec import Struct
+
+from cursor_gateway.markdown.blocks import BlockParser, Closed, Content, Opened
+from cursor_gateway.markdown.blocks import Prose as ProseLine
+from cursor_gateway.model.run_info import Fences
+
+_LINE = re.compile(r"([^\r\n]*)(\r\n|\n|\r)")
+_DIGITS = frozenset("0123456789")
+_OPENING = frozenset(" \t>`~-+*0123456789")  # what a line with an opening fence may begin with
+_REFERENCE = re.compile(r"(\d{1,9}):(\d{1,9}):(.+)", re.DOTALL | re.ASCII)
+
+
+class CodeTag(Struct, frozen=True):
+    """A fence with a language."""
+
+    language: str
+
+
+class ReferenceTag(Struct, frozen=True):
+    """Cursor's `start:end:path`."""
+
+    start_line: int
+    end_line: int
+    path: str
+
+
+Tag: TypeAlias = CodeTag | ReferenceTag
+
+
+class Prose(Struct, frozen=True, gc=False):
+    text: str
+
+
+class FenceOpened(Struct, frozen=True):
+    tag: Tag
+    indent: int
+    raw: str
+
+
+class Code(Struct, frozen=True, gc=False):
+    text: str
+    raw: str
+
+
+class FenceClosed(Struct, frozen=True, gc=False):
+    raw: str
+
+
+Piece: TypeAlias = Prose | FenceOpened | Code | FenceClosed
+
+
+def read_info(info: str) -> Tag | None:
+    """A fence's info string; None when it names no language."""
+    if reference := _REFERENCE.fullmatch(info):
+        path = reference[3].strip()
+        if path:
+            return ReferenceTag(int(reference[1]), int(reference[2]), path)
+    words = info.split(maxsplit=1)
+    return CodeTag(words[0]) if words else None
+
+
+class FenceSplitter:
+    def __init__(self, fences: Fences = "split") -> None:
+        self._fences = fences
+        self._reset()
+
+    def _reset(self) -> None:
+        self._blocks = BlockParser()
+        self.in_code = False  # inside a fence that is told apart from the prose
+        self._line: list[str] = []  # the current line so far
+        self._decided = False  # the current line is no fence: it is said as it comes
+        self._settled = False  # and how it goes on does not matter
+        self.flowing = False  # text without a line end need not be pushed: it goes on what is open, prose or code
+        self._scan: _OpeningScan | _ClosingScan | None = None  # of a line that is not decided
+        self._line_end = ""  # of the last line of code: said only when another line of code follows
+        self._held_return = False  # a CR that may be half of a CRLF
+        self._out: list[Piece] = []
+        self._texts: list[str] = []  # prose or code in a row that is not yet a piece
+        self._raws: list[str] = []  # the same as it came; kept for code only
+
+    def begin(self, text: str) -> str | None:
+        """Text without a line end that begins a line of prose, or of code, and no fence: what is said of it, with the
+        line end before it in code. None when it is not as simple as that, and has to be pushed."""
+        if self._line or self._decided or self._held_return or text[0] in _OPENING:
+            return None
+        fence = self._blocks.fence
+        if fence is None:
+            if not self._blocks.settles(text):
+                return None
+        elif not self.in_code or text[0] == fence.char or self._blocks.content_of(text) != text:
+            return None
+        self._decided = self._settled = self.flowing = True
+        said, self._line_end = self._line_end + text, ""
+        return said
+
+    def push(self, text: str, /) -> list[Piece]:
+        if self._held_return or "\r" in text:
+            self._push_returns(text)
+        elif "\n" in text:
+            self._push_lines(text)
+        else:
+            self._grow_line(text)
+        self.flowing = self._settled and not self._held_return
+        return self._take()
+
+    def _push_returns(self, text: str) -> None:
+        """Text with line ends of any kind. A CR at its end waits: it may be half of a CRLF."""
+        if self._held_return:
+            text = "\r" + text
+        self._held_return = text.endswith("\r")
+        if self._held_return:
+            text = text[:-1]
+        end = 0
+        for match in _LINE.finditer(text):
+            self._end_line(match[1], match[2])
+            end = match.end()
+        self._grow_line(text[end:])
+
+    def _push_lines(self, text: str) -> None:
+        """Text with line ends, all of them LF."""
+        start, end = text.find("\n") + 1, text.rfind("\n") + 1
+        self._end_line(text[: start - 1], "\n")
+        while start < end:
+            stop = self._blocks.skip(text, start, end)
+            if stop == start:
+                stop = text.index("\n", start) + 1
+                self._end_line(text[start : stop - 1], "\n")
+            elif self.in_code:
+                self._say_code(text[start : stop - 1], text[start : stop - 1])
+                self._line_end = "\n"
+            else:
+                self._say(text[start:stop])
+            start = stop
+        if end < len(text):
+            self._grow_line(text[end:])
+
+    def flush(self) -> list[Piece]:
+        """The end of the text: an open fence ends with it. The next push starts afresh."""
+        if self._held_return:
+            self._end_line("", "\r")
+        if self._line or self._settled:
+            self._end_line("", "")
+        if self.in_code:
+            self._close(self._line_end)
+        pieces = self._take()
+        self._reset()
+        return pieces
+
+    def _grow_line(self, text: str) -> None:
+        if not text:
+            return
+        if not self._settled:
+            self._line.append(text)
+        if self._decided:
+            self._say(text)
+            return
+        if self._scan is None:
+            fence = self._blocks.fence
+            self._scan = _ClosingScan(fence.char) if fence else _OpeningScan()
+        if not self._scan.goes_on(text):
+            self._decide("".join(self._line))
+
+    def _decide(self, start: str) -> None:
+        """The line is no fence: say what there is of it."""
+        content = self._blocks.content_of(start)
+        if content is not None:
+            self._settled = True
+        else:
+            if self._blocks.fence is not None:  # outside its container: a line like any other, after the fence's end
+                self._leave_fence()
+                self._scan = _OpeningScan()
+                if self._scan.goes_on(start):
+                    return
+            self._settled = self._blocks.settles(start)
+        self._decided = True
+        if self._settled:
+            self._line = []
+        if content is not None and self.in_code:
+            self._say_code(content, start)
+        else:
+            self._say(start)
+
+    def _end_line(self, tail: str, line_end: str) -> None:
+        if self._settled:
+            self._decided = self._settled = False
+            self._scan = None
+            if self.in_code:
+                self._say(tail)
+                self._line_end = line_end
+            else:
+                self._say(tail + line_end)
+            return
+        line = tail
+        if self._line:
+            self._line.append(tail)
+            line = "".join(self._line)
+            self._line = []
+        unsaid = tail if self._decided else line
+        kind = self._blocks.line(line)
+        match kind:
+            case ProseLine():
+                self._leave_fence()
+                self._say(unsaid + line_end)
+            case Content(text=text):
+                if not self.in_code:
+                    self._say(unsaid + line_end)
+                else:  # not decided: a decided line of code is settled
+                    self._say_code(text, line)
+                    self._line_end = line_end
+            case Opened():
+                self._leave_fence()
+                self._open(kind, line + line_end)
+            case Closed():
+                if self.in_code:
+                    self._close(self._line_end + line)
+                    self._say(line_end)
+                else:
+                    self._say(line + line_end)
+        self._decided = False
+        self._scan = None
+
+    def _open(self, opened: Opened, raw: str) -> None:
+        tag = None if opened.quoted else read_info(opened.info)
+        if tag is None or (self._fences == "inline" and isinstance(tag, CodeTag)):
+            self._say(raw)
+            return
+        self._end_run()
+        self._out.append(FenceOpened(tag, opened.column, raw))
+        self.in_code = True
+        self._line_end = ""
+
+    def _close(self, raw: str) -> None:
+        self._end_run()
+        self._out.append(FenceClosed(raw))
+        self.in_code = False
+        self._line_end = ""
+
+    def _leave_fence(self) -> None:
+        """The fence's container ended, and the fence with it; the line end before this line is prose again."""
+        if self.in_code:
+            line_end = self._line_end
+            self._close("")
+            self._say(line_end)
+
+    def _say_code(self, text: str, raw: str) -> None:
+        self._texts.append(self._line_end + text)
+        self._raws.append(self._line_end + raw)
+        self._line_end = ""
+
+    def _say(self, text: str) -> None:
+        if text:
+            self._texts.append(text)
+            if self.in_code:
+                self._raws.append(text)
+
+    def _end_run(self) -> None:
+        """What was said in a row becomes one piece."""
+        if self._texts:
+            text = "".join(self._texts)
+            self._texts = []
+            if not self.in_code:
+                self._out.append(Prose(text))
+                return
+            raw = "".join(self._raws)
+            self._raws = []
+            if raw:
+                self._out.append(Code(text, raw))
+
+    def _take(self) -> list[Piece]:
+        if self._texts:
+            self._end_run()
+        pieces, self._out = self._out, []
+        return pieces
+
+
+class _OpeningScan:
+    """May a line, read so far, still become an opening fence?
+
+    A state machine over characters, so that a line which grows for ever costs no more than its length.
+    """
+
+    def __init__(self) -> None:
+        self._after: Literal["space", "marker", "digits", "run"] = "space"
+        self._count = 0  # of digits, or of fence characters
+        self._char = ""  # of the fence
+        self._in_info = False
+
+    def goes_on(self, text: str) -> bool:
+        for number, char in enumerate(text):
+            if self._in_info:
+                return self._char == "~" or "`" not in text[number:]
+            if not self._step(char):
+                return False
+        return True
+
+    def _step(self, char: str) -> bool:
+        match self._after:
+            case "space":
+                return self._step_to(char)
+            case "marker":
+                self._after = "space"
+                return char in " \t"
+            case "digits":
+                self._count += 1
+                if char in ".)":
+                    self._after = "marker"
+                    return True
+                return char in _DIGITS and self._count <= 9
+            case "run":
+                if char == self._char:
+                    self._count += 1
+                    return True
+                self._in_info = True
+                return self._count >= 3
+
+    def _step_to(self, char: str) -> bool:
+        if char in " \t>":
+            return True
+        if char in "`~":
+            self._after, self._char, self._count = "run", char, 1
+        elif char in "-+*":
+            self._after = "marker"
+        elif char in _DIGITS:
+            self._after, self._count = "digits", 1
+        else:
+            return False
+        return True
+
+
+class _ClosingScan:
+    """May a line inside a fence, read so far, still become that fence's end?"""
+
+    def __init__(self, char: str) -> None:
+        self._char = char
+        self._after: Literal["space", "run", "end"] = "space"
+
+    def goes_on(self, text: str) -> bool:
+        if self._after == "space":
+            text = text.lstrip(" \t>")
+            if not text.startswith(self._char):
+                return not text
+            self._after = "run"
+        if self._after == "run":
+            text = text.lstrip(self._char)
+            if not text:
+                return True
+            self._after = "end"
+        return not text.strip(" \t")

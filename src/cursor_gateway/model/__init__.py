@@ -1,0 +1,1 @@
+"""What is said: the closed unions and the shapes that every layer shares."""

@@ -1,0 +1,76 @@
+"""What an agent's tools do, whoever the agent is (closed union), and how a use of one ended."""
+
+from typing import Any, TypeAlias
+
+from msgspec import Struct
+
+from cursor_gateway.model.documents import (
+    ClarificationAnswer,
+    ClarificationQuestion,
+    Diff,
+    Operation,
+    PlanTodo,
+    State,
+    TodoChange,
+)
+
+
+class FileEdit(Struct, frozen=True, kw_only=True):
+    tool: str
+    path: str
+    operation: Operation
+    content: str | None = None
+    diff: Diff | None = None
+    old_path: str | None = None
+
+
+class Command(Struct, frozen=True, kw_only=True):
+    tool: str
+    command: str
+    working_directory: str = ""
+    exit_code: int = -1  # -1: it never ran to an end
+    output: str = ""
+    permissions: list[str] = []
+
+
+class Plan(Struct, frozen=True, kw_only=True):
+    tool: str
+    title: str
+    overview: str
+    markdown: str
+    todos: list[PlanTodo]
+
+
+class Question(Struct, frozen=True, kw_only=True):
+    tool: str
+    title: str
+    questions: list[ClarificationQuestion]
+    answers: list[ClarificationAnswer] = []
+
+
+class TodoUpdate(Struct, frozen=True, kw_only=True):
+    tool: str
+    todos: list[TodoChange]
+    merge: bool = True
+
+
+class OtherTool(Struct, frozen=True, kw_only=True):
+    tool: str
+    arguments: dict[str, Any]
+    data: Any = None
+
+
+Action: TypeAlias = FileEdit | Command | Plan | Question | TodoUpdate | OtherTool
+
+
+class Outcome(Struct, frozen=True, kw_only=True):
+    """How a tool's use ended. `message` is the agent's own words, or ours where it has none."""
+
+    state: State = "completed"
+    code: str = ""
+    message: str = ""
+    details: str = ""
+    duration_ms: int | None = None
+
+
+INTERRUPTED = Outcome(state="interrupted", code="INTERRUPTED", message="The run ended before this tool did.")

@@ -1,0 +1,119 @@
+"""What an agent can say, however it is connected (closed union)."""
+
+from typing import Any, Literal, TypeAlias
+
+from msgspec import UNSET, Struct, UnsetType
+
+from cursor_gateway.errors import Failure
+from cursor_gateway.model.actions import Action, Outcome
+from cursor_gateway.model.caller_tools import CallerCall, ToolResult
+from cursor_gateway.model.documents import ReplayedRecording
+
+
+class RunStarted(Struct, frozen=True):
+    session_id: str
+    model: str
+    recording: ReplayedRecording | UnsetType = UNSET  # no agent runs: this is replayed
+
+
+class PromptEchoed(Struct, frozen=True):
+    text: str
+
+
+class TextDelta(Struct, frozen=True, gc=False):
+    text: str
+
+
+class ThinkingDelta(Struct, frozen=True, gc=False):
+    text: str
+
+
+class ThinkingEnded(Struct, frozen=True):
+    pass
+
+
+class ToolStarted(Struct, frozen=True):
+    call_id: str
+    action: Action
+    model_call: str | None = None  # calls that one turn of the model made share it
+    payload: Any = None  # the agent's own words, for `include: ["raw"]`
+    waits: bool = False  # for an answer: a question, a plan, or leave to do something
+
+
+class ToolEnded(Struct, frozen=True):
+    call_id: str
+    action: Action
+    outcome: Outcome
+    model_call: str | None = None
+    payload: Any = None
+
+
+class CallerToolAsked(Struct, frozen=True):
+    """The agent wants something done that its caller does, not it."""
+
+    call: CallerCall
+
+
+class CallerToolAnswered(Struct, frozen=True):
+    call_id: str
+    result: ToolResult
+    duration_ms: int = 0
+
+
+class CallerAwaited(Struct, frozen=True):
+    """The agent can do no more before these calls are answered."""
+
+    call_ids: tuple[str, ...]
+
+
+class Notice(Struct, frozen=True):
+    """The agent's connection, retries and background tasks: no document comes of it."""
+
+    kind: Literal["reconnecting", "reconnected", "retrying", "background"]
+    attempt: int = 0
+
+
+class Unrecognized(Struct, frozen=True):
+    """Kept and counted, never fatal: the agent adds types freely."""
+
+    reason: str
+
+
+class TokenCounts(Struct, frozen=True, kw_only=True):
+    """The agent's own figures, summed over its model calls; `prompt` includes what came from the cache."""
+
+    prompt: int
+    completion: int
+    cached: int = 0
+
+
+class RunFinished(Struct, frozen=True, kw_only=True):
+    usage: TokenCounts | None = None
+    last_usage: TokenCounts | None = None  # of the last agent alone, where several were started for the run
+    duration_ms: int | None = None
+    text_differs: bool = False
+
+
+class RunFailed(Struct, frozen=True, kw_only=True):
+    failure: Failure
+    usage: TokenCounts | None = None
+    last_usage: TokenCounts | None = None
+    duration_ms: int | None = None
+
+
+AgentEvent: TypeAlias = (
+    RunStarted
+    | PromptEchoed
+    | TextDelta
+    | ThinkingDelta
+    | ThinkingEnded
+    | ToolStarted
+    | ToolEnded
+    | CallerToolAsked
+    | CallerToolAnswered
+    | CallerAwaited
+    | Notice
+    | Unrecognized
+    | RunFinished
+    | RunFailed
+)

@@ -1,0 +1,131 @@
+"""What readers see of a run, event by event (closed union): each document is announced, grows and ends, then `Done`.
+
+`raw` is the agent's own source where it differs from what the document says (fence lines,
+indentation, white space between documents). Joined in order, the raws are the agent's text.
+"""
+
+from typing import Any, Literal, TypeAlias
+
+from msgspec import UNSET, Struct, UnsetType
+
+from cursor_gateway.errors import Failure
+from cursor_gateway.model.documents import (
+    ClarificationQuestion,
+    Document,
+    DocumentType,
+    Envelope,
+    PlanTodo,
+    Purpose,
+    ToolCallResult,
+    Usage,
+)
+
+
+class KnownMetadata(Struct, frozen=True, kw_only=True, rename="camel"):
+    """What is known of a document when it starts, so that a live view can show it at once."""
+
+    file_path: str | UnsetType = UNSET
+    start_line: int | UnsetType = UNSET
+    end_line: int | UnsetType = UNSET
+    language: str | UnsetType = UNSET
+    purpose: Purpose | UnsetType = UNSET
+    indent: int | UnsetType = UNSET
+    command: str | UnsetType = UNSET
+    working_directory: str | UnsetType = UNSET
+    title: str | UnsetType = UNSET
+    overview: str | UnsetType = UNSET
+    todos: list[PlanTodo] | UnsetType = UNSET
+    questions: list[ClarificationQuestion] | UnsetType = UNSET
+    state: Literal["waiting"] | UnsetType = UNSET  # of a call that its caller is to carry out
+    ran_by: Literal["caller"] | UnsetType = UNSET
+
+
+class DocumentStarted(Struct, frozen=True, tag_field="event", tag="document_start"):
+    id: str
+    type: DocumentType
+    sequence: int
+    metadata: KnownMetadata | None = None
+    raw: str = ""
+
+
+class ContentDelta(Struct, frozen=True, tag_field="event", tag="content_delta", gc=False):
+    id: str
+    text: str
+    raw: str | None = None  # None: the same as `text`
+
+
+class ToolCallStarted(Struct, frozen=True, tag_field="event", tag="tool_call_start", gc=False):
+    id: str
+    tool_name: str
+    tool_call_id: str
+
+
+class ToolCallArguments(Struct, frozen=True, tag_field="event", tag="tool_call_arguments"):
+    id: str
+    arguments: dict[str, Any]
+
+
+class ToolCallEnded(Struct, frozen=True, tag_field="event", tag="tool_result"):
+    id: str
+    result: ToolCallResult
+
+
+class DocumentEnded(Struct, frozen=True, tag_field="event", tag="document_end"):
+    document: Document
+    raw: str = ""
+
+
+class Reasoning(Struct, frozen=True, tag_field="event", tag="reasoning", gc=False):
+    """Thinking that is no document of this run: only a dialect with a place for it says it."""
+
+    text: str
+    opens: bool = False  # the first piece of a block
+
+
+class Paused(Struct, frozen=True, tag_field="event", tag="pause"):
+    """The run waits for its caller: replies end here, and go on with the reply to the request that brings results."""
+
+    envelope: Envelope  # its metadata says what is waited for
+    raw: str = ""
+    last_call: Usage | None = None
+
+
+class Done(Struct, frozen=True, tag_field="event", tag="done"):
+    envelope: Envelope
+    failure: Failure | None = None
+    raw: str = ""
+    last_call: Usage | None = None  # of the last model call alone; None: as the envelope, which has the sum of all
+
+
+DocumentEvent: TypeAlias = (
+    DocumentStarted
+    | ContentDelta
+    | ToolCallStarted
+    | ToolCallArguments
+    | ToolCallEnded
+    | DocumentEnded
+    | Reasoning
+    | Paused
+    | Done
+)
+
+
+def context_usage(event: Paused | Done) -> Usage:
+    """The tokens of the last model call: the size of the conversation, for readers that want to know that."""
+    return event.last_call or event.envelope.usage
+
+
+def says_something(event: DocumentEvent) -> bool:
+    """More than why there is no answer."""
+    return isinstance(event, Reasoning) or (isinstance(event, DocumentStarted) and event.type != "error")
+
+
+def source_text(event: DocumentEvent) -> str:
+    """The agent's text in this event; joined over a run it is what the agent said, to the byte."""
+    match event:
+        case ContentDelta(text=text, raw=raw):
+            return text if raw is None else raw
+        case DocumentStarted(raw=raw) | DocumentEnded(raw=raw) | Paused(raw=raw) | Done(raw=raw):
+            return raw
+        case ToolCallStarted() | ToolCallArguments() | ToolCallEnded() | Reasoning():
+            return ""

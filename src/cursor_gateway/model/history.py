@@ -1,0 +1,80 @@
+"""What was said before, as servers tell and clients read it: the shapes of conversations."""
+
+from typing import Literal, TypeAlias
+
+from msgspec import UNSET, Struct, UnsetType
+
+from cursor_gateway.model.documents import Mode, Usage
+
+RunState: TypeAlias = Literal["running", "completed", "error"]
+
+
+class ConversationEntry(Struct, frozen=True, kw_only=True, rename="camel"):
+    """One conversation, in short."""
+
+    id: str
+    title: str
+    created: str
+    updated: str
+    workspace: str
+    mode: Mode  # of its newest run, and so the model
+    model: str
+    is_running: bool
+    snippet: str | UnsetType = UNSET  # where the words of a search were found
+
+
+class ConversationList(Struct, frozen=True, kw_only=True):
+    """A page of conversations."""
+
+    conversations: list[ConversationEntry]
+    next: str | None  # what to send as `before` for the next page
+
+
+class RemovalPending(Struct, frozen=True):
+    """A conversation was deleted, and agents keep some of it for now."""
+
+    message: str
+
+
+class MessageEntry(Struct, frozen=True, kw_only=True, rename="camel"):
+    """What somebody said; the documents of an answer are at /v1/chat/{chatId}."""
+
+    role: Literal["user", "assistant"]
+    text: str
+    chat_id: str
+    created: str
+
+
+class RunEntry(Struct, frozen=True, kw_only=True, rename="camel"):
+    """One run of a conversation."""
+
+    id: str
+    state: RunState
+    model: str
+    mode: Mode
+    created: str
+    first_event_ms: int | None  # from its start
+    duration_ms: int | None
+    usage: Usage | None
+    error_code: str | None
+
+
+class RecentRun(RunEntry, frozen=True, kw_only=True, rename="camel"):
+    """One run of any conversation."""
+
+    conversation_id: str
+    title: str  # of the conversation
+    tool_calls: int | None  # edits and commands included; None until it has ended
+
+
+class RunList(Struct, frozen=True, kw_only=True):
+    """The newest runs."""
+
+    runs: list[RecentRun]
+
+
+class ConversationDetail(ConversationEntry, frozen=True, kw_only=True, rename="camel"):
+    """One conversation with all that was said in it."""
+
+    messages: list[MessageEntry]
+    runs: list[RunEntry]

@@ -1,0 +1,66 @@
+"""Images of a request: a data: URI in, an image with the name of its file out; then messages that name the files."""
+
+import base64
+import hashlib
+from collections.abc import Sequence
+from functools import cached_property
+
+import msgspec
+from msgspec import Struct
+
+from cursor_gateway.errors import InvalidRequest
+from cursor_gateway.model.messages import Message
+
+_EXTENSIONS = {"image/png": "png", "image/jpeg": "jpg", "image/gif": "gif", "image/webp": "webp"}
+
+
+class Image(Struct, frozen=True, dict=True):
+    message: int  # the number of its message, from 0
+    media_type: str
+    data: bytes
+
+    @cached_property
+    def name(self) -> str:
+        """A file name that the same image always has, so that prompts with it stay the same."""
+        return f"{hashlib.sha256(self.data).hexdigest()[:16]}.{_EXTENSIONS[self.media_type]}"
+
+
+def check_images(count: int, most: int, param: str) -> None:
+    """Before any of them is decoded. Raises `InvalidRequest`."""
+    if count > most:
+        raise InvalidRequest(
+            f"{param}: There are {count:,} images, and a request may have {most:,}; send fewer, or raise `max_images`.",
+            param=param,
+        )
+
+
+def read_image(uri: str, param: str, message: int = 0) -> Image:
+    """Raises `InvalidRequest`. Nothing is fetched: a caller must not make the gateway visit an address."""
+    header, _, data = uri.partition(",")
+    scheme, *options = header[:200].lower().split(";")
+    media_type = scheme.removeprefix("data:").strip().replace("image/jpg", "image/jpeg")
+    if not scheme.startswith("data:") or media_type not in _EXTENSIONS or "base64" not in options:
+        raise InvalidRequest(
+            f"{param}: Images are read from the request alone; send a data: URI with the base64 of a png, jpeg, gif "
+            "or webp.",
+            param=param,
+        )
+    data = "".join(data.split()).rstrip("=")
+    try:
+        decoded = base64.b64decode(data + "=" * (-len(data) % 4), validate=True)
+    except ValueError:
+        decoded = b""
+    if not decoded:
+        raise InvalidRequest(f"{param}: What follows the comma of the data: URI is no base64.", param=param)
+    return Image(message, media_type, decoded)
+
+
+def place_images(messages: Sequence[Message], images: Sequence[Image], paths: Sequence[str]) -> list[Message]:
+    """The messages, each with the files (`paths`, in the images' order) that its images were written to."""
+    placed: dict[int, list[str]] = {}
+    for image, path in zip(images, paths, strict=True):
+        placed.setdefault(image.message, []).append(path)
+    return [
+        msgspec.structs.replace(message, images=tuple(placed[number])) if number in placed else message
+        for number, message in enumerate(messages)
+    ]

@@ -1,0 +1,73 @@
+"""What a user answers to an agent's questions, or says to its plan, in; the message that tells the agent, out.
+
+For agents that cannot wait for an answer: it is the next message of the conversation.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Literal, TypeAlias
+
+from cursor_gateway.errors import InvalidRequest, NotFound
+from cursor_gateway.model.documents import (
+    ClarificationAnswer,
+    ClarificationDocument,
+    ClarificationQuestion,
+    Document,
+    PlanDocument,
+)
+
+Decision: TypeAlias = Literal["accept", "reject"]
+
+
+def answers_message(documents: Sequence[Document], answers: Sequence[ClarificationAnswer]) -> str:
+    """Raises `NotFound` for a run that has asked nothing, `InvalidRequest` for answers to something else."""
+    asked = [document for document in documents if isinstance(document, ClarificationDocument)]
+    questions = {question.id: question for document in asked for question in document.metadata.questions}
+    if not questions:
+        raise NotFound("This run has asked nothing; say what you want in a new message.", param="answers")
+    check_answers(questions, answers)
+    return "\n\n".join(_told(questions[answer.question_id], answer) for answer in answers)
+
+
+def check_answers(questions: Mapping[str, ClarificationQuestion], answers: Sequence[ClarificationAnswer]) -> None:
+    """Raises `InvalidRequest`. `questions` by their ids."""
+    for number, answer in enumerate(answers):
+        param, question = f"answers[{number}]", questions.get(answer.question_id)
+        if question is None:
+            raise InvalidRequest(
+                f"{param}.questionId: {answer.question_id[:100]!r} was not asked; there are {', '.join(questions)}.",
+                param=f"{param}.questionId",
+            )
+        if len(answer.selected_option_ids) > 1 and not question.allow_multiple:
+            raise InvalidRequest(
+                f"{param}.selectedOptionIds: this question takes one option, and there are "
+                f"{len(answer.selected_option_ids)}; choose one.",
+                param=f"{param}.selectedOptionIds",
+            )
+        options = [option.id for option in question.options]
+        for id in answer.selected_option_ids:
+            if id not in options:
+                there = f"there are {', '.join(options)}" if options else "there are none: send `text`"
+                raise InvalidRequest(
+                    f"{param}.selectedOptionIds: {id[:100]!r} is no option of this question; {there}.",
+                    param=f"{param}.selectedOptionIds",
+                )
+
+
+def _told(question: ClarificationQuestion, answer: ClarificationAnswer) -> str:
+    labels = {option.id: option.label for option in question.options}
+    chosen = [labels[id] for id in answer.selected_option_ids]
+    said = [*chosen, answer.text] if answer.text else chosen
+    return f"{question.text}\n{chr(10).join(f'- {line}' for line in said) if said else '- (no answer)'}"
+
+
+def plan_message(documents: Sequence[Document], decision: Decision, text: str) -> str:
+    """Raises `NotFound` for a run without a plan."""
+    plan = next((document for document in reversed(documents) if isinstance(document, PlanDocument)), None)
+    if plan is None:
+        raise NotFound("This run has made no plan; say what you want in a new message.", param="plan")
+    name = f" “{plan.metadata.title}”" if plan.metadata.title else ""
+    told = {
+        "accept": f"I accept the plan{name}. Carry it out now.",
+        "reject": f"I do not accept the plan{name}. Make another one.",
+    }[decision]
+    return f"{told}\n\n{text}" if text else told

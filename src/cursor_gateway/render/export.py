@@ -1,0 +1,322 @@
+"""A conversation with its answers in; JSON, a readable Markdown document or plain text out."""
+
+import re
+from collections.abc import Iterator, Sequence
+from difflib import SequenceMatcher
+from typing import Literal
+
+import msgspec
+from msgspec import UNSET
+
+from cursor_gateway.model.documents import (
+    ChatResponse,
+    ClarificationDocument,
+    CodeBlockDocument,
+    CodeReferenceDocument,
+    Diff,
+    Document,
+    ErrorDocument,
+    FileEditDocument,
+    PlanDocument,
+    TerminalCommandDocument,
+    TextDocument,
+    ThinkingDocument,
+    TodoStatus,
+    TodoUpdateDocument,
+    ToolCallDocument,
+    ToolTrace,
+)
+from cursor_gateway.model.history import ConversationDetail, MessageEntry, RunEntry
+from cursor_gateway.render.visible import visible, visible_json, visible_line, visible_output
+from cursor_gateway.stages.summary import main_argument
+
+_COMPARED = 4_000  # lines; beyond that comparing them takes too long
+_DETAILS = 20  # lines of what an error says about itself
+_WHO: dict[Literal["user", "assistant"], str] = {"user": "You", "assistant": "Agent"}
+_BOXES: dict[TodoStatus, str] = {
+    "pending": "[ ]",
+    "in_progress": "[ ] *(in progress)*",
+    "completed": "[x]",
+    "cancelled": "[x] *(cancelled)*",
+}
+
+
+class WholeConversation(ConversationDetail, frozen=True, kw_only=True, rename="camel"):
+    """With the answers of its runs."""
+
+    responses: list[ChatResponse]
+
+    def asked(self, run: RunEntry) -> list[MessageEntry]:
+        """What the run was told, without its answer."""
+        messages = [message for message in self.messages if message.chat_id == run.id]
+        is_answered = run.state != "running" and messages[-1:] and messages[-1].role == "assistant"
+        return messages[:-1] if is_answered else messages
+
+    def response(self, run: RunEntry) -> ChatResponse | None:
+        return next((response for response in self.responses if response.id == run.id), None)
+
+
+def whole(detail: ConversationDetail, responses: Sequence[ChatResponse]) -> WholeConversation:
+    return WholeConversation(**msgspec.structs.asdict(detail), responses=list(responses))
+
+
+def as_json(conversation: WholeConversation) -> str:
+    return visible_json(msgspec.json.format(msgspec.json.encode(conversation), indent=2)).decode() + "\n"
+
+
+def as_text(conversation: WholeConversation) -> str:
+    """What was said, and by whom: nothing of what was done."""
+    said = []
+    for run in conversation.runs:
+        said += [f"{_WHO[message.role]}:\n\n{message.text.strip()}" for message in conversation.asked(run)]
+        response = conversation.response(run)
+        answer = [text for document in (response.documents if response else []) if (text := _said(document))]
+        if answer:
+            said.append("\n\n".join([f"{_WHO['assistant']}:", *answer]))
+    return "\n\n".join(said) + "\n"
+
+
+def _said(document: Document) -> str | None:
+    """As `chat --text` has it."""
+    match document:
+        case TextDocument(content=content):
+            return content
+        case CodeBlockDocument(content=content, metadata=metadata):
+            return fenced(metadata.language, content)
+        case CodeReferenceDocument(content=content, metadata=metadata):
+            return fenced(f"{metadata.start_line}:{metadata.end_line}:{metadata.file_path}", content)
+        case _:
+            return None
+
+
+def as_markdown(conversation: WholeConversation) -> str:
+    return "\n\n".join(part for part in _parts(conversation) if part) + "\n"
+
+
+def fenced(info: str, code: str) -> str:
+    mark = "```"
+    while mark in code:
+        mark += "`"
+    return f"{mark}{info}\n{code}\n{mark}"
+
+
+# --- Markdown ---------------------------------------------------------------------------------------
+
+
+def _parts(conversation: WholeConversation) -> Iterator[str]:
+    yield f"# {_escaped(conversation.title)}"
+    yield f"{_code(conversation.id)} · {_time(conversation.created)} · {_code(conversation.workspace)}"
+    for run in conversation.runs:
+        for message in conversation.asked(run):
+            yield f"## {_WHO[message.role]}"
+            yield _quoted(message.text) if message.role == "user" else _closed(message.text)
+        if (response := conversation.response(run)) is not None:
+            yield f"## {_WHO['assistant']}"
+            yield f"*{' · '.join(_facts(response))}*"
+            yield from _documents(response.documents)
+
+
+def _facts(response: ChatResponse) -> Iterator[str]:
+    from cursor_gateway.render.words import duration
+
+    yield _escaped(response.model)
+    yield response.mode
+    took = duration(response.metadata.duration_ms)
+    match response.status:
+        case "streaming":
+            yield "still running"
+        case "completed":
+            yield f"completed in {took}" if took else "completed"
+        case "error":
+            yield f"failed after {took}" if took else "failed"
+    yield f"{response.usage.prompt_tokens:,} tokens in, {response.usage.completion_tokens:,} out"
+
+
+def _documents(documents: Sequence[Document]) -> Iterator[str]:
+    """Tool calls that follow each other are one list."""
+    calls: list[str] = []
+    for document in documents:
+        if isinstance(document, ToolCallDocument):
+            calls.append(_call(document))
+            continue
+        if calls:
+            yield "\n".join(calls)
+            calls = []
+        yield _document(document)
+    yield "\n".join(calls)
+
+
+def _document(document: Document) -> str:
+    match document:
+        case TextDocument(content=content):
+            return _closed(content)
+        case ThinkingDocument(content=content):
+            return _quoted(f"*Thinking*\n\n{content}")
+        case CodeBlockDocument(content=content, metadata=metadata):
+            return fenced(metadata.language, visible(content))
+        case CodeReferenceDocument(content=content, metadata=metadata):
+            lines = f"lines {metadata.start_line}-{metadata.end_line}"
+            lines = lines if metadata.start_line != metadata.end_line else f"line {metadata.start_line}"
+            return f"{_code(metadata.file_path)}, {lines}:\n\n{fenced(metadata.language, visible(content))}"
+        case FileEditDocument():
+            return _edit(document)
+        case TerminalCommandDocument():
+            return _command(document)
+        case ToolCallDocument():
+            return _call(document)
+        case PlanDocument():
+            return _plan(document)
+        case ClarificationDocument():
+            return _questions(document)
+        case TodoUpdateDocument(metadata=metadata):
+            todos = [
+                f"- {_BOXES[todo.status]} {_inline(todo.id if todo.content is UNSET else todo.content)}"
+                for todo in metadata.todos
+            ]
+            return "\n".join([f"**To-dos**{_ending(metadata)}", "", *todos])
+        case ErrorDocument():
+            return _error(document)
+
+
+def _error(document: ErrorDocument) -> str:
+    metadata = document.metadata
+    told = f"> {_code(metadata.error_code)}: {_inline(document.content)}"
+    details = visible_output(metadata.details).strip()
+    if "\n" not in details:
+        return f"{told} {_code(details)}" if details else told
+    last = details.split("\n")[-_DETAILS:]
+    return "\n\n".join([told, fenced("", "\n".join(last))])
+
+
+def _edit(document: FileEditDocument) -> str:
+    metadata, path = document.metadata, _code(document.metadata.file_path)
+    content = visible(document.content or "").removesuffix("\n")
+    parts = [fenced(metadata.language, content)] if content else []
+    match metadata.operation:
+        case "create":
+            parts.insert(0, f"**Created** {path}{_ending(metadata)}")
+        case "edit":
+            if metadata.diff is not UNSET:
+                parts = [fenced("diff", _diff(metadata.diff))]
+            parts.insert(0, f"**Edited** {path}{_ending(metadata)}")
+        case "delete":
+            parts = [f"**Deleted** {path}{_ending(metadata)}"]
+        case "rename":
+            parts = [f"**Renamed** {_code(metadata.old_path or 'unknown')} to {path}{_ending(metadata)}"]
+    return "\n\n".join(parts)
+
+
+def _diff(diff: Diff) -> str:
+    """A unified diff, without the files' names."""
+    old, new = (
+        visible(text).removesuffix("\n").split("\n") if text else [] for text in (diff.old_string, diff.new_string)
+    )
+    lines: list[str] = []
+    for group in _groups(old, new):
+        first, last = group[0], group[-1]
+        before = f"{diff.start_line + first[1]},{last[2] - first[1]}"
+        after = f"{diff.start_line + first[3]},{last[4] - first[3]}"
+        lines.append(f"@@ -{before} +{after} @@")
+        for tag, old_start, old_end, new_start, new_end in group:
+            if tag == "equal":
+                lines += [f" {line}" for line in old[old_start:old_end]]
+                continue
+            lines += [f"-{line}" for line in old[old_start:old_end]]
+            lines += [f"+{line}" for line in new[new_start:new_end]]
+    return "\n".join(lines)
+
+
+def _groups(old: list[str], new: list[str]) -> list[list[tuple[str, int, int, int, int]]]:
+    if len(old) + len(new) > _COMPARED:
+        return [[("replace", 0, len(old), 0, len(new))]]
+    return [list(group) for group in SequenceMatcher(None, old, new).get_grouped_opcodes(3)]
+
+
+def _command(document: TerminalCommandDocument) -> str:
+    from cursor_gateway.render.words import duration
+
+    metadata = document.metadata
+    output = visible_output(metadata.output).rstrip("\n")
+    command = "\n> ".join(visible(metadata.command).strip().split("\n"))  # as a shell shows a second line
+    told = fenced("console", f"$ {command}\n{output}" if output else f"$ {command}")
+    if metadata.exit_code == -1:
+        return f"{told}\n\n{_ending(metadata).strip() or '*ended without an exit status*'}"
+    took = duration(metadata.duration_ms)
+    return f"{told}\n\n*exit status {metadata.exit_code}{f', {took}' if took else ''}*"
+
+
+def _call(document: ToolCallDocument) -> str:
+    metadata = document.metadata
+    about = visible_line(main_argument(metadata.arguments))
+    return f"- {_code(metadata.tool_name)}{f' {_code(about)}' if about else ''}{_ending(metadata)}"
+
+
+def _plan(document: PlanDocument) -> str:
+    metadata = document.metadata
+    todos = "\n".join(f"- {_BOXES[todo.status]} {_inline(todo.content)}" for todo in metadata.todos)
+    parts = [f"**Plan: {_inline(metadata.title) or 'untitled'}**{_ending(metadata)}", _inline(metadata.overview)]
+    return "\n\n".join(part for part in (*parts, _quoted(document.content) if document.content else "", todos) if part)
+
+
+def _questions(document: ClarificationDocument) -> str:
+    metadata = document.metadata
+    answers = {answer.question_id: answer for answer in metadata.answers or []}
+    lines = [f"**{_inline(document.content or 'The agent asks')}**{_ending(metadata)}", ""]
+    for number, question in enumerate(metadata.questions, 1):
+        lines.append(f"{number}. {_inline(question.text)}")
+        answer = answers.get(question.id)
+        chosen = set(answer.selected_option_ids) if answer else set()
+        lines += [
+            f"   - [{'x' if option.id in chosen else ' '}] {_inline(option.label)}" for option in question.options
+        ]
+        if answer and answer.text:
+            lines.append(f"   - {_inline(answer.text)}")
+    return "\n".join(lines)
+
+
+def _ending(trace: ToolTrace) -> str:
+    """How a tool ended, where it did not simply complete."""
+    if trace.state is UNSET:
+        return ""
+    reason = f": {_inline(trace.reason)}" if trace.reason else ""
+    return f" *({trace.state.replace('_', ' ')}{reason})*"
+
+
+# --- text within Markdown ---------------------------------------------------------------------------
+
+
+def _closed(markdown: str) -> str:
+    """A fence that the agent left open would take in all that follows."""
+    from markdown_it import MarkdownIt
+
+    markdown = visible(markdown).strip("\n")
+    last = MarkdownIt("commonmark").parse(f"{markdown}\n\nx")[-1]
+    return f"{markdown}\n{last.markup}" if last.type == "fence" else markdown
+
+
+def _quoted(text: str) -> str:
+    """Whatever stands in it stays in it."""
+    return "\n".join(f"> {line}".rstrip() for line in visible(text).strip("\n").split("\n"))
+
+
+def _code(text: str) -> str:
+    text = visible_line(text)
+    longest = max((len(run) for run in re.findall("`+", text)), default=0)
+    if not longest:
+        return f"`{text}`"
+    mark = "`" * (longest + 1)
+    return f"{mark} {text} {mark}"
+
+
+def _inline(text: str) -> str:
+    """What the agent writes is Markdown of its own, but no HTML: `List<String>` is a common thing to say."""
+    return re.sub(r"(`+[^`]*`+)|<", lambda found: found[1] or r"\<", visible_line(text))
+
+
+def _escaped(text: str) -> str:
+    """In one line, read as it was written."""
+    return re.sub(r"([\\`*_\[\]<>#])", r"\\\1", visible_line(text))
+
+
+def _time(time: str) -> str:
+    return f"{time[:10]} {time[11:16]} UTC"

@@ -1,0 +1,95 @@
+"""A conversation and what is new in it in; the turns that tell it to an agent out: with what it knows, or with all."""
+
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from secrets import token_bytes
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from cursor_gateway.model.images import Image, place_images
+from cursor_gateway.model.messages import Instructions, Message
+from cursor_gateway.prompting.prompt import bare, render
+from cursor_gateway.sources.base import Source, Turn
+
+
+class Conversation(Struct, frozen=True, kw_only=True):
+    """Where a turn goes on, or a conversation that begins with it."""
+
+    id: str
+    workspace: str
+    session_id: str | None  # the agent's own, which knows `known`
+    known: Sequence[Message]  # what was said before
+    new: Sequence[Message]
+    given_known: int = 0  # how many of the request's messages are among `known`
+    version: str = ""  # changes when a run in it begins or ends; empty for a new one
+
+
+class TurnBuilder(Struct, frozen=True, kw_only=True):
+    """How one run asks its agent, at first and whenever the agent has to be started again."""
+
+    conversation: Conversation
+    turn: Turn  # with all but the prompt and the session
+    preamble: Callable[[str | None], Sequence[str]]  # what holds for this run, by the source that is asked
+    images: Sequence[tuple[Image, str]]  # and their files; their messages are counted as the request has them
+    prompts: "Prompts"
+    knows_session: bool  # the agent still has the conversation's session
+
+    def with_source(self, source: str | None) -> "TurnBuilder":
+        """The same by another source, which knows nothing of it."""
+        return replace(self, turn=replace(self.turn, source=source), knows_session=False)
+
+    def initial(self) -> Turn:
+        if not self.knows_session:
+            return self.fresh()
+        conversation = self.conversation
+        prompt = self.prompts.next(self._messages(conversation.new, conversation.given_known))
+        return replace(self.turn, prompt=prompt, session_id=conversation.session_id)
+
+    def fresh(self, more: Sequence[Message] = ()) -> Turn:
+        """For an agent that knows nothing of it: all that was said, and what has happened in the run since."""
+        conversation = self.conversation
+        said = [*conversation.known, *conversation.new, *more]
+        prompt = self.prompts.initial(self._messages(said, conversation.given_known - len(conversation.known)))
+        return replace(self.turn, prompt=prompt, session_id=None)
+
+    def resumed(self, source: Source, session_id: str | None, new: Sequence[Message], more: Sequence[Message]) -> Turn:
+        """In the middle of the run: only what is `new`, if the agent still knows its session, else all of it."""
+        turn = replace(self.turn, session_id=session_id)
+        if session_id is None or not source.has_session(turn):
+            return self.fresh(more)
+        return replace(turn, prompt=self.prompts.next([*map(Instructions, self.preamble(self.turn.source)), *new]))
+
+    def _messages(self, said: Sequence[Message], first: int) -> list[Message]:
+        """`first` is the place in the request of the first of these messages."""
+        shown = [(replace(image, message=image.message - first), path) for image, path in self.images]
+        shown = [(image, path) for image, path in shown if 0 <= image.message < len(said)]
+        placed = place_images(said, [image for image, _ in shown], [path for _, path in shown])
+        return [*map(Instructions, self.preamble(self.turn.source)), *placed]
+
+
+class Prompts:
+    """The prompts of one conversation. A file in its folder says that the agent's session has only been given bare
+    messages: as soon as it has seen sections, a bare message could pretend to be one, so all are fenced from then on.
+    """
+
+    def __init__(self, secret: bytes, folder: Path) -> None:
+        """The secret is the gateway's: nobody else can work out a marker."""
+        self._secret, self._is_bare = secret, folder / "bare"
+
+    def initial(self, messages: Sequence[Message]) -> str:
+        """For a session that begins with it."""
+        if (prompt := bare(messages)) is not None:
+            with suppress(OSError):  # then the next one is fenced
+                self._is_bare.touch(0o600)
+            return prompt
+        self._is_bare.unlink(missing_ok=True)
+        return render(messages, self._secret)
+
+    def next(self, messages: Sequence[Message]) -> str:
+        """For a session that goes on."""
+        if (prompt := bare(messages)) is not None and self._is_bare.exists():
+            return prompt
+        self._is_bare.unlink(missing_ok=True)
+        return render(messages, token_bytes(), goes_on=True)

@@ -1,0 +1,1 @@
+"""Cursor's ACP server as a source."""

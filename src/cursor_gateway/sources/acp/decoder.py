@@ -1,0 +1,287 @@
+"""Session updates and extension messages of one turn, as plain data, in; agent events out.
+
+Deltas are pure deltas here: nothing is repeated. What a tool's call means is read in `calls`, and a failure that comes
+as text in `trailers`.
+"""
+
+from typing import Any
+
+from msgspec.structs import replace
+
+from cursor_gateway.errors import AgentError, AgentFailed, Failure, RunCancelled
+from cursor_gateway.model.actions import Action, Outcome, Plan, Question, TodoUpdate
+from cursor_gateway.model.agent_events import (
+    AgentEvent,
+    Notice,
+    RunFailed,
+    RunFinished,
+    TextDelta,
+    ThinkingDelta,
+    ThinkingEnded,
+    TokenCounts,
+    ToolEnded,
+    ToolStarted,
+    Unrecognized,
+)
+from cursor_gateway.sources.acp.calls import ToolCall, call_of, ended, learn, started
+from cursor_gateway.sources.acp.trailers import TrailerWatch
+from cursor_gateway.sources.cursor.records import mended
+from cursor_gateway.sources.cursor.tools import read_call, read_result
+from cursor_gateway.wire.payload import Fields, too_deep
+
+_SILENT = {
+    "available_commands_update",
+    "config_option_update",
+    "current_mode_update",
+    "session_info_update",
+    "usage_update",  # how full the context is, not what was spent
+    "user_message_chunk",
+}
+_STOPS: dict[str, AgentError] = {
+    "cancelled": RunCancelled("The run was stopped; start it again to have the whole answer."),
+    "refusal": AgentFailed("The model refuses to go on; ask it in another way."),
+    "max_tokens": AgentFailed("The answer was cut off at the model's limit of tokens; ask for less at once."),
+    "max_turn_requests": AgentFailed("The agent reached its limit of model calls in one turn; ask it to go on."),
+}
+
+
+class AcpDecoder:
+    def __init__(self, callers_server: str = "") -> None:
+        """What the agent does with that MCP server is left out where it went well: the server itself tells of it."""
+        self._callers_server = callers_server
+        self._out: list[AgentEvent] = []
+        self._watch = TrailerWatch()
+        self._half = ""  # half a character at the end of a delta
+        self._half_thought = ""
+        self._is_thinking = False
+        self._calls: dict[str, ToolCall] = {}
+        self._settled: set[str] = set()  # calls whose end was told
+        self._todos: dict[str, tuple[str, str]] = {}  # what was told of them last
+        self._count = 0  # of lists of todos that belong to no call
+        self.finished = False
+
+    def push(self, update: object, /, at_ms: float | None = None) -> list[AgentEvent]:
+        """The `update` of one `session/update`, and when it came: the agent does not say how long a call took."""
+        fields = Fields(update)
+        match fields.text("sessionUpdate"):
+            case "agent_message_chunk":
+                self._message(fields.object("content"))
+            case "agent_thought_chunk":
+                self._thought(fields.object("content"))
+            case "tool_call" | "tool_call_update" if too_deep(update):
+                self._out.append(Unrecognized("nested too deeply"))
+            case "tool_call" | "tool_call_update" if fields.text("toolCallId"):
+                self._tool(fields, at_ms)
+            case "plan":
+                self._entries(fields)
+            case name:
+                if name not in _SILENT:
+                    self._out.append(Unrecognized(f"update {name!r}"))
+        return self._take()
+
+    def extension(self, method: str, params: object, /) -> list[AgentEvent]:
+        """A message of Cursor's own that wants no answer."""
+        fields = Fields(params)
+        match method:
+            case "cursor/update_todos":
+                self._update_todos(fields)
+            case "cursor/task" | "cursor/generate_image":
+                self._out.append(Notice("background"))
+            case _:
+                self._out.append(Unrecognized(f"method {method!r}"))
+        return self._take()
+
+    def ask(self, call_id: str, action: Plan | Question, payload: object, *, waits: bool = True) -> list[AgentEvent]:
+        """A question, a plan, or leave to do something, that somebody is asked for."""
+        self._boundary()
+        if isinstance(action, Plan):
+            self._todos = {todo.id: (todo.content, todo.status) for todo in action.todos}
+        if call_id in self._calls:
+            self._calls[call_id].is_told = True
+        self._out.append(ToolStarted(call_id, action, payload=None if too_deep(payload) else payload, waits=waits))
+        return self._take()
+
+    def settle(self, call_id: str, action: Action, outcome: Outcome) -> list[AgentEvent]:
+        """What was asked was answered, or is not going to be."""
+        self._settled.add(call_id)
+        self._out.append(ToolEnded(call_id, action, outcome))
+        return self._take()
+
+    def deny(self, call_id: str) -> None:
+        """The gateway gave no leave for this call."""
+        if call_id in self._calls:
+            self._calls[call_id].is_denied = True
+
+    def call(self, call_id: str) -> ToolCall | None:
+        """A call that has started."""
+        return self._calls.get(call_id)
+
+    def finish(
+        self, response: object, usage: TokenCounts | None = None, duration_ms: int | None = None
+    ) -> list[AgentEvent]:
+        """The answer to `session/prompt`."""
+        failure = self._end()
+        stop = Fields(response).text("stopReason")
+        error = _STOPS.get(stop)
+        if failure is None and error is not None:
+            failure = error.failure()
+        self.finished = True
+        if failure is None:
+            self._out.append(RunFinished(usage=usage, duration_ms=duration_ms))
+        else:
+            self._out.append(RunFailed(failure=failure, usage=usage, duration_ms=duration_ms))
+        return self._take()
+
+    def flush(self, failure: Failure, duration_ms: int | None = None) -> list[AgentEvent]:
+        """The end without an answer."""
+        told = self._end()
+        self.finished = True
+        self._out.append(RunFailed(failure=told or failure, duration_ms=duration_ms))
+        return self._take()
+
+    def _take(self) -> list[AgentEvent]:
+        out, self._out = self._out, []
+        return out
+
+    # --- text and thinking --------------------------------------------------------------------------
+
+    def _message(self, content: Fields) -> None:
+        if content.text("type") != "text":
+            self._out.append(Unrecognized(f"content {content.text('type')!r}"))
+            return
+        self._end_thinking()
+        text, self._half = _joined(self._half, content.text("text"))
+        self._say(self._watch.push(text))
+
+    def _thought(self, content: Fields) -> None:
+        text, self._half_thought = _joined(self._half_thought, content.text("text"))
+        if text:
+            self._end_text()
+            self._is_thinking = True
+            self._out.append(ThinkingDelta(text))
+
+    def _say(self, text: str) -> None:
+        if text:
+            self._out.append(TextDelta(text))
+
+    def _boundary(self) -> None:
+        self._end_thinking()
+        self._end_text()
+
+    def _end_text(self) -> None:
+        half, self._half = self._half, ""
+        self._say(self._watch.push(mended(half)) + self._watch.release())
+
+    def _end_thinking(self) -> None:
+        if self._half_thought:
+            self._half_thought = ""
+            self._is_thinking = True
+            self._out.append(ThinkingDelta("\ufffd"))
+        if self._is_thinking:
+            self._is_thinking = False
+            self._out.append(ThinkingEnded())
+
+    def _end(self) -> Failure | None:
+        self._end_thinking()
+        half, self._half = self._half, ""
+        self._say(self._watch.push(mended(half)))
+        rest, failure = self._watch.finish()
+        self._say(rest)
+        return None if failure is None else failure.failure()
+
+    # --- tools --------------------------------------------------------------------------------------
+
+    def _tool(self, update: Fields, at_ms: float | None) -> None:
+        call = self._calls.get(update.text("toolCallId"))
+        if call is None:
+            call = call_of(update)
+            call.started_ms = at_ms
+            self._calls[call.id] = call
+        else:
+            learn(call, update)
+        has_ended = update.text("status") in ("completed", "failed")
+        if not call.is_told and not self._is_callers(call) and not (call.may_be_told_otherwise and not has_ended):
+            self._boundary()
+            self._start(call, started(call), update)
+        if has_ended and call.id not in self._settled:
+            self._end_call(call, update, at_ms)
+
+    def _start(self, call: ToolCall, action: Action, update: Fields) -> None:
+        call.is_told = True
+        if call.id not in self._settled:
+            self._out.append(ToolStarted(call.id, action, payload=update.all))
+
+    def _end_call(self, call: ToolCall, update: Fields, at_ms: float | None) -> None:
+        self._settled.add(call.id)
+        action, outcome = ended(call, update)
+        if outcome.duration_ms is None and at_ms is not None and call.started_ms is not None:
+            outcome = replace(outcome, duration_ms=int(at_ms - call.started_ms))
+        if self._is_callers(call):
+            nothing_said = not update.items("content") and update.all.get("rawOutput") is None
+            if outcome.state == "completed" or (nothing_said and not call.is_denied):
+                return
+            self._boundary()
+        if isinstance(action, TodoUpdate):
+            self._todos = _applied(self._todos, action)
+        self._out.append(ToolEnded(call.id, action, outcome, payload=update.all))
+
+    def _is_callers(self, call: ToolCall) -> bool:
+        if not self._callers_server:
+            return False
+        return call.server == self._callers_server or (call.tool == "getMcpTools")
+
+    # --- todos --------------------------------------------------------------------------------------
+
+    def _update_todos(self, params: Fields) -> None:
+        self._tell_todos(params.text("toolCallId"), {"todos": params.items("todos"), "merge": params.flag("merge")})
+
+    def _entries(self, update: Fields) -> None:
+        """A list without ids that replaces the one before. It also follows what has told the same already."""
+        self._tell_todos("", {"todos": update.items("entries"), "merge": False})
+
+    def _tell_todos(self, call_id: str, args: dict[str, Any]) -> None:
+        if too_deep(args):
+            self._out.append(Unrecognized("nested too deeply"))
+            return
+        action, outcome = read_result("updateTodos", args, {"success": {}})
+        assert isinstance(action, TodoUpdate)
+        todos = _applied(self._todos, action)
+        if list(todos.values()) == list(self._todos.values()):
+            if call_id:
+                self._settled.add(call_id)  # a list has told it
+            return
+        self._todos = todos
+        self._boundary()
+        if not call_id or call_id in self._settled:
+            self._count += 1
+            call_id = f"todos {self._count}"
+        self._settled.add(call_id)
+        self._out += [
+            ToolStarted(call_id, read_call("updateTodos", args), payload=args),
+            ToolEnded(call_id, action, outcome, payload=args),
+        ]
+
+
+def counted(response: object) -> TokenCounts | None:
+    """What the session has spent so far, where a build tells."""
+    usage = Fields(response).object("usage")
+    read, written = usage.integer("cachedReadTokens") or 0, usage.integer("cachedWriteTokens") or 0
+    given, taken = usage.integer("inputTokens"), usage.integer("outputTokens")
+    if given is None or taken is None:
+        return None
+    return TokenCounts(prompt=given + read + written, completion=taken, cached=read)
+
+
+def _applied(known: dict[str, tuple[str, str]], update: TodoUpdate) -> dict[str, tuple[str, str]]:
+    todos = dict(known) if update.merge else {}
+    for todo in update.todos:
+        content = todo.content if isinstance(todo.content, str) else todos.get(todo.id, ("", ""))[0]
+        todos[todo.id] = (content, todo.status)
+    return todos
+
+
+def _joined(half: str, text: str) -> tuple[str, str]:
+    """A delta with the half character before it: the text that is whole, and the half at its end."""
+    text = half + text
+    half = text[-1:] if "\ud800" <= text[-1:] <= "\udbff" else ""
+    return mended(text[:-1] if half else text), half

@@ -1,0 +1,67 @@
+"""Lines in, JSON-RPC messages out; and what an error among them says.
+
+What is no message is left out: the agent may print anything, and a line of it must not end a connection.
+"""
+
+import json
+from typing import Any
+
+import msgspec
+
+from cursor_gateway.sources.cursor.records import REFUSED, mended
+from cursor_gateway.wire.payload import Fields, too_deep
+
+Message = dict[str, Any]
+
+_decode = msgspec.json.Decoder(dict[str, Any]).decode
+
+
+def message_of(line: bytes) -> Message | None:
+    message = _read(line)
+    match message:
+        case {"method": str(), "id": id} if not _is_id(id):
+            return None
+        case {"method": str()}:
+            return message
+        case {"id": int() | str(), "error": dict()} | {"id": int() | str(), "result": _}:
+            return message
+        case _:
+            return None
+
+
+def line_of(message: Message) -> bytes:
+    """Halves of characters, which a prompt may hold, are no UTF-8."""
+    try:
+        return msgspec.json.encode(message) + b"\n"
+    except UnicodeEncodeError:
+        return msgspec.json.encode(mended(message)) + b"\n"
+
+
+def error_text(message: str, data: object) -> str:
+    """`data` is `{message}`, `{details}` or a list of issues (2026.08.11)."""
+    issues = [Fields(issue) for issue in data] if isinstance(data, list) else [Fields(data)]
+    told = [issue.text("message", "details") for issue in issues]
+    return ": ".join([message, *(text for text in told if text)])
+
+
+def _read(line: bytes) -> Message | None:
+    try:
+        return _decode(line)
+    except REFUSED:
+        return _read_again(line)
+
+
+def _read_again(line: bytes) -> Message | None:
+    """The standard library takes half a character, which the next message may complete."""
+    try:
+        message = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(message, dict) or too_deep(message):
+        return None
+    update = Fields(message.get("params")).object("update").text("sessionUpdate")
+    return message if update.endswith("_chunk") else dict(mended(message))
+
+
+def _is_id(id: object) -> bool:
+    return id is None or isinstance(id, int | str)

@@ -1,0 +1,91 @@
+"""A call that the agent asks leave for, and the operator's rules, in; whether it is allowed out.
+
+The rules are written as in the CLI's own configuration: `Shell(git)`, `Write(src/**)`, `Read(**)`, `Mcp(server:tool)`,
+`WebFetch(example.com)`. What is not understood is not allowed.
+"""
+
+import re
+from collections.abc import Sequence
+from posixpath import join, normpath, relpath
+from typing import Any
+
+from cursor_gateway.sources.acp.calls import ToolCall
+from cursor_gateway.wire.payload import Fields
+
+_RULE = re.compile(r"(Shell|Write|Read|Mcp|WebFetch)\((.+)\)", re.DOTALL)
+_BREAK = re.compile(r"&&|\|\||[;|&\n]")
+_HIDDEN = re.compile(r"\$\(|`|[<>]|\$\{|\\\n")  # what runs more than is seen, or writes
+_HOST = re.compile(r"https?://(?:[^/?#@\\\s]*@)?([^/:?#@\\\s]+)(?:[/:?#]|\Z)")
+
+
+def wrong_rules(rules: Sequence[str]) -> list[str]:
+    """Those that are no rules."""
+    return [rule for rule in rules if not _RULE.fullmatch(rule)]
+
+
+def is_allowed(call: ToolCall, rules: Sequence[str], workspace: str) -> bool:
+    args = Fields(call.args)
+    match call.tool:
+        case "shell":
+            return _is_allowed_command(args.text("command"), _patterns("Shell", rules))
+        case "edit" | "write" | "delete":
+            return _is_allowed_path(args.text("path"), _patterns("Write", rules), workspace)
+        case "read" | "ls" | "grep" | "glob":
+            path = args.text("path", "targetDirectory") or workspace
+            return _is_allowed_path(path, _patterns("Read", rules), workspace)
+        case "mcp":
+            name = f"{call.server}:{args.text('toolName')}"
+            return any(_matches(pattern, name, ".*") for pattern in _patterns("Mcp", rules))
+        case "webFetch":
+            host = found[1] if (found := _HOST.match(args.text("url"))) else ""
+            return bool(host) and any(_matches(pattern, host, ".*") for pattern in _patterns("WebFetch", rules))
+        case _:
+            return False
+
+
+def option_for(options: Sequence[object], allow: bool) -> dict[str, Any]:
+    """The answer to `session/request_permission`. Never for always: that would be written into a configuration."""
+    kind = "allow_once" if allow else "reject_once"
+    for option in map(Fields, options):
+        if option.text("kind") == kind and (id := option.text("optionId")):
+            return {"outcome": {"outcome": "selected", "optionId": id}}
+    return {"outcome": {"outcome": "cancelled"}}
+
+
+def _patterns(kind: str, rules: Sequence[str]) -> list[str]:
+    found = [_RULE.fullmatch(rule) for rule in rules]
+    return [rule[2] for rule in found if rule and rule[1] == kind]
+
+
+def _is_allowed_command(command: str, patterns: list[str]) -> bool:
+    """Each of the simple commands that the line is made of."""
+    if not command.strip() or command.endswith("…"):
+        return False
+    if "*" in patterns:
+        return True
+    if _HIDDEN.search(command):
+        return False
+    commands = [one.strip() for one in _BREAK.split(command) if one.strip()]
+    return bool(commands) and all(any(_is_command(pattern, one) for pattern in patterns) for one in commands)
+
+
+def _is_command(pattern: str, command: str) -> bool:
+    """`Shell(git)`, `Shell(git status)` and `Shell(curl:*)`: the command itself, with whatever follows it."""
+    pattern = pattern.replace(":", " ", 1).removesuffix(" *")
+    return _matches(pattern, command, ".*") or _matches(f"{pattern} *", command, ".*")
+
+
+def _is_allowed_path(path: str, patterns: list[str], workspace: str) -> bool:
+    if not path:
+        return False
+    whole = normpath(join(workspace, path))
+    inside = relpath(whole, workspace)
+    names = [whole] if inside.startswith("..") else [whole, inside]
+    return any(_matches(pattern, name, "[^/]*") for pattern in patterns for name in names)
+
+
+def _matches(pattern: str, name: str, star: str) -> bool:
+    """`**` is anything; `*` anything in one part of a path."""
+    parts = re.split(r"(\*\*/?|\*)", pattern)
+    expression = "".join(star if part == "*" else ".*" if part.startswith("**") else re.escape(part) for part in parts)
+    return re.fullmatch(expression, name, re.DOTALL) is not None

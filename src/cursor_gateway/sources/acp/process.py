@@ -1,0 +1,136 @@
+"""A command in; a process that is spoken to in JSON-RPC messages, in a group of its own, out."""
+
+import asyncio
+import os
+import subprocess
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+
+from cursor_gateway.errors import AgentMissing, host_exhausted
+from cursor_gateway.sources.acp.messages import Message, line_of, message_of
+from cursor_gateway.sources.process import AgentProcess
+from cursor_gateway.wire.lines import LineSplitter
+
+
+class InteractiveProcess(AgentProcess):
+    """An agent whose standard input stays open."""
+
+    @classmethod
+    def open(
+        cls,
+        arguments: Sequence[str],
+        *,
+        folder: str,
+        environment: Mapping[str, str],
+        on_gone: Callable[[int], None],
+    ) -> "tuple[AgentProcess, StdinWriter]":
+        """Raises `AgentMissing`."""
+        try:
+            popen = subprocess.Popen(
+                arguments,
+                cwd=folder,
+                env=dict(environment),
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                start_new_session=True,
+                bufsize=0,
+            )
+            assert popen.stdin is not None
+            voice = StdinWriter(os.dup(popen.stdin.fileno()))
+            popen.stdin.close()
+            try:
+                return cls._watched(popen, on_gone), voice
+            except BaseException:
+                voice.close()
+                raise
+        except (OSError, ValueError, RuntimeError) as error:
+            if (exhausted := host_exhausted(error)) is not None:
+                raise exhausted from error
+            reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+            where = error.filename if isinstance(error, OSError) else None
+            raise AgentMissing(
+                f"The agent cannot be started: {reason}; see `cursor-gateway doctor`, then try again.",
+                details=str(where or arguments[0]),
+            ) from error
+
+
+class StdinWriter:
+    """What is written to a process. Never waits: what a process does not read is kept until it ends."""
+
+    def __init__(self, pipe: int) -> None:
+        self._pipe = pipe
+        self._loop = asyncio.get_running_loop()
+        self._rest: deque[memoryview] = deque()
+        os.set_blocking(pipe, False)
+
+    def write(self, data: bytes) -> None:
+        """To nobody, when the process is gone: then its output ends, which tells."""
+        if self._pipe < 0:
+            return
+        self._rest.append(memoryview(data))
+        if len(self._rest) == 1:
+            self._writable()
+            if self._rest:
+                self._loop.add_writer(self._pipe, self._writable)
+
+    def close(self) -> None:
+        if self._pipe >= 0:
+            self._loop.remove_writer(self._pipe)
+            os.close(self._pipe)
+            self._pipe = -1
+            self._rest.clear()
+
+    def _writable(self) -> None:
+        try:
+            while self._rest:
+                written = os.write(self._pipe, self._rest[0])
+                self._rest[0] = self._rest[0][written:]
+                if not self._rest[0]:
+                    self._rest.popleft()
+        except BlockingIOError:
+            return
+        except OSError:
+            self.close()
+            return
+        self._loop.remove_writer(self._pipe)
+
+
+class LineTransport:
+    """The `acp` package's `Transport` over such a process: lines may be long, and those that are no messages are
+    counted, not read."""
+
+    def __init__(self, process: AgentProcess, voice: StdinWriter, longest: int) -> None:
+        self._process, self._voice, self._longest = process, voice, longest
+        self._lines = LineSplitter()
+        self._unended = 0  # bytes of a line that is not whole
+        self._ready: deque[Message] = deque()
+        self.unreadable = 0
+        self.is_too_long = False  # a line
+        self.on_end: Callable[[], None] = lambda: None
+
+    async def send(self, message: Message) -> None:
+        self._voice.write(line_of(message))
+
+    async def receive(self) -> Message | None:
+        while not self._ready:
+            piece = b"" if self.is_too_long else await self._process.read()
+            if not piece:
+                self.on_end()  # also of one that goes on: whoever hears that ends it
+                return None
+            lines = self._lines.push(piece)
+            self._unended = 0 if lines else self._unended + len(piece)
+            self.is_too_long = self._unended > self._longest
+            for line in lines:
+                self._read(line)
+        return self._ready.popleft()
+
+    async def close(self) -> None:
+        self._voice.close()
+
+    def _read(self, line: bytes) -> None:
+        message = message_of(line)
+        if message is not None:
+            self._ready.append(message)
+        elif line.strip():
+            self.unreadable += 1

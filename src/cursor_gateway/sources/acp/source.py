@@ -1,0 +1,390 @@
+"""A turn in; an agent that was alive before, or is from now on, and what it does as agent events, out."""
+
+import asyncio
+import base64
+from collections.abc import AsyncGenerator, Hashable, Mapping, Sequence
+from importlib.util import find_spec
+from mimetypes import guess_type
+from pathlib import Path
+from typing import Any, Literal, Protocol
+
+from msgspec import Struct
+
+from cursor_gateway.errors import AgentCrashed, AgentError, AgentTimedOut, SessionLost, SettingsError, unknown_model
+from cursor_gateway.model.agent_events import AgentEvent, PromptEchoed, RunFailed, RunStarted, TokenCounts
+from cursor_gateway.sources.acp.connection import AgentConnection, Refused, Session
+from cursor_gateway.sources.acp.models import acp_model
+from cursor_gateway.sources.acp.permissions import wrong_rules
+from cursor_gateway.sources.acp.pool import Pool, PoolOptions
+from cursor_gateway.sources.acp.process import InteractiveProcess
+from cursor_gateway.sources.acp.running import Policy, RunningTurn
+from cursor_gateway.sources.base import LONGEST_LINE, TOOLS_SERVER, Model, SourceState, Turn
+from cursor_gateway.sources.cursor.command import CommandOptions, Program, environment_for
+from cursor_gateway.sources.cursor.configuration import copy_configuration, unusable, user_configuration
+from cursor_gateway.sources.cursor.confinement import ALLOWED_TOOLS, check_confinable, confine, without_proxy
+from cursor_gateway.sources.cursor.failures import nearest_names
+from cursor_gateway.sources.cursor.program import InstalledAgent
+from cursor_gateway.sources.ledger import Ledger
+from cursor_gateway.sources.leftovers import (
+    NotedSession,
+    delete_sessions,
+    note_session,
+    noted_sessions,
+    user_folders,
+)
+from cursor_gateway.sources.private_files import data_of
+from cursor_gateway.wire.payload import Fields
+
+_MODES = {"agent": "agent", "debug": "agent", "plan": "plan", "ask": "ask"}  # `debug` is a preamble in the prompt
+_LARGEST_IMAGE = 20 * 1024 * 1024
+
+
+class AcpOptions(Struct, frozen=True, kw_only=True):
+    command: CommandOptions = CommandOptions()
+    environment: Sequence[str] = ()  # further names
+    pool: PoolOptions = PoolOptions()
+    start_seconds: float = 30.0  # for an agent to start and to say who it is
+    session_seconds: float = 30.0  # for a session to be made or loaded, and for what is set in it
+    grace_seconds: float = 2.0
+    max_output_bytes: int = 256 * 1024 * 1024  # of one turn
+    permissions: Literal["deny", "ask"] = "deny"  # what no rule allows
+    allow: Sequence[str] = ()  # rules as in the CLI's configuration
+
+
+class CursorAcpSource:
+    def __init__(
+        self,
+        options: AcpOptions,
+        agent: InstalledAgent,
+        folder: Path,
+        environ: Mapping[str, str],
+        ledger: Ledger,
+    ) -> None:
+        """`agent` finds the program and lists its models; `folder` is ours, for the agents' configurations.
+
+        Raises `SettingsError` when the package is not installed, or a rule is none.
+        """
+        if find_spec("acp") is None:
+            raise SettingsError(
+                "`source = acp` needs the package agent-client-protocol; run `pip install cursor-gateway[acp]`.",
+                param="source",
+            )
+        if wrong := wrong_rules(options.allow):
+            raise SettingsError(f"{wrong[0]!r} is no rule; write it like Shell(git) or Write(src/**).", param="allow")
+        self._options, self._agent, self._folder, self._environ, self._ledger = options, agent, folder, environ, ledger
+        self._program: Program | None = None
+        self._pool = Pool(self._start, options.pool)
+        self._lost: set[str] = set()  # sessions that the agent does not know
+        self._policy = Policy(
+            allow=options.allow,
+            ask=options.permissions == "ask",
+            has_key=bool(environ.get("CURSOR_API_KEY")),
+            max_output_bytes=options.max_output_bytes,
+        )
+
+    def state(self) -> SourceState:
+        detail = "cursor-agent acp, not asked yet"
+        if self._program is not None:
+            count = len(self._pool.pids)
+            detail = f"cursor-agent {self._program.version} acp ({self._program.path}), {count} running"
+        return SourceState(name="acp", detail=detail, missing=self._agent.missing)
+
+    async def models(self) -> list[Model]:
+        """The CLI's: the same names for both, and each turn's is translated."""
+        return await self._agent.models()
+
+    def has_session(self, turn: Turn) -> bool:
+        """Only loading it tells for certain, and then the run is told that it is lost."""
+        return turn.session_id not in self._lost
+
+    @property
+    def holds_questions(self) -> bool:
+        return True
+
+    @property
+    def tools_server(self) -> str:
+        return TOOLS_SERVER
+
+    @property
+    def offers_tools(self) -> bool:
+        return True
+
+    def account(self) -> Hashable:
+        return self._agent.account()
+
+    def check_model(self, model: str) -> None:
+        self._agent.check_model(model)
+
+    @property
+    def pids(self) -> list[int]:
+        """Of the agents that are shared, and alive."""
+        return self._pool.pids
+
+    def warm_up(self, workspace: str) -> None:
+        """Starts an agent before anybody asks. That it fails is told to whoever asks next."""
+        self._pool.warm_up(workspace)
+
+    async def close(self) -> None:
+        """The CLI's source is its owner's to close."""
+        await self._pool.close()
+
+    async def events(self, turn: Turn) -> AsyncGenerator[Sequence[AgentEvent], None]:
+        """What goes wrong before the first event is raised: then another source may take the turn."""
+        try:
+            seat, session = await self._seated(turn)
+        except SessionLost as error:
+            self._lost.add(turn.session_id or "")
+            yield [RunFailed(failure=error.failure())]
+            return
+        try:
+            running = seat.begin(session, RunningTurn(turn, session, self._policy), _prompt(turn))
+            label = session.names.get(session.model) or turn.model
+            beginning: list[AgentEvent] = [RunStarted(session.id, label), PromptEchoed(turn.prompt)]
+            async for batch in running.batches():
+                yield [*beginning, *batch]
+                beginning = []
+        finally:
+            # Whoever is cancelled here once more leaves it to go on by itself.
+            await asyncio.wait([self._pool.do(seat.leave())])
+
+    async def _seated(self, turn: Turn) -> "tuple[_Seat, Session]":
+        """An agent that died while nobody used it is noticed here, and the next one is asked."""
+        for is_last in (turn.offered is not None, True):
+            place = await self._place(turn)
+            seat = _Seat(place, self._options.grace_seconds)
+            try:
+                session = await self._session(place, turn)
+                place.hosts(session.id)
+                self._note(turn, session.id)
+                return seat, session
+            except BaseException as error:
+                seat.is_stuck = isinstance(error, AgentTimedOut)
+                seat.is_doubtful = isinstance(error, asyncio.CancelledError)
+                await asyncio.wait([self._pool.do(seat.leave())])
+                if is_last or not isinstance(error, AgentCrashed):
+                    raise
+        raise AssertionError("the last one has raised")
+
+    async def forget(self, folder: str) -> bool:
+        """The agents that have loaded the sessions are ended first: they would write them again."""
+        ids = {session.id for session in noted_sessions(Path(folder), "acp")}
+        if not ids:
+            return True
+        await self._pool.forget(ids)
+        kept = list(self._folder.iterdir()) if self._folder.is_dir() else []
+        return await asyncio.to_thread(delete_sessions, ids, [*kept, *user_folders(self._environ)])
+
+    def _note(self, turn: Turn, session_id: str) -> None:
+        """A session of an agent that is shared is kept outside the conversation's folder."""
+        if turn.offered is None:
+            try:
+                note_session(Path(turn.folder), data_of(turn.folder), NotedSession("acp", session_id, turn.workspace))
+            except OSError as error:
+                raise unusable(error) from error
+
+    # --- agents -------------------------------------------------------------------------------------
+
+    async def _place(self, turn: Turn) -> "_AnyPlace":
+        if turn.offered is None:
+            return await self._pool.place(turn.workspace, turn.session_id)
+        return await self._confined(turn)
+
+    async def _confined(self, turn: Turn) -> "_AnyPlace":
+        """An agent for this run alone: where it finds the caller's tools changes with each."""
+        assert turn.offered is not None
+        program = await self._probe()
+        check_confinable(program)
+        confinement = confine(turn, turn.offered, user_configuration(self._environ))
+        environment = without_proxy(self._environment(confinement.configuration))
+        flags = ["--trust", "--approve-mcps", f"--allowed-tools={','.join(ALLOWED_TOOLS)}"]
+        return _OwnPlace(await self._open(program, flags, confinement.workspace, environment), confinement.workspace)
+
+    async def _start(self, workspace: str, slot: int) -> AgentConnection:
+        program = await self._probe()
+        configuration = self._folder / str(slot)
+        copy_configuration(user_configuration(self._environ), configuration, self._folder.parent)
+        options = self._options.command
+        flags = ["--trust"] if options.trust and program.can("--trust") else []
+        if options.force:
+            flags.append("--force")
+        return await self._open(program, flags, workspace, self._environment(str(configuration)))
+
+    async def _open(
+        self, program: Program, flags: Sequence[str], folder: str, environment: Mapping[str, str]
+    ) -> AgentConnection:
+        await asyncio.to_thread(_load)
+        headers = [word for name, value in self._options.command.headers.items() for word in ("-H", f"{name}: {value}")]
+        process, voice = InteractiveProcess.open(
+            [program.path, *flags, *headers, "acp"],
+            folder=folder,
+            environment=environment,
+            on_gone=self._ledger.remove,
+        )
+        longest = min(LONGEST_LINE, self._options.max_output_bytes)
+        connection = AgentConnection(process, voice, longest, self._options.grace_seconds)
+        try:
+            self._ledger.add(process.pid)
+            await connection.greet(self._options.start_seconds)
+        except BaseException:
+            await asyncio.wait([self._pool.do(connection.end())])
+            raise
+        return connection
+
+    async def _probe(self) -> Program:
+        self._program = await self._agent.probe()
+        return self._program
+
+    def _environment(self, config_dir: str) -> dict[str, str]:
+        return environment_for(self._environ, self._options.environment, config_dir)
+
+    # --- sessions -----------------------------------------------------------------------------------
+
+    async def _session(self, place: "_AnyPlace", turn: Turn) -> Session:
+        """Raises an `AgentError`; `SessionLost` for one that the agent does not know."""
+        connection = place.connection
+        try:
+            session = connection.sessions.get(turn.session_id or "")
+            if session is None:
+                session = await self._open_session(connection, turn, place.workspace)
+                connection.sessions[session.id] = session
+            await self._set_mode(connection, session, _MODES[turn.mode])
+            await self._set_model(connection, session, turn.model)
+        except Refused as refused:
+            raise refused.error(self._policy.has_key) from refused
+        return session
+
+    async def _open_session(self, connection: AgentConnection, turn: Turn, workspace: str) -> Session:
+        servers: list[dict[str, Any]] = []
+        if turn.offered is not None and turn.offered.url:
+            servers = [{"type": "http", "name": turn.offered.server, "url": turn.offered.url, "headers": []}]
+        params: dict[str, Any] = {"cwd": workspace, "mcpServers": servers}
+        if turn.session_id is None:
+            made = Fields(await connection.request("session/new", params, self._options.session_seconds))
+            return _session_of(made.text("sessionId"), made, TokenCounts(prompt=0, completion=0))
+        try:  # what it said before is told once more, and nobody listens
+            params["sessionId"] = turn.session_id
+            loaded = await connection.request("session/load", params, self._options.session_seconds)
+        except Refused as refused:
+            if refused.is_invalid or "not found" in str(refused):
+                raise SessionLost(
+                    "The agent does not know this session any more; start a new conversation.", details=str(refused)
+                ) from refused
+            raise
+        return _session_of(turn.session_id, Fields(loaded), None)
+
+    async def _set_mode(self, connection: AgentConnection, session: Session, mode: str) -> None:
+        if session.mode != mode:
+            params = {"sessionId": session.id, "modeId": mode}
+            await connection.request("session/set_mode", params, self._options.session_seconds)
+            session.mode = mode
+
+    async def _set_model(self, connection: AgentConnection, session: Session, wanted: str) -> None:
+        model = acp_model(wanted, session.models)
+        if model is None and session.models and "[" not in wanted:
+            raise _no_such_model(wanted, session)
+        model = model or ("default" if wanted == "auto" else wanted)
+        if session.model == model:
+            return
+        seconds, id = self._options.session_seconds, session.id
+        try:
+            try:
+                option = {"sessionId": id, "configId": "model", "value": model}
+                await connection.request("session/set_config_option", option, seconds)
+            except Refused as refused:
+                if not refused.is_unknown_method:
+                    raise
+                await connection.request("session/set_model", {"sessionId": id, "modelId": model}, seconds)
+        except Refused as refused:
+            if refused.is_invalid:
+                raise _no_such_model(wanted, session) from refused
+            raise
+        session.model = model
+
+
+class _AnyPlace(Protocol):
+    connection: AgentConnection
+    workspace: str  # where its turn works
+
+    async def leave(self, is_stuck: bool, is_doubtful: bool) -> None: ...
+
+    def hosts(self, session_id: str) -> None: ...
+
+
+class _OwnPlace:
+    """At an agent that is for one run alone."""
+
+    def __init__(self, connection: AgentConnection, workspace: str) -> None:
+        self.connection, self.workspace = connection, workspace
+
+    async def leave(self, is_stuck: bool, is_doubtful: bool) -> None:
+        await self.connection.end()
+
+    def hosts(self, session_id: str) -> None:
+        pass  # its configuration is the conversation's own
+
+
+class _Seat:
+    """One turn at its place, to be left in order whatever happened."""
+
+    def __init__(self, place: _AnyPlace, grace_seconds: float) -> None:
+        self._place, self._grace_seconds = place, grace_seconds
+        self.is_stuck = False  # the agent does not answer
+        self.is_doubtful = False  # nobody has waited long enough to know
+        self._session: Session | None = None
+        self._running: RunningTurn | None = None
+        self._prompt: asyncio.Task[Any] | None = None
+
+    def begin(self, session: Session, running: RunningTurn, prompt: list[dict[str, Any]]) -> RunningTurn:
+        connection = self._place.connection
+        connection.listen(session.id, running)
+        asking = connection.request("session/prompt", {"sessionId": session.id, "prompt": prompt}, None)
+        self._session, self._running = session, running
+        self._prompt = asyncio.get_running_loop().create_task(asking, name=f"acp prompt {session.id}")
+        self._prompt.add_done_callback(running.ended)
+        return running
+
+    async def leave(self) -> None:
+        if self._session is not None and self._prompt is not None and self._running is not None:
+            self._running.close()
+            if not self._prompt.done():
+                await self._cancel(self._session, self._prompt)
+            self._place.connection.forget(self._session.id)
+        await self._place.leave(self.is_stuck, self.is_doubtful)
+
+    async def _cancel(self, session: Session, prompt: "asyncio.Task[Any]") -> None:
+        connection = self._place.connection
+        await connection.notify("session/cancel", {"sessionId": session.id})
+        await asyncio.wait([prompt], timeout=self._grace_seconds)
+        if not prompt.done():
+            self.is_stuck = True
+            connection.sessions.pop(session.id, None)
+            prompt.cancel()
+            await asyncio.wait([prompt])
+
+
+def _session_of(id: str, made: Fields, spent: TokenCounts | None) -> Session:
+    models = made.object("models")
+    names = {model.text("modelId"): model.text("name") for model in models.objects("availableModels")}
+    mode = made.object("modes").text("currentModeId") or "agent"
+    return Session(id, mode, models.text("currentModelId"), list(names), names, spent)
+
+
+def _no_such_model(wanted: str, session: Session) -> AgentError:
+    known = {id.partition("[")[0]: (name,) for id, name in session.names.items()}
+    return unknown_model(wanted, nearest_names(wanted, known))
+
+
+def _prompt(turn: Turn) -> list[dict[str, Any]]:
+    """The text, and the conversation's images that it names: over ACP they can be shown."""
+    blocks: list[dict[str, Any]] = [{"type": "text", "text": turn.prompt}]
+    folder = Path(turn.folder) / "images"
+    for image in sorted(folder.iterdir()) if folder.is_dir() else []:
+        kind = guess_type(image.name)[0] or ""
+        if kind.startswith("image/") and str(image) in turn.prompt and image.stat().st_size <= _LARGEST_IMAGE:
+            data = base64.b64encode(image.read_bytes()).decode()
+            blocks.append({"type": "image", "mimeType": kind, "data": data})
+    return blocks
+
+
+def _load() -> None:
+    import acp.connection  # noqa: F401 -- most of a second, which others need not wait

@@ -1,0 +1,1 @@
+"""Cursor's command line as a source."""

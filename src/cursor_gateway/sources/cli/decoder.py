@@ -1,0 +1,475 @@
+"""Lines of cursor-agent's stream-json in, agent events out.
+
+`push` takes the whole lines of one read, `push_line` one line with its LF. What a tool's payload means is known in
+`core.tools`, because other ways to the agent have the same payloads; everything else about the JSON only here.
+"""
+
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from cursor_gateway.errors import Failure
+from cursor_gateway.model.actions import Outcome
+from cursor_gateway.model.agent_events import (
+    AgentEvent,
+    Notice,
+    PromptEchoed,
+    RunFailed,
+    RunFinished,
+    RunStarted,
+    TextDelta,
+    ThinkingDelta,
+    ThinkingEnded,
+    TokenCounts,
+    ToolEnded,
+    ToolStarted,
+    Unrecognized,
+)
+from cursor_gateway.sources.cli.reconcile import Reconciler
+from cursor_gateway.sources.cursor.failures import failure_of, reported_failure
+from cursor_gateway.sources.cursor.records import (
+    REFUSED,
+    Assistant,
+    Connection,
+    Line,
+    Query,
+    Result,
+    Retry,
+    System,
+    Thinking,
+    ToolCall,
+    Torn,
+    Unknown,
+    Unreadable,
+    UsageFigures,
+    User,
+    decode,
+    mended,
+    read_again,
+    read_arguments,
+)
+from cursor_gateway.sources.cursor.tools import read_call, read_named, read_result
+from cursor_gateway.wire.payload import Fields, too_deep
+
+_STRAY_LINES = 40  # how much text that is no JSON is kept to explain a failure
+_QUERY_SUFFIXES = ("RequestQuery", "InteractionQuery", "Query", "Args")
+
+
+class _Call(Struct):
+    """A call under way: what its end may leave out."""
+
+    tool: str
+    args: Any
+    seen_ms: float | None  # by the CLI's clock
+    started_ms: int | None  # by the service's
+    answer: Any = None  # what the CLI answered the query
+
+
+class CursorDecoder:
+    def __init__(self, callers_server: str = "") -> None:
+        """What the agent does with that MCP server is left out where it went well: the server itself tells of it."""
+        self._callers_server = callers_server
+        self.recognized = False  # anything was the agent's
+        self._out: list[AgentEvent] = []
+        self._half_text = ""  # half a character at the end of a delta
+        self._half_thought = ""
+        self._reconciler = Reconciler()
+        self._calls: dict[str, _Call] = {}
+        self._asked: dict[str, str] = {}  # query id -> call id
+        self._asked_only: dict[str, None] = {}  # calls, in order, that nothing but a query has told of
+        self._nameless: dict[str, list[str]] = {}  # tool -> calls under way that have no id
+        self._nameless_count = 0
+        self._stray: list[str] = []
+        # Of a run that never says how long it took, the first and the last time tell.
+        self._first_ms: float | None = None
+        self._last_ms: float | None = None
+        self.finished = False  # the run has said how it ended
+
+    def push(self, lines: list[bytes], /) -> list[AgentEvent]:
+        """The lines of one read. Adjacent deltas among them become one.
+
+        Each line is decoded by itself: a decoder that takes all of them at once would let a value run over a
+        line end, and then the same bytes in other pieces would mean something else.
+        """
+        record: Line | None
+        heard: Assistant | Thinking | None = None  # the last of a run of deltas or of thoughts; nearly all lines are
+        texts: list[str] = []
+        for line in lines:
+            try:
+                record = decode(line)
+            except REFUSED:
+                record = read_again(line)
+            if record.__class__ is Assistant and record.timestamp_ms is not None and record.model_call_id is None:
+                text = record.message.content[0].text
+            elif record.__class__ is Thinking and record.subtype == "delta":
+                text = record.text or record.content
+            else:
+                if heard is not None:
+                    self._end_run(heard, texts)
+                    heard, texts = None, []
+                if record is not None:
+                    self._record(record)
+                continue
+            if heard.__class__ is not record.__class__:
+                if heard is not None:
+                    self._end_run(heard, texts)
+                    texts = []
+                self._heard(record)
+            heard = record
+            texts.append(text)
+        if heard is not None:
+            self._end_run(heard, texts)
+        return self._take()
+
+    def push_line(self, line: bytes, /) -> list[AgentEvent]:
+        """The short way of a slow stream, which comes line by line and keeps its grain."""
+        record: Line | None
+        try:
+            record = decode(line)
+        except REFUSED:
+            record = read_again(line)
+        if record.__class__ is Assistant and record.timestamp_ms is not None and record.model_call_id is None:
+            text = record.message.content[0].text
+            if len(text) < self._reconciler.floor:
+                self._reconciler.said.append(text)
+                self._last_ms = record.timestamp_ms
+                return [TextDelta(text)]
+            self._end_run(record, [text])
+        elif record.__class__ is Thinking and record.subtype == "delta":
+            text = record.text or record.content
+            if text and not (
+                self._first_ms is None or self._half_thought or self._asked_only or self._reconciler.holds
+            ):
+                self._last_ms = record.timestamp_ms or self._last_ms
+                return [ThinkingDelta(text)]
+            self._end_run(record, [text])
+        elif record is not None:
+            self._record(record)
+        return self._take()
+
+    def _end_run(self, last: Assistant | Thinking, texts: list[str]) -> None:
+        self._heard(last)
+        if isinstance(last, Assistant):
+            self._deltas(texts)
+        else:
+            self._thoughts("".join(texts))
+
+    def _take(self) -> list[AgentEvent]:
+        out, self._out = self._out, []
+        return out
+
+    def flush(self, failure: Failure | None = None) -> list[AgentEvent]:
+        """The end of the output. Without a result the run has failed: as the caller knows, or as stray text tells."""
+        if not self.finished:
+            self._boundary()
+            self._end_answered_queries()
+            failure = failure or failure_of("\n".join(self._stray)).failure()
+            self._out.append(RunFailed(failure=failure, duration_ms=self._elapsed()))
+            self.finished = True
+        return self._take()
+
+    @property
+    def stray_text(self) -> str:
+        """What stood among the events and is no JSON: usually the agent's last words on stderr."""
+        return "\n".join(self._stray)
+
+    # --- text and thinking --------------------------------------------------------------------------
+
+    def _deltas(self, texts: list[str]) -> None:
+        if self._half_text and any(texts):
+            self._settle_half_text()
+        self._end_answered_queries()
+        if said := self._reconciler.deltas(texts):
+            self._out.append(TextDelta(said))
+
+    def _repetition(self, text: str) -> None:
+        self._settle_half_text()
+        self._end_answered_queries()
+        if said := self._reconciler.repetition(text):
+            self._out.append(TextDelta(said))
+
+    def _thoughts(self, text: str) -> None:
+        if text:  # empty ones were a heartbeat in builds up to January 2026
+            self._go_on()
+            self._settle_half_thought()
+            self._end_answered_queries()
+            self._out.append(ThinkingDelta(text))
+
+    def _go_on(self) -> None:
+        if said := self._reconciler.go_on():
+            self._out.append(TextDelta(said))
+
+    def _torn(self, record: Assistant | Thinking) -> None:
+        """Halves of a character are joined with their other half in the next record of the same kind."""
+        self._end_answered_queries()
+        match record:
+            case Assistant(model_call_id=None, timestamp_ms=int() | float(), message=message):
+                text = message.text
+                is_other_half = bool(self._half_text) and "\udc00" <= text[:1] <= "\udfff"
+                if text and not is_other_half:
+                    self._settle_half_text()
+                if not is_other_half and self._reconciler.is_repetition(mended(text)):
+                    text = mended(text)
+                else:
+                    text, self._half_text = _join_halves(self._half_text, text)
+                self._out.append(TextDelta(self._reconciler.delta(text)))
+                self._reconciler.floor = 0  # what comes next is looked at: it may be the other half
+            case Assistant(message=message):
+                self._repetition(mended(message.text))
+            case Thinking(subtype=subtype, text=text, content=content):
+                self._go_on()
+                text, self._half_thought = _join_halves(self._half_thought, text or content)
+                self._out.append(ThinkingDelta(text))
+                if subtype == "completed":
+                    self._settle_half_thought()
+                    self._out.append(ThinkingEnded())
+
+    def _settle_half_text(self) -> None:
+        if self._half_text:
+            self._half_text = ""
+            self._out.append(TextDelta(self._reconciler.delta("\ufffd")))
+
+    def _settle_half_thought(self) -> None:
+        if self._half_thought:
+            self._half_thought = ""
+            self._out.append(ThinkingDelta("\ufffd"))
+
+    def _boundary(self) -> None:
+        """The text so far is whole."""
+        self._settle_half_thought()
+        self._settle_half_text()
+        self._reconciler.break_off()
+
+    # --- everything else ----------------------------------------------------------------------------
+
+    def _record(self, record: Line) -> None:
+        self._heard(record)
+        match record:
+            case Thinking():
+                self._thoughts(record.text or record.content)
+                if record.subtype == "completed":
+                    self._go_on()
+                    self._settle_half_thought()
+                    self._out.append(ThinkingEnded())
+            case Assistant(message=message):
+                self._repetition(message.text)
+            case Torn(record=torn):
+                self._torn(torn)
+            case ToolCall():
+                self._tool_call(record)
+            case Query(subtype="request"):
+                self._query(record)
+            case Query():
+                self._query_answered(record)
+            case Result():
+                self._result(record)
+            case System(subtype="init", session_id=session_id, model=model):
+                self._out.append(RunStarted(session_id, model))
+            case System(subtype="task_notification" | "background_shell_timeout"):
+                self._out.append(Notice("background"))
+            case System(subtype=subtype):
+                self._unrecognized(f"system {subtype}")
+            case User(message=message):
+                self._out.append(PromptEchoed(message.text))
+            case Connection(subtype=subtype, attempt=attempt):
+                self._out.append(Notice("reconnected" if subtype == "reconnected" else "reconnecting", attempt))
+            case Retry(subtype=subtype, attempt=attempt):
+                if subtype == "starting" and (said := self._reconciler.retry()):
+                    self._out.append(TextDelta(said))
+                self._out.append(Notice("retrying", attempt))
+            case Unknown(type=name):
+                self._unrecognized(f"type {name!r}")
+            case Unreadable(text=text):
+                self._stray = [*self._stray, text][-_STRAY_LINES:]
+                self._unrecognized("no JSON object")
+
+    def _unrecognized(self, reason: str) -> None:
+        """Said beside the text, not between it: a strange line changes nothing else."""
+        self._out.append(Unrecognized(reason))
+
+    def _result(self, record: Result) -> None:
+        if self.finished:
+            return
+        self._boundary()
+        self._end_answered_queries()
+        failed = record.is_error or record.subtype.startswith("error")
+        rest, differs = self._reconciler.finish(None if failed else record.result)
+        if rest:
+            self._out.append(TextDelta(rest))
+        usage = _token_counts(record.usage)
+        if failed:
+            failure = reported_failure(record.result or _words(record.error) or record.message).failure()
+            self._out.append(RunFailed(failure=failure, usage=usage, duration_ms=record.duration_ms))
+        else:
+            self._out.append(RunFinished(usage=usage, duration_ms=record.duration_ms, text_differs=differs))
+        self.finished = True
+
+    # --- tools --------------------------------------------------------------------------------------
+
+    def _tool_call(self, record: ToolCall) -> None:
+        call = Fields(record.tool_call)
+        if too_deep(record.tool_call) or too_deep(record.arguments):
+            self._unrecognized("nested too deeply")
+            return
+        key = next((name for name in call.all if name.endswith("ToolCall")), None)
+        if key is None:
+            self._named_call(record, call)
+            return
+        tool = key.removesuffix("ToolCall")
+        body = call.object(key)
+        args = body.all.get("args")
+        call_id = record.call_id or call.text("toolCallId") or Fields(args).text("toolCallId")
+        match record.subtype:
+            case "started":
+                self._boundary()
+                call_id = call_id or self._nameless_call(tool)
+                started_ms = call.integer("startedAtMs")
+                self._asked_only.pop(call_id, None)
+                self._calls[call_id] = _Call(tool, args, record.timestamp_ms, started_ms)
+                if self._is_callers(tool, args):
+                    return
+                self._out.append(ToolStarted(call_id, read_call(tool, args), record.model_call_id, record.tool_call))
+            case "completed":
+                call_id = call_id or self._ended_nameless_call(tool)
+                self._asked_only.pop(call_id, None)
+                begun = self._calls.pop(call_id, None) or _Call(tool, None, None, None)
+                action, outcome = read_result(tool, args or begun.args, body.all.get("result"))
+                if outcome.state == "completed" and self._is_callers(tool, args or begun.args):
+                    return
+                outcome = _timed(
+                    outcome,
+                    (call.integer("startedAtMs") or begun.started_ms, call.integer("completedAtMs")),
+                    (begun.seen_ms, record.timestamp_ms),
+                )
+                self._out.append(ToolEnded(call_id, action, outcome, record.model_call_id, record.tool_call))
+            case subtype:
+                self._unrecognized(f"tool_call {subtype}")
+
+    def _is_callers(self, tool: str, args: object) -> bool:
+        if not self._callers_server or tool not in ("mcp", "getMcpTools"):
+            return False
+        told = Fields(args)
+        named = told.text("providerIdentifier", "serverIdentifier", "server")
+        return named == self._callers_server or (not named and told.text("name").startswith(f"{self._callers_server}-"))
+
+    def _named_call(self, record: ToolCall, call: Fields) -> None:
+        """The oldest shapes: a name and arguments, all in one event. That it was called is all that is known."""
+        function = call.object("function")
+        name = record.name or function.text("name")
+        if not name:
+            self._unrecognized("tool_call without a tool")
+            return
+        arguments = record.arguments if record.name else function.all.get("arguments")
+        action = read_named(name, read_arguments(arguments))
+        call_id = record.id or record.call_id
+        if record.subtype == "completed":
+            call_id = call_id or self._ended_nameless_call(name)
+        call_id = call_id or self._nameless_call(name)
+        self._boundary()
+        self._out.append(ToolStarted(call_id, action, record.model_call_id, record.tool_call))
+        if record.subtype != "started":
+            self._out.append(ToolEnded(call_id, action, Outcome(), record.model_call_id, record.tool_call))
+
+    def _nameless_call(self, tool: str) -> str:
+        self._nameless_count += 1
+        call_id = f"call without an id {self._nameless_count}"
+        self._nameless.setdefault(tool, []).append(call_id)
+        return call_id
+
+    def _ended_nameless_call(self, tool: str) -> str:
+        if not self._nameless.get(tool):
+            self._nameless_call(tool)
+        return self._nameless[tool].pop(0)
+
+    def _query(self, record: Query) -> None:
+        """The CLI asks itself, before or after the call's start; the call may never start or lack its arguments."""
+        self._boundary()
+        name = record.query_type
+        if name not in record.query:
+            name = next((key for key in record.query if key != "id"), name)
+        query = Fields(record.query.get(name))
+        args = query.all.get("args", query.all if name.endswith("Args") else None)
+        call_id = query.text("toolCallId") or Fields(args).text("toolCallId")
+        tool = name
+        for suffix in _QUERY_SUFFIXES:
+            tool = tool.removesuffix(suffix)
+        if not call_id or not tool or too_deep(record.query):
+            return
+        self._asked[str(record.query.get("id"))] = call_id
+        if call_id not in self._calls:
+            self._asked_only[call_id] = None
+            self._calls[call_id] = _Call(tool, args, record.timestamp_ms, None)
+            self._out.append(ToolStarted(call_id, read_call(tool, args), payload=record.query))
+
+    def _query_answered(self, record: Query) -> None:
+        call = self._calls.get(self._asked.pop(str(record.response.get("id")), ""))
+        answer = next((value for key, value in record.response.items() if key != "id"), None)
+        if call is not None and isinstance(answer, dict) and "approved" not in answer and not too_deep(answer):
+            call.answer = answer.get("result", answer)
+
+    def _end_answered_queries(self) -> None:
+        """The agent goes on: a call that only a query told of ended with the query's answer."""
+        for call_id in self._asked_only:
+            call = self._calls[call_id]
+            if call.answer is not None:
+                action, outcome = read_result(call.tool, call.args, call.answer)
+                self._out.append(ToolEnded(call_id, action, outcome, payload=call.answer))
+        self._asked_only = {}
+
+    # --- time ---------------------------------------------------------------------------------------
+
+    def _heard(self, record: Line) -> None:
+        time: float | None = None
+        match record:
+            case Unknown() | Unreadable():
+                return
+            case Torn(record=Assistant(timestamp_ms=time) | Thinking(timestamp_ms=time)):
+                pass
+            case Assistant(timestamp_ms=time) | Thinking(timestamp_ms=time) | ToolCall(timestamp_ms=time):
+                pass
+            case Query(timestamp_ms=time) | Connection(timestamp_ms=time) | Retry(timestamp_ms=time):
+                pass
+            case System() | User() | Result():
+                pass
+        self.recognized = True
+        if time is not None:
+            self._first_ms = time if self._first_ms is None else self._first_ms
+            self._last_ms = time
+
+    def _elapsed(self) -> int | None:
+        if self._first_ms is None or self._last_ms is None:
+            return None
+        return max(0, int(self._last_ms - self._first_ms))
+
+
+def _timed(outcome: Outcome, *clocks: tuple[float | None, float | None]) -> Outcome:
+    """What the tool itself measured comes first, then the first clock that saw both ends."""
+    if outcome.duration_ms is not None:
+        return outcome
+    for started, ended in clocks:
+        if started is not None and ended is not None:
+            return msgspec.structs.replace(outcome, duration_ms=max(0, int(ended - started)))
+    return outcome
+
+
+def _words(error: object) -> str:
+    """What an error says: a text, or an object with a message."""
+    return error if isinstance(error, str) else Fields(error).text("message")
+
+
+def _token_counts(usage: UsageFigures | None) -> TokenCounts | None:
+    if usage is None:
+        return None
+    return TokenCounts(
+        prompt=usage.input_tokens + usage.cache_read_tokens + usage.cache_write_tokens,
+        completion=usage.output_tokens,
+        cached=usage.cache_read_tokens,
+    )
+
+
+def _join_halves(half: str, text: str) -> tuple[str, str]:
+    """A delta with the half character before it: the text that is whole, and the half at its end."""
+    text = half + text
+    half = text[-1:] if "\ud800" <= text[-1:] <= "\udbff" else ""
+    return mended(text.removesuffix(half) if half else text), half

@@ -1,0 +1,221 @@
+"""A turn in; cursor-agent, started for it, and what it does as agent events, out."""
+
+import asyncio
+import os
+import shutil
+from collections.abc import AsyncGenerator, Callable, Hashable, Mapping, Sequence
+from pathlib import Path
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from cursor_gateway.errors import AgentCrashed, AgentError, AgentOutputTooLarge, Failure, unknown_model
+from cursor_gateway.model.agent_events import AgentEvent
+from cursor_gateway.sources.base import LONGEST_LINE, TOOLS_SERVER, Model, SourceState, Turn
+from cursor_gateway.sources.cli.decoder import CursorDecoder
+from cursor_gateway.sources.cursor.command import CommandOptions, Program, command_for, environment_for
+from cursor_gateway.sources.cursor.configuration import configuration_stamp, copy_configuration, user_configuration
+from cursor_gateway.sources.cursor.confinement import (
+    ALLOWED_TOOLS,
+    check_confinable,
+    configuration_of,
+    confine,
+    without_proxy,
+)
+from cursor_gateway.sources.cursor.failures import failure_of, reported_failure
+from cursor_gateway.sources.cursor.models import ModelCache, is_known, nearest, parse_models
+from cursor_gateway.sources.cursor.program import candidates, find_program, run_to_end
+from cursor_gateway.sources.ledger import Ledger
+from cursor_gateway.sources.leftovers import delete_sessions, sessions_in, user_folders
+from cursor_gateway.sources.private_files import data_of
+from cursor_gateway.sources.process import AgentProcess
+from cursor_gateway.sources.recorder import Recorder, RunRecording
+from cursor_gateway.wire.lines import LineSplitter
+
+_CREDENTIALS = ("CURSOR_API_KEY", "CURSOR_AUTH_TOKEN", "CURSOR_API_ENDPOINT")
+
+
+class CliOptions(Struct, frozen=True, kw_only=True):
+    program: str = ""
+    command: CommandOptions = CommandOptions()
+    environment: Sequence[str] = ()  # further names
+    max_output_bytes: int = 256 * 1024 * 1024
+    grace_seconds: float = 2.0
+    models_seconds: float = 600.0
+
+
+class CursorCliSource:
+    def __init__(
+        self,
+        options: CliOptions,
+        environ: Mapping[str, str],
+        ledger: Ledger,
+        clock: Callable[[], float],
+        recorder: Recorder | None = None,
+    ) -> None:
+        self._options, self._environ, self._ledger, self._recorder = options, environ, ledger, recorder
+        self._kept = environment_for(environ, options.environment, None)
+        self._program: Program | None = None
+        self._asking = asyncio.Lock()
+        self._stamp: object = None  # of the program's file when it was asked
+        self._models = ModelCache(self._list_models, options.models_seconds, clock)
+
+    async def probe(self) -> Program:
+        """The agent, asked once; asked again when its file has changed, since it updates itself."""
+        async with self._asking:
+            if self._program is None or _stamp(self._program.path) != self._stamp:
+                self._program = await find_program(self._options.program, self._environment(None))
+                self._stamp = _stamp(self._program.path)
+            return self._program
+
+    def state(self) -> SourceState:
+        detail = "cursor-agent, not asked yet"
+        if self._program is not None:
+            detail = f"cursor-agent {self._program.version} ({self._program.path})"
+        return SourceState(name="cli", detail=detail, missing=self.missing)
+
+    @property
+    def missing(self) -> str:
+        """Whether the agent is still where it was, or elsewhere; that it is Cursor's, only asking it tells."""
+        if self._program is None or shutil.which(self._program.path) is not None:
+            return ""
+        if candidates(self._options.program, self._environment(None)):
+            return ""
+        return "cursor-agent is gone; install it again, or set `agent_program`."
+
+    async def models(self) -> list[Model]:
+        return await self._models.get()
+
+    def has_session(self, turn: Turn) -> bool:
+        """Looked up beforehand: the agent takes an unknown session for a new one, and says nothing."""
+        stores = (configuration_of(turn) / "chats").glob(f"*/{turn.session_id}/store.db")
+        return any(store.stat().st_size for store in stores)
+
+    @property
+    def holds_questions(self) -> bool:
+        return False
+
+    @property
+    def tools_server(self) -> str:
+        return TOOLS_SERVER
+
+    @property
+    def offers_tools(self) -> bool:
+        return True
+
+    def account(self) -> Hashable:
+        program = _stamp(self._program.path) if self._program is not None else None
+        return program, tuple(map(self._environ.get, _CREDENTIALS)), configuration_stamp(self._environ)
+
+    def check_model(self, model: str) -> None:
+        models = self._models.peek()
+        if models is not None and not is_known(model, models):
+            raise unknown_model(model, nearest(model, models))
+
+    async def forget(self, folder: str) -> bool:
+        """Its chats are in the folder; transcripts may be among the user's."""
+        ids = sessions_in(Path(folder))
+        return await asyncio.to_thread(delete_sessions, ids, user_folders(self._environ))
+
+    def warm_up(self, workspace: str) -> None:
+        """There is nothing to keep."""
+
+    async def close(self) -> None:
+        await self._models.close()
+
+    async def events(self, turn: Turn) -> AsyncGenerator[Sequence[AgentEvent], None]:
+        process = self._start(turn, await self.probe())
+        recording: RunRecording | None = None
+        lines, decoder = LineSplitter(), CursorDecoder(turn.offered.server if turn.offered is not None else "")
+        size, unended, stderr_tail = 0, 0, b""
+        try:
+            self._ledger.add(process.pid)
+            if self._recorder is not None:
+                recording = self._recorder.begin(turn.run_id)
+            while not decoder.finished and (chunk := await process.read()):
+                size += len(chunk)
+                if size > self._options.max_output_bytes:
+                    raise AgentOutputTooLarge(
+                        f"The agent wrote more than {self._options.max_output_bytes} bytes; "
+                        "ask for less at once, or raise `max_output_bytes`."
+                    )
+                if recording is not None:
+                    recording.write(chunk)
+                if chunk.find(b"\n") == len(chunk) - 1 and not lines.rest:  # a line, as the agent writes them
+                    events = decoder.push_line(chunk)
+                else:
+                    whole = lines.push(chunk)
+                    unended = 0 if whole else unended + len(chunk)
+                    if unended > LONGEST_LINE:
+                        raise AgentOutputTooLarge(
+                            f"The agent wrote a line of more than {LONGEST_LINE} bytes; ask for less at once."
+                        )
+                    events = decoder.push(whole)
+                if events:
+                    yield events
+            if not decoder.finished:
+                await process.wait(self._options.grace_seconds)  # for its last words
+                events = decoder.push(lines.flush())  # the last line may lack its end
+                if not decoder.finished:
+                    stderr_tail = process.stderr_tail.encode()
+                    events += decoder.flush(_failure(process, decoder.stray_text))
+                yield events
+            process.is_discarding = True
+            await process.wait(self._options.grace_seconds)
+        finally:
+            try:
+                await process.end(self._options.grace_seconds)
+            finally:
+                if recording is not None:
+                    recording.end(stderr_tail)
+
+    def _start(self, turn: Turn, program: Program) -> AgentProcess:
+        original, options = user_configuration(self._environ), self._options.command
+        if turn.offered is not None:
+            check_confinable(program)
+            place = confine(turn, turn.offered, original)
+            turn = replace(turn, workspace=place.workspace)
+            command = command_for(turn, program, options, allowed_tools=ALLOWED_TOOLS)
+            environment = without_proxy(self._environment(place.configuration))
+        else:
+            configuration, images = configuration_of(turn), f"{turn.folder}/images"
+            copy_configuration(original, configuration, data_of(turn.folder))
+            command = command_for(turn, program, options, [images] if os.path.isdir(images) else [])
+            environment = self._environment(str(configuration))
+        return AgentProcess.start(
+            command.arguments,
+            folder=turn.workspace,
+            environment=environment,
+            stdin=command.stdin,
+            on_gone=self._ledger.remove,
+        )
+
+    async def _list_models(self) -> list[Model]:
+        program = await self.probe()
+        ran = await run_to_end([program.path, "--list-models"], self._environment(None))
+        models = parse_models(ran.stdout)
+        if not models:
+            raise reported_failure(ran.stderr or ran.stdout)
+        return models
+
+    def _environment(self, config_dir: str | None) -> dict[str, str]:
+        if config_dir is None:
+            config_dir = self._environ.get("CURSOR_CONFIG_DIR")
+        return {**self._kept, "CURSOR_CONFIG_DIR": config_dir} if config_dir is not None else self._kept
+
+
+def _failure(process: AgentProcess, stray: str) -> Failure:
+    error: AgentError = failure_of("\n".join(text for text in (process.stderr_tail, stray) if text))
+    if isinstance(error, AgentCrashed):
+        how = process.ending or "it closed its output and did not end"
+        error.details = f"{how}\n{error.details}".strip()
+    return error.failure()
+
+
+def _stamp(path: str) -> object:
+    """Of the file that the name leads to: an update points the name to another."""
+    try:
+        file = os.stat(path)
+    except OSError:
+        return None
+    return file.st_dev, file.st_ino, file.st_mtime_ns

@@ -1,0 +1,1 @@
+"""What every way to Cursor's agent shares."""

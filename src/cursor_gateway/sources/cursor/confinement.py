@@ -1,0 +1,90 @@
+"""A turn with tools of its caller's in; a workspace and a configuration that leave the agent those and no other, out.
+
+Everything is denied before the agent starts, so nothing depends on how fast its output is read: rules for all that it
+does to this machine, a list of the tools that it may know at all, and an empty folder to work in. No rule is waived by
+`--force`, which such a run is never given.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from cursor_gateway.errors import AgentMisconfigured
+from cursor_gateway.sources.base import Offered, Turn
+from cursor_gateway.sources.cursor.command import Program
+from cursor_gateway.sources.cursor.configuration import copy_configuration, unusable
+from cursor_gateway.sources.private_files import data_of, private_folder, remove_entry, write_private
+
+ALLOWED_TOOLS = ("mcp_tool_call", "get_mcp_tools_tool_call")  # the protocol's names; the second looks up a schema
+_DENIED = ("Shell(*)", "Read(**)", "Read(/**)", "Write(**)", "Write(/**)", "WebFetch(*)")
+_OTHERS = frozenset({"mcp.json", "hooks.json"})  # the user's own servers and programs are not for callers
+_FIRST = "2026.08"  # earlier builds know no `--allowed-tools`: they keep grep, glob and subagents whatever is denied
+_SETTINGS = "cli-config.json"
+
+
+class Confinement(Struct, frozen=True):
+    workspace: str
+    configuration: str
+
+
+def check_confinable(program: Program) -> None:
+    """Raises `AgentMisconfigured` for an agent that would keep tools of its own."""
+    if not program.is_since(_FIRST) or not program.can("--approve-mcps"):
+        raise AgentMisconfigured(
+            f"cursor-agent {program.version} cannot be kept from using its own tools on this machine, so the caller's "
+            f"tools are not offered to it; update it with `cursor-agent update` ({_FIRST} or newer), or leave `tools` "
+            "out."
+        )
+
+
+def configuration_of(turn: Turn) -> Path:
+    """Apart from the one of runs without such tools: each has chats that the other must not go on with."""
+    return Path(turn.folder) / ("cursor" if turn.offered is None else "confined")
+
+
+def confine(turn: Turn, offered: Offered, original: Path) -> Confinement:
+    """Raises `AgentMisconfigured`. `original` is the user's configuration."""
+    workspace, configuration = Path(turn.folder) / "scratch", configuration_of(turn)
+    copy_configuration(original, configuration, data_of(turn.folder), without=_OTHERS)
+    try:
+        empty_workspace(turn)
+        servers = {offered.server: {"url": offered.url}} if offered.url else {}
+        with private_folder(data_of(turn.folder), workspace / ".cursor") as folder:
+            write_private(folder, "mcp.json", _encoded({"mcpServers": servers}))
+        settings = _read(configuration / _SETTINGS)
+        rules = {"allow": [f"Mcp({offered.server}:*)"], "deny": list(_DENIED)}
+        changed = {"version": 1, **settings, "permissions": rules, "approvalMode": "allowlist"}
+        with private_folder(data_of(turn.folder), configuration) as folder:
+            write_private(folder, _SETTINGS, _encoded(changed))
+    except OSError as error:
+        raise unusable(error) from error
+    return Confinement(str(workspace), str(configuration))
+
+
+def empty_workspace(turn: Turn) -> str:
+    """The folder that the agent works in, without anything of the turn before. Raises `OSError`."""
+    workspace = Path(turn.folder) / "scratch"
+    with private_folder(data_of(turn.folder), Path(turn.folder)) as folder:
+        remove_entry(folder, workspace.name)
+    with private_folder(data_of(turn.folder), workspace):
+        return str(workspace)
+
+
+def without_proxy(environment: Mapping[str, str]) -> dict[str, str]:
+    """The tools' server is on this machine; a proxy would not find it."""
+    names = {name: environment.get(name, "") for name in ("NO_PROXY", "no_proxy")}
+    return {**environment, **{name: ",".join(filter(None, (told, "127.0.0.1"))) for name, told in names.items()}}
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=dict[str, Any])
+    except (FileNotFoundError, msgspec.DecodeError):  # none, or none that the agent could read
+        return {}
+
+
+def _encoded(value: dict[str, Any]) -> bytes:
+    return msgspec.json.format(msgspec.json.encode(value))

@@ -1,0 +1,112 @@
+"""Names in; Cursor's agent, found on this machine and asked what it can, out."""
+
+import asyncio
+import os
+import re
+import shutil
+from collections.abc import Hashable, Mapping, Sequence
+from typing import Protocol
+
+from msgspec import Struct
+
+from cursor_gateway.errors import AgentError, AgentMissing, AgentTimedOut
+from cursor_gateway.sources.base import Model
+from cursor_gateway.sources.cursor.command import Program, flags_of
+from cursor_gateway.sources.process import AgentProcess
+
+_NAMES = ("cursor-agent", "agent")
+_VERSION = re.compile(r"^\d{4}\.\d{2}\.\d{2}-[0-9a-z]+", re.MULTILINE)
+_PROBE_SECONDS = 30.0
+_MOST = 1024 * 1024  # bytes that are kept: a program that prints for ever is not Cursor's
+_INSTALL = "install it from Cursor's site and run `cursor-agent login`, or set `agent_program`"
+
+
+class InstalledAgent(Protocol):
+    """Cursor's agent on this machine, as one source has found it and another may use it."""
+
+    @property
+    def missing(self) -> str:
+        """Why it cannot be started; empty where it can, as far as is known without trying."""
+        ...
+
+    async def probe(self) -> Program:
+        """Raises an `AgentError`."""
+        ...
+
+    async def models(self) -> list[Model]: ...
+
+    def check_model(self, model: str) -> None: ...
+
+    def account(self) -> Hashable:
+        """Changes when the program, its configuration or its credentials do."""
+        ...
+
+
+class Ran(Struct, frozen=True):
+    status: int | None
+    stdout: str
+    stderr: str
+
+
+async def run_to_end(
+    arguments: Sequence[str], environment: Mapping[str, str], seconds: float = _PROBE_SECONDS, folder: str = "/"
+) -> Ran:
+    """For the agent's short commands. Raises `AgentMissing`, `AgentTimedOut`."""
+    process = AgentProcess.start(arguments, folder=folder, environment=environment, stdin=None)
+    told = bytearray()
+    try:
+        async with asyncio.timeout(seconds):
+            while piece := await process.read():
+                told += piece[: _MOST - len(told)]
+            await process.wait(seconds)
+    except TimeoutError:
+        raise AgentTimedOut(
+            f"`{' '.join([os.path.basename(arguments[0]), *arguments[1:]])}` did not end within {seconds:g} s; "
+            "run it in a terminal to see why."
+        ) from None
+    finally:
+        await process.end(0.2)
+    return Ran(process.status, told.decode("utf-8", "replace"), process.stderr_tail)
+
+
+async def find_program(wanted: str, environment: Mapping[str, str]) -> Program:
+    """The first that is Cursor's: other programs are called `agent`, too. Raises `AgentMissing`, `AgentTimedOut`."""
+    tried, failures = [], []
+    for path in candidates(wanted, environment):
+        try:
+            program = await ask_program(path, environment)
+        except AgentError as error:
+            failures.append(error)
+            continue
+        if program is not None:
+            return program
+        tried.append(path)
+    if failures:
+        raise failures[0]
+    if tried:
+        raise AgentMissing(f"{', '.join(tried)} is not Cursor's agent; {_INSTALL}.")
+    raise AgentMissing(f"{wanted or 'cursor-agent'} is not installed; {_INSTALL}.")
+
+
+def candidates(wanted: str, environment: Mapping[str, str]) -> list[str]:
+    folders = [environment.get("PATH", os.defpath)]
+    if home := environment.get("HOME"):
+        folders.append(os.path.join(home, ".local", "bin"))
+    names = [os.path.expanduser(wanted)] if wanted else list(_NAMES)
+    found = [shutil.which(name, path=os.pathsep.join(folders)) for name in names]
+    return list(dict.fromkeys(os.path.abspath(path) for path in found if path))
+
+
+async def ask_program(path: str, environment: Mapping[str, str]) -> Program | None:
+    """None when it is not Cursor's."""
+    try:
+        async with asyncio.TaskGroup() as both:  # at once: each takes the agent's whole start
+            version_told = both.create_task(run_to_end([path, "--version"], environment))
+            help_told = both.create_task(run_to_end([path, "--help"], environment))
+    except ExceptionGroup as failures:
+        raise failures.exceptions[0] from None
+    told = help_told.result().stdout
+    version = _VERSION.search(version_told.result().stdout)
+    if version is None and "Cursor" not in told:
+        return None
+    return Program(path, version[0] if version else "unknown", flags_of(told))

@@ -1,0 +1,208 @@
+"""Lines of cursor-agent's stream-json in, a typed record for each out.
+
+The fast way is one typed decode. A line it refuses is tried once more with the standard library,
+which is more forgiving: lone surrogates (a character that the agent cut in two), numbers written as
+strings, nulls, and content in older shapes.
+"""
+
+import json
+import re
+from typing import Any, TypeAlias
+
+import msgspec
+from msgspec import Struct
+
+from cursor_gateway.wire.payload import Fields, too_deep
+
+_LONE_SURROGATE = re.compile("[\ud800-\udfff]")
+
+
+class Part(Struct, gc=False):
+    text: str = ""
+
+
+class Message(Struct, gc=False):
+    """One part of text, as the CLI writes it; anything else takes the second, forgiving way and is joined."""
+
+    content: tuple[Part]
+
+    @property
+    def text(self) -> str:
+        return self.content[0].text
+
+
+class Assistant(Struct, tag_field="type", tag="assistant", gc=False):
+    message: Message
+    model_call_id: str | None = None
+    timestamp_ms: int | float | None = None
+
+
+class Thinking(Struct, tag_field="type", tag="thinking", gc=False):
+    subtype: str = "delta"
+    text: str = ""
+    content: str = ""  # where the oldest builds have the text
+    timestamp_ms: int | float | None = None
+
+
+class ToolCall(Struct, tag_field="type", tag="tool_call"):
+    subtype: str = ""
+    call_id: str = ""
+    tool_call: dict[str, Any] = {}
+    model_call_id: str | None = None
+    timestamp_ms: int | float | None = None
+    name: str = ""  # these three: the oldest builds
+    arguments: Any = None
+    id: str = ""
+
+
+class Query(Struct, tag_field="type", tag="interaction_query"):
+    subtype: str = ""
+    query_type: str = ""
+    query: dict[str, Any] = {}
+    response: dict[str, Any] = {}
+    timestamp_ms: int | float | None = None
+
+
+class System(Struct, tag_field="type", tag="system"):
+    subtype: str = ""
+    session_id: str = ""
+    model: str = ""
+
+
+class User(Struct, tag_field="type", tag="user"):
+    message: Message
+
+
+class Connection(Struct, tag_field="type", tag="connection"):
+    subtype: str = ""
+    attempt: int = 0
+    timestamp_ms: int | float | None = None
+
+
+class Retry(Struct, tag_field="type", tag="retry"):
+    subtype: str = ""
+    attempt: int = 0
+    timestamp_ms: int | float | None = None
+
+
+class UsageFigures(Struct, rename="camel"):
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cache_read_tokens: int = 0
+    cache_write_tokens: int = 0
+
+
+class Result(Struct, tag_field="type", tag="result"):
+    subtype: str = "success"
+    is_error: bool = False
+    result: str | None = None
+    error: Any = None
+    message: str = ""
+    duration_ms: int | None = None
+    usage: UsageFigures | None = None
+
+
+Record: TypeAlias = Assistant | Thinking | ToolCall | Query | System | User | Connection | Retry | Result
+
+_DECODER: msgspec.json.Decoder[Record] = msgspec.json.Decoder(Record)
+decode = _DECODER.decode
+
+
+class Unreadable(Struct, frozen=True):
+    """A line that is no JSON object: text that belongs on stderr, or damage."""
+
+    text: str
+
+
+class Unknown(Struct, frozen=True):
+    """A JSON object of a type, or in a shape, that is not known."""
+
+    type: str
+
+
+class Torn(Struct, frozen=True):
+    """A record whose text may begin or end with half a character."""
+
+    record: Assistant | Thinking
+
+
+Line: TypeAlias = Record | Torn | Unreadable | Unknown
+
+REFUSED = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+
+
+def read_again(line: bytes) -> Line | None:
+    """A line that `decode` refused; None for a blank one."""
+    return None if not line or line.isspace() else _read_loosely(line)
+
+
+def _read_loosely(line: bytes) -> Line:
+    try:
+        value = json.loads(line)
+    except (ValueError, RecursionError):
+        return Unreadable(line[:2000].decode("utf-8", "replace").strip())
+    if not isinstance(value, dict) or too_deep(value):
+        return Unreadable(line[:2000].decode("utf-8", "replace").strip())
+    record = {key: field for key, field in value.items() if field is not None}
+    name = record.get("type")
+    if name not in ("assistant", "thinking"):  # those are mended with their neighbours
+        record = mended(record)
+    if isinstance(usage := record.get("usage"), dict):
+        record["usage"] = {key: field for key, field in usage.items() if field is not None}
+    if "message" in record and name != "result":
+        record["message"] = {"content": [{"text": _text(record["message"])}]}
+    try:
+        return _convert(record)
+    except (msgspec.ValidationError, UnicodeEncodeError, RecursionError):  # half a character where a number belongs
+        pass
+    if name == "result":  # never lost for a figure
+        fields = Fields(record)
+        return Result(
+            subtype=fields.text("subtype") or "success",
+            is_error=fields.flag("is_error") is True,
+            result=fields.maybe_text("result"),
+            error=fields.all.get("error"),
+        )
+    return Unknown(name if isinstance(name, str) else "")
+
+
+def _convert(record: dict[str, Any]) -> Line:
+    known: Record = msgspec.convert(record, Record, strict=False)
+    return Torn(known) if isinstance(known, Assistant | Thinking) else known
+
+
+def _text(message: object) -> str:
+    """A message's text, whatever its shape: parts, one string, or the message itself a string."""
+    content = message.get("content") if isinstance(message, dict) else message
+    if isinstance(content, str):
+        return content
+    parts = content if isinstance(content, list) else []
+    return "".join(part["text"] for part in parts if isinstance(part, dict) and isinstance(part.get("text"), str))
+
+
+def read_arguments(arguments: object) -> dict[str, Any]:
+    """A call's arguments as the oldest builds write them: an object, or its JSON as a string."""
+    if isinstance(arguments, str):
+        try:
+            value = json.loads(arguments)
+        except (ValueError, RecursionError):
+            value = arguments
+        arguments = arguments if too_deep(value) else mended(value)
+    if isinstance(arguments, dict):
+        return arguments
+    return {} if arguments is None else {"input": arguments}
+
+
+def mended(value: Any) -> Any:
+    """Halves that stand together become their character, a half alone becomes U+FFFD."""
+    match value:
+        case str(text):
+            if _LONE_SURROGATE.search(text) is None:
+                return text
+            return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+        case list(items):
+            return [mended(item) for item in items]
+        case dict(fields):
+            return {mended(key): mended(field) for key, field in fields.items()}
+        case _:
+            return value

@@ -1,0 +1,464 @@
+"""Cursor's tool calls (name, arguments, result) in, actions and outcomes out.
+
+One table for every tool of the agent's protocol; a tool that is not in it becomes an `OtherTool`
+with its arguments and its result as they came. Payloads are protobuf-JSON: every message is open,
+an enum is its name (in old builds its number), and a result is one of several keys.
+"""
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+from msgspec import UNSET, Struct, structs
+
+from cursor_gateway.model.actions import Action, Command, FileEdit, OtherTool, Outcome, Plan, Question, TodoUpdate
+from cursor_gateway.model.documents import (
+    ClarificationAnswer,
+    ClarificationOption,
+    ClarificationQuestion,
+    Diff,
+    PlanTodo,
+    State,
+    TodoChange,
+    TodoStatus,
+)
+from cursor_gateway.stages.diffs import line_diff, patch_diff
+from cursor_gateway.wire.payload import Fields
+
+
+class Call(Struct, frozen=True):
+    """One use of a tool. `value` is what stands below the result's outcome key; before the end all of it is empty."""
+
+    args: Fields
+    value: Fields
+    result: Fields
+    state: State
+
+
+def read_call(tool: str, args: object) -> Action:
+    """A call as it starts. `tool` is the protocol's name without its suffix: `shell` for `shellToolCall`."""
+    return _action(tool, Call(Fields(args), Fields({}), Fields({}), "interrupted"), None)
+
+
+def read_result(tool: str, args: object, result: object) -> tuple[Action, Outcome]:
+    """A call as it ended."""
+    outcome, value = _ending(result)
+    call = Call(Fields(args), Fields(value), Fields(result), outcome.state)
+    if tool == "mcp" and call.value.flag("isError"):
+        outcome = Outcome(state="failed", code="TOOL_ERROR", message=_mcp_text(call.value) or "The MCP tool failed.")
+    if outcome.state != "completed" and not outcome.details:
+        outcome = structs.replace(outcome, details=call.args.text(*_SUBJECTS))
+    milliseconds = call.value.integer("executionTime") or call.value.integer("durationMs")
+    outcome = structs.replace(outcome, duration_ms=milliseconds)
+    return _action(tool, call, value if outcome.state == "completed" else outcome.message), outcome
+
+
+def read_named(name: str, arguments: dict[str, Any]) -> Action:
+    """A call by the name that Cursor's editor gives it."""
+    tool = _EDITOR_NAMES.get(name)
+    return OtherTool(tool=name, arguments=arguments) if tool is None else read_call(tool, arguments)
+
+
+def _action(tool: str, call: Call, value: Any) -> Action:
+    if reader := _READERS.get(tool):
+        return reader(call)
+    if tool == "mcp":
+        name = call.args.text("toolName", "name") or "mcp"
+        arguments = call.args.object("args").all
+    elif entry := _TABLE.get(tool):
+        name, arguments = entry.name, entry.arguments(call.args)
+    else:
+        name, arguments = _snake(tool) or "tool", call.args.all
+    data = value
+    if call.state == "completed" and isinstance(value, dict):
+        data = _mcp_data(call.value) if tool == "mcp" else _data(tool, call.value)
+    return OtherTool(tool=name, arguments=arguments, data=data)
+
+
+def _snake(name: str) -> str:
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
+
+
+# --- How a call ended -----------------------------------------------------------------------------
+
+_BESIDE_THE_OUTCOME = {"isBackground", "sandboxPolicy", "terminalsFolder", "pid", "planUri"}
+
+_CODES = {
+    "failure": "COMMAND_FAILED",
+    "fileBusy": "FILE_BUSY",
+    "fileNotFound": "FILE_NOT_FOUND",
+    "notFile": "NOT_A_FILE",
+    "notFound": "NOT_FOUND",
+    "permissionDenied": "PERMISSION_DENIED",
+    "readPermissionDenied": "PERMISSION_DENIED",
+    "rejected": "REJECTED",
+    "spawnError": "SPAWN_FAILED",
+    "timeout": "TIMEOUT",
+    "writePermissionDenied": "PERMISSION_DENIED",
+}
+
+_SENTENCES = {
+    "FILE_BUSY": "The file is in use.",
+    "FILE_NOT_FOUND": "The file does not exist.",
+    "NOT_A_FILE": "The path is not a file.",
+    "NOT_FOUND": "There is nothing of that name.",
+    "PERMISSION_DENIED": "Permission was denied.",
+    "REJECTED": "The call was rejected.",
+    "SPAWN_FAILED": "The command could not be started.",
+    "TIMEOUT": "The tool ran out of time.",
+}
+
+_SUBJECTS = ("path", "target_file", "command", "url", "uri", "globPattern", "pattern", "query", "searchTerm")
+_MISSING_FILE = re.compile(r"\bfile not found|no such file|does not exist|ENOENT", re.IGNORECASE)
+_FAILURE = re.compile(r"(?:error|denied|notFound|failure|rejected|timeout|busy)$", re.IGNORECASE)
+_ABORTED: dict[str, State] = {
+    "SHELL_ABORT_REASON_USER_ABORT": "interrupted", "1": "interrupted",
+    "SHELL_ABORT_REASON_TIMEOUT": "timed_out", "2": "timed_out",
+}  # fmt: skip
+_STATES: dict[str, State] = {"rejected": "rejected", "timeout": "timed_out"}
+
+
+def _ending(result: object) -> tuple[Outcome, Any]:
+    """A result of no known shape is a success that carries itself."""
+    if not isinstance(result, dict):
+        return Outcome(), result
+    told = {key: value for key, value in result.items() if key not in _BESIDE_THE_OUTCOME}
+    for key, value in told.items():
+        if key == "success" or key == "async" or key.endswith("Success"):
+            return Outcome(), value
+    for key, value in told.items():
+        if key in _CODES or _FAILURE.search(key):
+            return _failure(key, Fields({"error": value} if isinstance(value, str) else value)), value
+    return Outcome(), told or None
+
+
+def _failure(key: str, value: Fields) -> Outcome:
+    message = value.text("error", "errorMessage", "clientVisibleError", "reason", "message").strip()
+    details = value.text("modelVisibleError", "details", "path", "command", "url", "uri")
+    code = _CODES.get(key, "TOOL_ERROR")
+    if code == "TOOL_ERROR" and _MISSING_FILE.search(f"{message} {details}"):
+        code = "FILE_NOT_FOUND"
+    aborted = _ABORTED.get(value.text("abortReason") or str(value.integer("abortReason")))
+    if aborted is not None:
+        code = "TIMEOUT" if aborted == "timed_out" else "INTERRUPTED"
+        message = message or ("The command ran out of time." if aborted == "timed_out" else "The command was stopped.")
+    if code == "COMMAND_FAILED" and not message:
+        status = value.integer("exitCode")
+        message = "The command failed." if status is None else f"The command exited with status {status}."
+    return Outcome(
+        state=aborted or _STATES.get(key, "failed"),
+        code=code,
+        message=message or _SENTENCES.get(code) or f"The tool reported {_snake(key).replace('_', ' ')}.",
+        details=details,
+    )
+
+
+# --- Tools with a document of their own -------------------------------------------------------------
+
+
+def _edit(call: Call) -> Action:
+    path = call.args.text("path", "target_file", "file_path") or call.value.text("path")
+    before = call.value.maybe_text("beforeFullFileContent")
+    after = call.value.maybe_text("afterFullFileContent")
+    patch = call.value.text("diffString")
+    written = call.args.maybe_text("streamContent", "code_edit", "contents", "new_string")
+    patch = patch or call.args.object("applyPatch").text("patchContent", "patch")
+    if after is not None and before is not None:
+        change = line_diff(before, after)
+        return FileEdit(tool="edit_file", path=path, operation="edit", content=change.new_string, diff=change)
+    if after is not None and (not patch or patch.startswith(("--- /dev/null", "@@ -0,0 "))):
+        return FileEdit(tool="edit_file", path=path, operation="create", content=after)
+    if patch and (found := patch_diff(patch, after)):
+        if after is not None and not found.old_string and found.new_string.rstrip("\n") == after.rstrip("\n"):
+            return FileEdit(tool="edit_file", path=path, operation="create", content=after)
+        return FileEdit(tool="edit_file", path=path, operation="edit", content=found.new_string, diff=found)
+    if after is None and (replaced := _replacement(call.args)):
+        return FileEdit(tool="edit_file", path=path, operation="edit", content=replaced.new_string, diff=replaced)
+    return FileEdit(tool="edit_file", path=path, operation="edit", content=written if after is None else after)
+
+
+def _replacement(args: Fields) -> Diff | None:
+    """What builds of 2025 and the editor say of an edit: texts, and not where they stand."""
+    edits = [args.object("strReplace"), *args.object("multiStrReplace").objects("edits"), args]
+    texts = [
+        (edit.maybe_text("oldText", "oldString", "old_string"), edit.maybe_text("newText", "newString", "new_string"))
+        for edit in edits
+    ]
+    pairs = [(old, new) for old, new in texts if old is not None and new is not None]
+    if not pairs:
+        return None
+    old_text, new_text = "\n".join(old for old, _ in pairs), "\n".join(new for _, new in pairs)
+    return Diff(old_string=old_text, new_string=new_text, start_line=1, end_line=1 + old_text.count("\n"))
+
+
+def _write(call: Call) -> Action:
+    path = call.args.text("path", "target_file", "file_path") or call.value.text("path")
+    content = call.args.maybe_text("fileText", "contents", "content")
+    return FileEdit(tool="write_file", path=path, operation="create", content=content)
+
+
+def _delete(call: Call) -> Action:
+    path = call.args.text("path", "target_file", "file_path") or call.value.text("path", "deletedFile")
+    return FileEdit(tool="delete_file", path=path, operation="delete")
+
+
+def _rename(call: Call) -> Action:
+    old = call.args.text("oldPath", "old_path", "source", "path")
+    new = call.args.text("newPath", "new_path", "destination", "target")
+    return FileEdit(tool="rename_file", path=new, operation="rename", old_path=old)
+
+
+def _shell(call: Call) -> Action:
+    exit_code = call.value.integer("exitCode")
+    if exit_code is None:
+        exit_code = 0 if call.state == "completed" else -1  # protobuf-JSON may leave a zero out
+    stdout, stderr = call.value.text("stdout"), call.value.text("stderr")
+    between = "\n" if not stdout.endswith("\n") else ""
+    both = f"{stdout}{between}{stderr}" if stdout and stderr else stdout or stderr
+    policy = call.result.object("sandboxPolicy").all or call.args.object("requestedSandboxPolicy").all
+    return Command(
+        tool="run_terminal_cmd",
+        command=call.args.text("command") or call.value.text("command"),
+        working_directory=call.value.text("workingDirectory") or call.args.text("workingDirectory", "cwd"),
+        exit_code=exit_code,
+        output=call.value.text("interleavedOutput") or both,
+        permissions=_permissions(Fields(policy)) or call.args.texts("required_permissions"),
+    )
+
+
+def _permissions(policy: Fields) -> list[str]:
+    if policy.all.get("type") in ("TYPE_INSECURE_NONE", 1):
+        return ["all"]
+    granted = {"network": policy.flag("networkAccess") is True, "git_write": policy.flag("blockGitWrites") is False}
+    return [name for name, is_granted in granted.items() if is_granted]
+
+
+_TODO_STATUS: dict[Any, TodoStatus] = {
+    "IN_PROGRESS": "in_progress", "COMPLETED": "completed", "CANCELLED": "cancelled",
+    2: "in_progress", 3: "completed", 4: "cancelled",
+}  # fmt: skip
+
+
+def _todo_status(todo: Fields) -> TodoStatus:
+    match todo.all.get("status"):
+        case str(name):
+            return _TODO_STATUS.get(name.upper().removeprefix("TODO_STATUS_"), "pending")
+        case int(number):
+            return _TODO_STATUS.get(number, "pending")
+        case _:
+            return "pending"
+
+
+def _plan_todos(todos: list[Fields]) -> list[PlanTodo]:
+    return [
+        PlanTodo(
+            id=todo.text("id") or str(number),
+            content=todo.text("content"),
+            status=_todo_status(todo),
+            dependencies=todo.texts("dependencies"),
+        )
+        for number, todo in enumerate(todos, 1)
+    ]
+
+
+def _update_todos(call: Call) -> Action:
+    todos = call.args.objects("todos") or call.value.objects("todos")
+    return TodoUpdate(
+        tool="todo_write",
+        todos=[
+            TodoChange(
+                id=todo.text("id") or str(number),
+                status=_todo_status(todo),
+                content=todo.text("content") or UNSET,
+            )
+            for number, todo in enumerate(todos, 1)
+        ],
+        merge=call.args.flag("merge") is not False,
+    )
+
+
+def _create_plan(call: Call) -> Action:
+    todos = call.args.objects("todos")
+    known = {todo.text("id") for todo in todos}
+    phases = [todo for phase in call.args.objects("phases") for todo in phase.objects("todos")]
+    todos += [todo for todo in phases if not todo.text("id") or todo.text("id") not in known]
+    return Plan(
+        tool="create_plan",
+        title=call.args.text("name", "title"),
+        overview=call.args.text("overview"),
+        markdown=call.args.text("plan"),
+        todos=_plan_todos(todos),
+    )
+
+
+def _ask_question(call: Call) -> Action:
+    return Question(
+        tool="ask_question",
+        title=call.args.text("title"),
+        questions=[
+            ClarificationQuestion(
+                id=question.text("id") or f"q{number}",
+                text=question.text("prompt", "text"),
+                options=[
+                    ClarificationOption(id=option.text("id") or str(position), label=option.text("label"))
+                    for position, option in enumerate(question.objects("options"), 1)
+                ],
+                allow_multiple=question.flag("allowMultiple") or UNSET,
+            )
+            for number, question in enumerate(call.args.objects("questions"), 1)
+        ],
+        answers=[
+            ClarificationAnswer(
+                question_id=answer.text("questionId"),
+                selected_option_ids=answer.texts("selectedOptionIds"),
+                text=answer.text("text", "freeText") or UNSET,
+            )
+            for answer in call.value.objects("answers")
+        ],
+    )
+
+
+_READERS: dict[str, Callable[[Call], Action]] = {
+    "askQuestion": _ask_question,
+    "createPlan": _create_plan,
+    "delete": _delete,
+    "edit": _edit,
+    "rename": _rename,
+    "shell": _shell,
+    "updateTodos": _update_todos,
+    "write": _write,
+}
+
+_EDITOR_NAMES = {
+    "ask_question": "askQuestion",
+    "create_plan": "createPlan",
+    "delete_file": "delete",
+    "edit_file": "edit",
+    "rename_file": "rename",
+    "run_terminal_cmd": "shell",
+    "search_replace": "edit",
+    "todo_write": "updateTodos",
+    "write": "write",
+    "write_file": "write",
+}
+
+
+# --- Tools that become a `tool_call` --------------------------------------------------------------
+
+
+class Entry(Struct, frozen=True):
+    """How one tool is told: its name, its arguments' names where they are not plain snake_case, its useful value."""
+
+    name: str
+    renamed: dict[str, str] = {}
+    data: Callable[[Fields], Any] | None = None
+
+    def arguments(self, args: Fields) -> dict[str, Any]:
+        return {self.renamed.get(key) or _snake(key): value for key, value in args.all.items() if key not in _PLUMBING}
+
+
+_PLUMBING = {"toolCallId", "sandboxPolicy"}  # about the call, not about what it asks for
+
+
+def _data(tool: str, value: Fields) -> Any:
+    entry = _TABLE.get(tool)
+    if entry is None or entry.data is None:
+        return value.all
+    return entry.data(value)
+
+
+def _first(*names: str) -> Callable[[Fields], Any]:
+    """The value of the first of these fields that is there; else the whole."""
+    return lambda value: next((value.all[name] for name in names if name in value.all), value.all)
+
+
+def _read_content(value: Fields) -> Any:
+    if value.flag("isEmpty") and "content" not in value.all:
+        return ""
+    return _first("content", "data", "contentBlobId", "dataBlobId")(value)
+
+
+def _grep_hits(value: Fields) -> Any:
+    hits: list[Any] = []
+    groups = [Fields(group) for group in value.object("workspaceResults").all.values()]
+    for group in [*groups, value.object("activeEditorResult")]:
+        hits += group.object("files").texts("files")
+        hits += [count.all for count in group.object("count").objects("counts")]
+        for file in group.object("content").objects("matches"):
+            for match in file.objects("matches"):
+                line = {
+                    "file": file.text("file"),
+                    "line": match.integer("lineNumber"),
+                    "content": match.text("content"),
+                }
+                hits.append({**line, "context": True} if match.flag("isContextLine") else line)
+    return hits
+
+
+def _tree(node: Fields) -> dict[str, Any]:
+    return {
+        "path": node.text("absPath"),
+        "directories": [_tree(child) for child in node.objects("childrenDirs")],
+        "files": [file.text("name") for file in node.objects("childrenFiles")],
+    }
+
+
+def _listing(value: Fields) -> Any:
+    return _tree(value.object("directoryTreeRoot")) if "directoryTreeRoot" in value.all else value.all
+
+
+def _last_words(value: Fields) -> Any:
+    """A sub-agent's answer is the last thing it said."""
+    said = [step.object("assistantMessage").text("text") for step in value.objects("conversationSteps")]
+    return next((text for text in reversed(said) if text), value.all)
+
+
+def _todos(value: Fields) -> Any:
+    return [
+        {"id": todo.id, "content": todo.content, "status": todo.status, "dependencies": todo.dependencies}
+        for todo in _plan_todos(value.objects("todos"))
+    ]
+
+
+def _mcp_text(value: Fields) -> str:
+    texts = [part.object("text").text("text") or part.text("text") for part in value.objects("content")]
+    return "\n".join(text for text in texts if text)
+
+
+def _mcp_data(value: Fields) -> Any:
+    """Text alone is given as text; anything else as the parts that came."""
+    parts = value.objects("content")
+    if parts and all("text" in part.all for part in parts):
+        return _mcp_text(value)
+    return value.all.get("content", value.all)
+
+
+_TABLE: dict[str, Entry] = {
+    "applyAgentDiff": Entry("apply_agent_diff", data=_first("appliedChanges")),
+    "computerUse": Entry("computer_use"),
+    "exaFetch": Entry("exa_fetch", data=_first("contents")),
+    "exaSearch": Entry("exa_search", data=_first("references")),
+    "fetch": Entry("fetch", data=_first("content")),
+    "generateImage": Entry("generate_image", data=_first("filePath", "imageData")),
+    "getMcpTools": Entry("get_mcp_tools", data=_first("tools")),
+    "glob": Entry("glob_file_search", data=_first("files")),
+    "grep": Entry("grep", data=_grep_hits),
+    "listMcpResources": Entry("list_mcp_resources", data=_first("resources")),
+    "ls": Entry("list_dir", {"path": "target_directory", "ignore": "ignore_globs"}, _listing),
+    "read": Entry("read_file", {"path": "target_file"}, _read_content),
+    "readLints": Entry("read_lints", data=_first("fileDiagnostics")),
+    "readMcpResource": Entry("read_mcp_resource", data=_first("text", "blob")),
+    "readTodos": Entry("todo_read", data=_todos),
+    "recordScreen": Entry("record_screen", data=_first("path")),
+    "reflect": Entry("reflect"),
+    "semSearch": Entry("codebase_search", data=_first("results", "codeResults")),
+    "setupVmEnvironment": Entry("setup_vm_environment"),
+    "startGrindExecution": Entry("start_grind_execution"),
+    "startGrindPlanning": Entry("start_grind_planning"),
+    "switchMode": Entry("switch_mode"),
+    "task": Entry("task", data=_last_words),
+    "truncated": Entry("truncated"),
+    "webFetch": Entry("web_fetch", data=_first("markdown")),
+    "webSearch": Entry("web_search", data=_first("references")),
+    "writeShellStdin": Entry("write_shell_stdin"),
+}

@@ -1,1 +1,0 @@
-"""`cursor-agent acp`: agents that stay alive between turns."""

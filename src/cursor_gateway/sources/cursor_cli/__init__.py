@@ -1,1 +1,0 @@
-"""`cursor-agent -p --output-format stream-json`."""

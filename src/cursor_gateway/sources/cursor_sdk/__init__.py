@@ -1,1 +1,0 @@
-"""Runs of Cursor's agent by its Python SDK: one bridge process for the whole gateway."""

@@ -1,0 +1,1 @@
+"""Cursor's Python SDK as a source."""

@@ -1,0 +1,280 @@
+"""A command in; the SDK's bridge as a process of ours, and a client of it, out. One for the whole gateway.
+
+The SDK would start it in the gateway's own process group, with all of its environment, and never read what it
+writes; so it is started here, and the SDK's client is attached to it.
+"""
+
+import asyncio
+import importlib
+import os
+import re
+import signal
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from importlib.util import find_spec
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING
+
+import msgspec
+from msgspec import Struct
+
+from cursor_gateway.errors import AgentCrashed, AgentMissing, AgentTimedOut, GatewayError, GatewayFault, ShuttingDown
+from cursor_gateway.sources.cursor.command import environment_for
+from cursor_gateway.sources.cursor.confinement import without_proxy
+from cursor_gateway.sources.cursor.failures import quoting
+from cursor_gateway.sources.ledger import Ledger
+from cursor_gateway.sources.process import AgentProcess
+from cursor_gateway.sources.process_groups import signal_group
+from cursor_gateway.sources.sdk.failures import reported
+
+if TYPE_CHECKING:
+    import httpx
+    from cursor_sdk import AsyncClient
+
+MODULE = "cursor_sdk"
+VERSION = "1.1.0"  # a beta: another may mean something else
+_READY = re.compile(r"^cursor-sdk-bridge ready (\{.*\})$", re.MULTILINE)
+_FOLDER = "/"  # its agents are kept under a name that is made of this one: it must stay the same
+_NOTICED_SECONDS = 0.1
+_LOOK_SECONDS = 0.01  # how often its first words are looked for: nothing wakes who waits for them
+
+
+class BridgeOptions(Struct, frozen=True, kw_only=True):
+    command: Sequence[str] = ()  # none: the bridge of the installed package
+    environment: Sequence[str] = ()  # further names that it is given
+    ready_seconds: float = 30.0
+    call_seconds: float = 60.0  # for all but the stream of a run
+    silence_seconds: float = 60.0  # of such a stream: it tells every 15 s that it is alive
+    ping_seconds: float = 5.0
+    grace_seconds: float = 2.0
+
+
+class Ready(Struct, rename="camel", frozen=True):
+    """What it says when it has started."""
+
+    url: str = ""
+    auth_token: str = ""
+    auth_token_file: str = ""
+
+
+class Bridge:
+    """A bridge that runs, or has run. Made by `start`; `end` must be awaited."""
+
+    def __init__(
+        self, process: AgentProcess, client: "AsyncClient", http: "httpx.AsyncClient", options: BridgeOptions
+    ) -> None:
+        self.client = client
+        self.pid = process.pid
+        self._process, self._http, self._options = process, http, options
+        self._is_ending = False
+
+    @property
+    def is_gone(self) -> bool:
+        return self._is_ending or self._process.status is not None
+
+    @property
+    def stderr_tail(self) -> str:
+        """How it ended, if it has, and what it wrote then."""
+        return f"{self._process.ending}\n{stderr_tail(self._process)}".strip()
+
+    async def settle(self) -> None:
+        """A moment to notice that it has ended, for who has just been left without an answer."""
+        await self._process.wait(_NOTICED_SECONDS)
+
+    async def check(self) -> None:
+        """Raises `AgentCrashed` of a bridge that does not answer, `GatewayFault` of one that does not know us."""
+        try:
+            await asyncio.wait_for(self.client.ping(), self._options.ping_seconds)
+        except TimeoutError as error:
+            raise AgentCrashed("The SDK's bridge does not answer any more; try again.") from error
+        except Exception as error:
+            told = reported(error)
+            if told.may_be_the_bridge:
+                raise GatewayFault("The gateway and its bridge do not know each other; try again.") from error
+            raise AgentCrashed("The SDK's bridge has gone; try again.", details=told.message) from error
+
+    def kill(self) -> None:
+        """From now on it counts as gone, and whoever waits for it is told so."""
+        self._is_ending = True
+        if self._process.status is None:
+            signal_group(self.pid, signal.SIGKILL)
+
+    async def end(self) -> None:
+        self._is_ending = True
+        try:
+            await self._process.end(self._options.grace_seconds)
+        finally:
+            await self._http.aclose()
+            # In a thread: to stop the server for the tools' calls takes the SDK half a second, in which it waits.
+            await asyncio.to_thread(asyncio.run, self.client.aclose())
+
+
+class Bridges:
+    """The bridge that runs now: started at the first need, and again when it has died."""
+
+    def __init__(self, options: BridgeOptions, environ: Mapping[str, str], ledger: Ledger) -> None:
+        self._options, self._environ, self._ledger = options, environ, ledger
+        self._start: asyncio.Task[Bridge] | None = None  # of the one that is wanted now
+        self._ends: set[asyncio.Task[None]] = set()
+        self._is_closed = False
+
+    @property
+    def current(self) -> Bridge | None:
+        """The one that runs."""
+        task = self._start
+        if task is None or not task.done() or task.cancelled() or task.exception() is not None:
+            return None
+        return None if task.result().is_gone else task.result()
+
+    async def get(self) -> Bridge:
+        """Raises a `GatewayError` where it cannot be started. All who come meanwhile wait for the same start."""
+        if self._is_closed:
+            raise ShuttingDown("The gateway is about to stop; ask again when it is back.")
+        if self._start is None or (self._start.done() and self.current is None):
+            self._discard()
+            starting = start(self._options, self._environ, self._ledger)
+            self._start = asyncio.get_running_loop().create_task(starting, name="start of the bridge")
+        return await asyncio.shield(self._start)
+
+    async def replace_broken(self, bridge: Bridge) -> GatewayError | None:
+        """After a call that got no answer: a bridge that does not even answer this is ended. None: it does."""
+        if not bridge.is_gone:
+            await bridge.settle()
+        if bridge.is_gone:
+            error: GatewayError = AgentCrashed("The SDK's bridge has gone; try again.", details=bridge.stderr_tail)
+        else:
+            try:
+                await bridge.check()
+            except GatewayError as found:
+                error = found
+            else:
+                return None
+        if self.current is bridge:
+            bridge.kill()
+            self._discard()
+        return error
+
+    def _discard(self) -> None:
+        """What there is is ended, beside whatever goes on."""
+        if self._start is not None:
+            task = asyncio.get_running_loop().create_task(_ended(self._start), name="end of the bridge")
+            self._start = None
+            self._ends.add(task)
+            task.add_done_callback(self._ends.discard)
+
+    async def close(self) -> None:
+        self._is_closed = True
+        if self._start is not None:
+            self._start.cancel()  # unless it has started
+            self._discard()
+        if self._ends:
+            await asyncio.wait(self._ends)
+
+
+async def _ended(start: "asyncio.Task[Bridge]") -> None:
+    await asyncio.wait([start])
+    if not start.cancelled() and start.exception() is None:
+        await start.result().end()
+
+
+async def start(options: BridgeOptions, environ: Mapping[str, str], ledger: Ledger) -> Bridge:
+    """Raises `AgentMissing`, `AgentCrashed` or `AgentTimedOut`."""
+    sdk = await load()
+    command = list(options.command) or bundled_command(sdk)
+    # The key goes with each call, and not where the agent's own commands could read it.
+    environment = without_proxy(environment_for(environ, options.environment, None))
+    environment.pop("CURSOR_API_KEY", None)
+    environment |= {"CURSOR_SDK_CLIENT_LANGUAGE": "python", "CURSOR_SDK_PYTHON_VERSION": VERSION}  # as the SDK does
+    process = AgentProcess.start(command, folder=_FOLDER, environment=environment, stdin=None, on_gone=ledger.remove)
+    process.is_discarding = True
+    try:
+        ledger.add(process.pid)
+        return _attached(sdk, process, await _first_words(process, options.ready_seconds), options)
+    except BaseException:
+        if (ready := ready_in(process.stderr_tail)) is not None:
+            take_token(ready)
+        await process.end(options.grace_seconds)
+        raise
+
+
+async def _first_words(process: AgentProcess, seconds: float) -> Ready:
+    deadline = asyncio.get_running_loop().time() + seconds
+    while (ready := ready_in(process.stderr_tail)) is None:
+        if await process.wait(_LOOK_SECONDS):
+            words = stderr_tail(process)
+            message = f"The SDK's bridge ended before it was ready, with status {process.status}; try again."
+            raise AgentCrashed(quoting(message, words), details=words)
+        if asyncio.get_running_loop().time() > deadline:
+            raise AgentTimedOut(
+                f"The SDK's bridge was not ready within {seconds:g} s; try again.", details=stderr_tail(process)
+            )
+    return ready
+
+
+def _attached(sdk: ModuleType, process: AgentProcess, ready: Ready, options: BridgeOptions) -> Bridge:
+    import httpx
+
+    # Only this machine is asked; a proxy of the environment's would not find it.
+    http = httpx.AsyncClient(trust_env=False, limits=httpx.Limits(max_connections=None), timeout=options.call_seconds)
+    client = sdk.AsyncClient(
+        base_url=ready.url,
+        auth_token=take_token(ready),
+        unary_timeout=options.call_seconds,
+        stream_timeout=options.silence_seconds,
+        http_client=http,
+        allow_api_key_env_fallback=True,  # without it the SDK takes its own runs for somebody else's, and cancels none
+    )
+    return Bridge(process, client, http, options)
+
+
+def stderr_tail(process: AgentProcess) -> str:
+    """Without the line that may hold the token."""
+    return _READY.sub("", process.stderr_tail).strip()
+
+
+def ready_in(text: str) -> Ready | None:
+    found = _READY.search(text)
+    if found is None:
+        return None
+    try:
+        ready = msgspec.json.decode(found[1], type=Ready)
+    except msgspec.DecodeError:
+        return None
+    return ready if ready.url else None
+
+
+def take_token(ready: Ready) -> str:
+    """The bridge writes it into a folder made for it, and never removes either."""
+    if not ready.auth_token_file:
+        return ready.auth_token
+    file = Path(ready.auth_token_file)
+    token = ready.auth_token
+    with suppress(OSError):
+        token = token or file.read_text("utf-8").strip()
+        file.unlink()
+        file.parent.rmdir()  # unless there is more in it
+    return token
+
+
+async def load() -> ModuleType:
+    """Raises `AgentMissing`. In a thread: the import takes a third of a second."""
+    if find_spec(MODULE) is None:
+        raise missing_sdk()
+    return await asyncio.to_thread(importlib.import_module, MODULE)
+
+
+def missing_sdk() -> AgentMissing:
+    return AgentMissing("Cursor's SDK is not installed; install it with `pip install cursor-gateway[sdk]`.")
+
+
+def bundled_command(sdk: ModuleType) -> list[str]:
+    """Node itself, not the script around it: that one would stay its parent, and not hand signals on."""
+    folder = Path(os.path.dirname(str(sdk.__file__))) / "_vendor" / "bridge"
+    node, script = folder / "bin" / "node", folder / "dist" / "bin" / "cursor-sdk-bridge.js"
+    if not node.is_file() or not script.is_file():
+        raise AgentMissing(
+            "Cursor's SDK is installed without its bridge; install it again with `pip install cursor-gateway[sdk]`.",
+            details=str(folder),
+        )
+    return [str(node), str(script)]

@@ -1,0 +1,311 @@
+"""What the SDK's stream says, as plain data, in; agent events out.
+
+The stream tells everything twice, in deltas and in whole messages; what is said and done is taken from the deltas,
+and from the messages only what no delta has: the prompt, the usage, the run's state.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from cursor_gateway.errors import AgentCrashed, Failure
+from cursor_gateway.model.agent_events import (
+    AgentEvent,
+    Notice,
+    PromptEchoed,
+    RunFailed,
+    RunFinished,
+    RunStarted,
+    TextDelta,
+    ThinkingDelta,
+    ThinkingEnded,
+    TokenCounts,
+    ToolEnded,
+    ToolStarted,
+    Unrecognized,
+)
+from cursor_gateway.sources.cursor.records import mended
+from cursor_gateway.sources.cursor.tools import read_call, read_result
+from cursor_gateway.sources.sdk.failures import run_failure
+from cursor_gateway.sources.sdk.payloads import protocol_arguments, protocol_result
+from cursor_gateway.wire.payload import Fields, too_deep
+
+CALLERS_SERVER = "custom-user-tools"  # the SDK's name for the tools that it is given
+
+# Told in another way, or of no interest: a call's arguments as they grow, its output as it comes, a sub-agent's doings.
+_QUIET_UPDATES = frozenset(
+    [
+        "partial-tool-call",
+        "token-delta",
+        "step-started",
+        "step-completed",
+        "user-message-appended",
+        "summary",
+        "summary-started",
+        "summary-completed",
+        "shell-output-delta",
+        "tool-requests-listed",
+        "tool-call-delta",
+    ]
+)
+_QUIET_MESSAGES = frozenset({"assistant", "thinking", "tool_call", "request"})
+_QUIET_KINDS = frozenset({"unknown", "step", "done"})  # the first is the keep-alive
+
+
+class _Call(Struct):
+    """A call under way: what its end may leave out."""
+
+    tool: str
+    args: Any
+    started_ms: float
+
+
+class SdkDecoder:
+    def __init__(self, agent_id: str, model: str, *, offers_tools: bool = False) -> None:
+        """With `offers_tools` what the agent does with the caller's is left out where it went well: the SDK has
+        asked for it, and whoever did the work tells of it."""
+        self._agent_id, self._model, self._offers_tools = agent_id, model, offers_tools
+        self.finished = False  # the run has said how it ended
+        self._started = False
+        self._out: list[AgentEvent] = []
+        self._said: list[str] = []
+        self._text, self._thought = _Halves(), _Halves()
+        self._calls: dict[str, _Call] = {}
+        self._status = ""
+        self._reason = ""  # that came with the status
+        self._reported: TokenCounts | None = None  # by the messages
+        self._counted: TokenCounts | None = None  # by the turns' ends
+
+    def push(self, kind: str, body: Mapping[str, Any], at_ms: float) -> None:
+        """One event of the stream, by the SDK's names, and when it came; `take` gives what it meant."""
+        match kind:
+            case "interaction_update":
+                self._update(body, at_ms)
+            case "sdk_message":
+                self._message(body)
+            case "result":
+                self._result(Fields(dict(body)))
+            case _:
+                if kind not in _QUIET_KINDS:
+                    self._out.append(Unrecognized(f"kind {kind!r}"))
+
+    def take(self) -> list[AgentEvent]:
+        """What has been said since the last call. Adjacent deltas become one."""
+        out, self._out = self._out, []
+        joined: list[AgentEvent] = []
+        texts: list[str] = []
+        kind: type[TextDelta | ThinkingDelta] | None = None
+        for event in out:
+            if isinstance(event, TextDelta | ThinkingDelta):
+                if kind is not type(event) and kind is not None:
+                    joined.append(kind("".join(texts)))
+                    texts = []
+                kind = type(event)
+                texts.append(event.text)
+                continue
+            if kind is not None:
+                joined.append(kind("".join(texts)))
+                kind, texts = None, []
+            joined.append(event)
+        if kind is not None:
+            joined.append(kind("".join(texts)))
+        return joined
+
+    def flush(self, failure: Failure | None = None) -> list[AgentEvent]:
+        """The end of the stream. Without a result the run has failed: as the caller knows, or as the status told."""
+        if not self.finished:
+            self._settle()
+            if failure is None and self._status in ("error", "cancelled", "expired"):
+                failure = run_failure(self._status, "", self._reason)
+            failure = failure or AgentCrashed().failure()
+            self._out.append(RunFailed(failure=failure, usage=self._usage()))
+            self.finished = True
+        return self.take()
+
+    # --- deltas -------------------------------------------------------------------------------------
+
+    def _update(self, update: Mapping[str, Any], at_ms: float) -> None:
+        match update:
+            case {"type": "text-delta", "text": str(text)}:
+                self._start()
+                self._settle_thought()
+                self._say(self._text.joined(text))
+            case {"type": "thinking-delta", "text": str(text)}:
+                self._start()
+                self._settle_text()
+                self._think(self._thought.joined(text))
+            case {"type": "thinking-completed"}:
+                self._start()
+                self._settle()
+                self._out.append(ThinkingEnded())
+            case {"type": "tool-call-started", "call_id": str(call_id), "tool_call": dict(call)}:
+                self._tool_started(mended(call_id), call, _model_call(update), at_ms)
+            case {"type": "tool-call-completed", "call_id": str(call_id), "tool_call": dict(call)}:
+                self._tool_ended(mended(call_id), call, _model_call(update), at_ms)
+            case {"type": "turn-ended"}:
+                self._counted = _added(self._counted, update.get("usage"))
+            case _:
+                name = Fields(dict(update)).text("type")
+                if name not in _QUIET_UPDATES:
+                    self._out.append(Unrecognized(f"update {name!r}"))
+
+    def _say(self, text: str) -> None:
+        if text:
+            self._said.append(text)
+            self._out.append(TextDelta(text))
+
+    def _think(self, text: str) -> None:
+        if text:
+            self._out.append(ThinkingDelta(text))
+
+    def _settle_text(self) -> None:
+        self._say(self._text.rest())
+
+    def _settle_thought(self) -> None:
+        self._think(self._thought.rest())
+
+    def _settle(self) -> None:
+        self._settle_thought()
+        self._settle_text()
+
+    def _start(self) -> None:
+        if not self._started:
+            self._started = True
+            self._out.append(RunStarted(self._agent_id, self._model))
+
+    # --- tools --------------------------------------------------------------------------------------
+
+    def _tool_started(self, call_id: str, call: dict[str, Any], model_call: str | None, at_ms: float) -> None:
+        self._start()
+        self._settle()
+        if too_deep(call):
+            self._out.append(Unrecognized("nested too deeply"))
+            return
+        call = mended(call)
+        tool = Fields(call).text("type")
+        args = protocol_arguments(tool, call.get("args"))
+        self._calls[call_id] = _Call(tool, args, at_ms)
+        if not self._is_callers(tool, args):
+            self._out.append(ToolStarted(call_id, read_call(tool, args), model_call, call))
+
+    def _tool_ended(self, call_id: str, call: dict[str, Any], model_call: str | None, at_ms: float) -> None:
+        self._start()
+        self._settle()
+        if too_deep(call):
+            self._out.append(Unrecognized("nested too deeply"))
+            return
+        call = mended(call)
+        begun = self._calls.pop(call_id, None)
+        tool = Fields(call).text("type") or (begun.tool if begun else "")
+        args = protocol_arguments(tool, call["args"]) if call.get("args") else begun.args if begun else None
+        action, outcome = read_result(tool, args, protocol_result(tool, call.get("result")))
+        if outcome.state == "completed" and self._is_callers(tool, args):
+            return
+        if outcome.duration_ms is None and begun is not None:
+            outcome = replace(outcome, duration_ms=max(0, round(at_ms - begun.started_ms)))
+        self._out.append(ToolEnded(call_id, action, outcome, model_call, call))
+
+    def _is_callers(self, tool: str, args: object) -> bool:
+        """An agent that is offered tools has no other server, so one that is not named is this."""
+        if not self._offers_tools or tool not in ("mcp", "getMcpTools"):
+            return False
+        return Fields(args).text("providerIdentifier", "serverIdentifier", "server") in ("", CALLERS_SERVER)
+
+    # --- messages -----------------------------------------------------------------------------------
+
+    def _message(self, message: Mapping[str, Any]) -> None:
+        match message:
+            case {"type": "system"}:
+                self._model = mended(Fields(message.get("model")).text("id")) or self._model
+                self._start()
+            case {"type": "user", "message": dict(told)}:
+                self._start()
+                prompt = "".join(part.text("text") for part in Fields(told).objects("content"))
+                self._out.append(PromptEchoed(mended(prompt)))
+            case {"type": "status", "status": str(status)}:
+                self._status, self._reason = status.lower(), mended(Fields(dict(message)).text("message"))
+            case {"type": "usage"}:
+                self._reported = _added(self._reported, message.get("usage"))
+            case {"type": "task"}:
+                self._out.append(Notice("background"))
+            case _:
+                name = Fields(dict(message)).text("type")
+                if name not in _QUIET_MESSAGES:
+                    self._out.append(Unrecognized(f"message {name!r}"))
+
+    def _result(self, result: Fields) -> None:
+        status = result.text("status").removeprefix("RUN_LIFECYCLE_STATUS_").lower()
+        if self.finished or status in ("running", "creating"):
+            return
+        self._settle()
+        usage = self._usage() or _added(None, result.all.get("usage"))
+        duration_ms = result.integer("durationMs") or None
+        if status == "finished":
+            self._start()
+            differs = self._complete(result.text("result"))
+            self._out.append(RunFinished(usage=usage, duration_ms=duration_ms, text_differs=differs))
+        else:
+            told = mended(result.text("errorMessage")) or self._reason
+            failure = run_failure(status, result.text("errorCode"), told)
+            self._out.append(RunFailed(failure=failure, usage=usage, duration_ms=duration_ms))
+        self.finished = True
+
+    def _complete(self, result: str) -> bool:
+        """Says what of the result has not been said yet. Whether the two disagree: it may be the last words alone."""
+        said = "".join(self._said)
+        result = mended(result)
+        if said.endswith(result):
+            return False
+        if result.startswith(said):
+            self._say(result[len(said) :])
+            return False
+        return True
+
+    def _usage(self) -> TokenCounts | None:
+        """Both ways of telling tell the same."""
+        return self._reported or self._counted
+
+
+class _Halves:
+    """Texts of which one may end, and the next begin, in the middle of a character."""
+
+    def __init__(self) -> None:
+        self._half = ""
+
+    def joined(self, text: str) -> str:
+        """What is whole of it."""
+        text = self._half + text
+        self._half = text[-1:] if "\ud800" <= text[-1:] <= "\udbff" else ""
+        whole: str = mended(text.removesuffix(self._half) if self._half else text)
+        return whole
+
+    def rest(self) -> str:
+        half, self._half = self._half, ""
+        return "\ufffd" if half else ""
+
+
+def _model_call(update: Mapping[str, Any]) -> str | None:
+    return mended(Fields(dict(update)).text("model_call_id")) or None
+
+
+def _added(before: TokenCounts | None, usage: object) -> TokenCounts | None:
+    """One more turn. The SDK's input includes what came from the cache, unlike the CLI's."""
+    told = Fields(usage)
+    figures = [
+        told.integer(camel) if camel in told.all else told.integer(snake)
+        for camel, snake in (
+            ("inputTokens", "input_tokens"),
+            ("outputTokens", "output_tokens"),
+            ("cacheReadTokens", "cache_read_tokens"),
+        )
+    ]
+    if all(figure is None for figure in figures):
+        return before
+    prompt, completion, cached = (figure or 0 for figure in figures)
+    if before is None:
+        return TokenCounts(prompt=prompt, completion=completion, cached=cached)
+    return TokenCounts(
+        prompt=before.prompt + prompt, completion=before.completion + completion, cached=before.cached + cached
+    )

@@ -1,0 +1,182 @@
+"""An error of the SDK, or how it says that a run failed, in; the error of ours that it means out.
+
+What the SDK calls its errors says less than the code that came over the wire, so the code is looked at first; some
+failures have only words, and those are the agent's own, whichever way it is asked.
+"""
+
+import re
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from cursor_gateway.errors import (
+    AgentCrashed,
+    AgentFailed,
+    AgentMisconfigured,
+    AgentOverloaded,
+    AgentQuotaExhausted,
+    AgentTimedOut,
+    AgentUnauthenticated,
+    AgentUnreachable,
+    ConversationBusy,
+    Failure,
+    GatewayError,
+    ModelUnavailable,
+    RunCancelled,
+    SessionLost,
+)
+from cursor_gateway.sources.cursor.failures import known_failure, plain, quoting, reported_failure
+
+_NETWORK = re.compile(r"network|fetch failed|socket|ENOTFOUND|ECONN|EAI_AGAIN|ETIMEDOUT|timed? ?out", re.IGNORECASE)
+_SECONDS = re.compile(r"(\d+)(?:\.\d+)?s?")
+
+_BAD_KEY = "Cursor refuses the API key; set CURSOR_API_KEY to a valid one (cursor.com/dashboard, Integrations)."
+_REFUSED = "Cursor refuses this to the account that the API key belongs to."
+_UNUSABLE = "The agent refuses an option that it was given."
+_NO_CAPACITY = "Cursor's service has no capacity for this request at the moment; try again in a while."
+_GIVEN_UP = "Cursor's service failed; try again in a while."
+
+# By the SDK's own codes, then by those of its protocol, which come alone where the SDK has none.
+_CODES: dict[str, tuple[type[GatewayError], str]] = {
+    "unauthorized": (AgentUnauthenticated, _BAD_KEY),
+    "api_key_not_found": (AgentUnauthenticated, _BAD_KEY),
+    "plan_required": (AgentMisconfigured, "This needs another Cursor plan."),
+    "role_forbidden": (AgentMisconfigured, _REFUSED),
+    "feature_unavailable": (AgentMisconfigured, _REFUSED),
+    "agent_not_found": (SessionLost, "The agent's session is gone; start a new conversation."),
+    "run_not_found": (AgentCrashed, "The agent's run is gone; run it again."),
+    "validation_error": (AgentMisconfigured, _UNUSABLE),
+    "invalid_model": (
+        ModelUnavailable,
+        "The agent does not know this model, or may not use it; choose one that GET /v1/models lists.",
+    ),
+    "invalid_branch_name": (AgentMisconfigured, _UNUSABLE),
+    "repository_required": (AgentMisconfigured, _UNUSABLE),
+    "repository_access": (AgentMisconfigured, _REFUSED),
+    "pr_resolution_failed": (AgentMisconfigured, _UNUSABLE),
+    "usage_limit_exceeded": (
+        AgentQuotaExhausted,
+        "The Cursor account has reached its usage limit; wait for its reset or raise the limit.",
+    ),
+    "agent_busy": (ConversationBusy, "The agent is still busy with this conversation; try again in a moment."),
+    "agent_archived": (SessionLost, "The agent's session is archived; start a new conversation."),
+    "run_not_cancellable": (ConversationBusy, "The agent's run cannot be stopped now; try again in a moment."),
+    "rate_limit_exceeded": (AgentOverloaded, _NO_CAPACITY),
+    "upstream_error": (AgentUnreachable, _GIVEN_UP),
+    "internal_error": (AgentFailed, _GIVEN_UP),
+    "client_cancelled": (RunCancelled, "The run was stopped; start it again to have the whole answer."),
+    "canceled": (RunCancelled, "The run was stopped; start it again to have the whole answer."),
+    "unauthenticated": (AgentUnauthenticated, _BAD_KEY),
+    "permission_denied": (AgentMisconfigured, _REFUSED),
+    "invalid_argument": (AgentMisconfigured, _UNUSABLE),
+    "failed_precondition": (AgentMisconfigured, _UNUSABLE),
+    "out_of_range": (AgentMisconfigured, _UNUSABLE),
+    "not_found": (SessionLost, "The agent's session is gone; start a new conversation."),
+    "already_exists": (ConversationBusy, "The agent is still busy with this conversation; try again in a moment."),
+    "resource_exhausted": (AgentOverloaded, _NO_CAPACITY),
+    "unimplemented": (AgentMisconfigured, "This version of the SDK cannot do that; install the one that is pinned."),
+    "unavailable": (
+        AgentUnreachable,
+        "The agent lost its connection to Cursor's service; check the network and try again.",
+    ),
+    "deadline_exceeded": (AgentTimedOut, "Cursor's service did not answer in time; try again in a while."),
+    "internal": (AgentFailed, _GIVEN_UP),
+    "aborted": (AgentFailed, _GIVEN_UP),
+    "data_loss": (AgentFailed, _GIVEN_UP),
+    "unknown": (AgentFailed, _GIVEN_UP),
+    # What the SDK finds itself, before it asks anybody.
+    "missing_api_key": (AgentUnauthenticated, "Cursor's SDK needs an API key; set CURSOR_API_KEY."),
+    "missing_model": (ModelUnavailable, "The SDK needs the name of a model; choose one that GET /v1/models lists."),
+}
+_ALIASES = {"rate_limited": "rate_limit_exceeded", "cancelled": "canceled", "timeout": "deadline_exceeded"}
+_SERVICE = frozenset({"upstream_error", "internal_error", "internal", "unknown"})  # or the way to it
+_WORDS_DECIDE = _SERVICE | {"resource_exhausted", "permission_denied", "failed_precondition", "invalid_argument"}
+_IMPORTANT = (AgentQuotaExhausted, ModelUnavailable, AgentUnauthenticated)  # what words add to such a code
+_QUOTED = (AgentQuotaExhausted, AgentMisconfigured)  # what to do depends on what exactly the service says
+
+
+class Reported(Struct, frozen=True, kw_only=True):
+    """An error of the SDK, as facts."""
+
+    name: str  # of its class
+    message: str
+    sdk_code: str = ""
+    code: str = ""  # of the protocol
+    status: int | None = None
+    retry_after: str = ""
+
+    @property
+    def is_transport(self) -> bool:
+        """The bridge did not answer, or nothing that can be understood: whatever it does answer has a code."""
+        return not self.code and not self.sdk_code and self.name != "ConfigurationError"
+
+    @property
+    def is_slow(self) -> bool:
+        return self.is_transport and self.name == "APITimeoutError"
+
+    @property
+    def may_be_the_bridge(self) -> bool:
+        """A refused token of the bridge's looks like a refused API key."""
+        return self.code == "unauthenticated" and not self.sdk_code and self.status == 401
+
+
+def reported(error: Exception) -> Reported:
+    """By what it holds, so that nothing of the SDK has to be imported for it."""
+    return Reported(
+        name=type(error).__name__,
+        message=str(getattr(error, "message", "") or error),
+        sdk_code=_normal(getattr(error, "proto_error_code", None)),
+        code=_normal(getattr(error, "code", None)),
+        status=getattr(error, "status", None),
+        retry_after=str(getattr(error, "retry_after", None) or ""),
+    )
+
+
+def error_of(told: Reported) -> GatewayError:
+    details = plain(told.message)
+    if told.is_slow:
+        return AgentTimedOut("The SDK's bridge did not answer in time; try again.", details=details)
+    if told.is_transport:
+        return AgentCrashed(
+            "The SDK's bridge went away before the agent had finished; what had arrived is kept. Run it again.",
+            details=details,
+        )
+    return _by_code(told.sdk_code or told.code, details)
+
+
+def failure_of(told: Reported) -> Failure:
+    """What readers of a run are told of it, with the time after which the service wants to be asked again."""
+    failure = error_of(told).failure()
+    seconds = _SECONDS.fullmatch(told.retry_after)
+    return replace(failure, retry_after=max(1, int(seconds[1]))) if seconds and failure.retryable else failure
+
+
+def run_failure(status: str, code: str, message: str) -> Failure:
+    """Of a run that says itself that it did not finish: `error`, `cancelled` or `expired`."""
+    details = plain(message)
+    match status:
+        case "cancelled":
+            return _by_code("canceled", details).failure()
+        case "expired":
+            return AgentTimedOut("The agent's run has expired; run it again.", details=details).failure()
+        case _:
+            return _by_code(_normal(code), details).failure()
+
+
+def _by_code(code: str, details: str) -> GatewayError:
+    code = _ALIASES.get(code, code)
+    words = known_failure(details)
+    if words is not None and (code not in _CODES or (code in _WORDS_DECIDE and isinstance(words, _IMPORTANT))):
+        return words
+    if code not in _CODES:
+        return reported_failure(details)
+    kind, message = _CODES[code]
+    if code in _SERVICE and _NETWORK.search(details):
+        kind, message = _CODES["unavailable"]
+    if kind in _QUOTED:
+        message = quoting(message, details)
+    return kind(message, details=details)
+
+
+def _normal(code: object) -> str:
+    return code.removeprefix("SDK_ERROR_CODE_").lower().replace("unspecified", "") if isinstance(code, str) else ""

@@ -1,0 +1,101 @@
+"""A tool's arguments and result as the SDK writes them in; the same as the agent's protocol has them, for
+`core.tools`, out.
+
+The SDK keeps fewer fields than the protocol, and names some of them in another way.
+"""
+
+import re
+from typing import Any
+
+from cursor_gateway.wire.payload import Fields
+
+_HEADING = re.compile(r"^#+ +(.+?) *#*$", re.MULTILINE)
+_NEW_FILE = re.compile(r"--- /dev/null$|@@ -0,0 ", re.MULTILINE)
+
+
+def protocol_arguments(tool: str, args: object) -> Any:
+    match tool:
+        case "updateTodos":
+            return {**Fields(args).all, "todos": _todos(Fields(args)), "merge": False}  # told whole, without ids
+        case "createPlan":
+            told = Fields(args)
+            heading = _HEADING.search(told.text("plan"))
+            return {"name": heading[1] if heading else "", **told.all}
+        case _:
+            return args
+
+
+def protocol_result(tool: str, result: object) -> Any:
+    """`{status, value | error}` as one key that is the outcome's. What is neither is left as it is."""
+    match result:
+        case {"status": "success", **rest}:
+            value = rest.get("value")
+            match tool:
+                case "shell" if Fields(value).integer("exitCode"):
+                    return {"failure": value}
+                case "grep":
+                    return {"success": _grep(Fields(value))}
+                case "edit":
+                    return {"success": _edit(Fields(value))}
+                case "updateTodos":
+                    return {"success": {**Fields(value).all, "todos": _todos(Fields(value))}}
+                case _:
+                    return {"success": value}
+        case {"status": "error", **rest}:
+            return {"error": rest.get("error")}
+        case _:
+            return result
+
+
+def _todos(told: Fields) -> list[dict[str, Any]]:
+    return [
+        {**todo.all, "status": "IN_PROGRESS" if todo.text("status") == "inProgress" else todo.all.get("status")}
+        for todo in told.objects("todos")
+    ]
+
+
+def _edit(value: Fields) -> dict[str, Any]:
+    """A new file is told by its patch alone."""
+    patch = value.text("diffString")
+    if not _NEW_FILE.match(patch):
+        return value.all
+    added = [line[1:] for line in patch.split("\n") if line.startswith("+") and not line.startswith("+++ ")]
+    return {**value.all, "afterFullFileContent": "".join(f"{line}\n" for line in added)}
+
+
+def _grep(value: Fields) -> dict[str, Any]:
+    workspaces = value.object("workspaceResults").all
+    return {
+        "workspaceResults": {root: _found(Fields(found)) for root, found in workspaces.items()},
+        "activeEditorResult": _found(value.object("activeEditorResult")),
+    }
+
+
+def _found(found: Fields) -> dict[str, Any]:
+    output = found.object("output")
+    match found.text("type"):
+        case "content":
+            return {"content": {"matches": [_match(match) for match in output.objects("matches")]}}
+        case "files":
+            return {"files": output.all}
+        case "count":
+            return {"count": output.all}
+        case _:
+            return found.all
+
+
+def _match(match: Fields) -> dict[str, Any]:
+    """One line, with those around it."""
+    number, before = match.integer("lineNumber"), match.texts("beforeContext")
+    lines = [*before, match.text("line"), *match.texts("afterContext")]
+    return {
+        "file": match.text("file"),
+        "matches": [
+            {
+                "lineNumber": None if number is None else number + place,
+                "content": line,
+                "isContextLine": place != 0,
+            }
+            for place, line in enumerate(lines, -len(before))
+        ],
+    }

@@ -1,0 +1,116 @@
+"""Tools of the caller's in; definitions that the SDK leaves as they mean, and results as the SDK takes them, out.
+
+The SDK drops every value that is empty from what it sends, and what lies below a key that is empty then. In a JSON
+Schema such values can mean something: `{}` allows anything, `const: ""` one thing alone. What stands in a list is left
+alone. So whatever would be dropped is written in another way.
+"""
+
+import base64
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from msgspec import Struct
+
+from cursor_gateway.model.caller_tools import Tool, ToolResult
+
+_ANYTHING = {"description": "Anything."}
+_SCHEMAS = frozenset(
+    [
+        "additionalProperties",
+        "unevaluatedProperties",
+        "items",
+        "additionalItems",
+        "unevaluatedItems",
+        "contains",
+        "propertyNames",
+        "not",
+        "if",
+        "then",
+        "else",
+        "contentSchema",
+    ]
+)
+_MAPS_OF_SCHEMAS = frozenset(
+    ["properties", "patternProperties", "$defs", "definitions", "dependentSchemas", "dependencies"]
+)
+
+
+class Definition(Struct, frozen=True):
+    name: str
+    description: str  # never empty: without one, and a schema, the SDK drops the tool
+    input_schema: dict[str, Any]
+
+
+def definitions(tools: Iterable[Tool]) -> list[Definition]:
+    return [
+        Definition(
+            tool.name,
+            tool.description or f"The caller's tool {tool.name}.",
+            {"type": "object", **guarded(tool.parameters)},
+        )
+        for tool in tools
+    ]
+
+
+def guarded(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """A schema that means the same, and of which nothing is dropped; never empty."""
+    kept: dict[str, Any] = {}
+    also: list[Any] = []  # what must hold as well
+    for key, value in schema.items():
+        if key == "default" and _loses(value):
+            told = f"The default is {json.dumps(value, ensure_ascii=False)}."
+            kept["description"] = " ".join(filter(None, (_description(schema), told)))
+        elif key == "description":
+            if value:
+                kept.setdefault(key, value)
+        elif key == "const" and _loses(value):
+            also.append({"const": value})
+        elif key == "enum" and value == []:
+            also.append({"not": {}})
+        elif key in _SCHEMAS and isinstance(value, Mapping):
+            kept[key] = guarded(value)
+        elif key in _MAPS_OF_SCHEMAS and isinstance(value, Mapping):
+            kept[key] = {name: guarded(below) if isinstance(below, Mapping) else below for name, below in value.items()}
+        elif key == "$ref" and value == "":
+            kept[key] = "#"
+        else:
+            kept[key] = value
+    if also:
+        others = kept.get("allOf")
+        kept["allOf"] = [*(others if isinstance(others, list) else ()), *also]
+    return {key: value for key, value in kept.items() if not _vanishes(value)} or dict(_ANYTHING)
+
+
+def _description(schema: Mapping[str, Any]) -> str:
+    described = schema.get("description")
+    return described if isinstance(described, str) else ""
+
+
+def _is_empty(value: object) -> bool:
+    return value is None or value == "" or value == [] or value == {}
+
+
+def _vanishes(value: object) -> bool:
+    """Whether the SDK would drop all of it."""
+    return _is_empty(value) or (isinstance(value, Mapping) and all(_vanishes(below) for below in value.values()))
+
+
+def _loses(value: object) -> bool:
+    """Whether the SDK would drop any of it."""
+    return _is_empty(value) or (isinstance(value, Mapping) and any(_loses(below) for below in value.values()))
+
+
+def content_of(result: ToolResult) -> dict[str, Any]:
+    """Always an object with a `content`: anything else the SDK writes down as Python does."""
+    content: list[dict[str, Any]] = [{"type": "text", "text": result.text}] if result.text or not result.images else []
+    content += [
+        {"type": "image", "data": base64.b64encode(image.data).decode(), "mimeType": image.media_type}
+        for image in result.images
+    ]
+    told: dict[str, Any] = {"content": content}
+    if result.is_error:
+        told["isError"] = True
+    if isinstance(result.structured, dict):
+        told["structuredContent"] = result.structured
+    return told

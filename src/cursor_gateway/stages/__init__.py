@@ -1,0 +1,1 @@
+"""Pure stages: items in, items out."""

@@ -1,0 +1,493 @@
+"""Agent events in, document events out: the grammar of a run lives here.
+
+Whatever comes in, what goes out is well formed: every document starts once and ends once, at most
+one document of prose is open, any number of tools may be, and `Done` is said once, last.
+"""
+
+import re
+from typing import Any, Literal
+
+from msgspec import UNSET, Struct, UnsetType, structs
+
+from cursor_gateway.errors import AgentCrashed, Failure
+from cursor_gateway.markdown.fences import (
+    Code,
+    CodeTag,
+    FenceClosed,
+    FenceOpened,
+    FenceSplitter,
+    Piece,
+    Prose,
+    ReferenceTag,
+    Tag,
+)
+from cursor_gateway.model.actions import INTERRUPTED, Action, OtherTool, Outcome
+from cursor_gateway.model.agent_events import (
+    AgentEvent,
+    CallerAwaited,
+    CallerToolAnswered,
+    CallerToolAsked,
+    Notice,
+    PromptEchoed,
+    RunFailed,
+    RunFinished,
+    RunStarted,
+    TextDelta,
+    ThinkingDelta,
+    ThinkingEnded,
+    ToolEnded,
+    ToolStarted,
+    Unrecognized,
+)
+from cursor_gateway.model.document_events import (
+    ContentDelta,
+    DocumentEnded,
+    DocumentEvent,
+    DocumentStarted,
+    Done,
+    KnownMetadata,
+    Paused,
+    Reasoning,
+    ToolCallArguments,
+    ToolCallEnded,
+    ToolCallStarted,
+)
+from cursor_gateway.model.documents import (
+    CodeBlockMetadata,
+    CodeReferenceMetadata,
+    DocumentType,
+    Envelope,
+    ErrorMetadata,
+    Metadata,
+    Mode,
+    Purpose,
+    ReplayedRecording,
+    ResponseMetadata,
+    Status,
+    TextMetadata,
+    ThinkingMetadata,
+    ToolCallMetadata,
+    Usage,
+    WaitingCall,
+    document_type,
+    make_document,
+)
+from cursor_gateway.model.run_info import RunInfo
+from cursor_gateway.stages import tool_documents
+from cursor_gateway.stages.languages import language_of
+from cursor_gateway.stages.turns import Turns
+from cursor_gateway.stages.usage import RunUsage
+
+_BLANK_LINES = re.compile(r"(?:[ \t]*(?:\r\n|\n|\r))*")
+_LINE_END = re.compile(r"[\r\n]")
+_SPACE = " \t\n\r\f\v"  # as CommonMark has it
+_SAFE_ID = re.compile(r"[A-Za-z0-9_.:-]{1,64}")
+
+_PURPOSE: dict[Mode, Purpose] = {"agent": "new_code", "debug": "new_code", "plan": "suggestion", "ask": "example"}
+
+
+class _Prose(Struct):
+    """The open document of text, code or thinking."""
+
+    id: str
+    sequence: int
+    metadata: Metadata
+    pieces: list[str]
+
+
+class _Tool(Struct):
+    """An open call."""
+
+    id: str
+    sequence: int
+    call_id: str  # ours
+    action: Action
+    waits: bool = False  # for somebody's answer
+    by_caller: bool = False
+    said: str | None = None  # its content, where it was told at once: whoever is to decide on a plan must see it
+
+
+class Assembler:
+    def __init__(self, run: RunInfo) -> None:
+        self._run = run
+        self._out: list[DocumentEvent] = []
+        self._done = False
+        self._sequence = 0
+        self._fences = FenceSplitter(run.fences)
+        self._prose: _Prose | None = None
+        self._space: list[str] = []  # white space that belongs to the text after it, if any follows
+        self._loose: list[str] = []  # white space that belongs to no document any more
+        self._shows_thinking = "thinking" in run.include
+        self._thinking = False  # a block of thinking is open
+        self._tools: dict[str, _Tool] = {}  # by the agent's ids
+        self._ended_calls: set[str] = set()
+        self._call_ids: set[str] = set()
+        self._tool_call_count = 0
+        self._turns = Turns()
+        self._recording: ReplayedRecording | UnsetType = UNSET
+        self._unrecognized = 0
+        self._session = ""
+        self._model = run.model
+        self._usage = RunUsage(self._turns, run.known_tokens)
+        self._said = self._usage.said
+
+    @property
+    def model(self) -> str:
+        """As handed in, or as the agent reports it in its first event."""
+        return self._model or "unknown"
+
+    @property
+    def prompt(self) -> str:
+        return self._usage.prompt
+
+    def push(self, event: AgentEvent, /) -> list[DocumentEvent]:
+        # The short ways of text and thinking, nearly every event.
+        if event.__class__ is TextDelta:
+            text, prose = event.text, self._prose
+            if prose is not None and text and "\n" not in text and "\r" not in text:
+                said = text if self._fences.flowing else self._fences.begin(text) if not self._thinking else None
+                if said is not None:
+                    self._said.append(text)
+                    if self._space:
+                        self._add_prose(said)
+                        return self._take()
+                    prose.pieces.append(said)
+                    return [ContentDelta(prose.id, said)]
+        elif event.__class__ is ThinkingDelta and self._thinking and not self._shows_thinking and event.text:
+            self._said.append(event.text)
+            return [Reasoning(event.text)]
+        if not self._done:
+            self._take_in(event)
+        return self._take()
+
+    def _take_in(self, event: AgentEvent) -> None:
+        match event:
+            case TextDelta(text=text):
+                self._add_text(text)
+            case ThinkingDelta(text=text):
+                self._add_thinking(text)
+            case ThinkingEnded():
+                self._end_thinking()
+            case ToolStarted(call_id=call_id, action=action, model_call=model_call, waits=waits):
+                if call_id in self._tools:
+                    self._turns.tool(model_call)  # a query told of it, and not whose it is
+                elif call_id not in self._ended_calls:
+                    self._start_tool(call_id, action, model_call, waits=waits)
+            case ToolEnded(call_id=call_id):
+                if call_id not in self._ended_calls:
+                    self._end_tool(event)
+            case CallerToolAsked(call=call):
+                if call.id not in self._tools and call.id not in self._ended_calls:
+                    action = OtherTool(tool=call.name, arguments=call.arguments)
+                    self._start_tool(call.id, action, None, waits=True, by_caller=True)
+            case CallerToolAnswered(call_id=call_id):
+                if call_id in self._tools:
+                    self._end_caller_tool(event)
+            case CallerAwaited(call_ids=call_ids):
+                self._pause(call_ids)
+            case RunStarted(session_id=session_id, model=model, recording=recording):
+                self._usage.agent_started()
+                self._session = session_id
+                self._recording = recording or self._recording
+                self._model = self._model or model
+            case PromptEchoed(text=text):
+                self._usage.prompt = self.prompt or text  # an agent that is started again repeats what was given to it
+            case Unrecognized():
+                self._unrecognized += 1
+            case Notice():
+                pass
+            case RunFinished():
+                self._end_everything()
+                self._finish("completed", event)
+            case RunFailed(failure=failure):
+                self._fail(failure, event)
+
+    def flush(self) -> list[DocumentEvent]:
+        """The end of the events. A run that has not said how it ended has failed."""
+        return self.push(RunFailed(failure=AgentCrashed().failure()))
+
+    # --- documents ----------------------------------------------------------------------------------
+
+    def _start(self, type: DocumentType, known: KnownMetadata | None, raw: str = "") -> tuple[str, int]:
+        self._sequence += 1
+        id = f"doc_{self._sequence:03d}"
+        self._out.append(DocumentStarted(id, type, self._sequence, known, self._take_loose() + raw))
+        return id, self._sequence
+
+    def _end(self, id: str, sequence: int, content: str | None, metadata: Metadata, raw: str = "") -> None:
+        self._out.append(DocumentEnded(make_document(id, sequence, content, metadata), raw))
+
+    def _take_space(self) -> str:
+        space = "".join(self._space)
+        self._space = []
+        return space
+
+    def _take_loose(self) -> str:
+        loose = "".join(self._loose)
+        self._loose = []
+        return loose
+
+    # --- text and thinking --------------------------------------------------------------------------
+
+    def _add_text(self, text: str) -> None:
+        if not text:
+            return
+        if self._thinking:
+            self._end_thinking()
+        self._said.append(text)
+        for piece in self._fences.push(text):
+            self._add(piece)
+
+    def _take(self) -> list[DocumentEvent]:
+        out, self._out = self._out, []
+        return out
+
+    def _add(self, piece: Piece) -> None:
+        match piece:
+            case Prose(text=text):
+                self._add_prose(text)
+            case Code(text=text, raw=raw):
+                self._grow(text, None if raw == text else raw)
+            case FenceOpened(tag=tag, indent=indent, raw=raw):
+                self._end_prose()
+                self._start_prose(*self._fence_metadata(tag, indent or UNSET), self._take_space() + raw)
+            case FenceClosed(raw=raw):
+                self._end_prose(raw)
+
+    def _add_prose(self, text: str) -> None:
+        """A document neither starts with blank lines nor ends with line ends: those wait until text follows them."""
+        body = text.rstrip(_SPACE)
+        if not body and (self._space or self._prose is None or text[0] in "\r\n"):
+            self._space.append(text)
+            return
+        waiting = ""
+        if len(body) < len(text) and (line_end := _LINE_END.search(text, len(body))):
+            body, waiting = text[: line_end.start()], text[line_end.start() :]
+        else:
+            body = text
+        said = self._take_space() + body if self._space else body
+        if self._prose is None:
+            blank = _BLANK_LINES.match(said)
+            lead = blank[0] if blank else ""
+            self._start_prose(TextMetadata(), None, lead)
+            said = said[len(lead) :]
+        self._grow(said)
+        if waiting:
+            self._space.append(waiting)
+
+    def _fence_metadata(self, tag: Tag, indent: int | UnsetType) -> tuple[Metadata, KnownMetadata]:
+        match tag:
+            case CodeTag(language=language):
+                purpose = _PURPOSE[self._run.mode]
+                return (
+                    CodeBlockMetadata(language=language, purpose=purpose, indent=indent),
+                    KnownMetadata(language=language, purpose=purpose, indent=indent),
+                )
+            case ReferenceTag(start_line=start, end_line=end, path=path):
+                language = language_of(path)
+                return (
+                    CodeReferenceMetadata(
+                        file_path=path, start_line=start, end_line=end, language=language, indent=indent
+                    ),
+                    KnownMetadata(file_path=path, start_line=start, end_line=end, language=language, indent=indent),
+                )
+
+    def _start_prose(self, metadata: Metadata, known: KnownMetadata | None, raw: str = "") -> None:
+        self._turns.output()
+        id, sequence = self._start(document_type(metadata), known, raw)
+        self._prose = _Prose(id, sequence, metadata, [])
+
+    def _grow(self, text: str, raw: str | None = None) -> None:
+        if self._prose is not None and (text or raw):
+            self._prose.pieces.append(text)
+            self._out.append(ContentDelta(self._prose.id, text, raw))
+
+    def _end_prose(self, raw: str = "") -> None:
+        prose, self._prose = self._prose, None
+        if prose is not None:
+            content = "".join(prose.pieces)
+            self._end(prose.id, prose.sequence, content, prose.metadata, self._take_space() + raw)
+
+    def _end_text(self) -> None:
+        """A tool or thinking ends a piece of text: the text after it is Markdown of its own."""
+        for piece in self._fences.flush():
+            self._add(piece)
+        self._end_prose()
+        self._loose += self._space
+        self._space = []
+
+    def _add_thinking(self, text: str) -> None:
+        if not text:
+            return
+        opens = not self._thinking
+        if opens:
+            self._end_text()
+            self._thinking = True
+            self._turns.output()
+        self._said.append(text)
+        if not self._shows_thinking:
+            self._out.append(Reasoning(text, opens))
+            return
+        if self._prose is None:
+            text = text.lstrip(_SPACE)
+            if text:
+                self._start_prose(ThinkingMetadata(), None)
+        self._grow(text, raw="")
+
+    def _end_thinking(self) -> None:
+        if self._thinking:
+            self._thinking = False
+            self._end_prose()
+
+    # --- tools --------------------------------------------------------------------------------------
+
+    def _start_tool(
+        self, call_id: str, action: Action, model_call: str | None, *, waits: bool = False, by_caller: bool = False
+    ) -> _Tool:
+        self._end_thinking()
+        self._end_text()
+        self._turns.tool(model_call)
+        type, known = tool_documents.started(action)
+        if waits:
+            ran_by: Literal["caller"] | UnsetType = "caller" if by_caller else UNSET
+            known = structs.replace(known or KnownMetadata(), state="waiting", ran_by=ran_by)
+        id, sequence = self._start(type, known)
+        tool = _Tool(id, sequence, self._own_call_id(call_id), action, waits, by_caller)
+        self._tools[call_id] = tool
+        if waits and (content := tool_documents.content_of(action)):
+            tool.said = content
+            self._out.append(ContentDelta(id, content, raw=""))
+        if isinstance(action, OtherTool):
+            self._tool_call_count += 1
+            self._out.append(ToolCallStarted(id, action.tool, tool.call_id))
+            if action.arguments:
+                self._out.append(ToolCallArguments(id, action.arguments))
+        return tool
+
+    def _own_call_id(self, agents: str) -> str:
+        """The agent's ids may hold line ends ("call_x\\nfc_y" in most captures); such a call gets an id of ours."""
+        id, number = agents, len(self._call_ids) + 1
+        while not _SAFE_ID.fullmatch(id) or id in self._call_ids:
+            id = f"call_{number:03d}"
+            number += 1
+        self._call_ids.add(id)
+        return id
+
+    def _end_tool(self, event: ToolEnded) -> None:
+        tool = self._tools.get(event.call_id) or self._start_tool(event.call_id, event.action, event.model_call)
+        self._forget_tool(event.call_id)
+        self._close_tool(tool, event.call_id, event.action, event.outcome, event.payload)
+
+    def _end_caller_tool(self, event: CallerToolAnswered) -> None:
+        tool, result = self._tools[event.call_id], event.result
+        self._forget_tool(event.call_id)
+        self._usage.caller_gave(result.text)
+        action, outcome = tool_documents.answered(tool.action, result, event.duration_ms)
+        self._close_tool(tool, event.call_id, action, outcome, None)
+
+    def _forget_tool(self, call_id: str) -> None:
+        del self._tools[call_id]
+        self._ended_calls.add(call_id)
+        self._turns.tool_ended()
+
+    def _close_tool(self, tool: _Tool, agent_call_id: str, action: Action, outcome: Outcome, payload: Any) -> None:
+        if type(action) is not type(tool.action):  # not the tool that started under this id
+            action = tool.action
+        if isinstance(action, OtherTool) and isinstance(tool.action, OtherTool):
+            # What the start has said stands; an end that lacks arguments is common, a start is not.
+            arguments = tool.action.arguments or action.arguments
+            if arguments and not tool.action.arguments:
+                self._out.append(ToolCallArguments(tool.id, arguments))
+            action = OtherTool(tool=tool.action.tool, arguments=arguments, data=action.data)
+        if outcome is not INTERRUPTED:
+            self._usage.tool_ended(action)
+        metadata = tool_documents.metadata_of(
+            action,
+            outcome,
+            call_id=tool.call_id,
+            agent_call_id=agent_call_id,
+            payload=payload if "raw" in self._run.include and payload is not None else UNSET,
+            by_caller=tool.by_caller,
+        )
+        if isinstance(metadata, ToolCallMetadata):
+            self._out.append(ToolCallEnded(tool.id, metadata.result))
+        content = tool.said or tool_documents.content_of(action)
+        if content and tool.said is None:
+            self._out.append(ContentDelta(tool.id, content, raw=""))
+        self._end(tool.id, tool.sequence, content, metadata)
+        if outcome.state in ("failed", "timed_out"):
+            self._add_error(outcome.message, outcome.code, action.tool, outcome.details)
+
+    def _add_error(self, message: str, code: str, source: str, details: str) -> None:
+        self._end_thinking()
+        self._end_text()
+        id, sequence = self._start("error", None)
+        if message:
+            self._out.append(ContentDelta(id, message, raw=""))
+        self._end(id, sequence, message, ErrorMetadata(error_code=code, source=source, details=details))
+
+    # --- a pause, and the end -----------------------------------------------------------------------
+
+    def _pause(self, call_ids: tuple[str, ...]) -> None:
+        self._end_thinking()
+        self._end_text()
+        waiting = [
+            WaitingCall(
+                tool_call_id=tool.call_id,
+                tool_name=tool.action.tool,
+                arguments=tool.action.arguments if isinstance(tool.action, OtherTool) else {},
+                document_id=tool.id,
+            )
+            for id, tool in self._tools.items()
+            if id in call_ids and tool.waits
+        ]
+        metadata = ResponseMetadata(
+            duration_ms=0,
+            tool_call_count=self._tool_call_count,
+            turn_count=self._turns.count,
+            unrecognized=self._unrecognized or UNSET,
+            recording=self._recording,
+            waiting_for=waiting,
+        )
+        usage = self._usage.in_all(None)
+        last = self._usage.last_call(None, [tool.action for tool in self._tools.values()])
+        self._out.append(Paused(self._envelope("streaming", usage, metadata), self._take_loose(), last))
+
+    def _end_everything(self) -> None:
+        self._end_thinking()
+        self._end_text()
+        for call_id, tool in self._tools.items():
+            self._close_tool(tool, call_id, tool.action, INTERRUPTED, None)
+        self._tools = {}
+
+    def _fail(self, failure: Failure, event: RunFailed) -> None:
+        self._end_everything()
+        self._add_error(failure.message, failure.code.upper(), failure.source, failure.details)
+        self._finish("error", event)
+
+    def _finish(self, status: Status, event: RunFinished | RunFailed) -> None:
+        self._done = True
+        metadata = ResponseMetadata(
+            duration_ms=event.duration_ms or 0,
+            tool_call_count=self._tool_call_count,
+            turn_count=self._turns.count,
+            unrecognized=self._unrecognized or UNSET,
+            recording=self._recording,
+            result_differs=(isinstance(event, RunFinished) and event.text_differs) or UNSET,
+        )
+        failure = event.failure if isinstance(event, RunFailed) else None
+        usage, last = self._usage.in_all(event.usage), self._usage.last_call(event.last_usage or event.usage)
+        envelope = self._envelope(status, usage, metadata)
+        self._out.append(Done(envelope, failure, self._take_loose(), None if last == usage else last))
+
+    def _envelope(self, status: Status, usage: Usage, metadata: ResponseMetadata) -> Envelope:
+        return Envelope(
+            id=self._run.id,
+            conversation_id=self._run.conversation_id or f"conv_{self._session or self._run.id.removeprefix('chat_')}",
+            model=self.model,
+            mode=self._run.mode,
+            created=self._run.created,
+            status=status,
+            usage=usage,
+            metadata=metadata,
+        )

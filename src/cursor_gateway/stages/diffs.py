@@ -1,0 +1,110 @@
+"""Two versions of a file, or a patch, in; the one change that covers all of it out."""
+
+import re
+
+from cursor_gateway.model.documents import Diff
+
+_HUNK = re.compile(r"@@ -(\d+)(?:,\d+)? \+\d+(?:,\d+)? @@")
+
+
+def line_diff(before: str, after: str) -> Diff:
+    """The smallest range of old lines that covers every change.
+
+    An insertion touches no old line; it then takes the line before it along (at the top, the one
+    after it), as the specification's own example does, so that the range is never empty.
+    """
+    if before == after:
+        return Diff(old_string="", new_string="", start_line=1, end_line=1)
+    old, new = before + "\n", after + "\n"  # so that every line has its end
+    start = old.rfind("\n", 0, _common_start(old, new)) + 1
+    kept = _common_end(old, new, start)
+    old_end, new_end = len(old) - kept, len(new) - kept
+    if start == old_end and start > 0:
+        start = old.rfind("\n", 0, start - 1) + 1
+    elif start == old_end:
+        more = old.index("\n", old_end) + 1 - old_end
+        old_end, new_end = old_end + more, new_end + more
+    first = old.count("\n", 0, start) + 1
+    return Diff(
+        old_string=old[start:old_end].removesuffix("\n"),
+        new_string=new[start:new_end].removesuffix("\n"),
+        start_line=first,
+        end_line=first + old.count("\n", start, old_end) - 1,
+    )
+
+
+def _common_start(old: str, new: str) -> int:
+    """Found by halving, with whole slices compared: a file of a megabyte costs no loop over its lines."""
+    low, high = 0, min(len(old), len(new))
+    while low < high:
+        middle = (low + high + 1) // 2
+        if old[low:middle] == new[low:middle]:
+            low = middle
+        else:
+            high = middle - 1
+    return low
+
+
+def _common_end(old: str, new: str, start: int) -> int:
+    """The length of the lines at the end that are the same, none of them before `start`."""
+    low, high = 0, min(len(old), len(new)) - start
+    while low < high:
+        middle = (low + high + 1) // 2
+        if old[len(old) - middle : len(old) - low] == new[len(new) - middle : len(new) - low]:
+            low = middle
+        else:
+            high = middle - 1
+    if all(at == start or text[at - 1] == "\n" for text, at in ((old, len(old) - low), (new, len(new) - low))):
+        return low
+    return len(old) - old.index("\n", len(old) - low) - 1
+
+
+def patch_diff(patch: str, after: str | None = None) -> Diff | None:
+    """The same from a unified diff, for results that carry nothing else; None when it holds no hunk.
+
+    Lines between two hunks are not in a patch, so with several hunks the strings are theirs, joined. A patch without
+    headers is one hunk, which stands where its new lines are in `after`, the changed file.
+    """
+    if not _HUNK.search(patch):
+        patch = _with_header(patch, after)
+    old: list[str] = []
+    new: list[str] = []
+    numbers: list[int] = []  # of the old lines, in the file
+    number: int | None = None
+    for line in patch.split("\n"):
+        if hunk := _HUNK.match(line):
+            number = int(hunk[1])
+        elif number is None:
+            continue  # the header
+        elif line.startswith("+"):
+            new.append(line[1:])
+        elif line.startswith(("-", " ")):
+            old.append(line[1:])
+            numbers.append(number)
+            number += 1
+            if line.startswith(" "):
+                new.append(line[1:])
+    if number is None:
+        return None
+    change = line_diff("\n".join(old), "\n".join(new))
+    numbers = numbers or [1]  # of an empty file
+    return Diff(
+        old_string=change.old_string,
+        new_string=change.new_string,
+        start_line=numbers[change.start_line - 1],
+        end_line=numbers[change.end_line - 1],
+    )
+
+
+def _with_header(patch: str, after: str | None) -> str:
+    lines = [line for line in patch.removesuffix("\n").split("\n") if not line.startswith("\\")]
+    if len(lines) > 1 and lines[0].startswith("--- ") and lines[1].startswith("+++ "):
+        lines = lines[2:]
+    if not any(line.startswith(("+", "-")) for line in lines):
+        return ""
+    if any(line and not line.startswith(("+", "-", " ")) for line in lines):
+        return ""
+    new = "".join(f"{line[1:]}\n" for line in lines if not line.startswith("-"))
+    place = f"\n{after}\n".find(f"\n{new}") if after is not None else 0
+    start = 1 + (f"\n{after}".count("\n", 0, place) if place > 0 else 0)
+    return "\n".join([f"@@ -{start} +{start} @@", *(line or " " for line in lines)])

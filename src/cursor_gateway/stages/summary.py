@@ -1,0 +1,84 @@
+"""A tool's document in, one readable line about it out: for readers that have no place for documents."""
+
+from collections import Counter
+from typing import Any
+
+from msgspec import UNSET
+
+from cursor_gateway.model.documents import (
+    ClarificationDocument,
+    CodeBlockDocument,
+    CodeReferenceDocument,
+    Document,
+    ErrorDocument,
+    FileEditDocument,
+    FileEditMetadata,
+    PlanDocument,
+    TerminalCommandDocument,
+    TextDocument,
+    ThinkingDocument,
+    TodoUpdateDocument,
+    ToolCallDocument,
+    ToolTrace,
+)
+
+_WIDTH = 200
+_TELLING = ("target_file", "query", "pattern", "glob_pattern", "search_term", "url", "path", "target_directory")
+
+
+def one_line(document: Document) -> str | None:
+    """None for documents that are no tool's."""
+    match document:
+        case TerminalCommandDocument(metadata=metadata):
+            verb = "Did not run" if metadata.state == "rejected" else "Ran"
+            return _line(f"{verb} `{metadata.command}`", metadata, f"exit status {metadata.exit_code}")
+        case FileEditDocument(metadata=metadata, content=content):
+            return _line(_edited(metadata, content), metadata)
+        case ToolCallDocument(metadata=metadata):
+            about = main_argument(metadata.arguments)
+            return _line(f"Used {metadata.tool_name}{f': {about}' if about else ''}", metadata)
+        case PlanDocument(metadata=metadata):
+            return _line(f"Planned {metadata.title or 'the work'}", metadata, _count(len(metadata.todos), "to-do"))
+        case ClarificationDocument(metadata=metadata):
+            return _line("Asked " + " / ".join(question.text for question in metadata.questions), metadata)
+        case TodoUpdateDocument(metadata=metadata):
+            states = Counter(todo.status.replace("_", " ") for todo in metadata.todos)
+            told = ", ".join(f"{number} {state}" for state, number in states.items())
+            return _line("Updated the to-dos", metadata, told)
+        case TextDocument() | CodeBlockDocument() | CodeReferenceDocument() | ErrorDocument() | ThinkingDocument():
+            return None
+
+
+def _line(done: str, trace: ToolTrace, note: str = "") -> str:
+    if trace.state is not UNSET:
+        reason = f": {trace.reason}" if trace.reason else ""
+        note = f"{trace.state.replace('_', ' ')}{reason}"
+    text = " ".join(done.split())
+    if len(text) > _WIDTH:
+        text = text[: _WIDTH - 1] + "…"
+    return f"{text} ({' '.join(note.split())[:_WIDTH]})" if note else text
+
+
+def _edited(metadata: FileEditMetadata, content: str | None) -> str:
+    if metadata.state is not UNSET:
+        verb = "Did not" if metadata.state == "rejected" else "Tried to"
+        return f"{verb} {metadata.operation} {metadata.file_path}"
+    match metadata.operation:
+        case "create":
+            return f"Created {metadata.file_path}, {_count(len((content or '').splitlines()), 'line')}"
+        case "edit":
+            return f"Edited {metadata.file_path}"
+        case "delete":
+            return f"Deleted {metadata.file_path}"
+        case "rename":
+            return f"Renamed {metadata.old_path or 'a file'} to {metadata.file_path}"
+
+
+def main_argument(arguments: dict[str, Any]) -> str:
+    """What a call is about: the argument that tells most, or "" where none is a text."""
+    values = [*(arguments.get(name) for name in _TELLING), *arguments.values()]
+    return next(filter(None, (value for value in values if isinstance(value, str))), "")
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

@@ -1,0 +1,133 @@
+"""An action and its outcome in; the document's metadata and content out."""
+
+from typing import Any, TypedDict
+
+from msgspec import UNSET, UnsetType
+
+from cursor_gateway.model.actions import Action, Command, FileEdit, OtherTool, Outcome, Plan, Question, TodoUpdate
+from cursor_gateway.model.caller_tools import ToolResult
+from cursor_gateway.model.document_events import KnownMetadata
+from cursor_gateway.model.documents import (
+    ClarificationMetadata,
+    DocumentType,
+    FileEditMetadata,
+    Metadata,
+    PlanMetadata,
+    State,
+    TerminalCommandMetadata,
+    TodoUpdateMetadata,
+    ToolCallMetadata,
+    ToolCallResult,
+)
+from cursor_gateway.stages.languages import language_of
+
+
+class _Trace(TypedDict):
+    """The fields of `ToolTrace`."""
+
+    state: State | UnsetType
+    reason: str | UnsetType
+    raw: Any
+
+
+def started(action: Action) -> tuple[DocumentType, KnownMetadata | None]:
+    """The type of an action's document, and what is known of it before its end."""
+    match action:
+        case FileEdit(path=path):
+            return "file_edit", KnownMetadata(file_path=path, language=language_of(path))
+        case Command(command=command, working_directory=directory):
+            return "terminal_command", KnownMetadata(command=command, working_directory=directory or UNSET)
+        case Plan(title=title, overview=overview, todos=todos):
+            return "plan", KnownMetadata(title=title, overview=overview, todos=todos)
+        case Question(questions=questions):
+            return "clarification", KnownMetadata(questions=questions)
+        case TodoUpdate():
+            return "todo_update", None
+        case OtherTool():
+            return "tool_call", None
+
+
+def content_of(action: Action) -> str | None:
+    match action:
+        case FileEdit(content=content):
+            return content
+        case Plan(markdown=markdown):
+            return markdown
+        case Question(title=title):
+            return title or None
+        case Command() | TodoUpdate() | OtherTool():
+            return None
+
+
+def answered(action: Action, result: ToolResult, duration_ms: int) -> tuple[Action, Outcome]:
+    """A call of the caller's tool as it ended."""
+    data = result.text if result.structured is UNSET else result.structured
+    if result.images:
+        data = {"text": result.text, "images": [image.media_type for image in result.images]}
+    action = OtherTool(tool=action.tool, arguments={}, data=data)  # what it was asked for is known
+    if not result.is_error:
+        return action, Outcome(duration_ms=duration_ms)
+    message = result.text or "The caller's tool failed."
+    return action, Outcome(state="failed", code="TOOL_ERROR", message=message, duration_ms=duration_ms)
+
+
+def metadata_of(
+    action: Action, outcome: Outcome, *, call_id: str, agent_call_id: str, payload: Any, by_caller: bool = False
+) -> Metadata:
+    """`call_id` is ours; the agent's is told beside it where the two differ. `payload` is UNSET unless asked for."""
+    plain = outcome.state == "completed"
+    trace: _Trace = {"state": UNSET, "reason": UNSET, "raw": payload}
+    if not plain:
+        trace = {"state": outcome.state, "reason": outcome.message, "raw": payload}
+    match action:
+        case FileEdit():
+            return FileEditMetadata(
+                file_path=action.path,
+                operation=action.operation,
+                language=language_of(action.path),
+                diff=action.diff or UNSET,
+                old_path=action.old_path or UNSET,
+                **trace,
+            )
+        case Command():
+            return TerminalCommandMetadata(
+                command=action.command,
+                working_directory=action.working_directory or UNSET,
+                exit_code=action.exit_code,
+                output=action.output,
+                duration_ms=outcome.duration_ms or 0,
+                permissions=action.permissions,
+                **trace,
+            )
+        case Plan():
+            return PlanMetadata(
+                title=action.title,
+                overview=action.overview,
+                todos=action.todos,
+                **trace,
+            )
+        case Question():
+            return ClarificationMetadata(
+                questions=action.questions,
+                answers=action.answers or UNSET,
+                **trace,
+            )
+        case TodoUpdate():
+            return TodoUpdateMetadata(
+                todos=action.todos,
+                merge=UNSET if action.merge else False,
+                **trace,
+            )
+        case OtherTool():
+            return ToolCallMetadata(
+                tool_name=action.tool,
+                tool_call_id=call_id,
+                arguments=action.arguments,
+                result=ToolCallResult(status="success", data=action.data)
+                if plain
+                else ToolCallResult(status="error", data=action.data or outcome.message),
+                duration_ms=outcome.duration_ms or 0,
+                agent_call_id=UNSET if agent_call_id == call_id else agent_call_id,
+                ran_by="caller" if by_caller else UNSET,
+                **trace,
+            )

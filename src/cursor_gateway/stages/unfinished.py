@@ -1,0 +1,229 @@
+"""The events of a run that has not said how it ended in; what it is so far, or the events that end it, out."""
+
+from collections.abc import Iterable
+from typing import Any, Literal, TypeAlias
+
+from msgspec import UNSET, Struct
+
+from cursor_gateway.errors import Failure
+from cursor_gateway.model.document_events import (
+    ContentDelta,
+    DocumentEnded,
+    DocumentEvent,
+    DocumentStarted,
+    Done,
+    KnownMetadata,
+    Paused,
+    Reasoning,
+    ToolCallArguments,
+    ToolCallEnded,
+    ToolCallStarted,
+    source_text,
+)
+from cursor_gateway.model.documents import (
+    ChatResponse,
+    ClarificationMetadata,
+    CodeBlockMetadata,
+    CodeReferenceMetadata,
+    Document,
+    DocumentType,
+    Envelope,
+    ErrorMetadata,
+    FileEditMetadata,
+    Metadata,
+    PlanMetadata,
+    ResponseMetadata,
+    Status,
+    TerminalCommandMetadata,
+    TextMetadata,
+    ThinkingMetadata,
+    TodoUpdateMetadata,
+    ToolCallMetadata,
+    ToolCallResult,
+    Usage,
+    WaitingCall,
+    make_document,
+    whole_response,
+)
+from cursor_gateway.model.run_info import RunInfo
+from cursor_gateway.stages.languages import language_of
+from cursor_gateway.stages.tokens import estimate_tokens_by_sample
+from cursor_gateway.stages.transcript import Transcript
+from cursor_gateway.stages.turns import Turns
+
+OpenState: TypeAlias = Literal["running", "waiting", "interrupted"]
+
+_PROSE: frozenset[DocumentType] = frozenset({"text", "code_reference", "code_block", "thinking"})
+_NOTHING = KnownMetadata()
+
+
+class _Open(Struct):
+    id: str
+    type: DocumentType
+    sequence: int
+    known: KnownMetadata
+    pieces: list[str]
+    tool_name: str = ""
+    call_id: str = ""
+    arguments: dict[str, Any] = {}
+    result: ToolCallResult | None = None
+
+
+class PartialRun:
+    """Follows a run by its events alone: of one that a dead gateway drove, nothing else is left."""
+
+    def __init__(self, events: Iterable[DocumentEvent] = ()) -> None:
+        self._transcript = Transcript()
+        self._open: dict[str, _Open] = {}
+        self._turns = Turns()
+        self._calls = 0
+        self._last_sequence = 0
+        self._said: list[str] = []
+        self._paused: Envelope | None = None  # as long as nothing has happened since
+        for event in events:
+            self.push(event)
+
+    def push(self, event: DocumentEvent, /) -> None:
+        self._transcript.push(event)
+        self._paused = event.envelope if isinstance(event, Paused) else None
+        match event:
+            case DocumentStarted(id=id, type=type, sequence=sequence, metadata=known):
+                self._open[id] = _Open(id, type, sequence, known or _NOTHING, [])
+                self._last_sequence = sequence
+                self._calls += type == "tool_call"
+                if type in _PROSE:
+                    self._turns.output()
+                elif type != "error":
+                    self._turns.tool(None)
+            case ContentDelta(id=id, text=text):
+                self._open[id].pieces.append(text)
+            case ToolCallStarted(id=id, tool_name=name, tool_call_id=call_id):
+                self._open[id].tool_name, self._open[id].call_id = name, call_id
+            case ToolCallArguments(id=id, arguments=arguments):
+                self._open[id].arguments = arguments
+            case ToolCallEnded(id=id, result=result):
+                self._open[id].result = result
+            case DocumentEnded(document=document):
+                if self._open.pop(document.id).type not in (*_PROSE, "error"):
+                    self._turns.tool_ended()
+            case Reasoning(text=text):
+                self._turns.output()
+                self._said.append(text)
+            case Paused() | Done():
+                pass
+        self._said.append(source_text(event))
+
+    def response(self, run: RunInfo, prompt: str) -> ChatResponse:
+        """The whole, if it is done after all; else what there is now."""
+        return self._transcript.response() or self.snapshot(run, prompt)
+
+    def snapshot(self, run: RunInfo, prompt: str) -> ChatResponse:
+        """What there is now. A tool that still runs, or is its caller's to run, says so: it has no result yet."""
+        unfinished = [self._document(open, open.known.state or "running") for open in self._open.values()]
+        documents = sorted([*self._transcript.documents, *unfinished], key=lambda document: document.sequence)
+        return whole_response(self._paused or self._envelope(run, "streaming", prompt), documents)
+
+    def end(self, run: RunInfo, prompt: str, failure: Failure) -> list[DocumentEvent]:
+        """What is open ends, an `error` document says why, then `Done`."""
+        events: list[DocumentEvent] = []
+        for open in self._open.values():
+            if open.type == "tool_call" and not open.call_id:  # cut between its start and its name
+                open.tool_name, open.call_id = "unknown", f"call_{open.sequence:03d}"
+                events.append(ToolCallStarted(open.id, open.tool_name, open.call_id))
+            document = self._document(open, "interrupted")
+            if isinstance(document.metadata, ToolCallMetadata) and open.result is None:
+                events.append(ToolCallEnded(open.id, document.metadata.result))
+            events.append(DocumentEnded(document))
+        id, sequence = f"doc_{self._last_sequence + 1:03d}", self._last_sequence + 1
+        told = ErrorMetadata(error_code=failure.code.upper(), source=failure.source, details=failure.details)
+        events += [
+            DocumentStarted(id, "error", sequence),
+            ContentDelta(id, failure.message, raw=""),
+            DocumentEnded(make_document(id, sequence, failure.message, told)),
+            Done(self._envelope(run, "error", prompt), failure),
+        ]
+        return events
+
+    def _envelope(self, run: RunInfo, status: Status, prompt: str) -> Envelope:
+        asked, said = estimate_tokens_by_sample(prompt), estimate_tokens_by_sample("".join(self._said))
+        return Envelope(
+            id=run.id,
+            conversation_id=run.conversation_id or "",
+            model=run.model or "unknown",
+            mode=run.mode,
+            created=run.created,
+            status=status,
+            usage=Usage(prompt_tokens=asked, completion_tokens=said, total_tokens=asked + said, estimated=True),
+            metadata=ResponseMetadata(
+                duration_ms=0,
+                tool_call_count=self._calls,
+                turn_count=self._turns.count,
+                waiting_for=(self._waiting() if status == "streaming" else []) or UNSET,
+            ),
+        )
+
+    def _waiting(self) -> list[WaitingCall]:
+        return [
+            WaitingCall(tool_call_id=open.call_id, tool_name=open.tool_name, arguments=open.arguments, document_id=id)
+            for id, open in self._open.items()
+            if open.known.state == "waiting" and open.call_id
+        ]
+
+    def _document(self, open: _Open, state: OpenState) -> Document:
+        content = "".join(open.pieces)
+        return make_document(open.id, open.sequence, content or None, _metadata(open, state))
+
+
+def _metadata(open: _Open, state: OpenState) -> Metadata:
+    known = open.known
+    match open.type:
+        case "text":
+            return TextMetadata()
+        case "thinking":
+            return ThinkingMetadata()
+        case "code_reference":
+            return CodeReferenceMetadata(
+                file_path=known.file_path or "",
+                start_line=known.start_line or 0,
+                end_line=known.end_line or 0,
+                language=known.language or "text",
+                indent=known.indent,
+            )
+        case "code_block":
+            return CodeBlockMetadata(
+                language=known.language or "text", purpose=known.purpose or "new_code", indent=known.indent
+            )
+        case "file_edit":
+            path = known.file_path or ""
+            return FileEditMetadata(file_path=path, operation="edit", language=language_of(path), state=state)
+        case "terminal_command":
+            return TerminalCommandMetadata(
+                command=known.command or "",
+                working_directory=known.working_directory,
+                exit_code=-1,
+                output="",
+                duration_ms=0,
+                permissions=[],
+                state=state,
+            )
+        case "plan":
+            return PlanMetadata(
+                title=known.title or "", overview=known.overview or "", todos=known.todos or [], state=state
+            )
+        case "clarification":
+            return ClarificationMetadata(questions=known.questions or [], state=state)
+        case "todo_update":
+            return TodoUpdateMetadata(todos=[], state=state)
+        case "tool_call":
+            return ToolCallMetadata(
+                tool_name=open.tool_name,
+                tool_call_id=open.call_id,
+                arguments=open.arguments,
+                # There is no result, so no success: `state` says whether there will be one.
+                result=open.result or ToolCallResult(status="error", data=None),
+                duration_ms=0,
+                state=state,
+                ran_by=known.ran_by,
+            )
+        case "error":
+            return ErrorMetadata(error_code="UNKNOWN", source="agent", details="")

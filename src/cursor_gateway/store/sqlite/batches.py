@@ -1,0 +1,54 @@
+"""The events of one read in, the bytes that are stored of them out, and back.
+
+A tool's result stands in two events, one after the other, and may be a whole file: it is stored once.
+"""
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import TypeAlias
+
+import msgspec
+from msgspec import Struct
+
+from cursor_gateway.model.document_events import DocumentEnded, DocumentEvent, ToolCallEnded
+from cursor_gateway.model.documents import ToolCallDocument
+
+
+class _ResultFollows(Struct, frozen=True, tag_field="event", tag="result_follows", gc=False):
+    """In place of a `ToolCallEnded`: its result is that of the document which ends next."""
+
+    id: str
+
+
+_Stored: TypeAlias = DocumentEvent | _ResultFollows
+
+_encoder = msgspec.json.Encoder()
+_decoder = msgspec.json.Decoder(list[_Stored])
+
+
+def encode(events: Sequence[DocumentEvent]) -> bytes:
+    stored: list[_Stored] = list(events)
+    for place, (event, after) in enumerate(pairwise(events)):
+        if isinstance(event, ToolCallEnded) and _result_in(after) is event.result:
+            stored[place] = _ResultFollows(event.id)
+    return _encoder.encode(stored)
+
+
+def decode(data: bytes) -> list[DocumentEvent]:
+    stored = _decoder.decode(data)
+    return [
+        _whole(event, stored[place + 1]) if isinstance(event, _ResultFollows) else event
+        for place, event in enumerate(stored)
+    ]
+
+
+def _result_in(event: _Stored) -> object:
+    if isinstance(event, DocumentEnded) and isinstance(event.document, ToolCallDocument):
+        return event.document.metadata.result
+    return None
+
+
+def _whole(event: _ResultFollows, after: _Stored) -> ToolCallEnded:
+    assert isinstance(after, DocumentEnded)
+    assert isinstance(after.document, ToolCallDocument)
+    return ToolCallEnded(event.id, after.document.metadata.result)

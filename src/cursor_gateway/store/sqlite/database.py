@@ -1,0 +1,620 @@
+"""The history in a file of SQLite, next to the gateway. Any number of processes may share it.
+
+A batch is one row and one short transaction, in the log before `append` returns: a process that is
+killed then loses nothing of it (a machine that loses its power may).
+"""
+
+import base64
+import sqlite3
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any, NamedTuple, TypeVar
+
+import msgspec
+from msgspec import UNSET, Meta, Struct
+
+from cursor_gateway.errors import InvalidRequest
+from cursor_gateway.model.document_events import DocumentEvent
+from cursor_gateway.model.documents import Usage
+from cursor_gateway.store.base import (
+    ConversationPage,
+    ConversationRecord,
+    EventPage,
+    FoundConversation,
+    IdempotentRun,
+    MessageRecord,
+    NewRun,
+    RunEnd,
+    RunRecord,
+)
+from cursor_gateway.store.search import (
+    conversation_scope,
+    expression,
+    owner_scope,
+    query_words,
+    searchable,
+    snippet,
+    sound,
+)
+from cursor_gateway.store.sqlite import batches
+from cursor_gateway.store.sqlite.connections import Connections
+from cursor_gateway.store.sqlite.indexing import Indexer, Note
+from cursor_gateway.store.sqlite.keeping import Keeper
+from cursor_gateway.store.sqlite.opening import FILE
+from cursor_gateway.store.titles import title_of
+
+_MOST = 2**62  # SQLite's whole numbers have 64 bits
+_LAST_NUMBER = 2**32 - 1  # of an event: it is the half of a batch's place
+_HIDDEN_AT_ONCE = 20  # conversations that are too old, in one transaction
+_CAUTION = 0.75  # of the conversations that seem too many are deleted before it is seen how much room they have left
+_SAME_FINGERPRINT = 10  # conversations; who has more of them needs no more to choose from
+
+_Number = Annotated[int, Meta(ge=0, le=_MOST)]
+
+
+class _ByTime(Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """A place in the list: the last conversation of a page."""
+
+    updated_ms: _Number
+    id: str
+
+
+class _ByRun(Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """A place in what was found."""
+
+    top: _Number  # the newest run of the first page: what came later does not move the other pages
+    last: _Number  # run of this page
+
+
+_START = _ByRun(_MOST, _MOST)
+
+_encoder = msgspec.json.Encoder()
+
+# --- statements -------------------------------------------------------------------------------------
+
+# How many events of a run are stored. A batch's place is its run's key and the number of its first event, in one.
+_EVENT_COUNT = """coalesce((
+    SELECT (place & 0xffffffff) + count - 1 FROM events
+    WHERE place BETWEEN runs.key << 32 AND runs.key << 32 | 0xffffffff ORDER BY place DESC LIMIT 1
+), 0)"""
+_PLACE = f"SELECT key, conversation, state, {_EVENT_COUNT} FROM runs WHERE id = ?"
+_ADD_EVENTS = "INSERT INTO events (place, count, data) VALUES (? << 32 | ?, ?, ?)"
+# The usual case in one statement: the run goes on, and these are its next events.
+_APPEND = f"""
+    INSERT INTO events (place, count, data)
+    SELECT key << 32 | :first, :count, :data FROM runs
+    WHERE id = :id AND state = 'running' AND {_EVENT_COUNT} = :first - 1
+"""
+_ADD_CONVERSATION = """
+    INSERT INTO conversations (id, owner, title, workspace, mode, model, created_ms, updated_ms)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?)
+"""
+_ADD_RUN = """
+    INSERT INTO runs (id, conversation, instance, state, model, mode, created, fences, include, started_ms)
+    VALUES (?, ?, ?, 'running', ?, ?, ?, ?, ?, ?)
+"""
+_ADD_MESSAGE = "INSERT INTO messages (conversation, number, role, text, run, created_ms) VALUES (?, ?, ?, ?, ?, ?)"
+_END_RUN = """
+    UPDATE runs SET state = ?, model = ?, first_event_ms = ?, ended_ms = ?, prompt_tokens = ?, completion_tokens = ?,
+        total_tokens = ?, cached_tokens = ?, estimated = ?, failure_code = ?, tool_uses = ?
+    WHERE key = ?
+"""
+_END_TURN = """
+    UPDATE conversations SET model = ?, updated_ms = max(updated_ms, ?), session_id = coalesce(?, session_id),
+        fingerprint = coalesce(?, fingerprint)
+    WHERE key = ?
+"""
+_RUNS = f"""
+    SELECT runs.id, conversations.id AS conversation_id, conversations.owner, runs.instance, runs.state, runs.model,
+        runs.mode, runs.created, runs.fences, runs.include, runs.started_ms, runs.first_event_ms, runs.ended_ms,
+        runs.prompt_tokens, runs.completion_tokens, runs.total_tokens, runs.cached_tokens, runs.estimated,
+        runs.failure_code, runs.tool_uses, {_EVENT_COUNT} AS event_count
+    FROM runs JOIN conversations ON conversations.key = runs.conversation
+"""
+_CONVERSATIONS = """
+    SELECT id, owner, title, workspace, mode, model, created_ms, updated_ms, session_id, fingerprint,
+        EXISTS (SELECT 1 FROM runs WHERE runs.conversation = conversations.key AND runs.state = 'running') AS is_running
+    FROM conversations
+"""
+_EVENTS_AFTER = """
+    SELECT place & 0xffffffff, data FROM events
+    WHERE place >= coalesce(
+        (SELECT max(place) FROM events WHERE place BETWEEN :run << 32 AND :run << 32 | :next), :run << 32
+    ) AND place <= :run << 32 | 0xffffffff ORDER BY place
+"""
+_MESSAGES = """
+    SELECT messages.number, messages.role, messages.text, runs.id AS run_id, messages.created_ms
+    FROM conversations
+        JOIN messages ON messages.conversation = conversations.key
+        JOIN runs ON runs.key = messages.run
+    WHERE conversations.owner = ? AND conversations.id = ? ORDER BY messages.number
+"""
+_MATCHES = """
+    SELECT runs.key, runs.conversation
+    FROM search
+        JOIN runs ON runs.key = -search.rowid
+        JOIN conversations ON conversations.key = runs.conversation
+    WHERE search MATCH ? AND search.rowid > -? AND conversations.owner = ? ORDER BY search.rowid
+"""
+_NEWER_MATCH = "SELECT 1 FROM search WHERE search MATCH ? AND rowid BETWEEN -? AND -? LIMIT 1"
+_IDEMPOTENT = """
+    SELECT runs.id AS run_id, idempotency.body_hash, idempotency.after
+    FROM idempotency JOIN runs ON runs.key = idempotency.run
+    WHERE idempotency.owner = ? AND idempotency.key = ?
+"""
+_NAME_REPLY = """
+    INSERT OR REPLACE INTO idempotency (owner, key, run, body_hash, created_ms, after)
+    SELECT conversations.owner, ?, runs.key, ?, ?, ?
+    FROM runs JOIN conversations ON conversations.key = runs.conversation
+    WHERE runs.id = ? AND conversations.owner = ?
+"""
+# How many bytes of events each conversation has, the newest first.
+_SIZES = """
+    SELECT conversations.key, conversations.owner, coalesce(sum(length(events.data)), 0)
+    FROM conversations
+        LEFT JOIN runs ON runs.conversation = conversations.key
+        LEFT JOIN events ON events.place BETWEEN runs.key << 32 AND runs.key << 32 | 0xffffffff
+    WHERE conversations.owner IS NOT NULL
+    GROUP BY conversations.key ORDER BY conversations.updated_ms DESC
+"""
+_OLDEST = """
+    SELECT key FROM conversations
+    WHERE owner IS NOT NULL AND updated_ms <= ?
+        AND NOT EXISTS (SELECT 1 FROM runs WHERE runs.conversation = conversations.key AND runs.state = 'running')
+    ORDER BY updated_ms LIMIT ?
+"""
+
+
+class Database:
+    """A `Store`. `open` may be left out, and may fail: each call tries to open what is not open."""
+
+    def __init__(self, directory: Path) -> None:
+        self._connections = Connections(directory / FILE)
+        self._indexer = Indexer(self._connections)
+        self._keeper = Keeper(self._connections, self._indexer)
+
+    def open(self, now_ms: int) -> str | None:
+        """What to warn of: a damaged file was set aside.
+
+        Raises `SettingsError` for what only the operator can mend, `StoreUnavailable` for what may pass by itself.
+        """
+        warning = self._connections.open(now_ms)
+        self._keeper.clean_up_soon()
+        return warning
+
+    def close(self) -> None:
+        self._keeper.close()
+        self._connections.close()
+
+    # --- runs ---------------------------------------------------------------------------------------
+
+    def begin_run(self, new: NewRun) -> bool:
+        with self._connections.writing() as connection:
+            if connection.execute("SELECT 1 FROM runs WHERE id = ?", (new.id,)).fetchone():
+                return True
+            if new.idempotency and connection.execute(_IDEMPOTENT, (new.owner, new.idempotency.key)).fetchone():
+                return False
+            conversation = _conversation_of(connection, new)
+            run = connection.execute(
+                _ADD_RUN,
+                (
+                    *(new.id, conversation, new.instance, new.model, new.mode, new.created, new.fences),
+                    *(_encoder.encode(sorted(new.include)).decode(), new.started_ms),
+                ),
+            ).lastrowid
+            texts = [sound(message.text) for message in new.messages]
+            said = zip((message.role for message in new.messages), texts, strict=True)
+            _add_messages(connection, conversation, run, said, new.started_ms)
+            if new.idempotency:
+                connection.execute(
+                    "INSERT INTO idempotency (owner, key, run, body_hash, created_ms) VALUES (?, ?, ?, ?, ?)",
+                    (new.owner, new.idempotency.key, run, new.idempotency.body_hash, new.started_ms),
+                )
+        assert run is not None
+        self._indexer.note(run, Note(new.id, searchable(texts), is_whole=False))
+        self._keeper.wrote(sum(map(len, texts)))
+        return True
+
+    def append(self, run_id: str, first_number: int, events: Sequence[DocumentEvent]) -> int | None:
+        data = batches.encode(events)
+        batch = {"id": run_id, "first": first_number, "count": len(events), "data": data}
+        if not events or not self._connections.write(_APPEND, batch):
+            return self._append_rest(run_id, first_number, events)
+        self._keeper.wrote(len(data))
+        return len(data)
+
+    def _append_rest(self, run_id: str, first_number: int, events: Sequence[DocumentEvent]) -> int | None:
+        """Some of them are stored already, or none ever will be."""
+        with self._connections.writing() as connection:
+            place = _place(connection, run_id)
+            rest = _rest(place, first_number, events)
+            if place is None or (rest and place.state != "running"):
+                return None
+            size = _add_events(connection, place, rest)
+        self._keeper.wrote(size)
+        return size
+
+    def end_run(self, run_id: str, first_number: int, events: Sequence[DocumentEvent], end: RunEnd) -> int | None:
+        with self._connections.writing() as connection:
+            place = _place(connection, run_id)
+            rest = _rest(place, first_number, events)
+            if place is None or place.state != "running":
+                return 0 if place is not None and not rest else None
+            size = _add_events(connection, place, rest)
+            asked = _end(connection, place, end)
+        self._indexer.note(place.run, Note(run_id, searchable([*asked, *end.words]), is_whole=True))
+        self._keeper.wrote(size)
+        return size
+
+    def run(self, id: str, owner: str) -> RunRecord | None:
+        found = self._select(f"{_RUNS} WHERE runs.id = ? AND conversations.owner = ?", (sound(id), owner))
+        return _run(found[0]) if found else None
+
+    def runs_of(self, conversation_id: str, owner: str) -> list[RunRecord]:
+        where = "WHERE conversations.owner = ? AND conversations.id = ? ORDER BY runs.key"
+        return [_run(row) for row in self._select(f"{_RUNS} {where}", (owner, sound(conversation_id)))]
+
+    def recent_runs(self, owner: str, limit: int) -> list[tuple[RunRecord, str]]:
+        runs = _RUNS.replace("SELECT ", "SELECT conversations.title, ", 1)
+        rows = self._select(f"{runs} WHERE conversations.owner = ? ORDER BY runs.key DESC LIMIT ?", (owner, limit))
+        titled = [(row.pop("title"), row) for row in rows]
+        return [(_run(row), title) for title, row in titled]
+
+    def unfinished_runs(self) -> list[RunRecord]:
+        where = "WHERE runs.state = 'running' AND conversations.owner IS NOT NULL"  # in any order: the index is small
+        return [_run(row) for row in self._select(f"{_RUNS} {where}", ())]
+
+    def find_run_by_idempotency(self, owner: str, key: str) -> IdempotentRun | None:
+        found = self._select(_IDEMPOTENT, (owner, sound(key)))
+        return msgspec.convert(found[0], IdempotentRun) if found else None
+
+    def name_reply(self, owner: str, key: str, reply: IdempotentRun, now_ms: int) -> None:
+        values = (sound(key), reply.body_hash, now_ms, reply.after, reply.run_id, owner)
+        with self._connections.writing() as connection:
+            connection.execute(_NAME_REPLY, values)
+        self._keeper.wrote(0)
+
+    def events(self, run_id: str, owner: str, *, after: int = 0, max_bytes: int = 1_000_000) -> EventPage:
+        next = min(max(after, 0), _LAST_NUMBER - 1) + 1
+        found: list[tuple[int, bytes]] = []
+        with self._connections.reading() as connection:
+            key = connection.execute(
+                "SELECT runs.key FROM runs JOIN conversations ON conversations.key = runs.conversation"
+                " WHERE runs.id = ? AND conversations.owner = ?",
+                (sound(run_id), owner),
+            ).fetchone()
+            if key is not None:
+                found = _up_to(connection.execute(_EVENTS_AFTER, {"run": key[0], "next": next}), max_bytes)
+        # the first batch is the one that the number stands in, so it may be all known
+        events = [event for _, data in found for event in batches.decode(data)]
+        skipped = next - found[0][0] if found else 0
+        return EventPage(next, events[skipped:])
+
+    # --- conversations ------------------------------------------------------------------------------
+
+    def conversation(self, id: str, owner: str) -> ConversationRecord | None:
+        found = self._select(f"{_CONVERSATIONS} WHERE owner = ? AND id = ?", (owner, sound(id)))
+        return _conversation(found[0]) if found else None
+
+    def messages(self, conversation_id: str, owner: str) -> list[MessageRecord]:
+        return msgspec.convert(self._select(_MESSAGES, (owner, sound(conversation_id))), list[MessageRecord])
+
+    def conversations(
+        self, owner: str, *, limit: int = 20, before: str | None = None, query: str | None = None
+    ) -> ConversationPage:
+        if query is None or not query.strip():
+            return self._newest(owner, limit, before)
+        words = query_words(query)
+        return self._matching(owner, limit, before, words) if words else ConversationPage([], None)
+
+    def find_by_fingerprint(self, owner: str, fingerprint: str) -> list[ConversationRecord]:
+        where = "WHERE owner = ? AND fingerprint = ? AND NOT is_running ORDER BY updated_ms DESC LIMIT ?"
+        rows = self._select(f"{_CONVERSATIONS} {where}", (owner, fingerprint, _SAME_FINGERPRINT))
+        return [_conversation(row) for row in rows]
+
+    def set_session(self, conversation_id: str, owner: str, session_id: str | None, fingerprint: str | None) -> None:
+        with self._connections.writing() as connection:
+            connection.execute(
+                "UPDATE conversations SET session_id = ?, fingerprint = ? WHERE owner = ? AND id = ?",
+                (session_id, fingerprint, owner, conversation_id),
+            )
+        self._keeper.wrote(0)
+
+    def unknown_conversations(self, ids: Sequence[str]) -> list[str]:
+        with self._connections.reading() as connection:
+            known = "SELECT 1 FROM conversations WHERE id = ? AND owner IS NOT NULL"
+            return [id for id in ids if connection.execute(known, (sound(id),)).fetchone() is None]
+
+    # --- less ---------------------------------------------------------------------------------------
+
+    def delete_conversation(self, id: str, owner: str) -> bool:
+        with self._connections.writing() as connection:
+            key = connection.execute(
+                "SELECT key FROM conversations WHERE owner = ? AND id = ?", (owner, sound(id))
+            ).fetchone()
+            if key is None:
+                return False
+            _hide(connection, [key])
+        self._keeper.sweep_soon()
+        return True
+
+    def prune(
+        self,
+        max_age_seconds: float | None,
+        max_bytes: int | None,
+        now_ms: int,
+        file_sizes: Mapping[str, int] | None = None,
+    ) -> int:
+        hidden = 0
+        if max_age_seconds is not None:
+            while some := self._hide_oldest(now_ms - int(max_age_seconds * 1000), _HIDDEN_AT_ONCE):
+                hidden += some
+        self._keeper.sweep()
+        if max_bytes is not None:
+            while some := self._hide_oldest(_MOST, self._spare(max_bytes, self._kept(file_sizes or {}))):
+                hidden += some
+                self._keeper.sweep()  # to its end: the words of what is deleted take room until then
+        return hidden
+
+    def prune_owners(self, max_bytes: int) -> int:
+        stored: Counter[str] = Counter()
+        old: list[tuple[int]] = []
+        with self._connections.reading() as connection:
+            for key, owner, size in connection.execute(_SIZES):
+                stored[owner] += size
+                if stored[owner] > max_bytes:
+                    old.append((key,))
+        running, hidden = "SELECT 1 FROM runs WHERE conversation = ? AND state = 'running'", 0
+        for first in range(0, len(old), _HIDDEN_AT_ONCE):
+            with self._connections.writing() as connection:
+                some = old[first : first + _HIDDEN_AT_ONCE]
+                some = [key for key in some if connection.execute(running, key).fetchone() is None]
+                _hide(connection, some)
+                hidden += len(some)
+        self._keeper.sweep()
+        return hidden
+
+    def _kept(self, file_sizes: Mapping[str, int]) -> int:
+        deleted = set(self.unknown_conversations(list(file_sizes)))
+        return sum(size for id, size in file_sizes.items() if id not in deleted)
+
+    def size(self) -> int:
+        with self._connections.reading() as connection:
+            (pages,) = connection.execute("PRAGMA page_count").fetchone()
+            (page,) = connection.execute("PRAGMA page_size").fetchone()
+        try:
+            log = self._connections.path.with_name(f"{FILE}-wal").stat().st_size
+        except FileNotFoundError:
+            log = 0
+        return int(pages * page) + log
+
+    def _used(self) -> int:
+        """What would be left of the file without its free pages."""
+        with self._connections.reading() as connection:
+            numbers = [connection.execute(f"PRAGMA {name}").fetchone()[0] for name in ("page_count", "freelist_count")]
+            (page,) = connection.execute("PRAGMA page_size").fetchone()
+        return int((numbers[0] - numbers[1]) * page)
+
+    def _spare(self, max_bytes: int, beside: int) -> int:
+        """Most of the conversations that must go, were they all alike; they are not, so the rest is seen afterwards."""
+        used = self._used() + beside
+        if used <= max_bytes:
+            return 0
+        with self._connections.reading() as connection:
+            (count,) = connection.execute("SELECT count(*) FROM conversations WHERE owner IS NOT NULL").fetchone()
+        return max(1, int(count * (1 - max_bytes / used) * _CAUTION))
+
+    def _hide_oldest(self, until_ms: int, most: int) -> int:
+        with self._connections.writing() as connection:
+            keys = connection.execute(_OLDEST, (until_ms, most)).fetchall()
+            _hide(connection, keys)
+        return len(keys)
+
+    # --- lists --------------------------------------------------------------------------------------
+
+    def _newest(self, owner: str, limit: int, before: str | None) -> ConversationPage:
+        where, values = "WHERE owner = ?", list[int | str]([owner])
+        if before is not None:
+            place = _cursor(before, _ByTime)
+            where += " AND (updated_ms, id) < (?, ?)"
+            values += [place.updated_ms, sound(place.id)]
+        rows = self._select(f"{_CONVERSATIONS} {where} ORDER BY updated_ms DESC, id DESC LIMIT ?", (*values, limit + 1))
+        page = [_conversation(row) for row in rows[:limit]]
+        last = page[-1] if page and len(rows) > limit else None
+        return ConversationPage(
+            [FoundConversation(conversation) for conversation in page],
+            None if last is None else _opaque(_ByTime(last.updated_ms, last.id)),
+        )
+
+    def _matching(self, owner: str, limit: int, before: str | None, words: list[str]) -> ConversationPage:
+        """A conversation stands where its newest run that matches stands: the index gives runs by their keys, the
+        newest first and only as many as are asked for, so a page costs the same however many there are."""
+        self._indexer.catch_up()
+        place = _START if before is None else _cursor(before, _ByRun)
+        match = expression(words, owner_scope(owner))
+        page: dict[int, int] = {}  # conversations, and their runs
+        shown: set[int] = set()
+        more = False
+        with self._connections.reading() as connection:
+            for run, conversation in connection.execute(_MATCHES, (match, place.last, owner)):
+                if conversation in page or conversation in shown:
+                    continue
+                if place is not _START and _was_shown(connection, conversation, words, place):
+                    shown.add(conversation)
+                    continue
+                if len(page) == limit:
+                    more = True
+                    break
+                page[conversation] = run
+            found = [_found(connection, key, run, words) for key, run in page.items()]
+        runs = list(page.values())
+        top = runs[0] if runs and place is _START else place.top
+        return ConversationPage(found, _opaque(_ByRun(top, runs[-1])) if more else None)
+
+    def _select(self, sql: str, values: Sequence[Any]) -> list[dict[str, Any]]:
+        with self._connections.reading() as connection:
+            return _rows(connection.execute(sql, values))
+
+
+# --- within a transaction ---------------------------------------------------------------------------
+
+
+class _Place(NamedTuple):
+    run: int
+    conversation: int
+    state: str
+    stored: int
+
+
+def _place(connection: sqlite3.Connection, run_id: str) -> _Place | None:
+    row = connection.execute(_PLACE, (run_id,)).fetchone()
+    return None if row is None else _Place._make(row)
+
+
+def _rest(place: _Place | None, first_number: int, events: Sequence[DocumentEvent]) -> Sequence[DocumentEvent]:
+    """Those that are not stored yet."""
+    known = 0 if place is None else place.stored + 1 - first_number
+    if known < 0:
+        raise ValueError(f"events before number {first_number} are missing: {-known} of them")
+    return events[known:] if known else events
+
+
+def _add_events(connection: sqlite3.Connection, place: _Place, events: Sequence[DocumentEvent]) -> int:
+    if not events:
+        return 0
+    data = batches.encode(events)
+    connection.execute(_ADD_EVENTS, (place.run, place.stored + 1, len(events), data))
+    return len(data)
+
+
+def _conversation_of(connection: sqlite3.Connection, new: NewRun) -> int:
+    """The key of the run's conversation, which is begun if it is not there."""
+    found = connection.execute(
+        "SELECT key FROM conversations WHERE owner = ? AND id = ?", (new.owner, new.conversation_id)
+    ).fetchone()
+    if found is not None:
+        key = int(found[0])
+        connection.execute(
+            "UPDATE conversations SET mode = ?, model = ?, updated_ms = max(updated_ms, ?) WHERE key = ?",
+            (new.mode, new.model, new.started_ms, key),
+        )
+        return key
+    said = [message.text for message in new.messages if message.role == "user"]
+    title = title_of(sound(said[0] if said else ""))
+    values = (new.conversation_id, new.owner, title, new.workspace, new.mode, new.model, new.started_ms, new.started_ms)
+    begun = connection.execute(_ADD_CONVERSATION, values).lastrowid
+    assert begun is not None
+    return begun
+
+
+def _add_messages(
+    connection: sqlite3.Connection, conversation: int, run: int | None, said: Iterable[tuple[str, str]], now_ms: int
+) -> None:
+    """In their order, after those that are there; each is a role and a text."""
+    last = "SELECT coalesce(max(number), 0) FROM messages WHERE conversation = ?"
+    (number,) = connection.execute(last, (conversation,)).fetchone()
+    rows = [(conversation, place, role, text, run, now_ms) for place, (role, text) in enumerate(said, number + 1)]
+    connection.executemany(_ADD_MESSAGE, rows)
+
+
+def _end(connection: sqlite3.Connection, place: _Place, end: RunEnd) -> list[str]:
+    """What was asked."""
+    envelope, usage = end.envelope, end.envelope.usage
+    state = "completed" if envelope.status == "completed" else "error"
+    cached, estimated = (None if value is UNSET else value for value in (usage.cached_tokens, usage.estimated))
+    connection.execute(
+        _END_RUN,
+        (
+            *(state, envelope.model, end.first_event_ms, end.ended_ms),
+            *(usage.prompt_tokens, usage.completion_tokens, usage.total_tokens, cached, estimated),
+            *(end.failure_code, end.tool_uses, place.run),
+        ),
+    )
+    connection.execute("INSERT OR IGNORE INTO unindexed (run) VALUES (?)", (place.run,))
+    if end.frees_key:
+        connection.execute("DELETE FROM idempotency WHERE run = ?", (place.run,))
+    connection.execute(_END_TURN, (envelope.model, end.ended_ms, end.session_id, end.fingerprint, place.conversation))
+    asked = [text for (text,) in connection.execute("SELECT text FROM messages WHERE run = ?", (place.run,))]
+    if end.answer:
+        said = [("assistant", sound(end.answer))]
+        _add_messages(connection, place.conversation, place.run, said, end.ended_ms)
+    return asked
+
+
+def _hide(connection: sqlite3.Connection, keys: Iterable[tuple[int]]) -> None:
+    """From now on nobody finds them."""
+    keys = list(keys)
+    connection.executemany("DELETE FROM idempotency WHERE run IN (SELECT key FROM runs WHERE conversation = ?)", keys)
+    connection.executemany(
+        "UPDATE conversations SET owner = NULL, title = '', workspace = '', session_id = NULL, fingerprint = NULL"
+        " WHERE key = ?",
+        keys,
+    )
+
+
+# --- rows to values ---------------------------------------------------------------------------------
+
+
+def _rows(cursor: sqlite3.Cursor) -> list[dict[str, Any]]:
+    names = [column[0] for column in cursor.description]
+    return [dict(zip(names, row, strict=True)) for row in cursor]
+
+
+def _run(row: dict[str, Any]) -> RunRecord:
+    figures = {name: row.pop(name) for name in ("prompt_tokens", "completion_tokens", "total_tokens")}
+    cached, estimated = row.pop("cached_tokens"), row.pop("estimated")
+    usage = None
+    if figures["total_tokens"] is not None:
+        usage = Usage(
+            **figures,
+            cached_tokens=UNSET if cached is None else cached,
+            estimated=UNSET if estimated is None else bool(estimated),
+        )
+    include = msgspec.json.decode(row.pop("include"))
+    return msgspec.convert({**row, "include": include, "usage": usage}, RunRecord)
+
+
+def _conversation(row: dict[str, Any]) -> ConversationRecord:
+    return msgspec.convert({**row, "is_running": bool(row["is_running"])}, ConversationRecord)
+
+
+def _up_to(rows: Iterable[tuple[int, bytes]], max_bytes: int) -> list[tuple[int, bytes]]:
+    found, size = [], 0
+    for first_number, data in rows:
+        found.append((first_number, data))
+        size += len(data)
+        if size >= max_bytes:
+            break
+    return found
+
+
+def _was_shown(connection: sqlite3.Connection, conversation: int, words: list[str], place: _ByRun) -> bool:
+    """On a page before this one: it has a newer run that matches."""
+    match = expression(words, conversation_scope(conversation))
+    return connection.execute(_NEWER_MATCH, (match, place.top, place.last)).fetchone() is not None
+
+
+def _found(connection: sqlite3.Connection, key: int, run: int, words: list[str]) -> FoundConversation:
+    (row,) = _rows(connection.execute(f"{_CONVERSATIONS} WHERE key = ?", (key,)))
+    (text,) = connection.execute("SELECT words FROM search WHERE rowid = -?", (run,)).fetchone()
+    return FoundConversation(_conversation(row), snippet(text, words))
+
+
+# --- cursors ----------------------------------------------------------------------------------------
+
+_Cursor = TypeVar("_Cursor")
+
+
+def _opaque(place: object) -> str:
+    return base64.urlsafe_b64encode(_encoder.encode(place)).decode().rstrip("=")
+
+
+def _cursor(text: str, kind: type[_Cursor]) -> _Cursor:
+    try:
+        return msgspec.json.decode(base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)), type=kind)
+    except ValueError as error:
+        raise InvalidRequest(
+            "This is no place in a list; take the one that came with the page before, or begin without one.",
+            param="before",
+        ) from error

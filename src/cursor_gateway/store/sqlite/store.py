@@ -1,0 +1,111 @@
+"""The history in a file of SQLite, as a `Store`.
+
+Short calls are made at once, in the event loop's own thread: to store a batch takes less time than to hand it to
+another thread. Reads that can be long are made in a thread.
+"""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from cursor_gateway.model.document_events import DocumentEvent
+from cursor_gateway.store.base import (
+    ConversationPage,
+    ConversationRecord,
+    EventPage,
+    IdempotentRun,
+    MessageRecord,
+    NewRun,
+    RunEnd,
+    RunRecord,
+)
+from cursor_gateway.store.sqlite.database import Database
+
+
+class SqliteStore:
+    def __init__(self, directory: Path) -> None:
+        self.database = Database(directory)
+
+    async def open(self, now_ms: int) -> str | None:
+        """What to warn of: a damaged file was set aside. It may be left out: each call opens what is not open.
+
+        Raises `SettingsError` for what only the operator can fix, `StoreUnavailable` for what may pass by itself.
+        """
+        return await asyncio.to_thread(self.database.open, now_ms)
+
+    async def close(self) -> None:
+        await asyncio.to_thread(self.database.close)
+
+    # --- at once ------------------------------------------------------------------------------------
+
+    async def begin_run(self, new: NewRun) -> bool:
+        return self.database.begin_run(new)
+
+    async def append(self, run_id: str, first_number: int, events: Sequence[DocumentEvent]) -> int | None:
+        return self.database.append(run_id, first_number, events)
+
+    async def end_run(self, run_id: str, first_number: int, events: Sequence[DocumentEvent], end: RunEnd) -> int | None:
+        return self.database.end_run(run_id, first_number, events, end)
+
+    async def set_session(
+        self, conversation_id: str, owner: str, session_id: str | None, fingerprint: str | None
+    ) -> None:
+        self.database.set_session(conversation_id, owner, session_id, fingerprint)
+
+    async def run(self, id: str, owner: str) -> RunRecord | None:
+        return self.database.run(id, owner)
+
+    async def runs_of(self, conversation_id: str, owner: str) -> list[RunRecord]:
+        return self.database.runs_of(conversation_id, owner)
+
+    async def conversation(self, id: str, owner: str) -> ConversationRecord | None:
+        return self.database.conversation(id, owner)
+
+    async def find_by_fingerprint(self, owner: str, fingerprint: str) -> list[ConversationRecord]:
+        return self.database.find_by_fingerprint(owner, fingerprint)
+
+    async def find_run_by_idempotency(self, owner: str, key: str) -> IdempotentRun | None:
+        return self.database.find_run_by_idempotency(owner, key)
+
+    async def name_reply(self, owner: str, key: str, reply: IdempotentRun, now_ms: int) -> None:
+        self.database.name_reply(owner, key, reply, now_ms)
+
+    # --- in a thread --------------------------------------------------------------------------------
+
+    async def delete_conversation(self, id: str, owner: str) -> bool:
+        return await asyncio.to_thread(self.database.delete_conversation, id, owner)
+
+    async def prune(
+        self,
+        max_age_seconds: float | None,
+        max_bytes: int | None,
+        now_ms: int,
+        file_sizes: Mapping[str, int] | None = None,
+    ) -> int:
+        return await asyncio.to_thread(self.database.prune, max_age_seconds, max_bytes, now_ms, file_sizes)
+
+    async def prune_owners(self, max_bytes: int) -> int:
+        return await asyncio.to_thread(self.database.prune_owners, max_bytes)
+
+    async def recent_runs(self, owner: str, limit: int) -> list[tuple[RunRecord, str]]:
+        return await asyncio.to_thread(self.database.recent_runs, owner, limit)
+
+    async def unfinished_runs(self) -> list[RunRecord]:
+        return await asyncio.to_thread(self.database.unfinished_runs)
+
+    async def events(self, run_id: str, owner: str, *, after: int = 0, max_bytes: int = 1_000_000) -> EventPage:
+        return await asyncio.to_thread(self.database.events, run_id, owner, after=after, max_bytes=max_bytes)
+
+    async def conversations(
+        self, owner: str, *, limit: int = 20, before: str | None = None, query: str | None = None
+    ) -> ConversationPage:
+        return await asyncio.to_thread(self.database.conversations, owner, limit=limit, before=before, query=query)
+
+    async def messages(self, conversation_id: str, owner: str) -> list[MessageRecord]:
+        return await asyncio.to_thread(self.database.messages, conversation_id, owner)
+
+    async def unknown_conversations(self, ids: Sequence[str]) -> list[str]:
+        return await asyncio.to_thread(self.database.unknown_conversations, ids)
+
+    async def size(self) -> int:
+        return await asyncio.to_thread(self.database.size)

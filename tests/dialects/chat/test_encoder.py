@@ -1,0 +1,886 @@
+"""Chat completions: every rule that some client breaks on, in the stream and in the whole."""
+
+import json
+from typing import Any
+
+import msgspec
+import pytest
+
+from cursor_gateway.dialects.chat.encoder import (
+    AgentTools,
+    ChatCompletion,
+    ChunkEncoder,
+    CompletionFold,
+    CompletionHead,
+    FinishReason,
+    ResumedChunks,
+    completion_frames,
+    encode_completion,
+    encode_error,
+    error_body,
+    error_frames,
+)
+from cursor_gateway.errors import (
+    AgentCrashed,
+    AgentError,
+    AgentOverloaded,
+    AgentQuotaExhausted,
+    AgentUnauthenticated,
+    Failure,
+    InvalidRequest,
+    ModelUnavailable,
+    RunCancelled,
+    WorkspaceUntrusted,
+)
+from cursor_gateway.model.document_events import (
+    ContentDelta,
+    DocumentEnded,
+    DocumentEvent,
+    DocumentStarted,
+    Done,
+    Paused,
+    Reasoning,
+    ToolCallArguments,
+    ToolCallEnded,
+    ToolCallStarted,
+)
+from cursor_gateway.model.documents import (
+    ClarificationMetadata,
+    ClarificationQuestion,
+    CodeBlockMetadata,
+    CodeReferenceMetadata,
+    Diff,
+    Envelope,
+    ErrorMetadata,
+    FileEditMetadata,
+    Metadata,
+    Operation,
+    PlanMetadata,
+    ResponseMetadata,
+    TerminalCommandMetadata,
+    TextMetadata,
+    ThinkingMetadata,
+    TodoChange,
+    TodoUpdateMetadata,
+    ToolCallMetadata,
+    ToolCallResult,
+    Usage,
+    WaitingCall,
+    make_document,
+)
+from cursor_gateway.reader import read_events
+from cursor_gateway.stages.cutting import Cutter
+from cursor_gateway.wire.sse import SseDecoder
+from tests.laws.folds import fold_chunks
+from tests.scenarios.golden import Scenario, scenarios
+
+HEAD = CompletionHead('chatcmpl-0123456789abcdef0123456789abcdef-"7"', 1_771_842_600, "auto é")
+CALL = TerminalCommandMetadata(command="ls", exit_code=0, output="", duration_ms=1, permissions=[])
+
+
+def done(failure: Failure | None = None, raw: str = "", cached: int | None = 3) -> Done:
+    usage = Usage(
+        prompt_tokens=10,
+        completion_tokens=5,
+        total_tokens=15,
+        cached_tokens=msgspec.UNSET if cached is None else cached,
+    )
+    envelope = Envelope(
+        id="chat_1",
+        conversation_id="conv_1",
+        model="auto",
+        mode="agent",
+        created="2026-02-23T10:30:00Z",
+        status="error" if failure else "completed",
+        usage=usage,
+        metadata=ResponseMetadata(duration_ms=5, tool_call_count=0, turn_count=1),
+    )
+    return Done(envelope, failure, raw)
+
+
+def paused(
+    *calls: str, raw: str = "", prompt: int = 10, completion: int = 5, arguments: dict[str, Any] | None = None
+) -> Paused:
+    waiting = [
+        WaitingCall(tool_call_id=id, tool_name="look", arguments=arguments or {}, document_id="doc_001") for id in calls
+    ]
+    envelope = msgspec.structs.replace(
+        done().envelope,
+        status="streaming",
+        usage=Usage(
+            prompt_tokens=prompt, completion_tokens=completion, total_tokens=prompt + completion, estimated=True
+        ),
+        metadata=ResponseMetadata(duration_ms=0, tool_call_count=len(calls), turn_count=1, waiting_for=waiting),
+    )
+    return Paused(envelope, raw)
+
+
+def one_reply(pause: int) -> ChunkEncoder:
+    """Of a run that does not pause."""
+    assert pause == 0
+    return ChunkEncoder(HEAD, include_usage=True)
+
+
+def ended(metadata: Metadata, content: str | None = None, raw: str = "") -> DocumentEnded:
+    return DocumentEnded(make_document("doc_001", 1, content, metadata), raw)
+
+
+def stream(events: list[DocumentEvent], agent_tools: AgentTools = "reasoning", *, usage: bool = False) -> list[Any]:
+    """The data of each frame; `[DONE]` stays text."""
+    encoder = ChunkEncoder(HEAD, include_usage=usage, agent_tools=agent_tools)
+    frames = SseDecoder().push(b"".join(encoder.push(event) for event in events))
+    return [frame.data if frame.data == "[DONE]" else json.loads(frame.data) for frame in frames]
+
+
+def deltas(events: list[DocumentEvent], agent_tools: AgentTools = "reasoning") -> list[Any]:
+    """Without the first, which has only the role."""
+    chunks = [chunk for chunk in stream(events, agent_tools) if chunk != "[DONE]"]
+    first, *rest = [chunk["choices"][0]["delta"] for chunk in chunks]
+    assert first == {"role": "assistant", "content": ""}
+    return rest
+
+
+def completion(events: list[DocumentEvent], agent_tools: AgentTools = "reasoning") -> Any:
+    fold = CompletionFold(HEAD, agent_tools=agent_tools)
+    for event in events:
+        fold.push(event)
+    return json.loads(msgspec.json.encode(fold.completion()))
+
+
+TEXT: list[DocumentEvent] = [
+    DocumentStarted("doc_001", "text", 1, raw="\n"),
+    ContentDelta("doc_001", "Hi "),
+    ContentDelta("doc_001", 'é "\u2028'),
+    ended(TextMetadata(), "Hi é", raw="\n"),
+    DocumentStarted("doc_002", "code_block", 2, raw="```py\n"),
+    ContentDelta("doc_002", "x", raw="  x"),
+    ended(CodeBlockMetadata(language="py", purpose="example"), "x", raw="\n```"),
+]
+SAID = '\nHi é "\u2028\n```py\n  x\n```'
+
+
+# --- the stream -------------------------------------------------------------------------------------
+
+
+def test_the_first_delta_has_the_role_and_comes_with_the_first_event() -> None:
+    for event in [*TEXT, Reasoning("hm", opens=True), Reasoning("hm")]:
+        encoder = ChunkEncoder(HEAD)
+        first, *_ = SseDecoder().push(encoder.push(event))
+        assert json.loads(first.data) == {
+            "id": HEAD.id,
+            "object": "chat.completion.chunk",
+            "created": HEAD.created,
+            "model": HEAD.model,
+            "choices": [{"index": 0, "delta": {"role": "assistant", "content": ""}, "finish_reason": None}],
+        }
+        again = SseDecoder().push(encoder.push(ContentDelta("doc_001", "x")))
+        assert [json.loads(frame.data)["choices"][0]["delta"] for frame in again] == [{"content": "x"}]
+
+
+def test_all_chunks_have_the_same_head_and_one_choice() -> None:
+    *chunks, end = stream([*TEXT, Reasoning("hm", opens=True), ended(CALL), done()])
+    assert end == "[DONE]"
+    for chunk in chunks:
+        assert (chunk["id"], chunk["created"], chunk["model"]) == (HEAD.id, HEAD.created, HEAD.model)
+        assert chunk["object"] == "chat.completion.chunk"
+        assert [choice["index"] for choice in chunk["choices"]] == [0]
+
+
+def test_the_content_is_the_agents_own_text() -> None:
+    assert "".join(delta["content"] for delta in deltas(TEXT)) == SAID
+    assert completion([*TEXT, done()])["choices"][0]["message"]["content"] == SAID
+
+
+def test_events_without_text_are_no_chunks() -> None:
+    silent: list[DocumentEvent] = [
+        ToolCallStarted("doc_001", "grep", "c"),
+        ToolCallArguments("doc_001", {}),
+        ToolCallEnded("doc_001", ToolCallResult(status="success", data=None)),
+        DocumentStarted("doc_001", "plan", 1),
+        ContentDelta("doc_001", "# Plan", raw=""),
+    ]
+    assert deltas(silent) == []
+
+
+def test_a_finished_run_ends_with_one_finish_reason_and_done() -> None:
+    *_, text, finish, end = stream([*TEXT, done(raw="\n")])
+    assert text["choices"][0] == {"index": 0, "delta": {"content": "\n"}, "finish_reason": None}
+    assert finish["choices"] == [{"index": 0, "delta": {}, "finish_reason": "stop"}]
+    assert end == "[DONE]"
+
+
+def usage_of_done(cached: int) -> dict[str, Any]:
+    return {
+        "prompt_tokens": 10,
+        "completion_tokens": 5,
+        "total_tokens": 15,
+        "prompt_tokens_details": {"cached_tokens": cached},
+        "completion_tokens_details": {"reasoning_tokens": 0},
+    }
+
+
+def test_usage_is_a_chunk_of_its_own_only_when_asked_for() -> None:
+    *_, finish, usage, end = stream([done()], usage=True)
+    assert finish["choices"][0]["finish_reason"] == "stop"
+    assert usage == {
+        "id": HEAD.id,
+        "object": "chat.completion.chunk",
+        "created": HEAD.created,
+        "model": HEAD.model,
+        "choices": [],
+        "usage": usage_of_done(cached=3),
+        "cursor": {"usage": usage_of_done(cached=3)},
+    }
+    assert end == "[DONE]"
+    assert all("usage" not in chunk for chunk in stream([done()])[:-1])
+
+
+def test_a_failed_run_ends_with_an_error_and_done_and_no_finish_reason() -> None:
+    for usage in (True, False):
+        *chunks, error, end = stream([*TEXT, done(AgentCrashed("It crashed.").failure())], usage=usage)
+        assert {chunk["choices"][0]["finish_reason"] for chunk in chunks} == {None}
+        assert error == {
+            "error": {"message": "It crashed.", "type": "api_error", "param": None, "code": "agent_crashed"}
+        }
+        assert end == "[DONE]"
+
+
+# --- the whole --------------------------------------------------------------------------------------
+
+
+def test_there_is_no_completion_before_the_run_is_done() -> None:
+    fold = CompletionFold(HEAD)
+    for event in TEXT:
+        fold.push(event)
+        assert fold.completion() is None
+
+
+def test_the_completion_has_every_field_that_clients_ask_for() -> None:
+    assert completion([*TEXT, done(cached=None)]) == {
+        "id": HEAD.id,
+        "object": "chat.completion",
+        "created": HEAD.created,
+        "model": HEAD.model,
+        "choices": [
+            {
+                "index": 0,
+                "message": {"role": "assistant", "content": SAID, "refusal": None},
+                "logprobs": None,
+                "finish_reason": "stop",
+            }
+        ],
+        "usage": usage_of_done(cached=0),
+        "cursor": {"usage": usage_of_done(cached=0)},
+    }
+
+
+def test_a_completion_is_encoded_as_it_is() -> None:
+    fold = CompletionFold(HEAD)
+    fold.push(done())
+    whole = fold.completion()
+    assert whole is not None
+    assert msgspec.json.decode(encode_completion(whole), type=ChatCompletion) == whole
+
+
+def test_a_failed_runs_completion_keeps_what_had_arrived_beside_the_error() -> None:
+    told = completion([*TEXT, done(AgentCrashed("It crashed.").failure())])
+    assert told["choices"][0]["finish_reason"] == "length"
+    assert told["choices"][0]["message"]["content"] == SAID
+    assert told["error"]["code"] == "agent_crashed"
+
+
+@pytest.mark.parametrize(
+    ("error", "kind"),
+    [
+        (AgentUnauthenticated, "authentication_error"),
+        (WorkspaceUntrusted, "permission_error"),
+        (ModelUnavailable, "invalid_request_error"),
+        (RunCancelled, "invalid_request_error"),
+        (AgentQuotaExhausted, "insufficient_quota"),
+        (AgentOverloaded, "rate_limit_error"),
+        (AgentCrashed, "api_error"),
+    ],
+)
+def test_an_error_has_openais_shape_and_kind(error: type[AgentError], kind: str) -> None:
+    body = json.loads(msgspec.json.encode(error_body(error("It failed.").failure())))
+    assert body == {"message": "It failed.", "type": kind, "param": None, "code": error.code}
+
+
+def test_an_error_names_the_field_that_is_to_blame() -> None:
+    body = json.loads(encode_error(InvalidRequest("Send 1.", param="n").failure()))
+    assert body == {
+        "error": {"message": "Send 1.", "type": "invalid_request_error", "param": "n", "code": "invalid_request"}
+    }
+
+
+def test_an_error_in_a_stream_is_a_frame_of_its_own_and_the_last() -> None:
+    failure = AgentCrashed("It crashed.").failure()
+    error, end = SseDecoder().push(error_frames(failure))
+    assert json.loads(error.data) == json.loads(encode_error(failure))
+    assert end.data == "[DONE]"
+
+
+# --- cut short --------------------------------------------------------------------------------------
+
+
+def words(*texts: str) -> list[DocumentEvent]:
+    return [DocumentStarted("doc_001", "text", 1), *(ContentDelta("doc_001", text) for text in texts)]
+
+
+# stop, max_tokens, the events, what is said, why it ended, the tokens it cost (None: what the agent says)
+CUTS: dict[str, tuple[tuple[str, ...], int | None, list[DocumentEvent], str, FinishReason, int | None]] = {
+    "at a stop sequence": (("END",), None, [*words("a E", "ND b"), done()], "a ", "stop", 1),
+    "at a stop sequence at once": (("a",), None, [*words("a"), done()], "", "stop", 0),
+    "at the limit": ((), 2, [*words("one", " two", " three"), done()], "one two ", "length", 2),
+    "by what was held back": (("three!",), 2, [*words("one two", " three"), done()], "one two ", "length", 2),
+    "not at all": (("END",), 9, [*words("a E", "N"), done()], "a EN", "stop", None),
+    "not by thinking": (("END",), 1, [Reasoning("END of it all", opens=True), *words("a"), done()], "a", "stop", None),
+    "in the source of a fence": (
+        ("```",),
+        None,
+        [*words("a\n"), DocumentStarted("doc_002", "code_block", 2, raw="```py\n"), done()],
+        "a\n",
+        "stop",
+        2,
+    ),
+    "in the last of the source": (("\n",), None, [*words("a"), done(raw="\n")], "a", "stop", 1),
+    "before the run failed": (("b",), None, [*words("a b"), done(AgentCrashed().failure())], "a ", "stop", 1),
+}
+
+
+@pytest.mark.parametrize(("stop", "limit", "events", "said", "reason", "tokens"), CUTS.values(), ids=CUTS)
+def test_a_cut_answer_ends_at_once_with_its_reason_and_an_estimate(
+    stop: tuple[str, ...],
+    limit: int | None,
+    events: list[DocumentEvent],
+    said: str,
+    reason: FinishReason,
+    tokens: int | None,
+) -> None:
+    usage = {
+        "prompt_tokens": 10 if tokens is None else 7,
+        "completion_tokens": 5 if tokens is None else tokens,
+        "total_tokens": 15 if tokens is None else 7 + tokens,
+        "prompt_tokens_details": {"cached_tokens": 3 if tokens is None else 0},
+        "completion_tokens_details": {"reasoning_tokens": 0},
+        **({} if tokens is None else {"estimated": True}),
+    }
+    encoder = ChunkEncoder(HEAD, include_usage=True, cutter=Cutter(stop, limit), prompt_tokens=7)
+    fold = CompletionFold(HEAD, cutter=Cutter(stop, limit), prompt_tokens=7)
+    stream = b""
+    for event in events:
+        was_over = encoder.is_over
+        frames = encoder.push(event)
+        fold.push(event)
+        assert not (was_over and frames)
+        assert encoder.is_over == fold.is_over == (fold.completion() is not None)
+        assert frames.endswith(b"data: [DONE]\n\n") == (encoder.is_over and not was_over)
+        stream += frames
+    *chunks, counted, _ = (json.loads(frame.data) for frame in SseDecoder().push(stream.replace(b"[DONE]", b"null")))
+    assert "".join(chunk["choices"][0]["delta"].get("content", "") for chunk in chunks) == said
+    assert [chunk["choices"][0]["finish_reason"] for chunk in chunks] == [None] * (len(chunks) - 1) + [reason]
+    assert counted["usage"] == usage
+    whole: Any = msgspec.to_builtins(fold.completion())
+    assert whole["choices"][0]["message"]["content"] == said
+    assert whole["choices"][0]["finish_reason"] == reason
+    assert whole["usage"] == usage
+    assert "error" not in whole
+
+
+def test_a_run_that_fails_before_the_cut_has_failed() -> None:
+    events: list[DocumentEvent] = [*words("a E"), done(AgentCrashed("It crashed.").failure())]
+    encoder, fold = ChunkEncoder(HEAD, cutter=Cutter(("END",))), CompletionFold(HEAD, cutter=Cutter(("END",)))
+    stream = b"".join(encoder.push(event) for event in events)
+    for event in events:
+        fold.push(event)
+    *_, held, error, _ = SseDecoder().push(stream)
+    assert json.loads(held.data)["choices"][0]["delta"] == {"content": "E"}
+    assert json.loads(error.data)["error"]["code"] == "agent_crashed"
+    whole = fold.completion()
+    assert whole is not None
+    assert (whole.choices[0].message.content, whole.choices[0].finish_reason) == ("a E", "length")
+    assert whole.error
+
+
+def test_a_cut_answer_still_tells_of_tools_before_the_cut() -> None:
+    fold = CompletionFold(HEAD, agent_tools="tool_calls", cutter=Cutter(("END",)))
+    for event in [ended(CALL), *words("END"), ended(CALL), done()]:
+        fold.push(event)
+    whole = fold.completion()
+    assert whole is not None
+    assert [call.function.name for call in whole.choices[0].message.tool_calls or ()] == ["run_terminal_cmd"]
+
+
+def test_a_fold_says_whether_the_run_failed_and_another_one_takes_its_place() -> None:
+    failure = AgentCrashed("It crashed.").failure()
+    fold = CompletionFold(HEAD, agent_tools="none")
+    failures = [fold.failure]
+    fold.push(done(failure))
+    assert [*failures, fold.failure] == [None, failure]
+    other = fold.again()
+    assert not other.is_over
+    for event in [ended(CALL), *words("a"), done()]:
+        other.push(event)
+    whole = other.completion()
+    assert whole is not None
+    assert (whole.id, other.failure) == (HEAD.id, None)
+    assert whole.choices[0].message.reasoning_content is msgspec.UNSET
+
+
+def test_after_the_end_nothing_is_said() -> None:
+    encoder, fold = ChunkEncoder(HEAD), CompletionFold(HEAD)
+    for event in [*TEXT, done()]:
+        assert not encoder.is_over
+        assert not fold.is_over
+        encoder.push(event)
+        fold.push(event)
+    assert encoder.is_over
+    assert fold.is_over
+    told = fold.completion()
+    for event in [ContentDelta("doc_001", "x"), Reasoning("x"), *TEXT, done(AgentCrashed().failure())]:
+        assert encoder.push(event) == b""
+        fold.push(event)
+    assert fold.completion() == told
+
+
+# --- a whole answer as a stream ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("include_usage", [True, False])
+@pytest.mark.parametrize("agent_tools", ["reasoning", "tool_calls"])
+@pytest.mark.parametrize("failure", [None, AgentCrashed("It crashed.").failure()])
+def test_a_whole_answer_is_streamed_as_if_it_had_just_come(
+    agent_tools: AgentTools, include_usage: bool, failure: Failure | None
+) -> None:
+    events: list[DocumentEvent] = [Reasoning("hm", opens=True), *TEXT, ended(CALL), ended(GREP), done(failure)]
+    fold = CompletionFold(HEAD, agent_tools=agent_tools)
+    for event in events:
+        fold.push(event)
+    whole = fold.completion()
+    assert whole is not None
+    frames = completion_frames(whole, include_usage)
+    expected: Any = json.loads(encode_completion(whole))
+    usage, cursor = expected.pop("usage"), expected.pop("cursor")
+    found = fold_chunks(frames, include_usage=include_usage)
+    assert found.pop("usage", usage) == usage
+    assert found.pop("cursor", cursor) == cursor
+    assert found == expected
+
+
+def test_a_whole_answer_without_text_has_its_reason() -> None:
+    fold = CompletionFold(HEAD, cutter=Cutter((), 1))
+    for event in [*words("one two"), done()]:
+        fold.push(event)
+    whole = fold.completion()
+    assert whole is not None
+    empty = msgspec.structs.replace(whole.choices[0].message, content=None)
+    silent = msgspec.structs.replace(whole, choices=[msgspec.structs.replace(whole.choices[0], message=empty)])
+    role, finish, _ = (frame.data for frame in SseDecoder().push(completion_frames(silent)))
+    assert json.loads(role)["choices"][0]["delta"] == {"role": "assistant", "content": ""}
+    assert json.loads(finish)["choices"] == [{"index": 0, "delta": {}, "finish_reason": "length"}]
+
+
+# --- thinking ---------------------------------------------------------------------------------------
+
+THOUGHTS: dict[str, tuple[list[DocumentEvent], str]] = {
+    "pieces of one block": ([Reasoning("h", opens=True), Reasoning("m")], "hm"),
+    "blocks are told apart": ([Reasoning("a", opens=True), Reasoning("b", opens=True)], "a\n\nb"),
+    "blocks that end a line, too": ([Reasoning("a\n", opens=True), Reasoning("b", opens=True)], "a\n\nb"),
+    "documents of thinking": (
+        [
+            DocumentStarted("doc_001", "thinking", 1),
+            ContentDelta("doc_001", "a", raw=""),
+            ended(ThinkingMetadata(), "a"),
+            DocumentStarted("doc_002", "thinking", 2),
+            ContentDelta("doc_002", "b", raw=""),
+        ],
+        "a\n\nb",
+    ),
+    "other documents are no thoughts": (
+        [DocumentStarted("doc_001", "thinking", 1), ContentDelta("doc_002", "a plan", raw="")],
+        "",
+    ),
+}
+
+
+@pytest.mark.parametrize(("events", "text"), THOUGHTS.values(), ids=THOUGHTS)
+def test_thinking_is_reasoning_content(events: list[DocumentEvent], text: str) -> None:
+    assert "".join(delta["reasoning_content"] for delta in deltas(events)) == text
+    message = completion([*events, done()])["choices"][0]["message"]
+    assert message.get("reasoning_content", "") == text
+    assert message["content"] == ""
+
+
+# --- the agent's own tools --------------------------------------------------------------------------
+
+
+def edit(operation: Operation) -> Metadata:
+    return FileEditMetadata(file_path="a.py", operation=operation, language="python")
+
+
+GREP = ToolCallMetadata(
+    tool_name="grep",
+    tool_call_id="call_001",
+    arguments={"pattern": "é"},
+    result=ToolCallResult(status="success", data=[]),
+    duration_ms=1,
+)
+QUESTION = ClarificationQuestion(id="q", text="Which?", options=[])
+
+# metadata, content, the line in the reasoning, the call's id, name and arguments
+TOOLS: list[tuple[Metadata, str | None, str, tuple[str, dict[str, Any]]]] = [
+    (GREP, None, "Used grep: é\n", ("grep", {"pattern": "é"})),
+    (CALL, None, "Ran `ls` (exit status 0)\n", ("run_terminal_cmd", {"command": "ls"})),
+    (edit("create"), "x", "Created a.py, 1 line\n", ("write_file", {"target_file": "a.py", "contents": "x"})),
+    (edit("edit"), "x", "Edited a.py\n", ("edit_file", {"target_file": "a.py", "contents": "x"})),
+    (
+        FileEditMetadata(
+            file_path="a.py",
+            operation="edit",
+            language="python",
+            diff=Diff(old_string="a", new_string="b", start_line=1, end_line=1),
+        ),
+        "b",
+        "Edited a.py\n",
+        ("edit_file", {"target_file": "a.py", "old_string": "a", "new_string": "b"}),
+    ),
+    (
+        FileEditMetadata(file_path="b.py", operation="rename", language="python", old_path="a.py"),
+        None,
+        "Renamed a.py to b.py\n",
+        ("rename_file", {"target_file": "b.py", "old_path": "a.py"}),
+    ),
+    (edit("delete"), None, "Deleted a.py\n", ("delete_file", {"target_file": "a.py"})),
+    (edit("rename"), None, "Renamed a file to a.py\n", ("rename_file", {"target_file": "a.py"})),
+    (
+        PlanMetadata(title="T", overview="", todos=[]),
+        "# Plan",
+        "Planned T (0 to-dos)\n\n# Plan\n",
+        ("create_plan", {"name": "T", "plan": "# Plan"}),
+    ),
+    (
+        ClarificationMetadata(questions=[QUESTION]),
+        None,
+        "Asked Which?\n",
+        ("ask_question", {"questions": [{"id": "q", "text": "Which?", "options": []}]}),
+    ),
+    (
+        TodoUpdateMetadata(todos=[TodoChange(id="1", status="completed")]),
+        None,
+        "Updated the to-dos (1 completed)\n",
+        ("todo_write", {"todos": [{"id": "1", "status": "completed"}]}),
+    ),
+]
+NO_TOOLS: list[tuple[Metadata, str]] = [
+    (TextMetadata(), "x"),
+    (CodeBlockMetadata(language="py", purpose="example"), "x"),
+    (CodeReferenceMetadata(file_path="a", start_line=1, end_line=2, language="text"), "x"),
+    (ErrorMetadata(error_code="E", source="s", details=""), "x"),
+    (ThinkingMetadata(), "x"),
+]
+
+
+@pytest.mark.parametrize(("metadata", "content", "line", "call"), TOOLS)
+def test_a_tool_is_one_line_of_reasoning(
+    metadata: Metadata, content: str | None, line: str, call: tuple[str, dict[str, Any]]
+) -> None:
+    events: list[DocumentEvent] = [ended(metadata, content)]
+    assert deltas(events) == [{"reasoning_content": line}]
+    assert completion([*events, done()])["choices"][0]["message"]["reasoning_content"] == line
+
+
+@pytest.mark.parametrize(("metadata", "content", "line", "call"), TOOLS)
+def test_a_tool_is_a_call_where_the_operator_says_so(
+    metadata: Metadata, content: str | None, line: str, call: tuple[str, dict[str, Any]]
+) -> None:
+    name, arguments = call
+    id = "call_0123456789abcdef01234567_1"
+    events: list[DocumentEvent] = [ended(metadata, content)]
+    first, second = deltas(events, "tool_calls")
+    opening = {"index": 0, "id": id, "type": "function", "function": {"name": name, "arguments": ""}}
+    assert first == {"tool_calls": [opening]}
+    (later,) = second["tool_calls"]
+    assert json.loads(later["function"].pop("arguments")) == arguments
+    assert later == {"index": 0, "function": {}}
+    (told,) = completion([*events, done()], "tool_calls")["choices"][0]["message"]["tool_calls"]
+    assert json.loads(told["function"].pop("arguments")) == arguments
+    assert told == {"id": id, "type": "function", "function": {"name": name}}
+
+
+@pytest.mark.parametrize(("metadata", "content"), NO_TOOLS)
+@pytest.mark.parametrize("agent_tools", ["reasoning", "tool_calls"])
+def test_other_documents_are_no_tools(metadata: Metadata, content: str, agent_tools: AgentTools) -> None:
+    assert deltas([ended(metadata, content)], agent_tools) == []
+
+
+def test_tools_are_not_told_where_the_operator_says_so() -> None:
+    events: list[DocumentEvent] = [ended(metadata, content) for metadata, content, *_ in TOOLS]
+    assert deltas(events, "none") == []
+    assert set(completion([*events, done()], "none")["choices"][0]["message"]) == {"role", "content", "refusal"}
+
+
+def test_calls_are_numbered_in_the_order_of_their_ends() -> None:
+    found = deltas([ended(CALL), ended(TextMetadata(), "x"), ended(GREP)], "tool_calls")
+    assert [delta["tool_calls"][0]["index"] for delta in found] == [0, 0, 1, 1]
+
+
+# --- calls for the caller ---------------------------------------------------------------------------
+
+
+def call_deltas(index: int, id: str, *arguments: str) -> list[Any]:
+    """As clients need them: id, type and name in the first only, with empty arguments; then the pieces of these."""
+    opening = {"index": index, "id": id, "type": "function", "function": {"name": "look", "arguments": ""}}
+    pieces = [{"index": index, "function": {"arguments": piece}} for piece in arguments]
+    return [{"tool_calls": [call]} for call in (opening, *pieces)]
+
+
+def test_a_pause_asks_for_its_calls_and_ends_the_reply() -> None:
+    *chunks, finish, last = stream([*TEXT, paused("k", "l", arguments={"p": 1})])
+    told = [chunk["choices"][0]["delta"] for chunk in chunks]
+    assert told[-4:] == [*call_deltas(0, "k", '{"p":1}'), *call_deltas(1, "l", '{"p":1}')]
+    assert finish["choices"] == [{"index": 0, "delta": {}, "finish_reason": "tool_calls"}]
+    assert last == "[DONE]"
+    choice = completion([*TEXT, paused("k", "l", arguments={"p": 1})])["choices"][0]
+    assert choice["finish_reason"] == "tool_calls"
+    assert [(call["id"], call["function"]) for call in choice["message"]["tool_calls"]] == [
+        (id, {"name": "look", "arguments": '{"p":1}'}) for id in ("k", "l")
+    ]
+
+
+@pytest.mark.parametrize(("said", "content"), [([], None), (TEXT, '\nHi é "\u2028\n```py\n  x\n```')])
+def test_beside_calls_there_may_be_no_text(said: list[DocumentEvent], content: str | None) -> None:
+    message = completion([*said, paused("k")])["choices"][0]["message"]
+    assert message["content"] == content
+    assert completion([*said, done()])["choices"][0]["message"]["content"] == (content or "")
+
+
+def test_the_agents_text_beside_a_pause_is_said_before_the_calls() -> None:
+    assert deltas([paused("k", raw="\n")])[:3] == [{"content": "\n"}, *call_deltas(0, "k", "{}")]
+
+
+def test_calls_for_the_caller_are_numbered_after_those_of_the_agent_itself() -> None:
+    found = deltas([ended(GREP), ended(CALL), paused("k", "l")], "tool_calls")
+    assert [delta["tool_calls"][0]["index"] for delta in found if delta] == [0, 0, 1, 1, 2, 2, 3, 3]
+    calls = completion([ended(GREP), ended(CALL), paused("k", "l")], "tool_calls")["choices"][0]["message"]
+    assert [call["id"] for call in calls["tool_calls"]][2:] == ["k", "l"]
+
+
+def test_forwarded_calls_have_ids_of_their_own_in_every_run() -> None:
+    ids: list[str] = []
+    for run in ("1" * 32, "2" * 32):
+        fold = CompletionFold(CompletionHead(f"chatcmpl-{run}", 1, "auto"), agent_tools="tool_calls")
+        for number in (1, 2, 1000):
+            fold.push(DocumentEnded(make_document(f"doc_{number:03d}", number, None, CALL)))
+        fold.push(done())
+        whole = fold.completion()
+        assert whole is not None
+        ids += [call.id for call in whole.choices[0].message.tool_calls or ()]
+    assert len(set(ids)) == 6
+    assert all(id.startswith("call_") and len(id) <= 40 for id in ids)  # OpenAI allows no more
+
+
+@pytest.mark.parametrize("characters", [1012, 1013, 5000])
+def test_long_arguments_come_in_pieces(characters: int) -> None:
+    """Of characters, not bytes: a reader decodes each by itself."""
+    arguments = {"a": "é" * characters}
+    first, *rest = deltas([paused("k", arguments=arguments)])[:-1]
+    assert first == call_deltas(0, "k")[0]
+    pieces = [delta["tool_calls"][0]["function"]["arguments"] for delta in rest]
+    assert json.loads("".join(pieces)) == arguments
+    assert [len(piece) for piece in pieces[:-1]] == [1024] * ((characters + 8 - 1) // 1024)
+    assert 0 < len(pieces[-1]) <= 1024
+
+
+@pytest.mark.parametrize("agent_tools", ["reasoning", "tool_calls", "none"])
+def test_what_the_caller_has_run_is_not_told_to_it(agent_tools: AgentTools) -> None:
+    theirs = msgspec.structs.replace(GREP, ran_by="caller")
+    assert deltas([ended(theirs)], agent_tools) == []
+    message = completion([ended(theirs), done()], agent_tools)["choices"][0]["message"]
+    assert set(message) == {"role", "content", "refusal"}
+
+
+TEN_CALLS = Usage(prompt_tokens=240_000, completion_tokens=500, total_tokens=240_500, cached_tokens=216_000)
+LAST_CALL = Usage(prompt_tokens=26_000, completion_tokens=3, total_tokens=26_003, estimated=True)
+
+
+@pytest.mark.parametrize(("cached", "told"), [(23_400, 23_400), (99_999, 26_000)])
+def test_usage_is_the_last_calls_and_the_sum_has_a_field_of_ours(cached: int, told: int) -> None:
+    last = msgspec.structs.replace(LAST_CALL, cached_tokens=cached)
+    end = Done(msgspec.structs.replace(done().envelope, usage=TEN_CALLS), last_call=last)
+    whole = completion([*TEXT, end])
+    assert whole["usage"] == {
+        "prompt_tokens": 26_000,
+        "completion_tokens": 3,
+        "total_tokens": 26_003,
+        "prompt_tokens_details": {"cached_tokens": told},
+        "completion_tokens_details": {"reasoning_tokens": 0},
+        "estimated": True,
+    }
+    assert whole["cursor"] == {
+        "usage": {
+            "prompt_tokens": 240_000,
+            "completion_tokens": 500,
+            "total_tokens": 240_500,
+            "prompt_tokens_details": {"cached_tokens": 216_000},
+            "completion_tokens_details": {"reasoning_tokens": 0},
+        }
+    }
+    *_, counted, _ = stream([*TEXT, end], usage=True)
+    assert (counted["usage"], counted["cursor"]) == (whole["usage"], whole["cursor"])
+    assert all("cursor" not in chunk for chunk in stream([*TEXT, end])[:-1])
+
+
+def test_a_reply_that_asks_for_tools_tells_the_context_and_no_sum_yet() -> None:
+    pause = Paused(msgspec.structs.replace(paused("k").envelope, usage=TEN_CALLS), last_call=LAST_CALL)
+    whole = completion([*TEXT, pause])
+    assert whole["usage"]["prompt_tokens"] == 26_000
+    assert "cursor" not in whole
+    *_, counted, _ = stream([*TEXT, pause], usage=True)
+    assert counted["usage"] == whole["usage"]
+    assert "cursor" not in counted
+
+
+def test_a_run_goes_on_after_a_pause_that_ended_its_reply() -> None:
+    encoder, fold = ChunkEncoder(HEAD), CompletionFold(HEAD)
+    encoder.push(paused("k"))
+    fold.push(paused("k"))
+    assert encoder.is_over
+    assert fold.is_over
+    assert not encoder.is_cut
+    assert not fold.is_cut
+    assert encoder.push(done()) == b""
+
+
+def test_what_may_be_cut_is_said_before_a_call() -> None:
+    events: list[DocumentEvent] = [*words("a E"), paused("k")]
+    encoder, fold = ChunkEncoder(HEAD, cutter=Cutter(("END",))), CompletionFold(HEAD, cutter=Cutter(("END",)))
+    frames = SseDecoder().push(b"".join(map(encoder.push, events)))
+    for event in events:
+        fold.push(event)
+    told = [json.loads(frame.data)["choices"][0] for frame in frames[:-1]]
+    assert [choice["delta"] for choice in told][-4:] == [{"content": "E"}, *call_deltas(0, "k", "{}"), {}]
+    assert told[-1]["finish_reason"] == "tool_calls"
+    whole = fold.completion()
+    assert whole is not None
+    assert (whole.choices[0].message.content, whole.choices[0].finish_reason) == ("a E", "tool_calls")
+    assert not encoder.is_cut
+    assert not fold.is_cut
+
+
+@pytest.mark.parametrize("stop", [(), ("three!",)], ids=["at once", "by what was held back"])
+def test_an_answer_that_is_cut_before_its_call_asks_for_nothing(stop: tuple[str, ...]) -> None:
+    events: list[DocumentEvent] = [*words("one two three"), paused("k")]
+    encoder, fold = ChunkEncoder(HEAD, cutter=Cutter(stop, 2)), CompletionFold(HEAD, cutter=Cutter(stop, 2))
+    stream = b"".join(map(encoder.push, events))
+    for event in events:
+        fold.push(event)
+    assert encoder.is_cut
+    assert fold.is_cut
+    assert b"tool_calls" not in stream
+    whole = fold.completion()
+    assert whole is not None
+    assert whole.choices[0].finish_reason == "length"
+    assert whole.choices[0].message.tool_calls is msgspec.UNSET
+
+
+def test_what_was_held_back_before_a_call_of_the_agents_is_said_once() -> None:
+    events: list[DocumentEvent] = [*words("a E"), ended(CALL), *words("x E"), ended(CALL), *words("ND"), done()]
+    fold = CompletionFold(HEAD, agent_tools="tool_calls", cutter=Cutter(("END",)))
+    for event in events:
+        fold.push(event)
+    whole = fold.completion()
+    assert whole is not None
+    assert whole.choices[0].message.content == "a Ex END"
+
+
+def test_an_answer_with_calls_is_streamed_as_if_it_had_just_come() -> None:
+    fold = CompletionFold(HEAD)
+    fold.push(paused("k", "l", arguments={"a": "x" * 2000}))
+    whole = fold.completion()
+    assert whole is not None
+    expected: Any = json.loads(encode_completion(whole))
+    del expected["usage"]
+    assert fold_chunks(completion_frames(whole), include_usage=False) == expected
+
+
+def test_a_line_about_a_tool_starts_on_a_line_of_its_own() -> None:
+    events: list[DocumentEvent] = [
+        Reasoning("hm", opens=True),
+        ended(CALL),
+        Reasoning("so", opens=True),
+        Reasoning("\n"),
+        ended(CALL),
+    ]
+    line = "Ran `ls` (exit status 0)\n"
+    assert "".join(delta["reasoning_content"] for delta in deltas(events)) == f"hm\n{line}\nso\n{line}"
+    assert completion([*events, done()])["choices"][0]["message"]["reasoning_content"] == f"hm\n{line}\nso\n{line}"
+
+
+# --- a stream that goes on where its reader was ------------------------------------------------------
+
+
+@pytest.mark.parametrize("scenario", scenarios(), ids=lambda scenario: scenario.name)
+def test_a_reader_who_comes_back_after_any_event_has_all_frames_once(scenario: Scenario) -> None:
+    events = list(read_events(scenario.lines, scenario.run))
+    whole = SseDecoder().push(b"".join(map(ChunkEncoder(HEAD, include_usage=True).push, events)))
+    numbered = ResumedChunks(one_reply, 0)
+    pieces = [SseDecoder().push(numbered.push(event)) for event in events]
+    assert numbered.is_over
+    assert [frame.data for piece in pieces for frame in piece] == [frame.data for frame in whole]
+    for number, piece in enumerate(pieces, 1):
+        assert [frame.id for frame in piece] == ["" for _ in piece[1:]] + [str(number) for _ in piece[:1]]
+    for after in range(len(events) + 1):
+        again = ResumedChunks(one_reply, after)
+        rest = [SseDecoder().push(again.push(event)) for event in events]
+        assert rest == [[] for _ in pieces[:after]] + pieces[after:]
+
+
+def test_the_stream_itself_has_the_numbers_that_a_reader_resumes_with() -> None:
+    events: list[DocumentEvent] = [*TEXT, Reasoning("hm", opens=True), Reasoning("so"), ended(CALL), done()]
+    assert ChunkEncoder(HEAD, include_usage=True).push_all(events) == ResumedChunks(one_reply, 0).push_all(events)
+    later = SseDecoder().push(ChunkEncoder(HEAD, after=40).push_all(events))
+    assert [frame.id for frame in later if frame.id][-1] == str(40 + len(events))
+
+
+def test_a_stream_that_may_be_cut_has_no_numbers() -> None:
+    """What is held back until it is known to be no `stop` belongs to an event before."""
+    encoder = ChunkEncoder(HEAD, cutter=Cutter(("END",)))
+    frames = SseDecoder().push(encoder.push_all([*words("a E x"), done()]))
+    assert {frame.id for frame in frames} == {""}
+
+
+def test_events_may_come_together() -> None:
+    events: list[DocumentEvent] = [*TEXT, ended(CALL), done()]
+    assert ChunkEncoder(HEAD).push_all(events) == b"".join(map(ChunkEncoder(HEAD).push, events))
+    one_by_one = ResumedChunks(one_reply, 2)
+    assert ResumedChunks(one_reply, 2).push_all(events) == b"".join(map(one_by_one.push, events))
+
+
+def test_a_run_that_paused_has_several_replies_and_each_is_numbered_as_its_events_are() -> None:
+    pauses = [paused("k"), paused("l", prompt=30, completion=8)]
+    events: list[DocumentEvent] = [*words("a"), pauses[0], *words("b c"), pauses[1], *words("d"), done()]
+    made: list[int] = []
+
+    def encoder(pause: int) -> ChunkEncoder:
+        made.append(pause)
+        return ChunkEncoder(CompletionHead(f"chatcmpl-{pause}", 1, "auto"), include_usage=True, after=pause)
+
+    ends = [events.index(pause) + 1 for pause in pauses] + [len(events)]
+    for start, end in zip([0, *ends], ends, strict=False):
+        for after in range(start, end):
+            made.clear()
+            numbered = ResumedChunks(encoder, after)
+            pieces = [SseDecoder().push(numbered.push(event)) for event in events]
+            assert made[-1] == start
+            assert numbered.is_over
+            assert not numbered.is_cut
+            whole = encoder(start)
+            expected = [SseDecoder().push(whole.push(event)) for event in events[start:end]]
+            assert [[frame.data for frame in piece] for piece in pieces] == [
+                *([] for _ in events[:after]),
+                *([frame.data for frame in piece] for piece in expected[after - start :]),
+                *([] for _ in events[end:]),
+            ]
+            assert {frame.id for piece in pieces for frame in piece} - {""} == {
+                str(number) for number, piece in enumerate(expected, start + 1) if piece and number > after
+            }

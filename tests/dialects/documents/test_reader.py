@@ -1,0 +1,273 @@
+"""The client's side: what the server encodes is decoded to events that fold to the same response."""
+
+import json
+from collections.abc import Iterable
+
+import pytest
+from hypothesis import given
+
+from cursor_gateway.dialects.documents.encoder import SseEncoder
+from cursor_gateway.dialects.documents.reader import DocumentEventReader
+from cursor_gateway.errors import AgentCrashed, AgentOverloaded, Failure, UnusableInput
+from cursor_gateway.model.agent_events import AgentEvent, RunFailed
+from cursor_gateway.model.document_events import (
+    ContentDelta,
+    DocumentEnded,
+    DocumentEvent,
+    DocumentStarted,
+    Done,
+    KnownMetadata,
+    Paused,
+    Reasoning,
+    ToolCallArguments,
+    ToolCallEnded,
+    ToolCallStarted,
+)
+from cursor_gateway.model.documents import (
+    Envelope,
+    ErrorMetadata,
+    PlanMetadata,
+    PlanTodo,
+    ResponseMetadata,
+    TextMetadata,
+    ToolCallMetadata,
+    ToolCallResult,
+    Usage,
+    make_document,
+)
+from cursor_gateway.model.run_info import RunInfo
+from cursor_gateway.reader import read_events
+from cursor_gateway.wire.sse import SseDecoder, SseEvent
+from tests.laws.agent import Recording
+from tests.laws.laws import assemble, assert_well_formed, read, response_of
+from tests.laws.strategies import agent_events, examples, recordings, runs
+from tests.scenarios.golden import Scenario, scenarios
+
+
+def decoded(frames: Iterable[SseEvent]) -> list[DocumentEvent]:
+    reader = DocumentEventReader()
+    return [event for frame in frames if (event := reader.push(frame)) is not None]
+
+
+def over_the_wire(events: Iterable[DocumentEvent]) -> list[DocumentEvent]:
+    encoder = SseEncoder()
+    return decoded(SseDecoder().push(b"".join(map(encoder.push, events))))
+
+
+def assert_the_client_sees_the_same(events: list[DocumentEvent]) -> None:
+    found = over_the_wire(events)
+    assert response_of(found) == response_of(events)
+    assert_well_formed(found)
+    assert _said(found) == _said(events)
+    (done,), (told,) = ([event for event in side if isinstance(event, Done)] for side in (events, found))
+    assert _known(told.failure) == _known(done.failure)
+
+
+def _said(events: Iterable[DocumentEvent]) -> list[DocumentEvent]:
+    """Without what the dialect does not say."""
+    said: list[DocumentEvent] = []
+    for event in events:
+        match event:
+            case ContentDelta(id=id, text=text):
+                said += [ContentDelta(id, text)] if text else []
+            case DocumentStarted(id=id, type=type, sequence=sequence, metadata=metadata):
+                said.append(DocumentStarted(id, type, sequence, metadata))
+            case DocumentEnded(document=document):
+                said.append(DocumentEnded(document))
+            case Paused(envelope=envelope):
+                said.append(Paused(envelope))
+            case Done(envelope=envelope):
+                said.append(Done(envelope))
+            case ToolCallStarted() | ToolCallArguments() | ToolCallEnded():
+                said.append(event)
+            case Reasoning():
+                pass
+    return said
+
+
+def _known(failure: Failure | None) -> object:
+    """What an `error` document tells of a failure."""
+    return failure and (failure.code, failure.message, failure.status, failure.retryable, failure.details)
+
+
+# --- the law --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("scenario", scenarios(), ids=lambda scenario: scenario.name)
+def test_a_scenario_is_the_same_for_a_client(scenario: Scenario) -> None:
+    assert_the_client_sees_the_same(list(read_events(scenario.lines, scenario.run)))
+
+
+@examples(200)
+@given(recordings, runs)
+def test_any_recording_is_the_same_for_a_client(recording: Recording, run: RunInfo) -> None:
+    assert_the_client_sees_the_same(read(recording.data, run))
+
+
+@examples(300)
+@given(agent_events, runs)
+def test_any_events_are_the_same_for_a_client(events: list[AgentEvent], run: RunInfo) -> None:
+    assert_the_client_sees_the_same(assemble(events, run))
+
+
+# --- event by event -------------------------------------------------------------------------------------
+
+TEXT = DocumentStarted("doc_001", "text", 1)
+CALL = DocumentStarted("doc_002", "tool_call", 2)
+PLANNED = [PlanTodo(id="1", content="x", status="pending", dependencies=[])]
+PLAN = DocumentStarted("doc_003", "plan", 3, KnownMetadata(title="T", overview="o", todos=PLANNED))
+RESULT = ToolCallResult(status="success", data={"a": [1, None]})
+EVENTS: list[DocumentEvent] = [
+    TEXT,
+    ContentDelta("doc_001", "Hi"),
+    DocumentEnded(make_document("doc_001", 1, "Hi", TextMetadata())),
+    CALL,
+    ToolCallStarted("doc_002", "grep", "call_001"),
+    ToolCallArguments("doc_002", {"query": "x"}),
+    ToolCallEnded("doc_002", RESULT),
+    DocumentEnded(
+        make_document(
+            "doc_002",
+            2,
+            None,
+            ToolCallMetadata(
+                tool_name="grep", tool_call_id="call_001", arguments={"query": "x"}, result=RESULT, duration_ms=3
+            ),
+        )
+    ),
+    PLAN,
+    ContentDelta("doc_003", "# T", raw=""),
+    DocumentEnded(make_document("doc_003", 3, "# T", PlanMetadata(title="T", overview="o", todos=PLANNED))),
+]
+
+
+def envelope(status: str) -> str:
+    return json.dumps(
+        {
+            "id": "chat_1",
+            "conversationId": "conv_1",
+            "model": "auto",
+            "mode": "agent",
+            "created": "2026-02-23T10:30:00Z",
+            "status": status,
+            "usage": {"promptTokens": 1, "completionTokens": 2, "totalTokens": 3},
+            "metadata": {"duration_ms": 5, "toolCallCount": 0, "turnCount": 1},
+        }
+    )
+
+
+def test_events_come_back_as_they_were_and_only_prose_is_the_agents_own_text() -> None:
+    assert over_the_wire(EVENTS) == EVENTS
+
+
+def test_the_end_brings_the_envelope() -> None:
+    assert decoded([SseEvent(envelope("completed"), "done", "9")]) == [
+        Done(
+            Envelope(
+                id="chat_1",
+                conversation_id="conv_1",
+                model="auto",
+                mode="agent",
+                created="2026-02-23T10:30:00Z",
+                status="completed",
+                usage=Usage(prompt_tokens=1, completion_tokens=2, total_tokens=3),
+                metadata=ResponseMetadata(duration_ms=5, tool_call_count=0, turn_count=1),
+            )
+        )
+    ]
+
+
+def test_a_run_that_waits_for_its_caller_is_not_over() -> None:
+    paused, started, done = decoded(
+        [
+            SseEvent(envelope("streaming"), "done", "9"),
+            SseEvent('{"id":"doc_001","type":"text","sequence":1}', "document_start", "10"),
+            SseEvent(envelope("completed"), "done", "11"),
+        ]
+    )
+    assert isinstance(paused, Paused)
+    assert paused.envelope.status == "streaming"
+    assert started == TEXT
+    assert isinstance(done, Done)
+
+
+def test_a_run_that_failed_says_why_as_its_last_error_does() -> None:
+    failure = AgentOverloaded("Try again.", details="[resource_exhausted]").failure()
+    *_, done = over_the_wire(assemble([RunFailed(failure=failure)]))
+    assert isinstance(done, Done)
+    assert done.failure == failure
+
+
+@pytest.mark.parametrize("code", ["SOMETHING_NEWER", "TOOL_ERROR"])
+def test_a_failure_that_is_newer_than_the_reader_is_told_in_its_words(code: str) -> None:
+    error = make_document("doc_001", 1, "Oh.", ErrorMetadata(error_code=code, source="moon", details="d"))
+    encoder = SseEncoder()
+    events: list[DocumentEvent] = [DocumentStarted("doc_001", "error", 1), DocumentEnded(error)]
+    frames = SseDecoder().push(b"".join(map(encoder.push, events)))
+    *_, done = decoded([*frames, SseEvent(envelope("error"), "done")])
+    assert isinstance(done, Done)
+    assert done.failure == Failure(code.lower(), "Oh.", 502, retryable=True, details="d", source="moon")
+
+
+def test_a_failure_without_a_word_is_a_crash() -> None:
+    (done,) = decoded([SseEvent(envelope("error"), "done")])
+    assert isinstance(done, Done)
+    assert done.failure == AgentCrashed().failure()
+
+
+# --- what is new, and what is wrong ---------------------------------------------------------------------
+
+
+def test_names_fields_and_types_that_are_newer_than_the_reader_are_ignored() -> None:
+    frames = [
+        SseEvent("not even JSON", "usage"),
+        SseEvent("{}"),
+        SseEvent('{"id":"doc_001","type":"hologram","sequence":1,"metadata":7}', "document_start"),
+        SseEvent('{"documentId":"doc_001","delta":"x"}', "content_delta"),
+        SseEvent('{"documentId":"doc_001","toolName":"t","toolCallId":"c"}', "tool_call_start"),
+        SseEvent('{"documentId":"doc_001","arguments":{}}', "tool_call_arguments"),
+        SseEvent('{"documentId":"doc_001","result":{"status":"success","data":1}}', "tool_result"),
+        SseEvent('{"documentId":"doc_001","finalContent":"x","metadata":{}}', "document_end"),
+        SseEvent('{"id":"doc_002","type":"text","sequence":2,"colour":"red","metadata":{"new":1}}', "document_start"),
+        SseEvent('{"documentId":"doc_002","finalContent":"","metadata":{"new":[1]},"new":2}', "document_end"),
+    ]
+    assert decoded(frames) == [
+        DocumentStarted("doc_002", "text", 2, KnownMetadata()),
+        DocumentEnded(make_document("doc_002", 2, "", TextMetadata())),
+    ]
+
+
+START = SseEvent('{"id":"doc_001","type":"plan","sequence":1}', "document_start")
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [
+        SseEvent("", "done"),
+        SseEvent("{}", "done"),
+        SseEvent("{}", "document_start"),
+        SseEvent('{"id":"doc_002","type":"text","sequence":"two"}', "document_start"),
+        SseEvent('{"documentId":"doc_001"}', "content_delta"),
+        SseEvent('{"documentId":"doc_001","toolName":"x"}', "tool_call_start"),
+        SseEvent('{"documentId":"doc_001","arguments":[]}', "tool_call_arguments"),
+        SseEvent('{"documentId":"doc_001","result":{"status":"maybe","data":1}}', "tool_result"),
+        SseEvent('{"documentId":"doc_001","metadata":{}}', "document_end"),
+        SseEvent('{"documentId":"doc_001","metadata":' + "[" * 100_000, "document_end"),
+        SseEvent('{"documentId":"\ud800","delta":"x"}', "content_delta"),
+    ],
+    ids=lambda frame: f"{frame.event} {frame.data[:40]!a}",
+)
+def test_a_frame_that_is_not_as_the_dialect_has_it_is_told(frame: SseEvent) -> None:
+    with pytest.raises(UnusableInput, match=f"`{frame.event}` cannot be read: .+cursor-gateway") as caught:
+        decoded([START, frame])
+    assert caught.value.details == frame.data[:2000]
+
+
+@pytest.mark.parametrize("name", ["content_delta", "document_end"])
+def test_a_frame_about_a_document_that_is_not_open_is_told(name: str) -> None:
+    frame = SseEvent('{"documentId":"doc_009","delta":"x","metadata":{}}', name)
+    with pytest.raises(UnusableInput, match=f"`{name}` is about `doc_009`, which is not open"):
+        decoded([START, frame])
+    end = SseEvent('{"documentId":"doc_001","metadata":{"title":"","overview":"","todos":[]}}', "document_end")
+    with pytest.raises(UnusableInput, match="not open"):
+        decoded([START, end, end])

@@ -1,0 +1,77 @@
+"""The agent's own text in each event."""
+
+import pytest
+
+from cursor_gateway.model.document_events import (
+    ContentDelta,
+    DocumentEnded,
+    DocumentEvent,
+    DocumentStarted,
+    Done,
+    Paused,
+    Reasoning,
+    ToolCallArguments,
+    ToolCallEnded,
+    ToolCallStarted,
+    context_usage,
+    says_something,
+    source_text,
+)
+from cursor_gateway.model.documents import (
+    Envelope,
+    ResponseMetadata,
+    TextMetadata,
+    ToolCallResult,
+    Usage,
+    make_document,
+)
+
+DOCUMENT = make_document("doc_001", 1, "Hi", TextMetadata())
+ENVELOPE = Envelope(
+    id="chat_1",
+    conversation_id="conv_1",
+    model="auto",
+    mode="agent",
+    created="2026-02-23T10:30:00Z",
+    status="completed",
+    usage=Usage(prompt_tokens=1, completion_tokens=1, total_tokens=2),
+    metadata=ResponseMetadata(duration_ms=0, tool_call_count=0, turn_count=1),
+)
+
+
+@pytest.mark.parametrize(
+    ("event", "text"),
+    [
+        (DocumentStarted("doc_001", "code_block", 1, raw="```py\n"), "```py\n"),
+        (DocumentStarted("doc_001", "text", 1), ""),
+        (ContentDelta("doc_001", "Hi"), "Hi"),
+        (ContentDelta("doc_001", "x", raw="  x"), "  x"),
+        (ContentDelta("doc_001", "a plan", raw=""), ""),
+        (DocumentEnded(DOCUMENT, raw="\n```"), "\n```"),
+        (DocumentEnded(DOCUMENT), ""),
+        (Paused(ENVELOPE, raw="\n"), "\n"),
+        (Paused(ENVELOPE), ""),
+        (Done(ENVELOPE, raw="\n"), "\n"),
+        (Done(ENVELOPE), ""),
+        (ToolCallStarted("doc_001", "grep", "c"), ""),
+        (ToolCallArguments("doc_001", {"pattern": "x"}), ""),
+        (ToolCallEnded("doc_001", ToolCallResult(status="success", data="x")), ""),
+        (Reasoning("hm", opens=True), ""),
+    ],
+)
+def test_an_event_tells_the_agents_text_in_it_and_no_other(event: DocumentEvent, text: str) -> None:
+    assert source_text(event) == text
+
+
+def test_an_error_and_the_end_say_nothing() -> None:
+    assert says_something(DocumentStarted("doc_001", "text", 1))
+    assert says_something(Reasoning("hm"))
+    assert not says_something(DocumentStarted("doc_001", "error", 1))
+    assert not says_something(ContentDelta("doc_001", "why"))
+
+
+def test_the_context_is_the_last_calls_where_that_is_not_all() -> None:
+    last = Usage(prompt_tokens=5, completion_tokens=1, total_tokens=6)
+    for kind in (Paused, Done):
+        assert context_usage(kind(ENVELOPE)) == ENVELOPE.usage
+        assert context_usage(kind(ENVELOPE, last_call=last)) == last

@@ -1,0 +1,77 @@
+"""Answers to questions and plans, as the agent is told them."""
+
+import pytest
+from msgspec.structs import replace
+
+from cursor_gateway.errors import InvalidRequest, NotFound
+from cursor_gateway.model.documents import (
+    ClarificationAnswer,
+    ClarificationMetadata,
+    ClarificationOption,
+    ClarificationQuestion,
+    Document,
+    PlanMetadata,
+    TextMetadata,
+    make_document,
+)
+from cursor_gateway.prompting.replies import answers_message, plan_message
+
+FILE = ClarificationQuestion(
+    id="file",
+    text="Which file?",
+    options=[ClarificationOption(id="a", label="notes.txt"), ClarificationOption(id="b", label="other.txt")],
+)
+WHY = ClarificationQuestion(id="why", text="Why?", options=[])
+
+
+def asked(*questions: ClarificationQuestion) -> list[Document]:
+    return [
+        make_document("doc_001", 1, "Hello.", TextMetadata()),
+        make_document("doc_002", 2, None, ClarificationMetadata(questions=list(questions))),
+    ]
+
+
+def answer(question: str, *options: str, text: str = "") -> ClarificationAnswer:
+    return ClarificationAnswer(question_id=question, selected_option_ids=list(options), text=text)
+
+
+def test_answers_stand_below_their_questions() -> None:
+    several = replace(FILE, allow_multiple=True)
+    told = answers_message(asked(several, WHY), [answer("file", "b", "a", text="and all of src"), answer("why")])
+    assert told == "Which file?\n- other.txt\n- notes.txt\n- and all of src\n\nWhy?\n- (no answer)"
+
+
+@pytest.mark.parametrize(
+    ("given", "param", "there"),
+    [
+        (answer("other", "a"), "answers[0].questionId", "there are file, why"),
+        (answer("file", "c"), "answers[0].selectedOptionIds", "there are a, b"),
+        (answer("file", "a", "b"), "answers[0].selectedOptionIds", "takes one option, and there are 2"),
+        (answer("why", "c"), "answers[0].selectedOptionIds", "send `text`"),
+    ],
+)
+def test_answers_to_something_else_are_refused(given: ClarificationAnswer, param: str, there: str) -> None:
+    with pytest.raises(InvalidRequest, match=there) as refused:
+        answers_message(asked(FILE, WHY), [given])
+    assert refused.value.param == param
+
+
+def test_a_run_that_has_asked_nothing_takes_no_answer() -> None:
+    with pytest.raises(NotFound, match="asked nothing"):
+        answers_message(asked(), [answer("file", "a")])
+
+
+def planned(*titles: str) -> list[Document]:
+    return [
+        make_document(f"doc_{number:03d}", number, "# Plan", PlanMetadata(title=title, overview="", todos=[]))
+        for number, title in enumerate(titles, 1)
+    ]
+
+
+def test_a_plan_is_accepted_or_not() -> None:
+    assert plan_message(planned("Old", "Move"), "accept", "") == "I accept the plan “Move”. Carry it out now."
+    assert (
+        plan_message(planned(""), "reject", "Too long.") == "I do not accept the plan. Make another one.\n\nToo long."
+    )
+    with pytest.raises(NotFound, match="no plan"):
+        plan_message(asked(FILE), "accept", "")

@@ -1,0 +1,162 @@
+"""A run of the store: read like one that goes on, whoever drives or drove it."""
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cursor_gateway.errors import RunCancelled
+from cursor_gateway.model.document_events import DocumentEvent
+from cursor_gateway.runs import stored_run as past
+from cursor_gateway.runs.journal import Journal
+from cursor_gateway.runs.stored_run import StoredRun
+from cursor_gateway.stages.assembler import Assembler
+from cursor_gateway.store.sqlite.store import SqliteStore
+from tests.runs.scripted import FINISHED, at_once, info, say, turns_of_the_loop
+from tests.store.making import ME, new_run
+from tests.strategies import examples
+
+ASSEMBLER = Assembler(info("run", "conv"))
+SAID = [event for one in [*say("Hello ", "you", "."), FINISHED] for event in ASSEMBLER.push(one)]
+
+
+class Elsewhere:
+    """A gateway of another process that drives a run."""
+
+    def __init__(self, store: SqliteStore) -> None:
+        self._journal = Journal(store, new_run(), lambda: 0)
+        assert at_once(self._journal.begin())
+
+    def says(self, *events: DocumentEvent) -> None:
+        at_once(self._journal.write([*events]))
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[SqliteStore]:
+    made = SqliteStore(tmp_path)
+    yield made
+    made.database.close()
+
+
+@pytest.fixture(autouse=True)
+def looks_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(past, "_POLL_SECONDS", 0.001)
+
+
+async def found(store: SqliteStore) -> StoredRun:
+    stored = await store.run("run", ME)
+    assert stored is not None
+    run = StoredRun(store, stored)
+    await run.look()
+    return run
+
+
+@pytest.mark.parametrize("after", range(len(SAID) + 2))
+def test_one_that_has_ended_is_read_from_any_place(store: SqliteStore, after: int) -> None:
+    Elsewhere(store).says(*SAID)
+
+    async def live() -> None:
+        run = await found(store)
+        assert (run.id, run.owner, run.count) == ("run", ME, len(SAID))
+        assert run.done == SAID[-1]
+        seen: list[DocumentEvent] = []
+        with run.reader(after) as reader:
+            assert run.readers.count == 1
+            while not reader.at_end:
+                seen += await reader.next()
+            assert await reader.next() == []
+        assert seen == SAID[after:]
+        assert run.readers.count == 0
+        run.stop(RunCancelled("It has ended."))
+        assert run.done == SAID[-1]
+
+    asyncio.run(live())
+
+
+@examples(30)
+@given(sizes=st.lists(st.integers(1, 3), min_size=1, max_size=5), joins=st.lists(st.integers(0, 6), max_size=3))
+def test_one_that_another_gateway_drives_is_followed_to_its_end(
+    tmp_path_factory: pytest.TempPathFactory, sizes: list[int], joins: list[int]
+) -> None:
+    store = SqliteStore(tmp_path_factory.mktemp("store"))
+    elsewhere = Elsewhere(store)
+
+    async def read(after: int) -> list[DocumentEvent]:
+        run = await found(store)
+        seen: list[DocumentEvent] = []
+        reader = run.reader(after)
+        while not reader.at_end:
+            seen += await reader.next()
+        assert run.done == SAID[-1]
+        return seen
+
+    async def live() -> None:
+        readers = [asyncio.ensure_future(read(after)) for after in [0, *joins]]
+        await asyncio.sleep(0.005)
+        rest = SAID
+        for size in sizes:
+            batch, rest = rest[:size], rest[size:]
+            if batch and rest:
+                elsewhere.says(*batch)
+                await asyncio.sleep(0.002)
+            else:
+                rest = [*batch, *rest]
+        elsewhere.says(*rest)
+        for reading, after in zip(readers, [0, *joins], strict=True):
+            assert await reading == SAID[after:]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(past, "_POLL_SECONDS", 0.001)
+        asyncio.run(live())
+    store.database.close()
+
+
+def test_who_waits_no_longer_than_so_long_gets_nothing(store: SqliteStore) -> None:
+    elsewhere = Elsewhere(store)
+
+    async def live() -> None:
+        run = await found(store)
+        reader = run.reader()
+        assert await reader.next(0) == []
+        assert await reader.next(0.01) == []
+        assert (reader.at_end, run.done) == (False, None)
+        elsewhere.says(*SAID[:2])
+        assert await reader.next(0) == SAID[:2]
+
+    asyncio.run(live())
+
+
+def test_who_leaves_is_woken(store: SqliteStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(past, "_POLL_SECONDS", 1e6)
+    Elsewhere(store)
+
+    async def live() -> None:
+        reader = (await found(store)).reader()
+        waits = asyncio.ensure_future(reader.next())
+        await asyncio.sleep(0.02)
+        assert not waits.done()
+        reader.leave()
+        assert await waits == []
+        assert (reader.has_left, reader.at_end) == (True, False)
+        assert await reader.next() == []
+
+    asyncio.run(live())
+
+
+@pytest.mark.parametrize("is_over", [True, False])
+def test_one_that_is_deleted_keeps_nobody_waiting(store: SqliteStore, is_over: bool) -> None:
+    elsewhere = Elsewhere(store)
+    elsewhere.says(*(SAID if is_over else SAID[:2]))
+
+    async def live() -> None:
+        run = await found(store)
+        reader = run.reader()
+        assert await store.delete_conversation("conv", ME)
+        while not reader.has_left:
+            assert await reader.next() == []
+            await turns_of_the_loop()
+
+    asyncio.run(asyncio.wait_for(live(), 60))

@@ -1,0 +1,172 @@
+"""The last model call's context, out of sums over all calls: exact for one call, always possible, close for several."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec import UNSET
+
+from cursor_gateway.model.actions import Action, Command, FileEdit, OtherTool, Plan, Question, TodoUpdate
+from cursor_gateway.model.agent_events import TokenCounts
+from cursor_gateway.model.documents import ClarificationOption, ClarificationQuestion, Diff, TodoChange
+from cursor_gateway.stages.context_size import ContextSize, last_context, tool_tokens
+from cursor_gateway.stages.tokens import estimate_tokens
+
+# --- the formula ------------------------------------------------------------------------------------
+
+grown = st.lists(st.integers(0, 50_000), max_size=30).map(
+    lambda steps: [0, *(sum(steps[: number + 1]) for number in range(len(steps)))]
+)
+
+
+@given(base=st.integers(0, 500_000), added=grown)
+def test_true_sizes_give_the_true_context(base: int, added: list[int]) -> None:
+    assert last_context(sum(base + size for size in added), added) == base + added[-1]
+
+
+@given(total=st.integers(0, 10**9))
+def test_one_call_read_all_of_it(total: int) -> None:
+    assert last_context(total, [0]) == total
+
+
+@given(total=st.integers(0, 10**7), added=grown)
+def test_the_last_call_read_what_was_added_and_no_more_than_all(total: int, added: list[int]) -> None:
+    found = last_context(total, added)
+    assert min(total, added[-1]) <= found <= total
+    assert found >= total // len(added)  # a context that only grows is last what it is on average, at least
+
+
+@given(total=st.integers(0, 10**7), more=st.integers(0, 10**6), added=grown)
+def test_more_tokens_in_all_are_no_smaller_context(total: int, more: int, added: list[int]) -> None:
+    assert last_context(total, added) <= last_context(total + more, added)
+
+
+@given(base=st.integers(1000, 100_000), added=grown, percent=st.integers(70, 130))
+def test_an_error_in_the_estimates_counts_less_than_it_is(base: int, added: list[int], percent: int) -> None:
+    guessed = [size * percent // 100 for size in added]
+    true = base + added[-1]
+    found = last_context(sum(base + size for size in added), guessed)
+    assert abs(found - true) <= abs(guessed[-1] - added[-1]) + 2
+
+
+def test_what_broke_clients() -> None:
+    """240,000 tokens over ten calls are a conversation of 24,000 and a little, not one of 240,000."""
+    added = [500 * number for number in range(10)]
+    assert last_context(240_000, added) == 26_250
+
+
+# --- following a run --------------------------------------------------------------------------------
+
+
+def test_a_run_of_one_call_has_the_agents_figures() -> None:
+    usage = ContextSize().reported(TokenCounts(prompt=900, completion=40, cached=700), 3, 1)
+    assert (usage.prompt_tokens, usage.completion_tokens, usage.total_tokens) == (900, 40, 940)
+    assert (usage.cached_tokens, usage.estimated) == (700, UNSET)
+
+
+def test_several_calls_share_what_was_read_and_the_last_one_has_its_own_output() -> None:
+    context = ContextSize()
+    context.grow(100, 1)
+    context.grow(200, 2)
+    usage = context.reported(TokenCounts(prompt=3400, completion=90, cached=1700), 20, 3)
+    # base + 0, base + 100, base + 300
+    assert (usage.prompt_tokens, usage.completion_tokens, usage.total_tokens) == (1300, 20, 1320)
+    assert (usage.cached_tokens, usage.estimated) == (650, True)
+
+
+def test_the_last_call_wrote_no_more_than_all() -> None:
+    context = ContextSize()
+    context.grow(100, 1)
+    assert context.reported(TokenCounts(prompt=1000, completion=5), 20, 2).completion_tokens == 5
+
+
+def test_calls_between_two_results_began_with_the_same_context() -> None:
+    one, other = ContextSize(), ContextSize()
+    one.grow(50, 2)  # the results of two calls of the model, told at once
+    other.grow(0, 1)
+    other.grow(50, 2)
+    counts = TokenCounts(prompt=3050, completion=0)
+    assert one.reported(counts, 0, 3) == other.reported(counts, 0, 3)
+
+
+def test_another_agent_reports_its_own_calls_alone() -> None:
+    context = ContextSize()
+    context.grow(5000, 1)
+    context.restart(1)
+    usage = context.reported(TokenCounts(prompt=7000, completion=10), 3, 2)
+    assert (usage.prompt_tokens, usage.completion_tokens, usage.estimated) == (7000, 10, UNSET)
+
+
+def test_figures_of_nothing() -> None:
+    usage = ContextSize().reported(TokenCounts(prompt=0, completion=0), 0, 0)
+    assert (usage.prompt_tokens, usage.cached_tokens, usage.total_tokens) == (0, UNSET, 0)
+
+
+def test_without_figures_a_call_read_the_prompt_and_what_was_added() -> None:
+    context = ContextSize()
+    assert context.estimated(70, 5, 1).prompt_tokens == 70
+    context.grow(30, 1)
+    usage = context.estimated(70, 5, 2)
+    assert (usage.prompt_tokens, usage.completion_tokens, usage.total_tokens) == (100, 5, 105)
+    assert usage.estimated is True
+    context.restart(2)
+    context.grow(11, 2)
+    assert context.estimated(70, 5, 2).prompt_tokens == 111  # an agent that has not spoken yet
+
+
+@given(
+    steps=st.lists(st.tuples(st.integers(0, 9000), st.integers(0, 2), st.booleans()), max_size=20),
+    prompt=st.integers(0, 10**6),
+    completion=st.integers(0, 10**5),
+    cached=st.integers(0, 10**6),
+    output=st.integers(0, 10**5),
+)
+def test_whatever_happens_the_figures_fit_each_other(
+    steps: list[tuple[int, int, bool]], prompt: int, completion: int, cached: int, output: int
+) -> None:
+    context, calls, contexts = ContextSize(), 0, [0]
+    for tokens, more, restarts in steps:
+        calls += more
+        context.grow(tokens, calls)
+        contexts.append(context.estimated(0, 0, calls).prompt_tokens)
+        if restarts:
+            context.restart(calls)
+    assert contexts == sorted(contexts)  # it only grows
+    usage = context.reported(TokenCounts(prompt=prompt, completion=completion, cached=cached), output, calls + 1)
+    assert 0 <= (usage.cached_tokens or 0) <= usage.prompt_tokens <= prompt
+    assert 0 <= usage.completion_tokens <= completion
+    assert usage.total_tokens == usage.prompt_tokens + usage.completion_tokens
+
+
+# --- what a tool adds -------------------------------------------------------------------------------
+
+WORDS = "several words of ten letters or fewer "
+QUESTION = ClarificationQuestion(id="q", text=WORDS * 5, options=[ClarificationOption(id="o", label="Yes")])
+ACTIONS: dict[str, tuple[Action, str]] = {
+    "a command": (Command(tool="x", command="make all", output=WORDS * 9), "make all" + WORDS * 9),
+    "a new file": (FileEdit(tool="x", path="a.py", operation="create", content=WORDS * 9), WORDS * 9),
+    "an edit": (
+        FileEdit(
+            tool="x",
+            path="a.py",
+            operation="edit",
+            content=WORDS * 4,
+            diff=Diff(old_string=WORDS * 3, new_string=WORDS * 4, start_line=1, end_line=1),
+        ),
+        WORDS * 7,
+    ),
+    "a plan": (Plan(tool="x", title="", overview="", markdown=WORDS * 9, todos=[]), WORDS * 9),
+    "a question": (Question(tool="x", title="", questions=[QUESTION]), WORDS * 5),
+    "to-dos": (TodoUpdate(tool="x", todos=[TodoChange(id="1", status="pending", content=WORDS * 9)]), WORDS * 9),
+    "a tool with a text": (OtherTool(tool="x", arguments={"a": WORDS * 3}, data=WORDS * 9), WORDS * 12),
+    "a tool with data": (OtherTool(tool="x", arguments={}, data={"found": [WORDS * 3, WORDS * 6]}), WORDS * 9),
+}
+
+
+@pytest.mark.parametrize(("action", "text"), ACTIONS.values(), ids=ACTIONS)
+def test_a_call_adds_its_arguments_and_its_result(action: Action, text: str) -> None:
+    expected = estimate_tokens(text)
+    assert expected <= tool_tokens(action) <= expected + 25  # the names of the fields
+
+
+def test_of_a_long_output_only_what_the_agent_shows_its_model_is_added() -> None:
+    assert tool_tokens(Command(tool="x", command="", output=WORDS * 50_000)) <= 40_000 / 3

@@ -1,0 +1,230 @@
+"""Every action, at its start and at its end, as the document that tells of it."""
+
+from typing import Any
+
+import msgspec
+import pytest
+from msgspec import UNSET
+
+from cursor_gateway.model.actions import (
+    INTERRUPTED,
+    Action,
+    Command,
+    FileEdit,
+    OtherTool,
+    Outcome,
+    Plan,
+    Question,
+    TodoUpdate,
+)
+from cursor_gateway.model.caller_tools import ToolResult
+from cursor_gateway.model.document_events import KnownMetadata
+from cursor_gateway.model.documents import (
+    ClarificationAnswer,
+    ClarificationQuestion,
+    Diff,
+    DocumentType,
+    PlanTodo,
+    TodoChange,
+    ToolCallMetadata,
+    document_type,
+)
+from cursor_gateway.model.images import Image
+from cursor_gateway.stages.tool_documents import answered, content_of, metadata_of, started
+
+DIFF = Diff(old_string="a", new_string="b", start_line=1, end_line=1)
+TODO = PlanTodo(id="1", content="x", status="pending", dependencies=[])
+QUESTION = ClarificationQuestion(id="q", text="Which?", options=[])
+ANSWER = ClarificationAnswer(question_id="q", selected_option_ids=["a"])
+
+# action, type, what is known at its start, content, the metadata's JSON at its end
+ACTIONS: list[tuple[Action, DocumentType, KnownMetadata | None, str | None, dict[str, Any]]] = [
+    (
+        FileEdit(tool="edit_file", path="a.py", operation="edit", content="b", diff=DIFF),
+        "file_edit",
+        KnownMetadata(file_path="a.py", language="python"),
+        "b",
+        {
+            "filePath": "a.py",
+            "operation": "edit",
+            "language": "python",
+            "diff": {"oldString": "a", "newString": "b", "startLine": 1, "endLine": 1},
+        },
+    ),
+    (
+        FileEdit(tool="rename_file", path="b", operation="rename", old_path="a"),
+        "file_edit",
+        KnownMetadata(file_path="b", language="text"),
+        None,
+        {"filePath": "b", "operation": "rename", "language": "text", "oldPath": "a"},
+    ),
+    (
+        Command(
+            tool="run_terminal_cmd",
+            command="ls",
+            working_directory="/w",
+            exit_code=0,
+            output="a\n",
+            permissions=["all"],
+        ),
+        "terminal_command",
+        KnownMetadata(command="ls", working_directory="/w"),
+        None,
+        {
+            "command": "ls",
+            "workingDirectory": "/w",
+            "exitCode": 0,
+            "output": "a\n",
+            "duration_ms": 7,
+            "permissions": ["all"],
+        },
+    ),
+    (
+        Command(tool="run_terminal_cmd", command="ls"),
+        "terminal_command",
+        KnownMetadata(command="ls"),
+        None,
+        {"command": "ls", "exitCode": -1, "output": "", "duration_ms": 7, "permissions": []},
+    ),
+    (
+        Plan(tool="create_plan", title="T", overview="O", markdown="# P", todos=[TODO]),
+        "plan",
+        KnownMetadata(title="T", overview="O", todos=[TODO]),
+        "# P",
+        {
+            "title": "T",
+            "overview": "O",
+            "todos": [{"id": "1", "content": "x", "status": "pending", "dependencies": []}],
+            "format": "markdown",
+        },
+    ),
+    (
+        Question(tool="ask_question", title="T", questions=[QUESTION], answers=[ANSWER]),
+        "clarification",
+        KnownMetadata(questions=[QUESTION]),
+        "T",
+        {
+            "questions": [{"id": "q", "text": "Which?", "options": []}],
+            "answers": [{"questionId": "q", "selectedOptionIds": ["a"]}],
+        },
+    ),
+    (
+        Question(tool="ask_question", title="", questions=[]),
+        "clarification",
+        KnownMetadata(questions=[]),
+        None,
+        {"questions": []},
+    ),
+    (
+        TodoUpdate(tool="todo_write", todos=[TodoChange(id="1", status="completed")]),
+        "todo_update",
+        None,
+        None,
+        {"todos": [{"id": "1", "status": "completed"}]},
+    ),
+    (
+        TodoUpdate(tool="todo_write", todos=[], merge=False),
+        "todo_update",
+        None,
+        None,
+        {"todos": [], "merge": False},
+    ),
+    (
+        OtherTool(tool="grep", arguments={"pattern": "x"}, data=["hit"]),
+        "tool_call",
+        None,
+        None,
+        {
+            "toolName": "grep",
+            "toolCallId": "call_1",
+            "arguments": {"pattern": "x"},
+            "result": {"status": "success", "data": ["hit"]},
+            "duration_ms": 7,
+        },
+    ),
+]
+
+
+def _json(action: Action, outcome: Outcome, *, agent_call_id: str = "call_1", payload: Any = UNSET) -> dict[str, Any]:
+    metadata = metadata_of(action, outcome, call_id="call_1", agent_call_id=agent_call_id, payload=payload)
+    told: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(metadata))
+    return told
+
+
+@pytest.mark.parametrize(("action", "type", "known", "content", "metadata"), ACTIONS)
+def test_an_action_is_told_by_its_document(
+    action: Action, type: DocumentType, known: KnownMetadata | None, content: str | None, metadata: dict[str, Any]
+) -> None:
+    assert started(action) == (type, known)
+    assert content_of(action) == content
+    assert _json(action, Outcome(duration_ms=7)) == metadata
+    end = metadata_of(action, Outcome(), call_id="c", agent_call_id="c", payload=UNSET)
+    assert document_type(end) == type
+
+
+@pytest.mark.parametrize("action", [action for action, *_ in ACTIONS])
+def test_what_did_not_simply_complete_tells_how_it_ended_and_why(action: Action) -> None:
+    plain = _json(action, Outcome(duration_ms=7))
+    failed = _json(action, Outcome(state="timed_out", code="TIMEOUT", message="Too slow.", duration_ms=7))
+    assert (failed.pop("state"), failed.pop("reason")) == ("timed_out", "Too slow.")
+    if "result" in failed:
+        assert failed.pop("result")["status"] == "error"
+        assert plain.pop("result")["status"] == "success"
+    assert failed == plain
+
+
+@pytest.mark.parametrize("action", [action for action, *_ in ACTIONS])
+def test_the_agents_payload_is_told_when_it_is_handed_in(action: Action) -> None:
+    plain = _json(action, Outcome())
+    assert _json(action, Outcome(), payload={"own": 1}) == {**plain, "raw": {"own": 1}}
+
+
+def test_an_unknown_duration_is_zero() -> None:
+    for action in (Command(tool="run_terminal_cmd", command="ls"), OtherTool(tool="grep", arguments={})):
+        assert _json(action, Outcome())["duration_ms"] == 0
+
+
+def test_the_agents_call_id_is_told_only_where_it_is_not_ours() -> None:
+    call = OtherTool(tool="grep", arguments={})
+    assert "agentCallId" not in _json(call, Outcome())
+    assert _json(call, Outcome(), agent_call_id="x\ny")["agentCallId"] == "x\ny"
+
+
+def test_an_interrupted_call_says_so() -> None:
+    told = _json(OtherTool(tool="grep", arguments={}), INTERRUPTED)
+    assert (told["state"], told["result"]["status"]) == ("interrupted", "error")
+    assert told["reason"]
+
+
+# --- tools of the caller's --------------------------------------------------------------------------
+
+ASKED = OtherTool(tool="look", arguments={"p": 1})
+PICTURE = Image(0, "image/png", b"x")
+GAVE: dict[str, tuple[ToolResult, Any]] = {
+    "a text": (ToolResult(text="seen"), "seen"),
+    "nothing": (ToolResult(text=""), ""),
+    "a value": (ToolResult(text='{"a":1}', structured={"a": 1}), {"a": 1}),
+    "a value that is nothing": (ToolResult(text="null", structured=None), None),
+    "an image": (ToolResult(text="see", images=(PICTURE,)), {"text": "see", "images": ["image/png"]}),
+}
+
+
+@pytest.mark.parametrize(("result", "data"), GAVE.values(), ids=GAVE)
+def test_a_callers_tool_gives_its_text_or_the_value_that_it_is(result: ToolResult, data: Any) -> None:
+    action, outcome = answered(ASKED, result, 7)
+    assert action == OtherTool(tool="look", arguments={}, data=data)
+    assert outcome == Outcome(duration_ms=7)
+
+
+@pytest.mark.parametrize(("text", "told"), [("No such file.", "No such file."), ("", "The caller's tool failed.")])
+def test_a_callers_tool_that_failed_says_why(text: str, told: str) -> None:
+    action, outcome = answered(ASKED, ToolResult(text=text, is_error=True), 7)
+    assert outcome == Outcome(state="failed", code="TOOL_ERROR", message=told, duration_ms=7)
+    assert _json(action, outcome)["result"] == {"status": "error", "data": told}
+
+
+def test_a_call_says_that_the_caller_ran_it() -> None:
+    told = metadata_of(ASKED, Outcome(), call_id="c", agent_call_id="c", payload=UNSET, by_caller=True)
+    assert isinstance(told, ToolCallMetadata)
+    assert told.ran_by == "caller"
+    assert "ranBy" not in _json(ASKED, Outcome())
