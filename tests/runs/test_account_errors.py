@@ -21,7 +21,8 @@ from cursor_gateway.runs.account_errors import AccountErrors, forget_account_err
 from cursor_gateway.runs.conversations import Conversations
 from cursor_gateway.runs.registry import Runs
 from cursor_gateway.runs.run import Run
-from cursor_gateway.runs.service import Defaults, RunRequest, Service
+from cursor_gateway.runs.run_request import Defaults, RunRequest
+from cursor_gateway.runs.service import Service
 from cursor_gateway.runs.shares import Shares
 from cursor_gateway.runs.workspaces import Workspaces
 from cursor_gateway.sources.router import chosen

@@ -32,7 +32,8 @@ from cursor_gateway.runs.conversations import Conversations
 from cursor_gateway.runs.handle import RunHandle
 from cursor_gateway.runs.registry import Runs
 from cursor_gateway.runs.run import Run
-from cursor_gateway.runs.service import Defaults, RunRequest, Service
+from cursor_gateway.runs.run_request import Defaults, RunRequest
+from cursor_gateway.runs.service import Service
 from cursor_gateway.runs.shares import Shares
 from cursor_gateway.runs.stored_run import StoredRun
 from cursor_gateway.runs.workspaces import Workspaces

@@ -270,7 +270,7 @@ async def _gateway_events(remote: Remote, message: str, options: "ChatOptions", 
 async def _ask_agent(asked: Asked, settings: Settings) -> int:
     from cursor_gateway.cli.composition import compose
     from cursor_gateway.runs.run import Run
-    from cursor_gateway.runs.service import RunRequest
+    from cursor_gateway.runs.run_request import RunRequest
 
     request, owner = asked.request, owner_here(settings)
     here = _folder(request.workspace or ".")

@@ -18,8 +18,9 @@ from cursor_gateway.runs.conversations import Conversations
 from cursor_gateway.runs.recovery import end_interrupted_runs
 from cursor_gateway.runs.registry import Runs
 from cursor_gateway.runs.run import Observer
+from cursor_gateway.runs.run_request import Defaults
 from cursor_gateway.runs.secret import secret_in
-from cursor_gateway.runs.service import Defaults, Service
+from cursor_gateway.runs.service import Service
 from cursor_gateway.runs.shares import Shares
 from cursor_gateway.runs.timeouts import Limits
 from cursor_gateway.runs.waiting import WaitLimits

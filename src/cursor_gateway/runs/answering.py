@@ -12,9 +12,12 @@ from cursor_gateway.model.documents import ClarificationAnswer, ClarificationDoc
 from cursor_gateway.model.messages import AssistantMessage, Message, UserMessage
 from cursor_gateway.model.run_info import WhenClientLeaves
 from cursor_gateway.prompting.replies import Decision, answers_message, plan_message
+from cursor_gateway.runs.continuing import Continued, continue_run
 from cursor_gateway.runs.handle import RunHandle
 from cursor_gateway.runs.rounds import Rounds
-from cursor_gateway.runs.service import TOOLS, Continued, RunRequest, Service
+from cursor_gateway.runs.run_request import RunRequest
+from cursor_gateway.runs.service import Service
+from cursor_gateway.runs.starter import TOOLS
 
 
 class Asker(Struct, frozen=True, kw_only=True):
@@ -38,7 +41,7 @@ class Answering:
             raise _no_such_call()
         if is_known:
             run.set_when_client_leaves(asker.when_client_leaves)
-            return await service.continued(run, results)
+            return await continue_run(run, results)
         if await run.ended() is None:
             raise NotFound("Another gateway drives this run; answer it there.", param="id")
         rounds = Rounds(await _all_events(run))

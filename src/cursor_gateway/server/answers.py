@@ -23,7 +23,8 @@ from cursor_gateway.model.messages import UserMessage
 from cursor_gateway.prompting.structured import Fit, Format, Misfit, check, repair_prompt
 from cursor_gateway.runs.handle import RunHandle
 from cursor_gateway.runs.run import Run
-from cursor_gateway.runs.service import RunRequest, Service
+from cursor_gateway.runs.run_request import RunRequest
+from cursor_gateway.runs.service import Service
 from cursor_gateway.server.guard import error_response
 from cursor_gateway.server.streaming import SSE, Heard, Reading, read_to_end, stream_headers
 

@@ -28,8 +28,10 @@ from cursor_gateway.model.documents import ChatResponse
 from cursor_gateway.model.images import Image, check_images, read_image
 from cursor_gateway.model.messages import UserMessage
 from cursor_gateway.runs.answering import Answering, Asker
+from cursor_gateway.runs.continuing import Continued
 from cursor_gateway.runs.handle import RunHandle
-from cursor_gateway.runs.service import Continued, RunRequest, Service
+from cursor_gateway.runs.run_request import RunRequest
+from cursor_gateway.runs.service import Service
 from cursor_gateway.server.bodies import idempotency_key, parse_body, read_body
 from cursor_gateway.server.guard import error_response
 from cursor_gateway.server.rendering import Renderings

@@ -22,8 +22,10 @@ from cursor_gateway.errors import Failure, InvalidRequest, unknown_model
 from cursor_gateway.model.documents import Usage
 from cursor_gateway.prompting.prompt import quotes_calls
 from cursor_gateway.prompting.structured import instructions
+from cursor_gateway.runs.continuing import Continuing
 from cursor_gateway.runs.handle import RunHandle
-from cursor_gateway.runs.service import RunRequest, Service
+from cursor_gateway.runs.run_request import RunRequest
+from cursor_gateway.runs.service import Service
 from cursor_gateway.server.answers import Answer, CheckedAnswer, LateStream, WholeAnswer
 from cursor_gateway.server.bodies import idempotency_key, parse_body, read_body
 from cursor_gateway.server.guard import error_response
@@ -61,6 +63,7 @@ class CompletionEndpoints:
     def __init__(self, service: Service, settings: Settings, reading: Reading) -> None:
         self._service, self._settings, self._reading = service, settings, reading
         self._began = int(time.time())
+        self._continuing = Continuing(service)
 
     async def completions(self, request: Request) -> ASGIApp:
         body = await read_body(request, self._settings)
@@ -68,11 +71,11 @@ class CompletionEndpoints:
         agent_tools = self._settings.agent_tools
         _check_tools(asked, agent_tools)
         run_request = _run_request(asked, request, body, agent_tools)
-        continued = await self._service.take(run_request)
+        continued = await self._continuing.take(run_request)
         run, after = continued.run, continued.after
         head = completion_head(run, after)
         cutter = Cutter(asked.stop, asked.max_tokens) if asked.stop or asked.max_tokens is not None else None
-        prompt_tokens = _context(run, continued.told) if cutter is not None else 0
+        prompt_tokens = _context(run, continued.usage_before) if cutter is not None else 0
         if asked.stream and asked.format is None:
             encoder = ChunkEncoder(
                 head,

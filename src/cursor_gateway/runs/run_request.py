@@ -1,0 +1,88 @@
+"""What a caller asks for, whatever dialect it was asked in."""
+
+import hashlib
+from collections.abc import Sequence, Set
+
+from msgspec import Struct
+
+from cursor_gateway.errors import IdempotencyMismatch
+from cursor_gateway.model.caller_tools import Offer, ToolResult
+from cursor_gateway.model.documents import Mode
+from cursor_gateway.model.images import Image
+from cursor_gateway.model.messages import Message, ToolMessage
+from cursor_gateway.model.run_info import Fences, Include, WhenBusy, WhenClientLeaves
+from cursor_gateway.prompting.fingerprints import Scope, answered
+
+
+class RunRequest(Struct, frozen=True, kw_only=True):
+    """What a caller wants the agent to do."""
+
+    owner: str
+    request_id: str = ""
+    source: str | None = None  # None: the default
+    messages: Sequence[Message]
+    images: Sequence[Image] = ()
+    instructions: str = ""  # for this turn alone, beside the conversation
+    has_full_history: bool = False  # the messages are the whole conversation, not only what is new in it
+    client_session: str = ""  # the client's own name for it
+    offer: Offer | None = None  # tools of the caller's; then the agent may not use its own
+    has_own_tools: bool = False  # the client runs tools itself, whether or not this request offers any
+    forgets_session: bool = False  # the agent begins a new session with the whole conversation
+    may_be_asked: bool = False  # the caller can answer questions while the agent waits
+    model: str | None = None
+    mode: Mode | None = None
+    workspace: str | None = None
+    conversation_id: str | None = None
+    fences: Fences | None = None
+    include: Set[Include] = frozenset()
+    when_client_leaves: WhenClientLeaves | None = None
+    idempotency_key: str | None = None
+    body: bytes = b""  # as it arrived: an idempotency key that comes again must bring the same
+    repeat_key: str = ""  # names a request with tool results by what it asks; see `repeats`
+
+
+class Defaults(Struct, frozen=True, kw_only=True):
+    """For what a request leaves out."""
+
+    model: str
+    mode: Mode = "agent"
+    fences: Fences = "split"
+    when_busy: WhenBusy = "refuse"
+    when_client_leaves: WhenClientLeaves = "cancel"
+
+
+def scope_of(request: RunRequest, workspace: str, default_mode: Mode) -> Scope:
+    """Within which the request's conversation is looked for."""
+    return Scope(
+        owner=request.owner,
+        workspace=workspace,
+        mode=request.mode or default_mode,
+        tools=tuple(sorted(tool.name for tool in request.offer.tools)) if request.offer is not None else (),
+        client_session=request.client_session,
+    )
+
+
+def results_in(request: RunRequest) -> tuple[dict[str, ToolResult], list[Message]]:
+    """The tool results after the last answer, by the ids of their calls, and the other messages beside them."""
+    results: dict[str, ToolResult] = {}
+    also: list[Message] = []
+    first = answered(request.messages)
+    for number, message in enumerate(request.messages[first:], first):
+        if isinstance(message, ToolMessage):
+            shown = tuple(image for image in request.images if image.message == number)
+            results.setdefault(message.call_id, ToolResult(text=message.text, images=shown))
+        else:
+            also.append(message)
+    return results, also
+
+
+def body_hash(request: RunRequest) -> str:
+    return hashlib.sha256(request.body).hexdigest()
+
+
+def check_body(expected: str, request: RunRequest) -> None:
+    if body_hash(request) != expected:
+        raise IdempotencyMismatch(
+            "This Idempotency-Key belongs to another request; send the same body, or another key.",
+            param="Idempotency-Key",
+        )

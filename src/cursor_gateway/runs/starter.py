@@ -1,0 +1,215 @@
+"""A request and its conversation in; a run, started in the conversation's folder, out."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from secrets import token_bytes
+from uuid import uuid4
+
+import msgspec
+from msgspec.structs import replace
+
+from cursor_gateway.errors import GatewayError, GatewayFault, host_exhausted
+from cursor_gateway.model.caller_tools import preamble, usable
+from cursor_gateway.model.images import Image
+from cursor_gateway.model.messages import AssistantMessage, Message, UserMessage
+from cursor_gateway.model.run_info import RunInfo
+from cursor_gateway.prompting.fingerprints import fingerprint
+from cursor_gateway.prompting.prompt import debug_preamble
+from cursor_gateway.runs.caller_tools import CallerTools
+from cursor_gateway.runs.conversations import Conversations
+from cursor_gateway.runs.image_files import write_images
+from cursor_gateway.runs.journal import Journal
+from cursor_gateway.runs.questions import Questions
+from cursor_gateway.runs.registry import Runs
+from cursor_gateway.runs.run import Run
+from cursor_gateway.runs.run_request import Defaults, RunRequest, body_hash, scope_of
+from cursor_gateway.runs.turn_builder import Conversation, Prompts, TurnBuilder
+from cursor_gateway.runs.waiting import Waiting, WaitLimits
+from cursor_gateway.sources.base import TOOLS_SERVER, Offered, Turn
+from cursor_gateway.sources.private_files import private_folder, write_private
+from cursor_gateway.sources.router import SourceRouter
+from cursor_gateway.sources.tool_server.endpoint import ToolEndpoint
+from cursor_gateway.stages.tokens import estimate_tokens_by_sample
+from cursor_gateway.store.base import Idempotency, NewMessage, NewRun, Store
+
+TOOLS = "tools.json"  # in a conversation's folder: those that were offered last
+
+
+class RunStarter:
+    def __init__(
+        self,
+        source: SourceRouter,
+        runs: Runs,
+        store: Store,
+        conversations: Conversations,
+        defaults: Defaults,
+        instance: str,
+        now_ms: Callable[[], int],
+        endpoint: ToolEndpoint,
+        wait_limits: WaitLimits,
+        secret: bytes | None,
+    ) -> None:
+        """`secret` keys the markers of prompts; without one, they change with each gateway."""
+        self._source, self._runs, self._store, self._conversations = source, runs, store, conversations
+        self._defaults, self._instance, self._now_ms = defaults, instance, now_ms
+        self._endpoint, self._wait_limits = endpoint, wait_limits
+        self._secret = token_bytes() if secret is None else secret
+
+    async def prepare(self, request: RunRequest, conversation_id: str) -> list[tuple[Image, str]]:
+        """Everything that takes time: the request's images, written to files of the conversation.
+
+        An agent with the caller's tools may open no files: it has the tools' endpoint, and a tool that shows images.
+        """
+        if request.offer is not None:
+            await self._endpoint.open()
+            return []
+        if not request.images:
+            return []
+        folder = self._conversations.folder(conversation_id)
+        try:
+            return await asyncio.to_thread(write_images, request.images, folder / "images")
+        except OSError as error:
+            raise unwritable(error) from error
+
+    async def close(self) -> None:
+        await self._endpoint.close()
+
+    async def start(
+        self, request: RunRequest, model: str, conversation: Conversation, images: Sequence[tuple[Image, str]]
+    ) -> Run | None:
+        """None when the request's idempotency key belongs to another run. Raises `OSError`."""
+        info = RunInfo(
+            id=f"chat_{uuid4().hex}",
+            created=datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+            mode=request.mode or self._defaults.mode,
+            model=model,
+            conversation_id=conversation.id,
+            fences=request.fences or self._defaults.fences,
+            include=request.include,
+        )
+        folder = self._conversations.folder(conversation.id)
+        with private_folder(folder.parents[1], folder):
+            pass  # it is there now
+        waiting = Waiting(self._wait_limits)
+        caller, offered = self._offered(request, info.id, folder, waiting)
+        questions = (
+            Questions(waiting) if request.may_be_asked and self._source.named(request.source).holds_questions else None
+        )
+        if caller is not None:
+            images = list(zip(request.images, caller.show(request.images), strict=True))
+        turn = Turn(
+            run_id=info.id,
+            source=request.source,
+            prompt="",
+            model=model,
+            mode=info.mode,
+            workspace=conversation.workspace,
+            folder=str(folder),
+            session_id=conversation.session_id,
+            offered=offered,
+            person=questions,
+        )
+        turns = TurnBuilder(
+            conversation=conversation,
+            turn=turn,
+            preamble=lambda source: _preamble(request, info, self._source.named(source).tools_server),
+            images=images,
+            prompts=Prompts(self._secret, folder),
+            knows_session=conversation.session_id is not None and self._source.has_session(turn),
+        )
+        journal = Journal(self._store, self._new_run(request, info, conversation), self._now_ms)
+        if (request.idempotency_key is not None or request.repeat_key) and not await journal.begin():
+            return None
+        run = Run(
+            replace(info, known_tokens=_tokens(conversation.known)) if turns.knows_session else info,
+            turns.initial(),
+            request.owner,
+            request.request_id,
+            journal,
+            turns=turns,
+            waiting=waiting,
+            caller=caller,
+            questions=questions,
+        )
+        self.quote(run, request)
+        run.needs_readers = (request.when_client_leaves or self._defaults.when_client_leaves) == "cancel"
+
+        def ended() -> None:
+            self._conversations.end(conversation.id, run)
+            if offered is not None:
+                self._endpoint.withdraw(offered.url)
+
+        self._runs.start(run, after=self._conversations.latest(conversation.id), ended=ended)
+        self._conversations.begin(conversation.id, run)
+        journal.begin_soon()
+        return run
+
+    def _offered(
+        self, request: RunRequest, run_id: str, folder: Path, waiting: Waiting
+    ) -> tuple[CallerTools | None, Offered | None]:
+        if request.offer is None:
+            return None, None
+        server = self._source.named(request.source).tools_server
+        scratch = str(folder / "scratch")
+        caller = CallerTools(request.offer, waiting, run_id=run_id, server=server, scratch=scratch)
+        with private_folder(folder.parents[1], folder) as opened:
+            write_private(opened, TOOLS, msgspec.json.encode(request.offer.tools))
+        url = self._endpoint.offer(caller) if usable(request.offer) or request.images else ""
+        return caller, Offered(server=TOOLS_SERVER, url=url, runner=caller)
+
+    def quote(self, run: Run, request: RunRequest) -> None:
+        """The caller's next request will quote the conversation with this run's answer."""
+        if request.has_full_history:
+            scope = scope_of(request, run.turn.workspace, self._defaults.mode)
+            run.quoted_as(lambda answer: fingerprint(scope, [*request.messages, AssistantMessage(answer)]))
+
+    def _new_run(self, request: RunRequest, info: RunInfo, conversation: Conversation) -> NewRun:
+        is_new = not conversation.known
+        key = request.idempotency_key
+        return NewRun(
+            id=info.id,
+            conversation_id=conversation.id,
+            owner=request.owner,
+            instance=self._instance,
+            workspace=conversation.workspace,
+            model=info.model or "",
+            mode=info.mode,
+            created=info.created,
+            fences=info.fences,
+            include=info.include,
+            messages=_kept(request.messages if is_new else conversation.new),
+            started_ms=self._now_ms(),
+            idempotency=Idempotency(key, body_hash(request)) if key is not None else None,
+        )
+
+
+def _preamble(request: RunRequest, info: RunInfo, server: str) -> list[str]:
+    lines = [debug_preamble()] if info.mode == "debug" else []
+    lines += [preamble(request.offer, server)] if request.offer is not None else []
+    return [*lines, request.instructions] if request.instructions else lines
+
+
+def unwritable(error: OSError) -> GatewayError:
+    return host_exhausted(error) or GatewayFault(
+        f"The gateway cannot write its files: {error.strerror}; see `cursor-gateway doctor`."
+    )
+
+
+def _tokens(messages: Sequence[Message]) -> int:
+    return estimate_tokens_by_sample("\n".join(message.text for message in messages))
+
+
+def _kept(messages: Sequence[Message]) -> list[NewMessage]:
+    """What people said; instructions and tool results are the client's own."""
+    kept = []
+    for message in messages:
+        match message:
+            case UserMessage(text=text):
+                kept.append(NewMessage("user", text))
+            case AssistantMessage(text=text) if text:
+                kept.append(NewMessage("assistant", text))
+            case _:
+                pass
+    return kept
