@@ -24,11 +24,11 @@ def run(steps: list[Step]) -> list[Step]:
             case "flush":
                 said = reconciler.repetition(text)
             case "thinking":
-                said = reconciler.go_on()
+                said = reconciler.release()
             case "tool":
-                reconciler.break_off()
+                reconciler.end_segment()
             case "retry":
-                said = reconciler.go_on()  # no repetition is followed by one
+                said = reconciler.release()  # no repetition is followed by one
                 reconciler.retry()
             case "result":
                 said, differs = reconciler.finish(text)
@@ -257,5 +257,5 @@ def test_a_reconciler_tells_whether_a_text_waits_for_what_follows() -> None:
 def test_several_at_once_are_said_as_one_by_one(texts: list[str], before: int) -> None:
     one_by_one, together = Reconciler(), Reconciler()
     start = "ha" * before
-    said = [one_by_one.delta(start), *[one_by_one.delta(text) for text in texts], one_by_one.go_on()]
-    assert together.delta(start) + together.deltas(texts) + together.go_on() == "".join(said)
+    said = [one_by_one.delta(start), *[one_by_one.delta(text) for text in texts], one_by_one.release()]
+    assert together.delta(start) + together.deltas(texts) + together.release() == "".join(said)

@@ -502,7 +502,7 @@ FAILURES: list[tuple[str, dict[str, Any], Outcome]] = [
     (
         "readMcpResource",
         {"notFound": {"uri": "docs://1"}},
-        failed("NOT_FOUND", "There is nothing of that name.", "docs://1"),
+        failed("NOT_FOUND", "Nothing was found under that name.", "docs://1"),
     ),
     (
         "mcp",

@@ -25,7 +25,7 @@ from cursor_gateway.model.agent_events import (
 )
 from cursor_gateway.sources.acp.calls import ToolCall, call_of, ended, learn, started
 from cursor_gateway.sources.acp.trailers import TrailerWatch
-from cursor_gateway.sources.cursor.records import mended
+from cursor_gateway.sources.cursor.records import repair_surrogates
 from cursor_gateway.sources.cursor.tools import read_call, read_result
 from cursor_gateway.wire.payload import Fields, too_deep
 
@@ -170,7 +170,7 @@ class AcpDecoder:
 
     def _end_text(self) -> None:
         half, self._half = self._half, ""
-        self._say(self._watch.push(mended(half)) + self._watch.release())
+        self._say(self._watch.push(repair_surrogates(half)) + self._watch.release())
 
     def _end_thinking(self) -> None:
         if self._half_thought:
@@ -184,7 +184,7 @@ class AcpDecoder:
     def _end(self) -> Failure | None:
         self._end_thinking()
         half, self._half = self._half, ""
-        self._say(self._watch.push(mended(half)))
+        self._say(self._watch.push(repair_surrogates(half)))
         rest, failure = self._watch.finish()
         self._say(rest)
         return None if failure is None else failure.failure()
@@ -284,4 +284,4 @@ def _joined(half: str, text: str) -> tuple[str, str]:
     """A delta with the half character before it: the text that is whole, and the half at its end."""
     text = half + text
     half = text[-1:] if "\ud800" <= text[-1:] <= "\udbff" else ""
-    return mended(text[:-1] if half else text), half
+    return repair_surrogates(text[:-1] if half else text), half

@@ -1,7 +1,7 @@
 """Lines of cursor-agent's stream-json in, agent events out.
 
-`push` takes the whole lines of one read, `push_line` one line with its LF. What a tool's payload means is known in
-`core.tools`, because other ways to the agent have the same payloads; everything else about the JSON only here.
+`push` takes the complete lines of one read, `push_line` one line with its LF. Tool payloads are read in
+`sources.cursor.tools`, because the other sources have the same ones; everything else about this JSON is here.
 """
 
 from typing import Any
@@ -45,55 +45,55 @@ from cursor_gateway.sources.cursor.records import (
     UsageFigures,
     User,
     decode,
-    mended,
     read_again,
     read_arguments,
+    repair_surrogates,
 )
 from cursor_gateway.sources.cursor.tools import read_call, read_named, read_result
 from cursor_gateway.wire.payload import Fields, too_deep
 
-_STRAY_LINES = 40  # how much text that is no JSON is kept to explain a failure
+_STRAY_LINES = 40  # lines of non-JSON output kept to explain a failure
 _QUERY_SUFFIXES = ("RequestQuery", "InteractionQuery", "Query", "Args")
 
 
 class _Call(Struct):
-    """A call under way: what its end may leave out."""
+    """An unfinished call: what its end record may omit."""
 
     tool: str
     args: Any
     seen_ms: float | None  # by the CLI's clock
     started_ms: int | None  # by the service's
-    answer: Any = None  # what the CLI answered the query
+    answer: Any = None  # the CLI's own answer to the query
 
 
 class CursorDecoder:
     def __init__(self, callers_server: str = "") -> None:
-        """What the agent does with that MCP server is left out where it went well: the server itself tells of it."""
+        """Successful calls to the MCP server `callers_server` are skipped: the server reports them itself."""
         self._callers_server = callers_server
-        self.recognized = False  # anything was the agent's
+        self.recognized = False  # whether any record was recognized
         self._out: list[AgentEvent] = []
-        self._half_text = ""  # half a character at the end of a delta
+        self._half_text = ""  # a high surrogate at the end of the last delta
         self._half_thought = ""
         self._reconciler = Reconciler()
         self._calls: dict[str, _Call] = {}
-        self._asked: dict[str, str] = {}  # query id -> call id
-        self._asked_only: dict[str, None] = {}  # calls, in order, that nothing but a query has told of
-        self._nameless: dict[str, list[str]] = {}  # tool -> calls under way that have no id
+        self._queries: dict[str, str] = {}  # query id -> call id
+        self._query_only: dict[str, None] = {}  # calls, in order, known only from a query
+        self._nameless: dict[str, list[str]] = {}  # tool -> unfinished calls without an id
         self._nameless_count = 0
         self._stray: list[str] = []
-        # Of a run that never says how long it took, the first and the last time tell.
+        # The duration of a run without a result is estimated from its first and last timestamps.
         self._first_ms: float | None = None
         self._last_ms: float | None = None
-        self.finished = False  # the run has said how it ended
+        self.finished = False  # whether the end of the run has been decoded
 
     def push(self, lines: list[bytes], /) -> list[AgentEvent]:
-        """The lines of one read. Adjacent deltas among them become one.
+        """The lines of one read. Adjacent deltas are merged.
 
-        Each line is decoded by itself: a decoder that takes all of them at once would let a value run over a
-        line end, and then the same bytes in other pieces would mean something else.
+        Lines are decoded one by one: decoding all of them at once would let a value span a line end, so the same
+        bytes split differently would mean something else.
         """
         record: Line | None
-        heard: Assistant | Thinking | None = None  # the last of a run of deltas or of thoughts; nearly all lines are
+        last: Assistant | Thinking | None = None  # of a series of text or thinking deltas: nearly all lines are
         texts: list[str] = []
         for line in lines:
             try:
@@ -105,25 +105,25 @@ class CursorDecoder:
             elif record.__class__ is Thinking and record.subtype == "delta":
                 text = record.text or record.content
             else:
-                if heard is not None:
-                    self._end_run(heard, texts)
-                    heard, texts = None, []
+                if last is not None:
+                    self._end_run(last, texts)
+                    last, texts = None, []
                 if record is not None:
                     self._record(record)
                 continue
-            if heard.__class__ is not record.__class__:
-                if heard is not None:
-                    self._end_run(heard, texts)
+            if last.__class__ is not record.__class__:
+                if last is not None:
+                    self._end_run(last, texts)
                     texts = []
-                self._heard(record)
-            heard = record
+                self._note_time(record)
+            last = record
             texts.append(text)
-        if heard is not None:
-            self._end_run(heard, texts)
+        if last is not None:
+            self._end_run(last, texts)
         return self._take()
 
     def push_line(self, line: bytes, /) -> list[AgentEvent]:
-        """The short way of a slow stream, which comes line by line and keeps its grain."""
+        """A fast path for a slow stream, which arrives line by line and is passed on delta by delta."""
         record: Line | None
         try:
             record = decode(line)
@@ -132,14 +132,14 @@ class CursorDecoder:
         if record.__class__ is Assistant and record.timestamp_ms is not None and record.model_call_id is None:
             text = record.message.content[0].text
             if len(text) < self._reconciler.floor:
-                self._reconciler.said.append(text)
+                self._reconciler.emitted.append(text)
                 self._last_ms = record.timestamp_ms
                 return [TextDelta(text)]
             self._end_run(record, [text])
         elif record.__class__ is Thinking and record.subtype == "delta":
             text = record.text or record.content
             if text and not (
-                self._first_ms is None or self._half_thought or self._asked_only or self._reconciler.holds
+                self._first_ms is None or self._half_thought or self._query_only or self._reconciler.holds
             ):
                 self._last_ms = record.timestamp_ms or self._last_ms
                 return [ThinkingDelta(text)]
@@ -149,7 +149,7 @@ class CursorDecoder:
         return self._take()
 
     def _end_run(self, last: Assistant | Thinking, texts: list[str]) -> None:
-        self._heard(last)
+        self._note_time(last)
         if isinstance(last, Assistant):
             self._deltas(texts)
         else:
@@ -160,7 +160,7 @@ class CursorDecoder:
         return out
 
     def flush(self, failure: Failure | None = None) -> list[AgentEvent]:
-        """The end of the output. Without a result the run has failed: as the caller knows, or as stray text tells."""
+        """The end of the output. Without a result the run has failed: see `failure`, or else the stray text."""
         if not self.finished:
             self._boundary()
             self._end_answered_queries()
@@ -171,7 +171,7 @@ class CursorDecoder:
 
     @property
     def stray_text(self) -> str:
-        """What stood among the events and is no JSON: usually the agent's last words on stderr."""
+        """Output that is not JSON: usually what the agent would have written to stderr."""
         return "\n".join(self._stray)
 
     # --- text and thinking --------------------------------------------------------------------------
@@ -180,28 +180,28 @@ class CursorDecoder:
         if self._half_text and any(texts):
             self._settle_half_text()
         self._end_answered_queries()
-        if said := self._reconciler.deltas(texts):
-            self._out.append(TextDelta(said))
+        if text := self._reconciler.deltas(texts):
+            self._out.append(TextDelta(text))
 
     def _repetition(self, text: str) -> None:
         self._settle_half_text()
         self._end_answered_queries()
-        if said := self._reconciler.repetition(text):
-            self._out.append(TextDelta(said))
+        if text := self._reconciler.repetition(text):
+            self._out.append(TextDelta(text))
 
     def _thoughts(self, text: str) -> None:
         if text:  # empty ones were a heartbeat in builds up to January 2026
-            self._go_on()
+            self._release()
             self._settle_half_thought()
             self._end_answered_queries()
             self._out.append(ThinkingDelta(text))
 
-    def _go_on(self) -> None:
-        if said := self._reconciler.go_on():
-            self._out.append(TextDelta(said))
+    def _release(self) -> None:
+        if text := self._reconciler.release():
+            self._out.append(TextDelta(text))
 
     def _torn(self, record: Assistant | Thinking) -> None:
-        """Halves of a character are joined with their other half in the next record of the same kind."""
+        """A surrogate at the edge of a record is joined with its other half in the next record of the same kind."""
         self._end_answered_queries()
         match record:
             case Assistant(model_call_id=None, timestamp_ms=int() | float(), message=message):
@@ -209,16 +209,16 @@ class CursorDecoder:
                 is_other_half = bool(self._half_text) and "\udc00" <= text[:1] <= "\udfff"
                 if text and not is_other_half:
                     self._settle_half_text()
-                if not is_other_half and self._reconciler.is_repetition(mended(text)):
-                    text = mended(text)
+                if not is_other_half and self._reconciler.is_repetition(repair_surrogates(text)):
+                    text = repair_surrogates(text)
                 else:
                     text, self._half_text = _join_halves(self._half_text, text)
                 self._out.append(TextDelta(self._reconciler.delta(text)))
-                self._reconciler.floor = 0  # what comes next is looked at: it may be the other half
+                self._reconciler.floor = 0  # no fast path for the next delta: it may be the other half
             case Assistant(message=message):
-                self._repetition(mended(message.text))
+                self._repetition(repair_surrogates(message.text))
             case Thinking(subtype=subtype, text=text, content=content):
-                self._go_on()
+                self._release()
                 text, self._half_thought = _join_halves(self._half_thought, text or content)
                 self._out.append(ThinkingDelta(text))
                 if subtype == "completed":
@@ -236,20 +236,20 @@ class CursorDecoder:
             self._out.append(ThinkingDelta("\ufffd"))
 
     def _boundary(self) -> None:
-        """The text so far is whole."""
+        """A tool, a query or the end follows: the text segment is complete."""
         self._settle_half_thought()
         self._settle_half_text()
-        self._reconciler.break_off()
+        self._reconciler.end_segment()
 
     # --- everything else ----------------------------------------------------------------------------
 
     def _record(self, record: Line) -> None:
-        self._heard(record)
+        self._note_time(record)
         match record:
             case Thinking():
                 self._thoughts(record.text or record.content)
                 if record.subtype == "completed":
-                    self._go_on()
+                    self._release()
                     self._settle_half_thought()
                     self._out.append(ThinkingEnded())
             case Assistant(message=message):
@@ -275,8 +275,8 @@ class CursorDecoder:
             case Connection(subtype=subtype, attempt=attempt):
                 self._out.append(Notice("reconnected" if subtype == "reconnected" else "reconnecting", attempt))
             case Retry(subtype=subtype, attempt=attempt):
-                if subtype == "starting" and (said := self._reconciler.retry()):
-                    self._out.append(TextDelta(said))
+                if subtype == "starting" and (text := self._reconciler.retry()):
+                    self._out.append(TextDelta(text))
                 self._out.append(Notice("retrying", attempt))
             case Unknown(type=name):
                 self._unrecognized(f"type {name!r}")
@@ -285,7 +285,7 @@ class CursorDecoder:
                 self._unrecognized("no JSON object")
 
     def _unrecognized(self, reason: str) -> None:
-        """Said beside the text, not between it: a strange line changes nothing else."""
+        """Reported beside the text: an unknown line does not end a segment."""
         self._out.append(Unrecognized(reason))
 
     def _result(self, record: Result) -> None:
@@ -299,7 +299,7 @@ class CursorDecoder:
             self._out.append(TextDelta(rest))
         usage = _token_counts(record.usage)
         if failed:
-            failure = reported_failure(record.result or _words(record.error) or record.message).failure()
+            failure = reported_failure(record.result or _message_of(record.error) or record.message).failure()
             self._out.append(RunFailed(failure=failure, usage=usage, duration_ms=record.duration_ms))
         else:
             self._out.append(RunFinished(usage=usage, duration_ms=record.duration_ms, text_differs=differs))
@@ -323,16 +323,16 @@ class CursorDecoder:
         match record.subtype:
             case "started":
                 self._boundary()
-                call_id = call_id or self._nameless_call(tool)
+                call_id = call_id or self._start_nameless_call(tool)
                 started_ms = call.integer("startedAtMs")
-                self._asked_only.pop(call_id, None)
+                self._query_only.pop(call_id, None)
                 self._calls[call_id] = _Call(tool, args, record.timestamp_ms, started_ms)
                 if self._is_callers(tool, args):
                     return
                 self._out.append(ToolStarted(call_id, read_call(tool, args), record.model_call_id, record.tool_call))
             case "completed":
-                call_id = call_id or self._ended_nameless_call(tool)
-                self._asked_only.pop(call_id, None)
+                call_id = call_id or self._end_start_nameless_call(tool)
+                self._query_only.pop(call_id, None)
                 begun = self._calls.pop(call_id, None) or _Call(tool, None, None, None)
                 action, outcome = read_result(tool, args or begun.args, body.all.get("result"))
                 if outcome.state == "completed" and self._is_callers(tool, args or begun.args):
@@ -349,12 +349,14 @@ class CursorDecoder:
     def _is_callers(self, tool: str, args: object) -> bool:
         if not self._callers_server or tool not in ("mcp", "getMcpTools"):
             return False
-        told = Fields(args)
-        named = told.text("providerIdentifier", "serverIdentifier", "server")
-        return named == self._callers_server or (not named and told.text("name").startswith(f"{self._callers_server}-"))
+        fields = Fields(args)
+        server = fields.text("providerIdentifier", "serverIdentifier", "server")
+        if server:
+            return server == self._callers_server
+        return fields.text("name").startswith(f"{self._callers_server}-")
 
     def _named_call(self, record: ToolCall, call: Fields) -> None:
-        """The oldest shapes: a name and arguments, all in one event. That it was called is all that is known."""
+        """The oldest shapes: a name and arguments in one event. Nothing is known but that the tool was called."""
         function = call.object("function")
         name = record.name or function.text("name")
         if not name:
@@ -364,26 +366,26 @@ class CursorDecoder:
         action = read_named(name, read_arguments(arguments))
         call_id = record.id or record.call_id
         if record.subtype == "completed":
-            call_id = call_id or self._ended_nameless_call(name)
-        call_id = call_id or self._nameless_call(name)
+            call_id = call_id or self._end_start_nameless_call(name)
+        call_id = call_id or self._start_nameless_call(name)
         self._boundary()
         self._out.append(ToolStarted(call_id, action, record.model_call_id, record.tool_call))
         if record.subtype != "started":
             self._out.append(ToolEnded(call_id, action, Outcome(), record.model_call_id, record.tool_call))
 
-    def _nameless_call(self, tool: str) -> str:
+    def _start_nameless_call(self, tool: str) -> str:
         self._nameless_count += 1
         call_id = f"call without an id {self._nameless_count}"
         self._nameless.setdefault(tool, []).append(call_id)
         return call_id
 
-    def _ended_nameless_call(self, tool: str) -> str:
+    def _end_start_nameless_call(self, tool: str) -> str:
         if not self._nameless.get(tool):
-            self._nameless_call(tool)
+            self._start_nameless_call(tool)
         return self._nameless[tool].pop(0)
 
     def _query(self, record: Query) -> None:
-        """The CLI asks itself, before or after the call's start; the call may never start or lack its arguments."""
+        """A query, before or after its call starts; the call may never start, or may lack its arguments."""
         self._boundary()
         name = record.query_type
         if name not in record.query:
@@ -396,30 +398,30 @@ class CursorDecoder:
             tool = tool.removesuffix(suffix)
         if not call_id or not tool or too_deep(record.query):
             return
-        self._asked[str(record.query.get("id"))] = call_id
+        self._queries[str(record.query.get("id"))] = call_id
         if call_id not in self._calls:
-            self._asked_only[call_id] = None
+            self._query_only[call_id] = None
             self._calls[call_id] = _Call(tool, args, record.timestamp_ms, None)
             self._out.append(ToolStarted(call_id, read_call(tool, args), payload=record.query))
 
     def _query_answered(self, record: Query) -> None:
-        call = self._calls.get(self._asked.pop(str(record.response.get("id")), ""))
+        call = self._calls.get(self._queries.pop(str(record.response.get("id")), ""))
         answer = next((value for key, value in record.response.items() if key != "id"), None)
         if call is not None and isinstance(answer, dict) and "approved" not in answer and not too_deep(answer):
             call.answer = answer.get("result", answer)
 
     def _end_answered_queries(self) -> None:
-        """The agent goes on: a call that only a query told of ended with the query's answer."""
-        for call_id in self._asked_only:
+        """The agent continues, so calls known only from a query have ended with the query's answer."""
+        for call_id in self._query_only:
             call = self._calls[call_id]
             if call.answer is not None:
                 action, outcome = read_result(call.tool, call.args, call.answer)
                 self._out.append(ToolEnded(call_id, action, outcome, payload=call.answer))
-        self._asked_only = {}
+        self._query_only = {}
 
     # --- time ---------------------------------------------------------------------------------------
 
-    def _heard(self, record: Line) -> None:
+    def _note_time(self, record: Line) -> None:
         time: float | None = None
         match record:
             case Unknown() | Unreadable():
@@ -444,7 +446,7 @@ class CursorDecoder:
 
 
 def _timed(outcome: Outcome, *clocks: tuple[float | None, float | None]) -> Outcome:
-    """What the tool itself measured comes first, then the first clock that saw both ends."""
+    """Prefers the tool's own measurement, then the first clock that has both times."""
     if outcome.duration_ms is not None:
         return outcome
     for started, ended in clocks:
@@ -453,8 +455,8 @@ def _timed(outcome: Outcome, *clocks: tuple[float | None, float | None]) -> Outc
     return outcome
 
 
-def _words(error: object) -> str:
-    """What an error says: a text, or an object with a message."""
+def _message_of(error: object) -> str:
+    """The message of an error: a string, or an object with a `message`."""
     return error if isinstance(error, str) else Fields(error).text("message")
 
 
@@ -469,7 +471,7 @@ def _token_counts(usage: UsageFigures | None) -> TokenCounts | None:
 
 
 def _join_halves(half: str, text: str) -> tuple[str, str]:
-    """A delta with the half character before it: the text that is whole, and the half at its end."""
+    """Prepends the pending surrogate. Returns the complete text, and a high surrogate left at its end."""
     text = half + text
     half = text[-1:] if "\ud800" <= text[-1:] <= "\udbff" else ""
-    return mended(text.removesuffix(half) if half else text), half
+    return repair_surrogates(text.removesuffix(half) if half else text), half

@@ -1,4 +1,4 @@
-"""A turn in; cursor-agent, started for it, and what it does as agent events, out."""
+"""A turn in; agent events from a cursor-agent process started for it, out."""
 
 import asyncio
 import os
@@ -38,7 +38,7 @@ _CREDENTIALS = ("CURSOR_API_KEY", "CURSOR_AUTH_TOKEN", "CURSOR_API_ENDPOINT")
 class CliOptions(Struct, frozen=True, kw_only=True):
     program: str = ""
     command: CommandOptions = CommandOptions()
-    environment: Sequence[str] = ()  # further names
+    environment: Sequence[str] = ()  # extra variable names to pass on
     max_output_bytes: int = 256 * 1024 * 1024
     grace_seconds: float = 2.0
     models_seconds: float = 600.0
@@ -56,27 +56,27 @@ class CursorCliSource:
         self._options, self._environ, self._ledger, self._recorder = options, environ, ledger, recorder
         self._kept = environment_for(environ, options.environment, None)
         self._program: Program | None = None
-        self._asking = asyncio.Lock()
-        self._stamp: object = None  # of the program's file when it was asked
+        self._probing = asyncio.Lock()
+        self._stamp: object = None  # of the program's file when it was probed
         self._models = ModelCache(self._list_models, options.models_seconds, clock)
 
     async def probe(self) -> Program:
-        """The agent, asked once; asked again when its file has changed, since it updates itself."""
-        async with self._asking:
+        """Probes the agent once, and again when its file has changed, since it updates itself."""
+        async with self._probing:
             if self._program is None or _stamp(self._program.path) != self._stamp:
                 self._program = await find_program(self._options.program, self._environment(None))
                 self._stamp = _stamp(self._program.path)
             return self._program
 
     def state(self) -> SourceState:
-        detail = "cursor-agent, not asked yet"
+        detail = "cursor-agent, not probed yet"
         if self._program is not None:
             detail = f"cursor-agent {self._program.version} ({self._program.path})"
         return SourceState(name="cli", detail=detail, missing=self.missing)
 
     @property
     def missing(self) -> str:
-        """Whether the agent is still where it was, or elsewhere; that it is Cursor's, only asking it tells."""
+        """Checks only that a program is there; `probe` checks that it is Cursor's."""
         if self._program is None or shutil.which(self._program.path) is not None:
             return ""
         if candidates(self._options.program, self._environment(None)):
@@ -87,7 +87,7 @@ class CursorCliSource:
         return await self._models.get()
 
     def has_session(self, turn: Turn) -> bool:
-        """Looked up beforehand: the agent takes an unknown session for a new one, and says nothing."""
+        """Checked before the run: for an unknown session the agent silently starts a new one."""
         stores = (configuration_of(turn) / "chats").glob(f"*/{turn.session_id}/store.db")
         return any(store.stat().st_size for store in stores)
 
@@ -113,12 +113,12 @@ class CursorCliSource:
             raise unknown_model(model, nearest(model, models))
 
     async def forget(self, folder: str) -> bool:
-        """Its chats are in the folder; transcripts may be among the user's."""
+        """The agent's chats are in the folder; transcripts may be in the user's own."""
         ids = sessions_in(Path(folder))
         return await asyncio.to_thread(delete_sessions, ids, user_folders(self._environ))
 
     def warm_up(self, workspace: str) -> None:
-        """There is nothing to keep."""
+        """Does nothing: no agent is kept alive."""
 
     async def close(self) -> None:
         await self._models.close()
@@ -141,7 +141,7 @@ class CursorCliSource:
                     )
                 if recording is not None:
                     recording.write(chunk)
-                if chunk.find(b"\n") == len(chunk) - 1 and not lines.rest:  # a line, as the agent writes them
+                if chunk.find(b"\n") == len(chunk) - 1 and not lines.rest:  # exactly one line: the usual case
                     events = decoder.push_line(chunk)
                 else:
                     whole = lines.push(chunk)
@@ -154,8 +154,8 @@ class CursorCliSource:
                 if events:
                     yield events
             if not decoder.finished:
-                await process.wait(self._options.grace_seconds)  # for its last words
-                events = decoder.push(lines.flush())  # the last line may lack its end
+                await process.wait(self._options.grace_seconds)  # for the rest of stderr
+                events = decoder.push(lines.flush())  # the last line may lack its LF
                 if not decoder.finished:
                     stderr_tail = process.stderr_tail.encode()
                     events += decoder.flush(_failure(process, decoder.stray_text))
@@ -213,7 +213,7 @@ def _failure(process: AgentProcess, stray: str) -> Failure:
 
 
 def _stamp(path: str) -> object:
-    """Of the file that the name leads to: an update points the name to another."""
+    """Identifies the file behind the path: an update makes the path point to another one."""
     try:
         file = os.stat(path)
     except OSError:

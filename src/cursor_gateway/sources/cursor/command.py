@@ -8,16 +8,16 @@ from msgspec import Struct
 from cursor_gateway.errors import AgentMisconfigured
 from cursor_gateway.sources.base import Turn
 
-# The kernel refuses a longer single argument (MAX_ARG_STRLEN, 128 KiB with its NUL); some room is left.
+# Below the kernel's limit for a single argument (MAX_ARG_STRLEN, 128 KiB with its NUL).
 _LONGEST_ARGUMENT = 120 * 1024
 
-# A prompt that is one of these words would run that command: `logout` must not log anybody out.
+# A prompt that is just one of these words would run that command: the prompt `logout` must not log the user out.
 _COMMANDS = """
 about acp agent bedrock create-chat generate-rule help install install-shell-integration login logout ls mcp models
 persist plugin resume sandbox status team uninstall-shell-integration update whoami worker
 """
 
-# The keychain that holds the login is reached over D-Bus.
+# DBUS_SESSION_BUS_ADDRESS: the keychain with the login is reached over D-Bus.
 _ENVIRONMENT = """
 PATH HOME USER LOGNAME SHELL LANG LANGUAGE TZ TERM TMPDIR TMP TEMP DBUS_SESSION_BUS_ADDRESS
 SSL_CERT_FILE SSL_CERT_DIR NODE_EXTRA_CA_CERTS
@@ -26,8 +26,8 @@ CURSOR_API_KEY CURSOR_AUTH_TOKEN CURSOR_API_ENDPOINT CURSOR_DATA_DIR AGENT_CLI_C
 """
 _ENVIRONMENT_PREFIXES = ("LC_", "XDG_")
 
-# The month from which builds read their prompt from standard input (not so in 2026.07.16). Arguments can be read by
-# every user of the machine.
+# Builds from this month on read the prompt from standard input (2026.07.16 does not). Preferred where possible:
+# command-line arguments are visible to every user of the machine.
 _READS_STDIN = "2026.08"
 _MONTH = re.compile(r"\d{4}\.\d{2}")
 
@@ -35,23 +35,23 @@ _FLAG = re.compile(r"(?<![\w-])--[a-z][a-z-]*")
 
 
 class Program(Struct, frozen=True):
-    """The agent as it was found and asked."""
+    """The installed agent: where it is, its version and its flags."""
 
     path: str
     version: str
-    flags: frozenset[str]  # of its --help; none when it does not tell
+    flags: frozenset[str]  # from its --help; empty when unknown
 
     def can(self, flag: str) -> bool:
         return not self.flags or flag in self.flags
 
     def is_since(self, month: str) -> bool:
-        """Whether it was built in this month or later; of a version that is not understood, no."""
+        """Whether it was built in this month or later; False for a version that cannot be parsed."""
         built = _MONTH.match(self.version)
         return built is not None and built[0] >= month
 
 
 class CommandOptions(Struct, frozen=True, kw_only=True):
-    """What the operator has decided."""
+    """The operator's settings."""
 
     trust: bool = True
     force: bool = False
@@ -60,7 +60,7 @@ class CommandOptions(Struct, frozen=True, kw_only=True):
 
 class Command(Struct, frozen=True):
     arguments: list[str]
-    stdin: bytes | None  # None: closed. An open one keeps some builds from starting, others from ending.
+    stdin: bytes | None  # None: /dev/null. With an open pipe some builds never start, others never exit.
 
 
 def flags_of(help_text: str) -> frozenset[str]:
@@ -74,11 +74,11 @@ def command_for(
     extra_folders: Iterable[str] = (),
     allowed_tools: Collection[str] = (),
 ) -> Command:
-    """With `allowed_tools` the agent knows no others, and has to ask for nothing: what it may not do is denied."""
+    """With `allowed_tools` the agent has no other tools and never asks for permission: anything else is denied."""
     arguments = [program.path, "-p", "--output-format", "stream-json"]
     if program.can("--stream-partial-output"):
         arguments.append("--stream-partial-output")
-    # Always said: without it the agent takes the model that its user chose last.
+    # Always set: without it the agent uses the model that its user chose last.
     arguments += ["--model", turn.model]
     match turn.mode:
         case "plan" | "ask":
@@ -91,7 +91,7 @@ def command_for(
             pass
     if program.can("--workspace"):
         arguments += ["--workspace", turn.workspace]
-    if (options.trust or allowed_tools) and program.can("--trust"):  # a workspace of the gateway's own is its to trust
+    if (options.trust or allowed_tools) and program.can("--trust"):  # with `allowed_tools`, the gateway's own folder
         arguments.append("--trust")
     if allowed_tools:
         arguments += ["--approve-mcps", f"--allowed-tools={','.join(allowed_tools)}"]
@@ -116,13 +116,13 @@ def _is_no_argument(text: str, encoded: bytes) -> bool:
     return len(encoded) > _LONGEST_ARGUMENT or b"\0" in encoded or text in _COMMANDS.split()
 
 
-def environment_for(environ: Mapping[str, str], further: Collection[str], config_dir: str | None) -> dict[str, str]:
-    """An allow list: the gateway's own secrets are not the agent's business."""
-    names = {*_ENVIRONMENT.split(), *(name for name in further if not name.endswith("*"))}
-    prefixes = (*_ENVIRONMENT_PREFIXES, *(name.removesuffix("*") for name in further if name.endswith("*")))
+def environment_for(environ: Mapping[str, str], extra: Collection[str], config_dir: str | None) -> dict[str, str]:
+    """An allow list, so that the gateway's own secrets never reach the agent."""
+    names = {*_ENVIRONMENT.split(), *(name for name in extra if not name.endswith("*"))}
+    prefixes = (*_ENVIRONMENT_PREFIXES, *(name.removesuffix("*") for name in extra if name.endswith("*")))
     kept = {name: value for name, value in environ.items() if name in names or name.startswith(prefixes)}
     if not kept.get("CURSOR_API_KEY"):
-        kept.pop("CURSOR_API_KEY", None)  # set but empty, the agent takes it for a wrong key
+        kept.pop("CURSOR_API_KEY", None)  # the agent reports an empty one as an invalid key
     kept["NO_OPEN_BROWSER"] = "1"
     if config_dir is not None:
         kept["CURSOR_CONFIG_DIR"] = config_dir

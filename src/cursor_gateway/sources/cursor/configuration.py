@@ -1,7 +1,7 @@
-"""The user's configuration of cursor-agent in; a copy that a run may change out.
+"""The user's cursor-agent configuration in; a private copy for one conversation out.
 
-`--model` rewrites the configuration and so changes the user's later runs: each conversation has a copy of its
-own. It stays at one path as long as the conversation, because the agent keeps its chats in there.
+`--model` rewrites the configuration, which would change the user's later runs, so each conversation gets its own
+copy. The copy keeps its path for as long as the conversation lives, because the agent stores its chats in it.
 """
 
 import os
@@ -12,11 +12,11 @@ from pathlib import Path
 from cursor_gateway.errors import AgentMisconfigured, GatewayError, host_exhausted
 from cursor_gateway.sources.private_files import private_folder, write_private
 
-_LARGEST = 4 * 1024 * 1024  # settings, MCP servers and a login are small; what is not is none of these
+_LARGEST = 4 * 1024 * 1024  # settings, MCP servers and logins are small; skip larger files
 
 
 def user_configuration(environ: Mapping[str, str]) -> Path:
-    """Where the agent itself would look."""
+    """The folder that the agent itself would use."""
     if given := environ.get("CURSOR_CONFIG_DIR"):
         return Path(given)
     if (base := environ.get("XDG_CONFIG_HOME")) and (Path(base) / "cursor").is_dir():
@@ -25,7 +25,7 @@ def user_configuration(environ: Mapping[str, str]) -> Path:
 
 
 def configuration_stamp(environ: Mapping[str, str]) -> frozenset[tuple[str, int, int]]:
-    """Another value whenever a file of the agent's configuration, or of its login, has changed."""
+    """Changes whenever a file of the agent's configuration or login changes."""
     base = environ.get("XDG_CONFIG_HOME") or f"{environ.get('HOME') or os.path.expanduser('~')}/.config"
     stamps = set()
     for folder in {user_configuration(environ), Path(base) / "cursor"}:
@@ -38,16 +38,16 @@ def configuration_stamp(environ: Mapping[str, str]) -> frozenset[tuple[str, int,
 
 
 def copy_configuration(original: Path, copy: Path, data: Path, without: Collection[str] = ()) -> None:
-    """The files at the top; the folders beside them hold chats and caches. What the copy has besides, stays.
+    """Copies the top-level files; subfolders hold chats and caches. Other files already in the copy are kept.
 
-    `data` is the gateway's own directory, below which the copy is. Raises `AgentMisconfigured`, `HostExhausted`.
+    `data` is the gateway's data directory, which contains the copy. Raises `AgentMisconfigured`, `HostExhausted`.
     """
     try:
         with private_folder(data, copy) as folder:
             if not os.path.isdir(original):
                 return
             for entry in original.iterdir():
-                with suppress(FileNotFoundError):  # another agent's temporary file, gone meanwhile
+                with suppress(FileNotFoundError):  # another agent's temporary file, deleted in the meantime
                     if entry.name not in without and entry.is_file() and entry.stat().st_size <= _LARGEST:
                         write_private(folder, entry.name, entry.read_bytes())
     except OSError as error:

@@ -1,8 +1,8 @@
-"""A turn with tools of its caller's in; a workspace and a configuration that leave the agent those and no other, out.
+"""A turn with the caller's tools in; a workspace and a configuration that allow the agent only those tools, out.
 
-Everything is denied before the agent starts, so nothing depends on how fast its output is read: rules for all that it
-does to this machine, a list of the tools that it may know at all, and an empty folder to work in. No rule is waived by
-`--force`, which such a run is never given.
+Everything is denied before the agent starts, so safety never depends on how fast its output is read. There are three
+layers: deny rules for everything that touches this machine, an allow list of tools, and an empty working folder. Such
+a run never gets `--force`, which would override the rules.
 """
 
 from collections.abc import Mapping
@@ -18,10 +18,10 @@ from cursor_gateway.sources.cursor.command import Program
 from cursor_gateway.sources.cursor.configuration import copy_configuration, unusable
 from cursor_gateway.sources.private_files import data_of, private_folder, remove_entry, write_private
 
-ALLOWED_TOOLS = ("mcp_tool_call", "get_mcp_tools_tool_call")  # the protocol's names; the second looks up a schema
+ALLOWED_TOOLS = ("mcp_tool_call", "get_mcp_tools_tool_call")  # as the protocol names them; the second reads schemas
 _DENIED = ("Shell(*)", "Read(**)", "Read(/**)", "Write(**)", "Write(/**)", "WebFetch(*)")
-_OTHERS = frozenset({"mcp.json", "hooks.json"})  # the user's own servers and programs are not for callers
-_FIRST = "2026.08"  # earlier builds know no `--allowed-tools`: they keep grep, glob and subagents whatever is denied
+_OTHERS = frozenset({"mcp.json", "hooks.json"})  # callers must not reach the user's own servers and programs
+_FIRST = "2026.08"  # earlier builds lack `--allowed-tools`: they keep grep, glob and subagents despite deny rules
 _SETTINGS = "cli-config.json"
 
 
@@ -31,7 +31,7 @@ class Confinement(Struct, frozen=True):
 
 
 def check_confinable(program: Program) -> None:
-    """Raises `AgentMisconfigured` for an agent that would keep tools of its own."""
+    """Raises `AgentMisconfigured` for an agent that would keep its own tools."""
     if not program.is_since(_FIRST) or not program.can("--approve-mcps"):
         raise AgentMisconfigured(
             f"cursor-agent {program.version} cannot be kept from using its own tools on this machine, so the caller's "
@@ -41,7 +41,7 @@ def check_confinable(program: Program) -> None:
 
 
 def configuration_of(turn: Turn) -> Path:
-    """Apart from the one of runs without such tools: each has chats that the other must not go on with."""
+    """Runs with and without the caller's tools use separate folders: neither may resume the other's chats."""
     return Path(turn.folder) / ("cursor" if turn.offered is None else "confined")
 
 
@@ -65,7 +65,7 @@ def confine(turn: Turn, offered: Offered, original: Path) -> Confinement:
 
 
 def empty_workspace(turn: Turn) -> str:
-    """The folder that the agent works in, without anything of the turn before. Raises `OSError`."""
+    """The agent's working folder, emptied of anything from the previous turn. Raises `OSError`."""
     workspace = Path(turn.folder) / "scratch"
     with private_folder(data_of(turn.folder), Path(turn.folder)) as folder:
         remove_entry(folder, workspace.name)
@@ -74,15 +74,15 @@ def empty_workspace(turn: Turn) -> str:
 
 
 def without_proxy(environment: Mapping[str, str]) -> dict[str, str]:
-    """The tools' server is on this machine; a proxy would not find it."""
+    """The tool server is on this machine; a proxy could not reach it."""
     names = {name: environment.get(name, "") for name in ("NO_PROXY", "no_proxy")}
-    return {**environment, **{name: ",".join(filter(None, (told, "127.0.0.1"))) for name, told in names.items()}}
+    return {**environment, **{name: ",".join(filter(None, (value, "127.0.0.1"))) for name, value in names.items()}}
 
 
 def _read(path: Path) -> dict[str, Any]:
     try:
         return msgspec.json.decode(path.read_bytes(), type=dict[str, Any])
-    except (FileNotFoundError, msgspec.DecodeError):  # none, or none that the agent could read
+    except (FileNotFoundError, msgspec.DecodeError):  # missing, or not readable by the agent either
         return {}
 
 

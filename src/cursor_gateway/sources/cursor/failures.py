@@ -1,7 +1,7 @@
-"""What cursor-agent prints when it fails in, the error it means out.
+"""What cursor-agent prints when it fails in, the matching error out.
 
-The texts are the program's own (stderr, or the end of its output where both are one pipe). Minified
-builds print the error's class as one letter ("T: [internal] …"), so only the part after it is matched.
+The texts come from stderr, or from the end of the output where both share a pipe. Minified builds print the
+error's class as one letter ("T: [internal] …"), so only the part after it is matched.
 """
 
 import re
@@ -27,11 +27,11 @@ from cursor_gateway.errors import (
 _ANSI = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]")
 _BREAKS = re.compile(r"[^a-z0-9]+")
 _MODEL = re.compile(r"Cannot use this model: (.+?)\.?(?: Available models: (.*))?$", re.IGNORECASE | re.MULTILINE)
-_CHAT_MESSAGE = re.compile(r"^chatMessage: *\*?(.+?)\*?$", re.MULTILINE)  # of a usage limit: when it resets
+_CHAT_MESSAGE = re.compile(r"^chatMessage: *\*?(.+?)\*?$", re.MULTILINE)  # says when a usage limit resets
 _LONGEST_DETAILS = 2000  # characters
-_LONGEST_QUOTE = 300  # characters of the agent's words in a message; the details have more
-_LONGEST_NAME = 100  # of a model: whatever a caller sends is compared and repeated
-_ALIKE = 0.5  # how much of two names must agree for one to be offered in the other's place
+_LONGEST_QUOTE = 300  # characters of agent output quoted in a message; the details have more
+_LONGEST_NAME = 100  # characters of a model name, which comes from the caller and is compared and repeated
+_ALIKE = 0.5  # minimum similarity for a suggestion
 
 _TABLE: list[tuple[str, type[AgentError], str]] = [
     (
@@ -112,11 +112,11 @@ _TABLE: list[tuple[str, type[AgentError], str]] = [
 ]
 
 _PATTERNS = [(re.compile(pattern, re.IGNORECASE), error, message) for pattern, error, message in _TABLE]
-_QUOTED = (AgentQuotaExhausted, AgentMisconfigured)  # what to do depends on what exactly the agent says
+_QUOTED = (AgentQuotaExhausted, AgentMisconfigured)  # the remedy depends on the agent's exact words, so quote them
 
 
 def known_failure(text: str) -> AgentError | None:
-    """None when the text is none of the agent's known last words."""
+    """None when the text matches no known failure."""
     text = plain(text)
     for pattern, error, message in _PATTERNS:
         if found := pattern.search(text):
@@ -129,33 +129,33 @@ def known_failure(text: str) -> AgentError | None:
                 unknown.details = details
                 return unknown
             if error in _QUOTED:
-                told = _CHAT_MESSAGE.search(text)
-                message = quoting(message, told[1] if told else text[first:].partition("\n")[0])
+                chat_message = _CHAT_MESSAGE.search(text)
+                message = quoting(message, chat_message[1] if chat_message else text[first:].partition("\n")[0])
             return error(message, details=details)
     return None
 
 
 def quoting(message: str, words: str) -> str:
-    """The message with the agent's own words behind it."""
+    """The message, followed by the agent's own words."""
     words = " ".join(words.split())[:_LONGEST_QUOTE]
     return f"{message} The agent says: {words}" if words else message
 
 
 def nearest_names(wanted: str, names: Mapping[str, Iterable[str]], count: int = 3) -> list[str]:
-    """Names, each with what else it is called, that somebody may have meant; the likeliest first.
+    """Suggestions for a mistyped name, most likely first. `names` maps each name to its aliases.
 
-    A name that holds all that was written comes before one that only looks like it: `opus` means
-    `claude-opus-4-8-high`, though most of their letters differ.
+    A name that contains the whole input ranks above one that is merely similar: `opus` means
+    `claude-opus-4-8-high`, though most letters differ.
     """
     wanted = _comparable(wanted[:_LONGEST_NAME])
     found = []
-    for name, others in names.items():
-        calls = [_comparable(call) for call in (name, *others)]
-        alike = max(SequenceMatcher(None, wanted, call, autojunk=False).ratio() for call in calls)
-        holds = bool(wanted) and any(wanted in call for call in calls)
-        if holds or alike >= _ALIKE:
-            found.append((not holds, -alike, name))
-    found.sort(key=lambda entry: entry[:2])  # of two alike the one that is listed first
+    for name, aliases in names.items():
+        spellings = [_comparable(spelling) for spelling in (name, *aliases)]
+        alike = max(SequenceMatcher(None, wanted, spelling, autojunk=False).ratio() for spelling in spellings)
+        contains = bool(wanted) and any(wanted in spelling for spelling in spellings)
+        if contains or alike >= _ALIKE:
+            found.append((not contains, -alike, name))
+    found.sort(key=lambda entry: entry[:2])  # stable: ties keep the order of the list
     return [name for *_, name in found[:count]]
 
 
@@ -169,13 +169,13 @@ def failure_of(text: str) -> AgentError:
 
 
 def reported_failure(text: str) -> AgentError:
-    """The error for a result that says itself that the run failed."""
-    told = " ".join(plain(text).split())[:_LONGEST_QUOTE] or "no reason"
+    """The error for a result that reports a failed run."""
+    reason = " ".join(plain(text).split())[:_LONGEST_QUOTE] or "no reason"
     return known_failure(text) or AgentFailed(
-        f"The agent gave up and says: {told}. Run it again, or ask it in another way.", details=plain(text)
+        f"The agent gave up and says: {reason}. Run it again, or ask it in another way.", details=plain(text)
     )
 
 
 def plain(text: str) -> str:
-    """Without the terminal's colours and the white space around it."""
+    """Without terminal colours and surrounding white space."""
     return _ANSI.sub("", text).strip()

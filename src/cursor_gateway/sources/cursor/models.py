@@ -1,4 +1,4 @@
-"""What `cursor-agent --list-models` prints in, models out; and the list, fetched once and kept fresh."""
+"""The output of `cursor-agent --list-models` in, models out; and a cache of the list."""
 
 import asyncio
 import re
@@ -14,7 +14,7 @@ _INVISIBLE = str.maketrans("", "", "\u200b\u200c\u200d\u2060\ufeff")  # labels h
 
 
 def parse_models(text: str) -> list[Model]:
-    """Lines of `<id> - <label>`, with a mark at the default one; the header, the tip and what is new are skipped."""
+    """Reads lines of `<id> - <label>`, one marked as the default; skips the header, the tip and unknown lines."""
     models: dict[str, Model] = {}
     for line in plain(text).split("\n"):
         if found := _LINE.fullmatch(" ".join(line.translate(_INVISIBLE).split())):
@@ -27,9 +27,9 @@ def parse_models(text: str) -> list[Model]:
 
 
 def is_known(id: str, models: Sequence[Model]) -> bool:
-    """Whether the agent may take this name: what only it can decide is left to it.
+    """Whether the agent may accept this name; when in doubt, True, and the agent decides.
 
-    Beside the listed ids it takes base slugs (`gpt-5.3-codex` of `gpt-5.3-codex-low`) and a base with parameters
+    Besides the listed ids it accepts base slugs (`gpt-5.3-codex` of `gpt-5.3-codex-low`) and a base with parameters
     (`claude-opus-4-8[context=1m,effort=high]`).
     """
     if id.endswith("]"):
@@ -38,33 +38,33 @@ def is_known(id: str, models: Sequence[Model]) -> bool:
 
 
 def nearest(id: str, models: Sequence[Model], count: int = 3) -> list[str]:
-    """Ids that somebody may have meant, the likeliest first; none when nothing looks like it."""
+    """Suggestions for an unknown id, most likely first; empty when nothing is similar."""
     return nearest_names(id, {model.id: (model.label,) for model in models}, count)
 
 
 class ModelCache:
-    """Only the first call waits, and everybody waits for the same fetch; later ones get what is known at once."""
+    """Only the first callers wait, all for the same fetch; later ones get the cached list at once."""
 
     def __init__(self, fetch: Callable[[], Awaitable[list[Model]]], seconds: float, clock: Callable[[], float]) -> None:
         self._fetch, self._seconds, self._clock = fetch, seconds, clock
         self._models: list[Model] | None = None
-        self._asked_at = 0.0
+        self._fetched_at = 0.0
         self._task: asyncio.Task[list[Model]] | None = None
 
     async def get(self) -> list[Model]:
-        """Raises what the first fetch raises; the next call tries again. A refresh that fails keeps the old list."""
+        """Raises what the first fetch raises; the next call retries. A failed refresh keeps the old list."""
         if self._models is not None:
-            if self._clock() - self._asked_at >= self._seconds:
+            if self._clock() - self._fetched_at >= self._seconds:
                 self._begin()
             return self._models
         task = self._begin()
-        await asyncio.wait([task])  # a caller that is cancelled does not take the others' answer with it
+        await asyncio.wait([task])  # cancelling one caller must not cancel the fetch for the others
         if task.cancelled():
             raise ShuttingDown("The gateway is about to stop; ask again when it is back.")
         return task.result()
 
     def peek(self) -> list[Model] | None:
-        """What is known now."""
+        """The cached list, without fetching."""
         return self._models
 
     async def close(self) -> None:
@@ -83,9 +83,9 @@ class ModelCache:
             self._models = await self._fetch()
             return self._models
         finally:
-            self._asked_at = self._clock()  # of a failure, too: a program that is gone is not asked for every request
+            self._fetched_at = self._clock()  # after a failure, too: a missing program is not started on every request
 
     def _ended(self, task: "asyncio.Task[list[Model]]") -> None:
         self._task = None
         if not task.cancelled():
-            task.exception()  # looked at, so that the loop does not complain when nobody waits
+            task.exception()  # retrieved, so that asyncio does not log it when no caller waits

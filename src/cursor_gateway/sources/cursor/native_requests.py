@@ -1,9 +1,10 @@
-"""A request for one of the agent's own tools in; the call of the caller's tool that does the same out, or none.
+"""A request for one of the agent's own tools in; the equivalent call of a caller's tool out, or None.
 
-In a run with the caller's tools the agent's own are denied, and it asks for them all the same. Clients name alike
-things differently, so a request is first told in meanings (`_requests`): the caller's tool is then found by its name
-(`_TOOLS`), and each meaning's property in the schema that was really offered (`_PROPERTIES`). What a property can hold
-is asked of the schema itself, so references and unions need no rules here. No call is better than an invalid one.
+In a run with the caller's tools the agent's own are denied, but the agent sometimes asks for them anyway. Clients use
+different names for the same things, so a request is first expressed in neutral meanings (`_requests`). The caller's
+tool is then found by its name (`_TOOLS`), and each meaning's property in the schema that the caller offered
+(`_PROPERTIES`). Whether a property accepts a value is decided by validating against the schema, so references and
+unions need no rules here. No call is better than an invalid one.
 """
 
 import posixpath
@@ -33,7 +34,8 @@ def _names(names: str) -> tuple[str, ...]:
     return tuple(_plain(name) for name in names.split())
 
 
-# What clients name their tools, best first. After a slash: a property without which the name means something else.
+# Tool names used by clients, best first. After a slash: a property that the tool must have; without it the name means
+# something else.
 _TOOLS: dict[str, list[str]] = {
     "shell": [
         *("bash", "shell", "run_shell_command", "execute_command", "run_terminal_command", "run_terminal_cmd"),
@@ -63,7 +65,7 @@ _TOOLS: dict[str, list[str]] = {
     "delete": ["delete", "delete_file", "remove_file", "file_delete", "rm"],
 }
 
-# What the properties of each meaning are named, best first.
+# Property names for each meaning, best first.
 _PROPERTIES: dict[str, tuple[str, ...]] = {
     "command": _names("command cmd script command_line shell_command bash_command commands"),
     "program": _names("command cmd program executable"),
@@ -95,26 +97,26 @@ _PROPERTIES: dict[str, tuple[str, ...]] = {
     "edits": _names("edits replacements"),
 }
 
-_MAY_BE_SEVERAL = {"file", "folder", "regex", "glob", "include"}  # the schema may ask for a list of them
+_MAY_BE_SEVERAL = {"file", "folder", "regex", "glob", "include"}  # the schema may require a list of them
 _EDIT_NAMES = [("oldText", "newText"), ("old_string", "new_string"), ("oldString", "newString"), ("search", "replace")]
 
-# What a caller's tool may require that no request of the agent's says.
+# Properties that a caller's tool may require and the agent's requests never have.
 _DESCRIPTIONS = _names("description explanation purpose reason justification summary title goal instruction rationale")
 _APPROVALS = _names("requires_approval")
 _FOLDERS = {*_PROPERTIES["cwd"], *_PROPERTIES["folder"]}
 
 
 class Request(Struct, frozen=True):
-    """What is asked for, by meaning. `same` has the agent's own names, for properties that are named so, too."""
+    """The agent's request, by meaning. `same` has arguments under the agent's own names, used where names agree."""
 
     subject: str
     needed: dict[str, Any]
-    wished: dict[str, Any] = {}
+    optional: dict[str, Any] = {}
     same: dict[str, Any] = {}
 
 
 class Offered(Struct, frozen=True):
-    """The arguments that a tool takes."""
+    """The arguments that a tool accepts."""
 
     schema: dict[str, Any]
     properties: dict[str, Any]
@@ -126,18 +128,18 @@ class Offered(Struct, frozen=True):
 
 
 def translate(action: Action, tools: Sequence[Tool], *, scratch: str = "") -> tuple[Tool, dict[str, Any]] | None:
-    """`scratch` is the empty folder that the agent works in, as the agent names it: it stands for the caller's own."""
+    """`scratch` is the empty folder that the agent works in; paths in it stand for paths in the caller's folder."""
     kind, requests = _requests(action, scratch)
     for tool, offered in _known(kind, tools):
         for request in requests:
-            for attempt in (request, structs.replace(request, wished={}, same={})):
+            for attempt in (request, structs.replace(request, optional={}, same={})):
                 if (arguments := _arguments(attempt, offered)) is not None:
                     return tool, arguments
     return _by_name(action, tools) if isinstance(action, OtherTool) and not requests else None
 
 
 def _by_name(action: OtherTool, tools: Sequence[Tool]) -> tuple[Tool, dict[str, Any]] | None:
-    """A tool of the caller's that the agent knows by MCP: by its name, or by its server's and its own."""
+    """A caller's tool that the agent knows through MCP: by its name, or as SERVER-NAME."""
     meant = [tool for tool in tools if action.tool == tool.name or action.tool.endswith(f"-{tool.name}")]
     tool = max(meant, key=lambda tool: len(tool.name), default=None)
     if tool is None or _offered(tool) is None or not _fits(action.arguments, tool.parameters):
@@ -145,11 +147,11 @@ def _by_name(action: OtherTool, tools: Sequence[Tool]) -> tuple[Tool, dict[str, 
     return tool, action.arguments
 
 
-# --- What is asked for ------------------------------------------------------------------------------
+# --- Reading the request ----------------------------------------------------------------------------
 
 
 def _requests(action: Action, scratch: str) -> tuple[str, list[Request]]:
-    """The kind of tool, and the ways to ask one for it, best first."""
+    """The kind of tool, and equivalent requests to try on it, best first."""
     match action:
         case Command(command=command, working_directory=directory) if command.strip():
             return "shell", _commands(command, _placed(directory, scratch))
@@ -161,13 +163,15 @@ def _requests(action: Action, scratch: str) -> tuple[str, list[Request]]:
         case OtherTool(tool="list_dir", arguments=arguments) if not arguments or "target_directory" in arguments:
             folder = _placed(Fields(arguments).text("target_directory"), scratch) or "."
             ignored = Fields(arguments).texts("ignore_globs")
-            where, wished = {"folder": folder}, {"ignore": ignored} if ignored else {}
-            # A tool that cannot be told where lists the caller's own folder.
-            return "list", [Request(folder, {}, where | wished) if folder == "." else Request(folder, where, wished)]
+            where, optional = {"folder": folder}, {"ignore": ignored} if ignored else {}
+            # A tool without a folder argument lists the caller's working folder.
+            return "list", [
+                Request(folder, {}, where | optional) if folder == "." else Request(folder, where, optional)
+            ]
         case OtherTool(tool="grep", arguments={"pattern": str(pattern)}):
-            said = Fields(action.arguments)
-            same = {name: value for name, value in said.all.items() if name not in ("pattern", "path", "glob")}
-            return "grep", [Request(pattern, {"regex": pattern}, _search(said, scratch), same)]
+            fields = Fields(action.arguments)
+            same = {name: value for name, value in fields.all.items() if name not in ("pattern", "path", "glob")}
+            return "grep", [Request(pattern, {"regex": pattern}, _search(fields, scratch), same)]
         case OtherTool(tool="glob_file_search", arguments={"glob_pattern": str(pattern)}) if pattern:
             folder = _placed(Fields(action.arguments).text("target_directory"), scratch)
             return "glob", [Request(pattern, {"glob": pattern}, {"folder": folder} if folder else {})]
@@ -198,7 +202,7 @@ def _change(edit: FileEdit, file: str) -> tuple[str, list[Request]]:
             return "edit", [Request(file, {"file": file, **way}) for way in ways]
         case FileEdit(operation="delete"):
             return "delete", [Request(file, {"file": file})]
-        case _:  # streamContent may be a whole text or a patch: nothing tells which
+        case _:  # streamContent may be a whole file or a patch, and nothing says which
             return "", []
 
 
@@ -214,7 +218,7 @@ def _lines(arguments: Fields) -> dict[str, Any]:
 
 
 def _search(arguments: Fields, scratch: str) -> dict[str, Any]:
-    said = {
+    meanings = {
         "folder": _placed(arguments.text("path"), scratch),
         "include": arguments.text("glob"),
         "ignore_case": arguments.flag("case_insensitive"),
@@ -222,7 +226,7 @@ def _search(arguments: Fields, scratch: str) -> dict[str, Any]:
         "after": arguments.integer("context_after"),
         "around": arguments.integer("context"),
     }
-    return {"is_regex": True, **{meaning: value for meaning, value in said.items() if value}}
+    return {"is_regex": True, **{meaning: value for meaning, value in meanings.items() if value}}
 
 
 def _placed(path: str, scratch: str) -> str:
@@ -234,15 +238,15 @@ def _placed(path: str, scratch: str) -> str:
     return path.removeprefix(f"{root}/") if scratch else path
 
 
-# --- How a tool is asked for it -----------------------------------------------------------------------
+# --- Building the call --------------------------------------------------------------------------------
 
 
 def _known(kind: str, tools: Sequence[Tool]) -> Iterator[tuple[Tool, Offered]]:
     for alias in _TOOLS.get(kind, ()):
-        name, _, telling = alias.partition("/")
+        name, _, marker = alias.partition("/")
         for tool in tools:
             offered = _offered(tool) if _plain(tool.name) == _plain(name) else None
-            if offered and (not telling or telling in offered.properties):
+            if offered and (not marker or marker in offered.properties):
                 yield tool, offered
 
 
@@ -262,7 +266,7 @@ def _offered(tool: Tool) -> Offered | None:
 
 def _arguments(request: Request, offered: Offered) -> dict[str, Any] | None:
     arguments: dict[str, Any] = {}
-    for meaning, value in (request.needed | request.wished).items():
+    for meaning, value in (request.needed | request.optional).items():
         if found := _place(meaning, value, offered, arguments):
             name, written = found
             arguments[name] = written
@@ -273,7 +277,7 @@ def _arguments(request: Request, offered: Offered) -> dict[str, Any] | None:
             arguments[name] = value
     for name in offered.required:
         if name not in arguments:
-            filled = [value for value in _fillings(name, request, offered) if offered.accepts(name, value)]
+            filled = [value for value in _default_values(name, request, offered) if offered.accepts(name, value)]
             if not filled:
                 return None
             arguments[name] = filled[0]
@@ -281,7 +285,7 @@ def _arguments(request: Request, offered: Offered) -> dict[str, Any] | None:
 
 
 def _place(meaning: str, value: Any, offered: Offered, taken: dict[str, Any]) -> tuple[str, Any] | None:
-    """The property for it, rather a required one, and the value as that property takes it."""
+    """The property for a meaning, preferably a required one, and the value in a form that it accepts."""
     named = [name for alias in _PROPERTIES[meaning] for name in offered.properties if _plain(name) == alias]
     free = sorted((name for name in named if name not in taken), key=lambda name: name not in offered.required)
     written = ((name, form) for name in free for form in _forms(meaning, name, value))
@@ -302,8 +306,8 @@ def _forms(meaning: str, name: str, value: Any) -> list[Any]:
             return [value]
 
 
-def _fillings(name: str, request: Request, offered: Offered) -> Iterator[Any]:
-    """What a required property may get that nothing asked for fills, best first."""
+def _default_values(name: str, request: Request, offered: Offered) -> Iterator[Any]:
+    """Values for a required property that the request does not set, best first."""
     parts = list(_parts(offered.properties.get(name), offered.schema, "anyOf", "oneOf", "allOf"))
     types = [type for part in parts for type in _listed(part.get("type"))]
     if _plain(name) in _APPROVALS:
@@ -329,7 +333,7 @@ def _listed(value: Any) -> list[Any]:
 
 
 def _parts(schema: Any, root: dict[str, Any], *branches: str) -> Iterator[dict[str, Any]]:
-    """A schema, what it refers to, and what stands in these branches of it, each once."""
+    """A schema, the schemas it refers to, and those in the given branches, each once."""
     waiting, seen = [schema], set()
     while waiting:
         part = waiting.pop(0)
@@ -341,7 +345,7 @@ def _parts(schema: Any, root: dict[str, Any], *branches: str) -> Iterator[dict[s
 
 
 def _referred(reference: str, root: dict[str, Any]) -> Any:
-    """Definitions alone are known to be schemas; a reference may point anywhere."""
+    """Follows references into definitions only: elsewhere the target may not be a schema."""
     start, _, rest = reference.partition("/")
     place, _, name = rest.partition("/")
     if start != "#" or place not in ("$defs", "definitions"):

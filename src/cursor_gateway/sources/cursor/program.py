@@ -1,4 +1,4 @@
-"""Names in; Cursor's agent, found on this machine and asked what it can, out."""
+"""Program names in; Cursor's agent as installed on this machine, with its version and flags, out."""
 
 import asyncio
 import os
@@ -17,16 +17,16 @@ from cursor_gateway.sources.process import AgentProcess
 _NAMES = ("cursor-agent", "agent")
 _VERSION = re.compile(r"^\d{4}\.\d{2}\.\d{2}-[0-9a-z]+", re.MULTILINE)
 _PROBE_SECONDS = 30.0
-_MOST = 1024 * 1024  # bytes that are kept: a program that prints for ever is not Cursor's
+_MOST = 1024 * 1024  # bytes of output kept; a program that prints for ever is not Cursor's
 _INSTALL = "install it from Cursor's site and run `cursor-agent login`, or set `agent_program`"
 
 
 class InstalledAgent(Protocol):
-    """Cursor's agent on this machine, as one source has found it and another may use it."""
+    """Cursor's agent on this machine, found by one source and shared with others."""
 
     @property
     def missing(self) -> str:
-        """Why it cannot be started; empty where it can, as far as is known without trying."""
+        """Why it cannot be started; empty if it can, as far as is known without trying."""
         ...
 
     async def probe(self) -> Program:
@@ -38,7 +38,7 @@ class InstalledAgent(Protocol):
     def check_model(self, model: str) -> None: ...
 
     def account(self) -> Hashable:
-        """Changes when the program, its configuration or its credentials do."""
+        """Changes when the program, its configuration or its credentials change."""
         ...
 
 
@@ -51,13 +51,13 @@ class Ran(Struct, frozen=True):
 async def run_to_end(
     arguments: Sequence[str], environment: Mapping[str, str], seconds: float = _PROBE_SECONDS, folder: str = "/"
 ) -> Ran:
-    """For the agent's short commands. Raises `AgentMissing`, `AgentTimedOut`."""
+    """Runs one of the agent's short commands. Raises `AgentMissing`, `AgentTimedOut`."""
     process = AgentProcess.start(arguments, folder=folder, environment=environment, stdin=None)
-    told = bytearray()
+    output = bytearray()
     try:
         async with asyncio.timeout(seconds):
             while piece := await process.read():
-                told += piece[: _MOST - len(told)]
+                output += piece[: _MOST - len(output)]
             await process.wait(seconds)
     except TimeoutError:
         raise AgentTimedOut(
@@ -66,11 +66,11 @@ async def run_to_end(
         ) from None
     finally:
         await process.end(0.2)
-    return Ran(process.status, told.decode("utf-8", "replace"), process.stderr_tail)
+    return Ran(process.status, output.decode("utf-8", "replace"), process.stderr_tail)
 
 
 async def find_program(wanted: str, environment: Mapping[str, str]) -> Program:
-    """The first that is Cursor's: other programs are called `agent`, too. Raises `AgentMissing`, `AgentTimedOut`."""
+    """The first that is Cursor's: other programs are named `agent`, too. Raises `AgentMissing`, `AgentTimedOut`."""
     tried, failures = [], []
     for path in candidates(wanted, environment):
         try:
@@ -100,13 +100,13 @@ def candidates(wanted: str, environment: Mapping[str, str]) -> list[str]:
 async def ask_program(path: str, environment: Mapping[str, str]) -> Program | None:
     """None when it is not Cursor's."""
     try:
-        async with asyncio.TaskGroup() as both:  # at once: each takes the agent's whole start
-            version_told = both.create_task(run_to_end([path, "--version"], environment))
-            help_told = both.create_task(run_to_end([path, "--help"], environment))
+        async with asyncio.TaskGroup() as both:  # in parallel: each takes a full start of the agent
+            version_run = both.create_task(run_to_end([path, "--version"], environment))
+            help_run = both.create_task(run_to_end([path, "--help"], environment))
     except ExceptionGroup as failures:
         raise failures.exceptions[0] from None
-    told = help_told.result().stdout
-    version = _VERSION.search(version_told.result().stdout)
-    if version is None and "Cursor" not in told:
+    help_text = help_run.result().stdout
+    version = _VERSION.search(version_run.result().stdout)
+    if version is None and "Cursor" not in help_text:
         return None
-    return Program(path, version[0] if version else "unknown", flags_of(told))
+    return Program(path, version[0] if version else "unknown", flags_of(help_text))

@@ -1,8 +1,7 @@
 """Lines of cursor-agent's stream-json in, a typed record for each out.
 
-The fast way is one typed decode. A line it refuses is tried once more with the standard library,
-which is more forgiving: lone surrogates (a character that the agent cut in two), numbers written as
-strings, nulls, and content in older shapes.
+The fast path is one typed decode. A line that it rejects is decoded again, leniently, with the standard library:
+lone surrogates (a character that the agent split in two), numbers written as strings, nulls, and older shapes.
 """
 
 import json
@@ -22,7 +21,7 @@ class Part(Struct, gc=False):
 
 
 class Message(Struct, gc=False):
-    """One part of text, as the CLI writes it; anything else takes the second, forgiving way and is joined."""
+    """One part of text, as the CLI writes it; any other content is joined on the lenient path."""
 
     content: tuple[Part]
 
@@ -40,7 +39,7 @@ class Assistant(Struct, tag_field="type", tag="assistant", gc=False):
 class Thinking(Struct, tag_field="type", tag="thinking", gc=False):
     subtype: str = "delta"
     text: str = ""
-    content: str = ""  # where the oldest builds have the text
+    content: str = ""  # the oldest builds put the text here
     timestamp_ms: int | float | None = None
 
 
@@ -50,7 +49,7 @@ class ToolCall(Struct, tag_field="type", tag="tool_call"):
     tool_call: dict[str, Any] = {}
     model_call_id: str | None = None
     timestamp_ms: int | float | None = None
-    name: str = ""  # these three: the oldest builds
+    name: str = ""  # this and the next two: the oldest builds
     arguments: Any = None
     id: str = ""
 
@@ -109,13 +108,13 @@ decode = _DECODER.decode
 
 
 class Unreadable(Struct, frozen=True):
-    """A line that is no JSON object: text that belongs on stderr, or damage."""
+    """A line that is not a JSON object: text meant for stderr, or damage."""
 
     text: str
 
 
 class Unknown(Struct, frozen=True):
-    """A JSON object of a type, or in a shape, that is not known."""
+    """A JSON object of an unknown type or shape."""
 
     type: str
 
@@ -145,17 +144,17 @@ def _read_loosely(line: bytes) -> Line:
         return Unreadable(line[:2000].decode("utf-8", "replace").strip())
     record = {key: field for key, field in value.items() if field is not None}
     name = record.get("type")
-    if name not in ("assistant", "thinking"):  # those are mended with their neighbours
-        record = mended(record)
+    if name not in ("assistant", "thinking"):  # their surrogates are joined with the neighbouring record's
+        record = repair_surrogates(record)
     if isinstance(usage := record.get("usage"), dict):
         record["usage"] = {key: field for key, field in usage.items() if field is not None}
     if "message" in record and name != "result":
         record["message"] = {"content": [{"text": _text(record["message"])}]}
     try:
         return _convert(record)
-    except (msgspec.ValidationError, UnicodeEncodeError, RecursionError):  # half a character where a number belongs
+    except (msgspec.ValidationError, UnicodeEncodeError, RecursionError):  # e.g. a surrogate in place of a number
         pass
-    if name == "result":  # never lost for a figure
+    if name == "result":  # a result is never dropped because of an invalid number
         fields = Fields(record)
         return Result(
             subtype=fields.text("subtype") or "success",
@@ -172,7 +171,7 @@ def _convert(record: dict[str, Any]) -> Line:
 
 
 def _text(message: object) -> str:
-    """A message's text, whatever its shape: parts, one string, or the message itself a string."""
+    """A message's text in any known shape: parts, one string, or the message itself a string."""
     content = message.get("content") if isinstance(message, dict) else message
     if isinstance(content, str):
         return content
@@ -181,28 +180,28 @@ def _text(message: object) -> str:
 
 
 def read_arguments(arguments: object) -> dict[str, Any]:
-    """A call's arguments as the oldest builds write them: an object, or its JSON as a string."""
+    """A call's arguments as the oldest builds write them: an object, or JSON in a string."""
     if isinstance(arguments, str):
         try:
             value = json.loads(arguments)
         except (ValueError, RecursionError):
             value = arguments
-        arguments = arguments if too_deep(value) else mended(value)
+        arguments = arguments if too_deep(value) else repair_surrogates(value)
     if isinstance(arguments, dict):
         return arguments
     return {} if arguments is None else {"input": arguments}
 
 
-def mended(value: Any) -> Any:
-    """Halves that stand together become their character, a half alone becomes U+FFFD."""
+def repair_surrogates(value: Any) -> Any:
+    """Surrogate pairs become their character, a lone surrogate becomes U+FFFD."""
     match value:
         case str(text):
             if _LONE_SURROGATE.search(text) is None:
                 return text
             return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
         case list(items):
-            return [mended(item) for item in items]
+            return [repair_surrogates(item) for item in items]
         case dict(fields):
-            return {mended(key): mended(field) for key, field in fields.items()}
+            return {repair_surrogates(key): repair_surrogates(field) for key, field in fields.items()}
         case _:
             return value

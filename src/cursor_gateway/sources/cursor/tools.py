@@ -1,8 +1,8 @@
 """Cursor's tool calls (name, arguments, result) in, actions and outcomes out.
 
-One table for every tool of the agent's protocol; a tool that is not in it becomes an `OtherTool`
-with its arguments and its result as they came. Payloads are protobuf-JSON: every message is open,
-an enum is its name (in old builds its number), and a result is one of several keys.
+One table lists every tool of the agent's protocol; a tool that is not in it becomes an `OtherTool` with its
+arguments and its result unchanged. Payloads are protobuf-JSON: messages may have unknown fields, an enum is its
+name (in old builds its number), and a result is an object with one of several keys.
 """
 
 import re
@@ -27,7 +27,7 @@ from cursor_gateway.wire.payload import Fields
 
 
 class Call(Struct, frozen=True):
-    """One use of a tool. `value` is what stands below the result's outcome key; before the end all of it is empty."""
+    """One tool call. `value` is what the result has under its outcome key; until the call ends it is empty."""
 
     args: Fields
     value: Fields
@@ -54,7 +54,7 @@ def read_result(tool: str, args: object, result: object) -> tuple[Action, Outcom
 
 
 def read_named(name: str, arguments: dict[str, Any]) -> Action:
-    """A call by the name that Cursor's editor gives it."""
+    """A call by the name that Cursor's editor uses."""
     tool = _EDITOR_NAMES.get(name)
     return OtherTool(tool=name, arguments=arguments) if tool is None else read_call(tool, arguments)
 
@@ -101,7 +101,7 @@ _SENTENCES = {
     "FILE_BUSY": "The file is in use.",
     "FILE_NOT_FOUND": "The file does not exist.",
     "NOT_A_FILE": "The path is not a file.",
-    "NOT_FOUND": "There is nothing of that name.",
+    "NOT_FOUND": "Nothing was found under that name.",
     "PERMISSION_DENIED": "Permission was denied.",
     "REJECTED": "The call was rejected.",
     "SPAWN_FAILED": "The command could not be started.",
@@ -119,17 +119,17 @@ _STATES: dict[str, State] = {"rejected": "rejected", "timeout": "timed_out"}
 
 
 def _ending(result: object) -> tuple[Outcome, Any]:
-    """A result of no known shape is a success that carries itself."""
+    """A result of unknown shape counts as a success and is kept whole."""
     if not isinstance(result, dict):
         return Outcome(), result
-    told = {key: value for key, value in result.items() if key not in _BESIDE_THE_OUTCOME}
-    for key, value in told.items():
+    fields = {key: value for key, value in result.items() if key not in _BESIDE_THE_OUTCOME}
+    for key, value in fields.items():
         if key == "success" or key == "async" or key.endswith("Success"):
             return Outcome(), value
-    for key, value in told.items():
+    for key, value in fields.items():
         if key in _CODES or _FAILURE.search(key):
             return _failure(key, Fields({"error": value} if isinstance(value, str) else value)), value
-    return Outcome(), told or None
+    return Outcome(), fields or None
 
 
 def _failure(key: str, value: Fields) -> Outcome:
@@ -178,7 +178,7 @@ def _edit(call: Call) -> Action:
 
 
 def _replacement(args: Fields) -> Diff | None:
-    """What builds of 2025 and the editor say of an edit: texts, and not where they stand."""
+    """An edit as builds of 2025 and the editor report it: old and new text, without a position."""
     edits = [args.object("strReplace"), *args.object("multiStrReplace").objects("edits"), args]
     texts = [
         (edit.maybe_text("oldText", "oldString", "old_string"), edit.maybe_text("newText", "newString", "new_string"))
@@ -211,7 +211,7 @@ def _rename(call: Call) -> Action:
 def _shell(call: Call) -> Action:
     exit_code = call.value.integer("exitCode")
     if exit_code is None:
-        exit_code = 0 if call.state == "completed" else -1  # protobuf-JSON may leave a zero out
+        exit_code = 0 if call.state == "completed" else -1  # protobuf-JSON may omit a zero
     stdout, stderr = call.value.text("stdout"), call.value.text("stderr")
     between = "\n" if not stdout.endswith("\n") else ""
     both = f"{stdout}{between}{stderr}" if stdout and stderr else stdout or stderr
@@ -347,7 +347,7 @@ _EDITOR_NAMES = {
 
 
 class Entry(Struct, frozen=True):
-    """How one tool is told: its name, its arguments' names where they are not plain snake_case, its useful value."""
+    """How a tool is reported: its name, arguments that are not just converted to snake_case, and its useful data."""
 
     name: str
     renamed: dict[str, str] = {}
@@ -357,7 +357,7 @@ class Entry(Struct, frozen=True):
         return {self.renamed.get(key) or _snake(key): value for key, value in args.all.items() if key not in _PLUMBING}
 
 
-_PLUMBING = {"toolCallId", "sandboxPolicy"}  # about the call, not about what it asks for
+_PLUMBING = {"toolCallId", "sandboxPolicy"}  # metadata of the call, not arguments
 
 
 def _data(tool: str, value: Fields) -> Any:
@@ -368,7 +368,7 @@ def _data(tool: str, value: Fields) -> Any:
 
 
 def _first(*names: str) -> Callable[[Fields], Any]:
-    """The value of the first of these fields that is there; else the whole."""
+    """The value of the first of these fields that is present; else the whole value."""
     return lambda value: next((value.all[name] for name in names if name in value.all), value.all)
 
 
@@ -407,10 +407,10 @@ def _listing(value: Fields) -> Any:
     return _tree(value.object("directoryTreeRoot")) if "directoryTreeRoot" in value.all else value.all
 
 
-def _last_words(value: Fields) -> Any:
-    """A sub-agent's answer is the last thing it said."""
-    said = [step.object("assistantMessage").text("text") for step in value.objects("conversationSteps")]
-    return next((text for text in reversed(said) if text), value.all)
+def _last_message(value: Fields) -> Any:
+    """A sub-agent's answer is its last message."""
+    texts = [step.object("assistantMessage").text("text") for step in value.objects("conversationSteps")]
+    return next((text for text in reversed(texts) if text), value.all)
 
 
 def _todos(value: Fields) -> Any:
@@ -426,7 +426,7 @@ def _mcp_text(value: Fields) -> str:
 
 
 def _mcp_data(value: Fields) -> Any:
-    """Text alone is given as text; anything else as the parts that came."""
+    """Text alone becomes a string; any other content is kept as its parts."""
     parts = value.objects("content")
     if parts and all("text" in part.all for part in parts):
         return _mcp_text(value)
@@ -456,7 +456,7 @@ _TABLE: dict[str, Entry] = {
     "startGrindExecution": Entry("start_grind_execution"),
     "startGrindPlanning": Entry("start_grind_planning"),
     "switchMode": Entry("switch_mode"),
-    "task": Entry("task", data=_last_words),
+    "task": Entry("task", data=_last_message),
     "truncated": Entry("truncated"),
     "webFetch": Entry("web_fetch", data=_first("markdown")),
     "webSearch": Entry("web_search", data=_first("references")),

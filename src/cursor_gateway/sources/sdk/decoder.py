@@ -26,7 +26,7 @@ from cursor_gateway.model.agent_events import (
     ToolStarted,
     Unrecognized,
 )
-from cursor_gateway.sources.cursor.records import mended
+from cursor_gateway.sources.cursor.records import repair_surrogates
 from cursor_gateway.sources.cursor.tools import read_call, read_result
 from cursor_gateway.sources.sdk.failures import run_failure
 from cursor_gateway.sources.sdk.payloads import protocol_arguments, protocol_result
@@ -141,9 +141,9 @@ class SdkDecoder:
                 self._settle()
                 self._out.append(ThinkingEnded())
             case {"type": "tool-call-started", "call_id": str(call_id), "tool_call": dict(call)}:
-                self._tool_started(mended(call_id), call, _model_call(update), at_ms)
+                self._tool_started(repair_surrogates(call_id), call, _model_call(update), at_ms)
             case {"type": "tool-call-completed", "call_id": str(call_id), "tool_call": dict(call)}:
-                self._tool_ended(mended(call_id), call, _model_call(update), at_ms)
+                self._tool_ended(repair_surrogates(call_id), call, _model_call(update), at_ms)
             case {"type": "turn-ended"}:
                 self._counted = _added(self._counted, update.get("usage"))
             case _:
@@ -183,7 +183,7 @@ class SdkDecoder:
         if too_deep(call):
             self._out.append(Unrecognized("nested too deeply"))
             return
-        call = mended(call)
+        call = repair_surrogates(call)
         tool = Fields(call).text("type")
         args = protocol_arguments(tool, call.get("args"))
         self._calls[call_id] = _Call(tool, args, at_ms)
@@ -196,7 +196,7 @@ class SdkDecoder:
         if too_deep(call):
             self._out.append(Unrecognized("nested too deeply"))
             return
-        call = mended(call)
+        call = repair_surrogates(call)
         begun = self._calls.pop(call_id, None)
         tool = Fields(call).text("type") or (begun.tool if begun else "")
         args = protocol_arguments(tool, call["args"]) if call.get("args") else begun.args if begun else None
@@ -218,14 +218,14 @@ class SdkDecoder:
     def _message(self, message: Mapping[str, Any]) -> None:
         match message:
             case {"type": "system"}:
-                self._model = mended(Fields(message.get("model")).text("id")) or self._model
+                self._model = repair_surrogates(Fields(message.get("model")).text("id")) or self._model
                 self._start()
             case {"type": "user", "message": dict(told)}:
                 self._start()
                 prompt = "".join(part.text("text") for part in Fields(told).objects("content"))
-                self._out.append(PromptEchoed(mended(prompt)))
+                self._out.append(PromptEchoed(repair_surrogates(prompt)))
             case {"type": "status", "status": str(status)}:
-                self._status, self._reason = status.lower(), mended(Fields(dict(message)).text("message"))
+                self._status, self._reason = status.lower(), repair_surrogates(Fields(dict(message)).text("message"))
             case {"type": "usage"}:
                 self._reported = _added(self._reported, message.get("usage"))
             case {"type": "task"}:
@@ -247,7 +247,7 @@ class SdkDecoder:
             differs = self._complete(result.text("result"))
             self._out.append(RunFinished(usage=usage, duration_ms=duration_ms, text_differs=differs))
         else:
-            told = mended(result.text("errorMessage")) or self._reason
+            told = repair_surrogates(result.text("errorMessage")) or self._reason
             failure = run_failure(status, result.text("errorCode"), told)
             self._out.append(RunFailed(failure=failure, usage=usage, duration_ms=duration_ms))
         self.finished = True
@@ -255,7 +255,7 @@ class SdkDecoder:
     def _complete(self, result: str) -> bool:
         """Says what of the result has not been said yet. Whether the two disagree: it may be the last words alone."""
         said = "".join(self._said)
-        result = mended(result)
+        result = repair_surrogates(result)
         if said.endswith(result):
             return False
         if result.startswith(said):
@@ -278,7 +278,7 @@ class _Halves:
         """What is whole of it."""
         text = self._half + text
         self._half = text[-1:] if "\ud800" <= text[-1:] <= "\udbff" else ""
-        whole: str = mended(text.removesuffix(self._half) if self._half else text)
+        whole: str = repair_surrogates(text.removesuffix(self._half) if self._half else text)
         return whole
 
     def rest(self) -> str:
@@ -287,7 +287,7 @@ class _Halves:
 
 
 def _model_call(update: Mapping[str, Any]) -> str | None:
-    return mended(Fields(dict(update)).text("model_call_id")) or None
+    return repair_surrogates(Fields(dict(update)).text("model_call_id")) or None
 
 
 def _added(before: TokenCounts | None, usage: object) -> TokenCounts | None:
