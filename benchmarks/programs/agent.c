@@ -1,6 +1,6 @@
 /* A prompt in; a recorded session as cursor-agent would write it, out: a stand-in that costs next to nothing.
  *
- * The prompt, the last argument, says what is written; sessions lie beside the program as NAME.ndjson.
+ * The prompt, on standard input or the last argument, says what is written; sessions lie beside the program as NAME.ndjson.
  *   replay NAME           every line with a write of its own, as the real one does
  *   replay NAME blocks    in pieces of 64 kB, as a program would that buffers its output
  *   paced EVENTS RATE     so many text deltas, RATE of them a second, each telling when it was written: @nanoseconds@
@@ -121,7 +121,12 @@ int main(int count, char **words) {
     for (int place = 1; place < count; place++)
         for (size_t known = 0; known < sizeof ANSWERS / sizeof *ANSWERS; known++)
             if (strcmp(words[place], ANSWERS[known].word) == 0) { say(ANSWERS[known].answer); return 0; }
+    static char given[4096];
     const char *prompt = count > 1 ? words[count - 1] : "";
+    if (strncmp(prompt, "--", 2) == 0) { /* an option: the prompt is not among the arguments */
+        given[fread(given, 1, sizeof given - 1, stdin)] = 0;
+        prompt = given;
+    }
     char name[64], how[16] = "";
     long events;
     double rate;

@@ -52,7 +52,7 @@ SUCCESSFUL = {
 UNSUCCESSFUL = {
     *("fail-auth", "fail-key", "fail-trust", "fail-model", "fail-resume", "fail-force", "fail-sandbox"),
     *("fail-free-plan", "fail-quota", "fail-quota-early", "fail-capacity", "fail-capacity-late", "fail-network"),
-    *("fail-network-late", "fail-internal", "fail-result", "crash", "crash-early", "killed", "truncated"),
+    *("fail-network-late", "fail-internal", "fail-result", "fail-words", "crash", "crash-early", "killed", "truncated"),
     *("hang", "hang-after-init", "hang-mid", "hang-after-result", "ignore-term", "grandchild", "grandchild-pipe"),
 }
 
