@@ -12,7 +12,7 @@ from cursor_gateway.model.agent_events import AgentEvent, RunFinished, RunStarte
 from cursor_gateway.model.documents import ChatResponse
 from cursor_gateway.model.run_info import RunInfo
 from cursor_gateway.runs.run import Run
-from cursor_gateway.runs.timeouts import Limits
+from cursor_gateway.runs.timeouts import Timeouts
 from cursor_gateway.sources.base import Model, SourceState, Turn
 from cursor_gateway.stages.transcript import Transcript
 
@@ -20,7 +20,7 @@ _Result = TypeVar("_Result")
 Loop: TypeAlias = Callable[[Coroutine[Any, Any, None]], None]
 LOOPS: list[Loop] = [asyncio.run, uvloop.run]
 
-ENDLESS = Limits(first_event_seconds=1e6, idle_seconds=1e6, run_seconds=1e6)
+ENDLESS = Timeouts(first_event_seconds=1e6, idle_seconds=1e6, run_seconds=1e6)
 STARTED = RunStarted("session-1", "Auto")
 FINISHED = RunFinished(duration_ms=5)
 

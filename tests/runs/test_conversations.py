@@ -109,7 +109,7 @@ def test_something_new_must_be_said(known: Conversations, store: SqliteStore) ->
 
 def test_a_client_that_tells_all_is_known_by_what_it_tells(known: Conversations, store: SqliteStore) -> None:
     said(store)
-    found = at_once(known.told(SCOPE, [*TOLD, UserMessage("two")]))
+    found = at_once(known.find_by_history(SCOPE, [*TOLD, UserMessage("two")]))
     assert (found.id, found.session_id, list(found.new)) == ("conv_1", "session-1", [UserMessage("two")])
     assert (list(found.known), found.given_known) == (TOLD, 2)
 
@@ -129,7 +129,7 @@ def test_another_story_is_another_conversation(
     known: Conversations, store: SqliteStore, messages: list[Message]
 ) -> None:
     said(store)
-    found = at_once(known.told(SCOPE, messages))
+    found = at_once(known.find_by_history(SCOPE, messages))
     assert found.id != "conv_1"
     assert (found.session_id, list(found.known), list(found.new)) == (None, [], messages)
 
@@ -148,20 +148,20 @@ def test_the_same_story_elsewhere_is_another_conversation(
     known: Conversations, store: SqliteStore, scope: Scope
 ) -> None:
     said(store)
-    assert at_once(known.told(scope, [*TOLD, UserMessage("two")])).id != "conv_1"
+    assert at_once(known.find_by_history(scope, [*TOLD, UserMessage("two")])).id != "conv_1"
 
 
 def test_one_at_work_is_passed_over_for_another_that_said_the_same(known: Conversations, store: SqliteStore) -> None:
     said(store, "conv_1")
     said(store, "conv_2")
     messages = [*TOLD, UserMessage("two")]
-    first = at_once(known.told(SCOPE, messages)).id
+    first = at_once(known.find_by_history(SCOPE, messages)).id
     busy = new_run("chat_2")
     known.begin(first, busy)
-    second = at_once(known.told(SCOPE, messages)).id
+    second = at_once(known.find_by_history(SCOPE, messages)).id
     assert {first, second} == {"conv_1", "conv_2"}
     known.begin(second, busy)
-    assert at_once(known.told(SCOPE, messages)).id not in (first, second)
+    assert at_once(known.find_by_history(SCOPE, messages)).id not in (first, second)
 
 
 def test_a_history_that_is_out_of_reach_costs_the_memory_and_not_the_answer(
@@ -173,7 +173,7 @@ def test_a_history_that_is_out_of_reach_costs_the_memory_and_not_the_answer(
     said(store)
     monkeypatch.setattr(store, "find_by_fingerprint", refuse)
     messages: list[Message] = [*TOLD, UserMessage("two")]
-    assert list(at_once(known.told(SCOPE, messages)).new) == messages
+    assert list(at_once(known.find_by_history(SCOPE, messages)).new) == messages
 
 
 def test_new_ones_have_ids_of_their_own(known: Conversations) -> None:
@@ -248,6 +248,6 @@ def test_a_run_that_was_stopped_keeps_nobody_waiting(known: Conversations, store
     run = new_run("chat_2", session_id="session-1")
     known.begin("conv_1", run)
     messages = [*TOLD, UserMessage("two")]
-    assert at_once(known.told(SCOPE, messages)).id != "conv_1"
+    assert at_once(known.find_by_history(SCOPE, messages)).id != "conv_1"
     run.driver.stop_reason = RunCancelled("Stopped.")
-    assert at_once(known.told(SCOPE, messages)).id == "conv_1"
+    assert at_once(known.find_by_history(SCOPE, messages)).id == "conv_1"

@@ -75,7 +75,7 @@ def test_which_pause_waited_for_it() -> None:
 
 
 def test_what_a_fresh_agent_is_told() -> None:
-    told = Rounds(EVENTS).told(results("a", "c"))
+    told = Rounds(EVENTS).messages(results("a", "c"))
     assert told == [
         AssistantMessage("I look. ", (Call("a", "t", '{"n":"a"}'), Call("b", "t", '{"n":"b"}'))),
         ToolMessage('{"sky":"blue"}', "a", "t"),  # what it gave then, not what is said of it now
@@ -83,4 +83,4 @@ def test_what_a_fresh_agent_is_told() -> None:
         AssistantMessage("And now. ", (Call("c", "t", '{"n":"c"}'),)),
         ToolMessage("now c", "c", "t"),
     ]
-    assert Rounds(EVENTS).told({})[-1] == ToolMessage("There is no result: the run was broken off.", "c", "t")
+    assert Rounds(EVENTS).messages({})[-1] == ToolMessage("There is no result: the run was broken off.", "c", "t")

@@ -12,7 +12,7 @@ from cursor_gateway.errors import AgentError, AgentOverloaded, GatewayError, Run
 from cursor_gateway.model.agent_events import AgentEvent, RunFailed, RunFinished, RunStarted, TextDelta
 from cursor_gateway.model.document_events import DocumentEvent, DocumentStarted, Done
 from cursor_gateway.runs.run import Run
-from cursor_gateway.runs.timeouts import Limits
+from cursor_gateway.runs.timeouts import Timeouts
 from tests.runs.scripted import (
     ENDLESS,
     FINISHED,
@@ -35,7 +35,7 @@ STOP = RunCancelled("Stopped.")
 
 
 def begin(
-    run: Run, source: ScriptedSource, *observers: Watcher, limits: Limits = ENDLESS, after: Run | None = None
+    run: Run, source: ScriptedSource, *observers: Watcher, limits: Timeouts = ENDLESS, after: Run | None = None
 ) -> list[str]:
     """The list grows by one word when nothing is left of the run."""
     ended: list[str] = []
@@ -378,8 +378,8 @@ def test_a_run_that_waits_for_another_can_be_stopped() -> None:
 # --- time limits ----------------------------------------------------------------------------------------
 
 
-def limits(**seconds: float) -> Limits:
-    return Limits(**{"first_event_seconds": 1e6, "idle_seconds": 1e6, "run_seconds": 1e6, **seconds})
+def limits(**seconds: float) -> Timeouts:
+    return Timeouts(**{"first_event_seconds": 1e6, "idle_seconds": 1e6, "run_seconds": 1e6, **seconds})
 
 
 @pytest.mark.parametrize("loop", LOOPS)

@@ -8,7 +8,7 @@ from cursor_gateway.errors import GatewayError
 from cursor_gateway.model.agent_events import AgentEvent
 from cursor_gateway.model.run_info import RunInfo
 from cursor_gateway.runs.run import Observer, Run
-from cursor_gateway.runs.timeouts import Limits
+from cursor_gateway.runs.timeouts import Timeouts
 from cursor_gateway.sources.base import Source, SourceState, Turn
 
 PROMPT = "the secret prompt"
@@ -46,7 +46,7 @@ def observed(
     source = cast(Source, _Scripted(events, error, lingers=stopped is not None))
 
     async def live() -> None:
-        run.start(source, Limits(first_event_seconds=60, idle_seconds=60, run_seconds=60), (observer,), lambda: None)
+        run.start(source, Timeouts(first_event_seconds=60, idle_seconds=60, run_seconds=60), (observer,), lambda: None)
         if stopped is not None:
             while len(run.log.events) < 1:
                 await asyncio.sleep(0)

@@ -22,7 +22,7 @@ from cursor_gateway.runs.run_request import Defaults
 from cursor_gateway.runs.secret import secret_in
 from cursor_gateway.runs.service import Service
 from cursor_gateway.runs.shares import Shares
-from cursor_gateway.runs.timeouts import Limits
+from cursor_gateway.runs.timeouts import Timeouts
 from cursor_gateway.runs.waiting import WaitLimits
 from cursor_gateway.runs.workspaces import Workspaces
 from cursor_gateway.settings import Settings
@@ -109,7 +109,7 @@ async def _service(
     default = Path(settings.workspace or ".").expanduser()
     if not default.is_dir():
         raise SettingsError(f"there is no folder {str(default)!r}; set `workspace` to one.", param="workspace")
-    limits = Limits(
+    limits = Timeouts(
         first_event_seconds=settings.first_event_seconds,
         idle_seconds=settings.idle_seconds,
         run_seconds=settings.run_seconds,

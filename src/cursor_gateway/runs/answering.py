@@ -1,4 +1,4 @@
-"""What a run waits for, or what its agent has asked, in; the run that goes on with it, or the next one, out."""
+"""Answers in; the run that waits for them and continues, or the conversation's next run, out."""
 
 from collections.abc import Mapping, Sequence
 
@@ -50,14 +50,14 @@ class Answering:
             raise _no_such_call()
         if not rounds.are_missing(results):  # it had them all, and this is what came of it
             return Continued(run, pause)
-        messages = [*await self._said_before(run), *rounds.told(results)]
+        messages = [*await self._said_before(run), *rounds.messages(results)]
         request = _run_request(run, asker, messages, Offer(tools=self._tools_of(run)))
         # Who brings the results once more joins the run that has them.
         request = msgspec.structs.replace(request, idempotency_key=f"results for {run.id} after {pause}")
         return Continued(await service.start(request), 0)
 
     async def with_answers(self, id: str, asker: Asker, answers: Sequence[ClarificationAnswer]) -> Continued:
-        """To the agent's questions: a run that waits for them goes on, else it is the conversation's next turn."""
+        """To the agent's questions: a run that waits for them continues; else they are the conversation's next turn."""
         run = await self._service.find(id, asker.owner)
         if (paused_at := run.answer_questions(answers)) is not None:
             run.set_when_client_leaves(asker.when_client_leaves)
@@ -106,7 +106,7 @@ class Answering:
         return Continued(await self._service.start(request), 0)
 
     async def _said_before(self, run: RunHandle) -> list[Message]:
-        """Up to the run, and what it was asked; of its own answer the rounds tell."""
+        """The conversation up to this run's request. What the run itself did is in its rounds."""
         stored = await self._service.store.messages(run.info.conversation_id or "", run.owner)
         last = max(
             (number for number, message in enumerate(stored, 1) if message.run_id == run.id), default=len(stored)

@@ -4,7 +4,8 @@
     a tool of its own was denied ──────┴─▶ quiet ─▶ pause ─▶ results ──┴─▶ the agent has gone: its next turn has them
 
 When a call is shown, answered or owed is decided in `open_calls`. Here is what a call is: whether it fits its tool's
-schema, what the agent's own denied tool means in the caller's words, and what the agent is told.
+schema, what the agent's own denied tool means in the caller's words, and what the agent
+reads of it.
 """
 
 from collections import Counter
@@ -100,7 +101,7 @@ class CallerTools:
         return f"{VIEWER}_" if any(tool.name == VIEWER for tool in self.offer.tools) else VIEWER
 
     def show(self, images: Sequence[Image]) -> tuple[str, ...]:
-        """How the agent is told of these images, from now on to be seen with the viewer."""
+        """How these images are named to the agent, which sees them with the viewer from now on."""
         self._images |= {image.name: image for image in images}
         return tuple(f"{image.name} (the tool `{self._viewer}` of `{self.server}` shows it)" for image in images)
 
@@ -159,7 +160,7 @@ class CallerTools:
         self._failed.clear()
 
     async def next_turn(self) -> list[Message]:
-        """What the agent is to be told, as soon as nothing of it is missing."""
+        """The messages of the agent's next turn, as soon as none of them is missing."""
         owed = await self._waiting.turn_due()
         messages: list[Message] = []
         for id in owed:
@@ -248,10 +249,11 @@ class CallerTools:
     def answer(
         self, results: Mapping[str, ToolResult], paused_at: int, also: Sequence[Message], offer: Offer | None
     ) -> tuple[list[CallerToolAnswered], dict[str, ToolResult]]:
-        """New results, which end the pause of that number: what readers see of them, and what the agent is told.
+        """New results, which end the pause of that number: what readers see of them, and what the agent
+        reads of it.
 
-        What a caller says beside them (`also`) cannot be told to an agent in the middle of its work: it is for its
-        next turn.
+                What a caller says beside them (`also`) cannot reach an agent in the middle of its work: it is for its
+                next turn.
         """
         self._choose(offer or replace(self.offer, choice=AutoTool()))  # a choice is for one reply
         events, given, now = list[CallerToolAnswered](), dict[str, ToolResult](), monotonic()

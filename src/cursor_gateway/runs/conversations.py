@@ -1,4 +1,4 @@
-"""An order in; the conversation that it belongs to, and what of it the agent's session knows already, out."""
+"""A request in; its conversation, and how much of it the agent's session already knows, out."""
 
 import asyncio
 from collections.abc import Sequence
@@ -59,7 +59,7 @@ class Conversations:
         known = messages[:given] or await self._said_in(id, owner)
         return self._conversation(found, known, messages[given:], given, version)
 
-    async def told(self, scope: Scope, messages: Sequence[Message]) -> Conversation:
+    async def find_by_history(self, scope: Scope, messages: Sequence[Message]) -> Conversation:
         """The one that has said all but the last of these messages, or a new one."""
         given = answered(messages)
         if 0 < given < len(messages):

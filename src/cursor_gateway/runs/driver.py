@@ -113,7 +113,7 @@ class Driver:
         return self._task
 
     def stop(self, why: GatewayError) -> None:
-        """Ends the agent, unless the run is over; readers are told why."""
+        """Ends the agent, unless the run is over; readers see why."""
         if self.stop_reason is None and not self._log.is_ended and self._task is not None:
             self.stop_reason = why
             if self._has_begun:  # a task that is cancelled before it begins could not say why
@@ -145,7 +145,7 @@ class Driver:
             pass  # why is known: see `stop`
         except GatewayError as error:
             await self._end(error)
-        except Exception as error:  # noqa: BLE001 -- a mistake of ours must not leave readers waiting
+        except Exception as error:  # noqa: BLE001 -- a bug of ours must not leave readers waiting
             fault(error)
             await self._end(
                 GatewayFault("The gateway made a mistake; its log has the details under this request's id.")
@@ -253,7 +253,7 @@ class Driver:
         if caller.stop_reason is not None:  # its result may come in the same read as what the run was stopped for
             return None, None
         if self._is_agent_ended and not isinstance(event, ToolStarted | ToolEnded):
-            return None, TurnEnd.CALLS_OPEN  # it goes on without the results that it is owed
+            return None, TurnEnd.CALLS_OPEN  # it continues without the results that it is owed
         match event:
             case ToolEnded():
                 is_known = caller.ended(event)
@@ -292,7 +292,7 @@ class Driver:
                 return turns.resumed(source, self.session_id, new, caller.history)
 
     async def _news(self, caller: CallerTools, end: TurnEnd) -> Sequence[Message]:
-        """What an agent that knows its session has to be told."""
+        """The messages that are new to an agent that knows its session."""
         if end is TurnEnd.CALLS_OPEN:
             self._spending.cut()
             new = await caller.next_turn()

@@ -31,7 +31,7 @@ class EventLog:
         self.session_id: str | None = None  # the agent's own
         self.paused_at = 0  # the number of the last pause
         self.pauses: dict[int, Paused] = {}  # by their numbers
-        self.failed: Callable[[Exception], None] = lambda error: None  # called with a mistake of ours in the store
+        self.failed: Callable[[Exception], None] = lambda error: None  # called with a bug of ours in the store
         self.ended: Callable[[Failure | None], None] = lambda failure: None  # called before readers see the end
         self._journal = journal
         self._added: list[DocumentEvent] = []
@@ -93,9 +93,9 @@ class EventLog:
         waiting, self._waiting = self._waiting, set()
         for future in waiting:
             wake(future)
-        if self._journal is not None and (mistake := self._journal.mistake) is not None:
-            self._journal.mistake = None
-            self.failed(mistake)
+        if self._journal is not None and (bug := self._journal.bug) is not None:
+            self._journal.bug = None
+            self.failed(bug)
 
     def _drop(self) -> None:
         if self._journal is not None:

@@ -41,7 +41,7 @@ class RunHandle(Protocol):
         ...
 
     @property
-    def fell_back_to(self) -> str | None:
+    def fallback(self) -> str | None:
         """The source that answers in place of one that failed."""
         ...
 

@@ -24,7 +24,7 @@ _KEPT_EVENTS, _KEPT_BYTES = 2048, 1_000_000  # for readers who are nearly up to 
 
 
 class Journal:
-    """Of one run. What is not stored yet is kept here, so nothing that readers were told is lost while this lives."""
+    """Of one run. What is not stored yet is kept here, so nothing that readers have seen is lost while this lives."""
 
     def __init__(self, store: Store, new: NewRun, now_ms: Callable[[], int]) -> None:
         self._store, self._new, self._now_ms = store, new, now_ms
@@ -34,7 +34,7 @@ class Journal:
         self._stored = 0  # how many events are
         self._end: RunEnd | None = None
         self._is_lost = False  # the store has not all of it, and never will
-        self.mistake: Exception | None = None  # of ours, in the store: it costs the history, not the answer
+        self.bug: Exception | None = None  # of ours, in the store: it costs the history, not the answer
         self._refused_ms = -_PAUSE_MS
         self._words = Words()
         self._kept: deque[tuple[int, int]] = (
@@ -82,7 +82,7 @@ class Journal:
         self._beginning = asyncio.get_running_loop().create_task(self._begin_meanwhile())
 
     async def _begin_meanwhile(self) -> None:
-        """A mistake comes again with the first events, and is reported then."""
+        """A bug shows again with the first events, and is reported then."""
         if not self._has_begun:
             with suppress(Exception):
                 await self.begin()
@@ -130,7 +130,7 @@ class Journal:
             self._put_off()
             return False
         except Exception as error:  # noqa: BLE001 -- whoever writes tells it, when readers have what was said
-            self.mistake, self._is_lost = error, True
+            self.bug, self._is_lost = error, True
             return True
         if size is None:  # it was deleted, or its file taken away
             self._is_lost = True

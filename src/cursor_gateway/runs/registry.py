@@ -1,4 +1,4 @@
-"""Runs in; counted, found again while they go on, stored in the end, and ended at shutdown, out."""
+"""The runs that are driven here: counted, found while they run, stored in the end, ended at shutdown."""
 
 import asyncio
 from collections import Counter
@@ -9,7 +9,7 @@ from msgspec import Struct
 from cursor_gateway.errors import CallerGone, Failure, ShuttingDown, TooManyRuns
 from cursor_gateway.runs.run import Observer, Run
 from cursor_gateway.runs.shares import Shares, Verdict, decide, gives_way, next_in_queue
-from cursor_gateway.runs.timeouts import Limits
+from cursor_gateway.runs.timeouts import Timeouts
 from cursor_gateway.sources.router import SourceOrRouter
 
 _LAST_SECONDS = 15.0  # at shutdown; more than any agent is given to end by itself
@@ -36,7 +36,7 @@ class _Ticket(Struct, frozen=True, eq=False):
 
 class Runs:
     def __init__(
-        self, source: SourceOrRouter, limits: Limits, shares: Shares, observers: Sequence[Observer] = ()
+        self, source: SourceOrRouter, limits: Timeouts, shares: Shares, observers: Sequence[Observer] = ()
     ) -> None:
         self._source, self._limits, self._shares = source, limits, shares
         self._reserved: Counter[str] = Counter()  # places of owners whose runs are about to start
@@ -146,12 +146,12 @@ class Runs:
 
         run.start(self._source, self._limits, self._observers, forget, after)
 
-    def tell_repeated(self, failure: Failure, owner: str, request_id: str) -> None:
+    def notify_repeated(self, failure: Failure, owner: str, request_id: str) -> None:
         for observer in self._observers:
             observer.repeated(failure, owner, request_id)
 
     def find(self, id: str, owner: str) -> Run | None:
-        """One that goes on, or that the store does not have yet."""
+        """One that still runs, or that the store does not have yet."""
         run = self._running.get(id) or self._unstored.get(id)
         return run if run is not None and run.owner == owner else None
 
@@ -173,7 +173,7 @@ class Runs:
             )
 
     def find_by_idempotency(self, owner: str, key: str) -> Run | None:
-        """The store may not have heard of it."""
+        """The store may not know it yet."""
         for run in (*self._running.values(), *self._unstored.values()):
             is_of_key = run.owner == owner and run.idempotency is not None and run.idempotency.key == key
             if is_of_key and not (

@@ -1,8 +1,8 @@
 """Conversations that were deleted from the history in; their folders, and what agents keep of them, deleted too.
 
 An agent that is shared must end before its sessions can be deleted, and may have other work to finish first. So a
-removal goes on by itself; what is left when the gateway stops is noted in the conversation's folder, and the next
-gateway that finds the folder goes on with it.
+removal continues in the background; what is left when the gateway stops is noted in the conversation's folder, and
+the next gateway that finds the folder finishes it.
 """
 
 import asyncio

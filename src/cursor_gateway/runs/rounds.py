@@ -46,7 +46,7 @@ class Rounds:
         """One of these was never given to the agent."""
         return any(id in results and metadata.state == "interrupted" for id, metadata in self._calls.items())
 
-    def told(self, results: Mapping[str, ToolResult]) -> list[Message]:
+    def messages(self, results: Mapping[str, ToolResult]) -> list[Message]:
         """What was said and called, and what came of it: then, or now."""
         messages: list[Message] = []
         seen: set[str] = set()

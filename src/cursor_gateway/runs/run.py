@@ -16,7 +16,7 @@ from cursor_gateway.runs.event_log import EventLog
 from cursor_gateway.runs.journal import Journal
 from cursor_gateway.runs.questions import Questions
 from cursor_gateway.runs.readers import Reader, Readers
-from cursor_gateway.runs.timeouts import Limits, Watch
+from cursor_gateway.runs.timeouts import Timeouts, TimeoutWatch
 from cursor_gateway.runs.turn_builder import TurnBuilder
 from cursor_gateway.runs.waiting import Waiting, WaitLimits
 from cursor_gateway.sources.base import Turn
@@ -84,7 +84,7 @@ class Run:
         return self.driver.session_id
 
     @property
-    def fell_back_to(self) -> str | None:
+    def fallback(self) -> str | None:
         """The source that answers in place of one that failed."""
         return self.driver.fallback
 
@@ -106,7 +106,7 @@ class Run:
     def start(
         self,
         source: SourceOrRouter,
-        limits: Limits,
+        limits: Timeouts,
         observers: tuple[Observer, ...],
         ended: Callable[[], None],
         after: "Run | None" = None,
@@ -129,13 +129,13 @@ class Run:
             self.ended_at = loop.time()
             self.waiting.close()
             self._release()
-            ended()  # first: an observer's mistake must not keep the run's place
+            ended()  # first: a bug in an observer must not keep the run's place
             for observer in observers:
                 observer.ended(self)
 
         self.driver.first_event = first_event
         task = self.driver.start(chosen(source), after, self._fault)
-        watch = Watch(self, limits, loop)
+        watch = TimeoutWatch(self, limits, loop)
         task.add_done_callback(settle)
         loop.call_soon(self._notify_started)  # while the agent starts
 
@@ -157,7 +157,7 @@ class Run:
             observer.fault(self, error)
 
     def stop(self, why: GatewayError) -> None:
-        """Ends the agent, unless the run is done; readers are told why."""
+        """Ends the agent, unless the run is done; readers see why."""
         self.driver.stop(why)
 
     @property
@@ -220,7 +220,7 @@ class Run:
         """Whether all that was said is stored now."""
         return self._journal is None or await self._journal.try_again()
 
-    def quoted_as(self, fingerprint: Callable[[str], str | None]) -> None:
+    def quote_as(self, fingerprint: Callable[[str], str | None]) -> None:
         """How the caller will quote the conversation, by the answer that the run's last reply gives."""
         if self._journal is not None:
             self._journal.fingerprint = fingerprint

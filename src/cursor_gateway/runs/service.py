@@ -171,7 +171,7 @@ class Service:
             return None
         asked = self._account_errors.asked(request.owner, request.source, model)
         if (error := self._account_errors.known(asked)) is not None:
-            self.runs.tell_repeated(error.failure(), request.owner, request.request_id)
+            self.runs.notify_repeated(error.failure(), request.owner, request.request_id)
             raise error
         return asked
 
@@ -222,7 +222,9 @@ class Service:
         workspace = self.workspaces.find(request.workspace)
         if not request.has_full_history:
             return self.conversations.new(workspace, request.messages)
-        return await self.conversations.told(scope_of(request, workspace, self.defaults.mode), request.messages)
+        return await self.conversations.find_by_history(
+            scope_of(request, workspace, self.defaults.mode), request.messages
+        )
 
     async def _conversation_of(self, id: str, owner: str) -> str:
         """Of an answer's id (`chat_…`, or `chatcmpl-…` as OpenAI's clients have it) the conversation that it ends."""
@@ -260,7 +262,7 @@ class Service:
     # --- looking ------------------------------------------------------------------------------------
 
     async def find(self, id: str, owner: str) -> RunHandle:
-        """One that goes on, or one of the history. Raises `NotFound`."""
+        """A run that is driven here, or a stored one. Raises `NotFound`."""
         if (running := self.runs.find(id, owner)) is not None:
             return running
         stored = await self.store.run(id, owner)

@@ -4,7 +4,7 @@ The places are shared between the owners (API keys) that want any at the moment.
 of places divided by the number of such owners, rounded up. While a place is free, anybody may take it, so one owner
 alone can use all of them. When none is free:
 
-- an owner that holds its share or more is refused at once, and told to come back;
+- an owner that holds its share or more is refused at once, with `Retry-After`;
 - an owner that holds less waits, for a bounded time, for the next place that becomes free;
 - the next place goes to the waiting owner that holds the fewest, and among equals to who has waited longest.
 

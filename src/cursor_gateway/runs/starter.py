@@ -163,7 +163,7 @@ class RunStarter:
         """The caller's next request will quote the conversation with this run's answer."""
         if request.has_full_history:
             scope = scope_of(request, run.turn.workspace, self._defaults.mode)
-            run.quoted_as(lambda answer: fingerprint(scope, [*request.messages, AssistantMessage(answer)]))
+            run.quote_as(lambda answer: fingerprint(scope, [*request.messages, AssistantMessage(answer)]))
 
     def _new_run(self, request: RunRequest, info: RunInfo, conversation: Conversation) -> NewRun:
         is_new = not conversation.known

@@ -60,7 +60,7 @@ class StoredRun:
 
     source: str | None = None  # not stored
     source_name = "history"
-    fell_back_to: str | None = None
+    fallback: str | None = None
     session_id: str | None = None
     prompt = ""
     awaited = ""

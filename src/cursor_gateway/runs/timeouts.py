@@ -10,7 +10,7 @@ from cursor_gateway.errors import AgentTimedOut, GatewayError
 _LATE_SECONDS = 1.0  # a timer that rings so late has not been looked at
 
 
-class Limits(Struct, frozen=True, kw_only=True):
+class Timeouts(Struct, frozen=True, kw_only=True):
     first_event_seconds: float
     idle_seconds: float
     run_seconds: float
@@ -38,10 +38,10 @@ class Watched(Protocol):
     def stop(self, why: GatewayError) -> None: ...
 
 
-class Watch:
+class TimeoutWatch:
     """The three time limits of a run, on one timer that is set anew only when it rings."""
 
-    def __init__(self, run: Watched, limits: Limits, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, run: Watched, limits: Timeouts, loop: asyncio.AbstractEventLoop) -> None:
         self._run, self._limits, self._loop = run, limits, loop
         self._timer = self._set(self._left())
 

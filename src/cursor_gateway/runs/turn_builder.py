@@ -1,4 +1,4 @@
-"""A conversation and what is new in it in; the turns that tell it to an agent out: with what it knows, or with all."""
+"""A conversation and what is new in it in; the agent's turns out: with only what is new, or with everything."""
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -15,7 +15,7 @@ from cursor_gateway.sources.base import Source, Turn
 
 
 class Conversation(Struct, frozen=True, kw_only=True):
-    """Where a turn goes on, or a conversation that begins with it."""
+    """The conversation of a turn, or one that begins with it."""
 
     id: str
     workspace: str
@@ -88,7 +88,7 @@ class Prompts:
         return render(messages, self._secret)
 
     def next(self, messages: Sequence[Message]) -> str:
-        """For a session that goes on."""
+        """For a session that continues."""
         if (prompt := bare(messages)) is not None and self._is_bare.exists():
             return prompt
         self._is_bare.unlink(missing_ok=True)

@@ -101,7 +101,7 @@ class RunLog:
         status = outcome(run)
         facts: dict[str, object] = {"status": status, "seconds": round(run.ended_at - run.started_at, 3)}
         if run.source_failure is not None:
-            facts |= {"fallback": run.fell_back_to, "source_failed": run.source_failure.message}
+            facts |= {"fallback": run.fallback, "source_failed": run.source_failure.message}
             if run.source_failure.details:
                 facts["source_details"] = run.source_failure.details
         if run.done is not None:

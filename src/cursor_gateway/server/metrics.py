@@ -49,7 +49,7 @@ class Metrics:
         self._running -= 1
         self._runs[(outcome(run),)] += 1
         self._run.add(run.ended_at - run.started_at)
-        if run.fell_back_to is not None:
+        if run.fallback is not None:
             self._fallbacks[()] += 1
         if run.done is None:
             return

@@ -68,8 +68,8 @@ def run_headers(run: RunHandle) -> dict[str, str]:
     """As far as they are known: that another source had to be asked may be found out later."""
     headers = {"x-chat-id": run.id, "x-conversation-id": run.info.conversation_id or ""}
     headers["x-cursor-gateway-source"] = run.source_name
-    if run.fell_back_to is not None:
-        headers["x-cursor-gateway-fallback"] = run.fell_back_to
+    if run.fallback is not None:
+        headers["x-cursor-gateway-fallback"] = run.fallback
     return headers
 
 
