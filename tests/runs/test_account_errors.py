@@ -25,7 +25,7 @@ from cursor_gateway.runs.run_request import Defaults, RunRequest
 from cursor_gateway.runs.service import Service
 from cursor_gateway.runs.shares import Shares
 from cursor_gateway.runs.workspaces import Workspaces
-from cursor_gateway.sources.router import chosen
+from cursor_gateway.sources.router import routed
 from cursor_gateway.store.sqlite.store import SqliteStore
 from tests.runs.scripted import ENDLESS, FINISHED, STARTED, ScriptedSource, Step, Watcher, say
 
@@ -53,7 +53,7 @@ class Place:
             Defaults(model="auto"),
             "instance",
             lambda: 0,
-            account_errors=AccountErrors(chosen(self.source), seconds, lambda: self.now, tmp_path),
+            account_errors=AccountErrors(routed(self.source), seconds, lambda: self.now, tmp_path),
         )
 
     async def ask(self, owner: str = "me", model: str | None = None) -> str:
@@ -203,7 +203,7 @@ def test_what_one_caller_heard_does_not_shut_out_another(tmp_path: Path) -> None
 
 
 def test_so_many_are_remembered_and_no_more(tmp_path: Path) -> None:
-    errors = AccountErrors(chosen(ScriptedSource(ANSWERS)), 60, lambda: 0.0, tmp_path)
+    errors = AccountErrors(routed(ScriptedSource(ANSWERS)), 60, lambda: 0.0, tmp_path)
     asked = [errors.asked(f"owner {number}", None, "auto") for number in range(1001)]
     for one in asked:
         errors.heard(one, LIMIT.failure())

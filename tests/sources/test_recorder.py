@@ -16,7 +16,7 @@ from cursor_gateway.sources.base import Turn
 from cursor_gateway.sources.cli.decoder import CursorDecoder
 from cursor_gateway.sources.cursor.failures import failure_of
 from cursor_gateway.sources.recorder import PROMPT_REMOVED, Recorder, RunRecording, without_prompt
-from cursor_gateway.sources.replay import ReplaySource, load, parted, recorded_prompt
+from cursor_gateway.sources.replay import ReplaySource, load, recorded_prompt, split_stderr
 from tests.laws.laws import assemble, joined, response_of
 from tests.scenarios.golden import Scenario, scenarios
 from tests.strategies import cut, places
@@ -89,7 +89,7 @@ def test_the_folder_is_made_and_a_runs_id_cannot_leave_it(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("found", scenarios(), ids=lambda found: found.name)
 def test_a_recorded_run_is_replayed_with_the_same_events(found: Scenario, tmp_path: Path) -> None:
-    data, words = parted(b"".join(found.lines))
+    data, words = split_stderr(b"".join(found.lines))
     begin_and_end(tmp_path, [data], words.encode())
     assert joined(replay(tmp_path, recorded_prompt(data))) == joined(live(data, words.encode()))
 

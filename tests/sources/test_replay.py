@@ -17,7 +17,7 @@ from cursor_gateway.model.agent_events import AgentEvent, PromptEchoed, RunFaile
 from cursor_gateway.model.documents import ChatResponse, ReplayedRecording
 from cursor_gateway.sources.base import Model, Source, SourceState, Turn
 from cursor_gateway.sources.recorder import PROMPT_REMOVED
-from cursor_gateway.sources.replay import Recording, ReplaySource, choose, load, paced, parted, recorded_prompt
+from cursor_gateway.sources.replay import Recording, ReplaySource, choose, load, paced, recorded_prompt, split_stderr
 from tests.laws.laws import RUN, assemble, read, response_of
 from tests.scenarios.golden import Scenario, scenarios
 
@@ -294,7 +294,7 @@ def test_plain_lines_among_the_events_explain_a_failure_too() -> None:
     ],
 )
 def test_the_output_ends_where_the_last_event_ends(data: bytes, output: bytes, words: str) -> None:
-    assert parted(data) == (output, words)
+    assert split_stderr(data) == (output, words)
 
 
 # --- the source -----------------------------------------------------------------------------------------

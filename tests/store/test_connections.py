@@ -115,7 +115,7 @@ def test_a_full_disk_is_told_and_nothing_that_was_stored_is_lost(small_disk: Pat
             store.append("run", stored + 1, batch)
             stored += 1
 
-    with pytest.raises(StoreUnavailable, match="full; make room") as raised:
+    with pytest.raises(StoreUnavailable, match="full; free some space") as raised:
         fill()
     assert raised.value.details == "SQLITE_FULL"
     assert stored > 20
@@ -181,7 +181,7 @@ def test_a_connection_that_may_only_read_says_so_and_is_made_anew(store: Databas
     with store._connections.writing() as connection:
         pass
     connection.execute("PRAGMA query_only = ON")
-    with pytest.raises(StoreUnavailable, match="can only be read"):
+    with pytest.raises(StoreUnavailable, match="is read-only"):
         store.append("run", 1, deltas(1))
     assert store.append("run", 1, deltas(1))
 
@@ -204,7 +204,7 @@ def test_permissions_are_the_operators_to_see_to(tmp_path: Path, monkeypatch: py
 
     monkeypatch.setattr(Path, "mkdir", refuse)
     store = Database(tmp_path)
-    with pytest.raises(SettingsError, match="Permission denied; see to its permissions"):
+    with pytest.raises(SettingsError, match="Permission denied; check its permissions"):
         store.open(0)
     with pytest.raises(StoreUnavailable, match="Permission denied"):
         store.begin_run(new_run())

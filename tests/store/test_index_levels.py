@@ -37,7 +37,7 @@ def test_deletions_do_not_raise_the_index_for_ever(tmp_path: Path) -> None:
         if number >= KEPT:
             store._indexer.catch_up()
             assert store.delete_conversation(f"conv{number - KEPT}", ME)
-            store._keeper.sweep()
+            store._maintenance.sweep()
         most = max(most, levels(tmp_path))
     assert most < 80, most
     store.close()

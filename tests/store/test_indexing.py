@@ -6,12 +6,12 @@ import pytest
 
 from cursor_gateway.errors import StoreUnavailable
 from cursor_gateway.model.document_events import DocumentEnded
-from cursor_gateway.store.sqlite import indexing, keeping
+from cursor_gateway.store.sqlite import indexing, maintenance
 from cursor_gateway.store.sqlite.database import Database
 from cursor_gateway.store.sqlite.indexing import Note
 from tests.store.making import ME, new_run, run_end, text_document, whole_run
 from tests.store.test_connections import locked
-from tests.store.test_keeping import sweep, wait_for
+from tests.store.test_maintenance import sweep, wait_for
 
 
 def found(store: Database, query: str) -> list[str]:
@@ -27,7 +27,7 @@ def indexed(store: Database) -> list[str]:
 @pytest.fixture
 def never(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is indexed behind anybody's back."""
-    monkeypatch.setattr(keeping, "_GATHERING", 3600)
+    monkeypatch.setattr(maintenance, "_GATHERING", 3600)
 
 
 @pytest.mark.usefixtures("never")
@@ -67,7 +67,7 @@ def test_what_a_process_had_not_indexed_when_it_died_is_indexed_by_the_next(
 ) -> None:
     dead = Database(tmp_path)
     with monkeypatch.context() as patch:
-        patch.setattr(keeping, "_GATHERING", 3600)
+        patch.setattr(maintenance, "_GATHERING", 3600)
         dead.open(0)
         dead.begin_run(new_run("run", "conv", "question"))
         said = [DocumentEnded(document) for document in (text_document("first"), text_document("second"))]
@@ -107,7 +107,7 @@ def test_the_words_of_a_run_that_was_deleted_are_nobody_elses(tmp_path: Path, st
 def test_an_answer_is_found_although_its_process_died_when_only_the_question_was_indexed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(keeping, "_GATHERING", 3600)
+    monkeypatch.setattr(maintenance, "_GATHERING", 3600)
     dead = Database(tmp_path)
     dead.begin_run(new_run("run", "conv", "question"))
     assert found(dead, "question") == ["conv"]
@@ -119,7 +119,7 @@ def test_an_answer_is_found_although_its_process_died_when_only_the_question_was
 def test_a_batch_that_cannot_be_read_keeps_nobody_from_being_found(
     tmp_path: Path, store: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(keeping, "_GATHERING", 3600)
+    monkeypatch.setattr(maintenance, "_GATHERING", 3600)
     for number in range(2):
         whole_run(store, f"run{number}", f"conv{number}", f"word{number}")
     with store._connections.writing() as connection:

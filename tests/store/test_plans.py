@@ -62,7 +62,7 @@ def statements(store: Database, monkeypatch: pytest.MonkeyPatch) -> list[str]:
         return connection
 
     monkeypatch.setattr(sqlite3, "connect", connect)
-    store._connections._doubt()  # so that all are made anew
+    store._connections._suspect()  # so that all are made anew
     return seen
 
 

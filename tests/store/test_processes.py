@@ -17,11 +17,11 @@ APPENDING = """
 import sys
 from pathlib import Path
 from cursor_gateway.errors import StoreUnavailable
-from cursor_gateway.store.sqlite.database import SqliteStore
+from cursor_gateway.store.sqlite.database import Database
 from tests.store.making import deltas, new_run
 
 folder, run, last = sys.argv[1], sys.argv[2], int(sys.argv[3])
-store = SqliteStore(Path(folder))
+store = Database(Path(folder))
 store.open(0)
 store.begin_run(new_run(run, run))
 number = 1

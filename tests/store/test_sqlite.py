@@ -370,7 +370,7 @@ def test_a_conversation_is_found_once_where_its_newest_match_is(store: Database)
 @pytest.mark.parametrize("query", [None, "word"])
 @pytest.mark.parametrize("before", ["", "x", "ü", "W10", "WzEsIDEsIDFd", "WzFlOTksICJ4Il0", "bnVsbA", "\ud800"])
 def test_a_place_that_never_was_is_refused(store: Database, before: str, query: str | None) -> None:
-    with pytest.raises(InvalidRequest, match="no place in a list") as raised:
+    with pytest.raises(InvalidRequest, match="not a cursor") as raised:
         store.conversations(ME, before=before, query=query)
     assert raised.value.param == "before"
 

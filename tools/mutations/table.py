@@ -474,17 +474,17 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     *_of(
         "store/sqlite/connections.py",
-        "tests/store/test_keeping.py",
+        "tests/store/test_maintenance.py",
         (
             "Deleting: nothing is left in free pages",
-            '    "secure_delete = ON",  # what is deleted',
+            '    "secure_delete = ON",  # deleted data',
             '    "secure_delete = OFF",  # what is deleted',
         ),
     ),
     *_of(
-        "store/sqlite/keeping.py",
-        "tests/store/test_keeping.py",
-        ("Deleting: nothing is left in the index", "                self._forget_words()\n", ""),
+        "store/sqlite/maintenance.py",
+        "tests/store/test_maintenance.py",
+        ("Deleting: nothing is left in the index", "                self._merge_index()\n", ""),
         (
             "Deleting: nothing is left in the log",
             "                self._pause()\n            self._empty_log()",

@@ -32,7 +32,7 @@ from cursor_gateway.sources.cursor.command import CommandOptions
 from cursor_gateway.sources.ledger import Ledger
 from cursor_gateway.sources.recorder import Recorder
 from cursor_gateway.sources.replay import Recording, ReplaySource, load
-from cursor_gateway.sources.router import SourceRouter, chosen
+from cursor_gateway.sources.router import SourceRouter, routed
 from cursor_gateway.sources.tool_server.endpoint import ToolEndpoint
 from cursor_gateway.store.base import Store
 from cursor_gateway.store.sqlite.store import SqliteStore
@@ -186,7 +186,7 @@ async def choose_source(
     """
     if settings.source == "replay":
         why = "" if settings.replay_dir else "`source` is `replay`, and `replay_dir` is not set"
-        return chosen(_replay(settings)), why
+        return routed(_replay(settings)), why
     refused = {name: reason for name in ("acp", "sdk") if (reason := unsupported(name, settings))}
     if settings.source in refused:
         raise SettingsError(
@@ -198,7 +198,7 @@ async def choose_source(
         await cli.probe()
     except AgentMissing as error:
         if settings.source == "auto" and not settings.agent_program:  # whoever names a program does not want a demo
-            return chosen(_replay(settings)), str(error)
+            return routed(_replay(settings)), str(error)
         if settings.source != "sdk":  # which needs no agent here
             raise
         sdk = {"sdk": _sdk(settings, ledger, environ)}

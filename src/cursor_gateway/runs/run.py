@@ -20,7 +20,7 @@ from cursor_gateway.runs.timeouts import Timeouts, TimeoutWatch
 from cursor_gateway.runs.turn_builder import TurnBuilder
 from cursor_gateway.runs.waiting import Waiting, WaitLimits
 from cursor_gateway.sources.base import Turn
-from cursor_gateway.sources.router import SourceOrRouter, chosen
+from cursor_gateway.sources.router import SourceOrRouter, routed
 from cursor_gateway.store.base import Idempotency
 
 
@@ -134,7 +134,7 @@ class Run:
                 observer.ended(self)
 
         self.driver.first_event = first_event
-        task = self.driver.start(chosen(source), after, self._fault)
+        task = self.driver.start(routed(source), after, self._fault)
         watch = TimeoutWatch(self, limits, loop)
         task.add_done_callback(settle)
         loop.call_soon(self._notify_started)  # while the agent starts

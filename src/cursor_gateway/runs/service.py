@@ -37,7 +37,7 @@ from cursor_gateway.runs.stored_run import StoredRun
 from cursor_gateway.runs.turn_builder import Conversation
 from cursor_gateway.runs.waiting import WaitLimits
 from cursor_gateway.runs.workspaces import Workspaces
-from cursor_gateway.sources.router import SourceOrRouter, chosen
+from cursor_gateway.sources.router import SourceOrRouter, routed
 from cursor_gateway.sources.tool_server.endpoint import ToolEndpoint
 from cursor_gateway.stages.unfinished import PartialRun
 from cursor_gateway.store.base import IdempotentRun, Store
@@ -63,7 +63,7 @@ class Service:
         account_errors: AccountErrors | None = None,
         secret: bytes | None = None,
     ) -> None:
-        self.source, self.runs, self.store, self.defaults = chosen(source), runs, store, defaults
+        self.source, self.runs, self.store, self.defaults = routed(source), runs, store, defaults
         self.workspaces, self.conversations = workspaces, conversations
         self.removals = Removals(self.source, conversations)
         self.repeats = Repeats(store)

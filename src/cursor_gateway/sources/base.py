@@ -1,4 +1,4 @@
-"""What every source of agent runs offers: a turn in, batches of agent events out; and the models it knows."""
+"""The protocol of a source of agent runs: a turn in, batches of agent events out; and the models it offers."""
 
 from collections.abc import AsyncGenerator, Hashable, Sequence
 from typing import Any, Protocol
@@ -10,40 +10,40 @@ from cursor_gateway.model.agent_events import AgentEvent
 from cursor_gateway.model.caller_tools import Tool, ToolResult
 from cursor_gateway.model.documents import ClarificationAnswer, Mode
 
-TOOLS_SERVER = "caller"  # what most agents are told to call the server of the caller's tools
-# Bytes. A line is decoded, told and stored in one piece: that takes eight times its size in memory, and for each
-# megabyte about 20 ms in which nobody else is answered.
+TOOLS_SERVER = "caller"  # the default name of the MCP server with the caller's tools
+# Bytes. A line is decoded, encoded and stored in one piece: that takes eight times its size in memory, and blocks the
+# event loop for about 20 ms per megabyte.
 LONGEST_LINE = 32 * 1024 * 1024
 
 
 class ToolRunner(Protocol):
-    """Whoever gets the work of the caller's tools done."""
+    """Runs the caller's tools, usually by asking the caller."""
 
     @property
     def tools(self) -> Sequence[Tool]: ...
 
     async def call(self, name: str, arguments: dict[str, Any]) -> ToolResult:
-        """Cancelled when whoever called no longer waits."""
+        """Cancelled when the agent no longer waits for the result."""
         ...
 
 
 class Offered(Struct, frozen=True, kw_only=True):
-    """Tools of the caller's. With them the agent's own are not to be used, whether or not any are offered now."""
+    """The caller's tools. In such a run the agent's own tools are disabled, even if none are offered right now."""
 
-    server: str  # the name under which the agent knows them
+    server: str  # the MCP server's name, as the agent sees it
     url: str  # of the gateway's own MCP endpoint; empty: none are offered now
     runner: ToolRunner  # the same tools, for an agent that takes them without an endpoint
 
 
 class Person(Protocol):
-    """Whoever can be asked while the agent waits. What is asked has been told as a `ToolStarted` that `waits`."""
+    """Answers the agent's questions while it waits. Each was reported before, as a `ToolStarted` with `waits`."""
 
     async def answer(self, call_id: str, question: Question) -> list[ClarificationAnswer] | None:
-        """None: nobody answers; go on without."""
+        """None: no answer; continue without one."""
         ...
 
     async def decide(self, call_id: str, plan: Plan) -> bool | None:
-        """Whether the plan is accepted. None: nobody says."""
+        """Whether the plan is accepted. None: no decision."""
         ...
 
 
@@ -51,15 +51,15 @@ class Turn(Struct, frozen=True, kw_only=True):
     """One prompt for an agent, and where it works."""
 
     run_id: str
-    source: str | None = None  # None: the usual one
+    source: str | None = None  # None: the default source
     prompt: str
     model: str
     mode: Mode = "agent"
     workspace: str  # absolute, and allowed
-    folder: str  # ours: lives as long as the conversation, for the agent's configuration, chats and images
-    session_id: str | None = None  # the agent's own session, to go on with
+    folder: str  # the gateway's own, kept as long as the conversation: the agent's configuration, chats and images
+    session_id: str | None = None  # the agent's own session, to resume
     offered: Offered | None = None
-    person: Person | None = None  # None: nobody is there to be asked
+    person: Person | None = None  # None: the agent must not ask questions
 
 
 class Model(Struct, frozen=True):
@@ -81,19 +81,19 @@ class Source(Protocol):
     def state(self) -> SourceState: ...
 
     def events(self, turn: Turn) -> AsyncGenerator[Sequence[AgentEvent], None]:
-        """What one read of the agent's output meant, batch by batch; the last ends the run.
+        """Yields the events of each read of the agent's output; the last batch ends the run.
 
-        Closing the generator, or cancelling who waits for it, ends the agent and all it has started.
-        Raises a `GatewayError` where the agent cannot even be started.
+        Closing the generator, or cancelling the task that iterates it, ends the agent and every process it started.
+        Raises a `GatewayError` if the agent cannot be started.
         """
         ...
 
     async def models(self) -> list[Model]:
-        """Raises an `AgentError` when the agent does not tell."""
+        """Raises an `AgentError` if the agent cannot list them."""
         ...
 
     def has_session(self, turn: Turn) -> bool:
-        """Whether the agent still knows the session that the turn goes on with."""
+        """Whether the agent still has the session that the turn resumes."""
         ...
 
     @property
@@ -103,30 +103,31 @@ class Source(Protocol):
 
     @property
     def tools_server(self) -> str:
-        """What its agent calls the server of the caller's tools."""
+        """The name of the MCP server with the caller's tools, as its agent sees it."""
         ...
 
     @property
     def offers_tools(self) -> bool:
-        """Whether its agent can be given tools of the caller's, and kept from its own."""
+        """Whether its agent can be given the caller's tools and kept from its own."""
         ...
 
     def account(self) -> Hashable:
-        """Another value whenever its credentials, configuration or program have changed."""
+        """Changes whenever its credentials, configuration or program change."""
         ...
 
     def check_model(self, model: str) -> None:
-        """Raises `ModelUnavailable` for a name that is known to be wrong; never waits to find out."""
+        """Raises `ModelUnavailable` for a name that is known to be wrong. Never waits."""
         ...
 
     async def forget(self, folder: str) -> bool:
-        """Deletes what its agents keep outside the folder of a conversation that was deleted.
+        """Deletes what its agents keep of a deleted conversation outside its folder.
 
-        Ends agents that would write it again, and waits for runs of others in them. False: something is left.
+        Ends agents that would write it again, after other conversations' runs in them are over. Returns False if
+        something is left.
         """
         ...
 
     def warm_up(self, workspace: str) -> None:
-        """Before anybody asks; returns at once. For sources that keep an agent alive."""
+        """Starts an agent in advance, in sources that keep agents alive. Returns at once."""
 
     async def close(self) -> None: ...

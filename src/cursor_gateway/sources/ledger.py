@@ -1,8 +1,8 @@
-"""The agents that this gateway runs, written down, so that the next gateway ends those that were orphaned.
+"""A record on disk of the agents that this gateway runs, so that the next gateway can end orphans.
 
-A gateway that is killed cannot end its agents. Each gateway has a folder named for its process; in it one
-empty file for each agent's process group, also named for its process; a process is its number and its start.
-It also holds a lock: its number tells nothing to a gateway in another container, or on another machine.
+A gateway that is killed cannot end its agents. Each gateway has a folder named after its process; in it is one empty
+file for each agent's process group, also named after its process. A process is identified by its pid and its start
+time. The gateway also holds a lock: a pid means nothing to a gateway in another container or on another machine.
 """
 
 import fcntl
@@ -20,25 +20,25 @@ _LOCK = "lock"
 
 class Ledger:
     def __init__(self, directory: Path) -> None:
-        """`directory` is shared by all gateways; nothing is written before `open`."""
+        """`directory` is shared by all gateways. Nothing is written before `open`."""
         self._all = directory
         self.folder = directory / _name(os.getpid())
         self._agents = self.folder / "agents"
-        self._entries: dict[int, str] = {}  # by the numbers of the groups
+        self._entries: dict[int, str] = {}  # process group -> file
         self._lock = -1
 
     def open(self) -> None:
         """Raises `OSError`."""
-        for folder in (self._all.parent, self._all, self.folder):  # conversations stand in them, too
+        for folder in (self._all.parent, self._all, self.folder):  # conversations are stored in them, too
             if not folder.exists():
                 folder.mkdir(parents=True, exist_ok=True, mode=0o700)  # parents get the umask's mode, so one by one
         self._agents.mkdir(exist_ok=True, mode=0o700)
         self._lock = os.open(self.folder / _LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
-        with suppress(OSError):  # some file systems have none
+        with suppress(OSError):  # some file systems have no locks
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
     def add(self, group: int) -> None:
-        with suppress(OSError, subprocess.SubprocessError):  # a full disk must not keep anybody from working
+        with suppress(OSError, subprocess.SubprocessError):  # a full disk must not stop runs
             entry = f"{self._agents}/{_name(group)}"
             os.close(os.open(entry, os.O_CREAT | os.O_WRONLY | os.O_NOFOLLOW, 0o600))
             self._entries[group] = entry
@@ -48,17 +48,17 @@ class Ledger:
             os.unlink(self._entries.pop(group))
 
     def is_alive(self, name: str) -> bool:
-        """Whether the gateway of this name still drives its agents."""
+        """Whether the gateway of this name still runs."""
         return name == self.folder.name or _is_alive(self._all / name)
 
     def end_orphans(self) -> list[int]:
-        """Ends what gateways that are gone have left, and removes their folders. Returns the groups it ended."""
+        """Ends the agents of dead gateways and removes their folders. Returns the process groups it ended."""
         ended = []
         for folder in _entries(self._all):
             if not _is_alive(folder):
                 for entry in _entries(folder / "agents"):
                     group, _, start = entry.name.partition("-")
-                    # Another process with this number means that the group had ended: a living group keeps it.
+                    # Another process with this pid means the group has ended: a pid is not reused before that.
                     if start_of(int(group)) in (None, start) and members(int(group)):
                         signal_group(int(group), signal.SIGKILL)
                         ended.append(int(group))
@@ -96,7 +96,7 @@ def _is_locked(path: Path) -> bool:
 
 
 def _entries(folder: Path) -> list[Path]:
-    """Those that we have made."""
+    """Only the gateway's own entries."""
     try:
         return [entry for entry in folder.iterdir() if entry.name.partition("-")[0].isdigit()]
     except OSError:

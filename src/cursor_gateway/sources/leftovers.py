@@ -1,7 +1,7 @@
 """What agents keep of a conversation outside its folder: noted in the folder, and deleted with it.
 
-Most of it is in the folder, because the agent's configuration is. Agents that several conversations share keep their
-sessions elsewhere, and every agent may write a transcript into the user's own folder.
+Most of it is in the folder, because the agent's configuration is. Agents shared by several conversations keep their
+sessions elsewhere, and every agent may write a transcript to the user's own folder.
 """
 
 import re
@@ -32,7 +32,7 @@ class NotedSession(Struct, frozen=True):
 
 
 def note_session(folder: Path, data: Path, session: NotedSession) -> None:
-    """Before the agent is asked anything in it. Raises `OSError`."""
+    """Called before the session's first prompt. Raises `OSError`."""
     noted = noted_sessions(folder)
     if session not in noted:
         with private_folder(data, folder) as opened:
@@ -48,7 +48,7 @@ def noted_sessions(folder: Path, source: SharedSource | None = None) -> list[Not
 
 
 def sessions_in(folder: Path) -> set[str]:
-    """Of the agents whose configurations are in this conversation's folder."""
+    """The sessions of agents whose configuration is in this conversation's folder."""
     found = (
         session.name
         for configuration in ("cursor", "confined")
@@ -59,7 +59,7 @@ def sessions_in(folder: Path) -> set[str]:
 
 
 def user_folders(environ: Mapping[str, str]) -> set[Path]:
-    """Where agents keep things of the user's, whatever configuration they are given."""
+    """The user's own folders that agents write to, whatever their configuration."""
     found = {user_configuration(environ), user_configuration({**environ, "CURSOR_CONFIG_DIR": ""})}
     if data := environ.get("CURSOR_DATA_DIR"):
         found.add(Path(data))
@@ -67,7 +67,7 @@ def user_folders(environ: Mapping[str, str]) -> set[Path]:
 
 
 def delete_sessions(ids: Collection[str], folders: Iterable[Path]) -> bool:
-    """Their stores and transcripts below these folders. False: something is left. It may take a while."""
+    """Deletes their stores and transcripts below these folders; may be slow. Returns False if something is left."""
     left = False
     for folder in folders:
         for id in filter(_ID.fullmatch, ids):
@@ -79,7 +79,7 @@ def delete_sessions(ids: Collection[str], folders: Iterable[Path]) -> bool:
 
 
 def remove_folder(folder: Path, *, is_done: bool) -> None:
-    """Of a conversation that was deleted. Until all is done elsewhere, the note of what is left stays."""
+    """Removes a deleted conversation's folder, but keeps the note until everything elsewhere is deleted, too."""
     if is_done or not (folder / NOTE).exists():
         shutil.rmtree(folder, ignore_errors=True)
         return
@@ -92,7 +92,7 @@ def remove_folder(folder: Path, *, is_done: bool) -> None:
 
 
 def remove_offline(folder: Path, data: Path, environ: Mapping[str, str]) -> None:
-    """Without a gateway: what the SDK keeps, or a gateway's agents may write again, is left to the next gateway."""
+    """Without a running gateway. What the SDK keeps, or a running agent may rewrite, is left to the next gateway."""
     ids = sessions_in(folder) | {session.id for session in noted_sessions(folder)}
     kept = list((data / "acp").iterdir()) if (data / "acp").is_dir() else []
     delete_sessions(ids, [*kept, *user_folders(environ)])

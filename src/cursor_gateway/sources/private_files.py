@@ -1,8 +1,8 @@
-"""Files in the gateway's own directory: for its user alone, and never written through a link.
+"""Files in the gateway's own directory: readable by its user only, and never written through a symbolic link.
 
-Agents run as the same user, so any of them can plant a link there before the gateway writes. Folders are therefore
-opened one by one, each relative to the one above it, and a link among them is an error. A file is written under a new
-name and renamed: that replaces a link instead of following it.
+Agents run as the same user, so any of them can plant a link before the gateway writes. Folders are therefore opened
+one by one, each relative to its parent, and a link among them is an error. A file is written under a new name and
+renamed: that replaces a link instead of following it.
 """
 
 import errno
@@ -18,13 +18,13 @@ _NEW_FILE = os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def data_of(folder: str) -> Path:
-    """The gateway's own directory, in which the folder of a conversation is two levels down."""
+    """The gateway's data directory, two levels above a conversation's folder."""
     return Path(folder).parents[1]
 
 
 @contextmanager
 def private_folder(base: Path, path: Path) -> Iterator[int]:
-    """A descriptor of `path`, which is made if it is missing. `base` may be reached by links; what is below may not.
+    """A descriptor of `path`, created if missing. Links are allowed in `base`, but not below it.
 
     Raises `OSError`.
     """
@@ -42,7 +42,7 @@ def private_folder(base: Path, path: Path) -> Iterator[int]:
 
 
 def write_private(folder: int, name: str, data: bytes) -> None:
-    """Replaces what has this name, unless it is a folder. Raises `OSError`."""
+    """Replaces any entry of this name except a folder. Raises `OSError`."""
     temporary = f".{name[:100]}.{token_hex(8)}"
     file = os.open(temporary, _NEW_FILE, 0o600, dir_fd=folder)
     try:
@@ -56,7 +56,7 @@ def write_private(folder: int, name: str, data: bytes) -> None:
 
 
 def remove_entry(folder: int, name: str) -> None:
-    """Whatever it is: of a link only the link. Raises `OSError`."""
+    """Removes a file, a folder or a link (not its target). Raises `OSError`."""
     with suppress(FileNotFoundError):
         try:
             os.unlink(name, dir_fd=folder)

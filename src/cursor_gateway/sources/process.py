@@ -1,7 +1,7 @@
-"""A command in; its output in pieces as they come, and its end, out. Its process group never outlives it.
+"""A command in; its output as it arrives, and its exit status, out. Its process group never outlives it.
 
-`Popen` (which uses vfork) with `add_reader`, because uvloop's own subprocesses take four times as long to
-start, and with a large heap forty times.
+Uses `Popen` (vfork) with `add_reader`: uvloop's own subprocesses take four times as long to start, with a large heap
+forty times.
 """
 
 import asyncio
@@ -18,15 +18,15 @@ from cursor_gateway.errors import AgentMissing, host_exhausted
 from cursor_gateway.sources.process_groups import signal_group
 
 _PIECE = 256 * 1024
-_PIPE = 1024 * 1024  # one read takes what many writes have left
-_F_SETPIPE_SZ = 1031  # Linux's; Python 3.11 has no name for it everywhere
-_LAST_WORDS = 64 * 1024
+_PIPE = 1024 * 1024  # a large buffer, so that one read returns many writes
+_F_SETPIPE_SZ = 1031  # Linux only; Python 3.11 does not define it everywhere
+_STDERR_TAIL = 64 * 1024
 _KILLED_SECONDS = 10.0  # only a process in uninterruptible sleep takes that long
-_DEAD_PIPE_SECONDS = 0.5  # for what a dead agent's pipe still holds, when somebody else keeps it open
+_DEAD_PIPE_SECONDS = 0.5  # to drain a dead agent's pipe that another process keeps open
 
 
 class AgentProcess:
-    """Made by `start`; `end` must be awaited."""
+    """Create it with `start`. `end` must be awaited."""
 
     def __init__(self, popen: "subprocess.Popen[bytes]", on_gone: Callable[[int], None]) -> None:
         assert popen.stdout is not None
@@ -59,7 +59,7 @@ class AgentProcess:
         stdin: bytes | None,
         on_gone: Callable[[int], None] = lambda pid: None,
     ) -> "AgentProcess":
-        """Raises `AgentMissing`, `HostExhausted`. `on_gone` is told the process group that has ended."""
+        """Raises `AgentMissing`, `HostExhausted`. `on_gone` is called with the process group once it has ended."""
         source = subprocess.DEVNULL
         try:
             if stdin is not None:
@@ -75,14 +75,14 @@ class AgentProcess:
                 bufsize=0,
             )
             return cls._watched(popen, on_gone)
-        except (OSError, ValueError, RuntimeError) as error:  # the last: no thread can be started
+        except (OSError, ValueError, RuntimeError) as error:  # RuntimeError: no thread can be started
             if (exhausted := host_exhausted(error)) is not None:
                 raise exhausted from error
             reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
             where = error.filename if isinstance(error, OSError) else None
             raise AgentMissing(
                 f"The agent cannot be started: {reason}; see `cursor-gateway doctor`, then try again.",
-                details=str(where or arguments[0]),  # its folder may be what is missing
+                details=str(where or arguments[0]),  # the working folder may be what is missing
             ) from error
         finally:
             if source != subprocess.DEVNULL:
@@ -95,9 +95,9 @@ class AgentProcess:
             fcntl.fcntl(popen.stdout.fileno(), _F_SETPIPE_SZ, _PIPE)
         try:
             return cls(popen, on_gone)
-        except BaseException:  # nobody would ever end it
+        except BaseException:  # without an owner it would never be ended
             signal_group(popen.pid, signal.SIGKILL)
-            with popen:  # which waits, and closes its pipes
+            with popen:  # waits, and closes its pipes
                 raise
 
     @property
@@ -107,7 +107,7 @@ class AgentProcess:
 
     @property
     def ending(self) -> str:
-        """How it ended, in words; empty while it runs."""
+        """How it ended, as text; empty while it runs."""
         match self._popen.returncode:
             case None:
                 return ""
@@ -122,7 +122,7 @@ class AgentProcess:
         return self._errors.decode("utf-8", "replace")
 
     async def read(self) -> bytes:
-        """What has come since the last call, as soon as anything has; empty at the end of the output."""
+        """Waits for output and returns all of it since the last call; empty at the end of the output."""
         while not self._pieces and self._out in self._open_pipes:
             await self._change()
         piece = self._pieces[0] if len(self._pieces) == 1 else b"".join(self._pieces)
@@ -130,8 +130,8 @@ class AgentProcess:
         return piece
 
     async def wait(self, seconds: float) -> bool:
-        """Whether it has ended, and said all, within that time."""
-        # No `asyncio.timeout`: before Python 3.11.3 it does not work in a task that is being cancelled.
+        """Whether it ended, with its pipes read to the end, within that time."""
+        # Not `asyncio.timeout`: before Python 3.11.3 it does not work in a task that is being cancelled.
         deadline = self._loop.time() + seconds
         while not self._gone or self._open_pipes:
             left = deadline - self._loop.time()
@@ -141,19 +141,19 @@ class AgentProcess:
         return True
 
     async def end(self, grace_seconds: float) -> None:
-        """Asks it to end, then ends it; the whole group. After this nothing of it is left."""
-        self.is_discarding = True  # nobody reads any more, however much it still writes
+        """Sends SIGTERM to the group, then SIGKILL. Afterwards no process of the group is left."""
+        self.is_discarding = True  # further output is not read
         try:
             self._signal(signal.SIGTERM)  # its session stays resumable
             if not self._gone and not await self.wait(grace_seconds):
                 self._signal(signal.SIGKILL)
                 await self.wait(_KILLED_SECONDS)
-        finally:  # also when whoever waits here is cancelled
+        finally:  # also when cancelled
             self._signal(signal.SIGKILL)
             self._close()
 
     def _signal(self, number: signal.Signals) -> None:
-        if not self._gone:  # after that its number may be anybody's
+        if not self._gone:  # afterwards the pid may belong to another process
             signal_group(self.pid, number)
 
     # --- callbacks ----------------------------------------------------------------------------------
@@ -169,7 +169,7 @@ class AgentProcess:
             self._close_pipe(pipe)
         elif pipe == self._err:
             self._errors += piece
-            del self._errors[:-_LAST_WORDS]
+            del self._errors[:-_STDERR_TAIL]
             return
         elif not self.is_discarding:
             self._pieces.append(piece)
@@ -178,14 +178,14 @@ class AgentProcess:
     def _watch_end(self) -> None:
         try:
             self._pidfd = os.pidfd_open(self.pid)
-        except (AttributeError, OSError):  # not Linux, an old kernel, or no descriptor left
+        except (AttributeError, OSError):  # not Linux, an old kernel, or no file descriptor left
             threading.Thread(target=self._wait_in_thread, name=f"agent {self.pid}", daemon=True).start()
         else:
             self._loop.add_reader(self._pidfd, self._ended)
 
     def _wait_in_thread(self) -> None:
         waitid = getattr(os, "waitid", None)
-        if waitid is None:  # macOS before Python 3.13; a number is not used again as soon as this
+        if waitid is None:  # macOS before Python 3.13; pids are not reused this soon
             self._popen.wait()
         else:
             with suppress(ChildProcessError):
@@ -196,7 +196,7 @@ class AgentProcess:
     def _ended(self) -> None:
         if self._gone:
             return
-        # Before it is reaped: until then its number, and so its group's, belongs to nobody else.
+        # Before reaping: until then the pid, and so the group id, cannot be reused.
         signal_group(self.pid, signal.SIGKILL)
         self._popen.wait()
         self._gone = True
@@ -219,7 +219,7 @@ class AgentProcess:
             stream.close()
 
     def _close_dead_pipes(self) -> None:
-        """After a last look: a loop that was busy all that time has not read what a pipe can hold."""
+        """Reads once more first: a busy event loop may not have drained the pipe yet."""
         for pipe in tuple(self._open_pipes):
             for _ in range(_PIPE // _PIECE):
                 if pipe in self._open_pipes:
@@ -258,7 +258,7 @@ def _settle(future: "asyncio.Future[None]") -> None:
 
 
 def _file_of(data: bytes) -> int:
-    """A file, not a pipe: nobody has to write it, and an agent that does not read it breaks nothing."""
+    """A file, not a pipe: it needs no writer task, and an agent that never reads it blocks nothing."""
     try:
         file = os.memfd_create("prompt")
     except (AttributeError, OSError):

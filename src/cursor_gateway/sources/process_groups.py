@@ -1,6 +1,6 @@
-"""Processes by number in; when they started, who belongs to their group, and their end, out.
+"""Process ids in; their start times, the members of their groups, and signals to them, out.
 
-A process is known by its number and its start: numbers are used again.
+A process is identified by its pid and its start time, because pids are reused.
 """
 
 import os
@@ -13,7 +13,7 @@ _PROC = Path("/proc")
 
 
 def start_of(pid: int) -> str | None:
-    """When a process started, in the system's own words; None when it is gone (a zombie is)."""
+    """When a process started, as the system formats it; None when it has ended (zombies have)."""
     if os.path.isdir(_PROC):
         fields = _stat(pid)
         return None if fields is None or fields[0] in "ZX" else fields[19]
@@ -24,7 +24,7 @@ def start_of(pid: int) -> str | None:
 def members(group: int) -> list[int]:
     """The living processes of a group."""
     if not os.path.isdir(_PROC):
-        # Each with its own -o: what follows a first `=` may be the title of its column, commas and all.
+        # A separate -o for each column: after the first `=` the rest, commas included, may be taken as a title.
         lines = (line.split() for line in _ps("-ax", "-o", "pid=", "-o", "pgid=", "-o", "stat=").splitlines())
         return [int(pid) for pid, pgid, stat in lines if pgid == str(group) and not stat.startswith("Z")]
     found = []
@@ -37,7 +37,7 @@ def members(group: int) -> list[int]:
 
 
 def signal_group(group: int, number: signal.Signals) -> None:
-    with suppress(ProcessLookupError, PermissionError):  # macOS says the latter of a group of zombies
+    with suppress(ProcessLookupError, PermissionError):  # PermissionError: a group of zombies on macOS
         os.killpg(group, number)
 
 
@@ -52,7 +52,7 @@ def _stat(pid: int) -> list[str] | None:
 
 
 def _ps(*arguments: str) -> str:
-    # Gateways compare what they are told, also with other languages and time zones around them.
+    # Gateways compare this text, also across different locales and time zones.
     environment = {**os.environ, "LC_ALL": "C", "TZ": "UTC0"}
     command = ["ps", *arguments]
     return subprocess.run(command, capture_output=True, text=True, check=False, timeout=10, env=environment).stdout

@@ -1,4 +1,4 @@
-"""The agent's output in, as it arrives; a file that can be replayed out. Whatever fails here, the run goes on."""
+"""The agent's output in, as it arrives; a file that can be replayed out. A failure here never fails the run."""
 
 import json
 import os
@@ -13,7 +13,7 @@ from cursor_gateway.wire.lines import LineSplitter
 
 PROMPT_REMOVED = "[prompt removed]"
 
-_KEPT = frozenset({"type", "subtype", "role", "session_id"})  # of a user record; any other text may be the prompt
+_KEPT = frozenset({"type", "subtype", "role", "session_id"})  # in a user record, any other text may be the prompt
 _USER = re.compile(rb'\s*\{\s*"type"\s*:\s*"user"')
 _SHAPE = b'{"type":"user","message":{"content":[{"type":"text","text":"[prompt removed]"}]}}'
 _UNSAFE = re.compile(r"[^\w.-]")
@@ -29,7 +29,7 @@ class Recorder:
         warn: Callable[[str], None] = lambda _: None,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
-        """`warn` is told, once for each run, that it is not recorded, and why."""
+        """`warn` is called at most once per run, with the reason why it is not recorded."""
         self._directory, self._prompts, self._warn, self._now = directory, prompts, warn, now
 
     def begin(self, run_id: str) -> "RunRecording":
@@ -38,7 +38,7 @@ class Recorder:
 
 
 class RunRecording:
-    """One run's file. Until it ends its name has `.part` at its end, so that nobody takes it for a whole one."""
+    """One run's file. Until the run ends its name ends in `.part`, which marks it as incomplete."""
 
     def __init__(self, path: Path, *, prompts: bool, warn: Callable[[str], None]) -> None:
         self._path, self._warn = path, warn
@@ -58,13 +58,13 @@ class RunRecording:
         self._write(chunk)
 
     def end(self, stderr: bytes = b"") -> None:
-        """What the agent said on stderr when it failed goes after its output, as plain lines."""
+        """Appends a failed agent's stderr after its output, as plain lines."""
         if self._lines is not None:
             self._write(b"".join(map(without_prompt, self._lines.flush())))
         if stderr.strip():
-            # An event begins with a brace in the first column, so these lines must not.
-            said = _EVENT_START.sub(b" {", stderr.strip(b"\r\n"))
-            self._write((b"" if self._ends_line else b"\n") + said + b"\n")
+            # An event starts with a brace in the first column, so these lines must not.
+            text = _EVENT_START.sub(b" {", stderr.strip(b"\r\n"))
+            self._write((b"" if self._ends_line else b"\n") + text + b"\n")
         file, self._file = self._file, None
         if file is not None:
             try:
@@ -78,14 +78,14 @@ class RunRecording:
             return
         try:
             self._file.write(data)
-            self._file.flush()  # a gateway that is killed leaves what the agent had said
+            self._file.flush()  # so that a killed gateway leaves what was recorded so far
         except OSError as error:
             self._give_up(error)
         else:
             self._ends_line = data.endswith(b"\n")
 
     def _give_up(self, error: OSError) -> None:
-        """Half a recording is worth less than the space on a full disk."""
+        """Deletes the file: a partial recording is worth less than space on a full disk."""
         file, self._file = self._file, None
         with suppress(OSError):
             if file is not None:
@@ -96,7 +96,7 @@ class RunRecording:
 
 
 def without_prompt(line: bytes) -> bytes:
-    """A line of the agent's output; of the record that repeats the prompt only its shape is left."""
+    """A line of the agent's output. In the record that repeats the prompt, all other text is replaced."""
     if b'"user"' not in line:  # nearly every line; inside a text the quotes would be escaped
         return line
     try:

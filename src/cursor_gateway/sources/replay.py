@@ -1,7 +1,6 @@
-"""Recordings of cursor-agent in; one of them, chosen by the prompt and played at its own pace, out.
+"""Recordings of cursor-agent in; one of them, chosen by the prompt and replayed at its own pace, out.
 
-A recording is what the agent wrote, a line for each event; plain text after the last event is what it
-said on stderr.
+A recording is the agent's output, one event per line; plain text after the last event is its stderr.
 """
 
 import asyncio
@@ -25,13 +24,13 @@ from cursor_gateway.sources.cursor.records import REFUSED, Line, User, decode, r
 from cursor_gateway.sources.recorder import PROMPT_REMOVED
 from cursor_gateway.wire.lines import LineSplitter
 
-_READ_BYTES = 64 * 1024  # as much as one read of a pipe gives; the loop's other work goes on between two
-_LONGEST_PAUSE = 5.0  # seconds: whoever watches need not sit through a build
-_SHORTEST_PAUSE = 0.005  # shorter ones add up, since a timer is no finer
-_LAST_WORDS = 100  # of a prompt: before them may stand the whole conversation
+_READ_BYTES = 64 * 1024  # as much as one read of a pipe; the event loop runs other tasks in between
+_LONGEST_PAUSE = 5.0  # seconds: nobody wants to sit through a build
+_SHORTEST_PAUSE = 0.005  # shorter ones are added up, since timers are no finer
+_LAST_WORD_COUNT = 100  # of a prompt: the whole conversation may come before them
 _LAST_CHARACTERS = 20_000  # the same
-_PROMPT_LINES = 20  # the prompt is in the second line; before it at most a few strange ones
-_NAMES = 8  # of recordings, in a line for people
+_PROMPT_LINES = 20  # the prompt is in the second line, after at most a few unknown ones
+_NAMES = 8  # recordings named in a message
 _NAMED = re.compile(r"\brecording:\s*[\"'`]?", re.IGNORECASE)
 _WORD = re.compile(r"\w+")
 _COMMON = frozenset(
@@ -50,20 +49,22 @@ class Recording(Struct, frozen=True):
 
 
 def load(directory: Path) -> list[Recording]:
-    """The folder's recordings, by name. Raises `SettingsError` where there is nothing to play."""
+    """The folder's recordings, sorted by name. Raises `SettingsError` if there are none."""
     try:
         files = sorted(file for file in directory.iterdir() if file.suffix in (".ndjson", ".jsonl") and file.is_file())
         recordings = [Recording(file.stem, file.read_bytes()) for file in files]
     except OSError as error:
-        told = f"The recordings in {directory} cannot be read: {error.strerror}; set `replay_dir` to a folder of them."
-        raise SettingsError(told, param="replay_dir") from None
+        message = (
+            f"The recordings in {directory} cannot be read: {error.strerror}; set `replay_dir` to a folder of them."
+        )
+        raise SettingsError(message, param="replay_dir") from None
     if not recordings:
-        told = f"There is no recording (*.ndjson, *.jsonl) in {directory}; make some with `record_dir`."
-        raise SettingsError(told, param="replay_dir")
+        message = f"There is no recording (*.ndjson, *.jsonl) in {directory}; make some with `record_dir`."
+        raise SettingsError(message, param="replay_dir")
     return recordings
 
 
-# --- which one ------------------------------------------------------------------------------------------
+# --- choosing -------------------------------------------------------------------------------------------
 
 
 class Choice(Struct, frozen=True):
@@ -72,40 +73,40 @@ class Choice(Struct, frozen=True):
 
 
 def choose(prompt: str, recordings: Sequence[Recording]) -> Choice:
-    """The one that is named; else the one of the same prompt; else of the most alike one; else the first."""
+    """The one named in the prompt; else one with the same prompt; else the most similar one; else the first."""
     prompt = prompt[-_LAST_CHARACTERS:]
     if named := _named(prompt, recordings):
         return Choice(named, "named")
     words = _words(prompt)
     prompts = [_words(recorded_prompt(recording.data)) for recording in recordings]
-    same = [number for number, said in enumerate(prompts) if said and words[-len(said) :] == said]
+    same = [number for number, recorded in enumerate(prompts) if recorded and words[-len(recorded) :] == recorded]
     if same:
         return Choice(recordings[max(same, key=lambda number: len(prompts[number]))], "same_prompt")
     subjects = [
-        _subjects([*said, *_words(recording.name.replace("_", " "))])
-        for said, recording in zip(prompts, recordings, strict=True)
+        _subjects([*recorded, *_words(recording.name.replace("_", " "))])
+        for recorded, recording in zip(prompts, recordings, strict=True)
     ]
     counts = Counter(word for subject in subjects for word in subject)
-    shared = [subject & _subjects(words[-_LAST_WORDS:]) for subject in subjects]
+    shared = [subject & _subjects(words[-_LAST_WORD_COUNT:]) for subject in subjects]
     alike = [sum(1 / counts[word] for word in common) for common in shared]
     best = max(alike)
     return Choice(recordings[alike.index(best)], "similar_prompt" if best else "default")
 
 
 def _named(prompt: str, recordings: Sequence[Recording]) -> Recording | None:
-    """`recording: NAME`; the last one of a conversation counts, and of two names the longer."""
+    """`recording: NAME`. The last one in a conversation wins, and of two matching names the longer."""
     found: Recording | None = None
     names = [re.compile(rf"{re.escape(recording.name)}(?![\w-])", re.IGNORECASE) for recording in recordings]
     for place in _NAMED.finditer(prompt):
-        fitting = [
+        matching = [
             recording for recording, name in zip(recordings, names, strict=True) if name.match(prompt, place.end())
         ]
-        found = max(fitting, key=lambda recording: len(recording.name), default=found)
+        found = max(matching, key=lambda recording: len(recording.name), default=found)
     return found
 
 
 def recorded_prompt(data: bytes) -> str:
-    """What the agent was asked in a recording; empty when that is not recorded."""
+    """The prompt in a recording; empty if it was not recorded."""
     for line in islice(BytesIO(data), _PROMPT_LINES):
         record: Line | None
         try:
@@ -123,11 +124,11 @@ def _words(text: str) -> list[str]:
 
 
 def _subjects(words: Sequence[str]) -> set[str]:
-    """What is spoken of: `tests` and `test` are one subject, `the` is none."""
+    """Keywords: `tests` and `test` are the same one, `the` is none."""
     return {word.removesuffix("s") for word in words if word not in _COMMON}
 
 
-# --- its pace -------------------------------------------------------------------------------------------
+# --- pacing ---------------------------------------------------------------------------------------------
 
 
 class _Timed(Struct):
@@ -138,7 +139,7 @@ _decode_time = msgspec.json.Decoder(_Timed).decode
 
 
 def paced(data: bytes, speed: float) -> Iterator[tuple[float, list[bytes]]]:
-    """Seconds to wait, and the lines that are then said at once; a speed of 0 does not wait at all."""
+    """Yields a pause in seconds and the lines to send after it; a speed of 0 never pauses."""
     last: float | None = None
     pause = owed = 0.0
     for lines in _reads(data):
@@ -173,8 +174,8 @@ def _time_of(line: bytes) -> float | None:
         return None
 
 
-def parted(data: bytes) -> tuple[bytes, str]:
-    """The agent's output, and what it said on stderr: the lines after the last that begins like an event."""
+def split_stderr(data: bytes) -> tuple[bytes, str]:
+    """The agent's output, and its stderr: the lines after the last one that starts like an event."""
     last = data.rfind(b"\n{") + 1  # else the first line
     if not data.startswith(b"{", last):
         return b"", data.decode("utf-8", "replace")
@@ -223,7 +224,7 @@ class ReplaySource:
         return Model("replay", "Replay (recordings)", is_default=True)
 
     def has_session(self, turn: Turn) -> bool:
-        return True  # a recording remembers nothing, and needs nothing to be told again
+        return True  # a recording has no memory, so the history need not be sent again
 
     @property
     def holds_questions(self) -> bool:
@@ -235,39 +236,39 @@ class ReplaySource:
 
     @property
     def offers_tools(self) -> bool:
-        """Nothing is run, neither here nor there."""
+        """Recordings run no tools."""
         return False
 
     def account(self) -> None:
-        """Recordings need none."""
+        """Recordings need no account."""
 
     def check_model(self, model: str) -> None:
-        """A recording must not pass for the answer of another model; `auto` asks for none."""
+        """A recording must not be mistaken for another model's answer; `auto` is always accepted."""
         if model not in ("auto", self._model().id):
             raise unknown_model(model, [self._model().id])
 
     def warm_up(self, workspace: str) -> None:
-        """There is nothing to keep."""
+        """Does nothing: there is no agent to start."""
 
     async def forget(self, folder: str) -> bool:
-        return True  # nothing was ever kept
+        return True  # nothing was stored
 
     async def close(self) -> None:
         pass
 
     async def events(self, turn: Turn) -> AsyncGenerator[Sequence[AgentEvent], None]:
         choice = choose(turn.prompt, self._recordings)
-        if choice.reason == "default" and not self._is_demo:  # whoever tests with recordings wants to know
+        if choice.reason == "default" and not self._is_demo:  # fail, so that tests with recordings notice
             yield [RunFailed(failure=self._no_recording().failure())]
             return
         recording = ReplayedRecording(name=choice.recording.name, reason=choice.reason)
         yield [RunStarted("", "", recording)]
-        output, stderr_tail = parted(choice.recording.data)
+        output, stderr_tail = split_stderr(choice.recording.data)
         decoder = CursorDecoder()
         for pause, lines in paced(output, self._speed):
-            await self._sleep(pause)  # also for 0 seconds: others get their turn
+            await self._sleep(pause)  # also for 0 seconds, to yield to other tasks
             if events := decoder.push(lines):
                 yield [PromptEchoed(turn.prompt) if isinstance(event, PromptEchoed) else event for event in events]
-        told = "\n".join(text for text in (stderr_tail.strip(), decoder.stray_text) if text)
-        if events := decoder.flush(failure_of(told).failure()):
+        stray = "\n".join(text for text in (stderr_tail.strip(), decoder.stray_text) if text)
+        if events := decoder.flush(failure_of(stray).failure()):
             yield events

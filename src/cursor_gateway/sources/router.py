@@ -1,4 +1,4 @@
-"""Several sources in; one that gives each turn to the source that it names, or to the usual one, out."""
+"""Several sources in; one that passes each turn to the source that it names, or to the default, out."""
 
 from collections.abc import AsyncGenerator, Hashable, Mapping, Sequence
 from pathlib import Path
@@ -16,15 +16,14 @@ class SourceRouter:
     def __init__(
         self,
         sources: Mapping[str, Source],
-        usual: str,
-        instead: str | None = None,
+        default: str,
+        fallback: str | None = None,
         refused: Mapping[str, str] | None = None,
         secrets: Sequence[str] = (),
     ) -> None:
-        """`instead` is the one for turns that fail elsewhere before they have said anything; `refused` are the names
-        of sources that the operator's settings rule out, with the reason; `secrets` are the credentials that the
-        agents are given, which an error must not repeat."""
-        self._sources, self._usual, self._instead, self._refused = sources, usual, instead, refused or {}
+        """`fallback` takes turns that fail elsewhere before producing output; `refused` maps sources that the
+        operator's settings rule out to the reason; `secrets` are the agents' credentials, redacted from errors."""
+        self._sources, self._default, self._fallback, self._refused = sources, default, fallback, refused or {}
         self._secrets = secrets
 
     @property
@@ -33,30 +32,30 @@ class SourceRouter:
 
     def named(self, name: str | None) -> Source:
         """Raises `InvalidRequest`."""
-        source = self._sources.get(name or self._usual)
+        source = self._sources.get(name or self._default)
         if source is None and (reason := self._refused.get(name or "")):
             raise InvalidRequest(
                 f"The source `{name}` cannot be used here: {reason}; leave `source` out.", param="source"
             )
         if source is None:
             raise InvalidRequest(
-                f"The source {str(name)[:100]!r} is not set up here; there is {', '.join(self._sources)}.",
+                f"The source {str(name)[:100]!r} is not set up here; use one of: {', '.join(self._sources)}.",
                 param="source",
             )
         return source
 
     def fallback_for(self, turn: Turn) -> str | None:
-        """Where such a turn may be tried once more."""
-        return self._instead if (turn.source or self._usual) != self._instead else None
+        """The source on which the turn may be retried."""
+        return self._fallback if (turn.source or self._default) != self._fallback else None
 
     def name_of(self, turn: Turn) -> str:
-        """What answers the turn, by the name that /health shows."""
+        """The name, as in /health, of the source that answers the turn."""
         return self.named(turn.source).state().name
 
     def account_of(self, name: str | None) -> Hashable:
-        """Of the source that is named, and of the one that may take its place."""
-        name = name or self._usual
-        fallback = self._sources.get(self._instead) if self._instead is not None else None
+        """Combines the account of the named source with that of its fallback."""
+        name = name or self._default
+        fallback = self._sources.get(self._fallback) if self._fallback is not None else None
         return name, self.named(name).account(), fallback.account() if fallback is not None else None
 
     def redacted(self, failure: Failure) -> Failure:
@@ -101,10 +100,10 @@ class SourceRouter:
         self.named(None).warm_up(workspace)
 
     async def forget(self, folder: str) -> bool:
-        """By all of them: a conversation may have been answered by any. What nobody here can delete is left."""
+        """Asks every source: any of them may have answered. Sessions of sources that are not set up here stay."""
         done = [await source.forget(folder) for source in self._sources.values()]
-        nobody = {session.source for session in noted_sessions(Path(folder))} - set(self._sources)
-        return all(done) and not nobody
+        missing = {session.source for session in noted_sessions(Path(folder))} - set(self._sources)
+        return all(done) and not missing
 
     async def close(self) -> None:
         for source in self._sources.values():
@@ -114,8 +113,8 @@ class SourceRouter:
 SourceOrRouter: TypeAlias = Source | SourceRouter
 
 
-def chosen(source: SourceOrRouter) -> SourceRouter:
-    """A source that is the only one, to be chosen from as well."""
+def routed(source: SourceOrRouter) -> SourceRouter:
+    """Wraps a single source in a router."""
     if isinstance(source, SourceRouter):
         return source
     name = source.state().name

@@ -1,8 +1,8 @@
-"""What every store of the history takes and gives: the values, and the protocol.
+"""The values and the protocol of a history store.
 
-Ids and times are handed in. Whatever is looked up is looked up for an owner, and what belongs to
-another one is not there. A call that changes something can be repeated: what is stored already is
-left as it is, so that whoever was told `StoreUnavailable` keeps what it has and tries again later.
+Ids and times are passed in. Every lookup is for an owner; what belongs to another owner does not exist for it. Writes
+are idempotent: what is stored already is left as it is, so after `StoreUnavailable` the caller keeps its data and
+retries later.
 """
 
 from collections.abc import Mapping, Sequence, Set
@@ -17,7 +17,7 @@ from cursor_gateway.model.run_info import Fences, Include
 
 Role: TypeAlias = Literal["user", "assistant"]
 
-# --- what is handed in ------------------------------------------------------------------------------
+# --- input ------------------------------------------------------------------------------------------
 
 
 class NewMessage(Struct, frozen=True):
@@ -26,7 +26,7 @@ class NewMessage(Struct, frozen=True):
 
 
 class Idempotency(Struct, frozen=True):
-    """A caller's name for a request, and what it asked for."""
+    """A caller's key for a request, and a hash of the request's body."""
 
     key: str
     body_hash: str
@@ -34,34 +34,34 @@ class Idempotency(Struct, frozen=True):
 
 class NewRun(Struct, frozen=True, kw_only=True):
     id: str
-    conversation_id: str  # begun with this run, if the owner has none of this id
+    conversation_id: str  # created with this run if the owner has none of this id
     owner: str
     instance: str  # the gateway process that drives it
     workspace: str
     model: str
     mode: Mode
-    created: str  # ISO 8601, UTC: what the answer says
+    created: str  # ISO 8601, UTC, as in the answer
     fences: Fences = "split"
     include: Set[Include] = frozenset()
-    messages: Sequence[NewMessage]  # those that are new in the conversation
-    started_ms: int  # since 1970, as all times here
+    messages: Sequence[NewMessage]  # the new ones
+    started_ms: int  # since 1970, like all times here
     idempotency: Idempotency | None = None
 
 
 class RunEnd(Struct, frozen=True, kw_only=True):
     envelope: Envelope
     failure_code: str | None = None
-    words: Sequence[str] = ()  # by which it is found, beside its messages
+    words: Sequence[str] = ()  # searchable text besides its messages
     tool_uses: int = 0
     answer: str  # the assistant's message
-    session_id: str | None = None  # None leaves the conversation's as it is, and so with the fingerprint
+    session_id: str | None = None  # None keeps the conversation's; the same for the fingerprint
     fingerprint: str | None = None
     first_event_ms: int | None = None
     ended_ms: int
-    frees_key: bool = False  # its idempotency key is for another try: asking again must not give the same failure
+    frees_key: bool = False  # release the idempotency key, so that a retry is a new run and not the same failure
 
 
-# --- what is handed out -----------------------------------------------------------------------------
+# --- output -----------------------------------------------------------------------------------------
 
 
 class RunRecord(Struct, frozen=True, kw_only=True):
@@ -89,7 +89,7 @@ class ConversationRecord(Struct, frozen=True, kw_only=True):
     owner: str
     title: str
     workspace: str
-    mode: Mode  # of the newest run, and so the model
+    mode: Mode  # of the newest run, as is the model
     model: str
     created_ms: int
     updated_ms: int
@@ -108,16 +108,16 @@ class MessageRecord(Struct, frozen=True, kw_only=True):
 
 class FoundConversation(Struct, frozen=True):
     conversation: ConversationRecord
-    snippet: str | None = None  # where the words were found
+    snippet: str | None = None  # the text around the match
 
 
 class ConversationPage(Struct, frozen=True):
     found: list[FoundConversation]
-    next: str | None  # what to hand in for the page after this one; opaque
+    next: str | None  # opaque cursor for the next page; None: this is the last
 
 
 class EventPage(Struct, frozen=True):
-    """Events that follow each other. The next page is the one after `last_number`."""
+    """Consecutive events. The next page starts after `last_number`."""
 
     first_number: int
     events: list[DocumentEvent]
@@ -130,29 +130,29 @@ class EventPage(Struct, frozen=True):
 class IdempotentRun(Struct, frozen=True):
     run_id: str
     body_hash: str
-    after: int = 0  # the reply begins after this event of the run
+    after: int = 0  # the reply starts after this event of the run
 
 
 # --- the protocol -----------------------------------------------------------------------------------
 
 
 class Store(Protocol):
-    """All methods may raise `StoreUnavailable`. An engine that has nothing to wait for does not wait."""
+    """All methods may raise `StoreUnavailable`. A local engine may complete without ever yielding to the loop."""
 
     async def begin_run(self, new: NewRun) -> bool:
-        """False, and nothing is stored, when the idempotency key is another run's."""
+        """False, with nothing stored, if the idempotency key belongs to another run."""
         ...
 
     async def append(self, run_id: str, first_number: int, events: Sequence[DocumentEvent]) -> int | None:
-        """The events of one read of the agent, of which the beginning may be stored already; numbers are from 1.
+        """Appends the events of one read of the agent; the first of them may be stored already. Numbers start at 1.
 
-        How many bytes they took; None when not all of them are stored now, and never will be: the run was deleted, or
-        ended by another.
+        Returns the bytes stored. None: some are not stored and never will be, because the run was deleted or was
+        ended by another process.
         """
         ...
 
     async def end_run(self, run_id: str, first_number: int, events: Sequence[DocumentEvent], end: RunEnd) -> int | None:
-        """The last events and all that follows from the end, or nothing. Returns what `append` does."""
+        """Stores the last events and the end of the run in one transaction. Returns the same as `append`."""
         ...
 
     async def set_session(
@@ -160,7 +160,7 @@ class Store(Protocol):
     ) -> None: ...
 
     async def delete_conversation(self, id: str, owner: str) -> bool:
-        """At once for everybody who looks; its space is given back afterwards. False: there was none."""
+        """Takes effect at once for readers; space is reclaimed later. False if there is no such conversation."""
         ...
 
     async def prune(
@@ -170,33 +170,33 @@ class Store(Protocol):
         now_ms: int,
         file_sizes: Mapping[str, int] | None = None,
     ) -> int:
-        """Deletes the oldest conversations that have no running run, as many as it takes, and says how many.
+        """Deletes the oldest conversations without a running run until the limits are met. Returns how many.
 
-        `file_sizes` has the bytes that each conversation keeps in files, which count as well.
+        `file_sizes` are the bytes that each conversation has in files, which count as well.
         """
         ...
 
     async def prune_owners(self, max_bytes: int) -> int:
-        """Deletes the oldest conversations of every owner whose events take more than that, and says how many. Those
-        that have a running run stay."""
+        """Deletes the oldest conversations of every owner whose events take more than that. Returns how many.
+        Conversations with a running run are kept."""
         ...
 
     async def run(self, id: str, owner: str) -> RunRecord | None: ...
 
     async def runs_of(self, conversation_id: str, owner: str) -> list[RunRecord]:
-        """In the order in which they began."""
+        """In the order in which they started."""
         ...
 
     async def recent_runs(self, owner: str, limit: int) -> list[tuple[RunRecord, str]]:
-        """The newest first, each with its conversation's title."""
+        """Newest first, each with its conversation's title."""
         ...
 
     async def unfinished_runs(self) -> list[RunRecord]:
-        """Everybody's that are `running`: of this process, of another one that lives, or of one that died."""
+        """All owners' runs that are `running`: in this process, in another live one, or in one that died."""
         ...
 
     async def events(self, run_id: str, owner: str, *, after: int = 0, max_bytes: int = 1_000_000) -> EventPage:
-        """Those after a number, about so many bytes of them but at least one; none when there are no more."""
+        """The events after a number, about `max_bytes` of them but at least one; empty if there are no more."""
         ...
 
     async def conversation(self, id: str, owner: str) -> ConversationRecord | None: ...
@@ -204,31 +204,31 @@ class Store(Protocol):
     async def conversations(
         self, owner: str, *, limit: int = 20, before: str | None = None, query: str | None = None
     ) -> ConversationPage:
-        """The newest first: by when they were used last; with a query, by their newest run that has all its words.
+        """Newest first: by last use, or with a query by the newest run that matches all its words.
 
-        The last word may be the beginning of one. `before` is `next` of the page before this one; raises
-        `InvalidRequest` for what never was.
+        The last word may be a prefix. `before` is `next` of the previous page; raises `InvalidRequest` if it is
+        malformed.
         """
         ...
 
     async def messages(self, conversation_id: str, owner: str) -> list[MessageRecord]: ...
 
     async def find_by_fingerprint(self, owner: str, fingerprint: str) -> list[ConversationRecord]:
-        """Those that have no running run, the newest first."""
+        """Conversations without a running run, newest first."""
         ...
 
     async def unknown_conversations(self, ids: Sequence[str]) -> list[str]:
-        """Those that are nobody's."""
+        """Those of the ids that have no conversation."""
         ...
 
     async def find_run_by_idempotency(self, owner: str, key: str) -> IdempotentRun | None: ...
 
     async def name_reply(self, owner: str, key: str, reply: IdempotentRun, now_ms: int) -> None:
-        """From now on the key finds this reply. Nothing happens for a run that the owner does not have."""
+        """Maps the key to this reply from now on. Does nothing for a run that the owner does not have."""
         ...
 
     async def size(self) -> int:
-        """Bytes on the disk."""
+        """Bytes on disk."""
         ...
 
     async def close(self) -> None: ...

@@ -1,4 +1,4 @@
-"""What is stored in; what servers and the command line tell of it, out."""
+"""Stored records in; history entries for the API and the command line out."""
 
 from datetime import UTC, datetime
 

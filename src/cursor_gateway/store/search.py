@@ -1,7 +1,6 @@
-"""What somebody types in, an expression for FTS5 out; documents in, the words by which they are found, out.
+"""A search query in, an FTS5 expression out; documents in, their searchable text out.
 
-FTS5 has a language of its own. Nobody who searches knows it, so each word is quoted: whatever
-stands in it is text.
+FTS5 has its own query language, which users do not know, so every word is quoted and taken literally.
 """
 
 import hashlib
@@ -27,28 +26,28 @@ from cursor_gateway.model.documents import (
 )
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
-_MOST_WORDS = 32  # of a query: each costs a look-up
+_MOST_WORDS = 32  # of a query: each costs a lookup
 _LONGEST_QUERY = 1_000  # characters
-_LONGEST_TEXT = 250_000  # characters of a run: indexing them takes some 20 ms
+_LONGEST_TEXT = 250_000  # characters indexed per run, which takes about 20 ms
 _MOST_VALUES = 5_000  # of a tool's arguments
-_SHORTEST_PREFIX = 2  # words that begin with one letter are nearly all words
+_SHORTEST_PREFIX = 2  # a single letter would match nearly everything
 _BEFORE, _AFTER = 40, 120  # characters of a snippet
 
 
 def sound(text: str) -> str:
-    """Without halves of characters, which no database can keep."""
+    """Replaces lone surrogates, which no database can store."""
     try:
-        text.encode()  # much faster than to look for them
+        text.encode()  # much faster than searching for them
     except UnicodeEncodeError:
         return _SURROGATE.sub("\ufffd", text)
     return text
 
 
-# --- what is looked for -----------------------------------------------------------------------------
+# --- queries ----------------------------------------------------------------------------------------
 
 
 def query_words(query: str) -> list[str]:
-    """What has no letter or digit in it is no word to the index, and would find nothing."""
+    """Words without a letter or digit are dropped: the index ignores them, and they would match nothing."""
     if len(query) > _LONGEST_QUERY:
         raise InvalidRequest(f"A search takes at most {_LONGEST_QUERY:,} characters; use fewer words.", param="q")
     words = sound(query).replace("\0", " ").split()
@@ -56,7 +55,7 @@ def query_words(query: str) -> list[str]:
 
 
 def expression(words: Sequence[str], scope: str) -> str:
-    """All words, the last one perhaps only begun, within the scope."""
+    """Matches all words within the scope; the last one may be a prefix."""
     quoted = [f'"{word.replace(chr(34), chr(34) * 2)}"' for word in words]
     if len(words[-1]) >= _SHORTEST_PREFIX:
         quoted[-1] += " *"
@@ -64,7 +63,7 @@ def expression(words: Sequence[str], scope: str) -> str:
 
 
 def owner_scope(owner: str) -> str:
-    """As one word, whatever the name is made of."""
+    """The owner as a single index word, whatever characters the name has."""
     return f"o{hashlib.sha256(owner.encode('utf-8', 'surrogatepass')).hexdigest()[:24]}"
 
 
@@ -73,27 +72,27 @@ def conversation_scope(key: int) -> str:
 
 
 def snippet(text: str, words: Sequence[str]) -> str:
-    """What stands around the first of the words, in one line."""
+    """The text around the first match, in one line."""
     folded, first = _folded(text), len(text)
     for word in map(_folded, words):
         found = folded.find(word, 0, first + len(word))
         first = first if found < 0 else min(first, found)
-    at = first if first < len(text) else 0  # the index does not see accents; the eye finds the word
+    at = first if first < len(text) else 0  # not found literally: the index ignores accents
     start, end = max(0, at - _BEFORE), min(len(text), at + _AFTER)
     line = " ".join(text[start:end].split())
     return f"{'…' if start > 0 else ''}{line}{'…' if end < len(text) else ''}"
 
 
 def _folded(text: str) -> str:
-    """Without capitals, each character in its place: the lower case of U+0130 alone would be two characters."""
+    """Lower case, of the same length: the lower case of U+0130 alone would be two characters."""
     return text.replace("\u0130", "i").lower()
 
 
-# --- what is found ----------------------------------------------------------------------------------
+# --- indexed text -----------------------------------------------------------------------------------
 
 
 def searchable(texts: Iterable[str]) -> str:
-    """What is indexed of a run."""
+    """The text of a run to index, cut at the limit."""
     kept, room = [], _LONGEST_TEXT
     for text in texts:
         if room <= 0:
@@ -104,7 +103,7 @@ def searchable(texts: Iterable[str]) -> str:
 
 
 class Words:
-    """By which a run is found; as its documents end, so that none of them has to be kept."""
+    """A run's searchable text, collected as its documents end, so that documents need not be kept."""
 
     def __init__(self) -> None:
         self.tool_uses = 0
@@ -123,13 +122,13 @@ class Words:
 
     @property
     def all(self) -> list[str]:
-        """Names come before contents: a long file must not hide the commands after it."""
+        """Names before contents: a long file must not push out the commands after it."""
         return self._names + self._contents
 
 
 def _words(document: Document) -> tuple[list[str], str | None]:
-    """Commands, paths and titles; and the content. What a tool or a command put out is not indexed: it is long, and
-    seldom what somebody remembers."""
+    """Commands, paths and titles; and the content. Output of tools and commands is not indexed: it is long, and
+    people rarely search for it."""
     match document:
         case TextDocument(content=content) | CodeBlockDocument(content=content) | ThinkingDocument(content=content):
             return [], content
@@ -153,7 +152,7 @@ def _words(document: Document) -> tuple[list[str], str | None]:
 
 
 def _strings(value: Any) -> list[str]:
-    """Of a tool's arguments: paths, patterns, queries; however deep they lie, but not endlessly many."""
+    """The strings in a tool's arguments (paths, patterns, queries) at any depth, up to a limit."""
     found, left, seen = [], [value], 0
     while left and seen < _MOST_VALUES:
         seen += 1

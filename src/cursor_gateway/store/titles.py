@@ -6,7 +6,7 @@ _UNTITLED = "Untitled"
 
 
 def title_of(text: str) -> str:
-    """Its first line that says something, in one row of words, cut between two of them."""
+    """The first line with text, white space collapsed, cut at a word boundary."""
     start = text.lstrip()[:_LOOKED_AT]
     lines = (" ".join("".join(c if c.isprintable() else " " for c in line).split()) for line in start.splitlines())
     line = next((line for line in lines if line), _UNTITLED)

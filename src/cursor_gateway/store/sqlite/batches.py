@@ -1,6 +1,6 @@
-"""The events of one read in, the bytes that are stored of them out, and back.
+"""A batch of events in, the bytes to store out, and back.
 
-A tool's result stands in two events, one after the other, and may be a whole file: it is stored once.
+A tool's result is in two consecutive events and may be a whole file, so it is stored only once.
 """
 
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ from cursor_gateway.model.documents import ToolCallDocument
 
 
 class _ResultFollows(Struct, frozen=True, tag_field="event", tag="result_follows", gc=False):
-    """In place of a `ToolCallEnded`: its result is that of the document which ends next."""
+    """Replaces a `ToolCallEnded` whose result is in the document that ends next."""
 
     id: str
 

@@ -1,7 +1,16 @@
-"""Connections to one database: one that writes, a few that read; made when needed, and anew after a fault.
+"""Connections to one database: one writer and a few readers, opened on demand and reopened after an error.
 
-What SQLite refuses becomes `StoreUnavailable` here. Nothing of a transaction that fails is left, and
-the next one begins as if nothing had happened: when the cause is gone, so is the error.
+The set of connections is either usable or suspect. It becomes usable when the file was opened and its tables are up
+to date; it becomes suspect on any error other than busy, locked or full, and when the file at the path is no longer
+the one that was opened. A suspect set is never used: its readers are closed at once, its writer by the next thread
+that writes, and the next call opens the file again. A file that SQLite reports as damaged stays unusable until
+the gateway restarts, which sets it aside.
+
+Two locks: `_turn` is held for a whole write, so there is never more than one transaction of this process; `_state`
+guards the fields and is held only briefly. Whoever takes both takes `_turn` first.
+
+SQLite's errors become `StoreUnavailable`. A failed transaction leaves nothing behind, so the error goes away with
+its cause.
 """
 
 import os
@@ -14,33 +23,35 @@ from pathlib import Path
 from cursor_gateway.errors import SettingsError, StoreUnavailable
 from cursor_gateway.store.sqlite.opening import connect, is_damage, open_database, primary_code, suspect, update
 
-_WRITER_PATIENCE = 0.1  # seconds: the event loop waits with it
-_TURN_PATIENCE = 1.0  # for our own threads, which write in short steps
-_READER_PATIENCE = 2.0
-_KEEPER_PATIENCE = 0.05  # shorter than that of who writes, and waits for it
+# Seconds to wait for a lock.
+_WRITER_TIMEOUT = 0.1  # short: the event loop is blocked meanwhile
+_TURN_TIMEOUT = 1.0  # for this process's own threads, which write in short steps
+_READER_TIMEOUT = 2.0
+_MAINTENANCE_TIMEOUT = 0.05  # shorter than the writer's, which waits for maintenance
 _KEPT_READERS = 4
 _WRITERS_SETTINGS = (
     "foreign_keys = ON",
     "synchronous = NORMAL",
-    "wal_autocheckpoint = 0",  # it waits for the disk: see `Keeper`
-    "journal_size_limit = 16777216",  # bytes of the log that are kept when it begins anew
-    "secure_delete = ON",  # what is deleted is not left in free pages
+    "wal_autocheckpoint = 0",  # a checkpoint waits for the disk: see `Maintenance`
+    "journal_size_limit = 16777216",  # bytes of the WAL file that are kept when it restarts
+    "secure_delete = ON",  # deleted data must not remain in free pages
 )
 
-_BUSY = "The history is locked by another program; wait until that has ended, or end it."
+_BUSY = "The history is locked by another program; wait for it to end, or end it."
 _WHY = {
     sqlite3.SQLITE_BUSY: _BUSY,
     sqlite3.SQLITE_LOCKED: _BUSY,
     sqlite3.SQLITE_PROTOCOL: _BUSY,
-    sqlite3.SQLITE_FULL: "The disk that has the history is full; make room on it, or keep less.",
-    sqlite3.SQLITE_READONLY: "The history can only be read; make its folder and its files writable.",
-    sqlite3.SQLITE_PERM: "The history cannot be used; see to the permissions of its folder and its files.",
-    sqlite3.SQLITE_CANTOPEN: "The history cannot be opened; see to its folder and its permissions.",
-    sqlite3.SQLITE_IOERR: "The disk failed with the history; the system's log may say why.",
-    sqlite3.SQLITE_CORRUPT: "The history is damaged; restart the gateway: it is set aside, and a new one begun.",
-    sqlite3.SQLITE_NOTADB: "The history is damaged; restart the gateway: it is set aside, and a new one begun.",
+    sqlite3.SQLITE_FULL: "The disk with the history is full; free some space, or keep less history.",
+    sqlite3.SQLITE_READONLY: "The history is read-only; make its folder and files writable.",
+    sqlite3.SQLITE_PERM: "The history cannot be used; check the permissions of its folder and files.",
+    sqlite3.SQLITE_CANTOPEN: "The history cannot be opened; check its folder and permissions.",
+    sqlite3.SQLITE_IOERR: "The disk failed while accessing the history; check the system log.",
+    sqlite3.SQLITE_CORRUPT: "The history is damaged; restart the gateway to set it aside and start a new one.",
+    sqlite3.SQLITE_NOTADB: "The history is damaged; restart the gateway to set it aside and start a new one.",
 }
-_HARMLESS = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_FULL})  # to the connection
+# After these the connection is still good.
+_HARMLESS = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_FULL})
 
 
 class Connections:
@@ -49,17 +60,17 @@ class Connections:
         self._writer: sqlite3.Connection | None = None
         self._writers_file: int | None = None
         self._readers: list[sqlite3.Connection] = []
-        self._is_usable = False  # it was opened, and nothing has happened since that casts doubt on it
+        self._is_usable = False  # opened, and no reason since then to suspect it
         self._file: int | None = None
         self._is_damaged = False
         self._is_closed = False
-        self._patience = _WRITER_PATIENCE
-        self._turn = threading.Lock()  # who holds it writes
-        self._state = threading.RLock()  # for all of the above
+        self._timeout = _WRITER_TIMEOUT
+        self._turn = threading.Lock()  # held while writing
+        self._state = threading.RLock()  # guards the fields above
 
     def open(self, now_ms: int) -> str | None:
-        """What there is to warn of. Raises `SettingsError` for what will not mend itself."""
-        with self._state, self._told():
+        """Returns a warning, if any. Raises `SettingsError` for what the operator must fix."""
+        with self._state, self._errors_translated():
             warning = open_database(self.path, now_ms)
             self._is_usable, self._is_damaged = True, False
             self._file = self._file_now()
@@ -71,31 +82,31 @@ class Connections:
 
     @contextmanager
     def writing(self) -> Iterator[sqlite3.Connection]:
-        """A transaction: all that is done within, or nothing."""
+        """A transaction, committed at the end of the block."""
         with self._writer_alone() as connection:
             connection.execute("BEGIN IMMEDIATE")
-            self._let_in()
+            self._lock_acquired()
             yield connection
             connection.execute("COMMIT")
 
     def write(self, statement: str, values: Mapping[str, object]) -> int:
-        """One statement, which is a transaction of its own. How many rows it wrote."""
+        """Runs one statement as its own transaction. Returns the number of rows."""
         with self._writer_alone() as connection:
             count = connection.execute(statement, values).rowcount
-            self._let_in()
+            self._lock_acquired()
             return count
 
     @contextmanager
     def _writer_alone(self) -> Iterator[sqlite3.Connection]:
-        if not self._turn.acquire(timeout=_TURN_PATIENCE):
-            raise StoreUnavailable("The gateway is busy with its history; wait a moment.")
+        if not self._turn.acquire(timeout=_TURN_TIMEOUT):
+            raise StoreUnavailable("The gateway is busy writing its history; retry in a moment.")
         try:
-            with self._told():
+            with self._errors_translated():
                 try:
                     yield self._current_writer() or self._new_writer()
                 except sqlite3.Error as error:
                     if primary_code(error) == sqlite3.SQLITE_BUSY:
-                        self._be_patient(0)
+                        self._set_timeout(0)
                     elif primary_code(error) not in _HARMLESS:
                         self._close_writer()
                     raise
@@ -106,8 +117,8 @@ class Connections:
 
     @contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:
-        """All that is read within is of one moment."""
-        with self._told():
+        """A read transaction: the block sees one snapshot."""
+        with self._errors_translated():
             connection = self._reader()
             try:
                 connection.execute("BEGIN")
@@ -121,15 +132,15 @@ class Connections:
             self._put_back(connection)
 
     def another(self) -> sqlite3.Connection:
-        """One that is the caller's, for work that waits for disks."""
+        """A separate connection, owned by the caller, for work that waits for the disk."""
         with self._state:
             self._check_usable()
-        return connect(self.path, _KEEPER_PATIENCE)
+        return connect(self.path, _MAINTENANCE_TIMEOUT)
 
     def close(self) -> None:
         with self._turn, self._state:
             self._is_closed = True
-            self._doubt()
+            self._suspect()
             self._close_writer()
 
     # --- writing ------------------------------------------------------------------------------------
@@ -141,9 +152,9 @@ class Connections:
         self._close_writer()
         with self._state:
             if not self._is_current():
-                self._doubt()
+                self._suspect()
             self._check_usable()
-            connection = connect(self.path, self._patience)
+            connection = connect(self.path, self._timeout)
             try:
                 for setting in _WRITERS_SETTINGS:
                     connection.execute(f"PRAGMA {setting}")
@@ -153,13 +164,13 @@ class Connections:
             self._writer, self._writers_file = connection, self._file
             return connection
 
-    def _let_in(self) -> None:
-        if self._patience == 0:
-            self._be_patient(_WRITER_PATIENCE)
+    def _lock_acquired(self) -> None:
+        if self._timeout == 0:
+            self._set_timeout(_WRITER_TIMEOUT)
 
-    def _be_patient(self, seconds: float) -> None:
-        """Who was refused does not wait again until it was let in: each wait stops the event loop."""
-        self._patience = seconds
+    def _set_timeout(self, seconds: float) -> None:
+        """After SQLITE_BUSY, writers do not wait until one of them gets the lock: each wait blocks the event loop."""
+        self._timeout = seconds
         if self._writer is not None:
             self._writer.execute(f"PRAGMA busy_timeout = {int(seconds * 1000)}")
 
@@ -168,11 +179,11 @@ class Connections:
             return
         try:
             self._writer.execute("ROLLBACK")
-        except sqlite3.Error:  # the disk again; closing it has the same effect
+        except sqlite3.Error:  # the disk again; closing the connection rolls back, too
             self._close_writer()
 
     def _close_writer(self) -> None:
-        """By whoever has the turn: nobody else can be using it."""
+        """Only called while holding `_turn`: no other thread can be using it."""
         if self._writer is not None:
             with suppress(sqlite3.Error):
                 self._writer.close()
@@ -183,11 +194,11 @@ class Connections:
     def _reader(self) -> sqlite3.Connection:
         with self._state:
             if not self._is_current():
-                self._doubt()
+                self._suspect()
             self._check_usable()
             if self._readers:
                 return self._readers.pop()
-        connection = connect(self.path, _READER_PATIENCE)
+        connection = connect(self.path, _READER_TIMEOUT)
         connection.execute("PRAGMA query_only = ON")
         return connection
 
@@ -203,19 +214,19 @@ class Connections:
 
     def _check_usable(self) -> None:
         if self._is_closed:
-            raise StoreUnavailable("The history is closed: the gateway is about to stop.")
+            raise StoreUnavailable("The history is closed: the gateway is shutting down.")
         if self._is_damaged:
             raise StoreUnavailable(_WHY[sqlite3.SQLITE_CORRUPT])
         if not self._is_usable:
             try:
-                update(self.path, self._patience)
-            except SettingsError as error:  # while the gateway runs it is nobody's request
+                update(self.path, self._timeout)
+            except SettingsError as error:  # after startup it is reported like any other failure
                 raise StoreUnavailable(str(error)) from error
             self._is_usable = True
             self._file = self._file_now()
 
     def _is_current(self) -> bool:
-        """A connection goes on with its file when that was deleted or renamed, and what it writes is lost."""
+        """False if the file was deleted or renamed: a connection would keep writing to it, and the data is lost."""
         return self._is_usable and self._file_now() == self._file
 
     def _file_now(self) -> int | None:
@@ -225,8 +236,8 @@ class Connections:
             return None
 
     @contextmanager
-    def _told(self) -> Iterator[None]:
-        """Mistakes in our SQL are left as they are."""
+    def _errors_translated(self) -> Iterator[None]:
+        """Raises SQLite's errors as `StoreUnavailable`, except those that are bugs in the gateway's SQL."""
         try:
             yield
         except sqlite3.Error as error:
@@ -237,11 +248,11 @@ class Connections:
                 self._is_damaged = True
                 suspect(self.path)
             if code not in _HARMLESS:
-                self._doubt()
+                self._suspect()
             raise StoreUnavailable(_WHY[code], details=getattr(error, "sqlite_errorname", "")) from error
 
-    def _doubt(self) -> None:
-        """All connections are made anew; the one that writes, by whoever writes next."""
+    def _suspect(self) -> None:
+        """Marks the connections as suspect. The writer is replaced by the next thread that writes."""
         with self._state:
             self._is_usable = False
             for connection in self._readers:

@@ -1,7 +1,12 @@
-"""The history in a file of SQLite, next to the gateway. Any number of processes may share it.
+"""The history in a local SQLite file, which any number of processes may share.
 
-A batch is one row and one short transaction, in the log before `append` returns: a process that is
-killed then loses nothing of it (a machine that loses its power may).
+A batch of events is one row and one short transaction, in the WAL before `append` returns: a process killed after
+that loses none of it (a power failure may). Batches of a run are stored in order and without gaps, so the last row
+says how many events there are, and a repeated `append` stores only what is missing.
+
+A run is `running` until exactly one `end_run` ends it; after that, nothing can be appended. Deleting a conversation
+first sets its owner to NULL, which hides it from every query in the same transaction; its rows are removed in the
+background. So a deleted conversation never reappears, even after a crash halfway through.
 """
 
 import base64
@@ -40,31 +45,31 @@ from cursor_gateway.store.search import (
 from cursor_gateway.store.sqlite import batches
 from cursor_gateway.store.sqlite.connections import Connections
 from cursor_gateway.store.sqlite.indexing import Indexer, Note
-from cursor_gateway.store.sqlite.keeping import Keeper
+from cursor_gateway.store.sqlite.maintenance import Maintenance
 from cursor_gateway.store.sqlite.opening import FILE
 from cursor_gateway.store.titles import title_of
 
-_MOST = 2**62  # SQLite's whole numbers have 64 bits
-_LAST_NUMBER = 2**32 - 1  # of an event: it is the half of a batch's place
-_HIDDEN_AT_ONCE = 20  # conversations that are too old, in one transaction
-_CAUTION = 0.75  # of the conversations that seem too many are deleted before it is seen how much room they have left
-_SAME_FINGERPRINT = 10  # conversations; who has more of them needs no more to choose from
+_MOST = 2**62  # SQLite's integers have 64 bits
+_LAST_NUMBER = 2**32 - 1  # of an event: it is one half of a batch's place
+_HIDDEN_AT_ONCE = 20  # conversations hidden per transaction
+_CAUTION = 0.75  # delete this share of the estimated surplus, then measure again
+_SAME_FINGERPRINT = 10  # conversations; more are never needed to choose from
 
 _Number = Annotated[int, Meta(ge=0, le=_MOST)]
 
 
 class _ByTime(Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """A place in the list: the last conversation of a page."""
+    """A cursor in the list: the last conversation of a page."""
 
     updated_ms: _Number
     id: str
 
 
 class _ByRun(Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """A place in what was found."""
+    """A cursor in search results."""
 
-    top: _Number  # the newest run of the first page: what came later does not move the other pages
-    last: _Number  # run of this page
+    top: _Number  # the newest run of the first page, so that later runs do not shift the other pages
+    last: _Number  # the last run of this page
 
 
 _START = _ByRun(_MOST, _MOST)
@@ -73,14 +78,14 @@ _encoder = msgspec.json.Encoder()
 
 # --- statements -------------------------------------------------------------------------------------
 
-# How many events of a run are stored. A batch's place is its run's key and the number of its first event, in one.
+# How many events of a run are stored. A batch's place combines its run's key and the number of its first event.
 _EVENT_COUNT = """coalesce((
     SELECT (place & 0xffffffff) + count - 1 FROM events
     WHERE place BETWEEN runs.key << 32 AND runs.key << 32 | 0xffffffff ORDER BY place DESC LIMIT 1
 ), 0)"""
 _PLACE = f"SELECT key, conversation, state, {_EVENT_COUNT} FROM runs WHERE id = ?"
 _ADD_EVENTS = "INSERT INTO events (place, count, data) VALUES (? << 32 | ?, ?, ?)"
-# The usual case in one statement: the run goes on, and these are its next events.
+# The common case in one statement: the run is running, and these are its next events.
 _APPEND = f"""
     INSERT INTO events (place, count, data)
     SELECT key << 32 | :first, :count, :data FROM runs
@@ -149,7 +154,7 @@ _NAME_REPLY = """
     FROM runs JOIN conversations ON conversations.key = runs.conversation
     WHERE runs.id = ? AND conversations.owner = ?
 """
-# How many bytes of events each conversation has, the newest first.
+# Bytes of events per conversation, newest first.
 _SIZES = """
     SELECT conversations.key, conversations.owner, coalesce(sum(length(events.data)), 0)
     FROM conversations
@@ -167,24 +172,24 @@ _OLDEST = """
 
 
 class Database:
-    """A `Store`. `open` may be left out, and may fail: each call tries to open what is not open."""
+    """The synchronous half of a `Store`. `open` is optional and may fail: every call opens the file if needed."""
 
     def __init__(self, directory: Path) -> None:
         self._connections = Connections(directory / FILE)
         self._indexer = Indexer(self._connections)
-        self._keeper = Keeper(self._connections, self._indexer)
+        self._maintenance = Maintenance(self._connections, self._indexer)
 
     def open(self, now_ms: int) -> str | None:
-        """What to warn of: a damaged file was set aside.
+        """Returns a warning if a damaged file was set aside.
 
-        Raises `SettingsError` for what only the operator can mend, `StoreUnavailable` for what may pass by itself.
+        Raises `SettingsError` for what only the operator can fix, `StoreUnavailable` for what may be temporary.
         """
         warning = self._connections.open(now_ms)
-        self._keeper.clean_up_soon()
+        self._maintenance.clean_up_soon()
         return warning
 
     def close(self) -> None:
-        self._keeper.close()
+        self._maintenance.close()
         self._connections.close()
 
     # --- runs ---------------------------------------------------------------------------------------
@@ -204,8 +209,8 @@ class Database:
                 ),
             ).lastrowid
             texts = [sound(message.text) for message in new.messages]
-            said = zip((message.role for message in new.messages), texts, strict=True)
-            _add_messages(connection, conversation, run, said, new.started_ms)
+            messages = zip((message.role for message in new.messages), texts, strict=True)
+            _add_messages(connection, conversation, run, messages, new.started_ms)
             if new.idempotency:
                 connection.execute(
                     "INSERT INTO idempotency (owner, key, run, body_hash, created_ms) VALUES (?, ?, ?, ?, ?)",
@@ -213,7 +218,7 @@ class Database:
                 )
         assert run is not None
         self._indexer.note(run, Note(new.id, searchable(texts), is_whole=False))
-        self._keeper.wrote(sum(map(len, texts)))
+        self._maintenance.wrote(sum(map(len, texts)))
         return True
 
     def append(self, run_id: str, first_number: int, events: Sequence[DocumentEvent]) -> int | None:
@@ -221,18 +226,18 @@ class Database:
         batch = {"id": run_id, "first": first_number, "count": len(events), "data": data}
         if not events or not self._connections.write(_APPEND, batch):
             return self._append_rest(run_id, first_number, events)
-        self._keeper.wrote(len(data))
+        self._maintenance.wrote(len(data))
         return len(data)
 
     def _append_rest(self, run_id: str, first_number: int, events: Sequence[DocumentEvent]) -> int | None:
-        """Some of them are stored already, or none ever will be."""
+        """Some of the events are stored already, or the run has ended or was deleted."""
         with self._connections.writing() as connection:
             place = _place(connection, run_id)
             rest = _rest(place, first_number, events)
             if place is None or (rest and place.state != "running"):
                 return None
             size = _add_events(connection, place, rest)
-        self._keeper.wrote(size)
+        self._maintenance.wrote(size)
         return size
 
     def end_run(self, run_id: str, first_number: int, events: Sequence[DocumentEvent], end: RunEnd) -> int | None:
@@ -242,9 +247,9 @@ class Database:
             if place is None or place.state != "running":
                 return 0 if place is not None and not rest else None
             size = _add_events(connection, place, rest)
-            asked = _end(connection, place, end)
-        self._indexer.note(place.run, Note(run_id, searchable([*asked, *end.words]), is_whole=True))
-        self._keeper.wrote(size)
+            prompts = _end(connection, place, end)
+        self._indexer.note(place.run, Note(run_id, searchable([*prompts, *end.words]), is_whole=True))
+        self._maintenance.wrote(size)
         return size
 
     def run(self, id: str, owner: str) -> RunRecord | None:
@@ -273,7 +278,7 @@ class Database:
         values = (sound(key), reply.body_hash, now_ms, reply.after, reply.run_id, owner)
         with self._connections.writing() as connection:
             connection.execute(_NAME_REPLY, values)
-        self._keeper.wrote(0)
+        self._maintenance.wrote(0)
 
     def events(self, run_id: str, owner: str, *, after: int = 0, max_bytes: int = 1_000_000) -> EventPage:
         next = min(max(after, 0), _LAST_NUMBER - 1) + 1
@@ -286,7 +291,7 @@ class Database:
             ).fetchone()
             if key is not None:
                 found = _up_to(connection.execute(_EVENTS_AFTER, {"run": key[0], "next": next}), max_bytes)
-        # the first batch is the one that the number stands in, so it may be all known
+        # The first batch contains event `next`, so its first events may have to be skipped.
         events = [event for _, data in found for event in batches.decode(data)]
         skipped = next - found[0][0] if found else 0
         return EventPage(next, events[skipped:])
@@ -319,14 +324,14 @@ class Database:
                 "UPDATE conversations SET session_id = ?, fingerprint = ? WHERE owner = ? AND id = ?",
                 (session_id, fingerprint, owner, conversation_id),
             )
-        self._keeper.wrote(0)
+        self._maintenance.wrote(0)
 
     def unknown_conversations(self, ids: Sequence[str]) -> list[str]:
         with self._connections.reading() as connection:
             known = "SELECT 1 FROM conversations WHERE id = ? AND owner IS NOT NULL"
             return [id for id in ids if connection.execute(known, (sound(id),)).fetchone() is None]
 
-    # --- less ---------------------------------------------------------------------------------------
+    # --- deleting -----------------------------------------------------------------------------------
 
     def delete_conversation(self, id: str, owner: str) -> bool:
         with self._connections.writing() as connection:
@@ -336,7 +341,7 @@ class Database:
             if key is None:
                 return False
             _hide(connection, [key])
-        self._keeper.sweep_soon()
+        self._maintenance.sweep_soon()
         return True
 
     def prune(
@@ -350,11 +355,11 @@ class Database:
         if max_age_seconds is not None:
             while some := self._hide_oldest(now_ms - int(max_age_seconds * 1000), _HIDDEN_AT_ONCE):
                 hidden += some
-        self._keeper.sweep()
+        self._maintenance.sweep()
         if max_bytes is not None:
-            while some := self._hide_oldest(_MOST, self._spare(max_bytes, self._kept(file_sizes or {}))):
+            while some := self._hide_oldest(_MOST, self._surplus(max_bytes, self._size_of_files(file_sizes or {}))):
                 hidden += some
-                self._keeper.sweep()  # to its end: the words of what is deleted take room until then
+                self._maintenance.sweep()  # completely: words of deleted runs take space until then
         return hidden
 
     def prune_owners(self, max_bytes: int) -> int:
@@ -372,10 +377,10 @@ class Database:
                 some = [key for key in some if connection.execute(running, key).fetchone() is None]
                 _hide(connection, some)
                 hidden += len(some)
-        self._keeper.sweep()
+        self._maintenance.sweep()
         return hidden
 
-    def _kept(self, file_sizes: Mapping[str, int]) -> int:
+    def _size_of_files(self, file_sizes: Mapping[str, int]) -> int:
         deleted = set(self.unknown_conversations(list(file_sizes)))
         return sum(size for id, size in file_sizes.items() if id not in deleted)
 
@@ -390,15 +395,15 @@ class Database:
         return int(pages * page) + log
 
     def _used(self) -> int:
-        """What would be left of the file without its free pages."""
+        """The size of the file without its free pages."""
         with self._connections.reading() as connection:
             numbers = [connection.execute(f"PRAGMA {name}").fetchone()[0] for name in ("page_count", "freelist_count")]
             (page,) = connection.execute("PRAGMA page_size").fetchone()
         return int((numbers[0] - numbers[1]) * page)
 
-    def _spare(self, max_bytes: int, beside: int) -> int:
-        """Most of the conversations that must go, were they all alike; they are not, so the rest is seen afterwards."""
-        used = self._used() + beside
+    def _surplus(self, max_bytes: int, other_bytes: int) -> int:
+        """How many conversations to delete next, assuming equal sizes; the caller repeats until it returns 0."""
+        used = self._used() + other_bytes
         if used <= max_bytes:
             return 0
         with self._connections.reading() as connection:
@@ -428,8 +433,8 @@ class Database:
         )
 
     def _matching(self, owner: str, limit: int, before: str | None, words: list[str]) -> ConversationPage:
-        """A conversation stands where its newest run that matches stands: the index gives runs by their keys, the
-        newest first and only as many as are asked for, so a page costs the same however many there are."""
+        """A conversation ranks by its newest matching run. The index returns runs by key, newest first, and lazily, so
+        a page costs the same however many matches there are."""
         self._indexer.catch_up()
         place = _START if before is None else _cursor(before, _ByRun)
         match = expression(words, owner_scope(owner))
@@ -473,7 +478,7 @@ def _place(connection: sqlite3.Connection, run_id: str) -> _Place | None:
 
 
 def _rest(place: _Place | None, first_number: int, events: Sequence[DocumentEvent]) -> Sequence[DocumentEvent]:
-    """Those that are not stored yet."""
+    """The events that are not stored yet."""
     known = 0 if place is None else place.stored + 1 - first_number
     if known < 0:
         raise ValueError(f"events before number {first_number} are missing: {-known} of them")
@@ -489,7 +494,7 @@ def _add_events(connection: sqlite3.Connection, place: _Place, events: Sequence[
 
 
 def _conversation_of(connection: sqlite3.Connection, new: NewRun) -> int:
-    """The key of the run's conversation, which is begun if it is not there."""
+    """The key of the run's conversation, which is created if missing."""
     found = connection.execute(
         "SELECT key FROM conversations WHERE owner = ? AND id = ?", (new.owner, new.conversation_id)
     ).fetchone()
@@ -500,26 +505,26 @@ def _conversation_of(connection: sqlite3.Connection, new: NewRun) -> int:
             (new.mode, new.model, new.started_ms, key),
         )
         return key
-    said = [message.text for message in new.messages if message.role == "user"]
-    title = title_of(sound(said[0] if said else ""))
+    prompts = [message.text for message in new.messages if message.role == "user"]
+    title = title_of(sound(prompts[0] if prompts else ""))
     values = (new.conversation_id, new.owner, title, new.workspace, new.mode, new.model, new.started_ms, new.started_ms)
-    begun = connection.execute(_ADD_CONVERSATION, values).lastrowid
-    assert begun is not None
-    return begun
+    created = connection.execute(_ADD_CONVERSATION, values).lastrowid
+    assert created is not None
+    return created
 
 
 def _add_messages(
-    connection: sqlite3.Connection, conversation: int, run: int | None, said: Iterable[tuple[str, str]], now_ms: int
+    connection: sqlite3.Connection, conversation: int, run: int | None, messages: Iterable[tuple[str, str]], now_ms: int
 ) -> None:
-    """In their order, after those that are there; each is a role and a text."""
+    """Appends messages, each a role and a text, in order."""
     last = "SELECT coalesce(max(number), 0) FROM messages WHERE conversation = ?"
     (number,) = connection.execute(last, (conversation,)).fetchone()
-    rows = [(conversation, place, role, text, run, now_ms) for place, (role, text) in enumerate(said, number + 1)]
+    rows = [(conversation, place, role, text, run, now_ms) for place, (role, text) in enumerate(messages, number + 1)]
     connection.executemany(_ADD_MESSAGE, rows)
 
 
 def _end(connection: sqlite3.Connection, place: _Place, end: RunEnd) -> list[str]:
-    """What was asked."""
+    """Returns the run's prompts."""
     envelope, usage = end.envelope, end.envelope.usage
     state = "completed" if envelope.status == "completed" else "error"
     cached, estimated = (None if value is UNSET else value for value in (usage.cached_tokens, usage.estimated))
@@ -535,15 +540,15 @@ def _end(connection: sqlite3.Connection, place: _Place, end: RunEnd) -> list[str
     if end.frees_key:
         connection.execute("DELETE FROM idempotency WHERE run = ?", (place.run,))
     connection.execute(_END_TURN, (envelope.model, end.ended_ms, end.session_id, end.fingerprint, place.conversation))
-    asked = [text for (text,) in connection.execute("SELECT text FROM messages WHERE run = ?", (place.run,))]
+    prompts = [text for (text,) in connection.execute("SELECT text FROM messages WHERE run = ?", (place.run,))]
     if end.answer:
-        said = [("assistant", sound(end.answer))]
-        _add_messages(connection, place.conversation, place.run, said, end.ended_ms)
-    return asked
+        messages = [("assistant", sound(end.answer))]
+        _add_messages(connection, place.conversation, place.run, messages, end.ended_ms)
+    return prompts
 
 
 def _hide(connection: sqlite3.Connection, keys: Iterable[tuple[int]]) -> None:
-    """From now on nobody finds them."""
+    """Hides conversations from every query; their rows are removed later."""
     keys = list(keys)
     connection.executemany("DELETE FROM idempotency WHERE run IN (SELECT key FROM runs WHERE conversation = ?)", keys)
     connection.executemany(
@@ -590,7 +595,7 @@ def _up_to(rows: Iterable[tuple[int, bytes]], max_bytes: int) -> list[tuple[int,
 
 
 def _was_shown(connection: sqlite3.Connection, conversation: int, words: list[str], place: _ByRun) -> bool:
-    """On a page before this one: it has a newer run that matches."""
+    """Whether it is on an earlier page: then it has a newer matching run."""
     match = expression(words, conversation_scope(conversation))
     return connection.execute(_NEWER_MATCH, (match, place.top, place.last)).fetchone() is not None
 
@@ -615,6 +620,6 @@ def _cursor(text: str, kind: type[_Cursor]) -> _Cursor:
         return msgspec.json.decode(base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)), type=kind)
     except ValueError as error:
         raise InvalidRequest(
-            "This is no place in a list; take the one that came with the page before, or begin without one.",
+            "This is not a cursor; use `next` of the previous page, or leave `before` out.",
             param="before",
         ) from error

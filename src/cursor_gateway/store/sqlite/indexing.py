@@ -1,8 +1,8 @@
-"""Runs in; what they say in the index, soon afterwards, and before anybody searches, out.
+"""Runs in; entries in the search index, written later in the background and always before a search, out.
 
-To index a run costs more than to store it, and many at once little more than one: who writes only notes what is to be
-done. That a run has ended and is not indexed stands in a table, too: whoever searches, and whoever comes after a
-process that died, reads its events again.
+Indexing a run costs more than storing it, and indexing many at once costs little more than one, so writers only queue
+a note. Ended runs that are not indexed yet are also listed in the table `unindexed`: before a search, or after a
+process died, their events are read again. A run is therefore never missing from a search that starts after it ended.
 """
 
 import sqlite3
@@ -18,7 +18,7 @@ from cursor_gateway.store.search import Words, conversation_scope, owner_scope, 
 from cursor_gateway.store.sqlite import batches
 from cursor_gateway.store.sqlite.connections import Connections
 
-_LENGTH_PER_STEP = 30_000  # characters: whoever writes meanwhile waits for it
+_LENGTH_PER_STEP = 30_000  # characters: writers wait during a step
 _RUNS_PER_STEP = 20
 
 _ADD = "INSERT OR REPLACE INTO search (rowid, scope, words) VALUES (-?, ?, ?)"
@@ -31,7 +31,7 @@ _EVENTS = "SELECT data FROM events WHERE place BETWEEN ? << 32 AND ? << 32 | 0xf
 
 
 class Note(Struct, frozen=True):
-    id: str  # of the run: keys of runs that were deleted are used again
+    id: str  # of the run: the keys of deleted runs are reused
     words: str
     is_whole: bool  # the run has ended
 
@@ -39,12 +39,12 @@ class Note(Struct, frozen=True):
 class Indexer:
     def __init__(self, connections: Connections) -> None:
         self._connections = connections
-        self._noted: dict[int, Note] = {}  # by the keys of their runs
+        self._noted: dict[int, Note] = {}  # by the run's key
         self._state = threading.Lock()
         self._one_at_a_time = threading.Lock()
 
     def note(self, run: int, note: Note) -> None:
-        """What it is to be found by: in place of what was noted or indexed of the run before."""
+        """Queues a run's text, which replaces what was queued or indexed for it before."""
         with self._state:
             self._noted[run] = note
 
@@ -53,7 +53,7 @@ class Indexer:
         return bool(self._noted)
 
     def step(self) -> bool:
-        """Indexes some of what is noted, and says whether there is more."""
+        """Indexes some of the queue. Returns whether there is more."""
         with self._one_at_a_time:
             some = self._some()
             try:
@@ -62,19 +62,19 @@ class Indexer:
                         _index(connection, run, note)
             except BaseException:
                 with self._state:
-                    self._noted = {**some, **self._noted}  # what was noted meanwhile is newer
+                    self._noted = {**some, **self._noted}  # what was queued in the meantime is newer
                 raise
             return self.has_work
 
     def catch_up(self) -> None:
-        """Whoever searches finds all that was stored before, as long as the index can be written."""
+        """Indexes everything stored so far, unless the index cannot be written."""
         with suppress(StoreUnavailable):
             self.note_unknown()
             while self.has_work and self.step():
                 pass
 
     def note_unknown(self) -> None:
-        """What another process has not indexed, or had not when it died."""
+        """Queues runs that another process has not indexed, perhaps because it died."""
         with self._one_at_a_time, self._connections.reading() as connection:
             for run, id in connection.execute(_UNKNOWN).fetchall():
                 if run not in self._noted:
@@ -93,7 +93,7 @@ class Indexer:
 
 def _index(connection: sqlite3.Connection, run: int, note: Note) -> None:
     whose = connection.execute(_WHOSE, (run, note.id)).fetchone()
-    if whose is not None:  # it was not deleted meanwhile
+    if whose is not None:  # not deleted in the meantime
         conversation, owner = whose
         connection.execute(_ADD, (run, f"{owner_scope(owner)} {conversation_scope(conversation)}", note.words))
         if note.is_whole:
@@ -102,10 +102,10 @@ def _index(connection: sqlite3.Connection, run: int, note: Note) -> None:
 
 def _words_of(connection: sqlite3.Connection, run: int) -> str:
     words = Words()
-    with suppress(msgspec.DecodeError):  # it is found by what can be read of it
+    with suppress(msgspec.DecodeError):  # index what can be read
         for (data,) in connection.execute(_EVENTS, (run, run)):
             for event in batches.decode(data):
                 if isinstance(event, DocumentEnded):
                     words.push(event.document)
-    asked = connection.execute("SELECT text FROM messages WHERE run = ? AND role = 'user'", (run,)).fetchall()
-    return searchable([*(text for (text,) in asked), *words.all])
+    messages = connection.execute("SELECT text FROM messages WHERE run = ? AND role = 'user'", (run,)).fetchall()
+    return searchable([*(text for (text,) in messages), *words.all])

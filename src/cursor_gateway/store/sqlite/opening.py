@@ -1,7 +1,7 @@
-"""A folder in, a database in it that this version can use, out: made, brought up to date, or begun anew.
+"""A folder in; a database that this version can use out: created, migrated, or replaced if damaged.
 
-The file itself is opened by nobody but SQLite: its locks belong to the process, and closing any other
-descriptor of the file would drop them (https://sqlite.org/howtocorrupt.html, 2.2).
+Only SQLite may open the file: its locks belong to the process, and closing any other descriptor of the file would
+drop them (https://sqlite.org/howtocorrupt.html, 2.2).
 """
 
 import errno
@@ -18,45 +18,46 @@ from cursor_gateway.errors import SettingsError, StoreUnavailable
 
 FILE = "history.db"
 
-_OURS = 0x43_47_48_31  # the application_id of the file: CGH1
-_CHECKED_WHOLE = 32 * 1024 * 1024  # bytes; a larger file is only checked when something was found wrong with it
-_PATIENCE = 5.0  # seconds for another process that is opening it, too
+_APPLICATION_ID = 0x43_47_48_31  # CGH1
+_CHECKED_WHOLE = 32 * 1024 * 1024  # bytes; a larger file is only checked after an error
+_TIMEOUT = 5.0  # seconds to wait for another process that opens it at the same time
 _DAMAGE = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
 _COMPANIONS = ("-wal", "-shm")
 
 
 def open_database(path: Path, now_ms: int) -> str | None:
-    """Sets a damaged file aside, which is told by the sentence that is returned.
+    """Sets a damaged file aside and returns a warning that says so.
 
-    Raises `SettingsError` for what the operator must decide, `StoreUnavailable` or SQLite's error for what may pass.
+    Raises `SettingsError` for what the operator must decide, `StoreUnavailable` or SQLite's error for what may be
+    temporary.
     """
     _prepare(path.parent)
     with _alone(path):
         warning = _set_aside_if_damaged(path, now_ms) if path.exists() else None
-        update(path, _PATIENCE)
+        update(path, _TIMEOUT)
         _suspicion(path).unlink(missing_ok=True)
         return warning
 
 
-def update(path: Path, patience: float) -> None:
-    """Makes the file, if there is none, and the tables that it does not have. A damaged one raises."""
+def update(path: Path, timeout: float) -> None:
+    """Creates the file if it is missing, and applies the migrations it lacks. Raises for a damaged file."""
     _prepare(path.parent)
-    with _said(path.parent), suppress(FileExistsError):
+    with _os_errors_translated(path.parent), suppress(FileExistsError):
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
-    with closing(connect(path, patience)) as connection:
+    with closing(connect(path, timeout)) as connection:
         version = _version(connection, path)
         if not version:
-            connection.execute("PRAGMA auto_vacuum = INCREMENTAL")  # only takes before the first page is written
+            connection.execute("PRAGMA auto_vacuum = INCREMENTAL")  # no effect after the first page is written
         connection.execute("PRAGMA journal_mode = WAL")
-        connection.execute("PRAGMA secure_delete = ON")  # of what a migration drops, nothing is left
+        connection.execute("PRAGMA secure_delete = ON")  # overwrites what a migration drops
         for number, script in list(migrations())[version:]:
             _apply(connection, path, number, script)
 
 
-def connect(path: Path, patience: float) -> sqlite3.Connection:
-    """Never makes a file. Waits so many seconds for others; may be used by any thread, one at a time."""
+def connect(path: Path, timeout: float) -> sqlite3.Connection:
+    """Never creates the file. The connection may be used by any thread, one at a time."""
     uri = f"{path.absolute().as_uri()}?mode=rw"
-    return sqlite3.connect(uri, uri=True, timeout=patience, isolation_level=None, check_same_thread=False)
+    return sqlite3.connect(uri, uri=True, timeout=timeout, isolation_level=None, check_same_thread=False)
 
 
 def is_damage(error: sqlite3.Error) -> bool:
@@ -64,11 +65,11 @@ def is_damage(error: sqlite3.Error) -> bool:
 
 
 def primary_code(error: sqlite3.Error) -> int:
-    return getattr(error, "sqlite_errorcode", 0) & 0xFF  # errors of the module itself have none
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF  # errors raised by the sqlite3 module itself have none
 
 
 def suspect(path: Path) -> None:
-    """Have it checked, however large it is, when it is opened the next time."""
+    """Requests a full check when the file is opened the next time, whatever its size."""
     with suppress(OSError):
         _suspicion(path).touch(mode=0o600)
 
@@ -81,31 +82,31 @@ def _suspicion(path: Path) -> Path:
 
 
 def _prepare(directory: Path) -> None:
-    with _said(directory):
+    with _os_errors_translated(directory):
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
 
 
 @contextmanager
-def _said(directory: Path) -> Iterator[None]:
+def _os_errors_translated(directory: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.EMFILE, errno.ENFILE):
             raise StoreUnavailable(
-                f"The history cannot be written: {error.strerror}; see to the disk that has the gateway's files.",
+                f"The history cannot be written: {error.strerror}; check the disk with the gateway's data.",
                 details=str(directory),
             ) from error
         raise SettingsError(
             f"the history cannot be kept in {str(directory)!r}: {error.strerror}; "
-            "see to its permissions, or set `data_dir` to another.",
+            "check its permissions, or set `data_dir` to another folder.",
             param="data_dir",
         ) from error
 
 
 @contextmanager
 def _alone(path: Path) -> Iterator[None]:
-    """Two processes must not set the same file aside: the second would take the first one's new file."""
-    with _said(path.parent):
+    """An exclusive lock: two processes must not set the same file aside, or the second would move the new one."""
+    with _os_errors_translated(path.parent):
         lock = os.open(path.with_name(f"{path.name}.lock"), os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -118,19 +119,19 @@ def _alone(path: Path) -> Iterator[None]:
 
 
 def _set_aside_if_damaged(path: Path, now_ms: int) -> str | None:
-    with closing(connect(path, _PATIENCE)) as connection:
+    with closing(connect(path, _TIMEOUT)) as connection:
         try:
             _check(connection, path)
         except sqlite3.DatabaseError as error:
             if not is_damage(error):
                 raise
-            aside = _set_aside(path, now_ms)  # while it is open: closing it would remove the log
-            return f"The history was damaged ({error}). It is kept as {aside}; a new one was begun."
+            aside = _set_aside(path, now_ms)  # while it is open: closing it would remove the WAL
+            return f"The history was damaged ({error}). It is kept as {aside}; a new one was started."
     return None
 
 
 def _check(connection: sqlite3.Connection, path: Path) -> None:
-    """Raises an `sqlite3.DatabaseError` that `is_damage` for what cannot be relied on."""
+    """Raises an `sqlite3.DatabaseError` that `is_damage` if the file is damaged."""
     if not _version(connection, path) or (path.stat().st_size > _CHECKED_WHOLE and not _suspicion(path).exists()):
         return
     (found,) = connection.execute("PRAGMA quick_check(1)").fetchone()
@@ -141,7 +142,7 @@ def _check(connection: sqlite3.Connection, path: Path) -> None:
     except sqlite3.DatabaseError as error:
         if not is_damage(error):
             raise
-        connection.execute("INSERT INTO search (search) VALUES ('rebuild')")  # it has all it is made of
+        connection.execute("INSERT INTO search (search) VALUES ('rebuild')")  # the index stores its own content
 
 
 def _damage(found: str) -> sqlite3.DatabaseError:
@@ -157,8 +158,8 @@ def _set_aside(path: Path, now_ms: int) -> Path:
     while any(path.with_name(f"{aside.name}{end}").exists() for end in ("", *_COMPANIONS)):
         number += 1
         aside = path.with_name(f"{name}-{number}")
-    with _said(path.parent):
-        for end in ("", *_COMPANIONS):  # what is in the log belongs to the file, under its new name, too
+    with _os_errors_translated(path.parent):
+        for end in ("", *_COMPANIONS):  # the WAL must keep the file's name
             with suppress(FileNotFoundError):
                 path.with_name(f"{path.name}{end}").rename(path.with_name(f"{aside.name}{end}"))
     return aside
@@ -168,7 +169,7 @@ def _set_aside(path: Path, now_ms: int) -> Path:
 
 
 def migrations() -> Iterator[tuple[int, str]]:
-    """Their numbers, from 1 without a gap, and what is to be done."""
+    """Numbers, from 1 without a gap, and SQL scripts."""
     files = [
         file for file in resources.files(__package__).joinpath("migrations").iterdir() if file.name.endswith(".sql")
     ]
@@ -179,13 +180,13 @@ def migrations() -> Iterator[tuple[int, str]]:
 
 
 def _version(connection: sqlite3.Connection, path: Path) -> int:
-    """Of the tables; 0 when there are none."""
+    """The version of the schema; 0 for a new file."""
     (version,) = connection.execute("PRAGMA user_version").fetchone()
     (application,) = connection.execute("PRAGMA application_id").fetchone()
     (tables,) = connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
-    if application != _OURS and tables:
+    if application != _APPLICATION_ID and tables:
         raise SettingsError(
-            f"{str(path)!r} is another program's database; move it away, or set `data_dir` to another folder.",
+            f"{str(path)!r} is another program's database; move it, or set `data_dir` to another folder.",
             param="data_dir",
         )
     newest = len(list(migrations()))
@@ -199,13 +200,13 @@ def _version(connection: sqlite3.Connection, path: Path) -> int:
 
 
 def _apply(connection: sqlite3.Connection, path: Path, number: int, script: str) -> None:
-    """All of it or nothing, and once, whoever else does the same."""
+    """Applies a migration in one transaction, once, even if several processes try."""
     connection.execute("BEGIN IMMEDIATE")
     try:
         if _version(connection, path) < number:
             for statement in _statements(script):
                 connection.execute(statement)
-            connection.execute(f"PRAGMA application_id = {_OURS}")
+            connection.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
             connection.execute(f"PRAGMA user_version = {number}")
         connection.execute("COMMIT")
     finally:
@@ -214,7 +215,7 @@ def _apply(connection: sqlite3.Connection, path: Path, number: int, script: str)
 
 
 def _statements(script: str) -> Iterator[str]:
-    """`executescript` would commit before it begins."""
+    """Not `executescript`, which would commit first."""
     statement = ""
     for line in script.splitlines():
         statement += f"{line}\n"

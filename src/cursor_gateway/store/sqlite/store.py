@@ -1,7 +1,7 @@
-"""The history in a file of SQLite, as a `Store`.
+"""The history in an SQLite file, as a `Store`.
 
-Short calls are made at once, in the event loop's own thread: to store a batch takes less time than to hand it to
-another thread. Reads that can be long are made in a thread.
+Short calls run in the event loop's thread: storing a batch takes less time than passing it to another thread. Calls
+that may be long run in a worker thread.
 """
 
 import asyncio
@@ -27,16 +27,16 @@ class SqliteStore:
         self.database = Database(directory)
 
     async def open(self, now_ms: int) -> str | None:
-        """What to warn of: a damaged file was set aside. It may be left out: each call opens what is not open.
+        """Returns a warning if a damaged file was set aside. Optional: every call opens the file if needed.
 
-        Raises `SettingsError` for what only the operator can fix, `StoreUnavailable` for what may pass by itself.
+        Raises `SettingsError` for what only the operator can fix, `StoreUnavailable` for what may be temporary.
         """
         return await asyncio.to_thread(self.database.open, now_ms)
 
     async def close(self) -> None:
         await asyncio.to_thread(self.database.close)
 
-    # --- at once ------------------------------------------------------------------------------------
+    # --- in the event loop --------------------------------------------------------------------------
 
     async def begin_run(self, new: NewRun) -> bool:
         return self.database.begin_run(new)

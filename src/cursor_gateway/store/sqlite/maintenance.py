@@ -1,7 +1,6 @@
-"""What a database needs done behind the backs of those who use it: runs indexed, its log copied into it, and what is
-deleted removed.
+"""Background maintenance of the database: indexing runs, checkpointing the WAL, and removing deleted data.
 
-Everything is done in short steps with a pause between, so that who writes never waits for long.
+Everything is done in short steps with pauses in between, so that writers never wait for long.
 """
 
 import logging
@@ -15,16 +14,16 @@ from cursor_gateway.store.sqlite.indexing import Indexer
 
 _log = logging.getLogger(__name__)
 
-_LOG_BYTES = 6 * 1024 * 1024  # written since the last checkpoint, which holds up whoever writes for some milliseconds
-_PAGES_PER_WRITE = 2 * 4096  # bytes: a transaction writes whole pages
+_LOG_BYTES = 6 * 1024 * 1024  # written between checkpoints; a checkpoint delays writers for some milliseconds
+_PAGES_PER_WRITE = 2 * 4096  # bytes per transaction besides its data: it writes whole pages
 _LONGEST_LOG = 16 * 1024  # pages, 64 MB
-_GATHERING = 0.25  # seconds
-_AGAIN = 5.0  # seconds until what failed is tried again
-_FEW_PAGES = 1000  # free ones, which are not worth a sweep
-_PAUSE = 0.005  # seconds between two steps, for those who wait to write
+_GATHERING = 0.25  # seconds to wait for more runs to index
+_AGAIN = 5.0  # seconds before a retry
+_FEW_PAGES = 1000  # fewer free pages than this are not worth a sweep
+_PAUSE = 0.005  # seconds between steps, to let writers in
 _EVENTS_PER_STEP = 100  # rows
 _PAGES_PER_STEP = 100
-_MANY_LEVELS, _LEVELS = 64, 9  # of the index, before and after the empty ones are taken out
+_MANY_LEVELS, _LEVELS = 64, 9  # of the index, before and after empty ones are removed
 
 _DELETED_RUN = """
     SELECT runs.key FROM conversations JOIN runs ON runs.conversation = conversations.key
@@ -41,13 +40,13 @@ _DELETE_EMPTY = """
 """
 
 
-class Keeper:
-    """A thread that is started by the first one who has work for it."""
+class Maintenance:
+    """A background thread, started when there is work for the first time."""
 
     def __init__(self, connections: Connections, indexer: Indexer) -> None:
         self._connections, self._indexer = connections, indexer
         self._written = 0
-        self._is_sweeping_wanted = self._is_cleaning_wanted = False
+        self._sweep_requested = self._cleanup_requested = False
         self._wake = threading.Event()
         self._stop = threading.Event()
         self._one_sweeper = threading.Lock()
@@ -60,12 +59,12 @@ class Keeper:
             self._call()
 
     def clean_up_soon(self) -> None:
-        """After a process that died: what it was about to remove, and what it had not indexed."""
-        self._is_cleaning_wanted = True
+        """Finishes the removals and the indexing of a process that died."""
+        self._cleanup_requested = True
         self.sweep_soon()
 
     def sweep_soon(self) -> None:
-        self._is_sweeping_wanted = True
+        self._sweep_requested = True
         self._call()
 
     def close(self) -> None:
@@ -79,19 +78,19 @@ class Keeper:
                 self._empty_log()
 
     def sweep(self) -> None:
-        """Removes what is deleted, to the last word in the index and the last page in the file.
+        """Removes deleted data completely, including words in the index and free pages in the file.
 
-        A conversation's own row goes last: as long as it is there, there is something left to do, also after a crash.
+        A conversation's own row is removed last: while it exists there is work left, even after a crash.
         """
         with self._one_sweeper:
             if self._is_anything_deleted():
                 while self._remove_rows():
                     self._pause()
-                self._forget_words()
+                self._merge_index()
                 self._lower_index()
                 with self._connections.writing() as connection:
                     connection.execute(_DELETE_EMPTY)
-            elif not self._has_free_pages():  # a migration leaves some, too
+            elif not self._has_free_pages():  # a migration may leave some
                 return
             while self._give_back():
                 self._pause()
@@ -105,7 +104,7 @@ class Keeper:
             self._start()
 
     def _start(self) -> None:
-        with self._one_starter, suppress(RuntimeError):  # there are no more threads: perhaps the next time
+        with self._one_starter, suppress(RuntimeError):  # no thread can be started; the next call retries
             if self._thread is None and not self._stop.is_set():
                 thread = threading.Thread(target=self._work, name="history", daemon=True)
                 thread.start()
@@ -113,53 +112,53 @@ class Keeper:
 
     def _work(self) -> None:
         while True:
-            self._wake.wait(_AGAIN if self._indexer.has_work or self._is_sweeping_wanted else None)
+            self._wake.wait(_AGAIN if self._indexer.has_work or self._sweep_requested else None)
             self._wake.clear()
             if self._stop.is_set():
                 return
             try:
                 self._work_once()
             except StoreUnavailable:
-                pass  # who reads or writes is told why; the work is still there for the next time
-            except Exception:  # noqa: BLE001 -- one row that cannot be read must not end the care for all others
-                _log.exception("mistake in looking after the history")
+                pass  # readers and writers report the reason; the work is retried later
+            except Exception:  # noqa: BLE001 -- one unreadable row must not stop maintenance for good
+                _log.exception("bug in the maintenance of the history")
 
     def _work_once(self) -> None:
         if self._written > _LOG_BYTES:
             self._written = 0
             self._checkpoint()
         self._index()
-        if self._is_sweeping_wanted:
-            self._is_sweeping_wanted = False  # first: what is deleted while it sweeps is for the next time
+        if self._sweep_requested:
+            self._sweep_requested = False  # before sweeping: a deletion meanwhile requests another sweep
             try:
                 self.sweep()
             except StoreUnavailable:
-                self._is_sweeping_wanted = True
+                self._sweep_requested = True
                 raise
 
     def _pause(self) -> None:
         if self._stop.wait(_PAUSE):
-            raise StoreUnavailable("The history is closed; what is left to remove goes the next time.")
+            raise StoreUnavailable("The history is closed; the remaining removals are done after the next start.")
 
     # --- the steps ----------------------------------------------------------------------------------
 
     def _index(self) -> None:
-        if self._is_cleaning_wanted:
+        if self._cleanup_requested:
             self._indexer.note_unknown()
-            self._is_cleaning_wanted = False
+            self._cleanup_requested = False
         if self._indexer.has_work and not self._stop.wait(_GATHERING):  # many at once cost little more than one
             while self._indexer.step():
                 self._pause()
 
     def _checkpoint(self) -> None:
-        """The log begins anew when somebody writes after all of it was copied. Who writes without a pause never leaves
-        it such a moment, and must wait for one now and then. Has a connection of its own: it waits for the disk.
+        """The WAL restarts when a write follows a complete checkpoint. Continuous writing never allows that, so when
+        the WAL is long, RESTART makes writers wait. Uses a separate connection, because it waits for the disk.
 
-        What cannot be copied now is copied the next time: a full disk or a lock are told to those who write.
+        Errors are ignored and retried the next time: writers report a full disk or a lock themselves.
         """
         with suppress(sqlite3.Error), closing(self._connections.another()) as connection:
             _, pages, _ = connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
-            if pages > _LONGEST_LOG:  # what is left of it now is short
+            if pages > _LONGEST_LOG:  # PASSIVE has copied most of it, so RESTART is short
                 connection.execute("PRAGMA wal_checkpoint(RESTART)").fetchall()
 
     def _empty_log(self) -> None:
@@ -189,9 +188,9 @@ class Keeper:
                 connection.execute("DELETE FROM runs WHERE key = ?", (run,))
             return True
 
-    def _forget_words(self) -> None:
-        """The index only notes that a row is gone; its words stay until the parts that hold them are merged. A negative
-        number begins to merge all parts into one, positive ones go on with it (https://sqlite.org/fts5.html, 6.8)."""
+    def _merge_index(self) -> None:
+        """FTS5 only marks a row as deleted; its words remain until the segments that hold them are merged. A negative
+        number starts merging all segments into one, positive ones continue (https://sqlite.org/fts5.html, 6.8)."""
         pages = -_PAGES_PER_STEP
         while True:
             with self._connections.writing() as connection:
@@ -204,10 +203,10 @@ class Keeper:
             self._pause()
 
     def _lower_index(self) -> None:
-        """FTS5 puts what it merges a level or two higher each time, and takes more than 2,000 levels for damage (SQLite
-        3.40: a thousand deletions). When all parts are one, the empty levels below it mean nothing and are taken out.
+        """FTS5 moves merged segments up a level or two each time, and reports more than 2,000 levels as corruption
+        (SQLite 3.40: after a thousand deletions). With a single segment, the empty levels below it can be removed.
 
-        By a connection of its own: others then read the levels anew, and the one that changes them would not.
+        Uses a separate connection: other connections then reload the levels, but the one that changes them would not.
         """
         with suppress(sqlite3.Error), closing(self._connections.another()) as connection:
             connection.execute("BEGIN IMMEDIATE")
@@ -219,22 +218,22 @@ class Keeper:
     def _give_back(self) -> bool:
         with self._connections.writing() as connection:
             (free,) = connection.execute("PRAGMA freelist_count").fetchone()
-            for _ in range(min(free, _PAGES_PER_STEP)):  # the module asks SQLite only once for each call: one page
+            for _ in range(min(free, _PAGES_PER_STEP)):  # sqlite3 steps each statement once, which frees one page
                 connection.execute("PRAGMA incremental_vacuum")
             return bool(free > _PAGES_PER_STEP)
 
 
 def lowered(structure: bytes) -> bytes | None:
-    """FTS5's record of its parts (four bytes; the numbers of levels, parts and writes; each level) with fewer levels;
-    None where there are few, or other parts than one at the top, or in a form that is not known here."""
+    """FTS5's structure record (four bytes; counts of levels, segments and writes; each level) with fewer levels; None
+    if there are few levels, more segments than one at the top, or an unknown format."""
     try:
         levels, after_levels = _varint(structure, 4)
-        parts, at = _varint(structure, after_levels)
+        segments, at = _varint(structure, after_levels)
         _, at = _varint(structure, at)
     except IndexError:
         return None
     top = at + 2 * (levels - 1)
-    if levels <= _MANY_LEVELS or parts != 1 or top >= len(structure) or any(structure[at:top]):
+    if levels <= _MANY_LEVELS or segments != 1 or top >= len(structure) or any(structure[at:top]):
         return None
     return b"".join(
         (structure[:4], bytes([_LEVELS]), structure[after_levels:at], bytes(2 * (_LEVELS - 1)), structure[top:])
@@ -242,7 +241,7 @@ def lowered(structure: bytes) -> bytes | None:
 
 
 def _varint(data: bytes, at: int) -> tuple[int, int]:
-    """SQLite's: seven bits a byte, the highest first; and where the next begins."""
+    """A big-endian varint, seven bits per byte; and the position after it."""
     value = 0
     while True:
         value = value << 7 | data[at] & 0x7F

@@ -9,7 +9,7 @@ import pytest
 from cursor_gateway.errors import StoreUnavailable
 from cursor_gateway.model.document_events import ContentDelta, DocumentEvent
 from cursor_gateway.store.base import Idempotency
-from cursor_gateway.store.sqlite import keeping
+from cursor_gateway.store.sqlite import maintenance
 from cursor_gateway.store.sqlite.database import Database
 from cursor_gateway.store.sqlite.opening import FILE
 from tests.store.making import DAY_MS, ME, YOU, append_patiently, deltas, new_run, run_end, text_document, whole_run
@@ -96,7 +96,7 @@ def test_what_was_left_to_remove_is_removed_by_the_next_process(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patched:
-        patched.setattr(keeping.Keeper, "sweep_soon", lambda self: None)
+        patched.setattr(maintenance.Maintenance, "sweep_soon", lambda self: None)
         store = Database(tmp_path)
         whole_run(store, "run", "conv", "Xylophone")
         store.delete_conversation("conv", ME)
@@ -194,8 +194,8 @@ def test_while_all_is_removed_others_can_write(store: Database) -> None:
 
 
 def test_the_log_is_copied_into_the_database_and_begins_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(keeping, "_LOG_BYTES", 100_000)
-    monkeypatch.setattr(keeping, "_LONGEST_LOG", 200)
+    monkeypatch.setattr(maintenance, "_LOG_BYTES", 100_000)
+    monkeypatch.setattr(maintenance, "_LONGEST_LOG", 200)
     store = Database(tmp_path)
     store.begin_run(new_run())
     log = tmp_path / f"{FILE}-wal"
@@ -218,13 +218,13 @@ def test_what_is_deleted_while_it_sweeps_is_swept_too(store: Database, monkeypat
     """The last look at what is deleted is over when somebody else deletes something."""
     for name in ("first", "second"):
         whole_run(store, name, name, "word")
-    give_back = keeping.Keeper._give_back
+    give_back = maintenance.Maintenance._give_back
 
-    def meanwhile(keeper: keeping.Keeper) -> bool:
+    def meanwhile(keeper: maintenance.Maintenance) -> bool:
         store.delete_conversation("second", ME)
         return give_back(keeper)
 
-    monkeypatch.setattr(keeping.Keeper, "_give_back", meanwhile)
+    monkeypatch.setattr(maintenance.Maintenance, "_give_back", meanwhile)
     assert store.delete_conversation("first", ME)
     wait_for(lambda: rows(store)["conversations"] == 0)
 
@@ -234,11 +234,11 @@ def test_a_mistake_does_not_end_the_thread(store: Database, monkeypatch: pytest.
     with monkeypatch.context() as patch:
         called = threading.Event()
 
-        def fail(keeper: keeping.Keeper) -> bool:
+        def fail(keeper: maintenance.Maintenance) -> bool:
             called.set()
             raise KeyError
 
-        patch.setattr(keeping.Keeper, "_is_anything_deleted", fail)
+        patch.setattr(maintenance.Maintenance, "_is_anything_deleted", fail)
         assert store.delete_conversation("conv", ME)
         assert called.wait(30)
     whole_run(store, "next", "next", "word")
@@ -247,7 +247,7 @@ def test_a_mistake_does_not_end_the_thread(store: Database, monkeypatch: pytest.
 
 
 def test_what_a_migration_has_left_free_is_given_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(keeping, "_FEW_PAGES", 10)
+    monkeypatch.setattr(maintenance, "_FEW_PAGES", 10)
     store = Database(tmp_path)
     store.open(0)
     with store._connections.writing() as connection:
