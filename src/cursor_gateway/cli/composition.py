@@ -211,7 +211,7 @@ async def choose_source(
     sources: dict[str, Source] = {"cli": cli}
     try:
         if "acp" not in refused and (usual == "acp" or find_spec("acp") is not None):
-            sources["acp"] = _acp(settings, cli, directory / "acp", environ, ledger)
+            sources["acp"] = _acp(settings, cli, (directory / "acp").resolve(), environ, ledger)
     except SettingsError as error:
         if usual == "acp":
             raise

@@ -20,7 +20,8 @@ class Conversations:
     """One turn at a time in each: `latest` is the run that the next one waits for."""
 
     def __init__(self, store: Store, directory: Path) -> None:
-        self._store, self._directory = store, directory
+        # Resolved once: the operator may have put it elsewhere by a link; one that is planted later leads nowhere.
+        self._store, self._directory = store, directory.resolve()
         self._latest: dict[str, Run] = {}
 
     def folder(self, id: str) -> Path:
