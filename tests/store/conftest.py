@@ -8,6 +8,8 @@ import pytest
 
 from cursor_gateway.store.sqlite.database import Database
 
+pytest.register_assert_rewrite("tests.store.conformance")
+
 
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[Database]:

@@ -57,6 +57,11 @@ def test_a_new_database_is_the_owners_alone_and_set_up_as_designed(tmp_path: Pat
     assert not path.with_name(f"{FILE}-wal").exists()
 
 
+def test_a_store_that_was_never_used_leaves_no_file(tmp_path: Path) -> None:
+    Database(tmp_path / "not yet").close()
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_an_empty_file_gets_its_tables(tmp_path: Path) -> None:
     (tmp_path / FILE).touch()
     store = Database(tmp_path)

@@ -1,0 +1,386 @@
+"""Laws of conversations: whose they are, their messages, their pages, what is found in them, and what goes."""
+
+import asyncio
+import re
+from typing import get_args
+
+import msgspec
+import pytest
+
+from cursor_gateway.errors import InvalidRequest, StoreUnavailable
+from cursor_gateway.model.documents import Document
+from cursor_gateway.store.base import Idempotency, IdempotentRun, MessageRecord, NewMessage, Store
+from tests.store.conformance.law import (
+    all_pages,
+    everything,
+    for_all,
+    ids,
+    law,
+    law_of_two,
+    pages,
+    texts,
+    the_conversation,
+    whole_run,
+)
+from tests.store.making import DAY_MS, EVERY_DOCUMENT, ME, YOU, deltas, new_run, run_end, text_document
+from tests.store.test_search import queries
+
+# --- conversations ----------------------------------------------------------------------------------
+
+
+@law
+async def a_conversation_goes_on_with_its_next_run(store: Store) -> None:
+    await whole_run(store, "a", "conv", "Mend the login\nplease", at=1000, fingerprint="f1")
+    await store.set_session("conv", ME, "s1", "f1")
+    await whole_run(store, "b", "conv", "And now?", at=5000)
+    conversation = await the_conversation(store)
+    assert (conversation.title, conversation.workspace, conversation.model) == ("Mend the login", "/w", "opus")
+    assert (conversation.created_ms, conversation.updated_ms) == (1000, 5000)
+    assert (conversation.session_id, conversation.fingerprint) == ("s1", "f1")
+    assert [run.id for run in await store.runs_of("conv", ME)] == ["a", "b"]
+    assert await store.messages("conv", ME) == [
+        MessageRecord(number=1, role="user", text="Mend the login\nplease", run_id="a", created_ms=1000),
+        MessageRecord(number=2, role="assistant", text="Hi", run_id="a", created_ms=1000),
+        MessageRecord(number=3, role="user", text="And now?", run_id="b", created_ms=5000),
+        MessageRecord(number=4, role="assistant", text="Hi", run_id="b", created_ms=5000),
+    ]
+
+
+@law
+async def messages_are_numbered_in_the_order_in_which_they_were_said(store: Store) -> None:
+    for id, said in (("a", ("one", "two")), ("b", ("three",))):
+        await store.begin_run(new_run(id, "conv", *said))
+    for id in ("b", "a"):  # the other way round
+        await store.end_run(id, 1, [], run_end(id, answer=f"answer of {id}"))
+    found = await store.messages("conv", ME)
+    assert [(message.number, message.run_id, message.text) for message in found] == [
+        (1, "a", "one"),
+        (2, "a", "two"),
+        (3, "b", "three"),
+        (4, "b", "answer of b"),
+        (5, "a", "answer of a"),
+    ]
+
+
+@law_of_two
+async def runs_that_begin_at_once_share_a_conversation(store: Store, other: Store) -> None:
+    names = [f"run{number}" for number in range(10)]
+    begun = await asyncio.gather(
+        *((store, other)[number % 2].begin_run(new_run(id, "conv", id)) for number, id in enumerate(names))
+    )
+    assert begun == [True] * 10
+    messages = await store.messages("conv", ME)
+    assert [message.number for message in messages] == list(range(1, 11))
+    assert sorted(message.text for message in messages) == names
+    assert sorted(run.id for run in await store.runs_of("conv", ME)) == names
+    assert await ids(store) == ["conv"]
+
+
+@law
+async def a_history_that_a_client_brings_is_kept_in_its_order_and_titled_by_the_user(store: Store) -> None:
+    said = [NewMessage("assistant", "Welcome"), NewMessage("user", "Thanks \ud800"), NewMessage("assistant", "Well?")]
+    await store.begin_run(msgspec.structs.replace(new_run(), messages=said))
+    assert [(message.role, message.text) for message in await store.messages("conv", ME)] == [
+        ("assistant", "Welcome"),
+        ("user", "Thanks \ufffd"),
+        ("assistant", "Well?"),
+    ]
+    assert (await the_conversation(store)).title == "Thanks \ufffd"
+
+
+@law
+async def a_conversation_without_a_word_of_the_user_has_a_title(store: Store) -> None:
+    await store.begin_run(msgspec.structs.replace(new_run(), messages=[]))
+    await store.end_run("run", 1, [], run_end(answer=""))
+    assert (await the_conversation(store)).title == "Untitled"
+    assert await store.messages("conv", ME) == []
+
+
+@law
+async def a_session_can_be_forgotten(store: Store) -> None:
+    await whole_run(store, "run", "conv", fingerprint="f1")
+    await store.set_session("conv", ME, "s1", "f2")
+    assert ((await the_conversation(store)).session_id, await store.find_by_fingerprint(ME, "f1")) == ("s1", [])
+    await store.set_session("conv", ME, None, None)
+    conversation = await the_conversation(store)
+    assert (conversation.session_id, conversation.fingerprint) == (None, None)
+
+
+@law
+async def a_fingerprint_finds_idle_conversations_the_newest_first(store: Store) -> None:
+    for number in range(3):
+        await whole_run(store, f"run{number}", f"conv{number}", at=1000 + number, fingerprint="f1")
+    await whole_run(store, "run3", "conv3", at=2000, fingerprint="f2")
+    assert [found.id for found in await store.find_by_fingerprint(ME, "f1")] == ["conv2", "conv1", "conv0"]
+    await store.begin_run(new_run("again", "conv1"))
+    assert [found.id for found in await store.find_by_fingerprint(ME, "f1")] == ["conv2", "conv0"]
+
+
+@law
+async def unknown_conversations_are_nobodys(store: Store) -> None:
+    await whole_run(store, "mine", "mine")
+    await whole_run(store, "yours", "yours", owner=YOU)
+    await whole_run(store, "deleted", "deleted")
+    await store.delete_conversation("deleted", ME)
+    assert await store.unknown_conversations(["a", "mine", "b", "yours", "deleted", "\ud800"]) == [
+        "a",
+        "b",
+        "deleted",
+        "\ud800",
+    ]
+    assert await store.unknown_conversations([]) == []
+
+
+# --- owners -----------------------------------------------------------------------------------------
+
+
+@law
+async def nothing_of_another_owner_is_found(store: Store) -> None:
+    await whole_run(store, "run", "conv", "secret", fingerprint="f1")
+    await store.begin_run(new_run("other", "conv2", "secret", idempotency=Idempotency("key", "hash")))
+    assert await store.run("run", YOU) is None
+    assert (await store.events("run", YOU)).events == []
+    assert await store.conversation("conv", YOU) is None
+    assert await ids(store, YOU) == []
+    assert await ids(store, YOU, query="secret") == []
+    assert await store.messages("conv", YOU) == []
+    assert await store.runs_of("conv", YOU) == []
+    assert await store.recent_runs(YOU, 10) == []
+    assert await store.find_by_fingerprint(YOU, "f1") == []
+    assert await store.find_run_by_idempotency(YOU, "key") is None
+    assert not await store.delete_conversation("conv", YOU)
+    await store.set_session("conv", YOU, "mine", "mine")
+    conversation = await the_conversation(store)
+    assert (conversation.session_id, conversation.fingerprint) == (None, "f1")
+
+
+@law
+async def two_owners_may_use_the_same_names(store: Store) -> None:
+    key = Idempotency("key", "hash")
+    assert await store.begin_run(new_run("a", "conv", "mine", idempotency=key))
+    assert await store.begin_run(new_run("b", "conv", "yours", owner=YOU, idempotency=key))
+    assert [run.id for run in await store.runs_of("conv", ME)] == ["a"]
+    assert [run.id for run in await store.runs_of("conv", YOU)] == ["b"]
+    assert await store.find_run_by_idempotency(YOU, "key") == IdempotentRun("b", "hash")
+    assert await store.delete_conversation("conv", ME)
+    assert await texts(store, owner=YOU) == ["yours"]
+    assert await store.unknown_conversations(["conv"]) == []
+
+
+# --- pages ------------------------------------------------------------------------------------------
+
+
+@law
+async def pages_hold_all_conversations_once_and_the_newest_first(store: Store) -> None:
+    for number in range(20):
+        at = 1000 + number // 3  # several in the same moment
+        await whole_run(store, f"run{number:02}", f"conv{number:02}", f"word {number}", at=at)
+    for query in (None, "word"):
+        for limit in (1, 3, 7, 20, 100):
+            assert await all_pages(store, limit, query) == [f"conv{number:02}" for number in reversed(range(20))]
+
+
+async def _added_meanwhile(store: Store, query: str | None) -> None:
+    for number in range(9):
+        await whole_run(store, f"run{number}", f"conv{number}", "word", at=1000 + number)
+    found: list[str] = []
+    async for page in pages(store, 3, query):
+        turn = len(found)
+        found += page
+        await whole_run(store, f"new{turn}", f"new{turn}", "word", at=9000)
+        if query:  # a conversation that is yet to come, and one that was there, go on
+            await whole_run(store, f"more{turn}", "conv0", "word", at=9000)
+        await whole_run(store, f"again{turn}", "conv8", "word", at=9000)
+    assert found == [f"conv{number}" for number in reversed(range(9))]
+
+
+@law
+async def what_is_added_meanwhile_neither_repeats_nor_hides_what_was_listed(store: Store) -> None:
+    await _added_meanwhile(store, None)
+
+
+@law
+async def what_is_added_meanwhile_neither_repeats_nor_hides_what_was_found(store: Store) -> None:
+    await _added_meanwhile(store, "word")
+
+
+@law
+async def a_conversation_is_found_once_where_its_newest_match_is(store: Store) -> None:
+    for number in range(12):
+        await whole_run(store, f"run{number}", f"conv{number % 3}", "word", at=1000 + number)
+    await whole_run(store, "last", "conv0", "something else", at=5000)
+    for limit in (1, 2, 3):
+        assert await all_pages(store, limit, "word") == ["conv2", "conv1", "conv0"]
+
+
+@law
+async def a_place_that_never_was_is_refused(store: Store) -> None:
+    for query in (None, "word"):
+        for before in ("", "x", "ü", "W10", "WzEsIDEsIDFd", "WzFlOTksICJ4Il0", "bnVsbA", "\ud800"):
+            with pytest.raises(InvalidRequest, match="not a cursor") as raised:
+                await store.conversations(ME, before=before, query=query)
+            assert raised.value.param == "before"
+
+
+# --- search -----------------------------------------------------------------------------------------
+
+
+@law
+async def messages_contents_commands_and_paths_are_found(store: Store) -> None:
+    assert {type(document) for document in EVERY_DOCUMENT} == set(get_args(Document))
+    await whole_run(store, "run", "conv", "Why does the Übersicht page fail?", documents=EVERY_DOCUMENT)
+    await whole_run(store, "other", "other", "Something else")
+    for query in (
+        "ubersicht page",
+        "prose",
+        "pytest -k login",
+        "src/main.py",
+        "main.py",
+        "old_name",
+        "needle",
+        "TOOL_ERR",
+    ):
+        found = (await store.conversations(ME, query=query)).found
+        assert [item.conversation.id for item in found] == ["conv"], query
+        assert found[0].snippet
+    assert await ids(store, query="page pytest") == ["conv"]  # of the question and of what was done
+    assert await ids(store, query="page nothing") == []
+    assert await ids(store, query="main/src") == []  # words of one piece stand in their order
+
+
+@law
+async def a_run_is_found_by_its_question_while_it_goes_on(store: Store) -> None:
+    await store.begin_run(new_run("run", "conv", "Mend the login"))
+    assert await ids(store, query="logi") == ["conv"]
+    assert await ids(store, query="log mend") == []  # only the last word may be a beginning
+
+
+@law_of_two
+async def what_one_stores_another_finds(store: Store, other: Store) -> None:
+    await store.begin_run(new_run("run", "conv", "Mend the login", idempotency=Idempotency("key", "hash")))
+    await store.append("run", 1, deltas(1, 2))
+    assert await other.find_run_by_idempotency(ME, "key") == IdempotentRun("run", "hash")
+    assert await everything(other) == deltas(1, 2)
+    await store.end_run("run", 3, deltas(3), run_end(fingerprint="f1"))
+    assert await everything(other) == deltas(1, 2, 3)
+    assert [found.id for found in await other.find_by_fingerprint(ME, "f1")] == ["conv"]
+    assert await ids(other) == ["conv"]
+    assert await other.delete_conversation("conv", ME)
+    assert await ids(store, query="login") == []
+    assert await store.conversation("conv", ME) is None
+
+
+@law
+async def a_query_without_words_finds_nothing_and_an_empty_one_lists_all(store: Store) -> None:
+    await whole_run(store, "run", "conv", "Hello!?")
+    assert await ids(store, query="!?") == []
+    assert await ids(store, query=" ") == ["conv"]
+
+
+@law
+async def any_text_can_be_kept_and_looked_for(store: Store) -> None:
+    tried = 0
+
+    async def try_it(said: str, query: str) -> None:
+        nonlocal tried
+        tried += 1
+        said = f"{said} marker{tried}"
+        await whole_run(store, f"run{tried}", "conv", said, documents=[text_document(said)])
+        kept = (await texts(store))[-2]
+        assert kept.replace("\0", "") == re.sub("[\ud800-\udfff]", "\ufffd", said).replace("\0", "")
+        await store.conversations(ME, query=query, limit=3)
+        assert await ids(store, query=f'"marker{tried}') == ["conv"]
+        assert await store.run(f"no {query}", ME) is None
+        assert await store.conversation(f"no {query}", ME) is None
+        assert await store.find_run_by_idempotency(ME, f"no {query}") is None
+
+    await for_all(try_it, 100, queries, queries)
+
+
+# --- less -------------------------------------------------------------------------------------------
+
+
+@law
+async def what_is_deleted_is_found_nowhere_at_once(store: Store) -> None:
+    await whole_run(store, "other", "other", "word")
+    await store.begin_run(new_run("run", "conv", "word", idempotency=Idempotency("key", "hash")))
+    await store.append("run", 1, deltas(1))
+    await store.set_session("conv", ME, "s", "f1")
+    assert await store.delete_conversation("conv", ME)
+    assert not await store.delete_conversation("conv", ME)
+    assert await store.conversation("conv", ME) is None
+    assert await store.run("run", ME) is None
+    assert (await store.events("run", ME)).events == []
+    assert await store.messages("conv", ME) == []
+    assert await store.runs_of("conv", ME) == []
+    assert [run.id for run, _ in await store.recent_runs(ME, 10)] == ["other"]
+    assert await store.unfinished_runs() == []
+    assert await store.find_by_fingerprint(ME, "f1") == []
+    assert await store.find_run_by_idempotency(ME, "key") is None
+    assert await ids(store) == ["other"]
+    assert await ids(store, query="word") == ["other"]
+
+
+@law
+async def a_run_that_goes_on_after_its_conversation_was_deleted_is_not_stored(store: Store) -> None:
+    await store.begin_run(new_run())
+    await store.append("run", 1, deltas(1))
+    assert await store.delete_conversation("conv", ME)
+    await store.prune(None, None, 0)  # to the last row
+    assert await store.append("run", 2, deltas(2)) is None
+    assert await store.end_run("run", 2, deltas(2), run_end()) is None
+    assert await store.run("run", ME) is None
+    await whole_run(store, "again", "conv", "anew")  # the name is free
+    assert [run.id for run in await store.runs_of("conv", ME)] == ["again"]
+    assert await texts(store) == ["anew", "Hi"]
+
+
+@law
+async def the_old_go_by_their_age_unless_they_run(store: Store) -> None:
+    for day in range(50):
+        await whole_run(store, f"run{day}", f"conv{day:02}", f"day {day}", at=day * DAY_MS)
+    await store.begin_run(new_run("running", "running", at=0))
+    assert await store.prune(10 * 24 * 3600, None, 50 * DAY_MS) == 41
+    assert await ids(store) == [*(f"conv{day}" for day in range(49, 40, -1)), "running"]
+    assert await store.run("run40", ME) is None
+    assert await store.prune(10 * 24 * 3600, None, 50 * DAY_MS) == 0
+
+
+@law
+async def what_runs_is_kept_whatever_the_limit(store: Store) -> None:
+    await whole_run(store, "run", "conv")
+    await store.begin_run(new_run("again", "conv"))
+    assert await store.prune(0, 0, 10**15) == 0
+    assert await ids(store) == ["conv"]
+
+
+@law
+async def files_of_conversations_count_towards_the_limit(store: Store) -> None:
+    for number in range(10):
+        await whole_run(store, f"run{number}", f"conv{number}", at=1000 + number)
+    limit = await store.size() + 100_000_000
+    files = {f"conv{number}": 20_000_000 for number in range(10)}
+    files["conv_unknown"] = 10**12  # about to be removed: nobody's
+    gone = await store.prune(None, limit, 10**6, files)
+    assert 5 <= gone <= 6
+    assert await ids(store) == [f"conv{number}" for number in range(9, gone - 1, -1)]
+    assert await store.prune(None, limit, 10**6, files) == 0
+
+
+# --- the end ----------------------------------------------------------------------------------------
+
+
+@law
+async def a_history_that_is_used_has_a_size(store: Store) -> None:
+    await whole_run(store, "run", "conv")
+    assert await store.size() > 0
+
+
+@law
+async def a_store_that_is_closed_says_so(store: Store) -> None:
+    await store.begin_run(new_run())
+    for _ in range(2):
+        await store.close()
+    for call in (store.append("run", 1, []), store.run("run", ME), store.events("run", ME), store.size()):
+        with pytest.raises(StoreUnavailable, match="closed"):
+            await call

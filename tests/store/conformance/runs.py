@@ -1,0 +1,349 @@
+"""Laws of runs: their events, their ends, the keys by which they are found."""
+
+import asyncio
+from typing import get_args
+
+import msgspec
+import pytest
+from hypothesis import strategies as st
+
+from cursor_gateway.model.agent_events import AgentEvent
+from cursor_gateway.model.document_events import DocumentEvent, Done
+from cursor_gateway.model.documents import Usage
+from cursor_gateway.model.run_info import RunInfo
+from cursor_gateway.stages.assembler import Assembler
+from cursor_gateway.store.base import ConversationRecord, Idempotency, IdempotentRun, RunRecord, Store
+from tests.laws.strategies import agent_events
+from tests.store.conformance.law import (
+    everything,
+    for_all,
+    ids,
+    law,
+    law_of_two,
+    texts,
+    the_conversation,
+    the_run,
+    whole_run,
+)
+from tests.store.making import EVERY_DOCUMENT, EVERY_EVENT, ME, YOU, deltas, envelope, new_run, run_end
+
+# --- events -----------------------------------------------------------------------------------------
+
+
+@law
+async def every_kind_of_event_comes_back_as_it_was(store: Store) -> None:
+    assert {type(event) for event in EVERY_EVENT} == set(get_args(DocumentEvent))
+    await store.begin_run(new_run())
+    assert await store.append("run", 1, EVERY_EVENT)
+    back = await everything(store)
+    assert back == EVERY_EVENT
+    assert [type(event) for event in back] == [type(event) for event in EVERY_EVENT]
+
+
+@law
+async def whatever_an_agent_does_comes_back_as_it_was(store: Store) -> None:
+    tried = 0
+
+    async def try_it(did: list[AgentEvent], size: int) -> None:
+        nonlocal tried
+        tried += 1
+        id = f"run{tried}"
+        assembler = Assembler(RunInfo(id=id, created="2026-02-23T10:30:00Z", include=frozenset({"thinking", "raw"})))
+        events = [out for event in did for out in assembler.push(event)]
+        await store.begin_run(new_run(id, id))
+        for start in range(0, len(events), size):
+            assert await store.append(id, start + 1, events[start : start + size])
+        assert await everything(store, id) == events
+        for after in range(len(events) + 2):
+            assert (await store.events(id, ME, after=after)).events == events[after:]
+
+    await for_all(try_it, 40, agent_events, st.integers(1, 5))
+
+
+@law
+async def events_come_in_pages_that_join_without_a_gap(store: Store) -> None:
+    await store.begin_run(new_run())
+    for first in range(1, 100, 7):
+        await store.append("run", first, deltas(*range(first, first + 7)))
+    for max_bytes in (1, 100, 10_000):
+        for after in (0, 1, 6, 7, 8, 50):
+            found, place = list[DocumentEvent](), after
+            while (page := await store.events("run", ME, after=place, max_bytes=max_bytes)).events:
+                assert page.first_number == place + 1
+                found += page.events
+                place = page.last_number
+            assert found == deltas(*range(after + 1, 106))
+
+
+@law
+async def a_page_of_events_has_about_so_many_bytes(store: Store) -> None:
+    await store.begin_run(new_run())
+    for number in range(1, 101):
+        await store.append("run", number, deltas(number))
+    assert len((await store.events("run", ME, max_bytes=1)).events) == 1
+    assert 1 < len((await store.events("run", ME, max_bytes=1000)).events) < 100
+    assert len((await store.events("run", ME)).events) == 100
+
+
+@law
+async def after_the_last_event_there_is_none(store: Store) -> None:
+    await store.begin_run(new_run())
+    await store.append("run", 1, deltas(1, 2, 3))
+    for after in (3, 4, 2**31, 2**63, 10**30):
+        assert (await store.events("run", ME, after=after)).events == []
+    for after in (0, -1, -(10**30)):
+        assert (await store.events("run", ME, after=after)).events == deltas(1, 2, 3)
+
+
+@law
+async def of_a_batch_whose_beginning_is_stored_only_the_rest_is(store: Store) -> None:
+    await store.begin_run(new_run())
+    assert await store.append("run", 1, deltas(1, 2)) is not None
+    assert await store.append("run", 1, deltas(1, 2)) is not None
+    assert await store.append("run", 1, deltas(1, 2, 3, 4))
+    assert await store.append("run", 4, deltas(4, 5))
+    assert await store.append("run", 6, []) is not None
+    assert await everything(store) == deltas(1, 2, 3, 4, 5)
+    assert (await the_run(store)).event_count == 5
+
+
+@law
+async def a_gap_is_a_mistake(store: Store) -> None:
+    await store.begin_run(new_run())
+    await store.append("run", 1, deltas(1))
+    with pytest.raises(ValueError, match="before number 4 are missing: 2"):
+        await store.append("run", 4, deltas(4))
+    with pytest.raises(ValueError, match="before number 4 are missing: 2"):
+        await store.end_run("run", 4, deltas(4), run_end())
+    assert await everything(store) == deltas(1)
+    assert (await the_run(store)).state == "running"
+
+
+@law
+async def events_of_a_run_that_is_not_there_are_not_stored(store: Store) -> None:
+    assert await store.append("run", 1, deltas(1)) is None
+    assert await store.append("run", 1, []) is None
+    assert await store.end_run("run", 1, deltas(1), run_end()) is None
+    assert await everything(store) == []
+
+
+@law_of_two
+async def the_same_batches_from_two_at_once_are_stored_once(store: Store, other: Store) -> None:
+    await store.begin_run(new_run())
+    for first in range(1, 60, 3):
+        batch = deltas(first, first + 1, first + 2)
+        assert None not in await asyncio.gather(store.append("run", first, batch), other.append("run", first, batch))
+    assert await everything(store) == deltas(*range(1, 61))
+
+
+@law_of_two
+async def readers_see_each_event_once_and_in_order_while_one_writes(store: Store, other: Store) -> None:
+    await store.begin_run(new_run())
+    is_written = False
+
+    async def read(of: Store) -> list[DocumentEvent]:
+        found: list[DocumentEvent] = []
+        while True:
+            was_written = is_written
+            new = (await of.events("run", ME, after=len(found))).events
+            found += new
+            if was_written and not new:
+                return found
+
+    readers = [asyncio.ensure_future(read(of)) for of in [store, other] * 3]
+    for number in range(1, 201):
+        await store.append("run", number, deltas(number))
+        await asyncio.sleep(0)
+    is_written = True
+    for reader in readers:
+        assert await reader == deltas(*range(1, 201))
+
+
+# --- runs -------------------------------------------------------------------------------------------
+
+
+@law
+async def a_run_is_kept_as_it_began(store: Store) -> None:
+    assert await store.begin_run(new_run())
+    await store.append("run", 1, deltas(1, 2))
+    expected = RunRecord(
+        id="run",
+        conversation_id="conv",
+        owner=ME,
+        instance="host:1",
+        state="running",
+        model="auto",
+        mode="agent",
+        created="2026-02-23T10:30:00Z",
+        fences="split",
+        include=frozenset({"raw", "thinking"}),
+        started_ms=1000,
+        first_event_ms=None,
+        ended_ms=None,
+        usage=None,
+        failure_code=None,
+        event_count=2,
+    )
+    assert await store.run("run", ME) == expected
+    assert await store.runs_of("conv", ME) == [expected]
+    assert await store.unfinished_runs() == [expected]
+    assert await store.recent_runs(ME, 10) == [(expected, "Hello")]
+    assert await store.conversation("conv", ME) == ConversationRecord(
+        id="conv",
+        owner=ME,
+        title="Hello",
+        workspace="/w",
+        mode="agent",
+        model="auto",
+        created_ms=1000,
+        updated_ms=1000,
+        session_id=None,
+        fingerprint=None,
+        is_running=True,
+    )
+
+
+@law
+async def a_run_is_kept_as_it_ended(store: Store) -> None:
+    await store.begin_run(new_run())
+    await store.append("run", 1, deltas(1, 2))
+    end = run_end(documents=EVERY_DOCUMENT, session_id="s1", fingerprint="f1")
+    assert await store.end_run("run", 3, [Done(envelope())], end)
+    run, conversation = await the_run(store), await the_conversation(store)
+    assert (run.state, run.model, run.event_count, run.failure_code) == ("completed", "opus", 3, None)
+    assert (run.started_ms, run.first_event_ms, run.ended_ms) == (1000, 1500, 2000)
+    assert (run.usage, run.tool_uses) == (end.envelope.usage, end.tool_uses)
+    assert (conversation.session_id, conversation.fingerprint) == ("s1", "f1")
+    assert (conversation.created_ms, conversation.updated_ms) == (1000, 2000)
+    assert (conversation.model, conversation.is_running) == ("opus", False)
+    assert await store.unfinished_runs() == []
+    assert await everything(store) == [*deltas(1, 2), Done(envelope())]
+
+
+@law
+async def usage_comes_back_with_what_was_given_and_nothing_more(store: Store) -> None:
+    usage = Usage(prompt_tokens=0, completion_tokens=0, total_tokens=0, estimated=True)
+    await store.begin_run(new_run())
+    end = run_end(status="error")
+    end = msgspec.structs.replace(end, envelope=msgspec.structs.replace(end.envelope, usage=usage))
+    assert await store.end_run("run", 1, [], end) is not None
+    run = await the_run(store)
+    assert run.usage == usage
+    assert (run.state, run.failure_code) == ("error", "agent_crashed")
+
+
+@law
+async def what_is_done_twice_is_done_once(store: Store) -> None:
+    for _ in range(2):
+        assert await store.begin_run(new_run("run", "conv", "one", "two"))
+    for _ in range(2):
+        assert await store.end_run("run", 1, [*deltas(1), Done(envelope())], run_end()) is not None
+    assert await store.begin_run(new_run("run", "conv", "one", "two"))  # and does not begin again
+    assert await texts(store) == ["one", "two", "Hi"]
+    assert await everything(store) == [*deltas(1), Done(envelope())]
+    assert await ids(store, query="one") == ["conv"]
+    assert await store.unfinished_runs() == []
+
+
+@law
+async def what_comes_after_the_end_is_not_stored(store: Store) -> None:
+    """Somebody else has ended it: whoever thought that its process was dead."""
+    await store.begin_run(new_run())
+    await store.end_run("run", 1, deltas(1), run_end())
+    assert await store.append("run", 1, deltas(1)) is not None
+    assert await store.append("run", 1, deltas(1, 2)) is None
+    assert await store.append("run", 2, deltas(2)) is None
+    assert await store.end_run("run", 1, deltas(1, 2), run_end(status="error")) is None
+    assert await store.end_run("run", 1, deltas(1), run_end(status="error")) is not None
+    assert await everything(store) == deltas(1)
+    assert (await the_run(store)).state == "completed"
+    assert await texts(store) == ["Hello", "Hi"]
+
+
+@law_of_two
+async def a_run_that_two_end_at_once_has_one_end(store: Store, other: Store) -> None:
+    await store.begin_run(new_run())
+    ends = (
+        store.end_run("run", 1, deltas(1), run_end(answer="one")),
+        other.end_run("run", 1, deltas(1), run_end(answer="two", status="error")),
+    )
+    assert None not in await asyncio.gather(*ends)
+    run, said = await the_run(store), await texts(store)
+    assert (run.state, said) in (("completed", ["Hello", "one"]), ("error", ["Hello", "two"]))
+    assert await everything(store) == deltas(1)
+
+
+@law
+async def unfinished_runs_are_everybodys(store: Store) -> None:
+    for id, owner in (("mine", ME), ("yours", YOU), ("deleted", ME)):
+        await store.begin_run(new_run(id, f"conv_{id}", owner=owner))
+    await whole_run(store, "ended", "conv_ended")
+    await store.delete_conversation("conv_deleted", ME)
+    assert {(run.id, run.owner) for run in await store.unfinished_runs()} == {("mine", ME), ("yours", YOU)}
+
+
+@law
+async def recent_runs_are_the_newest_of_all_conversations(store: Store) -> None:
+    for number in range(5):
+        await whole_run(store, f"run{number}", f"conv{number % 2}", f"Title {number}", at=1000 + number)
+    await whole_run(store, "yours", "yours", owner=YOU, at=5000)
+    found = await store.recent_runs(ME, 3)
+    assert [(run.id, title) for run, title in found] == [("run4", "Title 0"), ("run3", "Title 1"), ("run2", "Title 0")]
+    await store.delete_conversation("conv0", ME)
+    assert [run.id for run, _ in await store.recent_runs(ME, 10)] == ["run3", "run1"]
+
+
+# --- keys -------------------------------------------------------------------------------------------
+
+
+@law
+async def an_idempotency_key_is_one_runs(store: Store) -> None:
+    key = Idempotency("key", "hash")
+    assert await store.find_run_by_idempotency(ME, "key") is None
+    assert await store.begin_run(new_run("run", idempotency=key))
+    assert await store.begin_run(new_run("run", idempotency=key))
+    assert not await store.begin_run(new_run("other", "another", idempotency=key))
+    assert await store.run("other", ME) is None
+    assert await store.conversation("another", ME) is None
+    assert await store.find_run_by_idempotency(ME, "key") == IdempotentRun("run", "hash")
+    await store.end_run("run", 1, [], run_end())
+    assert await store.find_run_by_idempotency(ME, "key") == IdempotentRun("run", "hash")
+
+
+@law_of_two
+async def of_two_runs_that_begin_at_once_one_gets_the_key(store: Store, other: Store) -> None:
+    for number in range(20):
+        key = Idempotency(f"key{number}", "hash")
+        names = [f"{number}.{side}" for side in range(2)]
+        begun = await asyncio.gather(
+            *(of.begin_run(new_run(id, id, idempotency=key)) for of, id in zip((store, other), names, strict=True))
+        )
+        assert sorted(begun) == [False, True]
+        winner = names[begun.index(True)]
+        assert await store.find_run_by_idempotency(ME, key.key) == IdempotentRun(winner, "hash")
+        assert [await store.run(id, ME) is not None for id in names] == begun
+
+
+@law
+async def a_run_that_failed_frees_its_key_if_another_try_may_help(store: Store) -> None:
+    key = Idempotency("key", "hash")
+    await store.begin_run(new_run("run", idempotency=key))
+    await store.end_run("run", 1, [], msgspec.structs.replace(run_end(status="error"), frees_key=True))
+    assert await store.find_run_by_idempotency(ME, "key") is None
+    assert await store.begin_run(new_run("again", idempotency=key))
+    assert await store.find_run_by_idempotency(ME, "key") == IdempotentRun("again", "hash")
+
+
+@law
+async def a_key_can_name_a_reply_of_a_run(store: Store) -> None:
+    for run in ("run", "other"):
+        await store.begin_run(new_run(run, run))
+    for reply in (IdempotentRun("run", "hash", 7), IdempotentRun("other", "", 9)):
+        await store.name_reply(ME, "key", reply, 1000)
+        assert await store.find_run_by_idempotency(ME, "key") == reply
+    await store.name_reply(YOU, "key", IdempotentRun("run", "hash", 7), 1000)  # not this owner's run
+    await store.name_reply(ME, "none", IdempotentRun("nowhere", "hash", 7), 1000)
+    assert await store.find_run_by_idempotency(YOU, "key") is None
+    assert await store.find_run_by_idempotency(ME, "none") is None
+    assert await store.delete_conversation("other", ME)
+    assert await store.find_run_by_idempotency(ME, "key") is None

@@ -1,0 +1,100 @@
+"""The local store: what is short is done at once, what may be long keeps nobody waiting."""
+
+import asyncio
+import inspect
+import threading
+from collections.abc import Callable, Coroutine, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cursor_gateway.errors import SettingsError
+from cursor_gateway.store.base import IdempotentRun, Store
+from cursor_gateway.store.sqlite.opening import FILE
+from cursor_gateway.store.sqlite.store import SqliteStore
+from tests.runs.scripted import at_once
+from tests.store.making import ME, deltas, new_run, run_end
+
+Call = Callable[[SqliteStore], Coroutine[Any, Any, object]]
+
+SHORT: dict[str, Call] = {
+    "begin_run": lambda store: store.begin_run(new_run("other")),
+    "append": lambda store: store.append("run", 1, deltas(1)),
+    "end_run": lambda store: store.end_run("run", 1, deltas(1), run_end()),
+    "set_session": lambda store: store.set_session("conv", ME, "s", "f"),
+    "run": lambda store: store.run("run", ME),
+    "runs_of": lambda store: store.runs_of("conv", ME),
+    "conversation": lambda store: store.conversation("conv", ME),
+    "find_by_fingerprint": lambda store: store.find_by_fingerprint(ME, "f"),
+    "find_run_by_idempotency": lambda store: store.find_run_by_idempotency(ME, "key"),
+    "name_reply": lambda store: store.name_reply(ME, "key", IdempotentRun("run", "", 1), 1000),
+}
+LONG: dict[str, Call] = {
+    "delete_conversation": lambda store: store.delete_conversation("conv", ME),
+    "prune": lambda store: store.prune(None, None, 0),
+    "prune_owners": lambda store: store.prune_owners(10**9),
+    "recent_runs": lambda store: store.recent_runs(ME, 10),
+    "unfinished_runs": lambda store: store.unfinished_runs(),
+    "events": lambda store: store.events("run", ME),
+    "conversations": lambda store: store.conversations(ME),
+    "messages": lambda store: store.messages("conv", ME),
+    "unknown_conversations": lambda store: store.unknown_conversations(["conv"]),
+    "size": lambda store: store.size(),
+    "close": lambda store: store.close(),
+}
+
+
+@pytest.fixture
+def local(tmp_path: Path) -> Iterator[SqliteStore]:
+    opened = SqliteStore(tmp_path)
+    at_once(opened.begin_run(new_run()))
+    yield opened
+    opened.database.close()
+
+
+def test_every_call_is_short_or_long() -> None:
+    methods = {name for name, member in vars(Store).items() if inspect.iscoroutinefunction(member)}
+    assert SHORT.keys() | LONG.keys() == methods
+    assert not SHORT.keys() & LONG.keys()
+
+
+@pytest.mark.parametrize("name", SHORT)
+def test_what_is_short_does_not_wait(local: SqliteStore, name: str) -> None:
+    at_once(SHORT[name](local))
+
+
+@pytest.mark.parametrize("name", LONG)
+def test_what_may_be_long_leaves_the_loop_to_others(
+    local: SqliteStore, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """Until the loop has gone on, the database does not answer."""
+    goes_on, original = threading.Event(), getattr(local.database, name)
+
+    def answer(*values: object, **named: object) -> object:
+        assert goes_on.wait(60)
+        return original(*values, **named)
+
+    async def live() -> None:
+        asyncio.get_running_loop().call_soon(goes_on.set)
+        await LONG[name](local)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(local.database, name, answer)
+        asyncio.run(live())
+
+
+def test_opening_tells_what_the_database_tells(tmp_path: Path) -> None:
+    async def live() -> None:
+        store = SqliteStore(tmp_path)
+        assert await store.open(0) is None
+        await store.close()
+        (tmp_path / FILE).write_bytes(b"no database" * 1000)
+        damaged = SqliteStore(tmp_path)
+        assert (await damaged.open(0) or "").startswith("The history")
+        await damaged.close()
+        (tmp_path / "file").write_text("")
+        with pytest.raises(SettingsError):
+            await SqliteStore(tmp_path / "file").open(0)
+
+    asyncio.run(live())
