@@ -207,8 +207,8 @@ MUTATIONS = [
     Mutation(
         "nothing is said after the end",
         "stages/assembler.py",
-        "        if not self._done:\n            self._take_in(event)\n",
-        "        self._take_in(event)\n",
+        "        if not self._done:\n            self._dispatch(event)\n",
+        "        self._dispatch(event)\n",
         f"{_TOLD}[nothing is said after the end]",
     ),
     Mutation(

@@ -57,7 +57,7 @@ def test_answers_to_something_else_are_refused(given: ClarificationAnswer, param
 
 
 def test_a_run_that_has_asked_nothing_takes_no_answer() -> None:
-    with pytest.raises(NotFound, match="asked nothing"):
+    with pytest.raises(NotFound, match="no question to answer"):
         answers_message(asked(), [answer("file", "a")])
 
 

@@ -213,7 +213,7 @@ def nested(depth: int) -> dict[str, Any]:
         ({"$ref": "#/$defs/nobody"}, "refers to '#/$defs/nobody'"),
         ({"$dynamicRef": "#nobody"}, "refers to '#nobody'"),
         ({"items": [{}]}, "items"),
-        ({"properties": {"a": {"$ref": "https://example.invalid/a"}}}, "put what is referred to into its $defs"),
+        ({"properties": {"a": {"$ref": "https://example.invalid/a"}}}, "add the definition to its $defs"),
         ({"$id": "http://[", "$ref": "y"}, "cannot be used"),
         (nested(5000), "recursion"),
     ],

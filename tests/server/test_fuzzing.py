@@ -154,11 +154,11 @@ def test_a_body_that_cannot_be_mended_is_not_mended_again(monkeypatch: pytest.Mo
     """Python's decoder takes NaN and the strict one does not: a large body would be read hundreds of times."""
     tried: list[bytes] = []
 
-    def count(body: bytes, mend: Callable[[bytes], str] = json_body._mended) -> str:
+    def count(body: bytes, mend: Callable[[bytes], str] = json_body._repaired) -> str:
         tried.append(body)
         return mend(body)
 
-    monkeypatch.setattr(json_body, "_mended", count)
+    monkeypatch.setattr(json_body, "_repaired", count)
     with pytest.raises(InvalidRequest):
         json_body.read_json(NO_JSON["NaN and half a character"], dict)
     assert len(tried) <= 2

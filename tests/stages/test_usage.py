@@ -22,7 +22,7 @@ class Agent:
 
     def says(self, text: str) -> None:
         self.turns.output()
-        self.usage.said.append(text)
+        self.usage.model_output.append(text)
 
     def uses(self, tool: OtherTool = READ) -> None:
         self.turns.tool(None)
@@ -35,13 +35,13 @@ def test_one_call_is_all() -> None:
     agent.says("Hello.")
     counts = TokenCounts(prompt=900, completion=40, cached=700)
     figures = Usage(prompt_tokens=900, completion_tokens=40, total_tokens=940, cached_tokens=700)
-    assert agent.usage.in_all(counts) == agent.usage.last_call(counts) == figures
+    assert agent.usage.total(counts) == agent.usage.last_call(counts) == figures
 
 
 def test_an_answer_of_nothing_is_one_call() -> None:
     counts = TokenCounts(prompt=900, completion=0)
     agent = Agent()
-    assert agent.usage.last_call(counts) == agent.usage.in_all(counts)
+    assert agent.usage.last_call(counts) == agent.usage.total(counts)
 
 
 def test_of_several_calls_the_last_one_is_told_beside_the_sum() -> None:
@@ -51,7 +51,7 @@ def test_of_several_calls_the_last_one_is_told_beside_the_sum() -> None:
         agent.uses()
     agent.says("all done")
     counts = TokenCounts(prompt=240_000, completion=500, cached=216_000)
-    usage = agent.usage.in_all(counts)
+    usage = agent.usage.total(counts)
     assert (usage.prompt_tokens, usage.completion_tokens, usage.cached_tokens) == (240_000, 500, 216_000)
     assert usage.estimated is UNSET
     last = agent.usage.last_call(counts)
@@ -75,7 +75,7 @@ def test_without_figures_all_is_estimated() -> None:
     agent.says("I look. ")
     agent.uses()
     agent.says("Found it.")
-    usage = agent.usage.in_all(None)
+    usage = agent.usage.total(None)
     assert usage.prompt_tokens == estimate_tokens("a prompt of six plain words")
     assert usage.completion_tokens == estimate_tokens("I look. ") + estimate_tokens("Found it.")
     assert usage.estimated is True
@@ -89,7 +89,7 @@ def test_figures_below_zero_are_none() -> None:
     agent = Agent("a prompt")
     agent.says("Hello.")
     for counts in (TokenCounts(prompt=-1, completion=5), TokenCounts(prompt=5, completion=5, cached=-1)):
-        for usage in (agent.usage.in_all(counts), agent.usage.last_call(counts)):
+        for usage in (agent.usage.total(counts), agent.usage.last_call(counts)):
             assert (usage.prompt_tokens, usage.estimated) == (estimate_tokens("a prompt"), True)
 
 
@@ -102,10 +102,10 @@ def test_a_reply_that_asks_for_tools_tells_its_context_and_the_calls() -> None:
     assert first.prompt_tokens == 500 + estimate_tokens("a prompt")
     assert first.completion_tokens > estimate_tokens("I look. ") + estimate_tokens("ls -l")
     agent.turns.tool_ended()
-    agent.usage.caller_gave("word " * 300)
+    agent.usage.caller_result("word " * 300)
     agent.usage.tool_ended(OtherTool(tool="bash", arguments={"command": "ls -l"}, data="word " * 300))
     agent.turns.tool(None)
-    assert agent.usage.in_all(None).prompt_tokens == estimate_tokens("a prompt") + 300
+    assert agent.usage.total(None).prompt_tokens == estimate_tokens("a prompt") + 300
     assert agent.usage.last_call(None, [asked]).prompt_tokens >= first.prompt_tokens + estimate_tokens("I look. ") + 300
 
 

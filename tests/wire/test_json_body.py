@@ -57,7 +57,7 @@ def test_an_empty_body_is_told_apart(body: bytes) -> None:
 )
 def test_what_is_no_json_is_refused(body: bytes) -> None:
     error = refused(body)
-    assert str(error).startswith("The body is no JSON: ")
+    assert str(error).startswith("The body is not JSON: ")
     assert error.param is None
 
 
@@ -92,7 +92,7 @@ def test_a_reason_is_not_repeated_to_its_end() -> None:
     [
         ("mesage", "did you mean `message`?"),
         ("conversation_id", "did you mean `conversationId`?"),
-        ("zzz", "known are message, conversationId, inner, items, notes, thing, maybe, kind."),
+        ("zzz", "known fields: message, conversationId, inner, items, notes, thing, maybe, kind."),
     ],
 )
 def test_an_unknown_field_is_met_with_the_nearest_name(field: str, hint: str) -> None:
@@ -152,7 +152,7 @@ def test_what_was_mended_is_checked_like_everything_else() -> None:
     ],
 )
 def test_halves_are_no_excuse_for_what_is_no_json(body: bytes) -> None:
-    assert str(refused(body)).startswith("The body is no JSON: ")
+    assert str(refused(body)).startswith("The body is not JSON: ")
 
 
 def test_a_byte_order_mark_is_no_reason_to_refuse() -> None:

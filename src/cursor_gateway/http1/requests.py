@@ -6,14 +6,14 @@ The input is always in one of three states:
     body    the head was reported as `RequestHead`; `BodyPiece`s follow, then `RequestEnd` leads back to `head`
     closed  after `Rejected`, after the end of a request that is the connection's last, or after `close()`
 
-So for every request there is one `RequestHead`, any number of pieces, and one `RequestEnd`, in this order; only a
-`Rejected` or the end of the connection breaks it off. `Rejected` is the last event of a connection: where the next
-request would begin is not known any more. What is pushed afterwards gives no events.
+So for every request there is one `RequestHead`, any number of pieces, and one `RequestEnd`, in this order, unless
+`Rejected` or the end of the connection cuts it off. `Rejected` is the last event of a connection, because the start of
+the next request can no longer be found. Data pushed afterwards is ignored.
 
-httptools parses; its own limits are none, so heads, headers and bytes that bring nothing of a body are counted here:
-to the byte for a head that is complete, else by what each `push` brings.
-A request to switch to another protocol (`Upgrade`) is answered in this one, as RFC 9110 (7.8) allows. The parser skips
-the body of such a request, so a second parser reads it, which starts with a head of ours that says how long it is.
+httptools parses but has no limits, so the sizes of heads, headers and chunk framing are limited here: exactly for a
+complete head, otherwise by the amount that each `push` adds. A request to switch protocols (`Upgrade`) is answered in
+HTTP/1.1, as RFC 9110 (7.8) allows. httptools skips the body of such a request, so a second parser reads it; that one
+is first fed a synthetic head with the body's length.
 """
 
 from typing import TypeAlias
@@ -51,7 +51,7 @@ class RequestEnd(Struct, frozen=True):
 
 class Rejected(Struct, frozen=True):
     error: GatewayError
-    method: str  # of the request, as far as it is known: a reply to HEAD has no body
+    method: str  # of the request, as far as known: a response to HEAD has no body
 
 
 Event: TypeAlias = RequestHead | BodyPiece | RequestEnd | Rejected
@@ -80,15 +80,15 @@ class RequestParser:
         self.in_head = True
         self.head_has_begun = False  # its request line; line ends before it are skipped
         self._head_size = 0
-        self._bytes_without_progress = 0  # since the head, or the last of a body: sizes of chunks, trailers
+        self._bytes_without_progress = 0  # since the head or the last body data: chunk sizes, trailers
         self._is_last = False
-        self._in_framing = False  # reading a head of ours
+        self._in_framing = False  # feeding the synthetic head
         self._method, self._url = b"", b""
         self._headers: Headers = []
 
     @property
     def is_idle(self) -> bool:
-        """Nothing of the next request has come."""
+        """No byte of the next request has arrived."""
         return self.in_head and not self._head_size
 
     def push(self, data: bytes) -> list[Event]:
@@ -104,14 +104,18 @@ class RequestParser:
             if self.in_head and self._head_size > MAX_HEAD:
                 self._reject(_head_too_long())
             elif not self.in_head and self._bytes_without_progress > MAX_HEAD:
-                self._reject(HeadTooLarge(f"More than {MAX_HEAD} bytes bring nothing of the body; send no trailers."))
+                self._reject(
+                    HeadTooLarge(
+                        f"More than {MAX_HEAD} bytes of chunk sizes or trailers; send larger chunks and no trailers."
+                    )
+                )
         self._events = []
         return events
 
     def close(self) -> None:
-        """Nothing more is wanted of this connection."""
+        """Ignores everything that follows."""
         self.is_closed = True
-        self._parser = None  # the two hold each other
+        self._parser = None  # breaks the reference cycle
 
     def _feed(self, data: bytes) -> None:
         while data and (parser := self._parser) is not None:
@@ -123,8 +127,8 @@ class RequestParser:
                 if not self.is_closed:
                     self._ignore_upgrade()
             except HttpParserError as error:
-                if not self.is_closed:  # else it is about what comes after the last request
-                    self._reject(InvalidRequest(f"This is no request of HTTP/1.1: {error}. Send it as RFC 9112 says."))
+                if not self.is_closed:  # otherwise it is about data after the last request
+                    self._reject(InvalidRequest(f"This is not an HTTP/1.1 request: {error}. Send it as RFC 9112 says."))
                 return
 
     def _reject(self, error: GatewayError) -> None:
@@ -135,7 +139,7 @@ class RequestParser:
         codings = [value.lower() for name, value in self._headers if name == _CODING]
         lengths = [value for name, value in self._headers if name == _LENGTH]
         if codings not in ([], [b"chunked"]) or (codings and lengths):
-            self._reject(InvalidRequest("The body's length is not clear; send it with `Content-Length` alone."))
+            self._reject(InvalidRequest("The body's length is ambiguous; send only `Content-Length`."))
             return
         framing = b"transfer-encoding: chunked" if codings else b"content-length: %b" % (lengths or [b"0"])[0]
         self._parser = HttpRequestParser(self)
@@ -149,14 +153,14 @@ class RequestParser:
         if self.is_closed or self._in_framing:
             return
         self._url, self._headers, self.head_has_begun = b"", [], True
-        self._head_size = self._head_size or 1  # it has begun, in the read that brought the end of the one before
+        self._head_size = self._head_size or 1  # it began in the same read that ended the previous request
 
     def on_url(self, url: bytes) -> None:
         if not self._in_framing:
             self._url += url
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        if self.in_head:  # else it is a trailer: whoever checks the head has not seen it
+        if self.in_head:  # otherwise it is a trailer, which must not bypass checks of the head
             self._headers.append((name.lower(), value.rstrip(b" \t")))
 
     def on_headers_complete(self) -> None:
@@ -172,12 +176,12 @@ class RequestParser:
         elif len(self._url) + sum(len(name) + len(value) for name, value in headers) > MAX_HEAD:
             self._reject(_head_too_long())
         elif self._method == b"CONNECT":
-            self._reject(InvalidRequest("This is no proxy; send requests that are for the gateway itself."))
+            self._reject(InvalidRequest("This is not a proxy; send only requests for the gateway itself."))
         elif version == "1.0" and any(name == _CODING for name, _ in headers):
-            # Others on the way may end it elsewhere (RFC 9112, 6.1).
-            self._reject(InvalidRequest("HTTP/1.0 knows no `Transfer-Encoding`; send it with `Content-Length`."))
+            # Intermediaries may disagree about where it ends (RFC 9112, 6.1).
+            self._reject(InvalidRequest("HTTP/1.0 has no `Transfer-Encoding`; send `Content-Length`."))
         elif version not in _VERSIONS or (target := _target(self._url, headers)) is None:
-            self._reject(InvalidRequest("This is no request for the gateway; send one as in `GET /health HTTP/1.1`."))
+            self._reject(InvalidRequest("This is not a valid request; send one like `GET /health HTTP/1.1`."))
         else:
             path, query, headers = target
             keep_alive = parser.should_keep_alive()
@@ -199,11 +203,11 @@ class RequestParser:
 
 
 def _target(url: bytes, headers: Headers) -> tuple[bytes, bytes, Headers] | None:
-    """The path, the query, and the headers with the host that is meant. None: nothing that a server has."""
+    """The path, the query, and the headers with the effective host. None for an invalid target."""
     path, _, query = url.partition(b"#")[0].partition(b"?")
     try:
         if not path.startswith(b"/") and path != b"*":
-            target = parse_url(url)  # an absolute one, as if we were a proxy: its host is what is meant
+            target = parse_url(url)  # absolute form: its host overrides the header (RFC 9112, 3.2.2)
             path, query = target.path or b"/", target.query or b""
             host = b"[%b]" % target.host if b":" in target.host else target.host
             host = b"%b:%d" % (host, target.port) if target.port else host

@@ -14,11 +14,11 @@ class ResponseEncoder:
     __slots__ = ("_head", "_is_chunked", "_is_head_request", "_is_silent", "_version", "closes")
 
     def __init__(self, method: str, version: str) -> None:
-        """Of the request."""
+        """The request's method and version."""
         self._is_head_request, self._version = method == "HEAD", version
         self._head = b""
         self._is_chunked = self._is_silent = False
-        self.closes = False  # the connection is to be closed when the response has ended
+        self.closes = False  # whether the connection closes after the response
 
     def start(self, status: int, headers: Iterable[tuple[bytes, bytes]], date: bytes, *, closes: bool) -> None:
         """Raises `ValueError` for a header that would be several lines."""
@@ -30,7 +30,7 @@ class ResponseEncoder:
         self.closes = closes
         self._is_silent = self._is_head_request or status in _BODILESS
         if not self._is_silent and not has_length:
-            if self._version == "1.0":  # knows no chunks: the body ends with the connection
+            if self._version == "1.0":  # no chunks: the end of the connection ends the body
                 self.closes = True
             else:
                 self._is_chunked = True
@@ -42,7 +42,7 @@ class ResponseEncoder:
         lines += (b"", b"")
         head = b"\r\n".join(lines)
         if not head.count(b"\n") == head.count(b"\r") == len(lines) - 1:
-            raise ValueError("A header of the reply has more than one line.")
+            raise ValueError("A header of the response contains a line end.")
         self._head = head
 
     def body(self, data: bytes, is_end: bool) -> bytes:

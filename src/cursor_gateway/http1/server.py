@@ -1,8 +1,12 @@
-"""An application (ASGI) and sockets in; its replies on every connection out.
+"""An ASGI application and listening sockets in; responses on every connection out.
 
-A connection has any number of exchanges, a request and its reply each, which are answered one after the other: the
-first is at work, the others wait. Every wait for the client has an end: for a request's head, for a reply to be taken,
-for the rest of what was refused. The wait for a body ends where the application reads it.
+A connection has a queue of exchanges, each a request and its response. Only the first runs; pipelined requests wait, so
+responses are always in the order of the requests. An exchange leaves the queue when its response has ended, and
+a connection whose last exchange was marked `is_last` reads no further request.
+
+Every wait for the client has a timeout: for a request's head, for the client to read a response, and for the rest of a
+request that was refused. Timeouts for bodies are up to the application. Reading from the socket pauses while too many
+requests or too much of a body wait to be processed; sending pauses while the client does not read.
 """
 
 import asyncio
@@ -21,26 +25,26 @@ from cursor_gateway.http1.requests import BodyPiece, Rejected, RequestEnd, Reque
 from cursor_gateway.http1.responses import ResponseEncoder
 
 _BACKLOG = 2048
-_MUCH = 64 * 1024  # bytes of a body that nobody has taken yet
-_LONGEST_REST = 30.0  # seconds for what a client has yet to send when it is refused
-_MOST_IGNORED = 32 * 1024 * 1024  # bytes that come for nothing; more than most who are refused have yet to send
-_MOST_WAITING = 8  # requests that a client sends without waiting for replies
-_BEYOND = 64  # connections over the limit that are still told so
+_MUCH = 64 * 1024  # bytes of a body that the application has not read yet; reading pauses above
+_LONGEST_REST = 30.0  # seconds to read and discard the rest of a refused request
+_MOST_IGNORED = 32 * 1024 * 1024  # bytes discarded before the connection is aborted
+_MOST_WAITING = 8  # pipelined requests
+_BEYOND = 64  # connections over the limit that still get an error response
 
 _ASGI = {"version": "3.0", "spec_version": "2.3"}
 _DISCONNECT: Message = {"type": "http.disconnect"}
 
 
 class Timeouts(Struct, frozen=True, kw_only=True):
-    """Seconds that a client may take."""
+    """Seconds."""
 
-    head: float  # for a request's head, from its first byte; and before that, from the connection's start or last reply
-    reply: float = 300.0  # to take anything at all of a reply that waits for it
-    rest: float = 2.0  # to send what nobody reads: were the connection closed at once, it might lose the reply
+    head: float  # for a request's head, from its first byte; and the keep-alive timeout before that
+    reply: float = 300.0  # for the client to read anything of a pending response
+    rest: float = 2.0  # for the rest of a refused request: closing at once could lose the response
 
 
 class HttpServer:
-    """What all connections have in common."""
+    """Listens on sockets and tracks the connections."""
 
     def __init__(
         self,
@@ -51,7 +55,8 @@ class HttpServer:
         timeouts: Timeouts,
         max_connections: int,
     ) -> None:
-        """`refusal` replies to what does not reach `app`; `fault` is told what `app` raised, and for which path."""
+        """`refusal` builds the response to a request that is not passed to `app`; `fault` is called with what `app`
+        raised, and the path."""
         self.app, self.refusal, self.fault = app, refusal, fault
         self.timeouts, self.max_connections = timeouts, max_connections
         self.connections: set[Connection] = set()
@@ -66,7 +71,7 @@ class HttpServer:
         self._listening.append(await create(lambda: Connection(self), sock=bound, backlog=_BACKLOG))
 
     def close(self) -> None:
-        """Replies that have begun go on; whatever is asked from now on is refused."""
+        """Stops listening. Running exchanges continue; new requests are refused."""
         self.is_closing = True
         for listening in self._listening:
             listening.close()
@@ -113,20 +118,20 @@ class Connection(asyncio.Protocol):
     def __init__(self, server: HttpServer) -> None:
         self.server = server
         self._loop = asyncio.get_running_loop()
-        self._parser = RequestParser()  # closed when nothing more is wanted of the client
-        self._exchanges: list[Exchange] = []  # not answered yet; the first is at work
-        self._is_extra = False  # one more than there is room for
-        self._ignored = 0  # bytes that came after the parser was closed
-        self._close_by = 0.0  # when to stop waiting for the rest of a request that was refused
+        self._parser = RequestParser()  # closed when no more requests are read
+        self._exchanges: list[Exchange] = []  # unanswered; the first one runs
+        self._is_extra = False  # over the limit of connections
+        self._ignored = 0  # bytes received after the parser was closed
+        self._close_by = 0.0  # deadline for the rest of a refused request
         self._is_paused = False
-        self.blocked: asyncio.Future[None] | None = None  # while the client does not take what it is sent
-        self._unsent = 0  # bytes that it had not taken when that was looked at last
+        self.blocked: asyncio.Future[None] | None = None  # while the client does not read
+        self._unsent = 0  # bytes in the write buffer at the last check
         self._deadline: float | None = None
         self._timer: asyncio.TimerHandle | None = None
 
     # --- called by the event loop -------------------------------------------------------------------
 
-    # a stream's; uvloop's is of no such type
+    # uvloop's transport is not an `asyncio.Transport` subclass
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         self.transport = transport
         connections, most = self.server.connections, self.server.max_connections
@@ -174,7 +179,7 @@ class Connection(asyncio.Protocol):
                         self._expect(None)
                     if self._is_extra:
                         most = self.server.max_connections
-                        refusal = TooManyConnections(f"All {most} places for connections are taken; try again later.")
+                        refusal = TooManyConnections(f"All {most} connections are in use; retry later.")
                         self._refuse(refusal, event.method)
                         break
                     self._add(Exchange(self, self._scope(event), event.version, is_last=not event.keep_alive))
@@ -240,9 +245,9 @@ class Connection(asyncio.Protocol):
         self.read_as_needed()
 
     def _refuse(self, error: GatewayError, method: str) -> None:
-        """When those before it are answered; what comes after it is ignored."""
+        """Queues an error response after the exchanges before it, and ignores further input."""
         self._parser.close()
-        if self._exchanges and not self._exchanges[-1].is_whole:  # it is about the rest of this one
+        if self._exchanges and not self._exchanges[-1].is_whole:  # the error is in the rest of this request
             exchange = self._exchanges[-1]
             if exchange.has_begun:
                 exchange.is_last = True
@@ -256,7 +261,7 @@ class Connection(asyncio.Protocol):
         self._add(refused)
 
     def close_soon(self) -> None:
-        """At once, unless something is asked, or about to be; the rest of a head has to come soon."""
+        """Closes at once, unless a request is running or has begun to arrive; the rest of its head must come soon."""
         if self._exchanges or self._parser.is_closed:
             return
         if self._parser.head_has_begun:
@@ -289,7 +294,7 @@ class Connection(asyncio.Protocol):
     # --- backpressure and timeouts ------------------------------------------------------------------
 
     def read_as_needed(self) -> None:
-        """A client that sends more than is taken has to wait."""
+        """Pauses reading while too much waits to be processed."""
         is_much = len(self._exchanges) > _MOST_WAITING or (
             bool(self._exchanges) and self._exchanges[-1].size > _MUCH and not self._parser.is_closed
         )
@@ -307,12 +312,12 @@ class Connection(asyncio.Protocol):
         self.blocked = None
 
     def _expect(self, seconds: float | None) -> None:
-        """Something of the client; not while it does not take what it is sent, which has a limit of its own."""
+        """Sets the timeout for input, unless a write is blocked, which has its own timeout."""
         if self.blocked is None:
             self._wait(seconds)
 
     def _wait(self, seconds: float | None) -> None:
-        """One timer for all limits, which looks at the clock again when the limit has moved."""
+        """Sets the deadline. One timer serves all timeouts; when it fires early, it is set again."""
         if seconds is None:
             self._deadline = None
             return
@@ -331,7 +336,7 @@ class Connection(asyncio.Protocol):
             self._wait(left)
         elif self.blocked is not None or self.transport.is_closing():
             size = self.transport.get_write_buffer_size()
-            if size >= self._unsent:  # nothing was taken
+            if size >= self._unsent:  # the client read nothing
                 self.abort()
             self._unsent = size
             self._wait(self.server.timeouts.reply)
@@ -344,12 +349,12 @@ class Connection(asyncio.Protocol):
 
 
 class Exchange:
-    """One request and its reply, as ASGI has them."""
+    """One request and its response, in terms of ASGI."""
 
     __slots__ = (
         "_connection",
         "_end_was_received",
-        "_must_invite",
+        "_expects_continue",
         "_pieces",
         "_response",
         "_scope",
@@ -366,29 +371,29 @@ class Exchange:
     def __init__(self, connection: Connection, scope: dict[str, Any], version: str, *, is_last: bool) -> None:
         self._connection, self._scope = connection, scope
         self._response = ResponseEncoder(scope["method"], version)
-        self.is_last = is_last  # of its connection
+        self.is_last = is_last  # on its connection
         self.refused: GatewayError | None = None
-        self.is_whole = self._end_was_received = False  # the request has arrived; and the application has it
-        self.has_begun = self.is_over = False  # the reply
-        self.is_disconnected = False  # the client has gone
-        self.size = 0  # of what the application has not received
+        self.is_whole = self._end_was_received = False  # the request has arrived; the application has received it
+        self.has_begun = self.is_over = False  # the response
+        self.is_disconnected = False  # the client is gone
+        self.size = 0  # bytes that the application has not received
         self._pieces: list[bytes] = []
-        # no `Event`: each has room for 64 who wait, and streams are many
+        # Not an `asyncio.Event`: each allocates space for 64 waiters, and there are many streams.
         self._waiting: list[asyncio.Future[None]] = []
-        self._must_invite = version != "1.0" and any(
+        self._expects_continue = version != "1.0" and any(
             name == b"expect" and value.lower() == b"100-continue" for name, value in scope["headers"]
         )
 
     # --- the connection's side ----------------------------------------------------------------------
 
     def push(self, piece: bytes) -> None:
-        self._must_invite = False
+        self._expects_continue = False
         self._pieces.append(piece)
         self.size += len(piece)
         self._wake()
 
     def push_end(self) -> None:
-        self._must_invite, self.is_whole = False, True
+        self._expects_continue, self.is_whole = False, True
         self._wake()
 
     def disconnect(self) -> None:
@@ -398,11 +403,11 @@ class Exchange:
     async def run(self, app: ASGIApp) -> None:
         try:
             await app(self._scope, self.receive, self.send)
-        except Exception as error:  # noqa: BLE001 -- the application replies to its own; this is a reply that can be none
+        except Exception as error:  # noqa: BLE001 -- the application handles its own errors; no response is possible for this one
             self._connection.server.fault(error, self._scope["path"])
         finally:
             if not self.is_over and not self.is_disconnected:
-                self._connection.abort()  # or the client would take what it has for the whole
+                self._connection.abort()  # or the client would take a partial response for a complete one
 
     # --- the application's side ---------------------------------------------------------------------
 
@@ -413,13 +418,13 @@ class Exchange:
                 self._pieces, self.size, self._end_was_received = [], 0, self.is_whole
                 self._connection.read_as_needed()
                 return {"type": "http.request", "body": body, "more_body": not self.is_whole}
-            if self._must_invite:
-                self._must_invite = False
+            if self._expects_continue:
+                self._expects_continue = False
                 self._connection.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
-            await self._something()
+            await self._wait_for_change()
         return _DISCONNECT
 
-    async def _something(self) -> None:
+    async def _wait_for_change(self) -> None:
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.append(future)
         try:
@@ -439,7 +444,7 @@ class Exchange:
         if self.is_disconnected:
             return
         if message["type"] == "http.response.start":
-            # Before the end of the request nobody knows where the next one would begin.
+            # Before the end of this request, the start of the next one is unknown.
             closes = self.is_last or connection.server.is_closing or not self.is_whole
             headers = message.get("headers", ())
             self._response.start(message["status"], headers, connection.server.date(), closes=closes)
@@ -448,7 +453,7 @@ class Exchange:
         is_end = not message.get("more_body", False)
         data = self._response.body(message.get("body", b""), is_end)
         if not self.has_begun:
-            self.has_begun, self._must_invite = True, False
+            self.has_begun, self._expects_continue = True, False
         if data:
             connection.transport.write(data)
         if is_end:

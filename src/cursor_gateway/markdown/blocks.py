@@ -1,7 +1,13 @@
-"""Markdown lines in, out what each is to a fence: CommonMark's block structure, one line at a time.
+"""Markdown lines in; for each line its role in a fence out: CommonMark's block structure, line by line.
 
-Only as much of CommonMark as decides what a fence is: block quotes, list items, indented code,
-HTML blocks, headings and breaks (they end a paragraph), lazy continuation. Tabs are four columns.
+Only the part of CommonMark that decides what a fence is: block quotes, list items, indented code, HTML blocks,
+headings and thematic breaks (they end a paragraph), lazy continuation. Tabs are four columns.
+
+Between lines the state is a stack of open containers (quotes and items, outermost first) and at most one open leaf:
+a fence, an HTML block or a paragraph. Each line first matches containers, from the outside in. If all match, an
+open fence or HTML block takes the rest of the line. If not, the unmatched containers close, and any fence in them
+with it; only a paragraph may continue without its containers' markers (lazy continuation). A fence never outlives its
+container, and nothing can open inside a fence or an HTML block.
 """
 
 import re
@@ -13,11 +19,11 @@ from msgspec import Struct
 
 
 class Prose(Struct, frozen=True):
-    """Anything that is no part of a fence."""
+    """Not part of a fence."""
 
 
 class Opened(Struct, frozen=True):
-    """An opening fence. `column` is where it stands: so many columns are taken off its lines."""
+    """An opening fence. `column` is its position: that many columns are removed from its lines."""
 
     info: str
     column: int
@@ -102,10 +108,10 @@ _HTML_UNTIL = [
 
 
 class _Line:
-    """A line and how far its containers have eaten into it.
+    """A line, and how much of it its containers have consumed.
 
-    Each character is looked at a fixed number of times, however many containers there are: what stands next is found
-    once for each run of white space, and the line's tail once for each character that a break is made of.
+    Each character is read a bounded number of times, however many containers there are: the next non-blank is found
+    once per run of white space, and the line's tail once per character of a thematic break.
     """
 
     def __init__(self, text: str) -> None:
@@ -117,18 +123,18 @@ class _Line:
         self._look()
 
     def _look(self) -> None:
-        """Find what stands next after white space."""
+        """Finds the next character after white space."""
         text, start, column = self.text, self.offset, self.column
         while (char := text[start : start + 1]) == " " or char == "\t":
             column += 1 if char == " " else 4 - column % 4
             start += 1
-        self.start = start  # of what stands next
+        self.start = start  # of the next non-blank
         self.start_column = column
         self.indent = column - self.column
         self.blank = start == len(text)
 
     def advance(self, columns: int) -> None:
-        """Within the white space."""
+        """Consumes columns of white space."""
         columns = min(columns, self.indent)
         self.indent -= columns
         while columns > 0:
@@ -145,7 +151,7 @@ class _Line:
         self._look()
 
     def is_break(self) -> bool:
-        """Is the rest nothing but white space and three or more of the character that stands next?"""
+        """A thematic break: is the rest only white space and three or more of the next character?"""
         char = self.text[self.start]
         if char not in self._tails:
             self._tails[char] = len(self.text.rstrip(f"{char} \t"))
@@ -161,15 +167,15 @@ class BlockParser:
     def __init__(self) -> None:
         self.fence: Fence | None = None  # the open one
         self._containers: list[Container] = []
-        self._quotes: list[int] = []  # which of them are quotes
-        self._columns = [0]  # the indentation of the items among the first 0, 1, 2, … of them
-        self._items_end = 0  # how many there are, without a last one that is empty
-        self._leaf: Leaf = None  # what else is open
+        self._quotes: list[int] = []  # indices of the quotes among them
+        self._columns = [0]  # total indentation of the items among the first 0, 1, 2, … of them
+        self._items_end = 0  # their number, without a last item that is empty
+        self._leaf: Leaf = None  # an open paragraph or HTML block
 
     def line(self, text: str) -> LineKind:
-        """The next line, whole and without its line end."""
+        """The next complete line, without its line end."""
         fence, leaf = self.fence, self._leaf
-        if not self._containers:  # the common cases, at once
+        if not self._containers:  # fast path for the common cases
             if fence is not None:
                 if fence.indent == 0 and fence.char not in text:
                     return Content(text)
@@ -200,7 +206,7 @@ class BlockParser:
         return self._start(line, matched)
 
     def _is_plain_item(self, text: str) -> bool:
-        """The short way of most lists: an item at the top level that begins with plain text."""
+        """Fast path for most lists: a top-level item that starts with plain text."""
         item = _PLAIN_ITEM.match(text)
         if item is None:
             return False
@@ -214,8 +220,8 @@ class BlockParser:
         return True
 
     def skip(self, text: str, start: int, end: int) -> int:
-        """Whole lines of `text`, each with its LF, from `start` to `end`: up to where are they nothing but content of
-        the open fence, or nothing but paragraphs? Those lines are taken as read."""
+        """Skips complete lines of `text`, each with its LF, from `start` to at most `end`, that are only content of
+        the open fence, or only paragraphs. Returns where it stopped."""
         if self._containers or isinstance(self._leaf, HtmlBlock):
             return start
         if self.fence is not None:
@@ -229,8 +235,8 @@ class BlockParser:
         return stop
 
     def settles(self, start: str) -> bool:
-        """The start of a line that is no fence, where none is open: does it decide all there is to know of the line?
-        If so the line is taken as read, and is not to be given to `line`."""
+        """Whether this start of a line, which is not a fence and not in one, decides the state after the line. If so
+        the line is consumed, and must not be passed to `line`."""
         text = start.lstrip(_MARKS)
         if not text.lstrip("#") or text[0] == "<" or isinstance(self._leaf, HtmlBlock):
             return False  # perhaps a break, an underline or a heading, or HTML: its end matters
@@ -241,8 +247,8 @@ class BlockParser:
         return True
 
     def content_of(self, start: str) -> str | None:
-        """The start of a line, up to its first character that is not white space or beyond: what of it is content
-        of the open fence? None when the line ends that fence, because it is outside the fence's container."""
+        """The part of this start of a line that is content of the open fence. `start` must reach the first non-blank.
+        None if the line is outside the fence's container and so ends the fence."""
         fence = self.fence
         if fence is None:
             return None
@@ -252,7 +258,7 @@ class BlockParser:
         return self._dedented(line, fence) if self._match(line) == len(self._containers) else None
 
     def _nest(self, containers: list[Container], *, last_is_empty: bool = False) -> None:
-        """These are open now. The last is empty if it is an item with nothing but its marker."""
+        """Sets the open containers. The last is empty if it is an item with only a marker."""
         self._containers = containers
         self._quotes = [number for number, container in enumerate(containers) if isinstance(container, Quote)]
         widths = [container.width if isinstance(container, Item) else 0 for container in containers]
@@ -260,7 +266,7 @@ class BlockParser:
         self._items_end = len(containers) - last_is_empty
 
     def _match(self, line: _Line) -> int:
-        """How many of the open containers go on in this line."""
+        """How many of the open containers this line continues."""
         for number, container in enumerate(self._containers):
             if line.blank:
                 return self._match_blank(line, number)
@@ -275,8 +281,8 @@ class BlockParser:
         return len(self._containers)
 
     def _match_blank(self, line: _Line, number: int) -> int:
-        """From the container `number` on. All at once, or each of many blank lines would be compared with every
-        container. It ends quotes, and an item that is empty: one may begin with one blank line, not with two."""
+        """A blank line, from container `number` on, in one step: comparing each of many blank lines with every
+        container would be quadratic. It ends quotes, and an empty item: only one blank line may follow a marker."""
         place = bisect_left(self._quotes, number)
         end = self._quotes[place] if place < len(self._quotes) else max(number, self._items_end)
         line.advance(self._columns[end] - self._columns[number])
@@ -295,7 +301,7 @@ class BlockParser:
         return line.rest()
 
     def _start(self, line: _Line, matched: int) -> LineKind:
-        """A line, not blank, that no open fence or HTML block takes: new containers, then at most one new leaf."""
+        """A non-blank line outside fences and HTML blocks: opens new containers, then at most one leaf."""
         lazy = matched < len(self._containers) and self._leaf == "paragraph"
         in_paragraph = matched == len(self._containers) and self._leaf == "paragraph"
         containers = self._containers[:matched]
@@ -369,7 +375,7 @@ def _eat_list_marker(line: _Line, in_paragraph: bool) -> Item | None:
         return None
     rest_is_blank = _BLANK_REST.match(line.text, marker.end()) is not None
     if in_paragraph and (rest_is_blank or marker[1] not in (None, "1")):
-        return None  # what may not interrupt a paragraph
+        return None  # cannot interrupt a paragraph
     indent, length = line.indent, len(marker[0])
     line.advance_past_start(length)
     padding = line.indent if 1 <= line.indent <= 4 and not rest_is_blank else 1

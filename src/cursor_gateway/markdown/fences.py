@@ -1,7 +1,15 @@
-"""Streamed Markdown in, prose and fenced code out, at once and without loss.
+"""Streamed Markdown in, prose and fenced code out, without delay and without loss.
 
-What is certain is said immediately; at most the current line is held back, and only while it may
-still turn into a fence. Joined in order, the raws of all pieces are the text that came in.
+The current line is in one of three states:
+
+    undecided   it may still become an opening or closing fence; the text of the line is held back
+    decided     it is not a fence: text is passed on as it arrives, but how the line ends still matters to the
+                block parser (it may become a heading's underline, or end an HTML block), so the line is also kept
+    settled     nothing that follows in the line matters: text is passed on and not kept
+
+So at most one line is held back, and only while it may still be a fence. In code, the last line end is held back as
+well, because it belongs to the closing fence if one follows. A fence is closed by its closing line, by the end of
+its container, or by the end of the text. Joined in order, the raw texts of all pieces are the input.
 """
 
 import re
@@ -15,7 +23,7 @@ from cursor_gateway.model.run_info import Fences
 
 _LINE = re.compile(r"([^\r\n]*)(\r\n|\n|\r)")
 _DIGITS = frozenset("0123456789")
-_OPENING = frozenset(" \t>`~-+*0123456789")  # what a line with an opening fence may begin with
+_OPENING = frozenset(" \t>`~-+*0123456789")  # characters that a line with an opening fence may start with
 _REFERENCE = re.compile(r"(\d{1,9}):(\d{1,9}):(.+)", re.DOTALL | re.ASCII)
 
 
@@ -59,7 +67,7 @@ Piece: TypeAlias = Prose | FenceOpened | Code | FenceClosed
 
 
 def read_info(info: str) -> Tag | None:
-    """A fence's info string; None when it names no language."""
+    """Parses a fence's info string; None if it names no language."""
     if reference := _REFERENCE.fullmatch(info):
         path = reference[3].strip()
         if path:
@@ -75,21 +83,21 @@ class FenceSplitter:
 
     def _reset(self) -> None:
         self._blocks = BlockParser()
-        self.in_code = False  # inside a fence that is told apart from the prose
+        self.in_code = False  # inside a fence that is split from the prose
         self._line: list[str] = []  # the current line so far
-        self._decided = False  # the current line is no fence: it is said as it comes
-        self._settled = False  # and how it goes on does not matter
-        self.flowing = False  # text without a line end need not be pushed: it goes on what is open, prose or code
-        self._scan: _OpeningScan | _ClosingScan | None = None  # of a line that is not decided
-        self._line_end = ""  # of the last line of code: said only when another line of code follows
+        self._decided = False  # the current line is not a fence: it is passed on as it arrives
+        self._settled = False  # and the rest of it does not matter to the block parser
+        self.flowing = False  # text without a line end need not be pushed: it continues the open prose or code
+        self._scan: _OpeningScan | _ClosingScan | None = None  # of an undecided line
+        self._line_end = ""  # of the last line of code: held until another line of code follows
         self._held_return = False  # a CR that may be half of a CRLF
         self._out: list[Piece] = []
-        self._texts: list[str] = []  # prose or code in a row that is not yet a piece
-        self._raws: list[str] = []  # the same as it came; kept for code only
+        self._texts: list[str] = []  # consecutive prose or code that is not a piece yet
+        self._raws: list[str] = []  # the same as received; for code only
 
     def begin(self, text: str) -> str | None:
-        """Text without a line end that begins a line of prose, or of code, and no fence: what is said of it, with the
-        line end before it in code. None when it is not as simple as that, and has to be pushed."""
+        """Fast path for text without a line end that starts a line of prose or code. Returns the text to pass on, in
+        code with the line end before it; None if it may be a fence or is otherwise complicated, and must be pushed."""
         if self._line or self._decided or self._held_return or text[0] in _OPENING:
             return None
         fence = self._blocks.fence
@@ -99,8 +107,8 @@ class FenceSplitter:
         elif not self.in_code or text[0] == fence.char or self._blocks.content_of(text) != text:
             return None
         self._decided = self._settled = self.flowing = True
-        said, self._line_end = self._line_end + text, ""
-        return said
+        text, self._line_end = self._line_end + text, ""
+        return text
 
     def push(self, text: str, /) -> list[Piece]:
         if self._held_return or "\r" in text:
@@ -113,7 +121,7 @@ class FenceSplitter:
         return self._take()
 
     def _push_returns(self, text: str) -> None:
-        """Text with line ends of any kind. A CR at its end waits: it may be half of a CRLF."""
+        """Text with line ends of any kind. A CR at its end is held back: it may be half of a CRLF."""
         if self._held_return:
             text = "\r" + text
         self._held_return = text.endswith("\r")
@@ -135,16 +143,16 @@ class FenceSplitter:
                 stop = text.index("\n", start) + 1
                 self._end_line(text[start : stop - 1], "\n")
             elif self.in_code:
-                self._say_code(text[start : stop - 1], text[start : stop - 1])
+                self._emit_code(text[start : stop - 1], text[start : stop - 1])
                 self._line_end = "\n"
             else:
-                self._say(text[start:stop])
+                self._emit(text[start:stop])
             start = stop
         if end < len(text):
             self._grow_line(text[end:])
 
     def flush(self) -> list[Piece]:
-        """The end of the text: an open fence ends with it. The next push starts afresh."""
+        """The end of the text, which also closes an open fence. The next push starts from scratch."""
         if self._held_return:
             self._end_line("", "\r")
         if self._line or self._settled:
@@ -161,60 +169,60 @@ class FenceSplitter:
         if not self._settled:
             self._line.append(text)
         if self._decided:
-            self._say(text)
+            self._emit(text)
             return
         if self._scan is None:
             fence = self._blocks.fence
             self._scan = _ClosingScan(fence.char) if fence else _OpeningScan()
-        if not self._scan.goes_on(text):
+        if not self._scan.may_continue(text):
             self._decide("".join(self._line))
 
     def _decide(self, start: str) -> None:
-        """The line is no fence: say what there is of it."""
+        """The line is not a fence: pass on what there is of it."""
         content = self._blocks.content_of(start)
         if content is not None:
             self._settled = True
         else:
-            if self._blocks.fence is not None:  # outside its container: a line like any other, after the fence's end
+            if self._blocks.fence is not None:  # outside its container, so the fence has ended
                 self._leave_fence()
                 self._scan = _OpeningScan()
-                if self._scan.goes_on(start):
+                if self._scan.may_continue(start):
                     return
             self._settled = self._blocks.settles(start)
         self._decided = True
         if self._settled:
             self._line = []
         if content is not None and self.in_code:
-            self._say_code(content, start)
+            self._emit_code(content, start)
         else:
-            self._say(start)
+            self._emit(start)
 
     def _end_line(self, tail: str, line_end: str) -> None:
         if self._settled:
             self._decided = self._settled = False
             self._scan = None
             if self.in_code:
-                self._say(tail)
+                self._emit(tail)
                 self._line_end = line_end
             else:
-                self._say(tail + line_end)
+                self._emit(tail + line_end)
             return
         line = tail
         if self._line:
             self._line.append(tail)
             line = "".join(self._line)
             self._line = []
-        unsaid = tail if self._decided else line
+        pending = tail if self._decided else line
         kind = self._blocks.line(line)
         match kind:
             case ProseLine():
                 self._leave_fence()
-                self._say(unsaid + line_end)
+                self._emit(pending + line_end)
             case Content(text=text):
                 if not self.in_code:
-                    self._say(unsaid + line_end)
-                else:  # not decided: a decided line of code is settled
-                    self._say_code(text, line)
+                    self._emit(pending + line_end)
+                else:  # undecided: a decided line of code is always settled
+                    self._emit_code(text, line)
                     self._line_end = line_end
             case Opened():
                 self._leave_fence()
@@ -222,16 +230,16 @@ class FenceSplitter:
             case Closed():
                 if self.in_code:
                     self._close(self._line_end + line)
-                    self._say(line_end)
+                    self._emit(line_end)
                 else:
-                    self._say(line + line_end)
+                    self._emit(line + line_end)
         self._decided = False
         self._scan = None
 
     def _open(self, opened: Opened, raw: str) -> None:
         tag = None if opened.quoted else read_info(opened.info)
         if tag is None or (self._fences == "inline" and isinstance(tag, CodeTag)):
-            self._say(raw)
+            self._emit(raw)
             return
         self._end_run()
         self._out.append(FenceOpened(tag, opened.column, raw))
@@ -245,25 +253,25 @@ class FenceSplitter:
         self._line_end = ""
 
     def _leave_fence(self) -> None:
-        """The fence's container ended, and the fence with it; the line end before this line is prose again."""
+        """The fence ended with its container; the line end before this line is prose again."""
         if self.in_code:
             line_end = self._line_end
             self._close("")
-            self._say(line_end)
+            self._emit(line_end)
 
-    def _say_code(self, text: str, raw: str) -> None:
+    def _emit_code(self, text: str, raw: str) -> None:
         self._texts.append(self._line_end + text)
         self._raws.append(self._line_end + raw)
         self._line_end = ""
 
-    def _say(self, text: str) -> None:
+    def _emit(self, text: str) -> None:
         if text:
             self._texts.append(text)
             if self.in_code:
                 self._raws.append(text)
 
     def _end_run(self) -> None:
-        """What was said in a row becomes one piece."""
+        """Turns consecutive texts into one piece."""
         if self._texts:
             text = "".join(self._texts)
             self._texts = []
@@ -283,9 +291,9 @@ class FenceSplitter:
 
 
 class _OpeningScan:
-    """May a line, read so far, still become an opening fence?
+    """Whether a line, read so far, may still become an opening fence.
 
-    A state machine over characters, so that a line which grows for ever costs no more than its length.
+    A state machine over characters, so that a growing line takes linear time.
     """
 
     def __init__(self) -> None:
@@ -294,7 +302,7 @@ class _OpeningScan:
         self._char = ""  # of the fence
         self._in_info = False
 
-    def goes_on(self, text: str) -> bool:
+    def may_continue(self, text: str) -> bool:
         for number, char in enumerate(text):
             if self._in_info:
                 return self._char == "~" or "`" not in text[number:]
@@ -337,13 +345,13 @@ class _OpeningScan:
 
 
 class _ClosingScan:
-    """May a line inside a fence, read so far, still become that fence's end?"""
+    """Whether a line inside a fence, read so far, may still become the closing fence."""
 
     def __init__(self, char: str) -> None:
         self._char = char
         self._after: Literal["space", "run", "end"] = "space"
 
-    def goes_on(self, text: str) -> bool:
+    def may_continue(self, text: str) -> bool:
         if self._after == "space":
             text = text.lstrip(" \t>")
             if not text.startswith(self._char):

@@ -1,8 +1,7 @@
-"""A conversation as a client tells it in; a short text that is the same whenever the same is told, out.
+"""A conversation as a client sends it in; a hash that is the same for the same conversation out.
 
-Plain clients of OpenAI's API send the whole history with every request and no name for it. Its fingerprint
-finds the agent's session that has said it; a history that was edited, shortened or put in another order
-has another fingerprint.
+Plain clients of OpenAI's API send the whole history with every request and no id for it. The fingerprint finds the
+agent's session with this history; a history that was edited, shortened or reordered has another fingerprint.
 """
 
 import hashlib
@@ -17,31 +16,31 @@ from cursor_gateway.model.messages import AssistantMessage, Instructions, Messag
 
 
 class Scope(Struct, frozen=True, kw_only=True):
-    """What else must be the same: a session is nobody else's, works in one folder, and knows one set of tools."""
+    """What else must match: a session belongs to one owner, one folder and one set of tools."""
 
     owner: str
     workspace: str
     mode: Mode
     tools: tuple[str, ...] = ()
-    client_session: str = ""  # the name that the client itself gives to its session, if any
+    client_session: str = ""  # the client's own id for its session, if any
 
 
 def fingerprint(scope: Scope, messages: Sequence[Message]) -> str:
-    told = msgspec.json.encode([scope, [_told(message) for message in messages]])
-    return hashlib.sha256(told).hexdigest()
+    encoded = msgspec.json.encode([scope, [_normalized(message) for message in messages]])
+    return hashlib.sha256(encoded).hexdigest()
 
 
 def answered(messages: Sequence[Message]) -> int:
-    """How many messages there are up to the last answer, with it: what a session would know already."""
+    """The number of messages up to and including the last answer: what a session would know already."""
     return max(
         (number for number, message in enumerate(messages, 1) if isinstance(message, AssistantMessage)), default=0
     )
 
 
-def _told(message: Message) -> list[object]:
-    """Clients trim white space around texts, and write arguments in their own way: that does not matter.
+def _normalized(message: Message) -> list[object]:
+    """Ignores what clients change: white space around texts, and the formatting of arguments.
 
-    An image is named for what it shows.
+    An image is identified by its content.
     """
     text = message.text.strip()
     match message:
@@ -50,13 +49,13 @@ def _told(message: Message) -> list[object]:
         case UserMessage(images=images, name=name):
             return ["user", text, name, images]
         case AssistantMessage(calls=calls):
-            return ["assistant", text, [[call.id, call.name, _meant(call.arguments)] for call in calls]]
+            return ["assistant", text, [[call.id, call.name, _normalized_json(call.arguments)] for call in calls]]
         case ToolMessage(call_id=call_id, images=images):
             return ["tool", text, call_id, images]
 
 
-def _meant(arguments: str) -> object:
+def _normalized_json(arguments: str) -> object:
     try:
         return json.dumps(json.loads(arguments), sort_keys=True)
-    except (ValueError, RecursionError):  # the model wrote it, not always well
+    except (ValueError, RecursionError):  # the model may write invalid JSON
         return arguments

@@ -1,12 +1,10 @@
 """A conversation in, one prompt out: the agent takes a single text, callers send messages.
 
-A lone message of the user is the prompt, byte for byte, in a session that has seen nothing else.
-Anything more is written as sections, and no text can pretend to be a section: they are told apart by
-a marker that occurs in none of the texts, and that nobody can work out without the secret that is
-handed in. With the same secret it depends only on how the conversation begins, so it stays the same
-while the history grows, each prompt begins like the one before, and the provider's prompt cache
-works. A session that is resumed gets a new secret, and so a new marker, with each prompt: the model
-may have told an earlier one to the user.
+A single user message is the prompt, byte for byte, in a new session. Anything more is written as sections, and no text
+can pretend to be a section: they are separated by a marker that occurs in none of the texts and that cannot be guessed
+without the secret passed in. With the same secret the marker depends only on the start of the conversation, so it stays
+the same while the history grows, each prompt starts like the previous one, and the provider's prompt cache works. A
+resumed session gets a new secret, and so a new marker, with each prompt: the model may have revealed an earlier one.
 """
 
 import hmac
@@ -44,7 +42,7 @@ class _Section(Struct, frozen=True):
 
 
 def bare(messages: Sequence[Message]) -> str | None:
-    """The prompt of a lone message of the user; None for anything more."""
+    """The prompt for a single user message; None for anything more."""
     match messages:
         case []:
             return ""
@@ -55,9 +53,9 @@ def bare(messages: Sequence[Message]) -> str | None:
 
 
 def render(messages: Sequence[Message], secret: bytes, *, goes_on: bool = False) -> str:
-    """All instructions, then the conversation; without NUL and lone surrogates, which no argument can carry.
+    """All instructions, then the conversation; without NUL and lone surrogates, which an argument cannot contain.
 
-    `goes_on`: the agent knows what was said before, and may have been given sections with another marker.
+    `goes_on`: the session is resumed, and may have seen sections with another marker.
     """
     instructions = [message for message in messages if isinstance(message, Instructions)]
     conversation = [message for message in messages if not isinstance(message, Instructions)]
@@ -79,14 +77,14 @@ def quotes_calls(messages: Sequence[Message]) -> bool:
 
 
 def images_note(paths: Sequence[str]) -> str:
-    """What tells the agent of images: it opens files that a prompt mentions. Empty for none."""
+    """Points the agent to images: it opens files that a prompt mentions. Empty for none."""
     if not paths:
         return ""
     return "\n".join(["Images that belong to this message; open the files to see them:", *(f"- {p}" for p in paths)])
 
 
 def debug_preamble() -> str:
-    """What makes the mode `debug` of the mode `agent`."""
+    """Turns the mode `agent` into the mode `debug`."""
     return (
         "Work as a debugger. First reproduce the problem and say how it shows. Then find its root cause, and name the "
         "evidence: the line, the value, the log or the failing test that proves it; a guess is tested before it is "
@@ -113,7 +111,7 @@ def _images(paths: Sequence[str]) -> list[_Section]:
 
 
 def _heading(kind: str, **fields: str) -> str:
-    """Ids and names are anybody's text, too: as JSON they cannot begin a new line."""
+    """Ids and names are untrusted, too: as JSON they cannot start a new line."""
     known = {name: _clean(text) for name, text in fields.items() if text}
     return f"{kind} {msgspec.json.encode(known).decode()}" if known else kind
 
@@ -131,7 +129,7 @@ def _what_to_do(conversation: Sequence[Message]) -> str:
 
 
 def _beginning(messages: Sequence[Message]) -> str:
-    """The messages up to the first that is no instruction: what a growing conversation keeps."""
+    """The messages up to the first that is not an instruction: these stay the same as a conversation grows."""
     texts = []
     for message in messages:
         texts.append(f"{type(message).__name__} {_clean(message.text)}")
@@ -141,10 +139,10 @@ def _beginning(messages: Sequence[Message]) -> str:
 
 
 def _marker(beginning: str, texts: list[str], secret: bytes) -> str:
-    """The first of a row of hashes that stands in none of the texts, in whatever case. There is one, because the texts
-    are finite. A text may hold the row's first ones, which the model can have told to the user; after a few of them the
-    hash is one of all the texts, and no text can hold its own hash."""
-    everything = "\0".join(texts).lower()  # NUL is in no text, so nothing can stand across a seam
+    """The first of a series of hashes that occurs in none of the texts, in any case. One exists, because the texts are
+    finite. A text may contain the first ones, which the model may have revealed to the user; after a few tries the hash
+    covers all texts, and no text can contain its own hash."""
+    everything = "\0".join(texts).lower()  # NUL is in no text, so no match can span two of them
     number = 0
     while (marker := _hash(secret, number, beginning if number < _STEADY_TRIES else everything)) in everything:
         number += 1
@@ -156,7 +154,7 @@ def _hash(secret: bytes, number: int, text: str) -> str:
 
 
 def _clean(text: str) -> str:
-    """Halves of a character that stand together become it; a half alone, and NUL, become U+FFFD."""
+    """Surrogate pairs become their character; a lone surrogate, and NUL, become U+FFFD."""
     if _SURROGATE.search(text):
         text = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
     return text.replace("\0", "\ufffd")

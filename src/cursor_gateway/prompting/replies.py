@@ -1,6 +1,6 @@
-"""What a user answers to an agent's questions, or says to its plan, in; the message that tells the agent, out.
+"""A user's answers to an agent's questions, or a decision on its plan, in; the message to the agent out.
 
-For agents that cannot wait for an answer: it is the next message of the conversation.
+For agents that cannot wait for an answer: it becomes the next message of the conversation.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,13 +19,13 @@ Decision: TypeAlias = Literal["accept", "reject"]
 
 
 def answers_message(documents: Sequence[Document], answers: Sequence[ClarificationAnswer]) -> str:
-    """Raises `NotFound` for a run that has asked nothing, `InvalidRequest` for answers to something else."""
+    """Raises `NotFound` for a run without questions, `InvalidRequest` for answers that do not match them."""
     asked = [document for document in documents if isinstance(document, ClarificationDocument)]
     questions = {question.id: question for document in asked for question in document.metadata.questions}
     if not questions:
-        raise NotFound("This run has asked nothing; say what you want in a new message.", param="answers")
+        raise NotFound("This run has no question to answer; send a new message.", param="answers")
     check_answers(questions, answers)
-    return "\n\n".join(_told(questions[answer.question_id], answer) for answer in answers)
+    return "\n\n".join(_answer_text(questions[answer.question_id], answer) for answer in answers)
 
 
 def check_answers(questions: Mapping[str, ClarificationQuestion], answers: Sequence[ClarificationAnswer]) -> None:
@@ -53,21 +53,21 @@ def check_answers(questions: Mapping[str, ClarificationQuestion], answers: Seque
                 )
 
 
-def _told(question: ClarificationQuestion, answer: ClarificationAnswer) -> str:
+def _answer_text(question: ClarificationQuestion, answer: ClarificationAnswer) -> str:
     labels = {option.id: option.label for option in question.options}
     chosen = [labels[id] for id in answer.selected_option_ids]
-    said = [*chosen, answer.text] if answer.text else chosen
-    return f"{question.text}\n{chr(10).join(f'- {line}' for line in said) if said else '- (no answer)'}"
+    lines = [*chosen, answer.text] if answer.text else chosen
+    return f"{question.text}\n{chr(10).join(f'- {line}' for line in lines) if lines else '- (no answer)'}"
 
 
 def plan_message(documents: Sequence[Document], decision: Decision, text: str) -> str:
     """Raises `NotFound` for a run without a plan."""
     plan = next((document for document in reversed(documents) if isinstance(document, PlanDocument)), None)
     if plan is None:
-        raise NotFound("This run has made no plan; say what you want in a new message.", param="plan")
+        raise NotFound("This run has no plan; send a new message.", param="plan")
     name = f" “{plan.metadata.title}”" if plan.metadata.title else ""
-    told = {
+    message = {
         "accept": f"I accept the plan{name}. Carry it out now.",
         "reject": f"I do not accept the plan{name}. Make another one.",
     }[decision]
-    return f"{told}\n\n{text}" if text else told
+    return f"{message}\n\n{text}" if text else message

@@ -1,8 +1,8 @@
-"""Answers that must be JSON: what to ask for, what to take out of the text, whether it fits, what to ask again.
+"""Answers that must be JSON: the instructions, extracting the JSON, checking it, and the repair prompt.
 
-The agent has no switch for it, so it is asked in the prompt and its answer is checked. References of a
-schema are looked up in the schema alone, never on the network. A schema's own regular expressions and its
-`uniqueItems` are asked for and not checked: they can be made to take for ever, and everybody else's runs would wait.
+The agent has no option for this, so the prompt asks for it and the answer is checked. References are resolved within
+the schema only, never over the network. Regular expressions and `uniqueItems` are requested but not checked: a schema
+can make them take for ever, which would block every other run.
 """
 
 import json
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
     from jsonschema.exceptions import SchemaError, ValidationError
 
 _LONGEST_REASON = 600
-_DATA = frozenset({"const", "enum", "default", "examples"})  # what stands below these is no schema
-_LINE_END = re.compile(r"\r\n|\n|\r")  # U+2028 may stand in a JSON string
-_OPENING = re.compile(r"""\{\s*["}]|\[\s*["\[\]{0-9tfn-]""")  # few braces of code look so
-_MOST_STEPS = 200_000  # of a check: a schema whose forty parts each refer to the next one twice would take for ever
+_DATA = frozenset({"const", "enum", "default", "examples"})  # their values are not schemas
+_LINE_END = re.compile(r"\r\n|\n|\r")  # not U+2028, which may be in a JSON string
+_OPENING = re.compile(r"""\{\s*["}]|\[\s*["\[\]{0-9tfn-]""")  # excludes most braces in code
+_MOST_STEPS = 200_000  # per check: forty definitions that each refer twice to the next would take for ever
 _STEPS_OF_A_REFERENCE = 20
-_PARTS_A_STEP = 20  # of a keyword that lists many: values of an enumeration are compared one by one
-_READS = 32  # how often each character may be read in search of JSON, before the search is given up
+_PARTS_A_STEP = 20  # for keywords with many entries: the values of an enum are compared one by one
+_READS = 32  # the search for JSON gives up after reading each character this often
 
 
 class JsonObject(Struct, frozen=True):
@@ -44,7 +44,7 @@ Format: TypeAlias = JsonObject | JsonSchema
 
 
 class Fit(Struct, frozen=True):
-    text: str  # the JSON, without what stood around it
+    text: str  # the JSON alone
 
 
 class Misfit(Struct, frozen=True):
@@ -80,8 +80,8 @@ def repair_prompt(misfit: Misfit, format: Format) -> str:
 
 
 def extract_json(text: str) -> str | None:
-    """The JSON of an answer: the whole text, its only fenced block, its last block that says `json`, or the longest
-    object or array in it, in this order; None where none of these is JSON."""
+    """The JSON in an answer: the whole text, its only fenced block, its last block marked `json`, or the longest object
+    or array in it, in this order; None if none of these is JSON."""
     blocks = _fenced(text)
     only = [content for _, content in blocks] if len(blocks) == 1 else []
     named = [content for info, content in blocks if info.split()[:1] in (["json"], ["JSON"])]
@@ -92,7 +92,7 @@ def extract_json(text: str) -> str | None:
 
 
 def _fenced(text: str) -> list[tuple[str, str]]:
-    """The fenced blocks, info string and content; one that never ends is a block, too."""
+    """The fenced blocks, each with info string and content, including one that is never closed."""
     parser = BlockParser()
     blocks: list[tuple[str, list[str]]] = []
     for line in _LINE_END.split(text):
@@ -107,16 +107,16 @@ def _fenced(text: str) -> list[tuple[str, str]]:
 
 
 def _values(text: str) -> Iterator[str]:
-    """The objects and arrays that stand in a text and in no other."""
+    """The outermost objects and arrays in a text."""
     reads, at = _READS * len(text), 0
     while reads > 0 and (start := _OPENING.search(text, at)):
         at = start.start()
         try:
             _, end = _DECODER.raw_decode(text, at)
         except json.JSONDecodeError as error:
-            reads -= error.pos - at + error.pos // 64  # to say where, it counts the lines from the start, fast
+            reads -= error.pos - at + error.pos // 64  # the error counts lines from the start, which is fast
             at += 1
-        except (ValueError, RecursionError):  # no number of JSON, or nested absurdly
+        except (ValueError, RecursionError):  # an invalid number, or nested too deeply
             reads -= len(text) - at
             at += 1
         else:
@@ -125,7 +125,7 @@ def _values(text: str) -> Iterator[str]:
 
 
 def _refuse(constant: str) -> NoReturn:
-    raise ValueError(f"{constant} is no JSON")
+    raise ValueError(f"{constant} is not JSON")
 
 
 _DECODER = json.JSONDecoder(parse_constant=_refuse)
@@ -143,8 +143,8 @@ def _is_json(text: str) -> bool:
 
 
 def check_schema(schema: dict[str, Any], param: str = "response_format.json_schema.schema") -> None:
-    """Raises InvalidRequest for what is no JSON Schema (2020-12), or refers to something that is not in it."""
-    from jsonschema import Draft202012Validator  # late: a tenth of a second that few runs of the gateway need
+    """Raises `InvalidRequest` unless it is a JSON Schema (2020-12) whose references it contains."""
+    from jsonschema import Draft202012Validator  # imported late: it takes 0.1 s and is rarely needed
     from jsonschema.exceptions import SchemaError
     from referencing import Registry
     from referencing.exceptions import Unresolvable
@@ -158,12 +158,12 @@ def check_schema(schema: dict[str, Any], param: str = "response_format.json_sche
                 resolver.lookup(reference)
             except Unresolvable:
                 raise InvalidRequest(
-                    f"{param} refers to {reference!r}, which is not in it; put what is referred to into its $defs.",
+                    f"{param} refers to {reference!r}, which it does not contain; add the definition to its $defs.",
                     param=param,
                 ) from None
     except SchemaError as error:
-        raise InvalidRequest(f"{param} is no JSON Schema: {_told(error)}.", param=param) from None
-    except (RecursionError, ValueError) as error:  # ValueError: an $id that is no address
+        raise InvalidRequest(f"{param} is not a JSON Schema: {_reason(error)}.", param=param) from None
+    except (RecursionError, ValueError) as error:  # ValueError: an $id that is not a URI
         raise InvalidRequest(f"{param} cannot be used: {error}.", param=param) from None
 
 
@@ -183,11 +183,11 @@ def check(text: str, format: Format) -> Fit | Misfit:
 
 
 class Uncheckable(Exception):
-    """A schema that cannot be used: mostly one that goes round in circles."""
+    """A schema that cannot be used, mostly because it refers to itself without end."""
 
 
 def violation(value: object, schema: dict[str, Any]) -> str:
-    """Why the value does not fit; empty if it does. Raises `Uncheckable`."""
+    """Why the value is invalid; empty if it is valid. Raises `Uncheckable`."""
     from jsonschema.exceptions import best_match
     from referencing import Registry
 
@@ -196,13 +196,13 @@ def violation(value: object, schema: dict[str, Any]) -> str:
         error = best_match(_counting_validator(_MOST_STEPS)(checked, registry=Registry()).iter_errors(value))
     except Uncheckable:
         raise
-    except Exception as failed:  # the schema is anybody's, and the checker trusts it to be one
+    except Exception as failed:  # the schema is untrusted, and jsonschema may raise anything on a bad one
         raise Uncheckable(_cut(str(failed))) from failed
-    return "" if error is None else _told(error)
+    return "" if error is None else _reason(error)
 
 
 def _counting_validator(steps: int) -> Any:
-    """One that gives up after so many keywords. What a schema refers to is counted each time that it is checked."""
+    """Gives up after that many keywords. A referenced schema counts each time it is applied."""
     from jsonschema import Draft202012Validator
     from jsonschema.validators import extend
 
@@ -221,12 +221,12 @@ def _counting_validator(steps: int) -> Any:
         return run
 
     checks = {name: counted(name, check) for name, check in Draft202012Validator.VALIDATORS.items()}
-    return extend(Draft202012Validator, checks)  # type: ignore[no-untyped-call] # the library's own omission
+    return extend(Draft202012Validator, checks)  # type: ignore[no-untyped-call] # jsonschema has no type for this
 
 
 _BY_NAME = frozenset({"properties", "$defs", "definitions", "dependentSchemas"})
-_OF_PATTERNS = frozenset({"pattern", "patternProperties", "uniqueItems"})  # the last compares each with each
-# With them, it depends on a pattern which properties are left to these.
+_OF_PATTERNS = frozenset({"pattern", "patternProperties", "uniqueItems"})  # `uniqueItems` is quadratic
+# With `patternProperties`, a pattern decides which properties these apply to.
 _LEFT_OVER = frozenset({"additionalProperties", "unevaluatedProperties"})
 
 
@@ -248,7 +248,7 @@ def _kept(key: str, value: Any) -> Any:
 
 
 def _references(schema: object) -> Iterator[str]:
-    """The references of a schema, without those in schemas inside it that have an address of their own."""
+    """The references in a schema, except those in subschemas that have their own `$id`."""
     if isinstance(schema, list):
         for item in schema:
             yield from _references(item)
@@ -260,11 +260,11 @@ def _references(schema: object) -> Iterator[str]:
                 yield from _references(value)
 
 
-def _told(error: "ValidationError | SchemaError") -> str:
+def _reason(error: "ValidationError | SchemaError") -> str:
     place = error.json_path.removeprefix("$").removeprefix(".")
     return _cut(f"{place}: {error.message}" if place else error.message)
 
 
 def _cut(text: str) -> str:
-    """jsonschema quotes the value, which may be the whole answer."""
+    """Shortened: jsonschema quotes the value, which may be the whole answer."""
     return text if len(text) <= _LONGEST_REASON else f"{text[:_LONGEST_REASON]}…"

@@ -1,7 +1,12 @@
-"""Agent events in, document events out: the grammar of a run lives here.
+"""Agent events in, document events out: the grammar of a run.
 
-Whatever comes in, what goes out is well formed: every document starts once and ends once, at most
-one document of prose is open, any number of tools may be, and `Done` is said once, last.
+Whatever comes in, the output is well formed: every document starts once and ends once, at most one document of prose
+(text, code or thinking) is open, any number of tools may be open, and `Done` is emitted once, last. Starting a tool
+ends the open prose, so text after it is a new document.
+
+White space is never lost, but a document neither starts with blank lines nor ends with line ends. White space after
+text is held back (`_space`) until more text follows; if the document ends first, it is attached to the next event as
+raw text (`_loose`). Joined over a run, the raw texts are what the agent wrote, byte for byte.
 """
 
 import re
@@ -100,11 +105,11 @@ class _Tool(Struct):
 
     id: str
     sequence: int
-    call_id: str  # ours
+    call_id: str  # as clients see it
     action: Action
-    waits: bool = False  # for somebody's answer
+    waits: bool = False  # for an answer
     by_caller: bool = False
-    said: str | None = None  # its content, where it was told at once: whoever is to decide on a plan must see it
+    content: str | None = None  # sent at the start, where the call waits: a plan must be seen to be decided on
 
 
 class Assembler:
@@ -115,8 +120,8 @@ class Assembler:
         self._sequence = 0
         self._fences = FenceSplitter(run.fences)
         self._prose: _Prose | None = None
-        self._space: list[str] = []  # white space that belongs to the text after it, if any follows
-        self._loose: list[str] = []  # white space that belongs to no document any more
+        self._space: list[str] = []  # white space after the text so far, part of it if more text follows
+        self._loose: list[str] = []  # white space that belongs to no document
         self._shows_thinking = "thinking" in run.include
         self._thinking = False  # a block of thinking is open
         self._tools: dict[str, _Tool] = {}  # by the agent's ids
@@ -129,11 +134,11 @@ class Assembler:
         self._session = ""
         self._model = run.model
         self._usage = RunUsage(self._turns, run.known_tokens)
-        self._said = self._usage.said
+        self._model_output = self._usage.model_output
 
     @property
     def model(self) -> str:
-        """As handed in, or as the agent reports it in its first event."""
+        """As requested, or as the agent reports it in its first event."""
         return self._model or "unknown"
 
     @property
@@ -141,26 +146,26 @@ class Assembler:
         return self._usage.prompt
 
     def push(self, event: AgentEvent, /) -> list[DocumentEvent]:
-        # The short ways of text and thinking, nearly every event.
+        # Fast paths for text and thinking, nearly every event.
         if event.__class__ is TextDelta:
             text, prose = event.text, self._prose
             if prose is not None and text and "\n" not in text and "\r" not in text:
-                said = text if self._fences.flowing else self._fences.begin(text) if not self._thinking else None
-                if said is not None:
-                    self._said.append(text)
+                body = text if self._fences.flowing else self._fences.begin(text) if not self._thinking else None
+                if body is not None:
+                    self._model_output.append(text)
                     if self._space:
-                        self._add_prose(said)
+                        self._add_prose(body)
                         return self._take()
-                    prose.pieces.append(said)
-                    return [ContentDelta(prose.id, said)]
+                    prose.pieces.append(body)
+                    return [ContentDelta(prose.id, body)]
         elif event.__class__ is ThinkingDelta and self._thinking and not self._shows_thinking and event.text:
-            self._said.append(event.text)
+            self._model_output.append(event.text)
             return [Reasoning(event.text)]
         if not self._done:
-            self._take_in(event)
+            self._dispatch(event)
         return self._take()
 
-    def _take_in(self, event: AgentEvent) -> None:
+    def _dispatch(self, event: AgentEvent) -> None:
         match event:
             case TextDelta(text=text):
                 self._add_text(text)
@@ -170,7 +175,7 @@ class Assembler:
                 self._end_thinking()
             case ToolStarted(call_id=call_id, action=action, model_call=model_call, waits=waits):
                 if call_id in self._tools:
-                    self._turns.tool(model_call)  # a query told of it, and not whose it is
+                    self._turns.tool(model_call)  # known from a query, which did not name the model call
                 elif call_id not in self._ended_calls:
                     self._start_tool(call_id, action, model_call, waits=waits)
             case ToolEnded(call_id=call_id):
@@ -191,7 +196,7 @@ class Assembler:
                 self._recording = recording or self._recording
                 self._model = self._model or model
             case PromptEchoed(text=text):
-                self._usage.prompt = self.prompt or text  # an agent that is started again repeats what was given to it
+                self._usage.prompt = self.prompt or text  # a restarted agent echoes its own prompt
             case Unrecognized():
                 self._unrecognized += 1
             case Notice():
@@ -203,7 +208,7 @@ class Assembler:
                 self._fail(failure, event)
 
     def flush(self) -> list[DocumentEvent]:
-        """The end of the events. A run that has not said how it ended has failed."""
+        """The end of the events. A run without an end has failed."""
         return self.push(RunFailed(failure=AgentCrashed().failure()))
 
     # --- documents ----------------------------------------------------------------------------------
@@ -234,7 +239,7 @@ class Assembler:
             return
         if self._thinking:
             self._end_thinking()
-        self._said.append(text)
+        self._model_output.append(text)
         for piece in self._fences.push(text):
             self._add(piece)
 
@@ -255,7 +260,7 @@ class Assembler:
                 self._end_prose(raw)
 
     def _add_prose(self, text: str) -> None:
-        """A document neither starts with blank lines nor ends with line ends: those wait until text follows them."""
+        """A document neither starts with blank lines nor ends with line ends: those are held until text follows."""
         body = text.rstrip(_SPACE)
         if not body and (self._space or self._prose is None or text[0] in "\r\n"):
             self._space.append(text)
@@ -265,13 +270,13 @@ class Assembler:
             body, waiting = text[: line_end.start()], text[line_end.start() :]
         else:
             body = text
-        said = self._take_space() + body if self._space else body
+        content = self._take_space() + body if self._space else body
         if self._prose is None:
-            blank = _BLANK_LINES.match(said)
+            blank = _BLANK_LINES.match(content)
             lead = blank[0] if blank else ""
             self._start_prose(TextMetadata(), None, lead)
-            said = said[len(lead) :]
-        self._grow(said)
+            content = content[len(lead) :]
+        self._grow(content)
         if waiting:
             self._space.append(waiting)
 
@@ -309,7 +314,7 @@ class Assembler:
             self._end(prose.id, prose.sequence, content, prose.metadata, self._take_space() + raw)
 
     def _end_text(self) -> None:
-        """A tool or thinking ends a piece of text: the text after it is Markdown of its own."""
+        """A tool or thinking ends the text: text after it is parsed as separate Markdown."""
         for piece in self._fences.flush():
             self._add(piece)
         self._end_prose()
@@ -324,7 +329,7 @@ class Assembler:
             self._end_text()
             self._thinking = True
             self._turns.output()
-        self._said.append(text)
+        self._model_output.append(text)
         if not self._shows_thinking:
             self._out.append(Reasoning(text, opens))
             return
@@ -355,7 +360,7 @@ class Assembler:
         tool = _Tool(id, sequence, self._own_call_id(call_id), action, waits, by_caller)
         self._tools[call_id] = tool
         if waits and (content := tool_documents.content_of(action)):
-            tool.said = content
+            tool.content = content
             self._out.append(ContentDelta(id, content, raw=""))
         if isinstance(action, OtherTool):
             self._tool_call_count += 1
@@ -365,7 +370,7 @@ class Assembler:
         return tool
 
     def _own_call_id(self, agents: str) -> str:
-        """The agent's ids may hold line ends ("call_x\\nfc_y" in most captures); such a call gets an id of ours."""
+        """The agent's ids may contain line ends ("call_x\\nfc_y" in most captures); such a call gets a new id."""
         id, number = agents, len(self._call_ids) + 1
         while not _SAFE_ID.fullmatch(id) or id in self._call_ids:
             id = f"call_{number:03d}"
@@ -381,7 +386,7 @@ class Assembler:
     def _end_caller_tool(self, event: CallerToolAnswered) -> None:
         tool, result = self._tools[event.call_id], event.result
         self._forget_tool(event.call_id)
-        self._usage.caller_gave(result.text)
+        self._usage.caller_result(result.text)
         action, outcome = tool_documents.answered(tool.action, result, event.duration_ms)
         self._close_tool(tool, event.call_id, action, outcome, None)
 
@@ -391,10 +396,10 @@ class Assembler:
         self._turns.tool_ended()
 
     def _close_tool(self, tool: _Tool, agent_call_id: str, action: Action, outcome: Outcome, payload: Any) -> None:
-        if type(action) is not type(tool.action):  # not the tool that started under this id
+        if type(action) is not type(tool.action):  # a different tool than the one that started with this id
             action = tool.action
         if isinstance(action, OtherTool) and isinstance(tool.action, OtherTool):
-            # What the start has said stands; an end that lacks arguments is common, a start is not.
+            # The arguments of the start win: an end without arguments is common, a start without them is not.
             arguments = tool.action.arguments or action.arguments
             if arguments and not tool.action.arguments:
                 self._out.append(ToolCallArguments(tool.id, arguments))
@@ -411,8 +416,8 @@ class Assembler:
         )
         if isinstance(metadata, ToolCallMetadata):
             self._out.append(ToolCallEnded(tool.id, metadata.result))
-        content = tool.said or tool_documents.content_of(action)
-        if content and tool.said is None:
+        content = tool.content or tool_documents.content_of(action)
+        if content and tool.content is None:
             self._out.append(ContentDelta(tool.id, content, raw=""))
         self._end(tool.id, tool.sequence, content, metadata)
         if outcome.state in ("failed", "timed_out"):
@@ -449,7 +454,7 @@ class Assembler:
             recording=self._recording,
             waiting_for=waiting,
         )
-        usage = self._usage.in_all(None)
+        usage = self._usage.total(None)
         last = self._usage.last_call(None, [tool.action for tool in self._tools.values()])
         self._out.append(Paused(self._envelope("streaming", usage, metadata), self._take_loose(), last))
 
@@ -476,7 +481,7 @@ class Assembler:
             result_differs=(isinstance(event, RunFinished) and event.text_differs) or UNSET,
         )
         failure = event.failure if isinstance(event, RunFailed) else None
-        usage, last = self._usage.in_all(event.usage), self._usage.last_call(event.last_usage or event.usage)
+        usage, last = self._usage.total(event.usage), self._usage.last_call(event.last_usage or event.usage)
         envelope = self._envelope(status, usage, metadata)
         self._out.append(Done(envelope, failure, self._take_loose(), None if last == usage else last))
 

@@ -1,7 +1,7 @@
-"""Pieces of an answer in, what of them is to be said out: up to a stop sequence, or a number of tokens.
+"""Pieces of an answer in; the answer up to a stop sequence or a token limit out.
 
-Where the cut is depends on the whole text only, never on how it came in pieces. Neither search reads
-a long answer again for each piece, however the pieces and the sequences look.
+The position of the cut depends only on the whole text, never on how it was split. Both searches take linear time,
+whatever the pieces and the sequences are.
 """
 
 import re
@@ -13,7 +13,7 @@ CutReason: TypeAlias = Literal["stop", "length"]
 
 
 class Cutter:
-    """`reason` is why the answer was cut, None while it is not. What comes after a cut is not said."""
+    """`reason` is why the answer was cut; None until then. Text after the cut is dropped."""
 
     def __init__(self, stop: tuple[str, ...] = (), max_tokens: int | None = None) -> None:
         self.reason: CutReason | None = None
@@ -25,13 +25,13 @@ class Cutter:
             return ""
         if self._stop is None:
             return self._within_limit(text)
-        said = self._within_limit(self._stop.push(text))
+        kept = self._within_limit(self._stop.push(text))
         if self._stop.found and self.reason is None:
             self.reason = "stop"
-        return said
+        return kept
 
     def flush(self) -> str:
-        """The end of the text: what may have been the beginning of a stop sequence is none."""
+        """The end of the text: a partial stop sequence that was held back is text."""
         if self._stop is None or self.reason is not None:
             return ""
         return self._within_limit(self._stop.flush())
@@ -39,23 +39,23 @@ class Cutter:
     def _within_limit(self, text: str) -> str:
         if self._limit is None:
             return text
-        said = self._limit.push(text)
-        if len(said) < len(text):
+        kept = self._limit.push(text)
+        if len(kept) < len(text):
             self.reason = "length"
-        return said
+        return kept
 
 
 # --- stop sequences ---------------------------------------------------------------------------------
 
 
 class _Sequence:
-    """How much of a stop sequence the text ends with (Knuth, Morris and Pratt): each character is looked at about
-    once, where trying every possible beginning costs the square of a sequence that repeats itself."""
+    """How much of a stop sequence the text ends with (Knuth-Morris-Pratt): linear, where trying every possible start
+    would be quadratic for a sequence that repeats itself."""
 
     def __init__(self, text: str) -> None:
         self.text = text
         self.matched = 0
-        self._shorter = [0]  # for each length that matched: the longest shorter one that then matches as well
+        self._shorter = [0]  # for each matched length: the longest shorter length that matches, too
         for char in text[1:]:
             self._shorter.append(self._next(self._shorter[-1], char))
 
@@ -73,7 +73,7 @@ class _Sequence:
 
 
 class _StopFinder:
-    """Says the text before the sequence that is complete first; holds back only what may be the beginning of one."""
+    """Returns the text before the sequence that completes first; holds back only what may be the start of one."""
 
     def __init__(self, stop: tuple[str, ...]) -> None:
         self.found = False
@@ -82,7 +82,7 @@ class _StopFinder:
 
     def push(self, text: str) -> str:
         longest = self._longest()
-        held, length = longest.text, longest.matched  # what is held back is the beginning of a sequence
+        held, length = longest.text, longest.matched  # the text held back is a prefix of this sequence
         end = self._end(text)
         return held[: length + min(end, 0)] + text[: max(end, 0)]
 
@@ -94,7 +94,7 @@ class _StopFinder:
         return held
 
     def _end(self, text: str) -> int:
-        """How much of the text can be said; below zero, how much of what was held back cannot."""
+        """How much of the text to return; if negative, how much of the held-back text to drop."""
         taken = 0
         while taken < len(text):
             if not any(sequence.matched for sequence in self._sequences):
@@ -118,17 +118,17 @@ class _StopFinder:
 
 
 class _TokenLimit:
-    """Says the longest beginning of the text whose estimate is within the limit.
+    """Returns the longest prefix of the text whose estimate is within the limit.
 
-    Two properties of the estimate spare most of the counting: a character adds one token or none, so as many
-    characters as tokens are left fit unseen; and white space is counted by itself, so where it begins or ends the
-    estimates of both sides add up, and what stands before need not be read again.
+    Two properties of the estimate save most of the counting. A character adds at most one token, so as many
+    characters as tokens are left fit without counting. And white space is counted separately, so at its edges the
+    estimates of both sides add up, and the text before need not be read again.
     """
 
     def __init__(self, max_tokens: int) -> None:
         self._left = max_tokens  # for `_tail` and all that follows
         self._tail: list[str] = []
-        self._unseen = max_tokens  # so many characters fit, whatever they are
+        self._unseen = max_tokens  # this many characters fit without counting
 
     def push(self, text: str) -> str:
         if len(text) <= self._unseen:
@@ -150,13 +150,13 @@ class _TokenLimit:
         tail = whole[seam:]
         tail_cost = estimate_tokens(tail)
         if ends_in_space and tail_cost:
-            tail = "\n"  # costs the same, also together with more of it
+            tail = "\n"  # costs the same, also when more white space follows
         self._left -= cost - tail_cost
         self._tail = [tail]
         self._unseen = self._left - tail_cost
 
     def _fitting(self, known: str, text: str) -> int:
-        """How many characters fit: a longer text never costs less, so halving finds it."""
+        """How many characters fit, by binary search: a longer text never costs less."""
         fits, exceeds = 0, len(text)
         while exceeds - fits > 1:
             middle = (fits + exceeds) // 2

@@ -1,4 +1,4 @@
-"""Two versions of a file, or a patch, in; the one change that covers all of it out."""
+"""Two versions of a file, or a patch, in; one change that covers all differences out."""
 
 import re
 
@@ -10,12 +10,12 @@ _HUNK = re.compile(r"@@ -(\d+)(?:,\d+)? \+\d+(?:,\d+)? @@")
 def line_diff(before: str, after: str) -> Diff:
     """The smallest range of old lines that covers every change.
 
-    An insertion touches no old line; it then takes the line before it along (at the top, the one
-    after it), as the specification's own example does, so that the range is never empty.
+    An insertion changes no old line; it then includes the line before it (at the top, the one after it), as in the
+    specification's own example, so that the range is never empty.
     """
     if before == after:
         return Diff(old_string="", new_string="", start_line=1, end_line=1)
-    old, new = before + "\n", after + "\n"  # so that every line has its end
+    old, new = before + "\n", after + "\n"  # so that every line has a line end
     start = old.rfind("\n", 0, _common_start(old, new)) + 1
     kept = _common_end(old, new, start)
     old_end, new_end = len(old) - kept, len(new) - kept
@@ -34,7 +34,7 @@ def line_diff(before: str, after: str) -> Diff:
 
 
 def _common_start(old: str, new: str) -> int:
-    """Found by halving, with whole slices compared: a file of a megabyte costs no loop over its lines."""
+    """Binary search comparing whole slices, which is much faster than a loop over lines."""
     low, high = 0, min(len(old), len(new))
     while low < high:
         middle = (low + high + 1) // 2
@@ -46,7 +46,7 @@ def _common_start(old: str, new: str) -> int:
 
 
 def _common_end(old: str, new: str, start: int) -> int:
-    """The length of the lines at the end that are the same, none of them before `start`."""
+    """The length of the common lines at the end, none of them before `start`."""
     low, high = 0, min(len(old), len(new)) - start
     while low < high:
         middle = (low + high + 1) // 2
@@ -60,10 +60,10 @@ def _common_end(old: str, new: str, start: int) -> int:
 
 
 def patch_diff(patch: str, after: str | None = None) -> Diff | None:
-    """The same from a unified diff, for results that carry nothing else; None when it holds no hunk.
+    """The same from a unified diff, for results that have nothing else; None if it has no hunk.
 
-    Lines between two hunks are not in a patch, so with several hunks the strings are theirs, joined. A patch without
-    headers is one hunk, which stands where its new lines are in `after`, the changed file.
+    A patch lacks the lines between hunks, so with several hunks the strings are theirs, joined. A patch without
+    headers is one hunk, located by its new lines in `after`, the changed file.
     """
     if not _HUNK.search(patch):
         patch = _with_header(patch, after)
@@ -87,7 +87,7 @@ def patch_diff(patch: str, after: str | None = None) -> Diff | None:
     if number is None:
         return None
     change = line_diff("\n".join(old), "\n".join(new))
-    numbers = numbers or [1]  # of an empty file
+    numbers = numbers or [1]  # an empty file
     return Diff(
         old_string=change.old_string,
         new_string=change.new_string,

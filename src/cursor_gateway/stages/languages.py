@@ -27,7 +27,7 @@ _BY_NAME = {
 
 
 def language_of(path: str) -> str:
-    """`text` when the path does not tell."""
+    """`text` if unknown."""
     name = path.replace("\\", "/").rpartition("/")[2].lower()
     _, dot, extension = name.rpartition(".")
     return _BY_NAME.get(name) or (_BY_EXTENSION.get(extension) if dot else None) or "text"

@@ -1,8 +1,8 @@
-"""What an agent does in a scratch folder in; the same with paths relative to that folder out.
+"""Agent events in; the same with paths relative to the agent's scratch folder out.
 
-An agent that works with its caller's tools has an empty folder of the gateway's for its workspace. Its full path means
-nothing to the caller, who must not see it either: what the tools and the thinking say of it becomes relative. The
-agent's answer is left as it is, because it is passed on byte for byte.
+An agent that works with its caller's tools has an empty folder of the gateway's as its workspace. Its full path means
+nothing to the caller, who must not see it either, so it is made relative in tool calls and thinking. The agent's
+answer is unchanged, because it is passed on byte for byte.
 """
 
 import re
@@ -15,22 +15,22 @@ from cursor_gateway.model.agent_events import AgentEvent, ThinkingDelta, ToolEnd
 
 
 class ScratchPaths:
-    """Without a folder it changes nothing."""
+    """With an empty `folder` it changes nothing."""
 
     def __init__(self, folder: str) -> None:
         self._folder = folder
         path = re.escape(folder)
-        # Before a name the folder goes; by itself it is `.`; a longer name that begins like it is another one.
+        # Removed before a name; `.` on its own; a longer name with this prefix is a different folder.
         self._path = re.compile(rf"{path}/+(?=[\w.*?\[-])|({path}/*)(?![\w-]|\.\w)")
-        self._held = ""  # thinking that may be the beginning of the path
+        self._held = ""  # thinking that may be the start of the path
 
     def push(self, event: AgentEvent) -> list[AgentEvent]:
         match event:
             case _ if not self._folder:
                 return [event]
             case ThinkingDelta(text=text):
-                said, self._held = self._split(self._held + text)
-                return [ThinkingDelta(self._relative(said))] if said else []
+                ready, self._held = self._split(self._held + text)
+                return [ThinkingDelta(self._relative(ready))] if ready else []
             case ToolStarted(action=action):
                 return [*self.flush(), structs.replace(event, action=self._relative(action))]
             case ToolEnded(action=action, outcome=outcome):
@@ -44,7 +44,7 @@ class ScratchPaths:
         return [ThinkingDelta(self._relative(held))] if held else []
 
     def _split(self, text: str) -> tuple[str, str]:
-        """What can be said, and an end that is the path, or the beginning of it, with what may follow it."""
+        """The text to emit, and a tail to hold back: the path or a prefix of it, and what may follow it."""
         start = text.rfind(self._folder)
         if start >= 0 and re.fullmatch(r"/*\.?", text[start + len(self._folder) :]):
             return text[:start], text[start:]
@@ -59,7 +59,7 @@ class ScratchPaths:
                 return self._path.sub(lambda found: "." if found[1] else "", value) if self._folder in value else value
             case [Struct(), *_]:
                 return [self._relative(one) for one in value]
-            case list() | dict():  # the agent's JSON, of any depth: as text, so that nothing here is recursive
+            case list() | dict():  # the agent's JSON, of any depth: as text, to avoid recursion
                 text = msgspec.json.encode(value).decode()
                 return msgspec.json.decode(self._relative(text)) if self._folder in text else value
             case Struct():

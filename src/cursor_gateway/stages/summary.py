@@ -1,4 +1,4 @@
-"""A tool's document in, one readable line about it out: for readers that have no place for documents."""
+"""A tool's document in, one readable line about it out, for clients that cannot show documents."""
 
 from collections import Counter
 from typing import Any
@@ -23,11 +23,11 @@ from cursor_gateway.model.documents import (
 )
 
 _WIDTH = 200
-_TELLING = ("target_file", "query", "pattern", "glob_pattern", "search_term", "url", "path", "target_directory")
+_MAIN_ARGUMENTS = ("target_file", "query", "pattern", "glob_pattern", "search_term", "url", "path", "target_directory")
 
 
 def one_line(document: Document) -> str | None:
-    """None for documents that are no tool's."""
+    """None for documents that are not about a tool."""
     match document:
         case TerminalCommandDocument(metadata=metadata):
             verb = "Did not run" if metadata.state == "rejected" else "Ran"
@@ -43,8 +43,8 @@ def one_line(document: Document) -> str | None:
             return _line("Asked " + " / ".join(question.text for question in metadata.questions), metadata)
         case TodoUpdateDocument(metadata=metadata):
             states = Counter(todo.status.replace("_", " ") for todo in metadata.todos)
-            told = ", ".join(f"{number} {state}" for state, number in states.items())
-            return _line("Updated the to-dos", metadata, told)
+            counts = ", ".join(f"{number} {state}" for state, number in states.items())
+            return _line("Updated the to-dos", metadata, counts)
         case TextDocument() | CodeBlockDocument() | CodeReferenceDocument() | ErrorDocument() | ThinkingDocument():
             return None
 
@@ -75,8 +75,8 @@ def _edited(metadata: FileEditMetadata, content: str | None) -> str:
 
 
 def main_argument(arguments: dict[str, Any]) -> str:
-    """What a call is about: the argument that tells most, or "" where none is a text."""
-    values = [*(arguments.get(name) for name in _TELLING), *arguments.values()]
+    """The most informative argument of a call, or "" if none is a string."""
+    values = [*(arguments.get(name) for name in _MAIN_ARGUMENTS), *arguments.values()]
     return next(filter(None, (value for value in values if isinstance(value, str))), "")
 
 

@@ -1,13 +1,13 @@
-"""Text in, an estimate of its tokens out: for what the agent does not report.
+"""Text in, an estimate of its tokens out, for what the agent does not report.
 
-A tokenizer with its vocabulary weighs 140 MB in memory and is exact for one model family only, so
-this counts the pieces that byte-pair vocabularies agree on: short words, three digits, a few
-punctuation marks, a line end with its indentation. Within a fifth of o200k on prose and code.
+A tokenizer with its vocabulary takes 140 MB of memory and is exact for one model family only, so this counts the
+pieces that byte-pair vocabularies agree on: short words, three digits, a few punctuation marks, a line end with its
+indentation. Within 20 % of o200k on prose and code.
 """
 
 import re
 
-# Compiled when it is first needed: a plain answer needs no estimate, and that takes 3 ms of every start.
+# Compiled on first use: a plain answer needs no estimate, and compiling takes 3 ms.
 _PIECES = (
     r"(?P<word>[A-Za-z]+)"
     r"|(?P<digits>[0-9]+)"
@@ -42,7 +42,7 @@ _SLICES, _SLICE = 8, 256  # of a long text
 
 
 def estimate_tokens_by_sample(text: str) -> int:
-    """The same from a few slices of a long text: a tool's result may be megabytes, and the reader must not wait."""
+    """Estimates a long text from a few slices: a tool's result may be megabytes, and must not delay the reader."""
     if len(text) <= _SLICES * _SLICE:
         return estimate_tokens(text)
     starts = (index * (len(text) - _SLICE) // (_SLICES - 1) for index in range(_SLICES))

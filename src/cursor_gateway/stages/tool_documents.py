@@ -31,7 +31,7 @@ class _Trace(TypedDict):
 
 
 def started(action: Action) -> tuple[DocumentType, KnownMetadata | None]:
-    """The type of an action's document, and what is known of it before its end."""
+    """The type of an action's document, and what is known about it before it ends."""
     match action:
         case FileEdit(path=path):
             return "file_edit", KnownMetadata(file_path=path, language=language_of(path))
@@ -64,7 +64,7 @@ def answered(action: Action, result: ToolResult, duration_ms: int) -> tuple[Acti
     data = result.text if result.structured is UNSET else result.structured
     if result.images:
         data = {"text": result.text, "images": [image.media_type for image in result.images]}
-    action = OtherTool(tool=action.tool, arguments={}, data=data)  # what it was asked for is known
+    action = OtherTool(tool=action.tool, arguments={}, data=data)  # the start had the arguments
     if not result.is_error:
         return action, Outcome(duration_ms=duration_ms)
     message = result.text or "The caller's tool failed."
@@ -74,7 +74,7 @@ def answered(action: Action, result: ToolResult, duration_ms: int) -> tuple[Acti
 def metadata_of(
     action: Action, outcome: Outcome, *, call_id: str, agent_call_id: str, payload: Any, by_caller: bool = False
 ) -> Metadata:
-    """`call_id` is ours; the agent's is told beside it where the two differ. `payload` is UNSET unless asked for."""
+    """`call_id` is what clients see; the agent's own id is added where it differs. `payload` is UNSET by default."""
     plain = outcome.state == "completed"
     trace: _Trace = {"state": UNSET, "reason": UNSET, "raw": payload}
     if not plain:

@@ -1,4 +1,4 @@
-"""Document events in, the response out: the one fold, for non-streaming answers, storage and tests."""
+"""Document events in, the response out: for non-streaming answers, storage and tests."""
 
 from cursor_gateway.model.document_events import (
     ContentDelta,
@@ -16,7 +16,7 @@ from cursor_gateway.model.documents import ChatResponse, Document, Envelope, who
 
 
 class Transcript:
-    """Documents stand in the order of their starts; one that has not ended is not there yet."""
+    """Documents are in the order of their starts; one that has not ended is left out."""
 
     def __init__(self) -> None:
         self._documents: dict[str, Document | None] = {}

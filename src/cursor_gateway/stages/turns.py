@@ -1,13 +1,13 @@
-"""What a model says and calls in; how many turns that were out."""
+"""A model's output and tool calls in; the number of turns out."""
 
 
 class Turns:
-    """A turn is what the model says and the calls it makes, up to the results it is given."""
+    """A turn is the model's output and the calls it makes, up to their results."""
 
     def __init__(self) -> None:
         self._count = 0
         self._open = False
-        self._unnamed = False  # a call is open, and whether it belongs to a new turn is not known yet
+        self._unnamed = False  # a call is open, and it is not known yet whether it belongs to a new turn
         self._model_call: str | None = None
 
     @property
@@ -16,7 +16,7 @@ class Turns:
 
     @property
     def is_open(self) -> bool:
-        """The model has said or called something since it was given the last results."""
+        """Whether the model has written or called anything since the last results."""
         return self._open
 
     def output(self) -> None:
@@ -25,7 +25,7 @@ class Turns:
             self._count += 1
 
     def tool(self, model_call: str | None) -> None:
-        """A call may end before the next one of the same turn starts; the agent's own name of the turn tells."""
+        """A call may end before the next one of the same turn starts; `model_call`, the turn's id, decides."""
         if model_call is None:
             self._unnamed = self._unnamed or not self._open
         else:

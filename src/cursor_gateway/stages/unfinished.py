@@ -1,4 +1,4 @@
-"""The events of a run that has not said how it ended in; what it is so far, or the events that end it, out."""
+"""The events of a run without an end in; a snapshot of it, or the events that end it, out."""
 
 from collections.abc import Iterable
 from typing import Any, Literal, TypeAlias
@@ -70,7 +70,7 @@ class _Open(Struct):
 
 
 class PartialRun:
-    """Follows a run by its events alone: of one that a dead gateway drove, nothing else is left."""
+    """Follows a run by its events alone, which are all that a dead gateway leaves of it."""
 
     def __init__(self, events: Iterable[DocumentEvent] = ()) -> None:
         self._transcript = Transcript()
@@ -78,8 +78,8 @@ class PartialRun:
         self._turns = Turns()
         self._calls = 0
         self._last_sequence = 0
-        self._said: list[str] = []
-        self._paused: Envelope | None = None  # as long as nothing has happened since
+        self._output: list[str] = []
+        self._paused: Envelope | None = None  # until the next event
         for event in events:
             self.push(event)
 
@@ -108,26 +108,26 @@ class PartialRun:
                     self._turns.tool_ended()
             case Reasoning(text=text):
                 self._turns.output()
-                self._said.append(text)
+                self._output.append(text)
             case Paused() | Done():
                 pass
-        self._said.append(source_text(event))
+        self._output.append(source_text(event))
 
     def response(self, run: RunInfo, prompt: str) -> ChatResponse:
-        """The whole, if it is done after all; else what there is now."""
+        """The whole response if the run is done; else a snapshot."""
         return self._transcript.response() or self.snapshot(run, prompt)
 
     def snapshot(self, run: RunInfo, prompt: str) -> ChatResponse:
-        """What there is now. A tool that still runs, or is its caller's to run, says so: it has no result yet."""
+        """The response so far. A tool that is still running, or waits for the caller, says so and has no result."""
         unfinished = [self._document(open, open.known.state or "running") for open in self._open.values()]
         documents = sorted([*self._transcript.documents, *unfinished], key=lambda document: document.sequence)
         return whole_response(self._paused or self._envelope(run, "streaming", prompt), documents)
 
     def end(self, run: RunInfo, prompt: str, failure: Failure) -> list[DocumentEvent]:
-        """What is open ends, an `error` document says why, then `Done`."""
+        """Ends open documents, then adds an `error` document with the reason, then `Done`."""
         events: list[DocumentEvent] = []
         for open in self._open.values():
-            if open.type == "tool_call" and not open.call_id:  # cut between its start and its name
+            if open.type == "tool_call" and not open.call_id:  # cut off between its start and its name
                 open.tool_name, open.call_id = "unknown", f"call_{open.sequence:03d}"
                 events.append(ToolCallStarted(open.id, open.tool_name, open.call_id))
             document = self._document(open, "interrupted")
@@ -135,17 +135,17 @@ class PartialRun:
                 events.append(ToolCallEnded(open.id, document.metadata.result))
             events.append(DocumentEnded(document))
         id, sequence = f"doc_{self._last_sequence + 1:03d}", self._last_sequence + 1
-        told = ErrorMetadata(error_code=failure.code.upper(), source=failure.source, details=failure.details)
+        error = ErrorMetadata(error_code=failure.code.upper(), source=failure.source, details=failure.details)
         events += [
             DocumentStarted(id, "error", sequence),
             ContentDelta(id, failure.message, raw=""),
-            DocumentEnded(make_document(id, sequence, failure.message, told)),
+            DocumentEnded(make_document(id, sequence, failure.message, error)),
             Done(self._envelope(run, "error", prompt), failure),
         ]
         return events
 
     def _envelope(self, run: RunInfo, status: Status, prompt: str) -> Envelope:
-        asked, said = estimate_tokens_by_sample(prompt), estimate_tokens_by_sample("".join(self._said))
+        prompted, output = estimate_tokens_by_sample(prompt), estimate_tokens_by_sample("".join(self._output))
         return Envelope(
             id=run.id,
             conversation_id=run.conversation_id or "",
@@ -153,7 +153,9 @@ class PartialRun:
             mode=run.mode,
             created=run.created,
             status=status,
-            usage=Usage(prompt_tokens=asked, completion_tokens=said, total_tokens=asked + said, estimated=True),
+            usage=Usage(
+                prompt_tokens=prompted, completion_tokens=output, total_tokens=prompted + output, estimated=True
+            ),
             metadata=ResponseMetadata(
                 duration_ms=0,
                 tool_call_count=self._calls,
@@ -219,7 +221,7 @@ def _metadata(open: _Open, state: OpenState) -> Metadata:
                 tool_name=open.tool_name,
                 tool_call_id=open.call_id,
                 arguments=open.arguments,
-                # There is no result, so no success: `state` says whether there will be one.
+                # Without a result it is not a success; `state` says whether there will be one.
                 result=open.result or ToolCallResult(status="error", data=None),
                 duration_ms=0,
                 state=state,

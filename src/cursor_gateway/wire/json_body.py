@@ -1,4 +1,4 @@
-"""A JSON body in; a value of the type that is expected, or an error that names the field, out."""
+"""A JSON body in; a value of the expected type, or an error that names the field, out."""
 
 import json
 import re
@@ -15,18 +15,18 @@ T = TypeVar("T")
 _QUOTED = re.compile(r"Object (missing required|contains unknown) field `(.*)`", re.DOTALL)
 _INDEX = re.compile(r"\[[^\]]*\]")
 _MOST_VALUES = 1_000_000
-_LONGEST_NAME = 100  # of a field: it is compared and repeated
+_LONGEST_NAME = 100  # characters of a field's name, which is compared and repeated
 _LONGEST_REASON = 300
 
 
 def read_json(body: bytes, type: type[T], hints: Mapping[str, str] | None = None) -> T:
-    """Raises `InvalidRequest`: what is wrong, and where.
+    """Raises `InvalidRequest`, which says what is wrong and where.
 
-    `hints` say what to do about a field that is wrong; its indices are left out: `messages[].role`.
+    `hints` map fields to advice, written without indices: `messages[].role`.
     """
     if not body.strip():
         raise InvalidRequest("The body is empty; send a JSON object.")
-    if body.count(b"{") + body.count(b"[") > _MOST_VALUES:  # to decode them holds up everybody
+    if body.count(b"{") + body.count(b"[") > _MOST_VALUES:  # decoding them blocks the event loop
         raise InvalidRequest(f"The body has over {_MOST_VALUES:,} objects and lists; send fewer.")
     try:
         try:
@@ -34,19 +34,19 @@ def read_json(body: bytes, type: type[T], hints: Mapping[str, str] | None = None
         except msgspec.ValidationError:
             raise
         except (msgspec.DecodeError, UnicodeDecodeError):
-            return msgspec.json.decode(_mended(body), type=type)
+            return msgspec.json.decode(_repaired(body), type=type)
     except msgspec.ValidationError as error:
         raise _wrong(str(error), type, hints or {}) from None
     except RecursionError:
         raise InvalidRequest("The body is nested too deeply; send a flatter one.") from None
     except ValueError as error:
-        raise InvalidRequest(f"The body is no JSON: {error}.") from None
+        raise InvalidRequest(f"The body is not JSON: {error}.") from None
 
 
-def _mended(body: bytes) -> str:
-    """JavaScript can cut a character in two and send the halves, which the strict decoder refuses: they become U+FFFD.
+def _repaired(body: bytes) -> str:
+    """Replaces lone surrogates by U+FFFD: JavaScript clients send them, and the strict decoder rejects them.
 
-    Some clients put a byte order mark before the body; it goes.
+    Also drops a byte order mark, which some clients send.
     """
     value = json.loads(body.decode("utf-8-sig"), parse_constant=_refuse_constant)
     text = json.dumps(value, ensure_ascii=False)
@@ -54,19 +54,21 @@ def _mended(body: bytes) -> str:
 
 
 def _refuse_constant(constant: str) -> NoReturn:
-    raise ValueError(f"{constant} is no number of JSON")
+    raise ValueError(f"{constant} is not a JSON number")
 
 
-def _wrong(told: str, type: Any, hints: Mapping[str, str]) -> InvalidRequest:
-    """What the decoder says, with the field's name as callers write it."""
-    reason, _, path = told.rpartition(" - at `") if told.endswith("`") and " - at `" in told else (told, "", "")
+def _wrong(message: str, type: Any, hints: Mapping[str, str]) -> InvalidRequest:
+    """The decoder's message, with the field's name as clients write it."""
+    reason, _, path = (
+        message.rpartition(" - at `") if message.endswith("`") and " - at `" in message else (message, "", "")
+    )
     param = path.removesuffix("`").removeprefix("key in ").removeprefix("$").removeprefix(".")
     if quoted := _QUOTED.fullmatch(reason):
         kind, name = quoted.groups()
         name = name[:_LONGEST_NAME]
         place = f"{param}.{name}" if param else name
         if kind == "contains unknown":
-            return InvalidRequest(f"There is no field `{place}`; {_meant(name, _at(type, param))}", param=place)
+            return InvalidRequest(f"There is no field `{place}`; {_suggestion(name, _at(type, param))}", param=place)
         return InvalidRequest(f"{place} is missing.", param=place)
     reason = reason if len(reason) <= _LONGEST_REASON else f"{reason[:_LONGEST_REASON]}…"
     if not param:
@@ -75,13 +77,13 @@ def _wrong(told: str, type: Any, hints: Mapping[str, str]) -> InvalidRequest:
     return InvalidRequest(f"{param}: {reason}. {hint}".strip(), param=param)
 
 
-def _meant(name: str, names: list[str]) -> str:
+def _suggestion(name: str, names: list[str]) -> str:
     near = get_close_matches(name, names, 1, cutoff=0.4)
-    return f"did you mean `{near[0]}`?" if near else f"known are {', '.join(names)}." if names else "leave it out."
+    return f"did you mean `{near[0]}`?" if near else f"known fields: {', '.join(names)}." if names else "leave it out."
 
 
 def _at(type: Any, path: str) -> list[str]:
-    """The names of the fields of the object at a path; none when it is not an object of known fields."""
+    """The field names of the object at a path; empty if it has no known fields."""
     info = msgspec.inspect.type_info(type)
     for step in path.split(".") if path else []:
         fields = {field.encode_name: field.type for field in _fields(info)}

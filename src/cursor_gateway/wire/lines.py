@@ -2,12 +2,12 @@
 
 
 class LineSplitter:
-    """Splits on LF only, and before decoding: U+2028 may stand raw inside a JSON string,
-    and a chunk may end inside a UTF-8 sequence.
+    """Splits on LF only, and before decoding: U+2028 may be unescaped in a JSON string, and a chunk may end inside a
+    UTF-8 sequence.
     """
 
     def __init__(self) -> None:
-        self.rest: list[bytes] = []  # of a line that is not whole; joined once, so that a long line costs linear time
+        self.rest: list[bytes] = []  # of an incomplete line; joined once, so that a long line takes linear time
 
     def push(self, chunk: bytes, /) -> list[bytes]:
         lines = chunk.split(b"\n")

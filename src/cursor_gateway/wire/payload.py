@@ -1,4 +1,4 @@
-"""A foreign JSON object in, typed look-ups out: what is missing or of another type reads as empty."""
+"""An untrusted JSON object in, typed lookups out: a missing field, or one of another type, reads as empty."""
 
 import re
 from typing import Any
@@ -11,11 +11,11 @@ class Fields:
         self.all: dict[str, Any] = value if isinstance(value, dict) else {}
 
     def text(self, *names: str) -> str:
-        """The first of these fields that is a string with something in it."""
+        """The first of these fields that is a non-empty string."""
         return next((value for name in names if isinstance(value := self.all.get(name), str) and value), "")
 
     def maybe_text(self, *names: str) -> str | None:
-        """Like `text`, but an empty string counts, and when there is none the answer is None."""
+        """Like `text`, but accepts an empty string, and returns None if there is no string."""
         return next((value for name in names if isinstance(value := self.all.get(name), str)), None)
 
     def integer(self, name: str) -> int | None:
@@ -48,7 +48,7 @@ class Fields:
 
 
 def too_deep(value: object) -> bool:
-    """Whether a payload is nested more deeply than anybody's tool call, and than could be encoded again."""
+    """Whether a payload is nested more deeply than any real tool call, too deep to be encoded again."""
     level: list[object] = [value]
     for _ in range(MAX_DEPTH):
         level = [

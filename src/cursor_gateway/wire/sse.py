@@ -15,7 +15,7 @@ class SseEvent(msgspec.Struct, frozen=True):
 
 
 def frame(data: bytes, *, event: str = "", id: str = "") -> bytes:
-    """One event. A line end inside `event` or `id`, or a CR inside `data`, could not be read back, so it is refused."""
+    """One event. Raises `ValueError` for a line end in `event` or `id`, or a CR in `data`: it could not be decoded."""
     if b"\r" in data or re.search(r"[\r\n]", event) or re.search(r"[\r\n\0]", id):
         raise ValueError("an SSE field cannot carry this line end; encode the value as JSON")
     number = f"id: {id}\n" if id else ""
@@ -38,7 +38,7 @@ class SseDecoder:
 
     def push(self, chunk: bytes, /) -> list[SseEvent]:
         if self._ends_in_cr and chunk:
-            # The LF of a CRLF that two chunks share is not another line end.
+            # The LF of a CRLF split across two chunks is not another line end.
             chunk = chunk.removeprefix(b"\n")
             self._ends_in_cr = False
         if chunk.endswith(b"\r"):
@@ -53,7 +53,7 @@ class SseDecoder:
         return [event for line in lines if (event := self._line(line)) is not None]
 
     def flush(self) -> list[SseEvent]:
-        """The end of the stream; the same decoder may go on with a new one, after `last_event_id`."""
+        """The end of the stream. The decoder can be reused for a stream that resumes after `last_event_id`."""
         self._rest, self._data, self._event, self._id = [], [], "", self.last_event_id
         self._at_start, self._ends_in_cr = True, False
         return []
