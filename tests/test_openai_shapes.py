@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from cursor_gateway import ChunkEncoder, CompletionFold, read_events
-from cursor_gateway.dialects.chat.encoder import AgentTools
+from cursor_gateway.dialects.deltas import AgentTools
 from tests import openai_shapes as shapes
 from tests.openai_shapes import read_stream, validate_stream
 from tests.scenarios.golden import HEAD, Scenario, scenarios

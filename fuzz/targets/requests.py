@@ -6,7 +6,6 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from cursor_gateway.dialects.chat.encoder import encode_error
 from cursor_gateway.dialects.chat.request import read_request
 from cursor_gateway.dialects.documents.request import (
     answers_of,
@@ -15,6 +14,7 @@ from cursor_gateway.dialects.documents.request import (
     read_chat_request,
     results_of,
 )
+from cursor_gateway.dialects.errors import encode_error
 from cursor_gateway.errors import RequestError
 from cursor_gateway.model.agent_events import CallerAwaited, CallerToolAnswered, CallerToolAsked
 from cursor_gateway.model.caller_tools import CallerCall, Offer, preamble

@@ -10,7 +10,7 @@ import msgspec
 from cursor_gateway.client.failures import CallFailed
 from cursor_gateway.client.following import Following, Numbered
 from cursor_gateway.client.steps import Close, Head, Link, Open, Pause, Read, Told
-from cursor_gateway.dialects.chat.encoder import AgentTools
+from cursor_gateway.dialects.deltas import AgentTools
 from cursor_gateway.dialects.documents.encoder import SseEncoder, encode_response
 from cursor_gateway.dialects.documents.reader import DocumentEventReader
 from cursor_gateway.errors import AgentCrashed, UnusableInput

@@ -5,13 +5,13 @@ from cursor_gateway.client.calls import Health, ModelEntry
 from cursor_gateway.client.failures import CallFailed, CannotReach
 from cursor_gateway.client.sync import Client, Stream
 from cursor_gateway.dialects.chat.encoder import (
-    AgentTools,
     ChatCompletion,
     ChunkEncoder,
     CompletionFold,
     CompletionHead,
     encode_completion,
 )
+from cursor_gateway.dialects.deltas import AgentTools
 from cursor_gateway.dialects.documents.encoder import NdjsonEncoder, SseEncoder, encode_response
 from cursor_gateway.dialects.documents.request import ChosenTool, OfferedTool, QuestionAnswer, ToolAnswer
 from cursor_gateway.dialects.text import TextEncoder

@@ -14,7 +14,7 @@ import msgspec
 from msgspec import Meta, Struct
 from msgspec.inspect import BoolType, DictType, FloatType, IntType, ListType, LiteralType, Metadata, StrType
 
-from cursor_gateway.dialects.chat.encoder import AgentTools
+from cursor_gateway.dialects.deltas import AgentTools
 from cursor_gateway.errors import SettingsError
 from cursor_gateway.keys import is_hash, is_name, is_reserved
 from cursor_gateway.model.documents import Mode

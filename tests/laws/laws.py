@@ -6,7 +6,8 @@ from typing import Any, NamedTuple, TypeAlias, get_args
 
 import msgspec
 
-from cursor_gateway.dialects.chat.encoder import AgentTools, ChunkEncoder, CompletionFold, CompletionHead
+from cursor_gateway.dialects.chat.encoder import ChunkEncoder, CompletionFold, CompletionHead
+from cursor_gateway.dialects.deltas import AgentTools
 from cursor_gateway.dialects.documents.encoder import NdjsonEncoder, SseEncoder, encode_response
 from cursor_gateway.dialects.text import TextEncoder
 from cursor_gateway.model.agent_events import AgentEvent

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from cursor_gateway.dialects.chat.encoder import AgentTools
+from cursor_gateway.dialects.deltas import AgentTools
 from cursor_gateway.model.documents import ErrorDocument
 from cursor_gateway.model.run_info import RunInfo
 from tests.laws.agent import whole

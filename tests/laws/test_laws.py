@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cursor_gateway.dialects.chat.encoder import AgentTools
+from cursor_gateway.dialects.deltas import AgentTools
 from cursor_gateway.model.agent_events import AgentEvent, TextDelta
 from cursor_gateway.model.run_info import RunInfo
 from tests.laws.agent import Asks, Recording, Retries, Says, Starts, Step, Story, Thinks, play

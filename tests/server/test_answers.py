@@ -1,4 +1,4 @@
-"""Whole completions: as the run said them, or checked to be the JSON that was asked for, with one repair."""
+"""The text of answers: as the run said them, or checked to be the JSON that was asked for, with one repair."""
 
 import asyncio
 import json
@@ -8,10 +8,13 @@ from pathlib import Path
 import pytest
 from starlette.types import Receive
 
-from cursor_gateway.dialects.chat.encoder import ChatCompletion, CompletionFold, CompletionHead
+from cursor_gateway.dialects.base import SSE, RunView, Start
+from cursor_gateway.dialects.chat.dialect import ChatReply
+from cursor_gateway.dialects.deltas import Answer, AnswerFold
 from cursor_gateway.errors import AgentOverloaded, Failure
 from cursor_gateway.model.agent_events import AgentEvent, RunFinished, TokenCounts
 from cursor_gateway.model.messages import UserMessage
+from cursor_gateway.model.run_info import RunInfo
 from cursor_gateway.prompting.structured import Format, JsonObject, JsonSchema
 from cursor_gateway.runs.conversations import Conversations
 from cursor_gateway.runs.registry import Runs
@@ -20,7 +23,7 @@ from cursor_gateway.runs.run_request import Defaults, RunRequest
 from cursor_gateway.runs.service import Service
 from cursor_gateway.runs.shares import Shares
 from cursor_gateway.runs.workspaces import Workspaces
-from cursor_gateway.server.answers import Answer, CheckedAnswer, LateStream, WholeAnswer
+from cursor_gateway.server.answers import Answering, CheckedAnswer, LateStream, TextAnswer
 from cursor_gateway.server.streaming import Reading
 from cursor_gateway.stages.cutting import Cutter
 from cursor_gateway.store.sqlite.store import SqliteStore
@@ -79,33 +82,28 @@ class Place:
         )
         self.order = RunRequest(owner="me", messages=[UserMessage("Say it.")])
 
-    async def whole(self, cutter: Cutter | None = None) -> WholeAnswer:
-        head = CompletionHead("chatcmpl-1", 1, "auto")
-        return WholeAnswer(await self.service.start(self.order), CompletionFold(head, cutter=cutter))
+    async def whole(self, cutter: Cutter | None = None) -> TextAnswer:
+        return TextAnswer(await self.service.start(self.order), AnswerFold("1", cutter=cutter))
 
     async def checked(self, format: Format = SCHEMA, cutter: Cutter | None = None) -> CheckedAnswer:
         return CheckedAnswer(await self.whole(cutter), self.order, format, self.service)
 
 
-async def completed(answer: Answer, receive: Receive | None = None) -> ChatCompletion:
-    told = await answer.completion(receive or Client().receive)
-    assert isinstance(told, ChatCompletion), told
+async def completed(answer: Answering, receive: Receive | None = None) -> Answer:
+    told = await answer.answer(receive or Client().receive)
+    assert isinstance(told, Answer), told
     return told
 
 
-async def failed(answer: Answer, receive: Receive | None = None) -> Failure:
-    told = await answer.completion(receive or Client().receive)
+async def failed(answer: Answering, receive: Receive | None = None) -> Failure:
+    told = await answer.answer(receive or Client().receive)
     assert isinstance(told, Failure), told
     return told
 
 
-def run_of(answer: WholeAnswer) -> Run:
+def run_of(answer: TextAnswer) -> Run:
     assert isinstance(answer.run, Run)
     return answer.run
-
-
-def content(completion: ChatCompletion) -> str | None:
-    return completion.choices[0].message.content
 
 
 # --- as it is -------------------------------------------------------------------------------------------
@@ -114,8 +112,8 @@ def content(completion: ChatCompletion) -> str | None:
 def test_a_run_becomes_a_completion(tmp_path: Path) -> None:
     async def live() -> None:
         completion = await completed(await Place(tmp_path, answers("Hello")).whole())
-        assert (content(completion), completion.choices[0].finish_reason) == ("Hello", "stop")
-        assert completion.usage.total_tokens == 120
+        assert (completion.text, completion.end.reason) == ("Hello", "stop")
+        assert completion.end.usage.total_tokens == 120
 
     asyncio.run(live())
 
@@ -133,7 +131,7 @@ def test_an_answer_that_is_long_enough_stops_the_run(tmp_path: Path) -> None:
         place = Place(tmp_path, [[STARTED], say("one two three four"), forever()])
         answer = await place.whole(cutter=Cutter(("three",), None))
         completion = await completed(answer)
-        assert (content(completion), completion.choices[0].finish_reason) == ("one two ", "stop")
+        assert (completion.text, completion.end.reason) == ("one two ", "stop")
         assert run_of(answer).is_ending
         await run_of(answer).gone()
 
@@ -161,7 +159,7 @@ def test_json_that_fits_is_the_whole_content(tmp_path: Path, text: str) -> None:
     async def live() -> None:
         place = Place(tmp_path, answers(text))
         completion = await completed(await place.checked())
-        assert json.loads(content(completion) or "") == {"a": 1}
+        assert json.loads(completion.text) == {"a": 1}
         assert len(place.source.turns) == 1
 
     asyncio.run(live())
@@ -172,17 +170,17 @@ def test_what_does_not_fit_is_asked_for_again_in_the_same_session(tmp_path: Path
     async def live() -> None:
         place = Place(tmp_path, answers(text), answers('{"a": 1}'))
         completion = await completed(await place.checked())
-        assert json.loads(content(completion) or "") == {"a": 1}
+        assert json.loads(completion.text) == {"a": 1}
         first, second = place.source.turns
         assert (first.session_id, second.session_id) == (None, "session-1")
         assert second.folder == first.folder
         assert second.prompt != first.prompt
-        usage = completion.usage
+        usage = completion.end.usage
         assert (usage.prompt_tokens, usage.completion_tokens, usage.total_tokens) == (100, 20, 120)
-        assert completion.cursor
-        both = completion.cursor.usage
+        both = completion.end.total
+        assert both is not None
         assert (both.prompt_tokens, both.completion_tokens, both.total_tokens) == (200, 40, 240)
-        assert both.prompt_tokens_details.cached_tokens == 140
+        assert both.cached_tokens == 140
 
     asyncio.run(live())
 
@@ -212,7 +210,7 @@ def test_there_is_one_repair(tmp_path: Path) -> None:
 
 def test_any_object_may_be_asked_for(tmp_path: Path) -> None:
     async def live() -> None:
-        assert content(await completed(await Place(tmp_path, answers("{}")).checked(JsonObject()))) == "{}"
+        assert (await completed(await Place(tmp_path, answers("{}")).checked(JsonObject()))).text == "{}"
 
     asyncio.run(live())
 
@@ -254,7 +252,7 @@ def test_what_was_cut_off_is_not_checked(tmp_path: Path) -> None:
     async def live() -> None:
         place = Place(tmp_path, [[STARTED], say('{"a": [1, 2, 3, 4, 5, 6, 7, 8, 9'), forever()])
         completion = await completed(await place.checked(cutter=Cutter((), 3)))
-        assert completion.choices[0].finish_reason == "length"
+        assert completion.end.reason == "length"
         assert len(place.source.turns) == 1
 
     asyncio.run(live())
@@ -276,8 +274,12 @@ def test_who_leaves_during_the_repair_stops_it(tmp_path: Path) -> None:
 # --- as a stream all the same ---------------------------------------------------------------------------
 
 
-def late(answer: Answer, asked: Reading) -> LateStream:
-    return LateStream(answer, lambda: HEADERS, asked, include_usage=True)
+RUN = RunView(RunInfo(id="chat_1", created="2026-02-23T10:30:00Z"), 1, "")
+
+
+def late(answer: Answering, asked: Reading) -> LateStream:
+    reply = ChatReply(agent_tools="reasoning", include_usage=True)
+    return LateStream(answer, lambda whole: reply.frames(RUN, Start(), whole), SSE, lambda: HEADERS, asked)
 
 
 @pytest.mark.parametrize("loop", LOOPS)
@@ -342,7 +344,7 @@ def test_a_late_stream_whose_client_has_gone_stops_its_run(tmp_path: Path, loop:
 
 
 class Broken:
-    async def completion(self, receive: Receive) -> ChatCompletion | Failure:
+    async def answer(self, receive: Receive) -> Answer | Failure:
         raise KeyError("a mistake of ours")
 
 

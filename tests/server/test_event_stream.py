@@ -8,12 +8,13 @@ from collections.abc import AsyncGenerator, Sequence
 
 import pytest
 
+from cursor_gateway.dialects.base import NDJSON, SSE
 from cursor_gateway.dialects.chat.encoder import ChunkEncoder, CompletionHead
 from cursor_gateway.dialects.documents.encoder import NdjsonEncoder, SseEncoder
 from cursor_gateway.errors import AgentOverloaded, AgentUnauthenticated
 from cursor_gateway.model.agent_events import AgentEvent, ThinkingDelta
 from cursor_gateway.runs.run import Run
-from cursor_gateway.server.streaming import NDJSON, SSE, EventStream, Heard, Reading, read_to_end
+from cursor_gateway.server.streaming import EventStream, Heard, Reading, read_to_end
 from cursor_gateway.sources.base import Turn
 from cursor_gateway.stages.cutting import Cutter
 from cursor_gateway.wire.sse import SseDecoder, SseEvent

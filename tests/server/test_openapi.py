@@ -14,6 +14,7 @@ from jsonschema import Draft202012Validator
 from schemathesis.specs.openapi.definitions import OPENAPI_31_VALIDATOR
 
 from cursor_gateway import ChunkEncoder, CompletionFold, errors, read_events
+from cursor_gateway.cli.dialects import dialects_of
 from cursor_gateway.dialects.chat.request import IGNORED, read_request
 from cursor_gateway.dialects.documents.request import offer_of, read_answer, read_chat_request, results_of
 from cursor_gateway.errors import (
@@ -149,7 +150,7 @@ def test_no_sentence_is_left_over() -> None:
 def test_every_route_is_described() -> None:
     state = SourceState(name="demo", detail="", is_demo=True)
     service = cast(Service, SimpleNamespace(source=SimpleNamespace(state=lambda: state)))
-    guard: Any = build_app(service, Settings(), Metrics())
+    guard: Any = build_app(service, Settings(), Metrics(), dialects_of(Settings()))
     routes: Routes = guard._app
     served = {(method, path.replace(":path", "")) for path, methods in routes.endpoints.items() for method in methods}
     assert {f"{method} {path}" for method, path in served - FOR_BROWSERS} == set(OPERATIONS)

@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from msgspec import Struct
 from starlette.types import Message
 
+from cursor_gateway.cli.dialects import dialects_of
 from cursor_gateway.keys import LOCAL_OWNER
 from cursor_gateway.model.actions import Command, OtherTool, Outcome
 from cursor_gateway.model.agent_events import (
@@ -171,7 +172,7 @@ class Site:
             "instance",
             lambda: 0,
         )
-        self.app = build_app(self.service, Settings(), Metrics())
+        self.app = build_app(self.service, Settings(), Metrics(), dialects_of(Settings()))
 
     async def get(
         self, path: str, query: Mapping[str, object] | None = None, headers: Mapping[str, str] | None = None

@@ -16,6 +16,7 @@ import pytest
 from starlette.types import Message
 
 from cursor_gateway.cli.composition import compose
+from cursor_gateway.cli.dialects import dialects_of
 from cursor_gateway.server.app import build_app
 from cursor_gateway.server.guard import Guard
 from cursor_gateway.server.metrics import Metrics
@@ -112,7 +113,7 @@ async def served(home: Path) -> AsyncIterator[Guard]:
     )
     gateway = await compose(settings, environ={})
     with closing(Renderings(job_seconds=0.5)) as renderings:
-        yield build_app(gateway.service, settings, Metrics(), renderings)
+        yield build_app(gateway.service, settings, Metrics(), dialects_of(settings), renderings)
     await gateway.close()
 
 

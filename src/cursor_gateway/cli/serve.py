@@ -137,12 +137,13 @@ async def _serve(settings: Settings, sockets: Sequence[socket.socket]) -> None:
         asyncio.ensure_future(LoopLag(metrics, Log()).watch()),
     ]
     try:
+        from cursor_gateway.cli.dialects import dialects_of
         from cursor_gateway.server.app import build_app
         from cursor_gateway.server.rendering import Renderings
         from cursor_gateway.server.serving import serve_app
 
         with closing(Renderings()) as renderings:
-            app = build_app(gateway.service, settings, metrics, renderings)
+            app = build_app(gateway.service, settings, metrics, dialects_of(settings), renderings)
             host, port = sockets[0].getsockname()[:2]
             await serve_app(app, sockets, gateway.service, settings, _banner(gateway, settings, host, port))
     finally:
@@ -152,6 +153,7 @@ async def _serve(settings: Settings, sockets: Sequence[socket.socket]) -> None:
 
 
 def _load() -> None:
+    import cursor_gateway.cli.dialects
     import cursor_gateway.server.app
     import cursor_gateway.server.serving  # noqa: F401 -- whoever needs them next finds them loaded
 

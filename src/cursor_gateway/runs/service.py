@@ -227,12 +227,11 @@ class Service:
         )
 
     async def _conversation_of(self, id: str, owner: str) -> str:
-        """Of an answer's id (`chat_…`, or `chatcmpl-…` as OpenAI's clients have it) the conversation that it ends."""
-        run_id = f"chat_{id.removeprefix('chatcmpl-').partition('-')[0]}" if id.startswith("chatcmpl-") else id
-        stored = await self.store.run(run_id, owner) if run_id.startswith("chat_") else None
+        """Of a run's id (`chat_…`) the conversation that it ends; any other id is a conversation's."""
+        stored = await self.store.run(id, owner) if id.startswith("chat_") else None
         if stored is None:
             return id
-        if (await self.store.runs_of(stored.conversation_id, owner))[-1].id != run_id:
+        if (await self.store.runs_of(stored.conversation_id, owner))[-1].id != id:
             raise InvalidRequest(
                 "The conversation has gone on after this answer; go on after its latest one, or begin a new one.",
                 param="conversationId",

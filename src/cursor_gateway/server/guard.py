@@ -16,7 +16,7 @@ from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from cursor_gateway.dialects.chat.encoder import encode_error
+from cursor_gateway.dialects.errors import OPENAI_ERRORS, Errors
 from cursor_gateway.errors import (
     Failure,
     GatewayError,
@@ -53,8 +53,16 @@ Pairs: TypeAlias = list[tuple[bytes, bytes]]
 
 
 class Guard:
-    def __init__(self, app: ASGIApp, settings: Settings, metrics: Metrics, more_headers: dict[str, str]) -> None:
-        self._app, self._settings, self._metrics = app, settings, metrics
+    def __init__(
+        self,
+        app: ASGIApp,
+        settings: Settings,
+        metrics: Metrics,
+        more_headers: dict[str, str],
+        errors_at: Callable[[str], Errors] = lambda path: OPENAI_ERRORS,
+    ) -> None:
+        """`errors_at`: how the errors of a path are encoded."""
+        self._app, self._settings, self._metrics, self._errors_at = app, settings, metrics, errors_at
         self._headers = _encoded({**_STATIC_HEADERS, **more_headers})
         names = ("localhost", settings.host.strip("[]"), *settings.allowed_hosts)
         self._rate = Rate(settings.requests_per_minute)
@@ -82,11 +90,11 @@ class Guard:
         except ClientDisconnect:
             pass  # nobody is there to be told
         except GatewayError as error:
-            await reply.refuse(error.failure())
+            await reply.refuse(error.failure(), self._errors_at(scope["path"]))
         except Exception as error:  # noqa: BLE001 -- the caller is told that it was not their mistake
             _log.error("fault", error, request_id=request_id, path=scope["path"])
             fault = GatewayFault(f"The gateway made a mistake; its log has the details under the id {request_id}.")
-            await reply.refuse((host_exhausted(error) or fault).failure())
+            await reply.refuse((host_exhausted(error) or fault).failure(), self._errors_at(scope["path"]))
         finally:
             self._metrics.request(_route(scope), method, reply.status)
 
@@ -94,7 +102,7 @@ class Guard:
         """What answers a request that does not come this far."""
 
         async def refuse(scope: Scope, receive: Receive, send: Send) -> None:
-            await self._reply(send, _new_id(), None).refuse(error.failure())
+            await self._reply(send, _new_id(), None).refuse(error.failure(), self._errors_at(scope["path"]))
             self._metrics.request("none", scope["method"], error.status)
 
         return refuse
@@ -186,10 +194,10 @@ class _Reply:
             message = {**message, "headers": [*given, *(pair for pair in self._headers if pair[0] not in names)]}
         await self._send(message)
 
-    async def refuse(self, failure: Failure) -> None:
+    async def refuse(self, failure: Failure, errors: Errors) -> None:
         if self.status:  # a reply has begun: a stream ends in its own form
             return
-        await error_response(failure)({"type": "http"}, _no_receive, self)
+        await error_response(failure, errors=errors)({"type": "http"}, _no_receive, self)
 
 
 def _is_open(path: str) -> bool:
@@ -209,17 +217,23 @@ def _text(headers: Headers, name: bytes) -> str | None:
     return None if value is None else value.decode("latin-1")
 
 
-def error_response(failure: Failure, headers: Mapping[str, str] | None = None, body: bytes | None = None) -> Response:
+def error_response(
+    failure: Failure,
+    headers: Mapping[str, str] | None = None,
+    body: bytes | None = None,
+    errors: Errors = OPENAI_ERRORS,
+) -> Response:
+    """`body` is for replies that say more than why they failed."""
     more = {"x-should-retry": "true" if failure.retryable else "false"}  # OpenAI's own clients obey it
     if failure.retryable and failure.retry_after is not None:
         more["retry-after"] = str(failure.retry_after)
     if failure.status == 401 and failure.code == KeyRefused.code:
         more["www-authenticate"] = "Bearer"
     return Response(
-        encode_error(failure) if body is None else body,
+        errors.encode(failure) if body is None else body,
         failure.status,
         {**more, **(headers or {})},
-        media_type="application/json",
+        media_type=errors.media_type,
     )
 
 

@@ -12,8 +12,9 @@ from typing import Any, TypeAlias, get_args
 import msgspec
 
 from cursor_gateway import errors
-from cursor_gateway.dialects.chat.encoder import ChunkEncoder, CompletionFold, CompletionHead, error_body
+from cursor_gateway.dialects.chat.encoder import ChunkEncoder, CompletionFold, CompletionHead
 from cursor_gateway.dialects.documents.encoder import NdjsonEncoder, SseEncoder, encode_response
+from cursor_gateway.dialects.errors import error_body
 from cursor_gateway.errors import (
     AgentError,
     AgentLooped,

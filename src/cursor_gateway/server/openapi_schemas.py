@@ -11,12 +11,14 @@ import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
 from cursor_gateway.dialects.chat import request as openai_request
-from cursor_gateway.dialects.chat.encoder import ChatCompletion, CompletionUsage, CursorFields, ErrorBody, FinishReason
+from cursor_gateway.dialects.chat.encoder import ChatCompletion, CompletionUsage, CursorFields
+from cursor_gateway.dialects.deltas import FinishReason
 from cursor_gateway.dialects.documents.request import AnswerRequest, ChatRequest
+from cursor_gateway.dialects.errors import ErrorBody
 from cursor_gateway.model.documents import Mode
 from cursor_gateway.model.history import ConversationDetail, ConversationList, RunList
 from cursor_gateway.schema import openapi_components
-from cursor_gateway.server.completions import ModelList
+from cursor_gateway.server.models import ModelList
 
 Schema = dict[str, Any]
 

@@ -8,7 +8,7 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from cursor_gateway.dialects.chat.encoder import encode_error
+from cursor_gateway.dialects.errors import encode_error
 from cursor_gateway.errors import AgentMissing
 from cursor_gateway.runs.service import Service
 from cursor_gateway.server.guard import error_response
@@ -38,11 +38,10 @@ class OperationEndpoints:
         }
         if not is_exposed:
             told["workspace"] = str(self._service.workspaces.default)
-        body = msgspec.json.encode(told)
         if not state.missing:
-            return Response(body, media_type="application/json")
+            return Response(msgspec.json.encode(told), media_type="application/json")
         failure = AgentMissing(state.missing).failure()
-        return error_response(failure, body=encode_error(failure)[:-1] + b"," + body[1:])
+        return error_response(failure, body=encode_error(failure, told))
 
     async def metrics(self, request: Request) -> Response:
         return Response(self._metrics.render(), media_type=CONTENT_TYPE)

@@ -10,6 +10,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from cursor_gateway.dialects.errors import OPENAI_ERRORS, Errors
 from cursor_gateway.errors import MethodRefused, NotFound
 from cursor_gateway.server.guard import check_media_type, error_response
 
@@ -26,9 +27,18 @@ class Routes:
     A path is divided before it is decoded, so `%2F` divides nothing.
     """
 
-    def __init__(self, endpoints: Mapping[str, Methods], instead: Mapping[str, str] | None = None) -> None:
-        """`instead`: for paths that clients ask for and that are not served, what to use, in a sentence."""
+    def __init__(
+        self,
+        endpoints: Mapping[str, Methods],
+        instead: Mapping[str, str] | None = None,
+        errors: Mapping[str, Errors] | None = None,
+    ) -> None:
+        """`instead`: for paths that clients ask for and that are not served, what to use, in a sentence.
+
+        `errors`: by pattern, for paths that have errors of their own.
+        """
         self.endpoints = endpoints
+        self._errors = [(path.split("/"), own) for path, own in (errors or {}).items()]
         self._instead = instead or {}
         self._fixed = {path: methods for path, methods in endpoints.items() if "{" not in path}
         self._patterns = [(path.split("/"), methods) for path, methods in endpoints.items() if "{" in path]
@@ -42,8 +52,12 @@ class Routes:
             check_media_type(scope)
             reply = await endpoint(Request(scope, receive))
         else:
-            reply = _without_endpoint(scope, methods)
+            reply = _without_endpoint(scope, methods, self.errors_at(scope["path"]))
         await reply(scope, receive, send)
+
+    def errors_at(self, path: str) -> Errors:
+        parts = path.split("/")
+        return next((own for pattern, own in self._errors if _matched(pattern, parts) is not None), OPENAI_ERRORS)
 
     def _find(self, scope: Scope) -> tuple[Methods, dict[str, str]]:
         path: str = scope["path"]
@@ -87,10 +101,10 @@ def _matched(pattern: list[str], parts: list[str]) -> dict[str, str] | None:
     return named if len(pattern) == len(parts) else None
 
 
-def _without_endpoint(scope: Scope, methods: Methods) -> Response:
+def _without_endpoint(scope: Scope, methods: Methods, errors: Errors) -> Response:
     known = [*methods, *(["HEAD"] if "GET" in methods else []), "OPTIONS"]
     allow = {"allow": ", ".join(known)}
     if scope["method"] == "OPTIONS":
         return Response(status_code=204, headers=allow)
     told = f"{scope['path']} does not know {scope['method']}; it knows {allow['allow']}."
-    return error_response(MethodRefused(told).failure(), allow)
+    return error_response(MethodRefused(told).failure(), allow, errors=errors)

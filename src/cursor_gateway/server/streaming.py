@@ -4,16 +4,16 @@ One write for each read of the agent's output, and no timer but the keep-alive's
 """
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from enum import Enum
 from functools import partial
-from typing import Protocol
 
 from msgspec import Struct, field
 from starlette.types import Receive, Scope, Send
 
-from cursor_gateway.dialects.chat.encoder import CompletionHead
+from cursor_gateway.dialects.base import Encoder, Form, RunView
+from cursor_gateway.dialects.errors import OPENAI_ERRORS, Errors
 from cursor_gateway.errors import Failure, NotFound, RunCancelled
 from cursor_gateway.model.document_events import DocumentEvent, Paused, says_something
 from cursor_gateway.runs.handle import RunHandle
@@ -21,37 +21,6 @@ from cursor_gateway.runs.readers import Reader
 from cursor_gateway.server.guard import error_response
 from cursor_gateway.server.metrics import Metrics
 from cursor_gateway.server.rendering import Renderings
-
-
-class Encoder(Protocol):
-    def push_all(self, events: Sequence[DocumentEvent], /) -> bytes:
-        """What came at once."""
-        ...
-
-    @property
-    def is_over(self) -> bool:
-        """Nothing more is to be said, whatever the run still does."""
-        ...
-
-    @property
-    def is_cut(self) -> bool:
-        """It is over, and nobody wants the rest."""
-        ...
-
-    @property
-    def is_slow(self) -> bool:
-        """It renders, which is not for the loop, where everybody else waits."""
-        ...
-
-
-class Form(Struct, frozen=True):
-    media_type: str
-    keep_alive: bytes
-
-
-SSE = Form("text/event-stream; charset=utf-8", b": keep-alive\n\n")
-# White space before a JSON value belongs to it: the next line begins with it, and there is no empty line.
-NDJSON = Form("application/x-ndjson", b" ")
 
 
 def stream_headers(form: Form, more: Mapping[str, str]) -> list[tuple[bytes, bytes]]:
@@ -73,16 +42,9 @@ def run_headers(run: RunHandle) -> dict[str, str]:
     return headers
 
 
-def completion_head(run: RunHandle, after: int = 0) -> CompletionHead:
-    """The same for everybody who reads the run as chunks; each reply of a run that pauses has an id of its own."""
-    created = int(datetime.fromisoformat(run.info.created).timestamp())
-    id = f"chatcmpl-{run.id.removeprefix('chat_')}{f'-{after}' if after else ''}"
-    return CompletionHead(id, created, run.info.model or "")
-
-
-def chat_id(id: str) -> str:
-    """The run of a completion's id, as `completion_head` makes them; any other id is left as it is."""
-    return f"chat_{id.removeprefix('chatcmpl-').partition('-')[0]}" if id.startswith("chatcmpl-") else id
+def view_of(run: RunHandle) -> RunView:
+    """What a dialect may know of it."""
+    return RunView(run.info, int(datetime.fromisoformat(run.info.created).timestamp()), run.prompt)
 
 
 class Reading(Struct, frozen=True, kw_only=True):
@@ -109,9 +71,10 @@ class EventStream:
         *,
         after: int = 0,
         is_replay: bool = False,
+        errors: Errors = OPENAI_ERRORS,
     ) -> None:
         self._run, self._encoder, self._form, self._reading = run, encoder, form, reading
-        self._after, self._is_replay = after, is_replay
+        self._after, self._is_replay, self._errors = after, is_replay, errors
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         self._reading.metrics.stream_opened()
@@ -121,7 +84,7 @@ class EventStream:
                 if self._run.is_deleted:
                     raise NotFound("The conversation of this run was deleted; begin a new one.", param="id")
                 if not self._is_replay and (failure := self._early_failure(reader, events)) is not None:
-                    await error_response(failure, run_headers(self._run))(scope, receive, send)
+                    await error_response(failure, run_headers(self._run), errors=self._errors)(scope, receive, send)
                 else:
                     await self._stream(reader, events, send)
         finally:

@@ -7,30 +7,21 @@ import msgspec
 import pytest
 
 from cursor_gateway.dialects.chat.encoder import (
-    AgentTools,
     ChatCompletion,
     ChunkEncoder,
     CompletionFold,
     CompletionHead,
-    FinishReason,
     ResumedChunks,
-    completion_frames,
+    answer_frames,
+    completion_of,
     encode_completion,
-    encode_error,
-    error_body,
     error_frames,
 )
+from cursor_gateway.dialects.deltas import AgentTools, Answer, AnswerFold, FinishReason
+from cursor_gateway.dialects.errors import encode_error
 from cursor_gateway.errors import (
     AgentCrashed,
-    AgentError,
-    AgentOverloaded,
-    AgentQuotaExhausted,
-    AgentUnauthenticated,
     Failure,
-    InvalidRequest,
-    ModelUnavailable,
-    RunCancelled,
-    WorkspaceUntrusted,
 )
 from cursor_gateway.model.document_events import (
     ContentDelta,
@@ -289,30 +280,6 @@ def test_a_failed_runs_completion_keeps_what_had_arrived_beside_the_error() -> N
     assert told["error"]["code"] == "agent_crashed"
 
 
-@pytest.mark.parametrize(
-    ("error", "kind"),
-    [
-        (AgentUnauthenticated, "authentication_error"),
-        (WorkspaceUntrusted, "permission_error"),
-        (ModelUnavailable, "invalid_request_error"),
-        (RunCancelled, "invalid_request_error"),
-        (AgentQuotaExhausted, "insufficient_quota"),
-        (AgentOverloaded, "rate_limit_error"),
-        (AgentCrashed, "api_error"),
-    ],
-)
-def test_an_error_has_openais_shape_and_kind(error: type[AgentError], kind: str) -> None:
-    body = json.loads(msgspec.json.encode(error_body(error("It failed.").failure())))
-    assert body == {"message": "It failed.", "type": kind, "param": None, "code": error.code}
-
-
-def test_an_error_names_the_field_that_is_to_blame() -> None:
-    body = json.loads(encode_error(InvalidRequest("Send 1.", param="n").failure()))
-    assert body == {
-        "error": {"message": "Send 1.", "type": "invalid_request_error", "param": "n", "code": "invalid_request"}
-    }
-
-
 def test_an_error_in_a_stream_is_a_frame_of_its_own_and_the_last() -> None:
     failure = AgentCrashed("It crashed.").failure()
     error, end = SseDecoder().push(error_frames(failure))
@@ -411,20 +378,12 @@ def test_a_cut_answer_still_tells_of_tools_before_the_cut() -> None:
     assert [call.function.name for call in whole.choices[0].message.tool_calls or ()] == ["run_terminal_cmd"]
 
 
-def test_a_fold_says_whether_the_run_failed_and_another_one_takes_its_place() -> None:
+def test_a_fold_says_whether_the_run_failed() -> None:
     failure = AgentCrashed("It crashed.").failure()
     fold = CompletionFold(HEAD, agent_tools="none")
     failures = [fold.failure]
     fold.push(done(failure))
     assert [*failures, fold.failure] == [None, failure]
-    other = fold.again()
-    assert not other.is_over
-    for event in [ended(CALL), *words("a"), done()]:
-        other.push(event)
-    whole = other.completion()
-    assert whole is not None
-    assert (whole.id, other.failure) == (HEAD.id, None)
-    assert whole.choices[0].message.reasoning_content is msgspec.UNSET
 
 
 def test_after_the_end_nothing_is_said() -> None:
@@ -446,6 +405,17 @@ def test_after_the_end_nothing_is_said() -> None:
 # --- a whole answer as a stream ---------------------------------------------------------------------
 
 
+def answer_of(
+    events: list[DocumentEvent], agent_tools: AgentTools = "reasoning", cutter: Cutter | None = None
+) -> Answer:
+    fold = AnswerFold(HEAD.run, agent_tools, cutter)
+    for event in events:
+        fold.push(event)
+    answer = fold.answer()
+    assert answer is not None
+    return answer
+
+
 @pytest.mark.parametrize("include_usage", [True, False])
 @pytest.mark.parametrize("agent_tools", ["reasoning", "tool_calls"])
 @pytest.mark.parametrize("failure", [None, AgentCrashed("It crashed.").failure()])
@@ -453,13 +423,9 @@ def test_a_whole_answer_is_streamed_as_if_it_had_just_come(
     agent_tools: AgentTools, include_usage: bool, failure: Failure | None
 ) -> None:
     events: list[DocumentEvent] = [Reasoning("hm", opens=True), *TEXT, ended(CALL), ended(GREP), done(failure)]
-    fold = CompletionFold(HEAD, agent_tools=agent_tools)
-    for event in events:
-        fold.push(event)
-    whole = fold.completion()
-    assert whole is not None
-    frames = completion_frames(whole, include_usage)
-    expected: Any = json.loads(encode_completion(whole))
+    answer = answer_of(events, agent_tools)
+    frames = answer_frames(HEAD, answer, include_usage)
+    expected: Any = json.loads(encode_completion(completion_of(HEAD, answer)))
     usage, cursor = expected.pop("usage"), expected.pop("cursor")
     found = fold_chunks(frames, include_usage=include_usage)
     assert found.pop("usage", usage) == usage
@@ -468,14 +434,9 @@ def test_a_whole_answer_is_streamed_as_if_it_had_just_come(
 
 
 def test_a_whole_answer_without_text_has_its_reason() -> None:
-    fold = CompletionFold(HEAD, cutter=Cutter((), 1))
-    for event in [*words("one two"), done()]:
-        fold.push(event)
-    whole = fold.completion()
-    assert whole is not None
-    empty = msgspec.structs.replace(whole.choices[0].message, content=None)
-    silent = msgspec.structs.replace(whole, choices=[msgspec.structs.replace(whole.choices[0], message=empty)])
-    role, finish, _ = (frame.data for frame in SseDecoder().push(completion_frames(silent)))
+    answer = answer_of([*words("one two"), done()], cutter=Cutter((), 1))
+    frames = answer_frames(HEAD, msgspec.structs.replace(answer, text=""))
+    role, finish, _ = (frame.data for frame in SseDecoder().push(frames))
     assert json.loads(role)["choices"][0]["delta"] == {"role": "assistant", "content": ""}
     assert json.loads(finish)["choices"] == [{"index": 0, "delta": {}, "finish_reason": "length"}]
 
@@ -794,13 +755,10 @@ def test_what_was_held_back_before_a_call_of_the_agents_is_said_once() -> None:
 
 
 def test_an_answer_with_calls_is_streamed_as_if_it_had_just_come() -> None:
-    fold = CompletionFold(HEAD)
-    fold.push(paused("k", "l", arguments={"a": "x" * 2000}))
-    whole = fold.completion()
-    assert whole is not None
-    expected: Any = json.loads(encode_completion(whole))
+    answer = answer_of([paused("k", "l", arguments={"a": "x" * 2000})])
+    expected: Any = json.loads(encode_completion(completion_of(HEAD, answer)))
     del expected["usage"]
-    assert fold_chunks(completion_frames(whole), include_usage=False) == expected
+    assert fold_chunks(answer_frames(HEAD, answer), include_usage=False) == expected
 
 
 def test_a_line_about_a_tool_starts_on_a_line_of_its_own() -> None:

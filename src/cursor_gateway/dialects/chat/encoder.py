@@ -6,50 +6,33 @@ never a bare end; a tool call's id, type and name in its first delta only; usage
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any, Literal, TypeAlias
+from typing import Literal
 
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
+from cursor_gateway.dialects.deltas import (
+    AgentTools,
+    Answer,
+    AnswerFold,
+    Call,
+    Called,
+    Content,
+    CutDeltas,
+    Delta,
+    Deltas,
+    Ended,
+    FinishReason,
+    Thought,
+    Translator,
+    cached_tokens,
+)
+from cursor_gateway.dialects.errors import ErrorBody, encode_error, error_body
 from cursor_gateway.errors import Failure
-from cursor_gateway.model.document_events import (
-    ContentDelta,
-    DocumentEnded,
-    DocumentEvent,
-    DocumentStarted,
-    Done,
-    Paused,
-    Reasoning,
-    ToolCallArguments,
-    ToolCallEnded,
-    ToolCallStarted,
-    context_usage,
-    source_text,
-)
-from cursor_gateway.model.documents import (
-    ClarificationDocument,
-    CodeBlockDocument,
-    CodeReferenceDocument,
-    Document,
-    ErrorDocument,
-    FileEditDocument,
-    FileEditMetadata,
-    PlanDocument,
-    TerminalCommandDocument,
-    TextDocument,
-    ThinkingDocument,
-    TodoUpdateDocument,
-    ToolCallDocument,
-    Usage,
-    WaitingCall,
-)
+from cursor_gateway.model.document_events import ContentDelta, DocumentEvent, Paused, Reasoning
+from cursor_gateway.model.documents import Usage
 from cursor_gateway.stages.cutting import Cutter
-from cursor_gateway.stages.summary import one_line
-from cursor_gateway.stages.tokens import estimate_tokens_by_sample
 from cursor_gateway.wire.sse import frame
-
-AgentTools: TypeAlias = Literal["reasoning", "tool_calls", "none"]
-FinishReason: TypeAlias = Literal["stop", "length", "tool_calls"]
 
 _encode = msgspec.json.encode
 _DONE = frame(b"[DONE]")
@@ -62,6 +45,11 @@ class CompletionHead(Struct, frozen=True):
     id: str
     created: int  # seconds since 1970
     model: str
+
+    @property
+    def run(self) -> str:
+        """A name for the run, for the ids of its calls."""
+        return self.id.removeprefix("chatcmpl-")
 
 
 # --- shapes -----------------------------------------------------------------------------------------
@@ -116,14 +104,6 @@ class CursorFields(Struct, frozen=True, kw_only=True):
     usage: CompletionUsage  # all model calls of the run added up, as the agent reports it
 
 
-class ErrorBody(Struct, frozen=True):
-    message: str
-    type: str
-    param: str | None
-    code: str
-    details: str | UnsetType = UNSET  # ours: what the agent said about it
-
-
 class ChatCompletion(Struct, frozen=True, kw_only=True):
     id: str
     object: Literal["chat.completion"] = "chat.completion"
@@ -135,39 +115,33 @@ class ChatCompletion(Struct, frozen=True, kw_only=True):
     error: ErrorBody | UnsetType = UNSET  # ours: beside what had arrived when the run failed
 
 
-def error_body(failure: Failure) -> ErrorBody:
-    match failure.status:
-        case 401:
-            kind = "authentication_error"
-        case 403:
-            kind = "permission_error"
-        case 429:
-            kind = "insufficient_quota" if failure.code == "insufficient_quota" else "rate_limit_error"
-        case status if status < 500:
-            kind = "invalid_request_error"
-        case _:
-            kind = "api_error"
-    return ErrorBody(failure.message, kind, failure.param, failure.code, failure.details or UNSET)
-
-
-def encode_error(failure: Failure) -> bytes:
-    """The body of a reply that failed before it began."""
-    return b'{"error":%b}' % _encode(error_body(failure))
-
-
 def error_frames(failure: Failure) -> bytes:
     """The end of a stream that failed."""
-    return _error_frames(error_body(failure))
+    return frame(encode_error(failure)) + _DONE
 
 
-def _error_frames(error: ErrorBody) -> bytes:
-    return frame(b'{"error":%b}' % _encode(error)) + _DONE
-
-
-def completion_frames(completion: ChatCompletion, include_usage: bool = False) -> bytes:
+def answer_frames(head: CompletionHead, answer: Answer, include_usage: bool = False) -> bytes:
     """A whole answer as a stream, for one that had to be checked before it could be shown."""
-    head = CompletionHead(completion.id, completion.created, completion.model)
-    return ChunkEncoder(head, include_usage=include_usage)._whole(completion)
+    return ChunkEncoder(head, include_usage=include_usage)._whole(answer)
+
+
+def completion_of(head: CompletionHead, answer: Answer) -> ChatCompletion:
+    """A failed run's says `length` (it is cut short) and carries the error."""
+    end = answer.end
+    message = Message(
+        content=answer.text or (None if answer.calls else ""),
+        reasoning_content=answer.reasoning or UNSET,
+        tool_calls=[ToolCall(call.id, Function(call.name, call.arguments)) for call in answer.calls] or UNSET,
+    )
+    return ChatCompletion(
+        id=head.id,
+        created=head.created,
+        model=head.model,
+        choices=[Choice(message=message, finish_reason="length" if end.failure else end.reason)],
+        usage=_usage(end.usage),
+        cursor=UNSET if end.total is None else CursorFields(usage=_usage(end.total)),
+        error=error_body(end.failure) if end.failure else UNSET,
+    )
 
 
 def encode_completion(completion: ChatCompletion) -> bytes:
@@ -179,189 +153,9 @@ def _usage(usage: Usage) -> CompletionUsage:
         prompt_tokens=usage.prompt_tokens,
         completion_tokens=usage.completion_tokens,
         total_tokens=usage.total_tokens,
-        prompt_tokens_details=PromptTokensDetails(min(usage.cached_tokens or 0, usage.prompt_tokens)),
+        prompt_tokens_details=PromptTokensDetails(cached_tokens(usage)),
         estimated=usage.estimated,
     )
-
-
-# --- deltas -----------------------------------------------------------------------------------------
-
-
-class Content(Struct, frozen=True, gc=False):
-    text: str
-
-
-class Thought(Struct, frozen=True, gc=False):
-    text: str
-
-
-class Called(Struct, frozen=True):
-    index: int
-    call: ToolCall
-
-
-class Ended(Struct, frozen=True):
-    usage: CompletionUsage
-    cursor: CursorFields | UnsetType = UNSET  # once the run has ended
-    failure: Failure | None = None
-    reason: FinishReason = "stop"
-
-
-Delta: TypeAlias = Content | Thought | Called | Ended
-
-
-class _Translator:
-    """Document events to deltas."""
-
-    def __init__(self, head: CompletionHead, agent_tools: AgentTools) -> None:
-        self._agent_tools = agent_tools
-        self._run = head.id.removeprefix("chatcmpl-")[:24]  # an id may have 40 characters
-        self._thinking = ""  # the id of the open document of thinking
-        self._calls = 0
-        self._reasoned = False
-        self._mid_line = False  # the reasoning so far does not end with a line end
-
-    def push(self, event: DocumentEvent) -> list[Delta]:
-        deltas: list[Delta] = []
-        if text := source_text(event):
-            deltas.append(Content(text))
-        match event:
-            case ContentDelta(id=id, text=text) if id == self._thinking:
-                deltas.append(self._thought(text))
-            case DocumentStarted(id=id, type="thinking"):
-                self._thinking = id
-                deltas += self._new_block()
-            case Reasoning(text=text, opens=opens):
-                deltas += self._new_block() if opens else []
-                deltas.append(self._thought(text))
-            case DocumentEnded(document=document):
-                deltas += self._told(document)
-            case Paused(envelope=envelope):
-                waiting = enumerate(envelope.metadata.waiting_for or (), self._calls)
-                deltas += [Called(index, _asked(call)) for index, call in waiting]
-                deltas.append(Ended(_usage(context_usage(event)), reason="tool_calls"))
-            case Done(envelope=envelope, failure=failure):
-                in_all = CursorFields(usage=_usage(envelope.usage))
-                deltas.append(Ended(_usage(context_usage(event)), in_all, failure))
-            case ContentDelta() | DocumentStarted() | ToolCallStarted() | ToolCallArguments() | ToolCallEnded():
-                pass
-        return deltas
-
-    def thinks_on(self, text: str) -> None:
-        self._reasoned = True
-        self._mid_line = not text.endswith("\n")
-
-    def _thought(self, text: str) -> Thought:
-        self.thinks_on(text)
-        return Thought(text)
-
-    def _new_block(self) -> list[Delta]:
-        return [self._thought("\n\n" if self._mid_line else "\n")] if self._reasoned else []
-
-    def _told(self, document: Document) -> list[Delta]:
-        """What one of the agent's own tools did."""
-        if isinstance(document, ToolCallDocument) and document.metadata.ran_by == "caller":
-            return []  # who ran it knows
-        match self._agent_tools:
-            case "reasoning":
-                line = one_line(document)
-                if line is None:
-                    return []
-                if isinstance(document, PlanDocument):
-                    line = f"{line}\n\n{document.content}"  # it stands nowhere else in this dialect
-                return [self._thought(("\n" if self._mid_line else "") + line + "\n")]
-            case "tool_calls":
-                # Not the agent's own id: some are the same in every run, and clients want them unique.
-                call = _as_call(document, f"call_{self._run}_{document.sequence}")
-                if call is None:
-                    return []
-                self._calls += 1
-                return [Called(self._calls - 1, call)]
-            case "none":
-                return []
-
-
-class _Cutting:
-    """Document events to deltas, up to where a cutter ends the answer.
-
-    What the agent had used when its answer was cut is not known, so the usage is then an estimate: of what was said,
-    beside the estimate of the context that is handed in.
-    """
-
-    def __init__(self, translator: _Translator, cutter: Cutter, prompt_tokens: int) -> None:
-        self._translator = translator
-        self._cutter = cutter
-        self._prompt_tokens = prompt_tokens
-        self._said: list[str] = []
-
-    def push(self, event: DocumentEvent) -> list[Delta]:
-        deltas: list[Delta] = []
-        for delta in self._translator.push(event):
-            match delta:
-                case Content(text=text):
-                    deltas += self._say(self._cutter.push(text))
-                case Called() | Ended():
-                    deltas += self._say(self._cutter.flush())
-                    if self._cutter.reason is None:
-                        deltas.append(delta)
-                case Thought():
-                    deltas.append(delta)
-            if self._cutter.reason is not None:
-                return [*deltas, self._cut_short(self._cutter.reason)]
-        return deltas
-
-    def _say(self, text: str) -> list[Delta]:
-        self._said.append(text)
-        return [Content(text)] if text else []
-
-    def _cut_short(self, reason: FinishReason) -> Ended:
-        said = estimate_tokens_by_sample("".join(self._said))
-        usage = Usage(
-            prompt_tokens=self._prompt_tokens,
-            completion_tokens=said,
-            total_tokens=self._prompt_tokens + said,
-            estimated=True,
-        )
-        return Ended(_usage(usage), reason=reason)
-
-
-_FILE_TOOLS = {"create": "write_file", "edit": "edit_file", "delete": "delete_file", "rename": "rename_file"}
-
-
-def _as_call(document: Document, id: str) -> ToolCall | None:
-    """A tool that the agent ran, in the form of a call; None for documents that are no tool's."""
-    match document:
-        case ToolCallDocument(metadata=metadata):
-            return _call(id, metadata.tool_name, metadata.arguments)
-        case TerminalCommandDocument(metadata=metadata):
-            return _call(id, "run_terminal_cmd", {"command": metadata.command})
-        case FileEditDocument(metadata=metadata, content=content):
-            return _call(id, _FILE_TOOLS[metadata.operation], _file_arguments(metadata, content))
-        case PlanDocument(metadata=metadata, content=content):
-            return _call(id, "create_plan", {"name": metadata.title, "plan": content})
-        case ClarificationDocument(metadata=metadata):
-            return _call(id, "ask_question", {"questions": metadata.questions})
-        case TodoUpdateDocument(metadata=metadata):
-            return _call(id, "todo_write", {"todos": metadata.todos})
-        case TextDocument() | CodeBlockDocument() | CodeReferenceDocument() | ErrorDocument() | ThinkingDocument():
-            return None
-
-
-def _file_arguments(metadata: FileEditMetadata, content: str | None) -> dict[str, Any]:
-    arguments: dict[str, Any] = {"target_file": metadata.file_path}
-    if metadata.old_path:
-        arguments["old_path"] = metadata.old_path
-    if metadata.diff:
-        return {**arguments, "old_string": metadata.diff.old_string, "new_string": metadata.diff.new_string}
-    return arguments if content is None else {**arguments, "contents": content}
-
-
-def _asked(call: WaitingCall) -> ToolCall:
-    return _call(call.tool_call_id, call.tool_name, call.arguments)
-
-
-def _call(id: str, name: str, arguments: dict[str, Any]) -> ToolCall:
-    return ToolCall(id, Function(name, _encode(arguments).decode()))
 
 
 # --- the two replies --------------------------------------------------------------------------------
@@ -394,8 +188,10 @@ class ChunkEncoder:
         self.is_over = False
         self._number = after
         self._cutter = cutter
-        self._translator = _Translator(head, agent_tools)
-        self._deltas = self._translator if cutter is None else _Cutting(self._translator, cutter, prompt_tokens)
+        self._translator = Translator(head.run, agent_tools)
+        self._deltas: Deltas = self._translator
+        if cutter is not None:
+            self._deltas = CutDeltas(self._translator, cutter, prompt_tokens)
         self._include_usage = include_usage
         self._begun = False
         self._says_all = False  # begun, not over, and without a cutter
@@ -443,22 +239,16 @@ class ChunkEncoder:
     def push_all(self, events: Sequence[DocumentEvent], /) -> bytes:
         return b"".join(map(self.push, events))
 
-    def _whole(self, completion: ChatCompletion) -> bytes:
+    def _whole(self, answer: Answer) -> bytes:
         """All frames of an answer that is there already."""
-        (choice,) = completion.choices
         deltas: list[Delta] = []
-        if choice.message.reasoning_content:
-            deltas.append(Thought(choice.message.reasoning_content))
-        if choice.message.content:
-            deltas.append(Content(choice.message.content))
-        deltas += [Called(index, call) for index, call in enumerate(choice.message.tool_calls or ())]
-        frames = [self._role(), *(self._frames(delta) for delta in deltas)]
-        if completion.error:
-            frames.append(_error_frames(completion.error))
-        else:
-            frames.append(self._frames(Ended(completion.usage, completion.cursor, reason=choice.finish_reason)))
+        if answer.reasoning:
+            deltas.append(Thought(answer.reasoning))
+        if answer.text:
+            deltas.append(Content(answer.text))
+        deltas += [Called(index, call) for index, call in enumerate(answer.calls)]
         self.is_over = True
-        return b"".join(frames)
+        return b"".join([self._role(), *map(self._frames, deltas), self._frames(answer.end)])
 
     def _role(self) -> bytes:
         return self._chunk(b'{"role":"assistant","content":""}')
@@ -470,18 +260,21 @@ class ChunkEncoder:
             case Thought(text=text):
                 return self._reasoning + _encode(text) + self._content_end
             case Called(index=index, call=call):
-                opening = {"id": call.id, "type": "function", "function": {"name": call.function.name, "arguments": ""}}
-                told: list[dict[str, object]] = [{"index": index, **opening}]
-                for at in range(0, len(arguments := call.function.arguments), _PIECE):
-                    told.append({"index": index, "function": {"arguments": arguments[at : at + _PIECE]}})
-                return b"".join(self._chunk(_encode({"tool_calls": [one]})) for one in told)
+                return self._call(index, call)
             case Ended(failure=Failure() as failure):
                 return error_frames(failure)
-            case Ended(usage=usage, cursor=cursor, reason=reason):
+            case Ended(usage=usage, total=total, reason=reason):
                 finish = b'%b{},"finish_reason":%b}]}\n\n' % (self._before, _encode(reason))
-                ours = b',"cursor":%b' % _encode(cursor) if cursor else b""
-                counted = b'%b],"usage":%b%b}\n\n' % (self._envelope, _encode(usage), ours)
+                ours = b"" if total is None else b',"cursor":%b' % _encode(CursorFields(usage=_usage(total)))
+                counted = b'%b],"usage":%b%b}\n\n' % (self._envelope, _encode(_usage(usage)), ours)
                 return finish + (counted if self._include_usage else b"") + _DONE
+
+    def _call(self, index: int, call: Call) -> bytes:
+        function = {"name": call.name, "arguments": ""}
+        deltas: list[dict[str, object]] = [{"index": index, "id": call.id, "type": "function", "function": function}]
+        for at in range(0, len(call.arguments), _PIECE):
+            deltas.append({"index": index, "function": {"arguments": call.arguments[at : at + _PIECE]}})
+        return b"".join(self._chunk(_encode({"tool_calls": [delta]})) for delta in deltas)
 
     def _chunk(self, delta: bytes) -> bytes:
         return self._before + delta + self._after
@@ -531,60 +324,26 @@ class CompletionFold:
         cutter: Cutter | None = None,
         prompt_tokens: int = 0,
     ) -> None:
-        self._head, self._agent_tools, self._cutter = head, agent_tools, cutter
-        translator = _Translator(head, agent_tools)
-        self._deltas = translator if cutter is None else _Cutting(translator, cutter, prompt_tokens)
-        self._content: list[str] = []
-        self._reasoning: list[str] = []
-        self._calls: list[ToolCall] = []
-        self._ended: Ended | None = None
+        self._head = head
+        self._fold = AnswerFold(head.run, agent_tools, cutter, prompt_tokens)
 
     @property
     def is_over(self) -> bool:
-        return self._ended is not None
+        return self._fold.is_over
 
     @property
     def is_cut(self) -> bool:
-        return self._cutter is not None and self._cutter.reason is not None
+        return self._fold.is_cut
 
     @property
     def failure(self) -> Failure | None:
-        return self._ended.failure if self._ended is not None else None
-
-    def again(self) -> "CompletionFold":
-        """For another run that is to give the same reply."""
-        return CompletionFold(self._head, agent_tools=self._agent_tools)
+        answer = self._fold.answer()
+        return None if answer is None else answer.end.failure
 
     def push(self, event: DocumentEvent, /) -> None:
-        if self.is_over:
-            return
-        for delta in self._deltas.push(event):
-            match delta:
-                case Content(text=text):
-                    self._content.append(text)
-                case Thought(text=text):
-                    self._reasoning.append(text)
-                case Called(call=call):
-                    self._calls.append(call)
-                case Ended():
-                    self._ended = delta
+        self._fold.push(event)
 
     def completion(self) -> ChatCompletion | None:
-        """None until the run is done, or cut. A failed run's says `length` (it is cut short) and carries the error."""
-        if self._ended is None:
-            return None
-        failure = self._ended.failure
-        message = Message(
-            content="".join(self._content) or (None if self._calls else ""),
-            reasoning_content="".join(self._reasoning) or UNSET,
-            tool_calls=self._calls or UNSET,
-        )
-        return ChatCompletion(
-            id=self._head.id,
-            created=self._head.created,
-            model=self._head.model,
-            choices=[Choice(message=message, finish_reason="length" if failure else self._ended.reason)],
-            usage=self._ended.usage,
-            cursor=self._ended.cursor,
-            error=error_body(failure) if failure else UNSET,
-        )
+        """None until the run is done, or cut."""
+        answer = self._fold.answer()
+        return None if answer is None else completion_of(self._head, answer)

@@ -1,0 +1,239 @@
+"""The protocol of a dialect: what the HTTP server knows of the APIs that it speaks, which is all it knows.
+
+A dialect is a folder beside this module. It reads the bodies of its routes (`Route`), encodes a run's events as a
+stream or as a whole answer (`Reply`), lets a reader resume (`Replay`), and has its own errors and ids. All of it is
+pure: the server starts runs, waits for their events and writes the bytes.
+"""
+
+from collections.abc import Callable, Mapping, Sequence, Set
+from typing import Protocol, TypeAlias
+
+from msgspec import Struct
+
+from cursor_gateway.dialects.deltas import Answer, AnswerFold
+from cursor_gateway.dialects.errors import Errors
+from cursor_gateway.errors import Failure
+from cursor_gateway.model.caller_tools import Offer, ToolResult
+from cursor_gateway.model.document_events import DocumentEvent
+from cursor_gateway.model.documents import ClarificationAnswer, Mode, Usage
+from cursor_gateway.model.images import Image
+from cursor_gateway.model.messages import Message
+from cursor_gateway.model.run_info import Fences, Include, RunInfo, WhenClientLeaves
+from cursor_gateway.prompting.replies import Decision
+from cursor_gateway.prompting.structured import Format
+
+# --- replies ----------------------------------------------------------------------------------------
+
+
+class Form(Struct, frozen=True):
+    media_type: str
+    keep_alive: bytes
+
+
+SSE = Form("text/event-stream; charset=utf-8", b": keep-alive\n\n")
+# White space before a JSON value belongs to it: the next line begins with it, and there is no empty line.
+NDJSON = Form("application/x-ndjson", b" ")
+
+
+class RunView(Struct, frozen=True):
+    """What an encoder may know of a run beside its events."""
+
+    info: RunInfo
+    created: int  # seconds since 1970
+    prompt: str  # for estimates; may be empty
+
+
+class Start(Struct, frozen=True):
+    """Where a reply begins. A run that pauses has several replies."""
+
+    after: int = 0  # the number of the last event before it
+    usage: Usage | None = None  # of the last model call of the reply before
+
+
+class Encoder(Protocol):
+    def push_all(self, events: Sequence[DocumentEvent], /) -> bytes:
+        """What came at once."""
+        ...
+
+    @property
+    def is_over(self) -> bool:
+        """Nothing more is to be said, whatever the run still does."""
+        ...
+
+    @property
+    def is_cut(self) -> bool:
+        """It is over, and nobody wants the rest."""
+        ...
+
+    @property
+    def is_slow(self) -> bool:
+        """It renders, which is not for the loop, where everybody else waits."""
+        ...
+
+
+class Whole(Protocol):
+    """A whole answer in the making."""
+
+    @property
+    def after(self) -> int:
+        """It must be given all events after this number."""
+        ...
+
+    def push(self, event: DocumentEvent, /) -> None: ...
+
+    @property
+    def is_over(self) -> bool: ...
+
+    @property
+    def is_cut(self) -> bool: ...
+
+    @property
+    def failure(self) -> Failure | None:
+        """Why the run failed; decides the status."""
+        ...
+
+    def body(self) -> bytes:
+        """Once it is over: the answer, or the error of a run that failed."""
+        ...
+
+
+class Reply(Protocol):
+    """How one request wants its answer."""
+
+    @property
+    def form(self) -> Form:
+        """Of the stream."""
+        ...
+
+    @property
+    def media_type(self) -> str:
+        """Of the whole answer."""
+        ...
+
+    def stream(self, run: RunView, start: Start) -> Encoder: ...
+
+    def whole(self, run: RunView, start: Start) -> Whole: ...
+
+
+class TextReply(Protocol):
+    """How one request wants an answer that is checked before it is shown."""
+
+    @property
+    def form(self) -> Form: ...
+
+    @property
+    def media_type(self) -> str: ...
+
+    def fold(self, run: RunView, start: Start) -> AnswerFold: ...
+
+    def body(self, run: RunView, start: Start, answer: Answer) -> bytes: ...
+
+    def frames(self, run: RunView, start: Start, answer: Answer | Failure) -> bytes:
+        """The whole stream, or the end of one that had only keep-alives."""
+        ...
+
+
+class CheckedReply(Struct, frozen=True):
+    """The text of the answer must be JSON of this format; the agent is asked again when it is not."""
+
+    format: Format
+    reply: TextReply
+
+
+# --- requests ---------------------------------------------------------------------------------------
+
+
+class StartRun(Struct, frozen=True, kw_only=True):
+    """A request for an answer. What is None is left to the gateway's settings."""
+
+    messages: Sequence[Message]
+    reply: Reply | CheckedReply
+    stream: bool = False
+    responds_async: bool = False  # only the run's id is wanted
+    images: Sequence[Image] = ()
+    instructions: str = ""  # for this turn alone
+    has_full_history: bool = False  # the messages are the whole conversation
+    client_session: str = ""  # the client's own name for the conversation
+    offer: Offer | None = None  # the caller's tools
+    has_own_tools: bool = False  # the client runs tools itself, whether or not this request offers any
+    may_be_asked: bool = False  # the client can answer questions while the agent waits
+    model: str | None = None
+    mode: Mode | None = None
+    workspace: str | None = None
+    conversation_id: str | None = None  # or the id of an answer, in any dialect
+    fences: Fences | None = None
+    include: Set[Include] = frozenset()
+    when_client_leaves: WhenClientLeaves | None = None
+    source: str | None = None
+
+
+class ToolResults(Struct, frozen=True):
+    results: Mapping[str, ToolResult]  # by call
+
+
+class QuestionAnswers(Struct, frozen=True):
+    answers: Sequence[ClarificationAnswer]
+
+
+class PlanDecision(Struct, frozen=True):
+    decision: Decision
+    text: str = ""
+
+
+class ContinueRun(Struct, frozen=True, kw_only=True):
+    """What the run of the path's `{id}` waits for, or what its agent has asked."""
+
+    given: ToolResults | QuestionAnswers | PlanDecision
+    reply: Reply
+    stream: bool = False
+    responds_async: bool = False
+    when_client_leaves: WhenClientLeaves | None = None
+
+
+RunAction: TypeAlias = StartRun | ContinueRun
+
+
+class Route(Struct, frozen=True):
+    """A path that is posted to."""
+
+    path: str
+    name: str  # in the metrics
+    read: Callable[[bytes, Mapping[str, str]], RunAction]  # of the body and the headers; raises `InvalidRequest`
+
+
+# --- dialects ---------------------------------------------------------------------------------------
+
+
+class Replay(Struct, frozen=True):
+    """A run's stream for readers who come back: one value of `?dialect=`."""
+
+    name: str
+    form: Form
+    open: Callable[[RunView, int], tuple[Encoder, int]]
+    """The number of the last event that the reader has in; an encoder, and after which event it must be given all, out.
+    """
+
+
+def _no_run(id: str) -> str | None:
+    return None
+
+
+class Dialect(Struct, frozen=True, kw_only=True):
+    routes: Sequence[Route]
+    replays: Sequence[Replay]
+    errors: Errors
+    run_id: Callable[[str], str | None] = _no_run  # of an answer's id the run's; None: it is no id of this dialect
+
+
+class Dialects:
+    """Those that a gateway speaks."""
+
+    def __init__(self, dialects: Sequence[Dialect]) -> None:
+        self._dialects = dialects
+        self.routes = [(route, dialect.errors) for dialect in dialects for route in dialect.routes]
+        self.replays = {replay.name: replay for dialect in dialects for replay in dialect.replays}
+
+    def run_id(self, id: str) -> str:
+        """The run of an answer's id in any dialect; any other id is left as it is."""
+        found = (dialect.run_id(id) for dialect in self._dialects)
+        return next((run_id for run_id in found if run_id is not None), id)

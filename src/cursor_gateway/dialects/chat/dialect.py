@@ -1,0 +1,225 @@
+"""OpenAI's chat completions as a dialect: `POST /v1/chat/completions`; answers as chunks or one completion."""
+
+from collections.abc import Mapping
+from functools import partial
+
+import msgspec
+from msgspec import Struct
+
+from cursor_gateway.dialects.base import (
+    SSE,
+    CheckedReply,
+    Dialect,
+    Encoder,
+    Form,
+    Replay,
+    Route,
+    RunView,
+    Start,
+    StartRun,
+)
+from cursor_gateway.dialects.chat.encoder import (
+    ChunkEncoder,
+    CompletionHead,
+    ResumedChunks,
+    answer_frames,
+    completion_of,
+    encode_completion,
+    error_frames,
+)
+from cursor_gateway.dialects.chat.request import ChatRequest, CursorOptions, read_request
+from cursor_gateway.dialects.deltas import AgentTools, Answer, AnswerFold
+from cursor_gateway.dialects.errors import OPENAI_ERRORS, encode_error
+from cursor_gateway.errors import Failure, InvalidRequest
+from cursor_gateway.model.document_events import DocumentEvent
+from cursor_gateway.prompting.prompt import quotes_calls
+from cursor_gateway.prompting.structured import instructions
+from cursor_gateway.stages.cutting import Cutter
+from cursor_gateway.stages.tokens import estimate_tokens_by_sample
+
+_PREFIX = "chatcmpl-"
+_RUN_PREFIX = "chat_"
+_HEADERS = {  # for clients that cannot send a field of ours
+    "mode": "x-cursor-mode",
+    "workspace": "x-cursor-workspace",
+    "fences": "x-cursor-fences",
+    "include": "x-cursor-include",
+    "conversationId": "x-cursor-conversation-id",
+    "whenClientLeaves": "x-cursor-when-client-leaves",
+    "source": "x-cursor-source",
+}
+
+
+def chat_dialect(max_images: int, agent_tools: AgentTools) -> Dialect:
+    return Dialect(
+        routes=[
+            Route("/v1/chat/completions", "completions", partial(_read, max_images=max_images, agent_tools=agent_tools))
+        ],
+        replays=[Replay("openai", SSE, partial(_resumed, agent_tools=agent_tools))],
+        errors=OPENAI_ERRORS,
+        run_id=run_id,
+    )
+
+
+# --- ids --------------------------------------------------------------------------------------------
+
+
+def completion_head(run: RunView, after: int = 0) -> CompletionHead:
+    """The same for everybody who reads the run as chunks; each reply of a run that pauses has an id of its own."""
+    reply = f"-{after}" if after else ""
+    id = f"{_PREFIX}{run.info.id.removeprefix(_RUN_PREFIX)}{reply}"
+    return CompletionHead(id, run.created, run.info.model or "")
+
+
+def run_id(id: str) -> str | None:
+    """The run of a completion's id, as `completion_head` makes them."""
+    if not id.startswith(_PREFIX):
+        return None
+    return _RUN_PREFIX + id.removeprefix(_PREFIX).partition("-")[0]
+
+
+# --- replies ----------------------------------------------------------------------------------------
+
+
+class ChatReply(Struct, frozen=True, kw_only=True):
+    agent_tools: AgentTools
+    include_usage: bool = False
+    stop: tuple[str, ...] = ()
+    max_tokens: int | None = None
+    form: Form = SSE
+    media_type: str = "application/json"
+
+    def stream(self, run: RunView, start: Start) -> Encoder:
+        cutter = self._cutter()
+        return ChunkEncoder(
+            completion_head(run, start.after),
+            include_usage=self.include_usage,
+            agent_tools=self.agent_tools,
+            cutter=cutter,
+            prompt_tokens=_context(run, start) if cutter is not None else 0,
+            after=start.after,
+        )
+
+    def whole(self, run: RunView, start: Start) -> "WholeCompletion":
+        return WholeCompletion(self, run, start)
+
+    def fold(self, run: RunView, start: Start) -> AnswerFold:
+        cutter = self._cutter()
+        prompt_tokens = _context(run, start) if cutter is not None else 0
+        return AnswerFold(completion_head(run, start.after).run, self.agent_tools, cutter, prompt_tokens)
+
+    def body(self, run: RunView, start: Start, answer: Answer) -> bytes:
+        return encode_completion(completion_of(completion_head(run, start.after), answer))
+
+    def frames(self, run: RunView, start: Start, answer: Answer | Failure) -> bytes:
+        if isinstance(answer, Failure):
+            return error_frames(answer)
+        return answer_frames(completion_head(run, start.after), answer, self.include_usage)
+
+    def _cutter(self) -> Cutter | None:
+        return Cutter(self.stop, self.max_tokens) if self.stop or self.max_tokens is not None else None
+
+
+class WholeCompletion:
+    def __init__(self, reply: ChatReply, run: RunView, start: Start) -> None:
+        self.after = start.after
+        self._reply, self._run, self._start = reply, run, start
+        self._fold = reply.fold(run, start)
+
+    @property
+    def is_over(self) -> bool:
+        return self._fold.is_over
+
+    @property
+    def is_cut(self) -> bool:
+        return self._fold.is_cut
+
+    @property
+    def failure(self) -> Failure | None:
+        answer = self._fold.answer()
+        return None if answer is None else answer.end.failure
+
+    def push(self, event: DocumentEvent, /) -> None:
+        self._fold.push(event)
+
+    def body(self) -> bytes:
+        answer = self._fold.answer()
+        if answer is None:
+            raise ValueError("the answer is not over yet")
+        if answer.end.failure is not None:
+            return encode_error(answer.end.failure)
+        return self._reply.body(self._run, self._start, answer)
+
+
+def _context(run: RunView, start: Start) -> int:
+    """About how many tokens the agent has before it when it begins this reply."""
+    if start.usage is None:
+        return run.info.known_tokens + estimate_tokens_by_sample(run.prompt)
+    return start.usage.total_tokens
+
+
+def _resumed(run: RunView, after: int, agent_tools: AgentTools) -> tuple[Encoder, int]:
+    def chunks(pause: int) -> ChunkEncoder:
+        head = completion_head(run, pause)
+        return ChunkEncoder(head, include_usage=True, agent_tools=agent_tools, after=pause)
+
+    return ResumedChunks(chunks, after), 0
+
+
+# --- requests ---------------------------------------------------------------------------------------
+
+
+def _read(body: bytes, headers: Mapping[str, str], max_images: int, agent_tools: AgentTools) -> StartRun:
+    asked = read_request(body, max_images)
+    if asked.offer is not None and agent_tools == "tool_calls":
+        raise InvalidRequest(
+            "This gateway shows the agent's own tools as `tool_calls` (its setting `agent_tools`), so a request with "
+            "`tools` would run them twice; leave `tools` out.",
+            param="tools",
+        )
+    options = _options(asked.cursor, headers)
+    client_session = headers.get("x-session-id") or headers.get("x-session-affinity") or ""
+    return StartRun(
+        messages=asked.messages,
+        reply=_reply(asked, agent_tools),
+        stream=asked.stream,
+        images=asked.images,
+        instructions=instructions(asked.format) if asked.format is not None else "",
+        has_full_history=options.conversation_id is None,
+        client_session=client_session,
+        # Only clients that run tools themselves name their sessions, or quote calls that were not the agent's own.
+        has_own_tools=agent_tools != "tool_calls" and (bool(client_session) or quotes_calls(asked.messages)),
+        offer=asked.offer,
+        model=asked.model,
+        mode=options.mode,
+        workspace=options.workspace,
+        conversation_id=options.conversation_id,
+        fences=options.fences,
+        include=frozenset(options.include or ()),
+        when_client_leaves=options.when_client_leaves,
+        source=options.source,
+    )
+
+
+def _reply(asked: ChatRequest, agent_tools: AgentTools) -> ChatReply | CheckedReply:
+    reply = ChatReply(
+        agent_tools=agent_tools, include_usage=asked.include_usage, stop=asked.stop, max_tokens=asked.max_tokens
+    )
+    return reply if asked.format is None else CheckedReply(asked.format, reply)
+
+
+def _options(asked: CursorOptions, headers: Mapping[str, str]) -> CursorOptions:
+    """The request's own, then those of its headers."""
+    given: dict[str, object] = {name: headers[header] for name, header in _HEADERS.items() if header in headers}
+    if not given:
+        return asked
+    if isinstance(included := given.get("include"), str):
+        given["include"] = [word.strip() for word in included.split(",")]
+    for name, value in given.items():
+        try:
+            msgspec.convert({name: value}, CursorOptions)
+        except msgspec.ValidationError as error:
+            reason = str(error).partition(" - at ")[0]
+            raise InvalidRequest(f"The header {_HEADERS[name]} is wrong: {reason}.", param=_HEADERS[name]) from None
+    body = {name: value for name, value in msgspec.to_builtins(asked).items() if value is not None}
+    return msgspec.convert({**given, **body}, CursorOptions)

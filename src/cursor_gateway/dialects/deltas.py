@@ -1,0 +1,313 @@
+"""Document events in; the deltas that every text dialect is made of, and the answer they add up to, out.
+
+Four kinds: the agent's text, its reasoning, a tool call, and the end. The end is where the run is done, where it pauses
+for its caller, or where a cutter says so. `Translator` makes deltas of events, `CutDeltas` ends them early,
+`AnswerFold` joins them into an `Answer`. A dialect only has to encode them.
+"""
+
+from typing import Any, Literal, Protocol, TypeAlias
+
+import msgspec
+from msgspec import Struct
+
+from cursor_gateway.errors import Failure
+from cursor_gateway.model.document_events import (
+    ContentDelta,
+    DocumentEnded,
+    DocumentEvent,
+    DocumentStarted,
+    Done,
+    Paused,
+    Reasoning,
+    ToolCallArguments,
+    ToolCallEnded,
+    ToolCallStarted,
+    context_usage,
+    source_text,
+)
+from cursor_gateway.model.documents import (
+    ClarificationDocument,
+    CodeBlockDocument,
+    CodeReferenceDocument,
+    Document,
+    ErrorDocument,
+    FileEditDocument,
+    FileEditMetadata,
+    PlanDocument,
+    TerminalCommandDocument,
+    TextDocument,
+    ThinkingDocument,
+    TodoUpdateDocument,
+    ToolCallDocument,
+    Usage,
+    WaitingCall,
+)
+from cursor_gateway.stages.cutting import Cutter
+from cursor_gateway.stages.summary import one_line
+from cursor_gateway.stages.tokens import estimate_tokens_by_sample
+
+AgentTools: TypeAlias = Literal["reasoning", "tool_calls", "none"]  # how the agent's own tools are shown
+FinishReason: TypeAlias = Literal["stop", "length", "tool_calls"]
+
+_ID_CHARACTERS = 24  # of a run's name in the id of a call: such an id may have 40
+
+
+class Call(Struct, frozen=True):
+    id: str
+    name: str
+    arguments: str  # JSON
+
+
+class Content(Struct, frozen=True, gc=False):
+    text: str
+
+
+class Thought(Struct, frozen=True, gc=False):
+    text: str
+
+
+class Called(Struct, frozen=True):
+    index: int
+    call: Call
+
+
+class Ended(Struct, frozen=True):
+    usage: Usage  # of the last model call: clients take it for the size of the conversation
+    total: Usage | None = None  # of all model calls of the run, once it has ended
+    failure: Failure | None = None
+    reason: FinishReason = "stop"
+
+
+Delta: TypeAlias = Content | Thought | Called | Ended
+
+
+class Deltas(Protocol):
+    def push(self, event: DocumentEvent, /) -> list[Delta]: ...
+
+
+class Translator:
+    """Document events to deltas."""
+
+    def __init__(self, run: str, agent_tools: AgentTools) -> None:
+        """`run` is part of the ids of the agent's own calls."""
+        self._agent_tools = agent_tools
+        self._run = run[:_ID_CHARACTERS]
+        self._thinking = ""  # the id of the open document of thinking
+        self._calls = 0
+        self._reasoned = False
+        self._mid_line = False  # the reasoning so far does not end with a line end
+
+    def push(self, event: DocumentEvent) -> list[Delta]:
+        deltas: list[Delta] = []
+        if text := source_text(event):
+            deltas.append(Content(text))
+        match event:
+            case ContentDelta(id=id, text=text) if id == self._thinking:
+                deltas.append(self._thought(text))
+            case DocumentStarted(id=id, type="thinking"):
+                self._thinking = id
+                deltas += self._new_block()
+            case Reasoning(text=text, opens=opens):
+                deltas += self._new_block() if opens else []
+                deltas.append(self._thought(text))
+            case DocumentEnded(document=document):
+                deltas += self._told(document)
+            case Paused(envelope=envelope):
+                waiting = enumerate(envelope.metadata.waiting_for or (), self._calls)
+                deltas += [Called(index, _asked(call)) for index, call in waiting]
+                deltas.append(Ended(context_usage(event), reason="tool_calls"))
+            case Done(envelope=envelope, failure=failure):
+                deltas.append(Ended(context_usage(event), envelope.usage, failure))
+            case ContentDelta() | DocumentStarted() | ToolCallStarted() | ToolCallArguments() | ToolCallEnded():
+                pass
+        return deltas
+
+    def thinks_on(self, text: str) -> None:
+        self._reasoned = True
+        self._mid_line = not text.endswith("\n")
+
+    def _thought(self, text: str) -> Thought:
+        self.thinks_on(text)
+        return Thought(text)
+
+    def _new_block(self) -> list[Delta]:
+        return [self._thought("\n\n" if self._mid_line else "\n")] if self._reasoned else []
+
+    def _told(self, document: Document) -> list[Delta]:
+        """What one of the agent's own tools did."""
+        if isinstance(document, ToolCallDocument) and document.metadata.ran_by == "caller":
+            return []  # who ran it knows
+        match self._agent_tools:
+            case "reasoning":
+                line = one_line(document)
+                if line is None:
+                    return []
+                if isinstance(document, PlanDocument):
+                    line = f"{line}\n\n{document.content}"  # it stands nowhere else in this dialect
+                return [self._thought(("\n" if self._mid_line else "") + line + "\n")]
+            case "tool_calls":
+                # Not the agent's own id: some are the same in every run, and clients want them unique.
+                call = _as_call(document, f"call_{self._run}_{document.sequence}")
+                if call is None:
+                    return []
+                self._calls += 1
+                return [Called(self._calls - 1, call)]
+            case "none":
+                return []
+
+
+class CutDeltas:
+    """Document events to deltas, up to where a cutter ends the answer.
+
+    What the agent had used when its answer was cut is not known, so the usage is then an estimate: of what was said,
+    beside the estimate of the context that is handed in.
+    """
+
+    def __init__(self, translator: Translator, cutter: Cutter, prompt_tokens: int) -> None:
+        self._translator = translator
+        self._cutter = cutter
+        self._prompt_tokens = prompt_tokens
+        self._said: list[str] = []
+
+    def push(self, event: DocumentEvent) -> list[Delta]:
+        deltas: list[Delta] = []
+        for delta in self._translator.push(event):
+            match delta:
+                case Content(text=text):
+                    deltas += self._say(self._cutter.push(text))
+                case Called() | Ended():
+                    deltas += self._say(self._cutter.flush())
+                    if self._cutter.reason is None:
+                        deltas.append(delta)
+                case Thought():
+                    deltas.append(delta)
+            if self._cutter.reason is not None:
+                return [*deltas, self._cut_short(self._cutter.reason)]
+        return deltas
+
+    def _say(self, text: str) -> list[Delta]:
+        self._said.append(text)
+        return [Content(text)] if text else []
+
+    def _cut_short(self, reason: FinishReason) -> Ended:
+        said = estimate_tokens_by_sample("".join(self._said))
+        usage = Usage(
+            prompt_tokens=self._prompt_tokens,
+            completion_tokens=said,
+            total_tokens=self._prompt_tokens + said,
+            estimated=True,
+        )
+        return Ended(usage, reason=reason)
+
+
+_FILE_TOOLS = {"create": "write_file", "edit": "edit_file", "delete": "delete_file", "rename": "rename_file"}
+
+
+def _as_call(document: Document, id: str) -> Call | None:
+    """A tool that the agent ran, in the form of a call; None for documents that are no tool's."""
+    match document:
+        case ToolCallDocument(metadata=metadata):
+            return _call(id, metadata.tool_name, metadata.arguments)
+        case TerminalCommandDocument(metadata=metadata):
+            return _call(id, "run_terminal_cmd", {"command": metadata.command})
+        case FileEditDocument(metadata=metadata, content=content):
+            return _call(id, _FILE_TOOLS[metadata.operation], _file_arguments(metadata, content))
+        case PlanDocument(metadata=metadata, content=content):
+            return _call(id, "create_plan", {"name": metadata.title, "plan": content})
+        case ClarificationDocument(metadata=metadata):
+            return _call(id, "ask_question", {"questions": metadata.questions})
+        case TodoUpdateDocument(metadata=metadata):
+            return _call(id, "todo_write", {"todos": metadata.todos})
+        case TextDocument() | CodeBlockDocument() | CodeReferenceDocument() | ErrorDocument() | ThinkingDocument():
+            return None
+
+
+def _file_arguments(metadata: FileEditMetadata, content: str | None) -> dict[str, Any]:
+    arguments: dict[str, Any] = {"target_file": metadata.file_path}
+    if metadata.old_path:
+        arguments["old_path"] = metadata.old_path
+    if metadata.diff:
+        return {**arguments, "old_string": metadata.diff.old_string, "new_string": metadata.diff.new_string}
+    return arguments if content is None else {**arguments, "contents": content}
+
+
+def _asked(call: WaitingCall) -> Call:
+    return _call(call.tool_call_id, call.tool_name, call.arguments)
+
+
+def _call(id: str, name: str, arguments: dict[str, Any]) -> Call:
+    return Call(id, name, msgspec.json.encode(arguments).decode())
+
+
+class Answer(Struct, frozen=True):
+    """All deltas of one reply."""
+
+    text: str
+    reasoning: str
+    calls: tuple[Call, ...]
+    end: Ended
+
+
+class AnswerFold:
+    """Deltas joined. It is over where the run pauses; with a cutter perhaps before."""
+
+    def __init__(
+        self, run: str, agent_tools: AgentTools = "reasoning", cutter: Cutter | None = None, prompt_tokens: int = 0
+    ) -> None:
+        """`prompt_tokens` estimates the context of a reply that is cut."""
+        self._run, self._agent_tools, self._cutter = run, agent_tools, cutter
+        translator = Translator(run, agent_tools)
+        self._deltas: Deltas = translator if cutter is None else CutDeltas(translator, cutter, prompt_tokens)
+        self._text: list[str] = []
+        self._reasoning: list[str] = []
+        self._calls: list[Call] = []
+        self._end: Ended | None = None
+
+    @property
+    def is_over(self) -> bool:
+        return self._end is not None
+
+    @property
+    def is_cut(self) -> bool:
+        """It is over, and the rest of the run is of no use."""
+        return self._cutter is not None and self._cutter.reason is not None
+
+    def push(self, event: DocumentEvent, /) -> None:
+        if self.is_over:
+            return
+        for delta in self._deltas.push(event):
+            match delta:
+                case Content(text=text):
+                    self._text.append(text)
+                case Thought(text=text):
+                    self._reasoning.append(text)
+                case Called(call=call):
+                    self._calls.append(call)
+                case Ended():
+                    self._end = delta
+
+    def again(self) -> "AnswerFold":
+        """For another run that is to give the same reply. It is not cut."""
+        return AnswerFold(self._run, self._agent_tools)
+
+    def answer(self) -> Answer | None:
+        """None until it is over."""
+        if self._end is None:
+            return None
+        return Answer("".join(self._text), "".join(self._reasoning), tuple(self._calls), self._end)
+
+
+def add_usage(first: Usage, second: Usage) -> Usage:
+    """What two runs took."""
+    return Usage(
+        prompt_tokens=first.prompt_tokens + second.prompt_tokens,
+        completion_tokens=first.completion_tokens + second.completion_tokens,
+        total_tokens=first.total_tokens + second.total_tokens,
+        cached_tokens=cached_tokens(first) + cached_tokens(second),
+        estimated=first.estimated or second.estimated,
+    )
+
+
+def cached_tokens(usage: Usage) -> int:
+    """Never more than the prompt has, whatever the agent reports."""
+    return min(usage.cached_tokens or 0, usage.prompt_tokens)

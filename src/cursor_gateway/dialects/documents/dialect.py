@@ -1,0 +1,153 @@
+"""The documents dialect: `/v1/chat` and `/v1/chat/{id}/answer`; answers as SSE, NDJSON or one `ChatResponse`."""
+
+from collections.abc import Mapping
+from functools import partial
+
+import msgspec
+from msgspec import Struct
+
+from cursor_gateway.dialects.base import (
+    NDJSON,
+    SSE,
+    ContinueRun,
+    Dialect,
+    Encoder,
+    Form,
+    PlanDecision,
+    QuestionAnswers,
+    Replay,
+    Route,
+    RunView,
+    Start,
+    StartRun,
+    ToolResults,
+)
+from cursor_gateway.dialects.documents.encoder import NdjsonEncoder, SseEncoder, encode_response
+from cursor_gateway.dialects.documents.request import (
+    AnswerRequest,
+    answers_of,
+    offer_of,
+    read_answer,
+    read_chat_request,
+    results_of,
+)
+from cursor_gateway.dialects.errors import OPENAI_ERRORS, encode_error
+from cursor_gateway.errors import Failure
+from cursor_gateway.model.document_events import DocumentEvent, Done, Paused
+from cursor_gateway.model.documents import ChatResponse
+from cursor_gateway.model.images import check_images, read_image
+from cursor_gateway.model.messages import UserMessage
+from cursor_gateway.stages.unfinished import PartialRun
+
+
+def documents_dialect(max_images: int) -> Dialect:
+    return Dialect(
+        routes=[
+            Route("/v1/chat", "chat", partial(_read_start, max_images=max_images)),
+            Route("/v1/chat/{id}/answer", "go_on", partial(_read_continue, max_images=max_images)),
+        ],
+        replays=[
+            Replay("documents", SSE, lambda run, after: (SseEncoder(after), after)),
+            Replay("ndjson", NDJSON, lambda run, after: (NdjsonEncoder(after), after)),
+        ],
+        errors=OPENAI_ERRORS,
+    )
+
+
+class DocumentsReply(Struct, frozen=True):
+    form: Form
+    media_type: str = "application/json"
+
+    def stream(self, run: RunView, start: Start) -> Encoder:
+        """Up to the end of the run, or to where it pauses."""
+        make = NdjsonEncoder if self.form is NDJSON else SseEncoder
+        return make(start.after, until_pause=True)
+
+    def whole(self, run: RunView, start: Start) -> "WholeResponse":
+        return WholeResponse(run, start)
+
+
+class WholeResponse:
+    """The run from its beginning up to its end, or to its first pause after the start of this reply."""
+
+    after = 0
+    is_cut = False
+
+    def __init__(self, run: RunView, start: Start) -> None:
+        self.is_over = False
+        self.failure: Failure | None = None
+        self._run, self._start, self._number = run, start.after, 0
+        self._answer = PartialRun()
+
+    def push(self, event: DocumentEvent, /) -> None:
+        self._number += 1
+        self._answer.push(event)
+        match event:
+            case Done(failure=failure):
+                self.is_over, self.failure = True, failure
+            case Paused():
+                self.is_over = self._number > self._start
+            case _:
+                pass
+
+    def body(self) -> bytes:
+        """Of a run that failed, the error with what had arrived beside it."""
+        response = self._answer.response(self._run.info, self._run.prompt)
+        if self.failure is None:
+            return encode_response(response)
+        return encode_error(self.failure, _fields(response))
+
+
+def _fields(response: ChatResponse) -> dict[str, object]:
+    return {field.encode_name: getattr(response, field.name) for field in msgspec.structs.fields(response)}
+
+
+def _read_start(body: bytes, headers: Mapping[str, str], max_images: int) -> StartRun:
+    asked = read_chat_request(body)
+    check_images(len(asked.images), max_images, "images")
+    responds_async = _responds_async(headers)
+    return StartRun(
+        messages=[UserMessage(asked.message)],
+        reply=_reply(headers),
+        stream=asked.stream,
+        responds_async=responds_async,
+        images=[read_image(uri, f"images[{place}]") for place, uri in enumerate(asked.images)],
+        offer=offer_of(asked),
+        may_be_asked=asked.may_ask,
+        model=asked.model,
+        mode=asked.mode,
+        workspace=asked.workspace,
+        conversation_id=asked.conversation_id,
+        fences=asked.fences,
+        include=frozenset(asked.include),
+        when_client_leaves=asked.when_client_leaves or ("finish" if responds_async else None),
+        source=asked.source,
+    )
+
+
+def _read_continue(body: bytes, headers: Mapping[str, str], max_images: int) -> ContinueRun:
+    asked = read_answer(body)
+    responds_async = _responds_async(headers)
+    return ContinueRun(
+        given=_given(asked, max_images),
+        reply=_reply(headers),
+        stream=asked.stream,
+        responds_async=responds_async,
+        when_client_leaves=asked.when_client_leaves or ("finish" if responds_async else None),
+    )
+
+
+def _given(asked: AnswerRequest, max_images: int) -> ToolResults | QuestionAnswers | PlanDecision:
+    if asked.answers is not None:
+        return QuestionAnswers(answers_of(asked.answers))
+    if asked.plan is not None:
+        return PlanDecision(asked.plan, asked.text)
+    return ToolResults(results_of(asked.tool_results or (), max_images))
+
+
+def _reply(headers: Mapping[str, str]) -> DocumentsReply:
+    return DocumentsReply(NDJSON if NDJSON.media_type in headers.get("accept", "") else SSE)
+
+
+def _responds_async(headers: Mapping[str, str]) -> bool:
+    return "respond-async" in headers.get("prefer", "")  # RFC 7240

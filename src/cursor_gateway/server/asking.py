@@ -1,0 +1,140 @@
+"""A route of a dialect in; the endpoint that starts or continues a run, and replies in that dialect, out."""
+
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+from starlette.types import ASGIApp
+
+from cursor_gateway.dialects.base import (
+    CheckedReply,
+    ContinueRun,
+    Dialects,
+    PlanDecision,
+    QuestionAnswers,
+    Reply,
+    Route,
+    RunAction,
+    Start,
+    StartRun,
+    ToolResults,
+)
+from cursor_gateway.dialects.errors import Errors
+from cursor_gateway.errors import Failure
+from cursor_gateway.model.document_events import DocumentEvent
+from cursor_gateway.runs.answering import Answering, Asker
+from cursor_gateway.runs.continuing import Continued, Continuing
+from cursor_gateway.runs.run_request import RunRequest
+from cursor_gateway.runs.service import Service
+from cursor_gateway.server.answers import CheckedAnswer, LateStream, TextAnswer
+from cursor_gateway.server.bodies import idempotency_key, parse_body, read_body
+from cursor_gateway.server.guard import error_response
+from cursor_gateway.server.runs import run_response
+from cursor_gateway.server.streaming import EventStream, Heard, Reading, read_to_end, run_headers, view_of
+from cursor_gateway.settings import Settings
+
+
+class RouteEndpoint:
+    def __init__(
+        self, route: Route, errors: Errors, dialects: Dialects, service: Service, settings: Settings, reading: Reading
+    ) -> None:
+        self.__name__ = route.name
+        self._route, self._errors, self._dialects = route, errors, dialects
+        self._service, self._settings, self._reading = service, settings, reading
+        self._continuing, self._answering = Continuing(service), Answering(service)
+
+    async def __call__(self, request: Request) -> ASGIApp:
+        body = await read_body(request, self._settings)
+        asked = await parse_body(body, lambda body: self._route.read(body, request.headers))
+        match asked:
+            case StartRun(reply=reply):
+                run_request = self._run_request(asked, request, body)
+                continued = await self._continuing.take(run_request)
+                if isinstance(reply, CheckedReply):
+                    return await self._checked(request, run_request, continued, reply, stream=asked.stream)
+                return await self._reply(request, asked, continued, reply)
+            case ContinueRun(reply=reply):
+                return await self._reply(request, asked, await self._continued(asked, request), reply)
+
+    def _run_request(self, asked: StartRun, request: Request, body: bytes) -> RunRequest:
+        conversation_id = asked.conversation_id
+        return RunRequest(
+            owner=request.state.owner,
+            request_id=request.state.request_id,
+            messages=asked.messages,
+            images=asked.images,
+            instructions=asked.instructions,
+            has_full_history=asked.has_full_history,
+            client_session=asked.client_session,
+            offer=asked.offer,
+            has_own_tools=asked.has_own_tools,
+            may_be_asked=asked.may_be_asked,
+            model=asked.model,
+            mode=asked.mode,
+            workspace=asked.workspace,
+            conversation_id=None if conversation_id is None else self._dialects.run_id(conversation_id),
+            fences=asked.fences,
+            include=asked.include,
+            when_client_leaves=asked.when_client_leaves,
+            source=asked.source,
+            idempotency_key=idempotency_key(request),
+            body=body,
+        )
+
+    async def _continued(self, asked: ContinueRun, request: Request) -> Continued:
+        id = self._dialects.run_id(request.path_params["id"])
+        asker = Asker(
+            owner=request.state.owner,
+            request_id=request.state.request_id,
+            when_client_leaves=asked.when_client_leaves,
+        )
+        match asked.given:
+            case ToolResults(results=results):
+                return await self._answering.with_results(id, asker, results)
+            case QuestionAnswers(answers=answers):
+                return await self._answering.with_answers(id, asker, answers)
+            case PlanDecision(decision=decision, text=text):
+                return await self._answering.with_decision(id, asker, decision, text)
+
+    async def _reply(self, request: Request, asked: RunAction, continued: Continued, reply: Reply) -> ASGIApp:
+        """Up to the end of the run, or to where it pauses."""
+        run, start = continued.run, Start(continued.after, continued.usage_before)
+        if asked.responds_async:
+            snapshot = await self._service.response(run.id, run.owner)
+            return run_response(snapshot, 202, {**run_headers(run), "location": f"/v1/chat/{run.id}"})
+        if asked.stream:
+            encoder = reply.stream(view_of(run), start)
+            return EventStream(run, encoder, reply.form, self._reading, after=start.after, errors=self._errors)
+        whole = reply.whole(view_of(run), start)
+
+        def push(event: DocumentEvent) -> Heard:
+            whole.push(event)
+            if whole.is_cut:
+                return Heard.ALL
+            return Heard.ENOUGH if whole.is_over else Heard.MORE
+
+        if not await read_to_end(run, request.receive, push, whole.after):
+            raise ClientDisconnect
+        headers = run_headers(run)
+        if whole.failure is not None:
+            return error_response(whole.failure, headers, whole.body(), self._errors)
+        return Response(whole.body(), media_type=reply.media_type, headers=headers)
+
+    async def _checked(
+        self, request: Request, run_request: RunRequest, continued: Continued, checked: CheckedReply, *, stream: bool
+    ) -> ASGIApp:
+        run, start, reply = continued.run, Start(continued.after, continued.usage_before), checked.reply
+        view = view_of(run)
+        first = TextAnswer(run, reply.fold(view, start), start.after)
+        answer = CheckedAnswer(first, run_request, checked.format, self._service)
+        if stream:
+            return LateStream(
+                answer,
+                lambda answer: reply.frames(view, start, answer),
+                reply.form,
+                lambda: run_headers(run),
+                self._reading,
+                self._errors,
+            )
+        whole = await answer.answer(request.receive)
+        if isinstance(whole, Failure):
+            return error_response(whole, run_headers(run), errors=self._errors)
+        return Response(reply.body(view, start, whole), media_type=reply.media_type, headers=run_headers(run))

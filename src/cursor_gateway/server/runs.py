@@ -1,0 +1,121 @@
+"""What can be done to a run over HTTP, whatever dialect it was asked for in: look, read on, stop."""
+
+import asyncio
+from collections.abc import Mapping
+from importlib import import_module
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import ASGIApp
+
+from cursor_gateway.dialects.base import SSE, Dialects, Encoder, Form
+from cursor_gateway.errors import InvalidRequest
+from cursor_gateway.model.documents import ChatResponse
+from cursor_gateway.runs.handle import RunHandle
+from cursor_gateway.runs.service import Service
+from cursor_gateway.server.rendering import Renderings
+from cursor_gateway.server.streaming import EventStream, Reading, run_headers, view_of
+
+_HTML = "html"  # the page's own stream, which is rendered here
+_HTML_HEADERS = {  # whatever an answer says: opened by itself, it does nothing
+    "content-security-policy": "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; "
+    "sandbox"
+}
+
+
+class RunEndpoints:
+    def __init__(self, service: Service, dialects: Dialects, reading: Reading) -> None:
+        self._service, self._dialects, self._reading = service, dialects, reading
+
+    async def answer(self, request: Request) -> Response:
+        """The whole, or what there is of it now."""
+        id, owner = self._id(request), request.state.owner
+        response = await self._service.response(id, owner)
+        match request.query_params.get("dialect") or "documents":
+            case "documents":
+                return run_response(response)
+            case "html":
+                renderings = self._reading.renderings
+                return await renderings.run_for(request, lambda: _as_html(response, renderings))
+            case "page":
+                prompt = await self._service.prompt_of(id, owner)
+                renderings = self._reading.renderings
+                return await renderings.run_for(request, lambda: _as_page(response, prompt, renderings))
+            case _:
+                raise InvalidRequest("`dialect` is documents, html or page.", param="dialect")
+
+    async def events(self, request: Request) -> ASGIApp:
+        """The run's stream, from its beginning or after the event that the reader had last."""
+        run = await self._service.find(self._id(request), request.state.owner)
+        after = _after(request)
+        if request.method == "HEAD":  # who only looks is no reader, whose leaving would stop the run
+            return Response(media_type=SSE.media_type, headers=run_headers(run))
+        if after > run.count:  # events are stored before they are sent, so nobody has this one
+            so_far = "" if run.done is not None else " so far"
+            raise InvalidRequest(
+                f"The run has no event {after}: it has {run.count}{so_far}. Send the number of the last event that "
+                "you have; without one the stream starts at the beginning.",
+                param="after",
+            )
+        if run.done is not None and after == run.count:
+            return Response(status_code=204, headers=run_headers(run))  # tells an EventSource not to come again
+        encoder, form, place = await self._replay(request, run, after)
+        return EventStream(run, encoder, form, self._reading, after=place, is_replay=True)
+
+    async def cancel(self, request: Request) -> Response:
+        """The reply is what the run's `done` says."""
+        envelope = await self._service.cancel(self._id(request), request.state.owner)
+        return Response(msgspec.json.encode(envelope), media_type="application/json")
+
+    def _id(self, request: Request) -> str:
+        return self._dialects.run_id(request.path_params["id"])
+
+    async def _replay(self, request: Request, run: RunHandle, after: int) -> tuple[Encoder, Form, int]:
+        """And the event after which the encoder must be given all."""
+        replays = self._dialects.replays
+        name = request.query_params.get("dialect") or self._accepted(request)
+        if name == _HTML:
+            # Its parser of Markdown takes a while to load.
+            await asyncio.to_thread(import_module, "cursor_gateway.server.html_stream")
+            from cursor_gateway.server.html_stream import HtmlEncoder
+
+            return HtmlEncoder(after, self._reading.renderings.do), SSE, 0
+        if name not in replays:
+            raise InvalidRequest(f"`dialect` is {', '.join(replays)} or {_HTML}.", param="dialect")
+        encoder, place = replays[name].open(view_of(run), after)
+        return encoder, replays[name].form, place
+
+    def _accepted(self, request: Request) -> str:
+        """The first dialect whose form the reader names; else the first."""
+        accept = request.headers.get("accept", "")
+        replays = self._dialects.replays.values()
+        named = (replay.name for replay in replays if replay.form is not SSE and replay.form.media_type in accept)
+        return next(named, next(iter(self._dialects.replays)))
+
+
+def run_response(response: ChatResponse, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
+    """A run as it is now."""
+    return Response(msgspec.json.encode(response), status, headers, media_type="application/json")
+
+
+def _as_html(response: ChatResponse, renderings: Renderings) -> Response:
+    from cursor_gateway.render.html import render_answer  # with a parser of Markdown: only those who ask wait for it
+
+    return Response(render_answer(response.documents, renderings.do), media_type="text/html", headers=_HTML_HEADERS)
+
+
+def _as_page(response: ChatResponse, prompt: str, renderings: Renderings) -> Response:
+    from cursor_gateway.render.html import render_page
+
+    file = f'attachment; filename="{response.id}.html"'
+    page = render_page(response, prompt=prompt, do=renderings.do)
+    return Response(page, media_type="text/html", headers={**_HTML_HEADERS, "content-disposition": file})
+
+
+def _after(request: Request) -> int:
+    """The number of the last event that the reader has: of the header that an EventSource sends, or of the query."""
+    told = request.headers.get("last-event-id") or request.query_params.get("after") or "0"
+    if not (told.isascii() and told.isdigit() and len(told) < 16):
+        raise InvalidRequest("`Last-Event-ID` and `after` take the number of an event.", param="after")
+    return int(told)

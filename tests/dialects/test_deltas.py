@@ -1,0 +1,203 @@
+"""Deltas: what any text dialect is made of."""
+
+import json
+
+import pytest
+
+from cursor_gateway.dialects.deltas import (
+    AgentTools,
+    Answer,
+    AnswerFold,
+    Call,
+    Called,
+    Content,
+    CutDeltas,
+    Delta,
+    Ended,
+    Thought,
+    Translator,
+    add_usage,
+)
+from cursor_gateway.errors import AgentCrashed
+from cursor_gateway.model.document_events import (
+    ContentDelta,
+    DocumentEvent,
+    DocumentStarted,
+    Reasoning,
+    ToolCallArguments,
+)
+from cursor_gateway.model.documents import (
+    ClarificationMetadata,
+    Diff,
+    FileEditMetadata,
+    Metadata,
+    PlanMetadata,
+    TerminalCommandMetadata,
+    TextMetadata,
+    TodoUpdateMetadata,
+    ToolCallMetadata,
+    ToolCallResult,
+    Usage,
+)
+from cursor_gateway.stages.cutting import Cutter
+from tests.dialects.runs import USAGE, done, ended, paused, words
+
+RESULT = ToolCallResult(status="success", data=None)
+COMMAND = TerminalCommandMetadata(command="ls", exit_code=0, output="", duration_ms=1, permissions=[])
+PLAN = PlanMetadata(title="All", overview="", todos=[])
+
+
+def deltas(events: list[DocumentEvent], agent_tools: AgentTools = "reasoning") -> list[Delta]:
+    translator = Translator("0123456789abcdef0123456789abcdef", agent_tools)
+    return [delta for event in events for delta in translator.push(event)]
+
+
+def test_the_agents_text_is_content_and_the_end_has_the_usage() -> None:
+    assert deltas([*words("Hi ", "you"), ToolCallArguments("doc_002", {}), done()]) == [
+        Content("Hi "),
+        Content("you"),
+        Ended(USAGE, USAGE),
+    ]
+
+
+def test_a_failed_run_ends_with_its_failure() -> None:
+    failure = AgentCrashed("It crashed.").failure()
+    assert deltas([done(failure)]) == [Ended(USAGE, USAGE, failure)]
+
+
+def test_thinking_is_reasoning_in_blocks() -> None:
+    events: list[DocumentEvent] = [
+        DocumentStarted("doc_001", "thinking", 1),
+        ContentDelta("doc_001", "one", raw=""),
+        Reasoning("two\n", opens=True),
+        Reasoning("three"),
+        DocumentStarted("doc_002", "thinking", 2),
+    ]
+    assert "".join(delta.text for delta in deltas(events) if isinstance(delta, Thought)) == "one\n\ntwo\nthree\n\n"
+    assert deltas([Reasoning("one\n"), Reasoning("two", opens=True)])[1] == Thought("\n")
+
+
+def test_a_pause_asks_for_its_calls_and_ends_the_reply() -> None:
+    call = Call("k", "look", '{"a":1}')
+    assert deltas([paused("k")]) == [Called(0, call), Ended(USAGE, reason="tool_calls")]
+    mixed = deltas([ended(COMMAND), paused("k")], "tool_calls")
+    assert [delta.index for delta in mixed if isinstance(delta, Called)] == [0, 1]
+
+
+def test_the_agents_own_tools_are_lines_of_reasoning() -> None:
+    first, second = deltas([Reasoning("hm"), ended(COMMAND)])
+    assert first == Thought("hm")
+    assert isinstance(second, Thought)
+    assert second.text.startswith("\n")
+    assert second.text.endswith("\n")
+    (plan,) = deltas([ended(PLAN, "Do it.")])
+    assert isinstance(plan, Thought)
+    assert plan.text.endswith("\n\nDo it.\n")
+    assert deltas([ended(TextMetadata(), "Hi")]) == []
+    assert deltas([ended(COMMAND)], "none") == []
+
+
+@pytest.mark.parametrize("agent_tools", ["reasoning", "tool_calls"])
+def test_what_the_caller_has_run_is_not_repeated(agent_tools: AgentTools) -> None:
+    run = ToolCallMetadata(
+        tool_name="look", tool_call_id="k", arguments={}, result=RESULT, duration_ms=1, ran_by="caller"
+    )
+    assert deltas([ended(run)], agent_tools) == []
+
+
+def edit(operation: str, **more: object) -> Metadata:
+    fields = {"file_path": "a.py", "operation": operation, "language": "python", **more}
+    return FileEditMetadata(**fields)  # type: ignore[arg-type] # each of its right type
+
+
+CALLS: list[tuple[Metadata, str | None, str, object]] = [
+    (
+        ToolCallMetadata(tool_name="grep", tool_call_id="k", arguments={"q": "x"}, result=RESULT, duration_ms=1),
+        None,
+        "grep",
+        {"q": "x"},
+    ),
+    (COMMAND, None, "run_terminal_cmd", {"command": "ls"}),
+    (edit("create"), "x = 1", "write_file", {"target_file": "a.py", "contents": "x = 1"}),
+    (edit("delete"), None, "delete_file", {"target_file": "a.py"}),
+    (edit("rename", old_path="b.py"), None, "rename_file", {"target_file": "a.py", "old_path": "b.py"}),
+    (
+        edit("edit", diff=Diff(old_string="a", new_string="b", start_line=1, end_line=1)),
+        None,
+        "edit_file",
+        {"target_file": "a.py", "old_string": "a", "new_string": "b"},
+    ),
+    (PLAN, "Do it.", "create_plan", {"name": "All", "plan": "Do it."}),
+    (ClarificationMetadata(questions=[]), None, "ask_question", {"questions": []}),
+    (TodoUpdateMetadata(todos=[]), None, "todo_write", {"todos": []}),
+]
+
+
+@pytest.mark.parametrize(("metadata", "content", "name", "arguments"), CALLS)
+def test_the_agents_own_tools_may_be_calls(
+    metadata: Metadata, content: str | None, name: str, arguments: object
+) -> None:
+    (called,) = deltas([ended(metadata, content, 3)], "tool_calls")
+    assert isinstance(called, Called)
+    assert (called.call.id, called.call.name) == ("call_0123456789abcdef01234567_3", name)
+    assert json.loads(called.call.arguments) == arguments
+
+
+def test_other_documents_are_no_calls() -> None:
+    assert deltas([ended(TextMetadata(), "Hi")], "tool_calls") == []
+
+
+def cut(events: list[DocumentEvent], cutter: Cutter) -> list[Delta]:
+    pushed = CutDeltas(Translator("run", "tool_calls"), cutter, 100)
+    return [delta for event in events for delta in pushed.push(event)]
+
+
+def test_a_cut_answer_ends_at_once_with_an_estimate() -> None:
+    content, end = cut([*words("one two three")[:2]], Cutter(("two",), None))
+    assert content == Content("one ")
+    assert isinstance(end, Ended)
+    assert (end.reason, end.usage.prompt_tokens, end.usage.estimated, end.total) == ("stop", 100, True, None)
+
+
+def test_what_is_held_back_is_said_before_a_call_and_before_the_end() -> None:
+    events: list[DocumentEvent] = [Reasoning("hm"), *words("one t"), ended(COMMAND), done()]
+    said = cut(events, Cutter(("two",), None))
+    assert [type(delta) for delta in said] == [Thought, Content, Content, Called, Ended]
+    assert "".join(delta.text for delta in said if isinstance(delta, Content)) == "one t"
+    assert said[-1] == Ended(USAGE, USAGE)
+
+
+def test_what_is_held_back_may_be_where_the_answer_is_cut() -> None:
+    said = cut([*words("one two"), ended(COMMAND), done()], Cutter((), 1))
+    assert not any(isinstance(delta, Called) for delta in said)
+    assert isinstance(said[-1], Ended)
+    assert said[-1].reason == "length"
+
+
+def test_a_fold_joins_the_deltas_up_to_the_end() -> None:
+    fold = AnswerFold("run", "tool_calls")
+    assert (fold.is_over, fold.is_cut, fold.answer()) == (False, False, None)
+    for event in [Reasoning("hm"), *words("a", "b"), ended(COMMAND), done(), *words("c")]:
+        fold.push(event)
+    call = Call("call_run_1", "run_terminal_cmd", '{"command":"ls"}')
+    assert fold.answer() == Answer("ab", "hm", (call,), Ended(USAGE, USAGE))
+    assert (fold.is_over, fold.is_cut) == (True, False)
+
+
+def test_another_run_may_give_the_same_reply_and_is_not_cut() -> None:
+    fold = AnswerFold("run", "none", Cutter(("b",), None), 100)
+    for event in [*words("abc"), done()]:
+        fold.push(event)
+    assert fold.is_cut
+    other = fold.again()
+    for event in [*words("abc"), ended(COMMAND), done()]:
+        other.push(event)
+    assert (other.is_cut, other.answer()) == (False, Answer("abc", "", (), Ended(USAGE, USAGE)))
+
+
+def test_usage_is_added_up() -> None:
+    first = Usage(prompt_tokens=10, completion_tokens=5, total_tokens=15, cached_tokens=70)
+    second = Usage(prompt_tokens=1, completion_tokens=2, total_tokens=3, estimated=True)
+    assert add_usage(first, second) == Usage(
+        prompt_tokens=11, completion_tokens=7, total_tokens=18, cached_tokens=10, estimated=True
+    )
