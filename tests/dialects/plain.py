@@ -1,0 +1,95 @@
+"""A dialect for tests: the agent's plain text. All that a third dialect needs."""
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+from msgspec import Struct
+
+from cursor_gateway.dialects.base import SSE, Dialect, Encoder, Form, Replay, Route, RunView, Start, StartRun
+from cursor_gateway.dialects.deltas import AnswerFold, Content, Ended, Translator
+from cursor_gateway.dialects.errors import Errors
+from cursor_gateway.errors import Failure
+from cursor_gateway.model.document_events import DocumentEvent
+from cursor_gateway.model.messages import UserMessage
+from cursor_gateway.wire.json_body import read_json
+from cursor_gateway.wire.sse import frame
+
+
+class PlainRequest(Struct, frozen=True):
+    prompt: str
+    stream: bool = False
+    follows: str | None = None  # the id of an answer
+
+
+class PlainEncoder:
+    is_over = is_cut = is_slow = False
+
+    def __init__(self, after: int) -> None:
+        self._number, self._deltas = after, Translator("", "none")
+
+    def push_all(self, events: Sequence[DocumentEvent], /) -> bytes:
+        return b"".join(map(self._push, events))
+
+    def _push(self, event: DocumentEvent) -> bytes:
+        self._number += 1
+        frames = b""
+        for delta in self._deltas.push(event):
+            match delta:
+                case Content(text=text):
+                    frames += frame(msgspec.json.encode(text), id=str(self._number))
+                case Ended(failure=failure):
+                    reason = "done" if failure is None else failure.code
+                    frames += frame(reason.encode(), event="end", id=str(self._number))
+                case _:
+                    pass
+        return frames
+
+
+class PlainWhole:
+    def __init__(self, after: int) -> None:
+        self.after, self._fold = after, AnswerFold("", "none")
+        self.push = self._fold.push
+
+    is_cut = False
+
+    @property
+    def is_over(self) -> bool:
+        return self._fold.is_over
+
+    @property
+    def failure(self) -> Failure | None:
+        answer = self._fold.answer()
+        return answer.end.failure if answer else None
+
+    def body(self) -> bytes:
+        answer = self._fold.answer()
+        return encode_error(self.failure) if self.failure else answer.text.encode() if answer else b""
+
+
+class PlainReply(Struct, frozen=True):
+    form: Form = SSE
+    media_type: str = "text/plain"
+
+    def stream(self, run: RunView, start: Start) -> Encoder:
+        return PlainEncoder(start.after)
+
+    def whole(self, run: RunView, start: Start) -> PlainWhole:
+        return PlainWhole(start.after)
+
+
+def encode_error(failure: Failure) -> bytes:
+    return f"{failure.code}: {failure.message}".encode()
+
+
+def read(body: bytes, headers: Mapping[str, str]) -> StartRun:
+    asked = read_json(body, PlainRequest)
+    messages = [UserMessage(asked.prompt)]
+    return StartRun(messages=messages, reply=PlainReply(), stream=asked.stream, conversation_id=asked.follows)
+
+
+PLAIN = Dialect(
+    routes=[Route("/v1/plain", "plain", read)],
+    replays=[Replay("plain", SSE, lambda run, after: (PlainEncoder(after), after))],
+    errors=Errors(encode_error, "text/plain"),
+    run_id=lambda of: f"chat_{of.removeprefix('plain:')}" if of.startswith("plain:") else None,
+)

@@ -1,0 +1,127 @@
+"""A third dialect, added to a gateway from outside: neither the server nor the runs know of it."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import httpx2
+import pytest
+
+from cursor_gateway.cli.dialects import dialects_of
+from cursor_gateway.errors import AgentOverloaded
+from cursor_gateway.runs.conversations import Conversations
+from cursor_gateway.runs.registry import Runs
+from cursor_gateway.runs.run_request import Defaults
+from cursor_gateway.runs.service import Service
+from cursor_gateway.runs.shares import Shares
+from cursor_gateway.runs.workspaces import Workspaces
+from cursor_gateway.server.app import build_app
+from cursor_gateway.server.metrics import Metrics
+from cursor_gateway.settings import Settings
+from cursor_gateway.store.sqlite.store import SqliteStore
+from cursor_gateway.wire.sse import SseDecoder
+from tests.dialects.plain import PLAIN
+from tests.runs.scripted import ENDLESS, FINISHED, STARTED, ScriptedSource, Step, say
+
+HELLO: list[Step] = [[STARTED], say("Hello ", "you."), [FINISHED]]
+FAILS: list[Step] = [AgentOverloaded("Full.")]
+
+
+def with_gateway(
+    folder: Path, scripts: list[list[Step]], use: Callable[[httpx2.AsyncClient], Awaitable[None]], **changed: object
+) -> None:
+    """The whole application over scripts and a real store, without a socket."""
+
+    async def live() -> None:
+        source, store = ScriptedSource(*scripts), SqliteStore(folder)
+        conversations = Conversations(store, folder / "conversations")
+        runs, workspaces = Runs(source, ENDLESS, Shares(max_runs=1)), Workspaces(folder, [])
+        service = Service(source, runs, store, conversations, workspaces, Defaults(model="auto"), "here", lambda: 0)
+        settings = Settings(**changed)  # type: ignore[arg-type] # each of its right type
+        app = build_app(service, settings, Metrics(), [*dialects_of(settings), PLAIN])
+        transport = httpx2.ASGITransport(app)
+        try:
+            async with httpx2.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
+                await use(client)
+        finally:
+            await service.close(0)
+            await store.close()
+
+    asyncio.run(live())
+
+
+def test_the_whole_answer_is_plain_text(tmp_path: Path) -> None:
+    async def use(client: httpx2.AsyncClient) -> None:
+        reply = await client.post("/v1/plain", json={"prompt": "Say hello."})
+        assert (reply.status_code, reply.text) == (200, "Hello you.")
+        assert reply.headers["content-type"].startswith("text/plain")
+        assert reply.headers["x-chat-id"].startswith("chat_")
+
+    with_gateway(tmp_path, [HELLO], use)
+
+
+def test_the_stream_can_be_resumed_after_any_of_its_events(tmp_path: Path) -> None:
+    async def use(client: httpx2.AsyncClient) -> None:
+        reply = await client.post("/v1/plain", json={"prompt": "Say hello.", "stream": True})
+        frames = SseDecoder().push(reply.content)
+        assert [frame.data for frame in frames] == ['"Hello "', '"you."', "done"]
+        id = reply.headers["x-chat-id"].replace("chat_", "plain:")  # as this dialect names its answers
+        for number, frame in enumerate(frames[:-1], 1):
+            rest = await client.get(f"/v1/chat/{id}/events", params={"dialect": "plain", "after": frame.id or ""})
+            assert SseDecoder().push(rest.content) == frames[number:]
+
+    with_gateway(tmp_path, [HELLO], use)
+
+
+@pytest.mark.parametrize("stream", [True, False])
+def test_a_run_that_fails_has_the_dialects_error(tmp_path: Path, stream: bool) -> None:
+    async def use(client: httpx2.AsyncClient) -> None:
+        reply = await client.post("/v1/plain", json={"prompt": "Say hello.", "stream": stream})
+        assert (reply.status_code, reply.text) == (429, "agent_overloaded: Full.")
+        assert reply.headers["content-type"].startswith("text/plain")
+
+    with_gateway(tmp_path, [FAILS], use)
+
+
+def test_what_the_gateway_refuses_has_the_dialects_error_on_its_path_alone(tmp_path: Path) -> None:
+    async def use(client: httpx2.AsyncClient) -> None:
+        refused = [
+            await client.post("/v1/plain", json={}),  # by the dialect
+            await client.post("/v1/plain", content=b"x"),  # by its media type
+            await client.get("/v1/plain"),  # by its method
+        ]
+        assert [reply.status_code for reply in refused] == [400, 415, 405]
+        codes = [reply.text.partition(":")[0] for reply in refused]
+        assert codes == ["invalid_request", "unsupported_media_type", "method_not_allowed"]
+        assert (await client.post("/v1/chat", json={})).json()["error"]["code"] == "invalid_request"
+
+    with_gateway(tmp_path, [], use)
+
+
+def test_a_request_without_a_key_has_the_dialects_error(tmp_path: Path) -> None:
+    async def use(client: httpx2.AsyncClient) -> None:
+        reply = await client.post("/v1/plain", json={"prompt": "Say hello."})
+        assert (reply.status_code, reply.headers["content-type"].partition(";")[0]) == (401, "text/plain")
+
+    with_gateway(tmp_path, [], use, api_keys={"somebody": "0" * 64})
+
+
+def test_a_conversation_goes_on_after_an_answer_of_any_dialect(tmp_path: Path) -> None:
+    async def use(client: httpx2.AsyncClient) -> None:
+        first = await client.post("/v1/plain", json={"prompt": "Say hello."})
+        answer = first.headers["x-chat-id"].replace("chat_", "plain:")
+        second = await client.post("/v1/plain", json={"prompt": "Again.", "follows": answer})
+        assert second.headers["x-conversation-id"] == first.headers["x-conversation-id"]
+        later = await client.post("/v1/chat", json={"message": "Again.", "conversationId": second.headers["x-chat-id"]})
+        assert later.json()["conversationId"] == first.headers["x-conversation-id"]
+
+    with_gateway(tmp_path, [HELLO, HELLO, HELLO], use)
+
+
+def test_an_unknown_dialect_is_refused_with_the_names_of_all(tmp_path: Path) -> None:
+    async def use(client: httpx2.AsyncClient) -> None:
+        first = await client.post("/v1/plain", json={"prompt": "Say hello."})
+        reply = await client.get(f"/v1/chat/{first.headers['x-chat-id']}/events?dialect=morse")
+        assert reply.json()["error"]["message"] == "`dialect` is documents, ndjson, openai, plain or html."
+
+    with_gateway(tmp_path, [HELLO], use)
