@@ -56,14 +56,14 @@ def test_jpg_is_another_name_for_jpeg() -> None:
     ],
 )
 def test_nothing_is_fetched_and_no_other_kind_is_taken(uri: str) -> None:
-    with pytest.raises(InvalidRequest, match=r"^images\[1\]: Images are read from the request alone") as caught:
+    with pytest.raises(InvalidRequest, match=r"^images\[1\]: Image URLs are not fetched") as caught:
         read_image(uri, "images[1]")
     assert caught.value.param == "images[1]"
 
 
 @pytest.mark.parametrize("data", ["", "=", "A", "AA=A", "Ä", "not base64!", "AAAAA"])
 def test_what_is_no_base64_is_refused(data: str) -> None:
-    with pytest.raises(InvalidRequest, match=r"^images\[0\]: What follows the comma") as caught:
+    with pytest.raises(InvalidRequest, match=r"^images\[0\]: The data: URI is not valid base64") as caught:
         read_image(f"data:image/png;base64,{data}", "images[0]")
     assert caught.value.param == "images[0]"
 

@@ -125,5 +125,5 @@ def test_whose_a_call_is() -> None:
 
 @pytest.mark.parametrize("title", ["Update TODOs", "Create Plan", "Ask Question"])
 def test_calls_with_messages_of_their_own(title: str) -> None:
-    assert call_of(Fields({"kind": "other", "title": title})).may_be_told_otherwise
-    assert not call_of(Fields({"kind": "execute", "title": title})).may_be_told_otherwise
+    assert call_of(Fields({"kind": "other", "title": title})).has_own_message
+    assert not call_of(Fields({"kind": "execute", "title": title})).has_own_message

@@ -90,7 +90,7 @@ class Hearer:
 def test_an_agent_that_does_not_greet_well_is_refused(tmp_path: Path, answer: Any, code: str) -> None:
     async def life(connection: AgentConnection) -> None:
         with pytest.raises(AgentError) as caught:
-            await connection.greet(30)
+            await connection.initialize(30)
         assert caught.value.code == code
 
     lived(tmp_path, {"initialize": [answer]}, life)
@@ -157,15 +157,15 @@ def test_messages_find_the_session_that_knows_their_call(tmp_path: Path) -> None
 
 def test_an_agent_is_well_as_long_as_it_answers_anything(tmp_path: Path) -> None:
     async def well(connection: AgentConnection) -> None:
-        assert await connection.is_well(30)
+        assert await connection.is_responsive(30)
 
     async def unwell(connection: AgentConnection) -> None:
-        assert not await connection.is_well(0.05)
+        assert not await connection.is_responsive(0.05)
         with pytest.raises(AgentTimedOut, match="did not answer `session/new` within"):
             await connection.request("session/new", {}, 0.05)
 
     async def gone(connection: AgentConnection) -> None:
-        assert not await connection.is_well(30)
+        assert not await connection.is_responsive(30)
         await connection.notify("session/cancel", {})
         with pytest.raises(AgentCrashed) as caught:
             await connection.request("session/new", {}, 30)

@@ -164,7 +164,7 @@ def test_a_turn_is_told_event_by_event(tmp_path: Path, loop: Any) -> None:
     place = Place(tmp_path)
 
     async def life(source: CursorAcpSource) -> None:
-        assert source.state().detail == "cursor-agent acp, not asked yet"
+        assert source.state().detail == "cursor-agent acp, not probed yet"
         events = await collected(source, place.turn("Hello, you."))
         assert isinstance(events[0], RunStarted)
         assert events[0].model == "Auto"
@@ -950,7 +950,7 @@ def test_a_source_that_is_closed_while_it_starts_leaves_nothing(tmp_path: Path) 
         await source.close()
         with pytest.raises(GatewayError):
             await reading
-        with pytest.raises(GatewayError, match="about to stop"):
+        with pytest.raises(GatewayError, match="shutting down"):
             await collected(source, place.turn("Hello"))
 
     lived(place, life)
@@ -966,7 +966,7 @@ def test_a_missing_package_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 
 def test_a_rule_that_is_none_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(SettingsError, match="is no rule"):
+    with pytest.raises(SettingsError, match="is not a rule"):
         Place(tmp_path).source(allow=["git"])
 
 

@@ -88,7 +88,7 @@ def test_a_turn_is_told_event_by_event(tmp_path: Path, loop: Any) -> None:
 
     async def live() -> None:
         source = place.source()
-        assert source.state() == SourceState(name="cli", detail="cursor-agent, not asked yet")
+        assert source.state() == SourceState(name="cli", detail="cursor-agent, not probed yet")
         events = await collected(source, place.turn("Hello, you."))
         assert isinstance(events[0], RunStarted)
         assert isinstance(events[-1], RunFinished)

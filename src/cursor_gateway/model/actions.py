@@ -1,4 +1,4 @@
-"""What an agent's tools do, whoever the agent is (closed union), and how a use of one ended."""
+"""What an agent's tools do, the same for every source (closed union), and how a call ended."""
 
 from typing import Any, TypeAlias
 
@@ -28,7 +28,7 @@ class Command(Struct, frozen=True, kw_only=True):
     tool: str
     command: str
     working_directory: str = ""
-    exit_code: int = -1  # -1: it never ran to an end
+    exit_code: int = -1  # -1: it did not finish
     output: str = ""
     permissions: list[str] = []
 
@@ -64,7 +64,7 @@ Action: TypeAlias = FileEdit | Command | Plan | Question | TodoUpdate | OtherToo
 
 
 class Outcome(Struct, frozen=True, kw_only=True):
-    """How a tool's use ended. `message` is the agent's own words, or ours where it has none."""
+    """How a tool call ended. `message` is the agent's, or the gateway's if the agent has none."""
 
     state: State = "completed"
     code: str = ""

@@ -1,4 +1,4 @@
-"""What an agent can say, however it is connected (closed union)."""
+"""The events of an agent, the same for every source (closed union)."""
 
 from typing import Any, Literal, TypeAlias
 
@@ -35,9 +35,9 @@ class ThinkingEnded(Struct, frozen=True):
 class ToolStarted(Struct, frozen=True):
     call_id: str
     action: Action
-    model_call: str | None = None  # calls that one turn of the model made share it
-    payload: Any = None  # the agent's own words, for `include: ["raw"]`
-    waits: bool = False  # for an answer: a question, a plan, or leave to do something
+    model_call: str | None = None  # the same for all calls of one model turn
+    payload: Any = None  # the agent's own data, for `include: ["raw"]`
+    waits: bool = False  # for an answer: a question, a plan, or a permission request
 
 
 class ToolEnded(Struct, frozen=True):
@@ -49,7 +49,7 @@ class ToolEnded(Struct, frozen=True):
 
 
 class CallerToolAsked(Struct, frozen=True):
-    """The agent wants something done that its caller does, not it."""
+    """The agent called one of the caller's tools."""
 
     call: CallerCall
 
@@ -61,26 +61,26 @@ class CallerToolAnswered(Struct, frozen=True):
 
 
 class CallerAwaited(Struct, frozen=True):
-    """The agent can do no more before these calls are answered."""
+    """The agent cannot continue before these calls are answered."""
 
     call_ids: tuple[str, ...]
 
 
 class Notice(Struct, frozen=True):
-    """The agent's connection, retries and background tasks: no document comes of it."""
+    """The agent's connection, retries and background tasks; these make no document."""
 
     kind: Literal["reconnecting", "reconnected", "retrying", "background"]
     attempt: int = 0
 
 
 class Unrecognized(Struct, frozen=True):
-    """Kept and counted, never fatal: the agent adds types freely."""
+    """Counted, never fatal: new builds of the agent add types."""
 
     reason: str
 
 
 class TokenCounts(Struct, frozen=True, kw_only=True):
-    """The agent's own figures, summed over its model calls; `prompt` includes what came from the cache."""
+    """The agent's own figures, summed over its model calls; `prompt` includes cached tokens."""
 
     prompt: int
     completion: int
@@ -89,7 +89,7 @@ class TokenCounts(Struct, frozen=True, kw_only=True):
 
 class RunFinished(Struct, frozen=True, kw_only=True):
     usage: TokenCounts | None = None
-    last_usage: TokenCounts | None = None  # of the last agent alone, where several were started for the run
+    last_usage: TokenCounts | None = None  # of the last agent only, if several were started for the run
     duration_ms: int | None = None
     text_differs: bool = False
 

@@ -1,4 +1,4 @@
-"""Tools that the caller runs: what is offered, what may be called, what was asked for, and what came back."""
+"""Tools that the caller runs: what is offered, what may be called, the calls, and their results."""
 
 import json
 import re
@@ -12,16 +12,16 @@ from cursor_gateway.errors import InvalidRequest
 from cursor_gateway.model.images import Image
 from cursor_gateway.wire.payload import too_deep
 
-LARGEST_SCHEMA = 128 * 1024  # bytes: it is checked while everybody else waits, a second for as much as this
-_NAME = re.compile(r"[A-Za-z0-9_./:-]{1,128}")  # it stands in the prompt and in the agent's rules
+LARGEST_SCHEMA = 128 * 1024  # bytes: checking a schema of this size blocks the event loop for a second
+_NAME = re.compile(r"[A-Za-z0-9_./:-]{1,128}")  # part of the prompt and of the agent's rules
 
 
 class Tool(Struct, frozen=True):
-    """A function of the caller's."""
+    """One of the caller's functions."""
 
     name: str
     description: str = ""
-    parameters: dict[str, Any] = {}  # JSON Schema of an object; empty takes any
+    parameters: dict[str, Any] = {}  # JSON Schema of an object; empty: any object
     strict: bool = False
 
 
@@ -45,38 +45,38 @@ ToolChoice: TypeAlias = NoTool | AutoTool | RequiredTool | NamedTool
 
 
 class Offer(Struct, frozen=True, kw_only=True):
-    """What one request lets the agent use. The agent's own tools are not for such a run."""
+    """The tools that one request offers. The agent's own tools are disabled in such a run."""
 
     tools: Sequence[Tool]
     choice: ToolChoice = AutoTool()
-    parallel: bool = True  # several calls may be asked of the caller at once
+    parallel: bool = True  # whether the caller may get several calls at once
 
 
 class CallerCall(Struct, frozen=True):
-    """One use of a tool, for the caller to carry out."""
+    """One call, for the caller to run."""
 
     id: str
     name: str
     arguments: dict[str, Any]
 
     def key(self) -> str:
-        """The same for the same call."""
+        """Equal for equal calls."""
         return f"{self.name} {json.dumps(self.arguments, sort_keys=True)}"
 
 
 class ToolResult(Struct, frozen=True, kw_only=True):
-    """What the caller's tool gave."""
+    """The result of a caller's tool."""
 
     text: str
     images: tuple[Image, ...] = ()
-    structured: Any = UNSET  # where it is more than text: the value that `text` writes as JSON
+    structured: Any = UNSET  # if it is not just text: the value that `text` has as JSON
     is_error: bool = False
 
 
 def make_tool(
     name: str, description: str | None, parameters: dict[str, Any] | None, param: str, *, strict: bool = False
 ) -> Tool:
-    """Raises `InvalidRequest`. `param` is the tool's place in the request."""
+    """Raises `InvalidRequest`. `param` is the tool's path in the request."""
     if not _NAME.fullmatch(name):
         raise InvalidRequest(
             f"{param}.name: {name[:100]!r} cannot be a tool's name; use up to 128 letters, digits and _ - . : /.",
@@ -90,19 +90,19 @@ def make_tool(
         )
     if too_deep(schema):
         raise InvalidRequest(
-            f"{param}.parameters: The schema is nested too deeply to be handed on; send a flatter one.",
+            f"{param}.parameters: The schema is nested too deeply; send a flatter one.",
             param=f"{param}.parameters",
         )
     if len(msgspec.json.encode(schema)) > LARGEST_SCHEMA:
         raise InvalidRequest(
-            f"{param}.parameters: It is over {LARGEST_SCHEMA} bytes; let the tool take less at once.",
+            f"{param}.parameters: The schema is over {LARGEST_SCHEMA} bytes; send a smaller one.",
             param=f"{param}.parameters",
         )
     return Tool(name, description or "", {**schema, "type": "object"}, strict)
 
 
 def preamble(offer: Offer, server: str) -> str:
-    """What the model must know of such a run."""
+    """What the model must know about such a run."""
     off = (
         "In this conversation your own tools (shell, reading, searching and editing files, the web) are switched off: "
         "do not try them. Your workspace is an empty folder; what the user speaks of is on the user's side."
@@ -121,7 +121,7 @@ def preamble(offer: Offer, server: str) -> str:
 
 
 def usable(offer: Offer) -> Sequence[Tool]:
-    """Those that the choice leaves."""
+    """The tools that the choice allows."""
     match offer.choice:
         case NoTool():
             return ()

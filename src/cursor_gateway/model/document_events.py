@@ -1,7 +1,7 @@
-"""What readers see of a run, event by event (closed union): each document is announced, grows and ends, then `Done`.
+"""A run as clients see it, event by event (closed union): each document starts, grows and ends; then `Done`.
 
-`raw` is the agent's own source where it differs from what the document says (fence lines,
-indentation, white space between documents). Joined in order, the raws are the agent's text.
+`raw` is the agent's own text where it differs from the document's (fence lines, indentation, white space between
+documents). Joined in order, the raw texts are the agent's text.
 """
 
 from typing import Any, Literal, TypeAlias
@@ -22,7 +22,7 @@ from cursor_gateway.model.documents import (
 
 
 class KnownMetadata(Struct, frozen=True, kw_only=True, rename="camel"):
-    """What is known of a document when it starts, so that a live view can show it at once."""
+    """What is known about a document when it starts, so that a live view can show it at once."""
 
     file_path: str | UnsetType = UNSET
     start_line: int | UnsetType = UNSET
@@ -36,7 +36,7 @@ class KnownMetadata(Struct, frozen=True, kw_only=True, rename="camel"):
     overview: str | UnsetType = UNSET
     todos: list[PlanTodo] | UnsetType = UNSET
     questions: list[ClarificationQuestion] | UnsetType = UNSET
-    state: Literal["waiting"] | UnsetType = UNSET  # of a call that its caller is to carry out
+    state: Literal["waiting"] | UnsetType = UNSET  # a call that waits for its caller
     ran_by: Literal["caller"] | UnsetType = UNSET
 
 
@@ -76,16 +76,16 @@ class DocumentEnded(Struct, frozen=True, tag_field="event", tag="document_end"):
 
 
 class Reasoning(Struct, frozen=True, tag_field="event", tag="reasoning", gc=False):
-    """Thinking that is no document of this run: only a dialect with a place for it says it."""
+    """Thinking outside documents, for dialects that have a field for it."""
 
     text: str
     opens: bool = False  # the first piece of a block
 
 
 class Paused(Struct, frozen=True, tag_field="event", tag="pause"):
-    """The run waits for its caller: replies end here, and go on with the reply to the request that brings results."""
+    """The run waits for its caller: the response ends here, and continues in the response to the results."""
 
-    envelope: Envelope  # its metadata says what is waited for
+    envelope: Envelope  # its metadata lists the calls
     raw: str = ""
     last_call: Usage | None = None
 
@@ -94,7 +94,9 @@ class Done(Struct, frozen=True, tag_field="event", tag="done"):
     envelope: Envelope
     failure: Failure | None = None
     raw: str = ""
-    last_call: Usage | None = None  # of the last model call alone; None: as the envelope, which has the sum of all
+    last_call: Usage | None = (
+        None  # of the last model call only; None: the same as the envelope's, which is the sum of all
+    )
 
 
 DocumentEvent: TypeAlias = (
@@ -111,17 +113,17 @@ DocumentEvent: TypeAlias = (
 
 
 def context_usage(event: Paused | Done) -> Usage:
-    """The tokens of the last model call: the size of the conversation, for readers that want to know that."""
+    """The tokens of the last model call: the current size of the conversation."""
     return event.last_call or event.envelope.usage
 
 
 def says_something(event: DocumentEvent) -> bool:
-    """More than why there is no answer."""
+    """Whether it is part of an answer, not only an error."""
     return isinstance(event, Reasoning) or (isinstance(event, DocumentStarted) and event.type != "error")
 
 
 def source_text(event: DocumentEvent) -> str:
-    """The agent's text in this event; joined over a run it is what the agent said, to the byte."""
+    """The agent's text in this event; joined over a run it is the agent's output, byte for byte."""
     match event:
         case ContentDelta(text=text, raw=raw):
             return text if raw is None else raw

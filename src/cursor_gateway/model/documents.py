@@ -1,7 +1,7 @@
-"""The document types, and the response that holds them: the specification's shapes as types.
+"""The document types and the response that contains them, as in the specification.
 
-Fields that the specification does not have are marked `ours`; they are left out of the JSON
-unless they say something, so a strict reader of the specification never meets them unprepared.
+Fields that the specification does not have are marked as extensions; they are omitted from the JSON unless they are
+set, so that clients written for the specification alone rarely see them.
 """
 
 from typing import Any, Literal, TypeAlias, get_args
@@ -32,13 +32,13 @@ class CodeReferenceMetadata(_Wire, frozen=True, kw_only=True):
     start_line: int
     end_line: int
     language: str
-    indent: int | UnsetType = UNSET  # ours: columns taken off each line (a fence in a list item)
+    indent: int | UnsetType = UNSET  # extension: columns taken off each line (a fence in a list item)
 
 
 class CodeBlockMetadata(_Wire, frozen=True, kw_only=True):
     language: str
     purpose: Purpose
-    indent: int | UnsetType = UNSET  # ours
+    indent: int | UnsetType = UNSET  # extension
 
 
 class ToolTrace(_Wire, frozen=True, kw_only=True):
@@ -61,7 +61,7 @@ class FileEditMetadata(ToolTrace, frozen=True, kw_only=True):
     operation: Operation
     language: str
     diff: Diff | UnsetType = UNSET
-    old_path: str | UnsetType = UNSET  # ours: the name before a rename
+    old_path: str | UnsetType = UNSET  # extension: the name before a rename
 
 
 class ToolCallResult(_Wire, frozen=True, kw_only=True):
@@ -75,8 +75,8 @@ class ToolCallMetadata(ToolTrace, frozen=True, kw_only=True):
     arguments: dict[str, Any]
     result: ToolCallResult
     duration_ms: int = msgspec.field(name="duration_ms")
-    agent_call_id: str | UnsetType = UNSET  # ours: the agent's own id, where it could not serve as ours
-    ran_by: Literal["caller"] | UnsetType = UNSET  # ours: not the agent, but whoever had offered the tool
+    agent_call_id: str | UnsetType = UNSET  # extension: the agent's own id, where it could not serve as ours
+    ran_by: Literal["caller"] | UnsetType = UNSET  # extension: not the agent, but whoever had offered the tool
 
 
 class TerminalCommandMetadata(ToolTrace, frozen=True, kw_only=True):
@@ -111,7 +111,7 @@ class ClarificationQuestion(_Wire, frozen=True, kw_only=True):
     id: str
     text: str
     options: list[ClarificationOption]
-    allow_multiple: bool | UnsetType = UNSET  # ours
+    allow_multiple: bool | UnsetType = UNSET  # extension
 
 
 class ClarificationAnswer(_Wire, frozen=True, kw_only=True):
@@ -124,7 +124,9 @@ class ClarificationAnswer(_Wire, frozen=True, kw_only=True):
 
 class ClarificationMetadata(ToolTrace, frozen=True, kw_only=True):
     questions: list[ClarificationQuestion]
-    answers: list[ClarificationAnswer] | UnsetType = UNSET  # ours: what the agent was told, where somebody answered
+    answers: list[ClarificationAnswer] | UnsetType = (
+        UNSET  # extension: what the agent was told, where somebody answered
+    )
 
 
 class ErrorMetadata(_Wire, frozen=True, kw_only=True):
@@ -136,12 +138,12 @@ class ErrorMetadata(_Wire, frozen=True, kw_only=True):
 class TodoChange(_Wire, frozen=True, kw_only=True):
     id: str
     status: TodoStatus
-    content: str | UnsetType = UNSET  # ours
+    content: str | UnsetType = UNSET  # extension
 
 
 class TodoUpdateMetadata(ToolTrace, frozen=True, kw_only=True):
     todos: list[TodoChange]
-    merge: bool | UnsetType = UNSET  # ours: false when these replace the whole list
+    merge: bool | UnsetType = UNSET  # extension: false when these replace the whole list
 
 
 class ThinkingMetadata(_Wire, frozen=True, kw_only=True):
@@ -294,7 +296,7 @@ def document_type(metadata: Metadata) -> DocumentType:
 
 
 def is_tool_use(document: Document) -> bool:
-    """Something was done, not only said."""
+    """Whether a tool was used."""
     return isinstance(document, ToolCallDocument | TerminalCommandDocument | FileEditDocument)
 
 
@@ -330,8 +332,8 @@ class Usage(_Wire, frozen=True, kw_only=True):
     prompt_tokens: int
     completion_tokens: int
     total_tokens: int
-    cached_tokens: int | UnsetType = UNSET  # ours: the part of promptTokens that came from the cache
-    estimated: bool | UnsetType = UNSET  # ours: true when these are not the agent's own figures
+    cached_tokens: int | UnsetType = UNSET  # extension: the part of promptTokens that came from the cache
+    estimated: bool | UnsetType = UNSET  # extension: true when these are not the agent's own figures
 
 
 class WaitingCall(_Wire, frozen=True, kw_only=True):
@@ -357,11 +359,11 @@ class ResponseMetadata(_Wire, frozen=True, kw_only=True):
     duration_ms: int = msgspec.field(name="duration_ms")
     tool_call_count: int
     turn_count: int
-    unrecognized: int | UnsetType = UNSET  # ours: events and lines of the agent that nobody here knows
-    result_differs: bool | UnsetType = UNSET  # ours: the agent's closing text is not what it had streamed
-    stored: bool | UnsetType = UNSET  # ours: false when the history could not take the answer
-    waiting_for: list[WaitingCall] | UnsetType = UNSET  # ours: calls without which the run cannot go on
-    recording: ReplayedRecording | UnsetType = UNSET  # ours: no agent ran, this was replayed
+    unrecognized: int | UnsetType = UNSET  # extension: events and lines of the agent that nobody here knows
+    result_differs: bool | UnsetType = UNSET  # extension: the agent's closing text is not what it had streamed
+    stored: bool | UnsetType = UNSET  # extension: false when the history could not take the answer
+    waiting_for: list[WaitingCall] | UnsetType = UNSET  # extension: calls without which the run cannot go on
+    recording: ReplayedRecording | UnsetType = UNSET  # extension: no agent ran, this was replayed
 
 
 class Envelope(_Wire, frozen=True, kw_only=True):

@@ -1,4 +1,4 @@
-"""What was said before, as servers tell and clients read it: the shapes of conversations."""
+"""The history as the API returns it: conversations, messages and runs."""
 
 from typing import Literal, TypeAlias
 

@@ -1,4 +1,4 @@
-"""Images of a request: a data: URI in, an image with the name of its file out; then messages that name the files."""
+"""Images in a request: a data: URI in, an image with a file name out; and messages with the files' paths."""
 
 import base64
 import hashlib
@@ -21,12 +21,12 @@ class Image(Struct, frozen=True, dict=True):
 
     @cached_property
     def name(self) -> str:
-        """A file name that the same image always has, so that prompts with it stay the same."""
+        """A file name made from the content, so that prompts with the same image stay the same."""
         return f"{hashlib.sha256(self.data).hexdigest()[:16]}.{_EXTENSIONS[self.media_type]}"
 
 
 def check_images(count: int, most: int, param: str) -> None:
-    """Before any of them is decoded. Raises `InvalidRequest`."""
+    """Called before any of them is decoded. Raises `InvalidRequest`."""
     if count > most:
         raise InvalidRequest(
             f"{param}: There are {count:,} images, and a request may have {most:,}; send fewer, or raise `max_images`.",
@@ -35,14 +35,13 @@ def check_images(count: int, most: int, param: str) -> None:
 
 
 def read_image(uri: str, param: str, message: int = 0) -> Image:
-    """Raises `InvalidRequest`. Nothing is fetched: a caller must not make the gateway visit an address."""
+    """Raises `InvalidRequest`. Never fetches a URL: callers must not make the gateway send requests."""
     header, _, data = uri.partition(",")
     scheme, *options = header[:200].lower().split(";")
     media_type = scheme.removeprefix("data:").strip().replace("image/jpg", "image/jpeg")
     if not scheme.startswith("data:") or media_type not in _EXTENSIONS or "base64" not in options:
         raise InvalidRequest(
-            f"{param}: Images are read from the request alone; send a data: URI with the base64 of a png, jpeg, gif "
-            "or webp.",
+            f"{param}: Image URLs are not fetched; send a data: URI with a base64 png, jpeg, gif or webp.",
             param=param,
         )
     data = "".join(data.split()).rstrip("=")
@@ -51,12 +50,12 @@ def read_image(uri: str, param: str, message: int = 0) -> Image:
     except ValueError:
         decoded = b""
     if not decoded:
-        raise InvalidRequest(f"{param}: What follows the comma of the data: URI is no base64.", param=param)
+        raise InvalidRequest(f"{param}: The data: URI is not valid base64; encode the image again.", param=param)
     return Image(message, media_type, decoded)
 
 
 def place_images(messages: Sequence[Message], images: Sequence[Image], paths: Sequence[str]) -> list[Message]:
-    """The messages, each with the files (`paths`, in the images' order) that its images were written to."""
+    """The messages, each with the paths of its images; `paths` is in the order of `images`."""
     placed: dict[int, list[str]] = {}
     for image, path in zip(images, paths, strict=True):
         placed.setdefault(image.message, []).append(path)

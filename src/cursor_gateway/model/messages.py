@@ -13,19 +13,19 @@ class Instructions(Struct, frozen=True):
 
 class UserMessage(Struct, frozen=True):
     text: str
-    images: tuple[str, ...] = ()  # files that are there when the agent reads the prompt
+    images: tuple[str, ...] = ()  # paths of files that exist when the agent reads the prompt
     name: str = ""  # of one user among several
 
 
 class Call(Struct, frozen=True):
     id: str
     name: str
-    arguments: str  # as it was given: JSON, if the model wrote it well
+    arguments: str  # as received: JSON, if the model wrote it correctly
 
 
 class AssistantMessage(Struct, frozen=True):
-    """What was said and called. Thinking that a client sends back (`reasoning_content`) has no place here: nobody was
-    told it as an answer, no model takes it back as text, and one that reads it as said repeats it."""
+    """An answer and its tool calls. Thinking that a client sends back (`reasoning_content`) is dropped: it was not part
+    of the answer, no model accepts it as text, and a model that sees it as its own words repeats it."""
 
     text: str
     calls: tuple[Call, ...] = ()

@@ -1,4 +1,4 @@
-"""What is decided about a run before it starts: handed in, because the core has no clock and no dice."""
+"""What is decided about a run before it starts; passed in, because the pure modules have no clock and no randomness."""
 
 from collections.abc import Set
 from typing import Literal, TypeAlias
@@ -21,4 +21,4 @@ class RunInfo(Struct, frozen=True, kw_only=True):
     conversation_id: str | None = None  # None: made of the agent's session
     fences: Fences = "split"
     include: Set[Include] = frozenset()
-    known_tokens: int = 0  # about how much the agent's session holds beside the prompt; for estimates
+    known_tokens: int = 0  # estimated size of the agent's session without the prompt; for estimates

@@ -1,7 +1,7 @@
-"""A tool call as ACP tells it in; Cursor's own name, arguments and result for it out, as `core.tools` knows them.
+"""A tool call as ACP reports it in; Cursor's own name, arguments and result for `sources.cursor.tools` out.
 
-ACP says little: a title, a kind, and input and output whose shapes differ from build to build. Those of 2026.08 give
-`{"command"}` or nothing as input; newer ones name the tool (`_toolName`) and the server of an MCP tool.
+ACP has little information: a title, a kind, and input and output whose shapes differ between builds. Those of 2026.08
+have `{"command"}` or nothing as input; newer ones name the tool (`_toolName`) and the server of an MCP tool.
 """
 
 import re
@@ -25,21 +25,21 @@ _BY_KIND = {
     "read": "read",
     "fetch": "webFetch",
 }
-_TELLS_ITS_RESULT = frozenset({"shell", "edit", "write", "delete", "rename", "webFetch", "webSearch", "mcp"})
+_REPORTS_RESULT = frozenset({"shell", "edit", "write", "delete", "rename", "webFetch", "webSearch", "mcp"})
 _OUTCOMES = ("success", "rejected", "failure", "timeout", "permissionDenied", "writePermissionDenied")
 REJECTED: dict[str, Any] = {"rejected": {}}
 
 
 class ToolCall(Struct):
-    """A call under way: updates tell only what is new."""
+    """An unfinished call: updates contain only changes."""
 
     id: str
     tool: str  # Cursor's name without its suffix; empty: unknown
     title: str
     kind: str
     args: dict[str, Any]
-    is_denied: bool = False  # by the gateway, when it was asked for leave
-    is_told: bool = False  # its start was an event
+    is_denied: bool = False  # the gateway refused permission
+    is_reported: bool = False  # its start was an event
     started_ms: float | None = None
 
     @property
@@ -48,12 +48,12 @@ class ToolCall(Struct):
 
     @property
     def server(self) -> str:
-        """Of an MCP tool."""
+        """The server of an MCP tool; empty for other tools."""
         return Fields(self.args).text("providerIdentifier") if self.is_mcp else ""
 
     @property
-    def may_be_told_otherwise(self) -> bool:
-        """Todos, plans and questions have messages of their own, which say more."""
+    def has_own_message(self) -> bool:
+        """Todos, plans and questions have their own messages, with more detail."""
         return self.tool in ("updateTodos", "createPlan", "askQuestion")
 
 
@@ -87,7 +87,7 @@ def _tool(title: str, kind: str, given: Fields) -> str:
 
 
 def learn(call: ToolCall, update: Fields) -> None:
-    """What an update adds."""
+    """Adds what an update contains."""
     call.title = update.text("title") or call.title
     more = update.object("rawInput").all
     call.args |= {name: value for name, value in more.items() if name != "_toolName" and not call.args.get(name)}
@@ -120,8 +120,8 @@ def ended(call: ToolCall, update: Fields) -> tuple[Action, Outcome]:
             pass
     if text:
         return _read(call, {"success": {"content": text}})
-    # A call that was not allowed completes with nothing, and so does one whose result nobody tells.
-    return _read(call, REJECTED if call.tool in _TELLS_ITS_RESULT and output is None else {"success": {}})
+    # A call that was denied completes without a result, and so do tools whose results are not reported.
+    return _read(call, REJECTED if call.tool in _REPORTS_RESULT and output is None else {"success": {}})
 
 
 def _read(call: ToolCall, result: dict[str, Any]) -> tuple[Action, Outcome]:
@@ -133,7 +133,7 @@ def _read(call: ToolCall, result: dict[str, Any]) -> tuple[Action, Outcome]:
 
 
 def _plain(call: ToolCall) -> str:
-    """A name for a tool that has none."""
+    """A name for an unknown tool."""
     words = re.findall(r"[a-z0-9]+", _QUOTED.sub("", call.title).casefold())
     return "_".join(words[:4]) or call.kind or "tool"
 
@@ -143,14 +143,14 @@ def _diff(update: Fields) -> Fields | None:
 
 
 def _edited(diff: Fields, call: ToolCall) -> tuple[Action, Outcome]:
-    """The texts are the patch's lines without their first letter, and so its header stands in them (2026.08.11)."""
+    """The texts are a patch's lines without their first character, so they include its header (2026.08.11)."""
     path = diff.text("path") or Fields(call.args).text("path")
     old_header, old = _without_header(_OLD_HEADER, diff.text("oldText"))
     new_header, new = _without_header(_NEW_HEADER, diff.text("newText"))
     if new_header == "/dev/null":
         return read_result("delete", {"path": path}, {"success": {"path": path}})
     if old_header == "/dev/null" or (old_header is None and diff.all.get("oldText") is None):
-        written = Fields(call.args).text("streamContent", "fileText")  # with the end that its last line may have
+        written = Fields(call.args).text("streamContent", "fileText")  # with the last line end, if any
         created = {"afterFullFileContent": written if written.removesuffix("\n") == new else new, "path": path}
         return read_result("edit", {"path": path}, {"success": created})
     return read_result("edit", {"path": path, "oldText": old, "newText": new}, {"success": {"path": path}})

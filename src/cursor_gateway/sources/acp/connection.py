@@ -1,7 +1,7 @@
-"""A started agent in; its JSON-RPC connection, on which several sessions go on at once, out.
+"""A started agent in; its JSON-RPC connection, shared by several concurrent sessions, out.
 
-The package's `ClientSideConnection` takes extensions only under names that begin with `_`, and Cursor's are called
-`cursor/…`; so its plain `Connection` is used, with messages as plain data.
+The package's `ClientSideConnection` accepts only extensions whose names start with `_`, and Cursor's are named
+`cursor/…`, so its plain `Connection` is used, with messages as plain data.
 """
 
 import asyncio
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 _UNAUTHENTICATED = -32000
 _METHOD_NOT_FOUND = -32601
 _INVALID = -32602
-_LAST_WORDS_SECONDS = 0.5
+_STDERR_SECONDS = 0.5
 _PROTOCOL = 1
 
 SKIPPED = "Questions skipped by the user, continue with the information you already have"  # the CLI's words
@@ -55,7 +55,7 @@ class Refused(Exception):
         return self.code == _INVALID
 
     def error(self, has_key: bool) -> AgentError:
-        """As the error that it means."""
+        """The matching gateway error."""
         text = str(self)
         if self.code == _UNAUTHENTICATED:
             return AgentUnauthenticated(
@@ -70,18 +70,18 @@ class Refused(Exception):
 
 
 class Session(Struct):
-    """A session that an agent has loaded, and what is set in it now."""
+    """A session that an agent has loaded, with its current settings."""
 
     id: str
     mode: str
     model: str
     models: list[str]  # ids
     names: dict[str, str]
-    spent: TokenCounts | None  # None: not known, because some of it was spent elsewhere
+    spent: TokenCounts | None  # None: unknown, because the session was loaded from disk
 
 
 class Listener(Protocol):
-    """Whoever hears of a session: the turn that goes on in it."""
+    """Receives a session's messages: the turn that is running in it."""
 
     def update(self, update: object) -> None: ...
 
@@ -93,13 +93,13 @@ class Listener(Protocol):
 
 
 class AgentConnection:
-    """Made by `open`; `end` must be awaited."""
+    """`end` must be awaited."""
 
-    def __init__(self, process: AgentProcess, voice: StdinWriter, longest: int, grace_seconds: float) -> None:
+    def __init__(self, process: AgentProcess, stdin: StdinWriter, longest: int, grace_seconds: float) -> None:
         from acp.connection import Connection  # late: most of a second, which a gateway without ACP need not pay
 
         self._process, self._longest, self._grace_seconds = process, longest, grace_seconds
-        self._transport = LineTransport(process, voice, longest)
+        self._transport = LineTransport(process, stdin, longest)
         self._rpc: Connection = Connection(self._handle, self._transport)
         self._listeners: dict[str, Listener] = {}
         self.sessions: dict[str, Session] = {}  # those that the agent has loaded
@@ -111,20 +111,20 @@ class AgentConnection:
     def pid(self) -> int:
         return self._process.pid
 
-    async def greet(self, seconds: float) -> None:
+    async def initialize(self, seconds: float) -> None:
         """Raises an `AgentError`."""
         capabilities = {"fs": {"readTextFile": False, "writeTextFile": False}, "terminal": False}
         client = {"name": "cursor-gateway", "version": version("cursor-gateway")}
         params = {"protocolVersion": _PROTOCOL, "clientCapabilities": capabilities, "clientInfo": client}
         try:
-            told = await self.request("initialize", params, seconds)
+            response = await self.request("initialize", params, seconds)
         except Refused as refused:
             raise refused.error(False) from refused
-        if Fields(told).integer("protocolVersion") != _PROTOCOL:
-            raise AgentMisconfigured("This cursor-agent speaks another version of ACP; update it, or use the CLI.")
+        if Fields(response).integer("protocolVersion") != _PROTOCOL:
+            raise AgentMisconfigured("This cursor-agent uses another version of ACP; update it, or use the CLI.")
 
     async def request(self, method: str, params: dict[str, Any], seconds: float | None) -> Any:
-        """Raises `Refused`, `AgentTimedOut`, `AgentCrashed`. None: as long as it takes."""
+        """Raises `Refused`, `AgentTimedOut`, `AgentCrashed`. `seconds` None: no timeout."""
         from acp.exceptions import RequestError
 
         try:
@@ -145,8 +145,8 @@ class AgentConnection:
         except ConnectionError:
             return
 
-    async def is_well(self, seconds: float) -> bool:
-        """Whether it answers at all: what it answers does not matter."""
+    async def is_responsive(self, seconds: float) -> bool:
+        """Whether it answers at all, even with an error."""
         try:
             await self.request("session/list", {}, seconds)
         except Refused:
@@ -162,12 +162,12 @@ class AgentConnection:
         self._listeners.pop(session_id, None)
 
     async def crashed(self) -> AgentError:
-        """Why it is gone."""
+        """The error that explains why it is gone."""
         if self._transport.is_too_long:
             return AgentOutputTooLarge(
                 f"The agent wrote a line of more than {self._longest} bytes; ask for less at once."
             )
-        await self._process.wait(_LAST_WORDS_SECONDS)
+        await self._process.wait(_STDERR_SECONDS)
         error = failure_of(self._process.stderr_tail)
         if isinstance(error, AgentCrashed):
             how = self._process.ending or "it closed its output and did not end"
@@ -175,7 +175,7 @@ class AgentConnection:
         return error
 
     async def end(self) -> None:
-        """After this nothing of it is left."""
+        """Ends the process and closes the connection."""
         try:
             await self._process.end(self._grace_seconds)
         finally:
@@ -209,7 +209,7 @@ class AgentConnection:
                 raise RequestError.method_not_found(method)
 
     def _listener(self, params: Fields) -> Listener | None:
-        """Cursor's own messages name a call and no session (2026.08.11)."""
+        """Cursor's own messages name a call but no session (2026.08.11)."""
         if session_id := params.text("sessionId"):
             return self._listeners.get(session_id)
         call_id = params.text("toolCallId")

@@ -1,7 +1,7 @@
 """Session updates and extension messages of one turn, as plain data, in; agent events out.
 
-Deltas are pure deltas here: nothing is repeated. What a tool's call means is read in `calls`, and a failure that comes
-as text in `trailers`.
+Unlike in the CLI's output, deltas are never repeated. Tool calls are read in `calls`, failures that arrive as text in
+`trailers`.
 """
 
 from typing import Any
@@ -34,34 +34,34 @@ _SILENT = {
     "config_option_update",
     "current_mode_update",
     "session_info_update",
-    "usage_update",  # how full the context is, not what was spent
+    "usage_update",  # the size of the context, not what was used
     "user_message_chunk",
 }
 _STOPS: dict[str, AgentError] = {
     "cancelled": RunCancelled("The run was stopped; start it again to have the whole answer."),
-    "refusal": AgentFailed("The model refuses to go on; ask it in another way."),
-    "max_tokens": AgentFailed("The answer was cut off at the model's limit of tokens; ask for less at once."),
-    "max_turn_requests": AgentFailed("The agent reached its limit of model calls in one turn; ask it to go on."),
+    "refusal": AgentFailed("The model refused to continue; rephrase the request."),
+    "max_tokens": AgentFailed("The answer was cut off at the model's token limit; ask for less at once."),
+    "max_turn_requests": AgentFailed("The agent reached its limit of model calls in one turn; ask it to continue."),
 }
 
 
 class AcpDecoder:
     def __init__(self, callers_server: str = "") -> None:
-        """What the agent does with that MCP server is left out where it went well: the server itself tells of it."""
+        """Successful calls to the MCP server `callers_server` are skipped: the server reports them itself."""
         self._callers_server = callers_server
         self._out: list[AgentEvent] = []
         self._watch = TrailerWatch()
-        self._half = ""  # half a character at the end of a delta
+        self._half = ""  # a high surrogate at the end of the last delta
         self._half_thought = ""
         self._is_thinking = False
         self._calls: dict[str, ToolCall] = {}
-        self._settled: set[str] = set()  # calls whose end was told
-        self._todos: dict[str, tuple[str, str]] = {}  # what was told of them last
-        self._count = 0  # of lists of todos that belong to no call
+        self._settled: set[str] = set()  # calls whose end was reported
+        self._todos: dict[str, tuple[str, str]] = {}  # as last reported
+        self._count = 0  # lists of todos without a call
         self.finished = False
 
     def push(self, update: object, /, at_ms: float | None = None) -> list[AgentEvent]:
-        """The `update` of one `session/update`, and when it came: the agent does not say how long a call took."""
+        """The `update` of one `session/update`, and when it arrived: the agent does not report durations."""
         fields = Fields(update)
         match fields.text("sessionUpdate"):
             case "agent_message_chunk":
@@ -80,7 +80,7 @@ class AcpDecoder:
         return self._take()
 
     def extension(self, method: str, params: object, /) -> list[AgentEvent]:
-        """A message of Cursor's own that wants no answer."""
+        """One of Cursor's own messages that needs no answer."""
         fields = Fields(params)
         match method:
             case "cursor/update_todos":
@@ -92,23 +92,23 @@ class AcpDecoder:
         return self._take()
 
     def ask(self, call_id: str, action: Plan | Question, payload: object, *, waits: bool = True) -> list[AgentEvent]:
-        """A question, a plan, or leave to do something, that somebody is asked for."""
+        """A question, a plan or a permission request that waits for an answer."""
         self._boundary()
         if isinstance(action, Plan):
             self._todos = {todo.id: (todo.content, todo.status) for todo in action.todos}
         if call_id in self._calls:
-            self._calls[call_id].is_told = True
+            self._calls[call_id].is_reported = True
         self._out.append(ToolStarted(call_id, action, payload=None if too_deep(payload) else payload, waits=waits))
         return self._take()
 
     def settle(self, call_id: str, action: Action, outcome: Outcome) -> list[AgentEvent]:
-        """What was asked was answered, or is not going to be."""
+        """A question was answered, or will not be."""
         self._settled.add(call_id)
         self._out.append(ToolEnded(call_id, action, outcome))
         return self._take()
 
     def deny(self, call_id: str) -> None:
-        """The gateway gave no leave for this call."""
+        """The gateway refused permission for this call."""
         if call_id in self._calls:
             self._calls[call_id].is_denied = True
 
@@ -133,10 +133,10 @@ class AcpDecoder:
         return self._take()
 
     def flush(self, failure: Failure, duration_ms: int | None = None) -> list[AgentEvent]:
-        """The end without an answer."""
-        told = self._end()
+        """The end of the connection without an answer."""
+        reported = self._end()
         self.finished = True
-        self._out.append(RunFailed(failure=told or failure, duration_ms=duration_ms))
+        self._out.append(RunFailed(failure=reported or failure, duration_ms=duration_ms))
         return self._take()
 
     def _take(self) -> list[AgentEvent]:
@@ -151,7 +151,7 @@ class AcpDecoder:
             return
         self._end_thinking()
         text, self._half = _joined(self._half, content.text("text"))
-        self._say(self._watch.push(text))
+        self._emit_text(self._watch.push(text))
 
     def _thought(self, content: Fields) -> None:
         text, self._half_thought = _joined(self._half_thought, content.text("text"))
@@ -160,7 +160,7 @@ class AcpDecoder:
             self._is_thinking = True
             self._out.append(ThinkingDelta(text))
 
-    def _say(self, text: str) -> None:
+    def _emit_text(self, text: str) -> None:
         if text:
             self._out.append(TextDelta(text))
 
@@ -170,7 +170,7 @@ class AcpDecoder:
 
     def _end_text(self) -> None:
         half, self._half = self._half, ""
-        self._say(self._watch.push(repair_surrogates(half)) + self._watch.release())
+        self._emit_text(self._watch.push(repair_surrogates(half)) + self._watch.release())
 
     def _end_thinking(self) -> None:
         if self._half_thought:
@@ -184,9 +184,9 @@ class AcpDecoder:
     def _end(self) -> Failure | None:
         self._end_thinking()
         half, self._half = self._half, ""
-        self._say(self._watch.push(repair_surrogates(half)))
+        self._emit_text(self._watch.push(repair_surrogates(half)))
         rest, failure = self._watch.finish()
-        self._say(rest)
+        self._emit_text(rest)
         return None if failure is None else failure.failure()
 
     # --- tools --------------------------------------------------------------------------------------
@@ -200,14 +200,14 @@ class AcpDecoder:
         else:
             learn(call, update)
         has_ended = update.text("status") in ("completed", "failed")
-        if not call.is_told and not self._is_callers(call) and not (call.may_be_told_otherwise and not has_ended):
+        if not call.is_reported and not self._is_callers(call) and not (call.has_own_message and not has_ended):
             self._boundary()
             self._start(call, started(call), update)
         if has_ended and call.id not in self._settled:
             self._end_call(call, update, at_ms)
 
     def _start(self, call: ToolCall, action: Action, update: Fields) -> None:
-        call.is_told = True
+        call.is_reported = True
         if call.id not in self._settled:
             self._out.append(ToolStarted(call.id, action, payload=update.all))
 
@@ -217,8 +217,8 @@ class AcpDecoder:
         if outcome.duration_ms is None and at_ms is not None and call.started_ms is not None:
             outcome = replace(outcome, duration_ms=int(at_ms - call.started_ms))
         if self._is_callers(call):
-            nothing_said = not update.items("content") and update.all.get("rawOutput") is None
-            if outcome.state == "completed" or (nothing_said and not call.is_denied):
+            has_no_output = not update.items("content") and update.all.get("rawOutput") is None
+            if outcome.state == "completed" or (has_no_output and not call.is_denied):
                 return
             self._boundary()
         if isinstance(action, TodoUpdate):
@@ -233,13 +233,13 @@ class AcpDecoder:
     # --- todos --------------------------------------------------------------------------------------
 
     def _update_todos(self, params: Fields) -> None:
-        self._tell_todos(params.text("toolCallId"), {"todos": params.items("todos"), "merge": params.flag("merge")})
+        self._report_todos(params.text("toolCallId"), {"todos": params.items("todos"), "merge": params.flag("merge")})
 
     def _entries(self, update: Fields) -> None:
-        """A list without ids that replaces the one before. It also follows what has told the same already."""
-        self._tell_todos("", {"todos": update.items("entries"), "merge": False})
+        """A list without ids that replaces the previous one. It may repeat what was already reported."""
+        self._report_todos("", {"todos": update.items("entries"), "merge": False})
 
-    def _tell_todos(self, call_id: str, args: dict[str, Any]) -> None:
+    def _report_todos(self, call_id: str, args: dict[str, Any]) -> None:
         if too_deep(args):
             self._out.append(Unrecognized("nested too deeply"))
             return
@@ -248,7 +248,7 @@ class AcpDecoder:
         todos = _applied(self._todos, action)
         if list(todos.values()) == list(self._todos.values()):
             if call_id:
-                self._settled.add(call_id)  # a list has told it
+                self._settled.add(call_id)  # reported already, by a list
             return
         self._todos = todos
         self._boundary()
@@ -263,7 +263,7 @@ class AcpDecoder:
 
 
 def counted(response: object) -> TokenCounts | None:
-    """What the session has spent so far, where a build tells."""
+    """The session's usage so far, in builds that report it."""
     usage = Fields(response).object("usage")
     read, written = usage.integer("cachedReadTokens") or 0, usage.integer("cachedWriteTokens") or 0
     given, taken = usage.integer("inputTokens"), usage.integer("outputTokens")
@@ -281,7 +281,7 @@ def _applied(known: dict[str, tuple[str, str]], update: TodoUpdate) -> dict[str,
 
 
 def _joined(half: str, text: str) -> tuple[str, str]:
-    """A delta with the half character before it: the text that is whole, and the half at its end."""
+    """Prepends the pending surrogate. Returns the complete text, and a high surrogate left at its end."""
     text = half + text
     half = text[-1:] if "\ud800" <= text[-1:] <= "\udbff" else ""
     return repair_surrogates(text[:-1] if half else text), half

@@ -1,6 +1,6 @@
-"""Lines in, JSON-RPC messages out; and what an error among them says.
+"""Lines in, JSON-RPC messages out; and the text of an error.
 
-What is no message is left out: the agent may print anything, and a line of it must not end a connection.
+Other lines are skipped: the agent may print anything, and that must not end a connection.
 """
 
 import json
@@ -30,7 +30,7 @@ def message_of(line: bytes) -> Message | None:
 
 
 def line_of(message: Message) -> bytes:
-    """Halves of characters, which a prompt may hold, are no UTF-8."""
+    """Replaces lone surrogates, which a prompt may contain and UTF-8 cannot encode."""
     try:
         return msgspec.json.encode(message) + b"\n"
     except UnicodeEncodeError:
@@ -40,8 +40,8 @@ def line_of(message: Message) -> bytes:
 def error_text(message: str, data: object) -> str:
     """`data` is `{message}`, `{details}` or a list of issues (2026.08.11)."""
     issues = [Fields(issue) for issue in data] if isinstance(data, list) else [Fields(data)]
-    told = [issue.text("message", "details") for issue in issues]
-    return ": ".join([message, *(text for text in told if text)])
+    texts = [issue.text("message", "details") for issue in issues]
+    return ": ".join([message, *(text for text in texts if text)])
 
 
 def _read(line: bytes) -> Message | None:
@@ -52,7 +52,7 @@ def _read(line: bytes) -> Message | None:
 
 
 def _read_again(line: bytes) -> Message | None:
-    """The standard library takes half a character, which the next message may complete."""
+    """The standard library accepts a lone surrogate, which the next message may complete."""
     try:
         message = json.loads(line)
     except (ValueError, RecursionError):

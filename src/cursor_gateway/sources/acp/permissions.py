@@ -1,7 +1,7 @@
-"""A call that the agent asks leave for, and the operator's rules, in; whether it is allowed out.
+"""A call that the agent requests permission for, and the operator's rules, in; whether it is allowed out.
 
 The rules are written as in the CLI's own configuration: `Shell(git)`, `Write(src/**)`, `Read(**)`, `Mcp(server:tool)`,
-`WebFetch(example.com)`. What is not understood is not allowed.
+`WebFetch(example.com)`. Anything that cannot be parsed is denied.
 """
 
 import re
@@ -14,12 +14,12 @@ from cursor_gateway.wire.payload import Fields
 
 _RULE = re.compile(r"(Shell|Write|Read|Mcp|WebFetch)\((.+)\)", re.DOTALL)
 _BREAK = re.compile(r"&&|\|\||[;|&\n]")
-_HIDDEN = re.compile(r"\$\(|`|[<>]|\$\{|\\\n")  # what runs more than is seen, or writes
+_HIDDEN = re.compile(r"\$\(|`|[<>]|\$\{|\\\n")  # may run more than is visible, or write files
 _HOST = re.compile(r"https?://(?:[^/?#@\\\s]*@)?([^/:?#@\\\s]+)(?:[/:?#]|\Z)")
 
 
 def wrong_rules(rules: Sequence[str]) -> list[str]:
-    """Those that are no rules."""
+    """Those that are not valid rules."""
     return [rule for rule in rules if not _RULE.fullmatch(rule)]
 
 
@@ -44,7 +44,7 @@ def is_allowed(call: ToolCall, rules: Sequence[str], workspace: str) -> bool:
 
 
 def option_for(options: Sequence[object], allow: bool) -> dict[str, Any]:
-    """The answer to `session/request_permission`. Never for always: that would be written into a configuration."""
+    """The answer to `session/request_permission`. Never "always", which would be saved in a configuration."""
     kind = "allow_once" if allow else "reject_once"
     for option in map(Fields, options):
         if option.text("kind") == kind and (id := option.text("optionId")):
@@ -58,7 +58,7 @@ def _patterns(kind: str, rules: Sequence[str]) -> list[str]:
 
 
 def _is_allowed_command(command: str, patterns: list[str]) -> bool:
-    """Each of the simple commands that the line is made of."""
+    """Whether every simple command in the line is allowed."""
     if not command.strip() or command.endswith("…"):
         return False
     if "*" in patterns:
@@ -70,7 +70,7 @@ def _is_allowed_command(command: str, patterns: list[str]) -> bool:
 
 
 def _is_command(pattern: str, command: str) -> bool:
-    """`Shell(git)`, `Shell(git status)` and `Shell(curl:*)`: the command itself, with whatever follows it."""
+    """`Shell(git)`, `Shell(git status)` and `Shell(curl:*)` match the command with any arguments."""
     pattern = pattern.replace(":", " ", 1).removesuffix(" *")
     return _matches(pattern, command, ".*") or _matches(f"{pattern} *", command, ".*")
 
@@ -85,7 +85,7 @@ def _is_allowed_path(path: str, patterns: list[str], workspace: str) -> bool:
 
 
 def _matches(pattern: str, name: str, star: str) -> bool:
-    """`**` is anything; `*` anything in one part of a path."""
+    """`**` matches anything; `*` anything within one path component."""
     parts = re.split(r"(\*\*/?|\*)", pattern)
     expression = "".join(star if part == "*" else ".*" if part.startswith("**") else re.escape(part) for part in parts)
     return re.fullmatch(expression, name, re.DOTALL) is not None

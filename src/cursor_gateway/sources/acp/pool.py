@@ -1,7 +1,7 @@
-"""A workspace in; a place at an agent that is alive, out: at one that waits, at a new one, or at one with others.
+"""A workspace in; a place in a running agent out: an idle one, a new one, or one shared with other turns.
 
-Agents are started when they are first needed, or before (`warm_up`); they end when nobody has needed them for a while,
-and when they no longer answer. One that died is forgotten at once: the next request gets another.
+Agents are started on demand or in advance (`warm_up`). They end when they have been idle for a while, when they stop
+answering, and after a number of turns. A dead agent is removed at once, and the next request gets another.
 """
 
 import asyncio
@@ -13,17 +13,17 @@ from msgspec import Struct
 from cursor_gateway.errors import AgentTimedOut, ShuttingDown
 from cursor_gateway.sources.acp.connection import AgentConnection
 
-_MOST_SESSIONS = 10_000  # whose places are remembered
-_LOOK_SECONDS = 1.0  # at agents that are to end when nobody works there any more
+_MOST_SESSIONS = 10_000  # whose slots are remembered
+_LOOK_SECONDS = 1.0  # between checks of an agent that is to end when its turns are over
 
 
 class PoolOptions(Struct, frozen=True, kw_only=True):
     max_processes: int = 4
-    max_sessions: int = 16  # at once in one process
-    max_turns: int = 500  # in one process: the agent forgets no session, so it grows
+    max_sessions: int = 16  # concurrent, per process
+    max_turns: int = 500  # per process: the agent never unloads a session, so it grows
     idle_seconds: float = 600.0
-    health_seconds: float = 60.0  # between two looks at one that nobody uses
-    answer_seconds: float = 10.0  # for what is answered at once
+    health_seconds: float = 60.0  # between health checks of an idle agent
+    answer_seconds: float = 10.0  # for a health check
     place_seconds: float = 30.0  # to wait for a free place
 
 
@@ -39,26 +39,26 @@ class Member:
         self.connection: AgentConnection | None = None
         self.active = 0
         self.turns = 0
-        self.used_at = self.looked_at = now
-        self.is_retired = False  # takes nobody any more
+        self.used_at = self.checked_at = now
+        self.is_retired = False  # accepts no new turns
 
     def has_loaded(self, session_ids: Set[str]) -> bool:
         return self.connection is not None and not session_ids.isdisjoint(self.connection.sessions)
 
 
 class Place:
-    """At an agent; `leave` must be awaited."""
+    """A place in an agent; `release` must be awaited."""
 
     def __init__(self, pool: "Pool", member: Member, connection: AgentConnection) -> None:
         self._pool, self._member = pool, member
         self.connection, self.workspace = connection, member.workspace
 
-    async def leave(self, is_stuck: bool, is_doubtful: bool = False) -> None:
-        """`is_doubtful`: who was here has not waited for an answer, and there may be none."""
-        await self._pool.leave(self._member, self.connection, is_stuck, is_doubtful)
+    async def release(self, is_stuck: bool, needs_check: bool = False) -> None:
+        """`needs_check`: the turn was cancelled before the agent answered, so the agent may be stuck."""
+        await self._pool.release(self._member, self.connection, is_stuck, needs_check)
 
     def hosts(self, session_id: str) -> None:
-        """Where this session is to be found, also after the agent's end."""
+        """Remembers the session's slot, also after the agent has ended."""
         slots = self._pool.slots
         slots[session_id] = self._member.slot
         if len(slots) > _MOST_SESSIONS:
@@ -71,9 +71,9 @@ class Pool:
         self._members: list[Member] = []
         self._tasks: set[asyncio.Task[Any]] = set()
         self._wakers: set[asyncio.Future[None]] = set()
-        self._tending: asyncio.Task[None] | None = None
+        self._maintenance: asyncio.Task[None] | None = None
         self._is_closed = False
-        self.slots: dict[str, int] = {}  # of sessions
+        self.slots: dict[str, int] = {}  # session -> slot
 
     @property
     def pids(self) -> list[int]:
@@ -85,7 +85,7 @@ class Pool:
         member.active += 1
         member.turns += 1
         try:
-            await asyncio.wait([member.starting])  # its start goes on if who waits is cancelled
+            await asyncio.wait([member.starting])  # the start continues even if this caller is cancelled
             if member.starting.cancelled():
                 raise _shutting_down()
             return Place(self, member, member.starting.result())
@@ -95,22 +95,22 @@ class Pool:
             raise
 
     def warm_up(self, workspace: str) -> None:
-        """Starts an agent that the first request need not wait for."""
+        """Starts an agent in advance, so that the first request need not wait."""
         if not self._is_closed and not self._of(workspace) and len(self._members) < self._options.max_processes:
             self._add(workspace, None, None)
 
-    async def leave(self, member: Member, connection: AgentConnection, is_stuck: bool, is_doubtful: bool) -> None:
+    async def release(self, member: Member, connection: AgentConnection, is_stuck: bool, needs_check: bool) -> None:
         member.active -= 1
         member.used_at = self._now()
-        if not is_doubtful:
-            member.looked_at = member.used_at
-        elif not await connection.is_well(self._options.answer_seconds):
+        if not needs_check:
+            member.checked_at = member.used_at
+        elif not await connection.is_responsive(self._options.answer_seconds):
             is_stuck = True
         try:
             if is_stuck:
                 member.is_retired = True
-                if member.active and await connection.is_well(self._options.answer_seconds):
-                    return  # others still work there; the last of them ends it
+                if member.active and await connection.is_responsive(self._options.answer_seconds):
+                    return  # other turns are still running; the last of them ends it
                 await self._end(member)
             elif (member.is_retired or member.turns >= self._options.max_turns) and not member.active:
                 await self._end(member)
@@ -118,10 +118,10 @@ class Pool:
             self._wake()
 
     async def forget(self, session_ids: Set[str]) -> None:
-        """Ends the agents that have loaded one of these, as soon as nobody else works there."""
+        """Ends the agents that have loaded one of these sessions, once their other turns are over."""
         for id in session_ids:
             self.slots.pop(id, None)
-        if ending := set(self._tasks):  # agents that are about to end may still write
+        if ending := set(self._tasks):  # agents that are ending may still write
             await asyncio.wait(ending)
         for member in [member for member in self._members if member.has_loaded(session_ids)]:
             member.is_retired = True
@@ -131,9 +131,9 @@ class Pool:
 
     async def close(self) -> None:
         self._is_closed = True
-        if self._tending is not None:
-            self._tending.cancel()
-            await asyncio.wait([self._tending])
+        if self._maintenance is not None:
+            self._maintenance.cancel()
+            await asyncio.wait([self._maintenance])
         for member in self._members:
             member.starting.cancel()
         await asyncio.gather(*(self._end(member) for member in list(self._members)))
@@ -141,8 +141,8 @@ class Pool:
             await asyncio.wait(self._tasks)
         self._wake()
 
-    def do(self, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
-        """What must be done to its end, whoever has gone meanwhile."""
+    def run_in_background(self, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
+        """Runs work to its end, even if the caller is cancelled."""
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -161,8 +161,8 @@ class Pool:
             left = deadline - self._now()
             if left <= 0:
                 raise AgentTimedOut(
-                    f"All agents are busy, and none had a place within {self._options.place_seconds:g} s; "
-                    "try again in a while, or raise the number of processes or of their sessions."
+                    f"All agents are busy, and none was free within {self._options.place_seconds:g} s; "
+                    "retry later, or raise the number of processes or of their sessions."
                 )
             await self._change(left)
 
@@ -178,7 +178,7 @@ class Pool:
         least = min(mine, key=lambda member: member.active, default=None)
         if least is not None and not least.active:
             return least
-        if len(self._members) < self._options.max_processes:  # apart from others, while there is room
+        if len(self._members) < self._options.max_processes:  # a separate process, while there is room
             return self._add(workspace, None, None)
         if least is not None and least.active < self._options.max_sessions:
             return least
@@ -194,26 +194,26 @@ class Pool:
             if member.workspace == workspace and not member.is_retired and member.turns < self._options.max_turns
         ]
 
-    def _add(self, workspace: str, slot: int | None, fallback_for: Member | None) -> Member:
-        if fallback_for is not None:
-            self._members.remove(fallback_for)
+    def _add(self, workspace: str, slot: int | None, replaced: Member | None) -> Member:
+        if replaced is not None:
+            self._members.remove(replaced)
         taken = {member.slot for member in self._members}
         if slot is None:
             slot = next(number for number in range(len(taken) + 1) if number not in taken)
-        begun = asyncio.get_running_loop().create_task(self._begin(workspace, slot, fallback_for), name="acp start")
-        member = Member(workspace, slot, begun, self._now())
+        task = asyncio.get_running_loop().create_task(self._start_member(workspace, slot, replaced), name="acp start")
+        member = Member(workspace, slot, task, self._now())
         self._members.append(member)
-        begun.add_done_callback(lambda task: self._begun(member, task))
-        if self._tending is None:
-            self._tending = asyncio.get_running_loop().create_task(self._tend(), name="acp pool")
+        task.add_done_callback(lambda task: self._started(member, task))
+        if self._maintenance is None:
+            self._maintenance = asyncio.get_running_loop().create_task(self._maintain(), name="acp pool")
         return member
 
-    async def _begin(self, workspace: str, slot: int, fallback_for: Member | None) -> AgentConnection:
-        if fallback_for is not None and fallback_for.connection is not None:
-            await fallback_for.connection.end()
+    async def _start_member(self, workspace: str, slot: int, replaced: Member | None) -> AgentConnection:
+        if replaced is not None and replaced.connection is not None:
+            await replaced.connection.end()
         return await self._start(workspace, slot)
 
-    def _begun(self, member: Member, task: "asyncio.Task[AgentConnection]") -> None:
+    def _started(self, member: Member, task: "asyncio.Task[AgentConnection]") -> None:
         if task.cancelled() or task.exception() is not None:
             self._forget(member)
         else:
@@ -226,11 +226,11 @@ class Pool:
     # --- ending -------------------------------------------------------------------------------------
 
     def _gone(self, member: Member) -> None:
-        """It died. Its turns hear that from the connection."""
+        """The agent died. Its turns get an error from the connection."""
         if member in self._members:
             self._forget(member)
             if member.connection is not None:
-                self.do(member.connection.end())
+                self.run_in_background(member.connection.end())
 
     def _forget(self, member: Member) -> None:
         if member in self._members:
@@ -244,8 +244,8 @@ class Pool:
         if member.connection is not None:
             await member.connection.end()
 
-    async def _tend(self) -> None:
-        """Ends who is not needed any more, and who does not answer."""
+    async def _maintain(self) -> None:
+        """Ends agents that are idle for too long or do not answer."""
         options = self._options
         while True:
             await asyncio.sleep(min(options.idle_seconds, options.health_seconds) / 2)
@@ -255,13 +255,13 @@ class Pool:
                     continue
                 if now - member.used_at >= options.idle_seconds:
                     self._forget(member)
-                    self.do(self._end(member))
-                elif now - member.looked_at >= options.health_seconds:
-                    member.looked_at = now
-                    self.do(self._look_at(member, member.connection))
+                    self.run_in_background(self._end(member))
+                elif now - member.checked_at >= options.health_seconds:
+                    member.checked_at = now
+                    self.run_in_background(self._check_health(member, member.connection))
 
-    async def _look_at(self, member: Member, connection: AgentConnection) -> None:
-        if not await connection.is_well(self._options.answer_seconds) and not member.active:
+    async def _check_health(self, member: Member, connection: AgentConnection) -> None:
+        if not await connection.is_responsive(self._options.answer_seconds) and not member.active:
             await self._end(member)
             self._wake()
 
@@ -285,4 +285,4 @@ class Pool:
 
 
 def _shutting_down() -> ShuttingDown:
-    return ShuttingDown("The gateway is about to stop; ask again when it is back.")
+    return ShuttingDown("The gateway is shutting down; retry when it is back.")

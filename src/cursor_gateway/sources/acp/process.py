@@ -1,4 +1,4 @@
-"""A command in; a process that is spoken to in JSON-RPC messages, in a group of its own, out."""
+"""A command in; a process with a JSON-RPC transport over its pipes, in its own process group, out."""
 
 import asyncio
 import os
@@ -37,12 +37,12 @@ class InteractiveProcess(AgentProcess):
                 bufsize=0,
             )
             assert popen.stdin is not None
-            voice = StdinWriter(os.dup(popen.stdin.fileno()))
+            stdin = StdinWriter(os.dup(popen.stdin.fileno()))
             popen.stdin.close()
             try:
-                return cls._watched(popen, on_gone), voice
+                return cls._watched(popen, on_gone), stdin
             except BaseException:
-                voice.close()
+                stdin.close()
                 raise
         except (OSError, ValueError, RuntimeError) as error:
             if (exhausted := host_exhausted(error)) is not None:
@@ -56,7 +56,7 @@ class InteractiveProcess(AgentProcess):
 
 
 class StdinWriter:
-    """What is written to a process. Never waits: what a process does not read is kept until it ends."""
+    """Writes to a process without ever waiting: data that it does not read is buffered until it ends."""
 
     def __init__(self, pipe: int) -> None:
         self._pipe = pipe
@@ -65,7 +65,7 @@ class StdinWriter:
         os.set_blocking(pipe, False)
 
     def write(self, data: bytes) -> None:
-        """To nobody, when the process is gone: then its output ends, which tells."""
+        """Does nothing when the process is gone; the end of its output reports that."""
         if self._pipe < 0:
             return
         self._rest.append(memoryview(data))
@@ -97,26 +97,26 @@ class StdinWriter:
 
 
 class LineTransport:
-    """The `acp` package's `Transport` over such a process: lines may be long, and those that are no messages are
-    counted, not read."""
+    """The `acp` package's `Transport` over such a process. Lines may be long; lines that are not messages are counted
+    and skipped."""
 
-    def __init__(self, process: AgentProcess, voice: StdinWriter, longest: int) -> None:
-        self._process, self._voice, self._longest = process, voice, longest
+    def __init__(self, process: AgentProcess, stdin: StdinWriter, longest: int) -> None:
+        self._process, self._stdin, self._longest = process, stdin, longest
         self._lines = LineSplitter()
-        self._unended = 0  # bytes of a line that is not whole
+        self._unended = 0  # bytes of an incomplete line
         self._ready: deque[Message] = deque()
         self.unreadable = 0
-        self.is_too_long = False  # a line
+        self.is_too_long = False  # a line exceeded the limit
         self.on_end: Callable[[], None] = lambda: None
 
     async def send(self, message: Message) -> None:
-        self._voice.write(line_of(message))
+        self._stdin.write(line_of(message))
 
     async def receive(self) -> Message | None:
         while not self._ready:
             piece = b"" if self.is_too_long else await self._process.read()
             if not piece:
-                self.on_end()  # also of one that goes on: whoever hears that ends it
+                self.on_end()  # also if the process still runs: the callback ends it
                 return None
             lines = self._lines.push(piece)
             self._unended = 0 if lines else self._unended + len(piece)
@@ -126,7 +126,7 @@ class LineTransport:
         return self._ready.popleft()
 
     async def close(self) -> None:
-        self._voice.close()
+        self._stdin.close()
 
     def _read(self, line: bytes) -> None:
         message = message_of(line)

@@ -1,4 +1,4 @@
-"""What an agent sends during one turn in; batches of agent events, and answers to what it asks, out."""
+"""An agent's messages during one turn in; batches of agent events, and answers to its requests, out."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Coroutine, Sequence
@@ -26,16 +26,16 @@ _ALLOW, _DENY = "allow", "deny"
 _DECISIONS: dict[bool | None, tuple[str, dict[str, Any]]] = {
     True: ("accepted", {"success": {}}),
     False: ("rejected", {"rejected": {"reason": "The plan was rejected."}}),
-    None: ("cancelled", {"rejected": {"reason": "Nobody decided about the plan."}}),
+    None: ("cancelled", {"rejected": {"reason": "The plan was not decided on."}}),
 }
 
 
 class Policy(Struct, frozen=True, kw_only=True):
-    """What the agent may do when it asks for leave."""
+    """How permission requests are answered."""
 
     allow: Sequence[str] = ()  # rules
-    ask: bool = False  # the caller, about what no rule allows
-    has_key: bool = False  # the agent logs in with one
+    ask: bool = False  # ask the caller about what no rule allows
+    has_key: bool = False  # the agent uses an API key
     max_output_bytes: int = 256 * 1024 * 1024
 
 
@@ -47,17 +47,17 @@ class RunningTurn:
         self._decoder = AcpDecoder(turn.offered.server if turn.offered is not None else "")
         self._events: list[AgentEvent] = []
         self._change = asyncio.Event()
-        self._asking: set[asyncio.Task[Any]] = set()
-        self._asked = 0
+        self._questions: set[asyncio.Task[Any]] = set()
+        self._question_count = 0
         self._size = 0
         self._began_ms = self._now_ms()
-        self._has_told = False  # anything at all
+        self._has_events = False  # any so far
         self._is_over = False
         self._is_closed = False
-        self._error: BaseException | None = None  # instead of events
+        self._error: BaseException | None = None  # raised in place of events
 
     async def batches(self) -> AsyncGenerator[Sequence[AgentEvent], None]:
-        """Raises an `AgentError` where nothing came before the turn failed, or too much."""
+        """Raises an `AgentError` if the turn fails before the first event, or the output is too large."""
         while True:
             await self._change.wait()
             self._change.clear()
@@ -70,7 +70,7 @@ class RunningTurn:
                 return
 
     def ended(self, prompt: "asyncio.Task[Any]") -> None:
-        """The agent has answered the prompt, or is gone."""
+        """Called when the agent has answered the prompt, or is gone."""
         self.close()
         if prompt.cancelled() or self._is_over:
             return
@@ -86,9 +86,9 @@ class RunningTurn:
                 self._raise(error)
 
     def close(self) -> None:
-        """Nobody is asked any more."""
+        """Cancels open questions, and asks no more."""
         self._is_closed = True
-        for task in self._asking:
+        for task in self._questions:
             task.cancel()
 
     # --- what the agent sends -----------------------------------------------------------------------
@@ -121,28 +121,28 @@ class RunningTurn:
                 return {}
 
     async def permission(self, params: Fields) -> dict[str, Any]:
-        told = params.object("toolCall")
-        call_id = told.text("toolCallId")
+        requested = params.object("toolCall")
+        call_id = requested.text("toolCallId")
         if not self.knows(call_id):
-            self._put(self._decoder.push({**told.all, "sessionUpdate": "tool_call"}, self._now_ms()))
+            self._put(self._decoder.push({**requested.all, "sessionUpdate": "tool_call"}, self._now_ms()))
         call = self._decoder.call(call_id)
-        allowed = call is not None and await self._is_allowed(call, told)
+        allowed = call is not None and await self._is_allowed(call, requested)
         if not allowed:
             self._decoder.deny(call_id)
         return option_for([] if self._is_closed else params.items("options"), allowed)
 
     # --- questions ----------------------------------------------------------------------------------
 
-    async def _is_allowed(self, call: ToolCall, told: Fields) -> bool:
+    async def _is_allowed(self, call: ToolCall, requested: Fields) -> bool:
         offered, person = self._turn.offered, self._turn.person
-        if offered is not None:  # such a run may use the caller's tools and no others, whatever the operator allows
+        if offered is not None:  # only the caller's tools, whatever the operator's rules allow
             return bool(call.server) and call.server == offered.server
         if is_allowed(call, self._policy.allow, self._turn.workspace):
             return True
         if person is None or not self._policy.ask:
             return False
-        question, id = _leave(call, told), self._own_id(f"{call.id} leave")
-        self._put(self._decoder.ask(id, question, told.all))
+        question, id = _permission_question(call, requested), self._own_id(f"{call.id} permission")
+        self._put(self._decoder.ask(id, question, requested.all))
         answers = await self._answer(person.answer(id, question))
         self._put(self._decoder.settle(id, msgspec.structs.replace(question, answers=answers or []), Outcome()))
         return answers is not None and any(answer.selected_option_ids == [_ALLOW] for answer in answers)
@@ -156,12 +156,12 @@ class RunningTurn:
         if answers is None:
             self._settle(call_id, "askQuestion", params, {"rejected": {"reason": SKIPPED}})
             return {"outcome": {"outcome": "skipped", "reason": SKIPPED}}
-        told = [_told(answer) for answer in answers]
-        self._settle(call_id, "askQuestion", params, {"success": {"answers": told}})
-        return {"outcome": {"outcome": "answered", "answers": told}}
+        encoded = [_encoded(answer) for answer in answers]
+        self._settle(call_id, "askQuestion", params, {"success": {"answers": encoded}})
+        return {"outcome": {"outcome": "answered", "answers": encoded}}
 
     async def _plan(self, params: Fields) -> dict[str, Any]:
-        """Accepted where nobody is there to be asked: the CLI does so, too."""
+        """Accepted if there is nobody to ask, as in the CLI."""
         call_id, person = params.text("toolCallId") or self._own_id("plan"), self._turn.person
         plan = read_call("createPlan", params.all)
         assert isinstance(plan, Plan)
@@ -172,13 +172,13 @@ class RunningTurn:
         return {"outcome": {"outcome": outcome}}
 
     async def _answer(self, asking: Coroutine[Any, Any, Answer | None]) -> Answer | None:
-        """None, too, when the turn ends first."""
+        """Also None if the turn ends first."""
         task = asyncio.get_running_loop().create_task(asking)
-        self._asking.add(task)
+        self._questions.add(task)
         try:
             await asyncio.wait([task])
         finally:
-            self._asking.discard(task)
+            self._questions.discard(task)
             task.cancel()
         return None if task.cancelled() else task.result()
 
@@ -186,14 +186,14 @@ class RunningTurn:
         self._put(self._decoder.settle(call_id, *read_result(tool, params.all, result)))
 
     def _own_id(self, about: str) -> str:
-        self._asked += 1
-        return f"{about} {self._asked}"
+        self._question_count += 1
+        return f"{about} {self._question_count}"
 
     # ------------------------------------------------------------------------------------------------
 
     def _fail(self, error: AgentError) -> None:
-        """Before the first event by an exception: then somebody else may try."""
-        if self._has_told:
+        """Raised before the first event, so that another source may retry; reported as an event after that."""
+        if self._has_events:
             self._put(self._decoder.flush(error.failure(), self._elapsed()))
             self._is_over = True
         else:
@@ -206,7 +206,7 @@ class RunningTurn:
     def _put(self, events: list[AgentEvent]) -> None:
         if not self._is_over:
             self._events += events
-            self._has_told = self._has_told or bool(events)
+            self._has_events = self._has_events or bool(events)
             self._change.set()
 
     def _now_ms(self) -> float:
@@ -216,7 +216,7 @@ class RunningTurn:
         return int(self._now_ms() - self._began_ms)
 
     def _spent(self, total: TokenCounts | None) -> TokenCounts | None:
-        """What this turn has spent, of a session's total."""
+        """This turn's share of the session's total."""
         before, self._session.spent = self._session.spent, total
         if before is None or total is None:
             return None
@@ -228,7 +228,7 @@ class RunningTurn:
 
 
 def joined(events: Sequence[AgentEvent]) -> list[AgentEvent]:
-    """Adjacent deltas as one."""
+    """Merges adjacent deltas."""
     out: list[AgentEvent] = []
     for event in events:
         match (out[-1] if out else None), event:
@@ -241,19 +241,19 @@ def joined(events: Sequence[AgentEvent]) -> list[AgentEvent]:
     return out
 
 
-def _leave(call: ToolCall, told: Fields) -> Question:
-    reasons = [part.object("content").text("text") for part in told.objects("content")]
+def _permission_question(call: ToolCall, requested: Fields) -> Question:
+    reasons = [part.object("content").text("text") for part in requested.objects("content")]
     reason = " ".join(f"({text})" for text in reasons if text)
-    text = f"May the agent do this: {told.text('title') or call.title or call.kind}? {reason}".strip()
+    text = f"May the agent do this: {requested.text('title') or call.title or call.kind}? {reason}".strip()
     options = [ClarificationOption(id=_ALLOW, label="Allow once"), ClarificationOption(id=_DENY, label="Deny")]
-    # An answer is to this question and no other: one that is sent twice must not allow what is asked next.
-    asked = ClarificationQuestion(id=f"leave_{uuid4().hex}", text=text, options=options)
-    return Question(tool="request_permission", title="The agent asks for leave", questions=[asked])
+    # A unique id: an answer that is sent twice must not allow the next request.
+    question = ClarificationQuestion(id=f"permission_{uuid4().hex}", text=text, options=options)
+    return Question(tool="request_permission", title="The agent asks for permission", questions=[question])
 
 
-def _told(answer: ClarificationAnswer) -> dict[str, Any]:
-    told: dict[str, Any] = {"questionId": answer.question_id, "selectedOptionIds": answer.selected_option_ids}
-    return told if answer.text is UNSET else {**told, "freeText": answer.text}
+def _encoded(answer: ClarificationAnswer) -> dict[str, Any]:
+    encoded: dict[str, Any] = {"questionId": answer.question_id, "selectedOptionIds": answer.selected_option_ids}
+    return encoded if answer.text is UNSET else {**encoded, "freeText": answer.text}
 
 
 def _size(update: object) -> int:

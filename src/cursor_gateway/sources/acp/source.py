@@ -1,4 +1,4 @@
-"""A turn in; an agent that was alive before, or is from now on, and what it does as agent events, out."""
+"""A turn in; agent events from a long-lived agent process out."""
 
 import asyncio
 import base64
@@ -41,13 +41,13 @@ _LARGEST_IMAGE = 20 * 1024 * 1024
 
 class AcpOptions(Struct, frozen=True, kw_only=True):
     command: CommandOptions = CommandOptions()
-    environment: Sequence[str] = ()  # further names
+    environment: Sequence[str] = ()  # extra variable names to pass on
     pool: PoolOptions = PoolOptions()
-    start_seconds: float = 30.0  # for an agent to start and to say who it is
-    session_seconds: float = 30.0  # for a session to be made or loaded, and for what is set in it
+    start_seconds: float = 30.0  # for an agent to start and initialize
+    session_seconds: float = 30.0  # to create, load or configure a session
     grace_seconds: float = 2.0
-    max_output_bytes: int = 256 * 1024 * 1024  # of one turn
-    permissions: Literal["deny", "ask"] = "deny"  # what no rule allows
+    max_output_bytes: int = 256 * 1024 * 1024  # per turn
+    permissions: Literal["deny", "ask"] = "deny"  # for what no rule allows
     allow: Sequence[str] = ()  # rules as in the CLI's configuration
 
 
@@ -60,9 +60,9 @@ class CursorAcpSource:
         environ: Mapping[str, str],
         ledger: Ledger,
     ) -> None:
-        """`agent` finds the program and lists its models; `folder` is ours, for the agents' configurations.
+        """`agent` finds the program and lists its models; `folder` is for the agents' configurations.
 
-        Raises `SettingsError` when the package is not installed, or a rule is none.
+        Raises `SettingsError` if the package is not installed or a rule is invalid.
         """
         if find_spec("acp") is None:
             raise SettingsError(
@@ -70,11 +70,13 @@ class CursorAcpSource:
                 param="source",
             )
         if wrong := wrong_rules(options.allow):
-            raise SettingsError(f"{wrong[0]!r} is no rule; write it like Shell(git) or Write(src/**).", param="allow")
+            raise SettingsError(
+                f"{wrong[0]!r} is not a rule; write it like Shell(git) or Write(src/**).", param="allow"
+            )
         self._options, self._agent, self._folder, self._environ, self._ledger = options, agent, folder, environ, ledger
         self._program: Program | None = None
         self._pool = Pool(self._start, options.pool)
-        self._lost: set[str] = set()  # sessions that the agent does not know
+        self._lost: set[str] = set()  # sessions that the agent no longer has
         self._policy = Policy(
             allow=options.allow,
             ask=options.permissions == "ask",
@@ -83,18 +85,18 @@ class CursorAcpSource:
         )
 
     def state(self) -> SourceState:
-        detail = "cursor-agent acp, not asked yet"
+        detail = "cursor-agent acp, not probed yet"
         if self._program is not None:
             count = len(self._pool.pids)
             detail = f"cursor-agent {self._program.version} acp ({self._program.path}), {count} running"
         return SourceState(name="acp", detail=detail, missing=self._agent.missing)
 
     async def models(self) -> list[Model]:
-        """The CLI's: the same names for both, and each turn's is translated."""
+        """The CLI's models: both sources use the same names, which are translated for each turn."""
         return await self._agent.models()
 
     def has_session(self, turn: Turn) -> bool:
-        """Only loading it tells for certain, and then the run is told that it is lost."""
+        """Only loading the session shows for certain; the run then fails with `SessionLost`."""
         return turn.session_id not in self._lost
 
     @property
@@ -117,21 +119,21 @@ class CursorAcpSource:
 
     @property
     def pids(self) -> list[int]:
-        """Of the agents that are shared, and alive."""
+        """The pids of the pool's agents."""
         return self._pool.pids
 
     def warm_up(self, workspace: str) -> None:
-        """Starts an agent before anybody asks. That it fails is told to whoever asks next."""
+        """Starts an agent in advance. If that fails, the next request reports it."""
         self._pool.warm_up(workspace)
 
     async def close(self) -> None:
-        """The CLI's source is its owner's to close."""
+        """Does not close the CLI's source, which has its own owner."""
         await self._pool.close()
 
     async def events(self, turn: Turn) -> AsyncGenerator[Sequence[AgentEvent], None]:
-        """What goes wrong before the first event is raised: then another source may take the turn."""
+        """Errors before the first event are raised, so that another source may take the turn."""
         try:
-            seat, session = await self._seated(turn)
+            seat, session = await self._open_turn(turn)
         except SessionLost as error:
             self._lost.add(turn.session_id or "")
             yield [RunFailed(failure=error.failure())]
@@ -144,11 +146,11 @@ class CursorAcpSource:
                 yield [*beginning, *batch]
                 beginning = []
         finally:
-            # Whoever is cancelled here once more leaves it to go on by itself.
-            await asyncio.wait([self._pool.do(seat.leave())])
+            # If this is cancelled again, the release continues in the background.
+            await asyncio.wait([self._pool.run_in_background(seat.release())])
 
-    async def _seated(self, turn: Turn) -> "tuple[_Seat, Session]":
-        """An agent that died while nobody used it is noticed here, and the next one is asked."""
+    async def _open_turn(self, turn: Turn) -> "tuple[_Seat, Session]":
+        """An agent that died while idle is only noticed here, so another one is tried."""
         for is_last in (turn.offered is not None, True):
             place = await self._place(turn)
             seat = _Seat(place, self._options.grace_seconds)
@@ -159,14 +161,14 @@ class CursorAcpSource:
                 return seat, session
             except BaseException as error:
                 seat.is_stuck = isinstance(error, AgentTimedOut)
-                seat.is_doubtful = isinstance(error, asyncio.CancelledError)
-                await asyncio.wait([self._pool.do(seat.leave())])
+                seat.needs_check = isinstance(error, asyncio.CancelledError)
+                await asyncio.wait([self._pool.run_in_background(seat.release())])
                 if is_last or not isinstance(error, AgentCrashed):
                     raise
-        raise AssertionError("the last one has raised")
+        raise AssertionError("the last attempt raises or returns")
 
     async def forget(self, folder: str) -> bool:
-        """The agents that have loaded the sessions are ended first: they would write them again."""
+        """First ends the agents that have loaded the sessions: they would write them again."""
         ids = {session.id for session in noted_sessions(Path(folder), "acp")}
         if not ids:
             return True
@@ -175,7 +177,7 @@ class CursorAcpSource:
         return await asyncio.to_thread(delete_sessions, ids, [*kept, *user_folders(self._environ)])
 
     def _note(self, turn: Turn, session_id: str) -> None:
-        """A session of an agent that is shared is kept outside the conversation's folder."""
+        """A shared agent keeps its sessions outside the conversation's folder."""
         if turn.offered is None:
             try:
                 note_session(Path(turn.folder), data_of(turn.folder), NotedSession("acp", session_id, turn.workspace))
@@ -190,7 +192,7 @@ class CursorAcpSource:
         return await self._confined(turn)
 
     async def _confined(self, turn: Turn) -> "_AnyPlace":
-        """An agent for this run alone: where it finds the caller's tools changes with each."""
+        """An agent for this run only: the address of the caller's tools differs for each run."""
         assert turn.offered is not None
         program = await self._probe()
         check_confinable(program)
@@ -214,19 +216,19 @@ class CursorAcpSource:
     ) -> AgentConnection:
         await asyncio.to_thread(_load)
         headers = [word for name, value in self._options.command.headers.items() for word in ("-H", f"{name}: {value}")]
-        process, voice = InteractiveProcess.open(
+        process, stdin = InteractiveProcess.open(
             [program.path, *flags, *headers, "acp"],
             folder=folder,
             environment=environment,
             on_gone=self._ledger.remove,
         )
         longest = min(LONGEST_LINE, self._options.max_output_bytes)
-        connection = AgentConnection(process, voice, longest, self._options.grace_seconds)
+        connection = AgentConnection(process, stdin, longest, self._options.grace_seconds)
         try:
             self._ledger.add(process.pid)
-            await connection.greet(self._options.start_seconds)
+            await connection.initialize(self._options.start_seconds)
         except BaseException:
-            await asyncio.wait([self._pool.do(connection.end())])
+            await asyncio.wait([self._pool.run_in_background(connection.end())])
             raise
         return connection
 
@@ -240,7 +242,7 @@ class CursorAcpSource:
     # --- sessions -----------------------------------------------------------------------------------
 
     async def _session(self, place: "_AnyPlace", turn: Turn) -> Session:
-        """Raises an `AgentError`; `SessionLost` for one that the agent does not know."""
+        """Raises an `AgentError`; `SessionLost` if the agent no longer has the session."""
         connection = place.connection
         try:
             session = connection.sessions.get(turn.session_id or "")
@@ -261,13 +263,13 @@ class CursorAcpSource:
         if turn.session_id is None:
             made = Fields(await connection.request("session/new", params, self._options.session_seconds))
             return _session_of(made.text("sessionId"), made, TokenCounts(prompt=0, completion=0))
-        try:  # what it said before is told once more, and nobody listens
+        try:  # the agent replays the history, which has no listener
             params["sessionId"] = turn.session_id
             loaded = await connection.request("session/load", params, self._options.session_seconds)
         except Refused as refused:
             if refused.is_invalid or "not found" in str(refused):
                 raise SessionLost(
-                    "The agent does not know this session any more; start a new conversation.", details=str(refused)
+                    "The agent no longer has this session; start a new conversation.", details=str(refused)
                 ) from refused
             raise
         return _session_of(turn.session_id, Fields(loaded), None)
@@ -303,33 +305,33 @@ class CursorAcpSource:
 
 class _AnyPlace(Protocol):
     connection: AgentConnection
-    workspace: str  # where its turn works
+    workspace: str  # of its turn
 
-    async def leave(self, is_stuck: bool, is_doubtful: bool) -> None: ...
+    async def release(self, is_stuck: bool, needs_check: bool) -> None: ...
 
     def hosts(self, session_id: str) -> None: ...
 
 
 class _OwnPlace:
-    """At an agent that is for one run alone."""
+    """A place in an agent that serves one run only."""
 
     def __init__(self, connection: AgentConnection, workspace: str) -> None:
         self.connection, self.workspace = connection, workspace
 
-    async def leave(self, is_stuck: bool, is_doubtful: bool) -> None:
+    async def release(self, is_stuck: bool, needs_check: bool) -> None:
         await self.connection.end()
 
     def hosts(self, session_id: str) -> None:
-        pass  # its configuration is the conversation's own
+        pass  # the session is in the conversation's own folder
 
 
 class _Seat:
-    """One turn at its place, to be left in order whatever happened."""
+    """One turn in its place, released properly whatever happens."""
 
     def __init__(self, place: _AnyPlace, grace_seconds: float) -> None:
         self._place, self._grace_seconds = place, grace_seconds
         self.is_stuck = False  # the agent does not answer
-        self.is_doubtful = False  # nobody has waited long enough to know
+        self.needs_check = False  # cancelled before it was known whether the agent answers
         self._session: Session | None = None
         self._running: RunningTurn | None = None
         self._prompt: asyncio.Task[Any] | None = None
@@ -337,19 +339,19 @@ class _Seat:
     def begin(self, session: Session, running: RunningTurn, prompt: list[dict[str, Any]]) -> RunningTurn:
         connection = self._place.connection
         connection.listen(session.id, running)
-        asking = connection.request("session/prompt", {"sessionId": session.id, "prompt": prompt}, None)
+        request = connection.request("session/prompt", {"sessionId": session.id, "prompt": prompt}, None)
         self._session, self._running = session, running
-        self._prompt = asyncio.get_running_loop().create_task(asking, name=f"acp prompt {session.id}")
+        self._prompt = asyncio.get_running_loop().create_task(request, name=f"acp prompt {session.id}")
         self._prompt.add_done_callback(running.ended)
         return running
 
-    async def leave(self) -> None:
+    async def release(self) -> None:
         if self._session is not None and self._prompt is not None and self._running is not None:
             self._running.close()
             if not self._prompt.done():
                 await self._cancel(self._session, self._prompt)
             self._place.connection.forget(self._session.id)
-        await self._place.leave(self.is_stuck, self.is_doubtful)
+        await self._place.release(self.is_stuck, self.needs_check)
 
     async def _cancel(self, session: Session, prompt: "asyncio.Task[Any]") -> None:
         connection = self._place.connection
@@ -375,7 +377,7 @@ def _no_such_model(wanted: str, session: Session) -> AgentError:
 
 
 def _prompt(turn: Turn) -> list[dict[str, Any]]:
-    """The text, and the conversation's images that it names: over ACP they can be shown."""
+    """The text, and the images it mentions: ACP can send them inline."""
     blocks: list[dict[str, Any]] = [{"type": "text", "text": turn.prompt}]
     folder = Path(turn.folder) / "images"
     for image in sorted(folder.iterdir()) if folder.is_dir() else []:
@@ -387,4 +389,4 @@ def _prompt(turn: Turn) -> list[dict[str, Any]]:
 
 
 def _load() -> None:
-    import acp.connection  # noqa: F401 -- most of a second, which others need not wait
+    import acp.connection  # noqa: F401 -- takes most of a second, so it runs in a thread

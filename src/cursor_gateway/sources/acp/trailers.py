@@ -1,7 +1,7 @@
-"""The agent's text in pieces in; what of it may be said now, and the failure that stands at its end, out.
+"""The agent's text in pieces in; the text to emit now, and a failure at its end, out.
 
-Over ACP a turn that failed ends as others do: its last text is `\\n\\nError: RetriableError: [unavailable] …`, and the
-reason to stop is `end_turn` (seen in 2026.08.11). What may be the beginning of that is not said before it is known.
+Over ACP a failed turn ends like any other: its last text is `\\n\\nError: RetriableError: [unavailable] …`, and the
+stop reason is `end_turn` (seen in 2026.08.11). Text that may be the start of that is held back until it is decided.
 """
 
 import re
@@ -11,7 +11,7 @@ from cursor_gateway.sources.cursor.failures import known_failure, reported_failu
 
 _MARK = "\n\nError: "
 _LONGEST = 4000  # characters of a failure
-# The service's own errors; minified builds write a class as one or two letters, and then a code follows.
+# The service's own errors; minified builds write the class as one or two letters, followed by a code.
 _CLASS = re.compile(r"\w*(?:Retriable|ActionRequired|Connect)Error: |[A-Za-z_$]{1,2}: \[[a-z_]+\]")
 
 
@@ -20,7 +20,7 @@ class TrailerWatch:
         self._held = ""
 
     def push(self, text: str, /) -> str:
-        """What may be said now."""
+        """Returns the text to emit now."""
         held = self._held + text
         start = held.rfind(_MARK)
         if start >= 0 and _may_be_failure(held[start + len(_MARK) :]):
@@ -30,29 +30,29 @@ class TrailerWatch:
         return held[: len(held) - len(self._held)]
 
     def release(self) -> str:
-        """Something follows that no failure is followed by: it was text."""
+        """Something else follows, so the held text was not a failure. Returns it."""
         held, self._held = self._held, ""
         return held
 
     def finish(self) -> tuple[str, AgentError | None]:
-        """The end of the text: what is left of it to say, and the failure that it was."""
+        """The end of the text. Returns the rest of it, or the failure."""
         held = self.release()
-        told = held.removeprefix(_MARK)
-        if told != held and _is_failure(told):
-            return "", reported_failure(told)
+        message = held.removeprefix(_MARK)
+        if message != held and _is_failure(message):
+            return "", reported_failure(message)
         return held, None
 
 
-def _may_be_failure(told: str) -> bool:
-    if len(told) > _LONGEST:
+def _may_be_failure(message: str) -> bool:
+    if len(message) > _LONGEST:
         return False
-    return "\n" not in told or _is_failure(told)
+    return "\n" not in message or _is_failure(message)
 
 
-def _is_failure(told: str) -> bool:
-    if _CLASS.match(told):
+def _is_failure(message: str) -> bool:
+    if _CLASS.match(message):
         return True
-    return "```" not in told and known_failure(told.partition("\n")[0]) is not None
+    return "```" not in message and known_failure(message.partition("\n")[0]) is not None
 
 
 def _beginning_at_end_of(text: str) -> str:

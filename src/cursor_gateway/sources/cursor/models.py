@@ -60,7 +60,7 @@ class ModelCache:
         task = self._begin()
         await asyncio.wait([task])  # cancelling one caller must not cancel the fetch for the others
         if task.cancelled():
-            raise ShuttingDown("The gateway is about to stop; ask again when it is back.")
+            raise ShuttingDown("The gateway is shutting down; retry when it is back.")
         return task.result()
 
     def peek(self) -> list[Model] | None:

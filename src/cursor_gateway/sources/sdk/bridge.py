@@ -1,7 +1,7 @@
-"""A command in; the SDK's bridge as a process of ours, and a client of it, out. One for the whole gateway.
+"""A command in; the SDK's bridge process and a client for it out. There is one for the whole gateway.
 
-The SDK would start it in the gateway's own process group, with all of its environment, and never read what it
-writes; so it is started here, and the SDK's client is attached to it.
+The SDK would start it in the gateway's own process group, with the gateway's whole environment, and never read its
+output; so it is started here, and the SDK's client connects to it.
 """
 
 import asyncio
@@ -33,25 +33,25 @@ if TYPE_CHECKING:
     from cursor_sdk import AsyncClient
 
 MODULE = "cursor_sdk"
-VERSION = "1.1.0"  # a beta: another may mean something else
+VERSION = "1.1.0"  # a beta: other versions may differ
 _READY = re.compile(r"^cursor-sdk-bridge ready (\{.*\})$", re.MULTILINE)
-_FOLDER = "/"  # its agents are kept under a name that is made of this one: it must stay the same
+_FOLDER = "/"  # part of the name under which its agents are stored, so it must never change
 _NOTICED_SECONDS = 0.1
-_LOOK_SECONDS = 0.01  # how often its first words are looked for: nothing wakes who waits for them
+_LOOK_SECONDS = 0.01  # between checks for its ready message: stderr wakes no waiter
 
 
 class BridgeOptions(Struct, frozen=True, kw_only=True):
-    command: Sequence[str] = ()  # none: the bridge of the installed package
-    environment: Sequence[str] = ()  # further names that it is given
+    command: Sequence[str] = ()  # empty: the bridge of the installed package
+    environment: Sequence[str] = ()  # extra variable names to pass on
     ready_seconds: float = 30.0
-    call_seconds: float = 60.0  # for all but the stream of a run
-    silence_seconds: float = 60.0  # of such a stream: it tells every 15 s that it is alive
+    call_seconds: float = 60.0  # for every call except the stream of a run
+    silence_seconds: float = 60.0  # on a run's stream, which has a keep-alive every 15 s
     ping_seconds: float = 5.0
     grace_seconds: float = 2.0
 
 
 class Ready(Struct, rename="camel", frozen=True):
-    """What it says when it has started."""
+    """Its ready message."""
 
     url: str = ""
     auth_token: str = ""
@@ -59,7 +59,7 @@ class Ready(Struct, rename="camel", frozen=True):
 
 
 class Bridge:
-    """A bridge that runs, or has run. Made by `start`; `end` must be awaited."""
+    """A bridge, running or ended. Created by `start`; `end` must be awaited."""
 
     def __init__(
         self, process: AgentProcess, client: "AsyncClient", http: "httpx.AsyncClient", options: BridgeOptions
@@ -75,27 +75,27 @@ class Bridge:
 
     @property
     def stderr_tail(self) -> str:
-        """How it ended, if it has, and what it wrote then."""
+        """How it ended, if it has, and the end of its stderr."""
         return f"{self._process.ending}\n{stderr_tail(self._process)}".strip()
 
     async def settle(self) -> None:
-        """A moment to notice that it has ended, for who has just been left without an answer."""
+        """Waits briefly after a lost connection, so that the end of the process is noticed."""
         await self._process.wait(_NOTICED_SECONDS)
 
     async def check(self) -> None:
-        """Raises `AgentCrashed` of a bridge that does not answer, `GatewayFault` of one that does not know us."""
+        """Raises `AgentCrashed` if it does not answer, `GatewayFault` if it rejects the gateway's token."""
         try:
             await asyncio.wait_for(self.client.ping(), self._options.ping_seconds)
         except TimeoutError as error:
-            raise AgentCrashed("The SDK's bridge does not answer any more; try again.") from error
+            raise AgentCrashed("The SDK's bridge does not answer. Retry.") from error
         except Exception as error:
-            told = reported(error)
-            if told.may_be_the_bridge:
-                raise GatewayFault("The gateway and its bridge do not know each other; try again.") from error
-            raise AgentCrashed("The SDK's bridge has gone; try again.", details=told.message) from error
+            report = reported(error)
+            if report.may_be_the_bridge:
+                raise GatewayFault("The SDK's bridge rejects the gateway's token. Retry.") from error
+            raise AgentCrashed("The SDK's bridge is gone. Retry.", details=report.message) from error
 
     def kill(self) -> None:
-        """From now on it counts as gone, and whoever waits for it is told so."""
+        """Kills the process. From now on it counts as gone."""
         self._is_ending = True
         if self._process.status is None:
             signal_group(self.pid, signal.SIGKILL)
@@ -106,31 +106,31 @@ class Bridge:
             await self._process.end(self._options.grace_seconds)
         finally:
             await self._http.aclose()
-            # In a thread: to stop the server for the tools' calls takes the SDK half a second, in which it waits.
+            # In a thread: stopping its server for tool calls blocks for half a second.
             await asyncio.to_thread(asyncio.run, self.client.aclose())
 
 
 class Bridges:
-    """The bridge that runs now: started at the first need, and again when it has died."""
+    """The current bridge: started on first use, and again after it has died."""
 
     def __init__(self, options: BridgeOptions, environ: Mapping[str, str], ledger: Ledger) -> None:
         self._options, self._environ, self._ledger = options, environ, ledger
-        self._start: asyncio.Task[Bridge] | None = None  # of the one that is wanted now
+        self._start: asyncio.Task[Bridge] | None = None  # of the current bridge
         self._ends: set[asyncio.Task[None]] = set()
         self._is_closed = False
 
     @property
     def current(self) -> Bridge | None:
-        """The one that runs."""
+        """The bridge, if it is running."""
         task = self._start
         if task is None or not task.done() or task.cancelled() or task.exception() is not None:
             return None
         return None if task.result().is_gone else task.result()
 
     async def get(self) -> Bridge:
-        """Raises a `GatewayError` where it cannot be started. All who come meanwhile wait for the same start."""
+        """Raises a `GatewayError` if it cannot be started. Concurrent callers wait for the same start."""
         if self._is_closed:
-            raise ShuttingDown("The gateway is about to stop; ask again when it is back.")
+            raise ShuttingDown("The gateway is shutting down; retry when it is back.")
         if self._start is None or (self._start.done() and self.current is None):
             self._discard()
             starting = start(self._options, self._environ, self._ledger)
@@ -138,11 +138,12 @@ class Bridges:
         return await asyncio.shield(self._start)
 
     async def replace_broken(self, bridge: Bridge) -> GatewayError | None:
-        """After a call that got no answer: a bridge that does not even answer this is ended. None: it does."""
+        """After a call without an answer: ends the bridge unless it answers a ping. Returns the error; None: it is
+        fine."""
         if not bridge.is_gone:
             await bridge.settle()
         if bridge.is_gone:
-            error: GatewayError = AgentCrashed("The SDK's bridge has gone; try again.", details=bridge.stderr_tail)
+            error: GatewayError = AgentCrashed("The SDK's bridge is gone. Retry.", details=bridge.stderr_tail)
         else:
             try:
                 await bridge.check()
@@ -156,7 +157,7 @@ class Bridges:
         return error
 
     def _discard(self) -> None:
-        """What there is is ended, beside whatever goes on."""
+        """Ends the current bridge in the background."""
         if self._start is not None:
             task = asyncio.get_running_loop().create_task(_ended(self._start), name="end of the bridge")
             self._start = None
@@ -166,7 +167,7 @@ class Bridges:
     async def close(self) -> None:
         self._is_closed = True
         if self._start is not None:
-            self._start.cancel()  # unless it has started
+            self._start.cancel()  # no effect if it has started
             self._discard()
         if self._ends:
             await asyncio.wait(self._ends)
@@ -182,7 +183,7 @@ async def start(options: BridgeOptions, environ: Mapping[str, str], ledger: Ledg
     """Raises `AgentMissing`, `AgentCrashed` or `AgentTimedOut`."""
     sdk = await load()
     command = list(options.command) or bundled_command(sdk)
-    # The key goes with each call, and not where the agent's own commands could read it.
+    # The key is sent with each call, so that the agent's own commands cannot read it from the environment.
     environment = without_proxy(environment_for(environ, options.environment, None))
     environment.pop("CURSOR_API_KEY", None)
     environment |= {"CURSOR_SDK_CLIENT_LANGUAGE": "python", "CURSOR_SDK_PYTHON_VERSION": VERSION}  # as the SDK does
@@ -190,7 +191,7 @@ async def start(options: BridgeOptions, environ: Mapping[str, str], ledger: Ledg
     process.is_discarding = True
     try:
         ledger.add(process.pid)
-        return _attached(sdk, process, await _first_words(process, options.ready_seconds), options)
+        return _attached(sdk, process, await _wait_until_ready(process, options.ready_seconds), options)
     except BaseException:
         if (ready := ready_in(process.stderr_tail)) is not None:
             take_token(ready)
@@ -198,16 +199,16 @@ async def start(options: BridgeOptions, environ: Mapping[str, str], ledger: Ledg
         raise
 
 
-async def _first_words(process: AgentProcess, seconds: float) -> Ready:
+async def _wait_until_ready(process: AgentProcess, seconds: float) -> Ready:
     deadline = asyncio.get_running_loop().time() + seconds
     while (ready := ready_in(process.stderr_tail)) is None:
         if await process.wait(_LOOK_SECONDS):
-            words = stderr_tail(process)
-            message = f"The SDK's bridge ended before it was ready, with status {process.status}; try again."
-            raise AgentCrashed(quoting(message, words), details=words)
+            stderr = stderr_tail(process)
+            message = f"The SDK's bridge ended before it was ready, with status {process.status}. Retry."
+            raise AgentCrashed(quoting(message, stderr), details=stderr)
         if asyncio.get_running_loop().time() > deadline:
             raise AgentTimedOut(
-                f"The SDK's bridge was not ready within {seconds:g} s; try again.", details=stderr_tail(process)
+                f"The SDK's bridge was not ready within {seconds:g} s. Retry.", details=stderr_tail(process)
             )
     return ready
 
@@ -215,7 +216,7 @@ async def _first_words(process: AgentProcess, seconds: float) -> Ready:
 def _attached(sdk: ModuleType, process: AgentProcess, ready: Ready, options: BridgeOptions) -> Bridge:
     import httpx
 
-    # Only this machine is asked; a proxy of the environment's would not find it.
+    # The bridge is on this machine, where a proxy could not reach it.
     http = httpx.AsyncClient(trust_env=False, limits=httpx.Limits(max_connections=None), timeout=options.call_seconds)
     client = sdk.AsyncClient(
         base_url=ready.url,
@@ -223,13 +224,13 @@ def _attached(sdk: ModuleType, process: AgentProcess, ready: Ready, options: Bri
         unary_timeout=options.call_seconds,
         stream_timeout=options.silence_seconds,
         http_client=http,
-        allow_api_key_env_fallback=True,  # without it the SDK takes its own runs for somebody else's, and cancels none
+        allow_api_key_env_fallback=True,  # without it the SDK cannot cancel its own runs
     )
     return Bridge(process, client, http, options)
 
 
 def stderr_tail(process: AgentProcess) -> str:
-    """Without the line that may hold the token."""
+    """Without the ready message, which may contain the token."""
     return _READY.sub("", process.stderr_tail).strip()
 
 
@@ -245,7 +246,7 @@ def ready_in(text: str) -> Ready | None:
 
 
 def take_token(ready: Ready) -> str:
-    """The bridge writes it into a folder made for it, and never removes either."""
+    """Reads and deletes the token's file and folder, which the bridge never removes."""
     if not ready.auth_token_file:
         return ready.auth_token
     file = Path(ready.auth_token_file)
@@ -253,7 +254,7 @@ def take_token(ready: Ready) -> str:
     with suppress(OSError):
         token = token or file.read_text("utf-8").strip()
         file.unlink()
-        file.parent.rmdir()  # unless there is more in it
+        file.parent.rmdir()  # only if empty
     return token
 
 
@@ -269,7 +270,7 @@ def missing_sdk() -> AgentMissing:
 
 
 def bundled_command(sdk: ModuleType) -> list[str]:
-    """Node itself, not the script around it: that one would stay its parent, and not hand signals on."""
+    """Node itself, not the wrapper script, which would stay its parent and not forward signals."""
     folder = Path(os.path.dirname(str(sdk.__file__))) / "_vendor" / "bridge"
     node, script = folder / "bin" / "node", folder / "dist" / "bin" / "cursor-sdk-bridge.js"
     if not node.is_file() or not script.is_file():

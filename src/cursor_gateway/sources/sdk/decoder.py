@@ -1,7 +1,7 @@
-"""What the SDK's stream says, as plain data, in; agent events out.
+"""Events of the SDK's stream, as plain data, in; agent events out.
 
-The stream tells everything twice, in deltas and in whole messages; what is said and done is taken from the deltas,
-and from the messages only what no delta has: the prompt, the usage, the run's state.
+The stream contains everything twice, as deltas and as complete messages. Text and tools are taken from the deltas, and
+from the messages only what no delta has: the prompt, the usage, the run's state.
 """
 
 from collections.abc import Mapping
@@ -34,7 +34,7 @@ from cursor_gateway.wire.payload import Fields, too_deep
 
 CALLERS_SERVER = "custom-user-tools"  # the SDK's name for the tools that it is given
 
-# Told in another way, or of no interest: a call's arguments as they grow, its output as it comes, a sub-agent's doings.
+# Duplicates, or not needed: partial arguments of a call, its live output, a sub-agent's steps.
 _QUIET_UPDATES = frozenset(
     [
         "partial-tool-call",
@@ -55,7 +55,7 @@ _QUIET_KINDS = frozenset({"unknown", "step", "done"})  # the first is the keep-a
 
 
 class _Call(Struct):
-    """A call under way: what its end may leave out."""
+    """An unfinished call: what its end may omit."""
 
     tool: str
     args: Any
@@ -64,22 +64,22 @@ class _Call(Struct):
 
 class SdkDecoder:
     def __init__(self, agent_id: str, model: str, *, offers_tools: bool = False) -> None:
-        """With `offers_tools` what the agent does with the caller's is left out where it went well: the SDK has
-        asked for it, and whoever did the work tells of it."""
+        """With `offers_tools`, successful calls of the caller's tools are skipped: the gateway runs and reports them
+        itself."""
         self._agent_id, self._model, self._offers_tools = agent_id, model, offers_tools
-        self.finished = False  # the run has said how it ended
+        self.finished = False  # whether the end of the run has been decoded
         self._started = False
         self._out: list[AgentEvent] = []
-        self._said: list[str] = []
+        self._emitted: list[str] = []
         self._text, self._thought = _Halves(), _Halves()
         self._calls: dict[str, _Call] = {}
         self._status = ""
-        self._reason = ""  # that came with the status
-        self._reported: TokenCounts | None = None  # by the messages
-        self._counted: TokenCounts | None = None  # by the turns' ends
+        self._reason = ""  # from the status
+        self._reported: TokenCounts | None = None  # from messages
+        self._counted: TokenCounts | None = None  # from the ends of turns
 
     def push(self, kind: str, body: Mapping[str, Any], at_ms: float) -> None:
-        """One event of the stream, by the SDK's names, and when it came; `take` gives what it meant."""
+        """One event of the stream, with the SDK's names, and when it arrived; `take` returns the result."""
         match kind:
             case "interaction_update":
                 self._update(body, at_ms)
@@ -92,7 +92,7 @@ class SdkDecoder:
                     self._out.append(Unrecognized(f"kind {kind!r}"))
 
     def take(self) -> list[AgentEvent]:
-        """What has been said since the last call. Adjacent deltas become one."""
+        """The events since the last call. Adjacent deltas are merged."""
         out, self._out = self._out, []
         joined: list[AgentEvent] = []
         texts: list[str] = []
@@ -114,7 +114,7 @@ class SdkDecoder:
         return joined
 
     def flush(self, failure: Failure | None = None) -> list[AgentEvent]:
-        """The end of the stream. Without a result the run has failed: as the caller knows, or as the status told."""
+        """The end of the stream. Without a result the run has failed: see `failure`, or else the status."""
         if not self.finished:
             self._settle()
             if failure is None and self._status in ("error", "cancelled", "expired"):
@@ -131,11 +131,11 @@ class SdkDecoder:
             case {"type": "text-delta", "text": str(text)}:
                 self._start()
                 self._settle_thought()
-                self._say(self._text.joined(text))
+                self._emit_text(self._text.joined(text))
             case {"type": "thinking-delta", "text": str(text)}:
                 self._start()
                 self._settle_text()
-                self._think(self._thought.joined(text))
+                self._emit_thinking(self._thought.joined(text))
             case {"type": "thinking-completed"}:
                 self._start()
                 self._settle()
@@ -151,20 +151,20 @@ class SdkDecoder:
                 if name not in _QUIET_UPDATES:
                     self._out.append(Unrecognized(f"update {name!r}"))
 
-    def _say(self, text: str) -> None:
+    def _emit_text(self, text: str) -> None:
         if text:
-            self._said.append(text)
+            self._emitted.append(text)
             self._out.append(TextDelta(text))
 
-    def _think(self, text: str) -> None:
+    def _emit_thinking(self, text: str) -> None:
         if text:
             self._out.append(ThinkingDelta(text))
 
     def _settle_text(self) -> None:
-        self._say(self._text.rest())
+        self._emit_text(self._text.rest())
 
     def _settle_thought(self) -> None:
-        self._think(self._thought.rest())
+        self._emit_thinking(self._thought.rest())
 
     def _settle(self) -> None:
         self._settle_thought()
@@ -208,7 +208,7 @@ class SdkDecoder:
         self._out.append(ToolEnded(call_id, action, outcome, model_call, call))
 
     def _is_callers(self, tool: str, args: object) -> bool:
-        """An agent that is offered tools has no other server, so one that is not named is this."""
+        """An agent with the caller's tools has no other server, so an unnamed server is this one."""
         if not self._offers_tools or tool not in ("mcp", "getMcpTools"):
             return False
         return Fields(args).text("providerIdentifier", "serverIdentifier", "server") in ("", CALLERS_SERVER)
@@ -220,9 +220,9 @@ class SdkDecoder:
             case {"type": "system"}:
                 self._model = repair_surrogates(Fields(message.get("model")).text("id")) or self._model
                 self._start()
-            case {"type": "user", "message": dict(told)}:
+            case {"type": "user", "message": dict(user)}:
                 self._start()
-                prompt = "".join(part.text("text") for part in Fields(told).objects("content"))
+                prompt = "".join(part.text("text") for part in Fields(user).objects("content"))
                 self._out.append(PromptEchoed(repair_surrogates(prompt)))
             case {"type": "status", "status": str(status)}:
                 self._status, self._reason = status.lower(), repair_surrogates(Fields(dict(message)).text("message"))
@@ -247,35 +247,35 @@ class SdkDecoder:
             differs = self._complete(result.text("result"))
             self._out.append(RunFinished(usage=usage, duration_ms=duration_ms, text_differs=differs))
         else:
-            told = repair_surrogates(result.text("errorMessage")) or self._reason
-            failure = run_failure(status, result.text("errorCode"), told)
+            message = repair_surrogates(result.text("errorMessage")) or self._reason
+            failure = run_failure(status, result.text("errorCode"), message)
             self._out.append(RunFailed(failure=failure, usage=usage, duration_ms=duration_ms))
         self.finished = True
 
     def _complete(self, result: str) -> bool:
-        """Says what of the result has not been said yet. Whether the two disagree: it may be the last words alone."""
-        said = "".join(self._said)
+        """Emits the rest of the result. Returns whether it disagrees; it may be only the last part of the text."""
+        emitted = "".join(self._emitted)
         result = repair_surrogates(result)
-        if said.endswith(result):
+        if emitted.endswith(result):
             return False
-        if result.startswith(said):
-            self._say(result[len(said) :])
+        if result.startswith(emitted):
+            self._emit_text(result[len(emitted) :])
             return False
         return True
 
     def _usage(self) -> TokenCounts | None:
-        """Both ways of telling tell the same."""
+        """Both are the same figures."""
         return self._reported or self._counted
 
 
 class _Halves:
-    """Texts of which one may end, and the next begin, in the middle of a character."""
+    """Joins surrogate pairs that are split between two texts."""
 
     def __init__(self) -> None:
         self._half = ""
 
     def joined(self, text: str) -> str:
-        """What is whole of it."""
+        """The complete part of it."""
         text = self._half + text
         self._half = text[-1:] if "\ud800" <= text[-1:] <= "\udbff" else ""
         whole: str = repair_surrogates(text.removesuffix(self._half) if self._half else text)
@@ -291,10 +291,10 @@ def _model_call(update: Mapping[str, Any]) -> str | None:
 
 
 def _added(before: TokenCounts | None, usage: object) -> TokenCounts | None:
-    """One more turn. The SDK's input includes what came from the cache, unlike the CLI's."""
-    told = Fields(usage)
+    """Adds a turn. The SDK's input tokens include cached ones, unlike the CLI's."""
+    fields = Fields(usage)
     figures = [
-        told.integer(camel) if camel in told.all else told.integer(snake)
+        fields.integer(camel) if camel in fields.all else fields.integer(snake)
         for camel, snake in (
             ("inputTokens", "input_tokens"),
             ("outputTokens", "output_tokens"),

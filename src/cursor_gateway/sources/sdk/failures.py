@@ -1,7 +1,7 @@
-"""An error of the SDK, or how it says that a run failed, in; the error of ours that it means out.
+"""An error of the SDK, or a failed run's status, in; the matching gateway error out.
 
-What the SDK calls its errors says less than the code that came over the wire, so the code is looked at first; some
-failures have only words, and those are the agent's own, whichever way it is asked.
+The SDK's error classes are less precise than the codes on the wire, so the code is checked first. Some failures have
+only a text, which is the agent's own, the same as with the other sources.
 """
 
 import re
@@ -36,7 +36,7 @@ _UNUSABLE = "The agent refuses an option that it was given."
 _NO_CAPACITY = "Cursor's service has no capacity for this request at the moment; try again in a while."
 _GIVEN_UP = "Cursor's service failed; try again in a while."
 
-# By the SDK's own codes, then by those of its protocol, which come alone where the SDK has none.
+# The SDK's own codes, then those of its protocol, which are used where the SDK has none.
 _CODES: dict[str, tuple[type[GatewayError], str]] = {
     "unauthorized": (AgentUnauthenticated, _BAD_KEY),
     "api_key_not_found": (AgentUnauthenticated, _BAD_KEY),
@@ -107,7 +107,7 @@ class Reported(Struct, frozen=True, kw_only=True):
 
     @property
     def is_transport(self) -> bool:
-        """The bridge did not answer, or nothing that can be understood: whatever it does answer has a code."""
+        """The bridge did not answer, or not intelligibly: every proper answer has a code."""
         return not self.code and not self.sdk_code and self.name != "ConfigurationError"
 
     @property
@@ -116,12 +116,12 @@ class Reported(Struct, frozen=True, kw_only=True):
 
     @property
     def may_be_the_bridge(self) -> bool:
-        """A refused token of the bridge's looks like a refused API key."""
+        """A rejected token for the bridge looks like a rejected API key."""
         return self.code == "unauthenticated" and not self.sdk_code and self.status == 401
 
 
 def reported(error: Exception) -> Reported:
-    """By what it holds, so that nothing of the SDK has to be imported for it."""
+    """Reads the attributes, so that the SDK need not be imported."""
     return Reported(
         name=type(error).__name__,
         message=str(getattr(error, "message", "") or error),
@@ -132,27 +132,27 @@ def reported(error: Exception) -> Reported:
     )
 
 
-def error_of(told: Reported) -> GatewayError:
-    details = plain(told.message)
-    if told.is_slow:
+def error_of(report: Reported) -> GatewayError:
+    details = plain(report.message)
+    if report.is_slow:
         return AgentTimedOut("The SDK's bridge did not answer in time; try again.", details=details)
-    if told.is_transport:
+    if report.is_transport:
         return AgentCrashed(
             "The SDK's bridge went away before the agent had finished; what had arrived is kept. Run it again.",
             details=details,
         )
-    return _by_code(told.sdk_code or told.code, details)
+    return _by_code(report.sdk_code or report.code, details)
 
 
-def failure_of(told: Reported) -> Failure:
-    """What readers of a run are told of it, with the time after which the service wants to be asked again."""
-    failure = error_of(told).failure()
-    seconds = _SECONDS.fullmatch(told.retry_after)
+def failure_of(report: Reported) -> Failure:
+    """The failure as reported to clients, with the service's retry delay."""
+    failure = error_of(report).failure()
+    seconds = _SECONDS.fullmatch(report.retry_after)
     return replace(failure, retry_after=max(1, int(seconds[1]))) if seconds and failure.retryable else failure
 
 
 def run_failure(status: str, code: str, message: str) -> Failure:
-    """Of a run that says itself that it did not finish: `error`, `cancelled` or `expired`."""
+    """The failure of a run whose status is `error`, `cancelled` or `expired`."""
     details = plain(message)
     match status:
         case "cancelled":

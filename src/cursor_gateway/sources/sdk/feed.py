@@ -1,6 +1,6 @@
-"""An agent of the SDK's and a prompt in; the events of its run, as fast as they come, out.
+"""An agent and a prompt in; the events of its run, as they arrive, out.
 
-They are read whether or not anybody waits for them: a bridge whose stream is not read drops it.
+Events are read even when no caller is waiting: the bridge drops a stream that is not read.
 """
 
 import asyncio
@@ -17,9 +17,9 @@ class Feed:
     """`end` must be awaited."""
 
     def __init__(self, agent: "AsyncAgent", prompt: str, options: "Callable[[bool], SendOptions]") -> None:
-        """`options` are asked for with whether a run that is still under way is to be put aside."""
-        self.run: AsyncRun | None = None  # as soon as the bridge has said anything
-        self.error: Exception | None = None  # that ended it
+        """`options` is called with whether to replace a run that is still active."""
+        self.run: AsyncRun | None = None  # set with the bridge's first answer
+        self.error: Exception | None = None  # what ended it
         self.is_over = False
         self._agent, self._prompt, self._options = agent, prompt, options
         self._events: list[RunStreamEvent] = []
@@ -27,7 +27,7 @@ class Feed:
         self._task = asyncio.get_running_loop().create_task(self._read(), name=f"feed of {agent.agent_id}")
 
     async def next(self) -> "list[RunStreamEvent]":
-        """What has come since the last call, as soon as anything has; none at the end."""
+        """Waits for events and returns all since the last call; empty at the end."""
         while not self._events and not self.is_over:
             self._change.clear()
             await self._change.wait()
@@ -35,7 +35,7 @@ class Feed:
         return events
 
     async def over(self) -> None:
-        """Waits for the end, whatever still comes."""
+        """Waits for the end of the stream."""
         await asyncio.wait([self._task])
 
     async def end(self) -> None:
@@ -48,7 +48,7 @@ class Feed:
             async for event in self.run.events():
                 self._events.append(event)
                 self._change.set()
-        except Exception as error:  # noqa: BLE001 -- whoever reads is told
+        except Exception as error:  # noqa: BLE001 -- reported by `error`
             self.error = error
         finally:
             self.is_over = True
@@ -60,5 +60,5 @@ class Feed:
         except Exception as error:
             if reported(error).sdk_code != "agent_busy":
                 raise
-            # One run at a time is the gateway's own rule, so this one was left by somebody who is gone.
+            # The gateway allows one run at a time, so the active one was left over by a dead process.
             return await self._agent.send(self._prompt, self._options(True))

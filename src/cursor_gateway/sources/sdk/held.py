@@ -1,4 +1,4 @@
-"""Calls of the caller's tools, as the SDK makes them, in; their results out, or that they are over, when the run is."""
+"""The SDK's calls of the caller's tools in; their results out, or an error when the run ends first."""
 
 import asyncio
 from typing import Any
@@ -12,7 +12,7 @@ _OVER = ToolResult(text="The run is over.", is_error=True)
 
 
 class HeldCalls:
-    """Of one run. Nothing tells the SDK's host that a run was cancelled or its bridge has died, so `end` must."""
+    """The calls of one run. The SDK does not report that a run was cancelled or its bridge died, so `end` must."""
 
     def __init__(self, runner: ToolRunner) -> None:
         self._runner = runner
@@ -20,7 +20,7 @@ class HeldCalls:
         self._is_over = False
 
     async def call(self, name: str, arguments: dict[str, Any]) -> dict[str, Any]:
-        """Never fails: of an exception the bridge would tell the agent nothing that it could use."""
+        """Never raises: the bridge would pass nothing useful about an exception to the agent."""
         if self._is_over:
             return content_of(_OVER)
         task = asyncio.get_running_loop().create_task(self._run(name, arguments), name=f"tool {name}")
@@ -37,7 +37,7 @@ class HeldCalls:
             return await self._runner.call(name, arguments)
         except GatewayError as error:
             return ToolResult(text=str(error), is_error=True)
-        except Exception as error:  # noqa: BLE001 -- whatever it is, the agent waits for an answer
+        except Exception as error:  # noqa: BLE001 -- the agent waits for an answer in any case
             return ToolResult(text=f"The tool failed: {type(error).__name__}.", is_error=True)
 
     def end(self) -> None:

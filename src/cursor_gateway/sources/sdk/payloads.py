@@ -1,7 +1,7 @@
-"""A tool's arguments and result as the SDK writes them in; the same as the agent's protocol has them, for
-`core.tools`, out.
+"""A tool's arguments and result as the SDK writes them in; the same in the agent's protocol, for
+`sources.cursor.tools`, out.
 
-The SDK keeps fewer fields than the protocol, and names some of them in another way.
+The SDK keeps fewer fields than the protocol, and renames some of them.
 """
 
 import re
@@ -16,17 +16,17 @@ _NEW_FILE = re.compile(r"--- /dev/null$|@@ -0,0 ", re.MULTILINE)
 def protocol_arguments(tool: str, args: object) -> Any:
     match tool:
         case "updateTodos":
-            return {**Fields(args).all, "todos": _todos(Fields(args)), "merge": False}  # told whole, without ids
+            return {**Fields(args).all, "todos": _todos(Fields(args)), "merge": False}  # a complete list, without ids
         case "createPlan":
-            told = Fields(args)
-            heading = _HEADING.search(told.text("plan"))
-            return {"name": heading[1] if heading else "", **told.all}
+            fields = Fields(args)
+            heading = _HEADING.search(fields.text("plan"))
+            return {"name": heading[1] if heading else "", **fields.all}
         case _:
             return args
 
 
 def protocol_result(tool: str, result: object) -> Any:
-    """`{status, value | error}` as one key that is the outcome's. What is neither is left as it is."""
+    """Turns `{status, value | error}` into an object with the outcome as its key. Other values are unchanged."""
     match result:
         case {"status": "success", **rest}:
             value = rest.get("value")
@@ -47,15 +47,15 @@ def protocol_result(tool: str, result: object) -> Any:
             return result
 
 
-def _todos(told: Fields) -> list[dict[str, Any]]:
+def _todos(fields: Fields) -> list[dict[str, Any]]:
     return [
         {**todo.all, "status": "IN_PROGRESS" if todo.text("status") == "inProgress" else todo.all.get("status")}
-        for todo in told.objects("todos")
+        for todo in fields.objects("todos")
     ]
 
 
 def _edit(value: Fields) -> dict[str, Any]:
-    """A new file is told by its patch alone."""
+    """A new file is recognized by its patch."""
     patch = value.text("diffString")
     if not _NEW_FILE.match(patch):
         return value.all
@@ -85,7 +85,7 @@ def _found(found: Fields) -> dict[str, Any]:
 
 
 def _match(match: Fields) -> dict[str, Any]:
-    """One line, with those around it."""
+    """One matching line, with its context."""
     number, before = match.integer("lineNumber"), match.texts("beforeContext")
     lines = [*before, match.text("line"), *match.texts("afterContext")]
     return {

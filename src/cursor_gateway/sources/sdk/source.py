@@ -1,4 +1,4 @@
-"""A turn in; an agent of the SDK's, asked by way of the one bridge, and what it does as agent events, out."""
+"""A turn in; agent events from an SDK agent, through the shared bridge, out."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence
@@ -44,14 +44,14 @@ _MOST_LOST = 10_000
 
 class SdkOptions(Struct, frozen=True, kw_only=True):
     bridge: BridgeOptions = BridgeOptions()
-    force: bool = False  # the agent may run commands, visit pages and start other agents: it asks nobody
+    force: bool = False  # allow commands, web access and subagents, without call
     models_seconds: float = 600.0
-    max_output_bytes: int = 256 * 1024 * 1024  # of one turn
-    cancel_seconds: float = 5.0  # for each thing that the bridge is told when a run ends
+    max_output_bytes: int = 256 * 1024 * 1024  # per turn
+    cancel_seconds: float = 5.0  # for each call to the bridge when a run ends
 
 
 def unavailable(environ: Mapping[str, str]) -> GatewayError | None:
-    """Why there can be no such source here; None: there can."""
+    """Why this source cannot be used here; None if it can."""
     if find_spec(MODULE) is None:
         return missing_sdk()
     if not environ.get("CURSOR_API_KEY"):
@@ -62,7 +62,7 @@ def unavailable(environ: Mapping[str, str]) -> GatewayError | None:
 
 
 class CursorSdkSource:
-    tools_server: ClassVar[str] = CALLERS_SERVER  # what its agent calls the caller's tools, whoever offers them
+    tools_server: ClassVar[str] = CALLERS_SERVER
 
     def __init__(
         self, options: SdkOptions, environ: Mapping[str, str], ledger: Ledger, clock: Callable[[], float]
@@ -70,16 +70,16 @@ class CursorSdkSource:
         self._options, self._environ = options, environ
         self._bridges = Bridges(options.bridge, environ, ledger)
         self._models = ModelCache(self._list_models, options.models_seconds, clock)
-        self._lost: dict[str, None] = {}  # sessions, the latest last
-        self._leaving: dict[str, asyncio.Task[None]] = {}  # by session: the end of its last turn
-        self._beside: set[asyncio.Task[None]] = set()
+        self._lost: dict[str, None] = {}  # sessions, latest last
+        self._cleanups: dict[str, asyncio.Task[None]] = {}  # by session: of its last turn
+        self._background: set[asyncio.Task[None]] = set()
 
     async def probe(self) -> str:
         """The bridge's version; starts it. Raises a `GatewayError`."""
         self._key()
         bridge = await self._bridges.get()
-        told = await self._told(bridge, bridge.client.get_version())
-        return str(told.get("bridgeVersion", ""))
+        version = await self._call(bridge, bridge.client.get_version())
+        return str(version.get("bridgeVersion", ""))
 
     def state(self) -> SourceState:
         bridge = self._bridges.current
@@ -90,12 +90,12 @@ class CursorSdkSource:
         return await self._models.get()
 
     def has_session(self, turn: Turn) -> bool:
-        """Only the bridge could tell, and does when the session is resumed: what it has told is known."""
+        """Only resuming a session shows whether the bridge still has it; lost ones are remembered."""
         return turn.session_id not in self._lost
 
     @property
     def holds_questions(self) -> bool:
-        return False  # nothing in the bridge's protocol could answer one
+        return False  # the bridge's protocol has no way to answer
 
     @property
     def offers_tools(self) -> bool:
@@ -110,41 +110,41 @@ class CursorSdkSource:
             raise unknown_model(model, nearest(model, models))
 
     async def forget(self, folder: str) -> bool:
-        """In the SDK's own store, which it shares with others: only the SDK can delete there."""
+        """Sessions are in the SDK's own store, from which only the SDK can delete."""
         sessions = noted_sessions(Path(folder), "sdk")
         if not sessions:
             return True
-        if leaving := [self._leaving[one.id] for one in sessions if one.id in self._leaving]:
+        if leaving := [self._cleanups[one.id] for one in sessions if one.id in self._cleanups]:
             await asyncio.wait(leaving)
         try:
             bridge = await self._bridges.get()
             for session in sessions:
-                with suppress(SessionLost):  # it is gone already
+                with suppress(SessionLost):  # already gone
                     options = {"cwd": session.workspace, "apiKey": self._key()}
-                    await self._told(bridge, bridge.client.agents.delete(session.id, options))
+                    await self._call(bridge, bridge.client.agents.delete(session.id, options))
         except GatewayError:
             return False
         return True
 
     def warm_up(self, workspace: str) -> None:
-        """The bridge is started by who asks for the models, which a server does at once."""
+        """Does nothing: listing the models, which the server does at once, starts the bridge."""
 
     async def close(self) -> None:
         await self._models.close()
-        while ends := [*self._leaving.values(), *self._beside]:
+        while ends := [*self._cleanups.values(), *self._background]:
             await asyncio.wait(ends)
         await self._bridges.close()
 
     async def events(self, turn: Turn) -> AsyncGenerator[Sequence[AgentEvent], None]:
         key = self._key()
-        if turn.session_id is not None and (last := self._leaving.get(turn.session_id)) is not None:
+        if turn.session_id is not None and (last := self._cleanups.get(turn.session_id)) is not None:
             await asyncio.wait([last])
         held = HeldCalls(turn.offered.runner) if turn.offered is not None else None
         opening = asyncio.get_running_loop().create_task(self._open(turn, held, key), name=f"opening {turn.run_id}")
         try:
             opened = await asyncio.shield(opening)
         except asyncio.CancelledError:
-            self._do_beside(self._abandon(opening))
+            self._run_in_background(self._abandon(opening))
             raise
         if isinstance(opened, Failure):
             yield [RunFailed(failure=opened)]
@@ -179,17 +179,17 @@ class CursorSdkSource:
                     None if feed.error is None else await self._failure(opened.bridge, feed.error, turn.model)
                 )
         finally:
-            leaving = self._do_beside(self._leave(opened, feed, held, is_over=decoder.finished))
-            self._leaving[agent.agent_id] = leaving
+            leaving = self._run_in_background(self._clean_up(opened, feed, held, is_over=decoder.finished))
+            self._cleanups[agent.agent_id] = leaving
             leaving.add_done_callback(lambda task: self._left(agent.agent_id, task))
-            await asyncio.shield(leaving)  # who is cancelled here, too, does not keep it from its end
+            await asyncio.shield(leaving)  # the cleanup continues even if this is cancelled
 
-    # --- an agent, from its beginning to its end ------------------------------------------------------
+    # --- opening and closing an agent -----------------------------------------------------------------
 
     async def _open(self, turn: Turn, held: HeldCalls | None, key: str) -> "_Opened | Failure":
-        """A new agent, or the one that the turn goes on with. Raises a `GatewayError` where there is no bridge.
+        """A new agent, or the one that the turn resumes. Raises a `GatewayError` if there is no bridge.
 
-        That the bridge has died since it was used last may only be noticed here, so it is tried once more.
+        A bridge that died while idle may only be noticed here, so there is one retry.
         """
         for is_last in (False, True):
             bridge = await self._bridges.get()
@@ -200,32 +200,32 @@ class CursorSdkSource:
                     opened = _Opened(bridge, await bridge.client.create_agent(options), folder)
                 else:
                     opened = _Opened(bridge, await bridge.client.resume_agent(turn.session_id, options), folder)
-            except Exception as error:  # noqa: BLE001 -- of the SDK's, or what it did not foresee
-                told, failure = reported(error), await self._failure(bridge, error, turn.model)
-                if bridge.is_gone and told.is_transport and not told.is_slow and not is_last:
+            except Exception as error:  # noqa: BLE001 -- the SDK's errors, or any other that it lets through
+                report, failure = reported(error), await self._failure(bridge, error, turn.model)
+                if bridge.is_gone and report.is_transport and not report.is_slow and not is_last:
                     continue
                 if failure.code == SessionLost.code and turn.session_id is not None:
                     self._forget(turn.session_id)
                 return failure
             _note(turn, opened)
             return opened
-        raise AssertionError("the last try returns")
+        raise AssertionError("the last attempt returns")
 
     async def _abandon(self, opening: "asyncio.Task[_Opened | Failure]") -> None:
-        """Nobody waits for this agent any more."""
+        """Closes an agent whose turn was cancelled while it opened."""
         await asyncio.wait([opening])
         if opening.cancelled() or opening.exception() is not None:
             return
         if not isinstance(opened := opening.result(), Failure):
             await self._bounded(opened, opened.agent.close())
 
-    async def _leave(self, opened: "_Opened", feed: Feed, held: HeldCalls | None, *, is_over: bool) -> None:
-        """What a run leaves behind is ended: to stop reading its stream does not cancel it."""
+    async def _clean_up(self, opened: "_Opened", feed: Feed, held: HeldCalls | None, *, is_over: bool) -> None:
+        """Ends the run and the agent: to stop reading the stream does not cancel the run."""
         try:
             if not is_over:
                 await self._bounded(opened, self._cancel(opened, feed))
         finally:
-            if held is not None:  # not before: an agent whose calls come to nothing would go on without them
+            if held is not None:  # not earlier: the agent would continue without the results
                 held.end()
         try:
             with suppress(TimeoutError):
@@ -241,65 +241,65 @@ class CursorSdkSource:
         if feed.run is not None and feed.run.id:
             await client.cancel_run(feed.run.id, agent_id=agent_id)
             return
-        # It has not said yet what it is called.
+        # The run's id is not known yet.
         for run in (await client.list_runs(agent_id, runtime="local", cwd=opened.folder)).items:
             if run.status == "running":
                 await client.cancel_run(run.id, agent_id=agent_id)
 
-    async def _bounded(self, opened: "_Opened", telling: Coroutine[Any, Any, None]) -> None:
-        """Nobody waits for the answer; a bridge that gives none is replaced."""
+    async def _bounded(self, opened: "_Opened", call: Coroutine[Any, Any, None]) -> None:
+        """Calls the bridge with a timeout and ignores the answer; a bridge that does not answer is replaced."""
         if opened.bridge.is_gone:
-            telling.close()
+            call.close()
             return
         try:
-            await asyncio.wait_for(telling, self._options.cancel_seconds)
+            await asyncio.wait_for(call, self._options.cancel_seconds)
         except TimeoutError:
             await self._bridges.replace_broken(opened.bridge)
-        except Exception as error:  # noqa: BLE001 -- a run that has just ended, an agent that is gone
+        except Exception as error:  # noqa: BLE001 -- e.g. the run has just ended, or the agent is gone
             if reported(error).is_transport:
                 await self._bridges.replace_broken(opened.bridge)
 
-    def _do_beside(self, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
+    def _run_in_background(self, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
         task = asyncio.get_running_loop().create_task(work)
-        self._beside.add(task)
-        task.add_done_callback(self._beside.discard)
+        self._background.add(task)
+        task.add_done_callback(self._background.discard)
         return task
 
     def _left(self, agent_id: str, task: "asyncio.Task[None]") -> None:
-        if self._leaving.get(agent_id) is task:
-            del self._leaving[agent_id]
+        if self._cleanups.get(agent_id) is task:
+            del self._cleanups[agent_id]
 
     def _forget(self, session_id: str) -> None:
         self._lost[session_id] = None
         if len(self._lost) > _MOST_LOST:
             del self._lost[next(iter(self._lost))]
 
-    # --- what goes wrong ------------------------------------------------------------------------------
+    # --- failures -------------------------------------------------------------------------------------
 
     async def _failure(self, bridge: Bridge, error: Exception, model: str) -> Failure:
-        told = reported(error)
-        failure = failure_of(told)
-        if (found := await self._of_the_bridge(bridge, error)) is not None and not told.is_transport:
+        report = reported(error)
+        failure = failure_of(report)
+        if (found := await self._of_the_bridge(bridge, error)) is not None and not report.is_transport:
             return found.failure()
         if found is not None and bridge.stderr_tail:
             return replace(failure, details=readable_details(f"{failure.details}\n{bridge.stderr_tail}"))
-        if told.sdk_code == "invalid_model":
+        if report.sdk_code == "invalid_model":
             unknown = unknown_model(model, nearest(model, self._models.peek() or []))
             unknown.details = failure.details
             return unknown.failure()
         return failure
 
     async def _of_the_bridge(self, bridge: Bridge, error: Exception) -> GatewayError | None:
-        """Whether it is the bridge that fails, and not what it was asked for."""
-        told = reported(error)
-        if told.is_transport or told.may_be_the_bridge:
+        """The error if the bridge itself failed, and not just this call."""
+        report = reported(error)
+        if report.is_transport or report.may_be_the_bridge:
             return await self._bridges.replace_broken(bridge)
         return None
 
-    async def _told(self, bridge: Bridge, asking: Coroutine[Any, Any, Any]) -> Any:
+    async def _call(self, bridge: Bridge, call: Coroutine[Any, Any, Any]) -> Any:
         """Raises a `GatewayError`."""
         try:
-            return await asking
+            return await call
         except Exception as error:
             found = await self._of_the_bridge(bridge, error)
             raise (found or error_of(reported(error))) from error
@@ -307,7 +307,7 @@ class CursorSdkSource:
     async def _list_models(self) -> list[Model]:
         key = self._key()
         bridge = await self._bridges.get()
-        models = await self._told(bridge, bridge.client.list_models(api_key=key))
+        models = await self._call(bridge, bridge.client.list_models(api_key=key))
         return [Model(model.id, model.display_name or model.id) for model in models]
 
     def _key(self) -> str:
@@ -319,11 +319,11 @@ class CursorSdkSource:
 class _Opened(Struct, frozen=True):
     bridge: Bridge
     agent: Any  # an AsyncAgent
-    folder: str  # it works in
+    folder: str  # its working folder
 
 
 def _workspace(turn: Turn) -> str:
-    """With tools of the caller's it is an empty folder, as it is for the CLI."""
+    """With the caller's tools it is an empty folder, as in the CLI's source."""
     if turn.offered is None:
         return turn.workspace
     try:
@@ -333,7 +333,7 @@ def _workspace(turn: Turn) -> str:
 
 
 def _note(turn: Turn, opened: _Opened) -> None:
-    """The SDK keeps its agents in a store of its own."""
+    """The SDK keeps its agents in its own store, outside the conversation's folder."""
     try:
         note_session(Path(turn.folder), data_of(turn.folder), NotedSession("sdk", opened.agent.agent_id, opened.folder))
     except OSError as error:
@@ -367,12 +367,12 @@ def _custom_tools(turn: Turn, held: HeldCalls) -> "dict[str, CustomTool]":
 
 
 def _send_options(turn: Turn, *, force: bool) -> "SendOptions":
-    """`force` puts a run that is still under way aside."""
+    """`force` replaces a run that is still active."""
     from cursor_sdk import LocalSendOptions, SendOptions
 
     return SendOptions(
         model=selection(turn.model),
         mode=mode_of(turn.mode),
         local=LocalSendOptions(force=True) if force else None,
-        on_delta=lambda _: None,  # that there is one is what makes the bridge send deltas
+        on_delta=lambda _: None,  # the bridge sends deltas only if there is a callback
     )

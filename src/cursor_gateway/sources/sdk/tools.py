@@ -1,8 +1,8 @@
-"""Tools of the caller's in; definitions that the SDK leaves as they mean, and results as the SDK takes them, out.
+"""The caller's tools in; definitions and results that survive the SDK's encoding out.
 
-The SDK drops every value that is empty from what it sends, and what lies below a key that is empty then. In a JSON
-Schema such values can mean something: `{}` allows anything, `const: ""` one thing alone. What stands in a list is left
-alone. So whatever would be dropped is written in another way.
+The SDK drops empty values from what it sends, and keys that are empty as a consequence, except inside lists. In a JSON
+Schema such values can be significant: `{}` allows anything, `const: ""` only one value. So whatever would be dropped
+is written in another way.
 """
 
 import base64
@@ -54,13 +54,13 @@ def definitions(tools: Iterable[Tool]) -> list[Definition]:
 
 
 def guarded(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """A schema that means the same, and of which nothing is dropped; never empty."""
+    """An equivalent schema of which nothing is dropped; never empty."""
     kept: dict[str, Any] = {}
-    also: list[Any] = []  # what must hold as well
+    also: list[Any] = []  # for `allOf`
     for key, value in schema.items():
         if key == "default" and _loses(value):
-            told = f"The default is {json.dumps(value, ensure_ascii=False)}."
-            kept["description"] = " ".join(filter(None, (_description(schema), told)))
+            note = f"The default is {json.dumps(value, ensure_ascii=False)}."
+            kept["description"] = " ".join(filter(None, (_description(schema), note)))
         elif key == "description":
             if value:
                 kept.setdefault(key, value)
@@ -102,15 +102,15 @@ def _loses(value: object) -> bool:
 
 
 def content_of(result: ToolResult) -> dict[str, Any]:
-    """Always an object with a `content`: anything else the SDK writes down as Python does."""
+    """Always an object with `content`: anything else the SDK would encode as a Python repr."""
     content: list[dict[str, Any]] = [{"type": "text", "text": result.text}] if result.text or not result.images else []
     content += [
         {"type": "image", "data": base64.b64encode(image.data).decode(), "mimeType": image.media_type}
         for image in result.images
     ]
-    told: dict[str, Any] = {"content": content}
+    encoded: dict[str, Any] = {"content": content}
     if result.is_error:
-        told["isError"] = True
+        encoded["isError"] = True
     if isinstance(result.structured, dict):
-        told["structuredContent"] = result.structured
-    return told
+        encoded["structuredContent"] = result.structured
+    return encoded

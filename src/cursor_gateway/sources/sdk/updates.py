@@ -1,15 +1,15 @@
-"""An event of the SDK's stream, as its objects, in; the same as plain data, for the decoder, out."""
+"""An event of the SDK's stream as SDK objects in; the same as plain data, for the decoder, out."""
 
 from collections.abc import Mapping
 from dataclasses import is_dataclass
 from typing import Any
 
-# Of these nothing but the kind is looked at: the deltas have told what they say.
+# Only the kind of these is used: the deltas have the content.
 _WHOLE_MESSAGES = frozenset({"assistant", "thinking", "tool_call"})
 
 
 def plain(event: Any) -> Mapping[str, Any]:
-    """`event` is a `RunStreamEvent`; which names it has depends on its `kind`."""
+    """`event` is a `RunStreamEvent`; its attributes depend on its `kind`."""
     match event.kind:
         case "interaction_update":
             return _fields(event.interaction_update)
@@ -25,7 +25,7 @@ def plain(event: Any) -> Mapping[str, Any]:
 
 
 def size_of(update: Mapping[str, Any]) -> int:
-    """About as many characters as it had on the wire. Without recursion: a tool's result may be nested deeply."""
+    """About its size on the wire, in characters. Not recursive: a tool's result may be nested deeply."""
     size, rest = 0, [update]
     while rest:
         value: Any = rest.pop()

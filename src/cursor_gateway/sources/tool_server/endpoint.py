@@ -1,4 +1,4 @@
-"""The tools of runs in; for each an address on loopback that nobody can guess, with an MCP server behind it, out."""
+"""The tools of runs in; for each run an unguessable loopback URL with an MCP server out."""
 
 import asyncio
 import logging
@@ -24,7 +24,7 @@ _MAX_CONNECTIONS = 10_000
 
 
 class ToolEndpoint:
-    """Listens only when it is first needed, and only for programs of this machine: the agent is one."""
+    """Listens from its first use on, and only on loopback, because the agent runs on this machine."""
 
     def __init__(self, progress_seconds: float = 10.0) -> None:
         self._progress_seconds = progress_seconds
@@ -53,7 +53,7 @@ class ToolEndpoint:
         http = HttpServer(
             self._handle,
             refusal=_refusal,
-            fault=lambda error, path: _log.error("fault of the tool endpoint", exc_info=error),
+            fault=lambda error, path: _log.error("error in the tool endpoint", exc_info=error),
             timeouts=Timeouts(head=_HEAD_SECONDS),
             max_connections=_MAX_CONNECTIONS,
         )
@@ -61,7 +61,7 @@ class ToolEndpoint:
         self._http = http
 
     def offer(self, runner: ToolRunner) -> str:
-        """The address for these tools, until it is withdrawn. `open` comes first."""
+        """The URL for these tools, valid until it is withdrawn. Call `open` first."""
         from cursor_gateway.sources.tool_server.mcp_server import McpServer
 
         token = secrets.token_urlsafe(32)
@@ -76,7 +76,7 @@ class ToolEndpoint:
     async def close(self) -> None:
         servers, self._servers = list(self._servers.values()), {}
         for server in servers:
-            await server.closed()
+            await server.wait_closed()
         if self._http is not None:
             self._http.abort()
             self._http = None
@@ -87,7 +87,7 @@ class ToolEndpoint:
         if server is None:
             from starlette.responses import Response
 
-            await Response("There is nothing here.", 404)(scope, receive, send)
+            await Response("Not found.", 404)(scope, receive, send)
             return
         await server.handle(scope, receive, send)
 
@@ -99,6 +99,6 @@ def _refusal(error: GatewayError) -> "ASGIApp":
 
 
 def _load() -> None:
-    """Most of a second, which others need not wait."""
+    """Takes most of a second, so it runs in a thread."""
     import cursor_gateway.http1.server
     import cursor_gateway.sources.tool_server.mcp_server  # noqa: F401

@@ -1,6 +1,6 @@
 """One run's tools in; an MCP server (streamable HTTP) that lists them and holds each call until it is answered, out.
 
-Imported late: the SDK costs most of a second and some 40 MB, which a gateway whose callers bring no tools need not pay.
+Imported late: the SDK takes most of a second and about 40 MB, which a gateway without callers' tools does not need.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ class McpServer:
             Server("cursor-gateway", on_list_tools=self._list, on_call_tool=self._call),
             security_settings=TransportSecuritySettings(allowed_hosts=[host]),
             max_request_body_size=_LARGEST_CALL,
-            session_idle_timeout=None,  # it lives as long as its run
+            session_idle_timeout=None,  # as long as its run
         )
         self._is_ready, self._is_over = asyncio.Event(), asyncio.Event()
         self._task = asyncio.get_running_loop().create_task(self._live(), name="mcp server")
@@ -39,7 +39,7 @@ class McpServer:
     def close(self) -> None:
         self._is_over.set()
 
-    async def closed(self) -> None:
+    async def wait_closed(self) -> None:
         self.close()
         await asyncio.wait([self._task])
 
@@ -60,11 +60,11 @@ class McpServer:
     async def _call(
         self, context: ServerRequestContext[Any], params: types.CallToolRequestParams
     ) -> types.CallToolResult:
-        telling = asyncio.create_task(self._tell_progress(context))
+        progress = asyncio.create_task(self._report_progress(context))
         try:
             result = await self._runner.call(params.name, params.arguments or {})
         finally:
-            telling.cancel()
+            progress.cancel()
         content: list[types.ContentBlock] = [types.TextContent(text=result.text)] if result.text else []
         content += [
             types.ImageContent(data=base64.b64encode(image.data).decode(), mime_type=image.media_type)
@@ -73,13 +73,13 @@ class McpServer:
         structured = result.structured if isinstance(result.structured, dict) else None
         return types.CallToolResult(content=content, structured_content=structured, is_error=result.is_error)
 
-    async def _tell_progress(self, context: ServerRequestContext[Any]) -> None:
-        """To a client that asked for it, and may take silence for the end: the caller is still busy."""
-        told = 0
+    async def _report_progress(self, context: ServerRequestContext[Any]) -> None:
+        """Progress notifications, so that the client does not time out while the caller is working."""
+        count = 0
         while True:
             await asyncio.sleep(self._progress_seconds)
-            told += 1
-            await context.session.report_progress(told, message="The caller is still working on it.")
+            count += 1
+            await context.session.report_progress(count, message="The caller is still working on it.")
 
 
 def _schema(tool: Tool) -> dict[str, Any]:
