@@ -521,7 +521,7 @@ export interface DocumentStartPayload {
   metadata?: KnownMetadata;
 }
 
-/** What is known of a document when it starts, so that a live view can show it at once. */
+/** What is known about a document when it starts, so that a live view can show it at once. */
 export interface KnownMetadata {
   /** The file, as the agent names it. */
   filePath?: string;
