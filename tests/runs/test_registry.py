@@ -100,6 +100,34 @@ def test_a_place_that_a_greedy_owner_gives_back_goes_to_another() -> None:
     asyncio.run(live())
 
 
+def test_the_last_place_is_kept_for_an_owner_that_was_active() -> None:
+    async def live() -> None:
+        first: list[Step] = [say("All"), [FINISHED]]
+        endless: list[Step] = [forever()]
+        runs = Runs(ScriptedSource(first, endless), ENDLESS, Shares(max_runs=2))
+
+        async def ask(owner: str, id: str) -> Run:
+            async with asyncio.timeout(60):
+                place = await runs.reserve(owner)
+            run = start_in(runs, id, owner)
+            place.give_back()
+            return run
+
+        await (await ask("modest", "chat_1")).gone()
+        await ask("greedy", "chat_2")
+        waiting = asyncio.ensure_future(ask("greedy", "chat_3"))
+        await turns_of_the_loop()
+        assert not waiting.done()
+        with pytest.raises(TooManyRuns, match="kept for other API keys"):
+            runs.check_free("greedy")
+        await ask("modest", "chat_4")  # past the one that waits
+        assert not waiting.done()
+        waiting.cancel()
+        await runs.close(0)
+
+    asyncio.run(live())
+
+
 def test_who_waits_for_a_place_does_not_wait_for_ever() -> None:
     async def live() -> None:
         runs = Runs(ScriptedSource([forever()]), ENDLESS, Shares(max_runs=1, queue_seconds=0.01))
@@ -113,6 +141,21 @@ def test_who_waits_for_a_place_does_not_wait_for_ever() -> None:
             await leaving
         await runs.close(0)
         assert runs.running == 0
+
+    asyncio.run(live())
+
+
+def test_a_client_that_leaves_the_queue_does_not_disturb_the_shutdown() -> None:
+    async def live() -> None:
+        runs = Runs(ScriptedSource([forever()]), ENDLESS, Shares(max_runs=1))
+        start(runs, "chat_1", "greedy")
+        leaving = asyncio.ensure_future(runs.reserve("modest"))
+        await turns_of_the_loop()
+        leaving.cancel()  # and it is still in the queue
+        await runs.close(0)
+        assert runs.running == 0
+        with pytest.raises(asyncio.CancelledError):
+            await leaving
 
     asyncio.run(live())
 

@@ -6,9 +6,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cursor_gateway.runs.shares import Rate, Shares, Verdict, decide, fair_share, gives_way, next_in_queue
+from cursor_gateway.runs.shares import (
+    RECENT_SECONDS,
+    Rate,
+    Recent,
+    Shares,
+    Verdict,
+    decide,
+    fair_share,
+    gives_way,
+    next_in_queue,
+)
 
 FOUR = Shares(max_runs=4)
+EIGHT = Shares(max_runs=8)
 
 
 @pytest.mark.parametrize(
@@ -30,11 +41,82 @@ def test_a_share_is_what_each_can_have(places: int, owners: list[str], share: in
         ({"you": 4}, ["me"], "wait"),
         ({"you": 4}, ["me", "me"], "all taken"),
         ({"you": 3}, ["me"], "wait"),  # others wait already: not before them
-        ({"me": 3}, ["you"], "all taken"),
+        ({"me": 3}, ["you"], "kept for others"),
     ],
 )
 def test_who_starts_waits_and_is_refused(held: dict[str, int], queued: list[str], verdict: Verdict) -> None:
     assert decide("me", held, queued, FOUR) == verdict
+
+
+@pytest.mark.parametrize(
+    ("held", "recent", "verdict"),
+    [
+        ({"me": 6}, {"me", "you"}, "start"),
+        ({"me": 7}, {"me", "you"}, "wait"),  # the last one is yours
+        ({"me": 7}, {"me"}, "start"),
+        ({"me": 6, "you": 1}, {"me", "you"}, "kept for others"),  # you may have four, so the next one is yours, too
+        ({"me": 3, "you": 4}, {"me", "you"}, "start"),
+        ({"me": 5, "you": 2}, {"me", "you"}, "kept for others"),
+        ({"you": 7}, {"me", "you"}, "start"),
+        ({"you": 7}, {"you"}, "start"),  # whoever has less than its share may take what is kept for others
+        ({"you": 8}, {"me", "you"}, "wait"),
+        ({"me": 5}, {"me", "a", "b"}, "start"),
+        ({"me": 5}, {"me", "a", "b", "c", "d", "e"}, "start"),  # no more than a quarter is kept
+        ({"me": 6}, {"me", "a", "b", "c", "d", "e"}, "wait"),
+        ({"me": 7}, {"me", *"abcdefgh"}, "start"),  # more owners than places: nothing can be kept for each
+    ],
+)
+def test_the_last_places_are_kept_for_owners_that_were_active(
+    held: dict[str, int], recent: set[str], verdict: Verdict
+) -> None:
+    assert decide("me", held, [], EIGHT, recent) == verdict
+
+
+def test_the_only_place_is_kept_for_nobody() -> None:
+    assert decide("me", {}, [], Shares(max_runs=1), {"you"}) == "start"
+    assert decide("me", {"me": 1}, [], Shares(max_runs=2), {"you"}) == "wait"
+
+
+def test_a_kept_place_goes_to_who_it_is_kept_for() -> None:
+    assert next_in_queue({"greedy": 7}, ["greedy"], EIGHT, {"modest"}) is None
+    assert next_in_queue({"greedy": 7}, ["greedy", "modest"], EIGHT, {"modest"}) == 1
+    assert next_in_queue({"greedy": 6}, ["greedy"], EIGHT, {"modest"}) == 0
+    assert next_in_queue({"greedy": 7}, ["greedy"], EIGHT) == 0
+
+
+@given(
+    st.integers(2, 12),
+    st.lists(st.sampled_from(["ask", "greedy run ends", "modest run ends"]), max_size=200),
+)
+def test_who_sends_one_request_after_the_other_never_waits(places: int, steps: list[str]) -> None:
+    shares, recent = Shares(max_runs=places), {"greedy", "modest"}
+    held = Counter(greedy=0, modest=1)
+    for step in steps:
+        match step:
+            case "ask" if decide("greedy", held, [], shares, recent) == "start":
+                held["greedy"] += 1
+            case "greedy run ends" if held["greedy"]:
+                held["greedy"] -= 1
+            case "modest run ends":
+                held["modest"] = 0
+            case _:
+                pass
+        if not held["modest"]:
+            while decide("greedy", held, [], shares, recent) == "start":
+                held["greedy"] += 1
+            assert decide("modest", held, [], shares, recent) == "start"
+            held["modest"] = 1
+        assert sum(held.values()) <= places
+
+
+def test_owners_are_recent_for_a_while() -> None:
+    recent = Recent()
+    recent.note("me", 0)
+    recent.note("you", 10)
+    assert recent.owners(RECENT_SECONDS) == {"me", "you"}
+    assert recent.owners(RECENT_SECONDS + 1) == {"you"}
+    recent.note("me", 70)
+    assert recent.owners(RECENT_SECONDS + 11) == {"me"}
 
 
 def test_a_key_may_have_a_limit_of_its_own() -> None:

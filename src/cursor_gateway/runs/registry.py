@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from cursor_gateway.errors import CallerGone, Failure, ShuttingDown, TooManyRuns
 from cursor_gateway.runs.run import Observer, Run
-from cursor_gateway.runs.shares import Shares, Verdict, decide, gives_way, next_in_queue
+from cursor_gateway.runs.shares import Recent, Shares, Verdict, decide, gives_way, next_in_queue
 from cursor_gateway.runs.timeouts import Timeouts
 from cursor_gateway.sources.router import SourceOrRouter
 
@@ -40,6 +40,7 @@ class Runs:
     ) -> None:
         self._source, self._limits, self._shares = source, limits, shares
         self._reserved: Counter[str] = Counter()  # places of owners whose runs are about to start
+        self._recent = Recent()
         self._queue: list[_Ticket] = []  # in the order of arrival
         self._looking: asyncio.TimerHandle | None = None
         self._observers = tuple(observers)
@@ -71,12 +72,18 @@ class Runs:
                 )
             case "all taken":
                 raise _all_taken(self._shares.max_runs)
+            case "kept for others":
+                raise TooManyRuns(
+                    f"The last of the {self._shares.max_runs} places for runs are kept for other API keys that were "
+                    "active in the last minute; try again when one of this key's runs has ended, or raise `max_runs`."
+                )
             case "start" | "wait":
                 pass
 
     async def reserve(self, owner: str) -> Place:
         """A place for one run. Waits for it where others have more than their share; raises `TooManyRuns`."""
         self.check_free(owner)
+        self._recent.note(owner, _now())
         if self._verdict(owner) == "start":
             self._reserved[owner] += 1
         else:
@@ -84,7 +91,8 @@ class Runs:
         return Place(self, owner)
 
     def _verdict(self, owner: str) -> Verdict:
-        return decide(owner, self._held(), [ticket.owner for ticket in self._queue], self._shares)
+        queued = [ticket.owner for ticket in self._queue]
+        return decide(owner, self._held(), queued, self._shares, self._recent.owners(_now()))
 
     def _held(self) -> Counter[str]:
         running = Counter(run.owner for run in self._running.values() if run.done is None and not run.is_waiting)
@@ -117,7 +125,8 @@ class Runs:
             self._looking.cancel()
             self._looking = None
         while self._queue:
-            place = next_in_queue(self._held(), [ticket.owner for ticket in self._queue], self._shares)
+            queued = [ticket.owner for ticket in self._queue]
+            place = next_in_queue(self._held(), queued, self._shares, self._recent.owners(_now()))
             if place is None:
                 self._looking = asyncio.get_running_loop().call_later(_QUEUE_LOOK_SECONDS, self._look)
                 return
@@ -139,6 +148,7 @@ class Runs:
 
         def forget() -> None:
             del self._running[run.id]
+            self._recent.note(run.owner, _now())
             self._look()
             if not run.is_stored:
                 self._store_later(run)
@@ -209,7 +219,8 @@ class Runs:
         """No new runs; those that run may finish within that time, then they are ended."""
         self._is_closing = True
         for ticket in self._queue:
-            ticket.granted.set_exception(ShuttingDown("The gateway is about to stop; try again when it is back."))
+            if not ticket.granted.done():  # its client left in the same moment
+                ticket.granted.set_exception(ShuttingDown("The gateway is about to stop; try again when it is back."))
         self._queue.clear()
         running = list(self._running.values())
         if running:
@@ -233,6 +244,10 @@ class Runs:
                     run.stop(ShuttingDown("The gateway was stopped during this run; send the results again."))
             _, pending = await asyncio.wait(left, timeout=min(seconds, _LOOK_SECONDS))
             left = list(pending)
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()
 
 
 def _all_taken(places: int) -> TooManyRuns:

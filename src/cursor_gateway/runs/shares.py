@@ -1,28 +1,32 @@
 """Who gets a place when more runs are wanted than may run at once: the policy, without waiting or clocks.
 
 The places are shared between the owners (API keys) that want any at the moment. Each owner's fair share is the number
-of places divided by the number of such owners, rounded up. While a place is free, anybody may take it, so one owner
-alone can use all of them. When none is free:
+of places divided by the number of such owners, rounded up. One owner alone can use all places. When others were active
+recently, the last free places are kept for them: one for each of them that has less than its share, and at most a
+quarter of all. An owner that has less than its share itself may take these too. When no place is left for an owner:
 
-- an owner that holds its share or more is refused at once, with `Retry-After`;
-- an owner that holds less waits, for a bounded time, for the next place that becomes free;
+- if it holds its share or more, it is refused at once, with `Retry-After`;
+- if it holds less, it waits, for a bounded time, for the next place that becomes free;
 - the next place goes to the waiting owner that holds the fewest, and among equals to who has waited longest.
 
-So a greedy owner keeps what it has, but every place that it gives back goes to others until they have their shares:
-as long as runs end, nobody is starved. Nothing that runs is stopped for this.
+So an owner that sends one request after the other finds a place at once, however greedy another one is. One that has
+been away waits for the next run to end: a greedy owner keeps what it has, but every place that it gives back goes to
+others until they have their shares. As long as runs end, nobody is starved. Nothing that runs is stopped for this.
 
 Runs that wait for their callers' tool results hold no place, but they hold memory and a process, so their number is
 limited as well. Over the limit, the owner with the most of them gives up the one that has waited longest.
 """
 
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence, Set
 from math import ceil
 from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
-Verdict: TypeAlias = Literal["start", "wait", "own limit", "all taken"]
+Verdict: TypeAlias = Literal["start", "wait", "own limit", "all taken", "kept for others"]
+
+RECENT_SECONDS = 60.0  # places are kept for owners that were active so long ago
 
 
 class Shares(Struct, frozen=True, kw_only=True):
@@ -38,25 +42,42 @@ def fair_share(places: int, owners: Collection[str]) -> int:
     return ceil(places / max(1, len(set(owners))))
 
 
-def decide(owner: str, held: Mapping[str, int], queued: Sequence[str], shares: Shares) -> Verdict:
+def has_place(owner: str, held: Mapping[str, int], recent: Set[str], shares: Shares) -> bool:
+    """Whether there is a free place that is not kept for other owners. `recent` are those that were active recently."""
+    free = shares.max_runs - sum(held.values())
+    active = {name for name, count in held.items() if count} | recent | {owner}
+    share = shares.max_runs // len(active)  # rounded down: all of them can have it at the same time
+    if held.get(owner, 0) < share:
+        return free > 0
+    wanting = sum(held.get(other, 0) < share for other in active - {owner})
+    return free > min(wanting, max(1, shares.max_runs // 4))
+
+
+def decide(
+    owner: str, held: Mapping[str, int], queued: Sequence[str], shares: Shares, recent: Set[str] = frozenset()
+) -> Verdict:
     """For one more run. `held` is how many places each owner has, `queued` who waits, in the order of arrival."""
     own = held.get(owner, 0)
     if shares.max_runs_per_key and own >= shares.max_runs_per_key:
         return "own limit"
-    if not queued and sum(held.values()) < shares.max_runs:
+    if not queued and has_place(owner, held, recent, shares):
         return "start"
     owners = {name for name, count in held.items() if count} | {*queued, owner}
     if own + queued.count(owner) >= fair_share(shares.max_runs, owners):
-        return "all taken"
+        return "all taken" if sum(held.values()) >= shares.max_runs else "kept for others"
     return "wait"
 
 
-def next_in_queue(held: Mapping[str, int], queued: Sequence[str], shares: Shares) -> int | None:
+def next_in_queue(
+    held: Mapping[str, int], queued: Sequence[str], shares: Shares, recent: Set[str] = frozenset()
+) -> int | None:
     """Whose turn it is, as a place in the queue; None while there is no place for anybody in it."""
-    if sum(held.values()) >= shares.max_runs:
-        return None
     limit = shares.max_runs_per_key or shares.max_runs
-    free = [place for place, owner in enumerate(queued) if held.get(owner, 0) < limit]
+    free = [
+        place
+        for place, owner in enumerate(queued)
+        if held.get(owner, 0) < limit and has_place(owner, held, recent, shares)
+    ]
     return min(free, key=lambda place: (held.get(queued[place], 0), place), default=None)
 
 
@@ -74,6 +95,20 @@ def gives_way(owner: str, waiting: Sequence[str], shares: Shares) -> int | None:
     if counts[owner] == most and owner in waiting:
         return waiting.index(owner)
     return next(place for place, name in enumerate(waiting) if counts[name] == most)
+
+
+class Recent:
+    """The owners that were active within the last `RECENT_SECONDS`."""
+
+    def __init__(self) -> None:
+        self._latest: dict[str, float] = {}
+
+    def note(self, owner: str, now: float) -> None:
+        self._latest[owner] = now
+
+    def owners(self, now: float) -> Set[str]:
+        self._latest = {owner: when for owner, when in self._latest.items() if now - when <= RECENT_SECONDS}
+        return self._latest.keys()
 
 
 class Rate:
