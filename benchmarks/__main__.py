@@ -22,6 +22,7 @@ from rich.console import Console
 
 from benchmarks import served
 from benchmarks.failing import BenchmarkFailed
+from benchmarks.fairness import shared_places
 from benchmarks.field import Field
 from benchmarks.found import Found, Part
 from benchmarks.goals import GOALS, Verdict
@@ -57,6 +58,7 @@ PARTS: Mapping[str, Callable[[Field, int], Part]] = {
     "growth": served.growth,
     "history": _history,
     "two": served.two_gateways,
+    "fair": shared_places,
     "leave": served.leaving,
     "pipeline": lambda field, rounds: pipeline(field.sessions["50k"]),
     "kept": lambda field, rounds: kept_alive(),

@@ -158,6 +158,13 @@ GROUPS = (
         },
     ),
     Group(
+        "Two API keys, one of them greedy: p99 of the other's requests, in units of the same alone",
+        {
+            "fair first content": _time("time to the first content", 2.0),
+            "fair whole answer": _time("time to the whole of a short answer", 2.0),
+        },
+    ),
+    Group(
         "Beside that",
         {
             "two": _told("requests a second, two gateways against one"),

@@ -1,5 +1,6 @@
 """Everything that is compared answers with the agent's own text, and an answer that is wrong is noticed."""
 
+import re
 import shutil
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -8,6 +9,7 @@ import pytest
 
 from benchmarks import served
 from benchmarks.failing import BenchmarkFailed
+from benchmarks.fairness import shared_places
 from benchmarks.field import Field, median, ratio, rotated
 from benchmarks.goals import GOALS
 from benchmarks.processes import children, cpu_seconds, listens, own_kilobytes, peak_megabytes
@@ -73,6 +75,16 @@ def test_open_streams_are_held_and_their_memory_is_told(field: Field, monkeypatc
     found = dict(served.idle_streams(field, 1))
     assert found.keys() == {"idle"}
     assert "150 readers" in found["idle"].told
+
+
+def test_a_modest_key_is_measured_beside_a_greedy_one(field: Field) -> None:
+    found = dict(shared_places(field, 1, requests=5))
+    assert found.keys() == {"fair first content", "fair whole answer"}
+    for one in found.values():
+        assert one.value > 0
+        told = re.search(r"had \d+\.\d of 8 runs, ([\d,]+) of its requests were refused", one.told)
+        assert told is not None
+        assert told[1] != "0"
 
 
 def test_the_pipe_is_timed_and_must_work(field: Field) -> None:
