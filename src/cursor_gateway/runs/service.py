@@ -100,6 +100,8 @@ class Service:
         place: Place | None = None
         try:
             while True:
+                if (joined := await self._find_earlier(request)) is not None:  # the same request, at the same time
+                    return joined
                 if await self._has_waited(conversation.id):
                     conversation, images = await self._conversation(request), None  # what was said meanwhile counts
                 elif images is None:
@@ -127,8 +129,6 @@ class Service:
         can_ask = request.may_be_asked and self.source.named(request.source).holds_questions
         if request.offer is not None or can_ask:
             self.runs.make_room(request.owner)
-        if (known := self.repeats.recent(request.owner, request.repeat_key)) is not None:  # the same came twice at once
-            return await self.find(known.run_id, request.owner)
         if request.offer is None:  # with the caller's tools the agent works elsewhere
             self.workspaces.check(conversation.workspace)
         try:
@@ -192,6 +192,9 @@ class Service:
         return replace(request, offer=None)
 
     async def _find_earlier(self, request: RunRequest) -> RunHandle | None:
+        """The run that the same request started before."""
+        if (reply := self.repeats.recent(request.owner, request.repeat_key)) is not None:
+            return await self.find(reply.run_id, request.owner)
         if request.idempotency_key is None:
             return None
         running = self.runs.find_by_idempotency(request.owner, request.idempotency_key)
