@@ -47,11 +47,14 @@ def test_a_run_that_goes_on_after_its_conversation_was_deleted_leaves_no_row(sto
     assert rows(store) == dict.fromkeys(rows(store), 0)
 
 
-def test_nothing_is_left_of_what_is_too_old(store: Database) -> None:
+def test_no_row_is_left_of_what_is_too_old_or_too_much(store: Database) -> None:
     for day in range(3):
         whole_run(store, f"run{day}", f"conv{day}", at=day * DAY_MS)
+    whole_run(store, "yours", "yours", owner=YOU, at=2 * DAY_MS)
     assert store.prune(1, None, 2 * DAY_MS) == 2
-    assert (rows(store)["conversations"], rows(store)["runs"]) == (1, 1)
+    assert (rows(store)["conversations"], rows(store)["runs"]) == (2, 2)
+    assert store.prune_owners(0) == 2
+    assert rows(store) == dict.fromkeys(rows(store), 0)
 
 
 def test_nothing_of_what_was_deleted_is_left_in_any_file(tmp_path: Path) -> None:
@@ -126,28 +129,6 @@ def test_the_oldest_go_until_the_rest_fits_and_the_disk_gets_its_space_back(stor
     kept = [found.conversation.id for found in store.conversations(ME, limit=200).found]
     assert kept == [f"conv{number:03}" for number in range(99, gone - 1, -1)]
     assert store.events("run99", ME).events == batch * 2
-
-
-def test_each_owner_has_a_share_and_loses_its_own_oldest(store: Database) -> None:
-    batch: list[DocumentEvent] = [ContentDelta("doc_001", "x" * 10_000)]
-    for number, owner in enumerate([ME] + [YOU] * 30):
-        store.begin_run(new_run(f"run{number}", f"conv{number:02}", owner=owner, at=1000 + number))
-        store.append(f"run{number}", 1, batch)
-        if number != 1:  # the oldest of the greedy one goes on
-            store.end_run(f"run{number}", 2, [], run_end(at=1000 + number))
-    assert store.prune_owners(105_000) == 19
-    assert [found.conversation.id for found in store.conversations(ME, limit=99).found] == ["conv00"]
-    kept = [found.conversation.id for found in store.conversations(YOU, limit=99).found]
-    assert kept == [*(f"conv{number}" for number in range(30, 20, -1)), "conv01"]
-    assert store.prune_owners(105_000) == 0
-    assert rows(store)["runs"] == 12
-
-
-def test_what_runs_is_kept_whatever_the_limit(store: Database) -> None:
-    whole_run(store, "run", "conv")
-    store.begin_run(new_run("again", "conv"))
-    assert store.prune(0, 0, 10**15) == 0
-    assert store.conversation("conv", ME) is not None
 
 
 def test_while_all_is_removed_others_can_write(store: Database) -> None:

@@ -257,8 +257,8 @@ MUTATIONS: tuple[Mutation, ...] = (
         "tests/sources/test_acp_running.py",
         (
             "ACP: no rule counts in runs with a caller's tools",
-            "if offered is not None:  # only the caller's",
-            "if False:  # only the caller's",
+            "if offered is not None:  # such a run",
+            "if False:  # such a run",
         ),
         (
             "ACP: only the caller's own server in such runs",
@@ -408,7 +408,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     *_of(
         "store/sqlite/database.py",
-        "tests/store/test_conformance.py tests/store/test_sqlite_store.py",
+        "tests/store/test_conformance.py",
         (
             "Owners: a run",
             'WHERE runs.id = ? AND conversations.owner = ?", (sound(id), owner))',
@@ -469,7 +469,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     *_of(
         "store/search.py",
-        "tests/store/test_search.py tests/store/test_conformance.py tests/store/test_sqlite_store.py",
+        "tests/store/test_search.py tests/store/test_conformance.py",
         ("Owners: searches", 'scope : "{scope}" AND words', "words"),
     ),
     *_of(

@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 from cursor_gateway.errors import InvalidRequest, StoreUnavailable
+from cursor_gateway.model.document_events import ContentDelta, DocumentEvent
 from cursor_gateway.model.documents import Document
 from cursor_gateway.store.base import Idempotency, IdempotentRun, MessageRecord, NewMessage, Store
 from tests.store.conformance.law import (
@@ -352,6 +353,21 @@ async def what_runs_is_kept_whatever_the_limit(store: Store) -> None:
     await store.begin_run(new_run("again", "conv"))
     assert await store.prune(0, 0, 10**15) == 0
     assert await ids(store) == ["conv"]
+
+
+@law
+async def each_owner_has_a_share_and_loses_its_own_oldest(store: Store) -> None:
+    batch: list[DocumentEvent] = [ContentDelta("doc_001", "x" * 10_000)]
+    for number, owner in enumerate([ME] + [YOU] * 30):
+        await store.begin_run(new_run(f"run{number}", f"conv{number:02}", owner=owner, at=1000 + number))
+        await store.append(f"run{number}", 1, batch)
+        if number != 1:  # the oldest of the greedy one goes on
+            await store.end_run(f"run{number}", 2, [], run_end(at=1000 + number))
+    assert await store.prune_owners(105_000) == 19
+    assert await ids(store, ME) == ["conv00"]
+    assert await ids(store, YOU) == [*(f"conv{number}" for number in range(30, 20, -1)), "conv01"]
+    assert await store.prune_owners(105_000) == 0
+    assert await store.run("run20", YOU) is None
 
 
 @law
