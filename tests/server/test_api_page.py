@@ -86,7 +86,12 @@ def test_every_field_every_header_every_error_and_every_schema_is_there() -> Non
                 assert {status, *codes} <= names
     for name, schema in DOCUMENT["components"]["schemas"].items():
         assert {name, *schema.get("properties", ())} <= names
-    assert {*DOCUMENT["components"]["headers"]} - {"Retry-After", "WWW-Authenticate", "Allow", "X-Should-Retry"} <= names
+    assert {*DOCUMENT["components"]["headers"]} - {
+        "Retry-After",
+        "WWW-Authenticate",
+        "Allow",
+        "X-Should-Retry",
+    } <= names
 
 
 def test_types_are_told_in_words() -> None:
