@@ -269,16 +269,16 @@ MUTATIONS = [
     ),
     Mutation(
         "what the caller has run is not told to it",
-        "dialects/chat/encoder.py",
+        "dialects/deltas.py",
         'document.metadata.ran_by == "caller"',
         "False",
-        "tests/dialects/chat/test_encoder.py::test_what_the_caller_has_run_is_not_told_to_it[tool_calls]",
+        "tests/dialects/test_deltas.py::test_what_the_caller_has_run_is_not_repeated[tool_calls]",
     ),
     Mutation(
         "usage is the context of the last model call, not the sum",
-        "dialects/chat/encoder.py",
-        "_usage(context_usage(event)), in_all",
-        "_usage(envelope.usage), in_all",
+        "dialects/deltas.py",
+        "Ended(context_usage(event), envelope.usage",
+        "Ended(envelope.usage, envelope.usage",
         "tests/dialects/chat/test_encoder.py::test_usage_is_the_last_calls_and_the_sum_has_a_field_of_ours[23400-23400]",
     ),
     Mutation(
