@@ -6,13 +6,19 @@ UV := $(BIN)/uv pip
 
 CLIENTS := .venv-clients
 
-.PHONY: run test test-clients check cover mutations fix golden bench chaos soak fuzz docs screenshots lock clean
+.PHONY: help run test test-all test-clients check cover mutations fix golden bench chaos soak fuzz docs screenshots lock clean
 
 run: $(VENV)/.run ## set up and start the gateway
 	$(BIN)/cursor-gateway serve
 
-test: $(VENV)/.dev $(VENV)/axe/.axe ## set up and run all tests
-	$(BIN)/pytest -n auto --cov --cov-report=term:skip-covered
+help: ## list these commands
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 14
+
+test: $(VENV)/.dev $(VENV)/axe/.axe ## set up and run the tests, in about three minutes on two cores
+	$(BIN)/pytest -n auto -m "not slow"
+
+test-all: $(VENV)/.dev $(VENV)/axe/.axe ## all tests, slow ones and more examples too, with coverage
+	$(BIN)/pytest -n auto --hypothesis-profile=thorough --cov --cov-report=term:skip-covered
 
 test-clients: $(VENV)/.dev $(CLIENTS)/.python $(CLIENTS)/.node ## set up real clients and run their tools through the gateway
 	$(BIN)/pytest -n auto tests/clients

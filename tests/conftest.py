@@ -1,8 +1,17 @@
-"""Generated examples are the same in every run: a red build can be repeated.
+"""What holds for every test: the examples that Hypothesis makes, how its children start and end, and which are slow.
 
-`--hypothesis-profile=quick` makes a tenth of them, for runs that only ask which lines are reached.
+Generated examples are the same in every run: a red build can be repeated. `make test` makes a fifth of them
+(the profile `quick`), `make test-all` all (`thorough`).
 """
 
+import itertools
+import os
+import signal
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
 from hypothesis import HealthCheck, settings
 
 settings.register_profile(
@@ -13,5 +22,85 @@ settings.register_profile(
     max_examples=100,
     suppress_health_check=[HealthCheck.too_slow],  # a clock, too
 )
-settings.register_profile("quick", settings.get_profile("thorough"), max_examples=10)
-settings.load_profile("thorough")
+settings.register_profile("quick", settings.get_profile("thorough"), max_examples=20)
+settings.load_profile("quick")
+
+
+def pytest_configure() -> None:
+    """Let children start with the default signal dispositions, also under `nohup` and in a shell's background.
+
+    A signal that is ignored stays ignored in a child; one that is handled has its default action there.
+    """
+    for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT):
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, lambda *_: None)
+
+
+@pytest.hookimpl(tryfirst=True)  # before `-m` selects
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark as slow all cases of a test with `quick_cases(n)` but n of them, evenly spread."""
+    counted = [item for item in items if item.get_closest_marker("quick_cases")]
+    for _, group in itertools.groupby(sorted(counted, key=_test_of), _test_of):
+        cases = list(group)
+        marker = cases[0].get_closest_marker("quick_cases")
+        assert marker is not None
+        (number,) = marker.args
+        kept = {index * len(cases) // number for index in range(number)}
+        for index, case in enumerate(cases):
+            if index not in kept:
+                case.add_marker("slow")
+
+
+def _test_of(item: pytest.Item) -> str:
+    return item.nodeid.partition("[")[0]
+
+
+@pytest.fixture(autouse=True)
+def _kill_leftover_processes(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Kill the children that a test has started and left running, and whatever works in its folder.
+
+    Fixtures with a wider scope are set up before this one: what they have started goes on.
+    """
+    before = _children()
+    folder = request.getfixturevalue("tmp_path") if "tmp_path" in request.fixturenames else None
+    yield
+    for pid in _children() - before:
+        _kill(pid)
+        with suppress(ChildProcessError):
+            os.waitpid(pid, 0)
+    for pid in _working_in(folder) if folder is not None else ():
+        _kill(pid)
+
+
+def _children() -> set[int]:
+    """The living children of this process; none where there is no /proc."""
+    try:
+        os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    except ChildProcessError:  # there are none, which is quickly known
+        return set()
+    found = set()
+    for pid in _processes():
+        with suppress(OSError):
+            state, parent = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[:2]
+            if int(parent) == os.getpid() and state not in "ZX":
+                found.add(pid)
+    return found
+
+
+def _working_in(folder: Path) -> list[int]:
+    found = []
+    for pid in _processes():
+        with suppress(OSError):
+            at = os.readlink(f"/proc/{pid}/cwd")
+            if (at == str(folder) or at.startswith(f"{folder}/")) and pid != os.getpid():
+                found.append(pid)
+    return found
+
+
+def _processes() -> list[int]:
+    return [int(name) for name in os.listdir("/proc") if name.isdigit()] if os.path.isdir("/proc") else []
+
+
+def _kill(pid: int) -> None:
+    with suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGKILL)

@@ -366,6 +366,7 @@ def test_a_command_needs_to_be_allowed(standin: Standin, deny: list[str]) -> Non
     [ONLY_MCP, ("--allowed-tools", "mcp", "--allowed-tools=get_mcp_tools"), ("--exclude-tools", ",".join(OWN))],
     ids=["only MCP", "repeated", "excluded"],
 )
+@pytest.mark.quick_cases(7)
 def test_a_tool_that_is_left_out_is_not_available(standin: Standin, tool: str, flags: tuple[str, ...]) -> None:
     records, done = tried(standin, tool, "--force", *flags, deny=[])
     assert not done

@@ -75,6 +75,7 @@ def test_every_scenario_is_tested_here() -> None:
 @pytest.mark.parametrize("flags", [STREAM, PARTIAL], ids=["whole", "partial"])
 @pytest.mark.parametrize("name", SUCCESSFUL)
 @pytest.mark.parametrize("more", [(), ("--force",)], ids=["careful", "forced"])
+@pytest.mark.quick_cases(19)
 def test_what_our_reader_reads_is_what_the_result_says(
     standin: Standin, name: str, flags: tuple[str, ...], more: tuple[str, ...]
 ) -> None:
@@ -90,6 +91,7 @@ def test_what_our_reader_reads_is_what_the_result_says(
 
 
 @pytest.mark.parametrize("name", sorted(SUCCESSFUL.keys() - {"garbage", "bad-utf8"}))
+@pytest.mark.quick_cases(7)
 def test_whole_segments_joined_are_the_result(standin: Standin, name: str) -> None:
     *records, result = standin.records(SUCCESSFUL[name])
     assert "".join(text_of(one) for one in records if one["type"] == "assistant") == result["result"]

@@ -1,4 +1,8 @@
-"""Arguments in; the command as a process of its own, with its pipes or a terminal, out."""
+"""Arguments in; what the command did, out.
+
+In this process where that shows as much (most of a short command is the start of Python and its imports), and as a
+process of its own for signals, terminals and whatever belongs to a process.
+"""
 
 import os
 import pty
@@ -6,7 +10,12 @@ import select
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from tempfile import TemporaryFile
+from typing import IO
+
+from cursor_gateway.cli.main import run
 
 TIMEOUT = 300  # for a red build only: a loaded machine must not come near it
 
@@ -21,6 +30,66 @@ def arguments_of(*arguments: str) -> list[str]:
 
 
 def finished(*arguments: str, stdin: bytes = b"", **environment: str) -> subprocess.CompletedProcess[bytes]:
+    """The command in this process, with files of its own as standard input, output and error."""
+    env = _environment(environment)
+    with TemporaryFile() as source, TemporaryFile() as out, TemporaryFile() as errors:
+        source.write(stdin)
+        source.seek(0)
+        with _standard_streams(source, out, errors, env["PYTHONIOENCODING"]), _environ(env), _same_signals():
+            status = run(arguments)
+        out.seek(0)
+        errors.seek(0)
+        return subprocess.CompletedProcess(arguments_of(*arguments), status, out.read(), errors.read())
+
+
+@contextmanager
+def _standard_streams(source: IO[bytes], out: IO[bytes], errors: IO[bytes], encoding: str) -> Iterator[None]:
+    """Both the numbers 0, 1 and 2 and Python's objects: a child has the former."""
+    before = sys.stdin, sys.stdout, sys.stderr
+    for stream in before[1:]:
+        stream.flush()
+    kept = [os.dup(number) for number in range(3)]
+    try:
+        for number, file in enumerate((source, out, errors)):
+            os.dup2(file.fileno(), number)
+        sys.stdin = open(0, encoding=encoding, closefd=False)  # noqa: SIM115
+        sys.stdout = open(1, "w", encoding=encoding, closefd=False)  # noqa: SIM115
+        sys.stderr = open(2, "w", encoding=encoding, errors="backslashreplace", closefd=False)  # noqa: SIM115
+        try:
+            yield
+        finally:
+            for stream in (sys.stdin, sys.stdout, sys.stderr):
+                stream.close()
+    finally:
+        sys.stdin, sys.stdout, sys.stderr = before
+        for number, copy in enumerate(kept):
+            os.dup2(copy, number)
+            os.close(copy)
+
+
+@contextmanager
+def _environ(environment: Mapping[str, str]) -> Iterator[None]:
+    before = dict(os.environ)
+    os.environ.clear()
+    os.environ.update(environment)
+    try:
+        yield
+    finally:
+        os.environ.clear()
+        os.environ.update(before)
+
+
+@contextmanager
+def _same_signals() -> Iterator[None]:
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGPIPE)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def finished_process(*arguments: str, stdin: bytes = b"", **environment: str) -> subprocess.CompletedProcess[bytes]:
     return subprocess.run(
         arguments_of(*arguments),
         input=stdin,
@@ -31,11 +100,6 @@ def finished(*arguments: str, stdin: bytes = b"", **environment: str) -> subproc
     )
 
 
-def _heed_ctrl_c() -> None:
-    """Tests that run in a shell's background inherit that Ctrl-C is ignored."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
-
-
 def started(*arguments: str) -> subprocess.Popen[bytes]:
     return subprocess.Popen(
         arguments_of(*arguments),
@@ -43,7 +107,6 @@ def started(*arguments: str) -> subprocess.Popen[bytes]:
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         env=_environment({}),
-        preexec_fn=_heed_ctrl_c,
     )
 
 

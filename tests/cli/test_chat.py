@@ -466,6 +466,7 @@ def test_a_demo_of_a_gateway_is_told(tmp_path: Path) -> None:
         (["--continue", "--conversation", "conv_1"], "there is no --conversation"),
     ],
 )
+@pytest.mark.quick_cases(5)
 def test_what_cannot_be_reached_is_told_in_a_sentence(arguments: list[str], message: str) -> None:
     status, out, error = chat(*arguments, "hi")
     assert (status, out) == (2, "")
@@ -700,6 +701,7 @@ def begun(*arguments: str, expected: bytes) -> tuple["subprocess.Popen[bytes]", 
         ("hang-mid", signal.SIGHUP, 129),
     ],
 )
+@pytest.mark.quick_cases(3)
 def test_when_it_is_stopped_no_process_is_left(
     scenario: str, sent: signal.Signals, status: int, agent_log: Path, home: Path
 ) -> None:
@@ -772,7 +774,6 @@ def test_ctrl_c_on_a_terminal(agent_log: Path) -> None:
 
     def adopt() -> None:
         fcntl.ioctl(0, termios.TIOCSCTTY, 0)
-        signal.signal(signal.SIGINT, signal.SIG_DFL)
 
     with subprocess.Popen(
         arguments_of("chat", "standin: grandchild"),

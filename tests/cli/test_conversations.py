@@ -271,6 +271,7 @@ def test_an_id_may_be_cut_short(history: Path) -> None:
 
 
 @pytest.mark.parametrize("part", ["show", "export", "delete"])
+@pytest.mark.quick_cases(1)
 def test_an_id_that_means_none_or_several_is_told(part: str, history: Path, gateway: RunningGateway) -> None:
     more = ["--yes"] if part == "delete" else []
     for where in ([], ["--url", gateway.url]):

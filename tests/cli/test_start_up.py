@@ -9,7 +9,7 @@ import httpx2
 import pytest
 
 from cursor_gateway.cli.main import cli
-from tests.cli.processes import TIMEOUT, finished
+from tests.cli.processes import TIMEOUT, finished_process
 from tests.gateways import running_gateway
 
 _NEVER_AT_A_START = {
@@ -72,7 +72,7 @@ def test_the_first_answer_waits_for_nothing_that_it_does_without(has_agent: bool
 
 def completed(*words: str) -> list[str]:
     """What a shell would offer for the last of them."""
-    told = finished(
+    told = finished_process(
         _CURSOR_GATEWAY_COMPLETE="bash_complete", COMP_WORDS=" ".join(words), COMP_CWORD=str(len(words) - 1)
     )
     assert told.stderr == b""

@@ -39,6 +39,7 @@ every_recording = pytest.mark.parametrize("path", _PATHS, ids=_NAMES)
 
 @every_recording
 @pytest.mark.parametrize("run", [RUN, _EVERYTHING], ids=["as it is", "with everything"])
+@pytest.mark.quick_cases(27)
 def test_one_byte_at_a_time_is_the_same_as_all_at_once(path: Path, run: RunInfo) -> None:
     assert_chunking_does_not_matter(path.read_bytes(), run)
 
@@ -71,6 +72,7 @@ def test_a_recording_with_a_result_is_completed_and_one_without_has_failed(path:
 
 
 @every_recording
+@pytest.mark.quick_cases(17)
 def test_a_recording_cut_anywhere_says_that_it_failed(path: Path) -> None:
     data = path.read_bytes()
     whole = text_of(read(data))
@@ -87,6 +89,7 @@ def test_the_stream_of_a_recording_folds_to_its_response(path: Path) -> None:
 
 @every_recording
 @pytest.mark.parametrize("agent_tools", ["reasoning", "tool_calls", "none"])
+@pytest.mark.quick_cases(41)
 def test_the_chunks_of_a_recording_fold_to_its_completion(path: Path, agent_tools: AgentTools) -> None:
     for include_usage in (True, False):
         events = read(path.read_bytes())
@@ -94,6 +97,7 @@ def test_the_chunks_of_a_recording_fold_to_its_completion(path: Path, agent_tool
 
 
 @every_recording
+@pytest.mark.quick_cases(17)
 def test_a_strange_line_changes_nothing_but_its_count(path: Path) -> None:
     lines = path.read_bytes().splitlines(keepends=True)
     if _result_of(path.read_bytes()) is None:

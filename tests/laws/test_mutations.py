@@ -314,6 +314,7 @@ def _status(runs: subprocess.Popen[str], source: Path, *tests: str) -> tuple[int
 
 
 @pytest.mark.parametrize("mutation", MUTATIONS, ids=[mutation.rule for mutation in MUTATIONS])
+@pytest.mark.quick_cases(5)
 def test_a_broken_rule_is_noticed(mutation: Mutation, runs: subprocess.Popen[str], tmp_path: Path) -> None:
     shutil.copytree(_PROJECT / "src", tmp_path, dirs_exist_ok=True)  # with what is compiled: it is valid by its time
     mutation.apply(tmp_path / "cursor_gateway")

@@ -1,6 +1,7 @@
 """A browser and gateways, one of each for a worker; a page of its own for each test, which must have done no harm."""
 
 import os
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,17 @@ from tests.page.scripts import Script
 NEEDS_ALL = os.environ.get("TEST_PAGE") == "all"
 
 Contexts = Callable[..., BrowserContext]
+
+
+@pytest.hookimpl(tryfirst=True)  # before `-m` selects
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """A browser is slow: the first two tests of each module are enough for a quick run."""
+    seen = Counter[Path]()
+    for item in items:
+        if item.path.parent == Path(__file__).parent:
+            seen[item.path] += 1
+            if seen[item.path] > 2:
+                item.add_marker("slow")
 
 
 def skip_or_fail(reason: str) -> None:

@@ -24,6 +24,7 @@ def remembering(tmp_path: Path) -> Iterator[RunningGateway]:
 
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize("scenario", ["fail-quota-early", "fail-quota", "fail-auth", "fail-key"])
+@pytest.mark.quick_cases(2)
 def test_openais_client_starts_one_agent(remembering: RunningGateway, scenario: str, stream: bool) -> None:
     """It repeats twice what it believes to be worth it."""
     mark = unique()

@@ -618,6 +618,7 @@ def test_a_denied_request_becomes_the_callers_call(
 
 
 @pytest.mark.parametrize("knobs", [{"version": "2025.09.12-4852336"}, {"version": "2026.07.20-8cc9c0b"}])
+@pytest.mark.quick_cases(1)
 def test_an_agent_that_cannot_be_confined_is_refused(tmp_path: Path, knobs: Json) -> None:
     with own_gateway(tmp_path, knobs=knobs) as (_, client):
         refused = client.post("/v1/chat", json={"message": "hello", "tools": [WEATHER]})
@@ -642,6 +643,7 @@ def test_what_a_user_says_beside_the_results_reaches_the_agent(gateway: RunningG
 
 @pytest.mark.parametrize("source", ["cli", "acp"])
 @pytest.mark.parametrize("progress", ["1", "0"])
+@pytest.mark.quick_cases(1)
 def test_a_late_result_arrives(tmp_path: Path, progress: str, source: str) -> None:
     """The agent's client waits a second, as the real one a minute; told of progress it goes on waiting, else it
     gives up, and the result goes in by resuming the session."""
@@ -713,6 +715,7 @@ def test_a_conversation_takes_its_scratch_folder_with_it(gateway: RunningGateway
 
 
 @pytest.mark.parametrize("way", ["killed", "stopped"])
+@pytest.mark.quick_cases(1)
 def test_a_restart_while_waiting(tmp_path: Path, way: str) -> None:
     mark = unique()
     prompt = f"{mark} {program(say('I look. '), call('weather', city='A'), say('It is $1.'))}"

@@ -15,7 +15,7 @@ import httpx2
 import pytest
 
 from cursor_gateway.store.sqlite.opening import FILE
-from tests.cli.processes import finished
+from tests.cli.processes import finished_process
 from tests.gateways import RunningGateway, running_gateway
 from tests.laws.folds import fold_documents, read_sse
 from tests.server.conftest import (
@@ -281,7 +281,9 @@ def test_a_folder_that_can_only_be_read_costs_the_history_alone(tmp_path: Path) 
 def test_a_gateway_that_can_write_nowhere_says_so_and_does_not_start(tmp_path: Path) -> None:
     with small_disk(tmp_path / "data") as disk:
         remount(disk, "ro")
-        told = finished("serve", "--port", "0", CURSOR_GATEWAY_DATA_DIR=str(disk), CURSOR_GATEWAY_SOURCE="replay")
+        told = finished_process(
+            "serve", "--port", "0", CURSOR_GATEWAY_DATA_DIR=str(disk), CURSOR_GATEWAY_SOURCE="replay"
+        )
         assert told.returncode != 0
         assert b"cannot write to" in told.stderr
         assert b"data_dir" in told.stderr

@@ -28,6 +28,7 @@ def _allowed(methods: set[str]) -> set[str]:
 
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("path", PATHS)
+@pytest.mark.quick_cases(29)
 def test_a_path_says_which_methods_it_knows(gateway: RunningGateway, path: str, method: str) -> None:
     allowed = _allowed(PATHS[path])
     target = re.sub(r"\{\w+\}", "none", path)

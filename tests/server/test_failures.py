@@ -118,6 +118,7 @@ def check(row: Row, response: httpx2.Response, dialect: Dialect, *, stream: bool
 
 @pytest.mark.parametrize(("dialect", "stream"), WAYS)
 @pytest.mark.parametrize("row", ROWS, ids=[row.prompt for row in ROWS])
+@pytest.mark.quick_cases(29)
 def test_a_failure_of_the_agent(http: httpx2.Client, row: Row, dialect: Dialect, stream: bool) -> None:
     check(row, ask(http, dialect, standin(row.prompt), stream=stream), dialect, stream=stream)
 
@@ -187,6 +188,7 @@ def test_too_many_runs(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("dialect", "stream"), WAYS)
+@pytest.mark.quick_cases(1)
 def test_a_conversation_whose_store_is_broken_goes_on_all_the_same(
     gateway: RunningGateway, http: httpx2.Client, dialect: Dialect, stream: bool
 ) -> None:
@@ -223,6 +225,7 @@ def test_an_unknown_model_has_the_nearest_names(http: httpx2.Client, dialect: Di
     ],
     ids=["nobody is logged in", "no list"],
 )
+@pytest.mark.quick_cases(1)
 def test_models_that_the_agent_does_not_tell(
     tmp_path: Path, knobs: dict[str, object], failed: tuple[int, str, str]
 ) -> None:

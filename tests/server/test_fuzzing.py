@@ -28,6 +28,7 @@ from cursor_gateway.wire import json_body
 from tests.gateways import RunningGateway, running_gateway
 from tests.server.conftest import PATIENCE, Json, chat, http_client, question, standin
 from tests.server.test_safety import as_json, connected, error_of, exchange, request
+from tests.strategies import examples
 
 EXAMPLES = 40  # for each operation: so many that are right, and so many that are wrong
 
@@ -69,8 +70,9 @@ def described(fuzzed: RunningGateway) -> _Described:
 
 @pytest.mark.parametrize("mode", [GenerationMode.POSITIVE, GenerationMode.NEGATIVE])
 @pytest.mark.parametrize(("path", "method"), OPERATIONS)
+@pytest.mark.quick_cases(11)
 def test_every_reply_is_as_it_is_described(described: _Described, path: str, method: str, mode: GenerationMode) -> None:
-    @settings(max_examples=EXAMPLES, suppress_health_check=list(HealthCheck))
+    @settings(examples(EXAMPLES), suppress_health_check=list(HealthCheck))
     @given(case=described[path][method].as_strategy(generation_mode=mode))
     def check(case: schemathesis.Case[Any]) -> None:
         response = case.call(timeout=PATIENCE)
@@ -138,6 +140,7 @@ NO_JSON: dict[str, bytes] = {
 
 @pytest.mark.parametrize("name", NO_JSON)
 @pytest.mark.parametrize("path", PATHS)
+@pytest.mark.quick_cases(37)
 def test_a_body_that_is_no_request_is_refused(client: httpx2.Client, path: str, name: str) -> None:
     assert_refused(client, path, NO_JSON[name])
 
@@ -278,6 +281,7 @@ MESSAGES: list[object] = [
 
 
 @pytest.mark.parametrize("place", range(len(MESSAGES)))
+@pytest.mark.quick_cases(12)
 def test_messages_that_are_none_are_refused(client: httpx2.Client, place: int) -> None:
     error = assert_refused(client, "/v1/chat/completions", as_json(messages=MESSAGES[place]))
     assert error["param"] is None or error["param"].startswith("messages")
@@ -340,6 +344,7 @@ ODD: list[tuple[str, Json]] = [
 
 
 @pytest.mark.parametrize("place", range(len(ODD)))
+@pytest.mark.quick_cases(17)
 def test_fields_that_cannot_be_honoured_are_refused(client: httpx2.Client, place: int) -> None:
     path, fields = ODD[place]
     base = {"message": "x"} if path == "/v1/chat" else question("x")

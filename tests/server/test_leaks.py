@@ -135,6 +135,7 @@ _STREAMS = ("documents", "openai", "ndjson")
 
 @pytest.mark.parametrize("leave", [close, half_close, reset])
 @pytest.mark.parametrize("name", WAITING)
+@pytest.mark.quick_cases(7)
 def test_the_agent_goes_with_its_client(
     leaky: RunningGateway, name: str, leave: Callable[[socket.socket], None]
 ) -> None:
@@ -180,6 +181,7 @@ def test_an_agent_that_ignores_the_request_to_end_is_ended(leaky: RunningGateway
 
 @pytest.mark.parametrize("scenario", ["grandchild group=same", "grandchild-pipe group=same"])
 @pytest.mark.parametrize("dialect", ["documents", "openai"])
+@pytest.mark.quick_cases(1)
 def test_what_the_agent_has_started_goes_with_it(leaky: RunningGateway, scenario: str, dialect: Dialect) -> None:
     """All of its process group. Whoever makes a group of his own is beyond what a gateway can know."""
     mark = unique()
@@ -299,6 +301,7 @@ def one_of_a_kind(client: httpx2.Client, kind: str) -> None:
 
 
 @on_linux
+@pytest.mark.slow
 def test_runs_leave_nothing_behind_in_the_gateway(tmp_path: Path) -> None:
     temporary = tmp_path / "tmp"
     temporary.mkdir()
@@ -337,6 +340,7 @@ def test_runs_leave_nothing_behind_in_the_gateway(tmp_path: Path) -> None:
     assert list((home / "data" / "instances").iterdir()) == []
 
 
+@pytest.mark.slow
 def test_starts_and_stops_leave_nothing_behind(tmp_path: Path) -> None:
     temporary = tmp_path / "tmp"
     temporary.mkdir()
@@ -371,6 +375,7 @@ def test_starts_and_stops_leave_nothing_behind(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 @pytest.mark.parametrize("scenario", ["hang-mid", "ignore-term", "grandchild group=same"])
+@pytest.mark.quick_cases(2)
 def test_the_agents_go_with_the_gateway(tmp_path: Path, number: signal.Signals, scenario: str) -> None:
     settings = {"drain_seconds": "0.1", "hold_seconds": "600"}
     with ended_agents(tmp_path) as home, running_gateway(home, settings=settings) as gateway:
@@ -410,6 +415,7 @@ def test_a_gateway_that_stops_lets_runs_finish(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("scenario", ["hang-mid", "ignore-term", "grandchild group=same"])
+@pytest.mark.quick_cases(1)
 def test_what_a_killed_gateway_has_left_is_ended_by_the_next(tmp_path: Path, scenario: str) -> None:
     with ended_agents(tmp_path) as home:
         mark = unique()

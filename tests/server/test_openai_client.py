@@ -213,6 +213,7 @@ TEXTS = {
 
 @pytest.mark.parametrize(("dialect", "stream"), WAYS)
 @pytest.mark.parametrize("name", TEXTS)
+@pytest.mark.quick_cases(11)
 def test_the_text_is_what_the_agent_said(http: httpx2.Client, name: str, dialect: Dialect, stream: bool) -> None:
     """In deltas of one UTF-16 unit, so that every emoji is cut into halves of a character; the long text in larger."""
     text = TEXTS[name]

@@ -15,7 +15,7 @@ import pytest
 from msgspec import Struct
 
 from cursor_gateway.keys import hash_key, new_key
-from tests.cli.processes import finished
+from tests.cli.processes import finished_process
 from tests.gateways import RunningGateway, running_gateway
 from tests.server.conftest import (
     PATIENCE,
@@ -168,7 +168,9 @@ def test_it_listens_on_loopback_alone(open_gateway: RunningGateway) -> None:
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.1", "box.local", "localhost.example", "*"])
 def test_it_refuses_to_listen_elsewhere_without_keys(host: str, tmp_path: Path) -> None:
-    ran = finished("serve", "--host", host, "--port", "0", HOME=str(tmp_path), XDG_DATA_HOME="", XDG_CONFIG_HOME="")
+    ran = finished_process(
+        "serve", "--host", host, "--port", "0", HOME=str(tmp_path), XDG_DATA_HOME="", XDG_CONFIG_HOME=""
+    )
     assert (ran.returncode, ran.stdout) == (2, b"")
     assert re.fullmatch(
         rb"cursor-gateway: the gateway refuses to listen on '.*' without API keys: .* `cursor-gateway key NAME`.*\n",

@@ -387,6 +387,7 @@ def break_store(store: Path) -> None:
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize("dialect", ["documents", "openai"])
 @pytest.mark.parametrize("lose", [lose_folder, lose_chat, break_store])
+@pytest.mark.quick_cases(3)
 def test_a_session_that_is_gone_is_made_anew_unnoticed(
     gateway: RunningGateway, http: httpx2.Client, lose: Callable[[Path], None], dialect: Dialect, stream: bool
 ) -> None:
@@ -586,6 +587,7 @@ def test_the_same_request_again_is_the_same_run(
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize("path", ["/v1/chat", "/v1/chat/completions"])
 @pytest.mark.parametrize("scenario", ["fail-quota-early", "fail-quota"])
+@pytest.mark.quick_cases(3)
 def test_a_request_that_failed_for_good_fails_in_the_same_way(
     gateway: RunningGateway, http: httpx2.Client, scenario: str, path: str, stream: bool
 ) -> None:

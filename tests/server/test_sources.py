@@ -75,6 +75,7 @@ def documents_of(client: httpx2.Client, scenario: str) -> list[Json]:
 
 @pytest.mark.parametrize("source", ["acp", "sdk"])
 @pytest.mark.parametrize("scenario", SCENARIOS)
+@pytest.mark.quick_cases(7)
 def test_the_same_documents(
     clients: dict[str, tuple[RunningGateway, httpx2.Client]], source: str, scenario: str
 ) -> None:

@@ -713,6 +713,7 @@ def test_an_agent_that_cannot_begin_is_told_before_any_event(
 @pytest.mark.parametrize("loop", [asyncio.run, uvloop.run])
 @pytest.mark.parametrize("scenario", ["hang-mid", "hang", "ignore-term"])
 @pytest.mark.parametrize("how", ["closed", "cancelled", "cancelled twice"])
+@pytest.mark.quick_cases(5)
 def test_who_goes_stops_the_turn(tmp_path: Path, scenario: str, how: str, loop: Any) -> None:
     place = Place(tmp_path)
     if scenario == "hang" and how == "closed":

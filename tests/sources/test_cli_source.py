@@ -283,6 +283,7 @@ def test_a_line_without_an_end_ends_the_agent_before_all_else_is_full_of_it(tmp_
 @pytest.mark.parametrize("loop", [asyncio.run, uvloop.run])
 @pytest.mark.parametrize("scenario", ["hang-mid", "ignore-term", "grandchild"])
 @pytest.mark.parametrize("how", ["closed", "cancelled"])
+@pytest.mark.quick_cases(5)
 def test_who_goes_ends_the_agent_and_all_that_it_has_started(
     tmp_path: Path, scenario: str, how: str, loop: Any
 ) -> None:

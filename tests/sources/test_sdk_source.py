@@ -412,6 +412,7 @@ def test_a_package_that_is_not_installed_is_named(tmp_path: Path, monkeypatch: p
         ("sdk-result code=plan_required", "agent_misconfigured"),
     ],
 )
+@pytest.mark.quick_cases(5)
 def test_a_failure_says_what_happened_and_the_next_turn_is_served(tmp_path: Path, scenario: str, code: str) -> None:
     events, after = played(Place(tmp_path), f"standin: {scenario}", "standin: text")
     assert failure(events).code == code
