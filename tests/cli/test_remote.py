@@ -178,8 +178,17 @@ class Stranger:
     def _talk(self, client: socket.socket) -> None:
         with suppress(OSError), client:
             while data := client.recv(65536):
+                while _lacks_body(data) and (more := client.recv(65536)):
+                    data += more
                 self.heard += data
                 client.sendall(self._reply(data))
+
+
+def _lacks_body(request: bytes) -> bool:
+    """Head and body may come one after the other."""
+    head, _, body = request.partition(b"\r\n\r\n")
+    length = re.search(rb"content-length: (\d+)", head, re.IGNORECASE)
+    return length is not None and len(body) < int(length[1])
 
 
 @contextmanager
