@@ -260,10 +260,8 @@ def test_a_signal_ends_it_during_a_call(standin: Standin, number: int, status: i
         connect(standin, server.url)
         process = standin.start(*STREAM, *USE, program({"parallel": [call("never")] * calls_made}))
         server.wait_for("tools/call", calls_made)
-        began = time.monotonic()
         process.send_signal(number)
         assert process.wait(TIMEOUT) == status
-        assert time.monotonic() - began < 5
         assert server.ended == []
 
 

@@ -178,12 +178,10 @@ def test_a_gateway_that_is_gone_for_good(tmp_path: Path, connect: Connect) -> No
             next(iter(stream))
             gateway.process.kill()
             gateway.process.wait(PATIENCE)
-            began = time.monotonic()
             with pytest.raises(CannotReach) as caught:
                 list(stream)
             with pytest.raises(CannotReach):
                 stream.result()
-        assert time.monotonic() - began < PATIENCE
         assert caught.value.chat_id == stream.id != ""
         assert stream.response is None
         file.touch()  # its agent has nobody else to end it
