@@ -175,7 +175,7 @@ def test_a_model_is_never_suggested_in_its_own_place() -> None:
     assert "did you mean mock-1?" in str(unknown_model("Mock-1", ["mock-1"]))
     assert "see GET /v1/models" in str(unknown_model("mock-1", []))
     refused = str(unknown_model("mock-1", ["mock-1", "mock-2"]))
-    assert "lists the model 'mock-1', but refuses to use it" in refused
+    assert "lists the model 'mock-1' but rejects it" in refused
     assert "did you mean" not in refused
 
 

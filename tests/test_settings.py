@@ -123,7 +123,7 @@ def test_every_default_can_be_written_into_the_file_and_back(name: str) -> None:
 
 @pytest.mark.parametrize(("wrong", "nearest"), [("prot", "port"), ("api_kyes", "api_keys"), ("max_run", "max_runs")])
 def test_an_unknown_name_is_refused_with_the_nearest(wrong: str, nearest: str) -> None:
-    with pytest.raises(SettingsError, match=rf"no setting '{wrong}' \(file /etc/gateway.toml\).* `{nearest}`"):
+    with pytest.raises(SettingsError, match=rf"unknown setting '{wrong}' \(file /etc/gateway.toml\).* `{nearest}`"):
         from_file(**{wrong: "secret"})
     with pytest.raises(SettingsError, match=rf"'CURSOR_GATEWAY_{wrong.upper()}'.* `CURSOR_GATEWAY_{nearest.upper()}`"):
         from_environment(**{wrong: "secret"})
@@ -134,7 +134,7 @@ def test_an_unknown_name_is_refused_with_the_nearest(wrong: str, nearest: str) -
 
 @pytest.mark.parametrize("name", ["CURSOR_GATEWAY_", "CURSOR_GATEWAY_ö\n", "CURSOR_GATEWAY_port"])
 def test_a_strange_name_is_refused_in_one_line(name: str) -> None:
-    with pytest.raises(SettingsError, match=r"^there is no setting .*$") as caught:
+    with pytest.raises(SettingsError, match=r"^unknown setting .*$") as caught:
         load({}, {name: "1"}, {})
     assert "\n" not in str(caught.value)
 
@@ -164,13 +164,13 @@ def test_the_port_that_kubernetes_sets_is_explained() -> None:
         ("replay_speed", "inf", "a number, at least 0"),
         ("force", "perhaps", "true or false"),
         ("mode", "agnet", "one of `agent`, `ask`, `debug`, `plan`"),
-        ("host", "", "text that is not empty"),
+        ("host", "", "non-empty text"),
     ],
 )
 def test_a_wrong_value_is_named_with_what_was_expected(name: str, value: str, takes: str) -> None:
     told = refused(name, from_environment, **{name: value})
     assert f"`{name}` (CURSOR_GATEWAY_{name.upper()}) is {value!r}, but takes {takes}" in told
-    assert "correct it, or leave it out for " in told
+    assert "correct it, or remove it to use " in told
     assert f"({BY_NAME[name].flag}) is {value!r}" in refused(name, from_flags, **{name: value})
 
 
@@ -180,7 +180,7 @@ def test_a_type_of_the_file_is_not_guessed() -> None:
         ("force", "true", "true or false, without quotes"),
         ("port", True, "a whole number"),
         ("port", 1.5, "a whole number"),
-        ("host", 1, "text that is not empty"),
+        ("host", 1, "non-empty text"),
         ("url", [], "text"),
         ("allowed_hosts", "a,b", "a list of texts"),
         ("allowed_hosts", [1], "a list of texts"),
@@ -225,12 +225,12 @@ def test_keys_are_names_with_hashes() -> None:
 @pytest.mark.parametrize(
     ("keys", "told"),
     [
-        ({"a": HASH, "b": "secret"}, "entry 2 is no hash"),
-        ({"a": HASH.upper()}, "entry 1 is no hash"),
-        ({"": HASH}, "entry 1 has a wrong name"),
+        ({"a": HASH, "b": "secret"}, "entry 2 is not a hash"),
+        ({"a": HASH.upper()}, "entry 1 is not a hash"),
+        ({"": HASH}, "entry 1 has an invalid name"),
         ({"a": OTHER, "local": HASH}, "entry 2 is named `local`, which is reserved"),
-        ({"secret secret": HASH}, "entry 1 has a wrong name"),
-        ({"a": HASH, "b": OTHER, "c": HASH}, "entry 3 has the key of entry 1"),
+        ({"secret secret": HASH}, "entry 1 has an invalid name"),
+        ({"a": HASH, "b": OTHER, "c": HASH}, "entry 3 has the same key as entry 1"),
     ],
 )
 def test_what_is_no_name_with_a_hash_is_refused(keys: dict[str, str], told: str) -> None:
@@ -255,7 +255,7 @@ def test_settings_that_slipped_into_a_table_are_told() -> None:
     """TOML's tables end where the next one begins."""
     for value in ("0.0.0.0", 1):
         told = refused("api_keys", from_file, api_keys={"a": HASH, "host": value})
-        assert "settings stand above all tables, but `host` stands in this one" in told
+        assert "put `host` above all tables, not inside this one" in told
     assert "above all tables" not in refused("api_keys", from_file, api_keys={"a": 1})
 
 

@@ -65,7 +65,7 @@ _LONGEST_DETAILS = 2000  # characters of what the agent said
 _OF_THE_SOURCE = frozenset(
     {"agent_crashed", "agent_misconfigured", "agent_missing", "agent_timed_out", "agent_unreachable"}
 )
-_CUT_SHORT = "The agent's output ended before the agent had finished; what had arrived is kept. Run it again."
+_CUT_SHORT = "The agent's output ended before the agent had finished; partial output was kept. Try again."
 
 
 class Failure(msgspec.Struct, frozen=True):
@@ -337,14 +337,14 @@ def host_exhausted(error: Exception) -> HostExhausted | None:
             pass
         case _:
             return None
-    return HostExhausted(f"The system gives the gateway no more for now: {reason}; try again, or raise its limits.")
+    return HostExhausted(f"The system is out of resources: {reason}; try again, or raise its limits.")
 
 
 def unknown_model(model: str, nearest: list[str]) -> ModelUnavailable:
     if model in nearest:  # the agent lists it, and yet refuses it
         return ModelUnavailable(
-            f"The agent lists the model {model!r}, but refuses to use it; choose another, or check your Cursor plan.",
+            f"The agent lists the model {model!r} but rejects it; choose another, or check your Cursor plan.",
             param="model",
         )
     near = f"did you mean {', '.join(nearest)}?" if nearest else "see GET /v1/models."
-    return ModelUnavailable(f"There is no model {model!r} here; {near}", param="model")
+    return ModelUnavailable(f"Unknown model {model!r}; {near}", param="model")

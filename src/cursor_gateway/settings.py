@@ -32,53 +32,54 @@ Count: TypeAlias = Annotated[int, Meta(ge=1)]
 class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     # --- where it listens, and to whom
     host: Annotated[
-        str, Meta(min_length=1, description="The address to listen on; any but loopback needs API keys.")
+        str,
+        Meta(min_length=1, description="The address to listen on. Any address other than loopback requires API keys."),
     ] = "127.0.0.1"
-    port: Annotated[int, Meta(ge=0, le=65535, description="The port to listen on; 0 takes a free one.")] = 8787
+    port: Annotated[int, Meta(ge=0, le=65535, description="The port to listen on; 0 chooses a free one.")] = 8787
     api_keys: Annotated[
         dict[str, str],
-        Meta(description="Who may use the gateway: names with the hashes of their keys (`cursor-gateway key NAME`)."),
+        Meta(description="API keys: names and the hashes of their keys, as printed by `cursor-gateway key NAME`."),
     ] = {}
     allowed_hosts: Annotated[
-        list[str], Meta(description="Further names under which clients reach the gateway (the Host header).")
+        list[str], Meta(description="Additional host names that clients may use (the Host header).")
     ] = []
     allowed_origins: Annotated[
-        list[str], Meta(description="Web pages (origins) that may call the API from a browser; none by default.")
+        list[str], Meta(description="Origins of web pages that may call the API from a browser; none by default.")
     ] = []
     # --- what is run
     source: Annotated[
         SourceName,
         Meta(
-            description="What answers: `cli` starts cursor-agent for each run, `acp` keeps it alive, `sdk` is Cursor's "
-            "SDK, `replay` plays recordings; `auto` is `cli`, or without an agent the demo."
+            description="The backend: `cli` starts cursor-agent for each run, `acp` keeps agents running, `sdk` uses "
+            "Cursor's SDK, `replay` plays recordings; `auto` is `cli`, or the demo if no agent is installed."
         ),
     ] = "auto"
     agent_program: Annotated[
         str,
-        Meta(description="Cursor's agent; empty looks for `cursor-agent`, then `agent`, on PATH and in ~/.local/bin."),
+        Meta(description="The path of the agent; if empty, `cursor-agent` or `agent` on PATH or in ~/.local/bin."),
     ] = ""
     agent_environment: Annotated[
         list[str],
-        Meta(description="Further environment variables that the agent is given, by name; `PREFIX*` for many."),
+        Meta(description="Names of additional environment variables to pass to the agent; `PREFIX*` for several."),
     ] = []
     agent_headers: Annotated[
         dict[str, str],
         Meta(description="Headers that the agent adds to its own requests (`--header`); visible in the process list."),
     ] = {}
-    model: Annotated[str, Meta(min_length=1, description="The model of requests that name none.")] = "auto"
-    mode: Annotated[Mode, Meta(description="The mode of requests that name none.")] = "agent"
+    model: Annotated[str, Meta(min_length=1, description="The default model.")] = "auto"
+    mode: Annotated[Mode, Meta(description="The default mode.")] = "agent"
     workspace: Annotated[
-        str, Meta(description="The folder of requests that name none; empty is where the gateway was started.")
+        str, Meta(description="The default workspace; if empty, the folder in which the gateway was started.")
     ] = ""
     workspace_roots: Annotated[
         list[str],
-        Meta(description="Requests may name folders at or below these; empty allows only `workspace` and below."),
+        Meta(description="Requests may use these folders and those below them; if empty, `workspace` and below."),
     ] = []
     trust: Annotated[bool, Meta(description="Tell the agent to trust the allowed workspaces (`--trust`).")] = True
     refuse_workspace_hooks: Annotated[
         bool,
         Meta(
-            description="Refuse workspaces that bring hooks, MCP servers or permissions of their own: `hooks.json`, "
+            description="Reject workspaces with their own hooks, MCP servers or permissions: `hooks.json`, "
             "`mcp.json` or `cli.json` in `.cursor`."
         ),
     ] = False
@@ -87,132 +88,133 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     ] = False
     allow: Annotated[
         list[str],
-        Meta(description="What an agent that is kept alive (`acp`) may do: rules like `Shell(git)`, `Write(src/**)`."),
+        Meta(description="Permissions of `acp` agents: rules like `Shell(git)`, `Write(src/**)`."),
     ] = []
     permissions: Annotated[
-        Permissions, Meta(description="What such an agent hears where no rule allows it: no, or what the caller says.")
+        Permissions,
+        Meta(
+            description="What happens if no rule of `allow` applies: `deny` the request, or `ask` the caller (`acp`)."
+        ),
     ] = "deny"
     sdk_bridge: Annotated[
-        list[str], Meta(description="The command that starts the bridge of Cursor's SDK; empty is the one it brings.")
+        list[str], Meta(description="The command that starts the bridge of Cursor's SDK; if empty, the bundled one.")
     ] = []
-    max_agents: Annotated[int, Meta(ge=1, le=64, description="Agents that are kept alive (`acp`).")] = 4
+    max_agents: Annotated[int, Meta(ge=1, le=64, description="Maximum number of agent processes (`acp`).")] = 4
     # --- how answers look
-    fences: Annotated[Fences, Meta(description="Whether code in the text becomes documents of its own.")] = "split"
+    fences: Annotated[Fences, Meta(description="Whether code blocks become separate documents.")] = "split"
     agent_tools: Annotated[
         AgentTools,
         Meta(
-            description="How the OpenAI API tells of the agent's own tools; `tool_calls`: some clients run them again."
+            description="How the OpenAI API reports the agent's tools; with `tool_calls`, some clients run them again."
         ),
     ] = "reasoning"
     # --- limits
-    max_runs: Annotated[int, Meta(ge=1, description="Runs at the same time; the next one gets 429.")] = 8
+    max_runs: Annotated[int, Meta(ge=1, description="Maximum number of active runs; the next one gets 429.")] = 8
     max_runs_per_key: Annotated[
-        int, Meta(ge=0, description="Runs of one API key at the same time; 0 is as many as `max_runs`.")
+        int, Meta(ge=0, description="Maximum number of active runs of one API key; 0 means `max_runs`.")
     ] = 0
     max_waiting_per_key: Annotated[
         int,
-        Meta(ge=0, description="Runs of one API key that wait for their callers' tools; 0 is as many as `max_runs`."),
+        Meta(ge=0, description="Maximum number of one API key's runs that wait for tool results; 0 means `max_runs`."),
     ] = 0
     queue_seconds: Annotated[
         Seconds,
-        Meta(description="How long a request waits for a place while other API keys hold more than their share."),
+        Meta(description="How long a request waits for a free slot while other API keys use more than their share."),
     ] = 30
     requests_per_minute: Annotated[
-        int, Meta(ge=0, description="Requests of one API key in a minute; the next one gets 429. 0 is any number.")
+        int, Meta(ge=0, description="Maximum number of one API key's requests in a minute; 0 means no limit.")
     ] = 0
-    max_body_bytes: Annotated[int, Meta(ge=1024, description="The largest request.")] = 20 * 1024 * 1024
-    max_images: Annotated[int, Meta(ge=1, description="Images in one request.")] = 50
-    max_output_bytes: Annotated[int, Meta(ge=1024, description="The most that the agent may write in one run.")] = (
+    max_body_bytes: Annotated[int, Meta(ge=1024, description="Maximum size of a request body.")] = 20 * 1024 * 1024
+    max_images: Annotated[int, Meta(ge=1, description="Maximum number of images in a request.")] = 50
+    max_output_bytes: Annotated[int, Meta(ge=1024, description="Maximum output of the agent in one run.")] = (
         256 * 1024 * 1024
     )
-    head_seconds: Annotated[
-        Seconds, Meta(description="How long a request's head may take to arrive, and a connection to ask anything.")
-    ] = 60
-    body_seconds: Annotated[Seconds, Meta(description="How long a request's body may take to arrive.")] = 30
-    first_event_seconds: Annotated[Seconds, Meta(description="How long the agent may take to say anything at all.")] = (
-        120
-    )
+    head_seconds: Annotated[Seconds, Meta(description="Timeout for request headers, and for idle connections.")] = 60
+    body_seconds: Annotated[Seconds, Meta(description="Timeout for request bodies.")] = 30
+    first_event_seconds: Annotated[Seconds, Meta(description="Timeout for the agent's first event.")] = 120
     idle_seconds: Annotated[
-        Seconds, Meta(description="How long the agent may be silent; a quarter of an hour of it is normal.")
+        Seconds, Meta(description="Timeout between two events of the agent; 15 minutes of silence are normal.")
     ] = 1800
-    run_seconds: Annotated[Seconds, Meta(description="How long a run may take altogether.")] = 4 * 3600
+    run_seconds: Annotated[Seconds, Meta(description="Maximum length of a run.")] = 4 * 3600
     grace_seconds: Annotated[
         Seconds,
-        Meta(description="How long the agent may take to end by itself, after its result or when it is told to."),
+        Meta(description="How long the agent may take to exit by itself before it is killed."),
     ] = 2
     hold_seconds: Annotated[
         Seconds,
-        Meta(description="How long a streaming reply waits for its first event, so that failures have their status."),
+        Meta(description="How long a stream waits for its first event, so that failures get an HTTP status."),
     ] = 20
-    keep_alive_seconds: Annotated[Seconds, Meta(description="How often a silent stream gets a comment.")] = 15
-    drain_seconds: Annotated[Seconds, Meta(description="How long runs may go on when the gateway is told to stop.")] = (
-        10
-    )
+    keep_alive_seconds: Annotated[Seconds, Meta(description="Interval of keep-alive comments in a stream.")] = 15
+    drain_seconds: Annotated[
+        Seconds, Meta(description="How long active runs may take to finish when the gateway shuts down.")
+    ] = 10
     when_client_leaves: Annotated[
-        WhenClientLeaves, Meta(description="What happens to a run whose last reader has gone.")
+        WhenClientLeaves, Meta(description="What happens to a run when its last reader disconnects.")
     ] = "cancel"
     when_busy: Annotated[
-        WhenBusy, Meta(description="What happens to a request for a conversation that has a run: 409, or it waits.")
+        WhenBusy,
+        Meta(description="What happens to a request while its conversation has an active run: 409, or it waits."),
     ] = "refuse"
     answer_seconds: Annotated[
-        Seconds, Meta(description="How long a run waits for the results of its caller's tools.")
+        Seconds, Meta(description="How long a run waits for tool results, answers and decisions.")
     ] = 600
     progress_seconds: Annotated[
-        Seconds, Meta(description="How often an agent that waits for a caller's tool hears that it still runs.")
+        Seconds, Meta(description="How often an agent that waits for tool results gets a progress message.")
     ] = 10
     account_error_seconds: Annotated[
         float,
         Meta(
             ge=0,
             le=24 * 3600,
-            description="How long a login error or a usage limit is answered from memory, without starting an agent; "
-            "0 asks the agent each time.",
+            description="How long login errors and usage limits are remembered and returned without starting an "
+            "agent; 0 disables this.",
         ),
     ] = 60
-    models_seconds: Annotated[Seconds, Meta(description="How long the list of models is good for.")] = 600
+    models_seconds: Annotated[Seconds, Meta(description="How long the list of models is cached.")] = 600
     # --- what is kept and told
-    data_dir: Annotated[str, Meta(description="Where the gateway keeps its files; empty is the platform's place.")] = ""
+    data_dir: Annotated[str, Meta(description="The data directory; if empty, the platform's default.")] = ""
     history: Annotated[
-        bool, Meta(description="Keep conversations and answers; without it they are gone when the gateway stops.")
+        bool, Meta(description="Store conversations and answers; if false, they are lost when the gateway stops.")
     ] = True
     history_days: Annotated[
         float,
-        Meta(ge=0, le=36500, description="Conversations unused for so long are deleted; 0 keeps them."),
+        Meta(
+            ge=0, le=36500, description="Delete conversations that have not been used for this many days; 0 keeps them."
+        ),
     ] = 0
     max_history_bytes: Annotated[
-        int, Meta(ge=1024 * 1024, description="The most that the history may take; the oldest conversations go first.")
+        int,
+        Meta(ge=1024 * 1024, description="Maximum size of the history; the oldest conversations are deleted first."),
     ] = 2 * 1024 * 1024 * 1024
     max_history_bytes_per_key: Annotated[
         int,
-        Meta(
-            ge=0, description="The most that one API key's events may take, its oldest conversations first; 0 is any."
-        ),
+        Meta(ge=0, description="Maximum size of one API key's events; the oldest are deleted first. 0 means no limit."),
     ] = 0
-    record_dir: Annotated[
-        str, Meta(description="Write a recording of every run into this folder; empty writes none.")
-    ] = ""
-    record_prompts: Annotated[bool, Meta(description="Whether recordings hold the prompts.")] = True
+    record_dir: Annotated[str, Meta(description="Write a recording of every run to this folder; if empty, none.")] = ""
+    record_prompts: Annotated[bool, Meta(description="Whether recordings include the prompts.")] = True
     replay_dir: Annotated[
-        str, Meta(description="The recordings that `replay` plays; empty plays the built-in demo.")
+        str, Meta(description="The folder of recordings for `replay`; if empty, the built-in demo.")
     ] = ""
     replay_speed: Annotated[
         float,
-        Meta(ge=0, le=1e6, description="How fast recordings are played: 1 as recorded, 2 twice as fast, 0 at once."),
+        Meta(
+            ge=0, le=1e6, description="Playback speed of recordings: 1 as recorded, 2 twice as fast, 0 without pauses."
+        ),
     ] = 1.0
-    log_level: Annotated[LogLevel, Meta(description="The least important lines that are logged.")] = "info"
+    log_level: Annotated[LogLevel, Meta(description="The minimum log level.")] = "info"
     log_format: Annotated[
-        LogFormat, Meta(description="Lines for people or JSON; `auto` looks whether a terminal reads them.")
+        LogFormat, Meta(description="Readable text or JSON; `auto` is text on a terminal, otherwise JSON.")
     ] = "auto"
     # --- the command line as a client
-    url: Annotated[str, Meta(description="The gateway that the other commands talk to; empty tries the local one.")] = (
-        ""
-    )
-    api_key: Annotated[str, Meta(description="The key that the other commands send.")] = ""
+    url: Annotated[
+        str, Meta(description="The gateway that other commands use; if empty, your own on this machine.")
+    ] = ""
+    api_key: Annotated[str, Meta(description="The API key that other commands send.")] = ""
     verify_gateway: Annotated[
         bool,
         Meta(
-            description="Send prompts and the key to a port of this machine only if your own gateway listens there; "
-            "false for one in a container, behind a tunnel or of another user."
+            description="Send prompts and the key to a port of this machine only if it is your own gateway; set to "
+            "false for a gateway in a container, behind a tunnel or of another user."
         ),
     ] = True
 
@@ -229,12 +231,12 @@ _NO_SETTINGS = frozenset({FILE_VARIABLE, f"{PREFIX}LIVE"})  # the second: whethe
 _SECRET = frozenset({"api_keys", "agent_headers", "api_key"})  # headers carry tokens, too
 
 _GROUPS = {  # by the first setting of each
-    "host": "Where it listens, and to whom",
-    "source": "What is run",
-    "fences": "How answers look",
+    "host": "Network and access",
+    "source": "Agent",
+    "fences": "Output",
     "max_runs": "Limits",
-    "data_dir": "What is kept and told",
-    "url": "The command line as a client",
+    "data_dir": "Storage and logging",
+    "url": "Command line",
 }
 
 Kind: TypeAlias = StrType | IntType | FloatType | BoolType | LiteralType | ListType | DictType
@@ -344,13 +346,13 @@ def _known(name: str, settings: Mapping[str, Setting], where: str) -> Setting:
         name.removeprefix(PREFIX).lower(), [setting.name for setting in every_setting()], n=1, cutoff=0
     )
     written = next(written for written, setting in settings.items() if setting.name in nearest)
-    mend = f"the nearest is `{written}`: correct it, or take it out."
+    mend = f"did you mean `{written}`?"
     if name.startswith((f"{PREFIX}SERVICE_", f"{PREFIX}PORT_")):
         mend = _KUBERNETES
-    raise SettingsError(f"there is no setting {name!r} ({where}); {mend}")
+    raise SettingsError(f"unknown setting {name!r} ({where}); {mend}")
 
 
-_KUBERNETES = "Kubernetes sets it for a Service named cursor-gateway: give the pod `enableServiceLinks: false`."
+_KUBERNETES = "Kubernetes sets it for a Service named cursor-gateway; set `enableServiceLinks: false` in the pod."
 
 
 def _read(setting: Setting, layer: _Layer, origin: str, value: object) -> object:
@@ -379,7 +381,7 @@ def _wrong(setting: Setting, layer: _Layer, origin: str, value: object) -> Setti
     takes = _takes(setting.kind) if layer == "file" else _takes_text(setting.kind)
     if layer == "file" and isinstance(value, str) and isinstance(setting.kind, IntType | FloatType | BoolType):
         takes += ", without quotes"
-    mend = f"correct it, or leave it out for {msgspec.json.encode(setting.default).decode()}{_misplaced(value)}."
+    mend = f"correct it, or remove it to use {msgspec.json.encode(setting.default).decode()}{_misplaced(value)}."
     if setting.name == "port" and isinstance(value, str) and value.startswith("tcp://"):
         mend = _KUBERNETES
     return SettingsError(f"the setting `{setting.name}` ({origin}) is {told} {takes}; {mend}", param=setting.name)
@@ -398,7 +400,7 @@ def _misplaced(value: object) -> str:
     if not isinstance(value, Mapping):
         return ""
     found = [f"`{setting.name}`" for setting in every_setting() if setting.name in value]
-    return f"; settings stand above all tables, but {', '.join(found)} stands in this one" if found else ""
+    return f"; put {', '.join(found)} above all tables, not inside this one" if found else ""
 
 
 def _check_keys(keys: Mapping[str, str], origin: str) -> None:
@@ -406,21 +408,19 @@ def _check_keys(keys: Mapping[str, str], origin: str) -> None:
     owners: dict[str, int] = {}
     for place, (name, hashed) in enumerate(keys.items(), start=1):
         if is_reserved(name):
-            reason = (
-                f"is named `{name}`, which is reserved: it would see what was said before there were keys; rename it"
-            )
+            reason = f"is named `{name}`, which is reserved for conversations from before API keys were set; rename it"
         elif not is_name(name):
-            reason = "has a wrong name: 1 to 64 letters, digits, `_`, `.` or `-`, and not the key itself"
+            reason = "has an invalid name: use 1 to 64 letters, digits, `_`, `.` or `-`, not the key itself"
         elif not is_hash(hashed):
-            reason = f"is no hash: `sha256:` and 64 hex digits, never the key itself{_misplaced(keys)}"
+            reason = f"is not a hash: use `sha256:` and 64 hex digits, not the key itself{_misplaced(keys)}"
         elif hashed in owners:
-            reason = f"has the key of entry {owners[hashed]}: each owner needs another one"
+            reason = f"has the same key as entry {owners[hashed]}: each owner needs their own"
         else:
             owners[hashed] = place
             continue
         raise SettingsError(
             f"the setting `api_keys` ({origin}): entry {place} {reason}; "
-            "make a key and its hash with `cursor-gateway key NAME`.",
+            "create a key and its hash with `cursor-gateway key NAME`.",
             param="api_keys",
         )
 
@@ -464,7 +464,7 @@ def _pairs(items: Iterable[str]) -> dict[str, str]:
 def _takes(kind: Kind) -> str:
     match kind:
         case StrType(min_length=least):
-            return "text that is not empty" if least else "text"
+            return "non-empty text" if least else "text"
         case IntType(ge=least, le=most):
             return f"a whole number{_bounds(least, None, most)}"
         case FloatType(ge=least, gt=above, le=most):
@@ -512,7 +512,7 @@ def check_exposed(settings: Settings) -> None:
     """Who can use the gateway can run commands on its machine."""
     if not settings.api_keys and not is_loopback(settings.host):
         raise SettingsError(
-            f"the gateway refuses to listen on {settings.host!r} without API keys: whoever reaches it could run "
-            "commands on this machine; make one with `cursor-gateway key NAME`, or listen on 127.0.0.1.",
+            f"the gateway refuses to listen on {settings.host!r} without API keys: anyone who can connect could run "
+            "commands on this machine; create one with `cursor-gateway key NAME`, or listen on 127.0.0.1.",
             param="host",
         )

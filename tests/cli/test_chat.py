@@ -103,7 +103,7 @@ def test_the_prompt_is_the_words_and_below_them_what_is_piped(
 def test_without_a_prompt_there_is_nothing_to_ask(words: tuple[str, ...]) -> None:
     status, out, error = chat(*words)
     assert (status, out) == (2, "")
-    assert "There is nothing to ask" in error
+    assert "No prompt given" in error
     status, out, error = on_a_terminal("chat", *words, stdin=None)
     assert (status, out) == (2, "")
 
@@ -114,7 +114,7 @@ def test_a_standard_input_that_cannot_be_read_is_told(home: Path) -> None:
             arguments_of("chat", "hi"), stdin=file, capture_output=True, check=False, timeout=TIMEOUT
         )
     assert ended.returncode == 2
-    assert ended.stderr == b"cursor-gateway: the standard input cannot be read: Bad file descriptor; pipe a text in.\n"
+    assert ended.stderr == b"cursor-gateway: standard input cannot be read: Bad file descriptor; pipe some text in.\n"
 
 
 def test_arguments_that_are_not_utf_8(agent_log: Path, gateway: RunningGateway) -> None:
@@ -146,8 +146,8 @@ def test_without_a_gateway_the_agent_runs_here(agent_log: Path, home: Path) -> N
     assert "✓ completed" in out.splitlines()[-1]
     first, last = error.splitlines()
     assert first.startswith("cursor-agent 2026")
-    assert first.endswith(f"run directly in {home / 'work'}")
-    assert re.fullmatch(r'Go on: cursor-gateway chat --conversation conv_\w+ "…"', last)
+    assert first.endswith(f"without a gateway, in {home / 'work'}")
+    assert re.fullmatch(r'Continue with: cursor-gateway chat --conversation conv_\w+ "…"', last)
     (turn,) = turns(agent_log)
     assert turn["workspace"] == str(home / "work")
     assert list((home / ".local/share/cursor-gateway/instances").iterdir()) == []  # nothing is left behind
@@ -231,7 +231,7 @@ def test_text_is_the_same_whoever_answers(agent_log: Path, gateway: RunningGatew
         ("fail-auth", "cursor-agent login"),
         ("fail-quota", "usage limit"),
         ("crash", "ended before the agent had finished"),
-        ("fail-model model=zzz", "There is no model"),
+        ("fail-model model=zzz", "Unknown model"),
     ],
 )
 def test_a_run_that_fails_is_told_and_exits_with_1(scenario: str, message: str, agent_log: Path) -> None:
@@ -255,14 +255,14 @@ def test_a_run_that_fails_is_told_and_exits_with_1(scenario: str, message: str, 
 def test_a_folder_that_is_not_there_is_refused(name: str, agent_log: Path) -> None:
     status, out, error = chat("--workspace", name, "hi")
     assert (status, out) == (2, "")
-    assert error == f"cursor-gateway: there is no folder '{name}'; name one that exists.\n"
+    assert error == f"cursor-gateway: the folder '{name}' does not exist; name one that does.\n"
 
 
 def test_a_current_folder_that_is_gone_is_told(home: Path, agent_log: Path) -> None:
     (home / "work").rmdir()
     status, out, error = chat("hi")
     assert (status, out) == (2, "")
-    assert "the current folder is gone" in error
+    assert "the current folder no longer exists" in error
 
 
 def test_text_cannot_draw_on_the_terminal_but_goes_through_a_pipe_as_it_is(agent_log: Path) -> None:
@@ -283,7 +283,7 @@ def test_without_an_agent_the_demo_answers_and_says_so() -> None:
     assert status == 0
     assert "built-in demo" in out
     first, why, _ = error.splitlines()
-    assert first == "DEMO: built-in recordings answer. No agent runs, no file changes."
+    assert first == "DEMO: answers are built-in recordings. No agent runs, no files change."
     assert why.startswith("cursor-agent is not installed; ")
 
 
@@ -302,15 +302,15 @@ def test_a_conversation_goes_on_directly(agent_log: Path, home: Path, monkeypatc
     assert (status, json.loads(out)["prompts"]) == (0, ["something else"])
     status, _, error = chat("--conversation", id, "hi")
     assert status == 0
-    assert error.splitlines()[0].endswith(f"run directly in {home / 'work'}")
+    assert error.splitlines()[0].endswith(f"without a gateway, in {home / 'work'}")
     assert turns(agent_log)[-1]["workspace"] == str(home / "work")
     status, out, error = chat("--conversation", id, "--workspace", ".", "hi")
     assert (status, out) == (2, "")
-    assert "begin a new one to work elsewhere" in error
+    assert "start a new one to use another" in error
     (home / "work").rmdir()
     status, out, error = chat("--conversation", id, "hi")
     assert (status, out) == (2, "")
-    assert "the folder of this conversation is gone" in error
+    assert "the folder of this conversation no longer exists" in error
 
 
 def test_a_gateway_knows_what_was_said_without_it(agent_log: Path, home: Path, tmp_path: Path) -> None:
@@ -332,7 +332,7 @@ def test_a_conversation_has_one_run_at_a_time_also_over_processes(agent_log: Pat
     with process:
         status, out, error = chat("--continue", "hi")
         assert (status, out) == (2, "")
-        assert "has a run that goes on in another process" in error
+        assert "has an active run in another process" in error
         process.send_signal(signal.SIGINT)
         assert process.wait(TIMEOUT) == 130
     assert chat("--continue", "hi")[0] == 0
@@ -341,7 +341,7 @@ def test_a_conversation_has_one_run_at_a_time_also_over_processes(agent_log: Pat
 def test_without_a_history_nothing_is_promised(agent_log: Path, home: Path) -> None:
     status, _, error = chat("hi", CURSOR_GATEWAY_HISTORY="false")
     assert status == 0
-    assert "Go on" not in error
+    assert "Continue with" not in error
     assert not list((home / ".local/share/cursor-gateway").glob("history*"))
 
 
@@ -372,7 +372,7 @@ def test_a_gateway_is_used_when_it_is_named_or_found(gateway: RunningGateway) ->
         assert "$ pytest -q\n  2 passed" in out
         first, last = error.splitlines()
         assert first.startswith(f"Gateway at {gateway.url}: cursor-agent 2026")
-        assert re.match(r'Go on: cursor-gateway chat (--url \S+ )?--conversation conv_\w+ "…"$', last)
+        assert re.match(r'Continue with: cursor-gateway chat (--url \S+ )?--conversation conv_\w+ "…"$', last)
 
 
 def test_direct_does_not_look_for_one(gateway: RunningGateway, agent_log: Path) -> None:
@@ -388,7 +388,7 @@ def test_a_conversation_goes_on(gateway: RunningGateway) -> None:
     status, out, error = chat("--url", gateway.url, "--conversation", id, "--text", "standin: history")
     assert status == 0
     assert json.loads(out)["prompts"] == ["the first thing"]
-    assert "Go on" not in error  # a script does not read it
+    assert "Continue with" not in error  # a script does not read it
 
 
 def test_a_folder_is_that_of_whoever_names_it(tmp_path: Path, home: Path) -> None:
@@ -415,7 +415,7 @@ def test_the_key_is_sent_and_a_wrong_one_is_told(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "status", "message"),
     [
-        (["--conversation", "conv_none", "hi"], 2, "There is no conversation 'conv_none'"),
+        (["--conversation", "conv_none", "hi"], 2, "Unknown conversation 'conv_none'"),
         (["--workspace", "/", "hi"], 2, "workspace_roots"),
         (["standin: fail-auth"], 1, "cursor-agent login"),
         (["standin: fail-quota-early"], 1, "usage limit"),
@@ -445,7 +445,7 @@ def test_a_demo_of_a_gateway_is_told(tmp_path: Path) -> None:
     with running_gateway(tmp_path / "demo", has_agent=False, settings={"replay_speed": "0"}) as gateway:
         status, _, error = chat("--url", gateway.url, "hello")
         assert status == 0
-        assert error.startswith(f"DEMO: built-in recordings answer at {gateway.url}. No agent runs")
+        assert error.startswith(f"DEMO: answers are built-in recordings at {gateway.url}. No agent runs")
 
 
 @pytest.mark.parametrize(
@@ -457,13 +457,13 @@ def test_a_demo_of_a_gateway_is_told(tmp_path: Path) -> None:
         (["--url", "ftp://x"], "is not the address"),
         (["--url", "http://x:port"], "is not the address"),
         (["--url", "http://[::1"], "is not the address"),
-        (["--direct", "--url", "http://x"], "--direct uses no gateway"),
-        (["--direct", "--conversation", "conv_1"], "There is no conversation 'conv_1'"),
-        (["--conversation", "conv_1"], "There is no conversation 'conv_1'"),
-        (["--conversation", f"conv_{'0' * 32}"], "There is no conversation 'conv_0"),
-        (["--conversation", "last"], "there is no conversation yet"),
-        (["--continue"], "to go on with; leave --continue out"),
-        (["--continue", "--conversation", "conv_1"], "there is no --conversation"),
+        (["--direct", "--url", "http://x"], "--direct and --url cannot be combined"),
+        (["--direct", "--conversation", "conv_1"], "Unknown conversation 'conv_1'"),
+        (["--conversation", "conv_1"], "Unknown conversation 'conv_1'"),
+        (["--conversation", f"conv_{'0' * 32}"], "Unknown conversation 'conv_0"),
+        (["--conversation", "last"], "no conversations yet"),
+        (["--continue"], "to continue; omit --continue"),
+        (["--continue", "--conversation", "conv_1"], "--conversation cannot be combined"),
     ],
 )
 @pytest.mark.quick_cases(5)
@@ -539,7 +539,7 @@ def test_a_connection_that_breaks_off_is_told_and_what_had_arrived_stays(length:
             status, out, error = chat("--url", url, *form, "hi")
             assert status == 1
             assert out == "Half an ans\n"
-            assert f"the connection to {url} broke off: " in error
+            assert f"the connection to {url} was lost: " in error
         assert chat("--url", url, "--json", "hi")[:2] == (1, "")
 
 
@@ -577,7 +577,7 @@ def test_another_program_on_the_local_port_is_no_gateway(agent_log: Path) -> Non
     with server(lambda handler: handler.send_error(500), health=b'{"status": "ok"}') as url:
         status, out, error = chat("hi", CURSOR_GATEWAY_PORT=url.rpartition(":")[2])
         assert (status, out) == (2, "")
-        assert "but not as a gateway does" in error
+        assert "but is not a cursor-gateway" in error
     assert not agent_log.exists()
 
 
@@ -655,8 +655,8 @@ def test_a_connection_that_never_brings_anything_is_given_up(gateway: RunningGat
     with Cutter(gateway.url, after=20) as cutter:  # not even the headers come through
         status, out, error = chat("--url", cutter.url, "--text", "standin: hang-mid")
     assert (status, out) == (1, "")
-    assert "broke off" in error
-    assert "`cursor-gateway conversations` tells whether the run goes on there" in error
+    assert "was lost" in error
+    assert "`cursor-gateway conversations` shows whether the run is still active" in error
 
 
 def test_a_gateway_that_comes_back_has_what_was_said(tmp_path: Path) -> None:

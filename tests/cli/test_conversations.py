@@ -180,8 +180,8 @@ def test_a_long_title_is_cut_and_not_the_id(home: Path) -> None:
 def test_how_many(history: Path) -> None:
     assert [entry["title"] for entry in entries("--limit", "2")] == TITLES[:2]
     _, _, error = on_a_terminal("conversations", "--limit", "2")
-    assert "There are more: cursor-gateway conversations --limit 10" in error
-    assert "There are more" not in on_a_terminal("conversations", "--limit", "3")[2]
+    assert "More results: cursor-gateway conversations --limit 10" in error
+    assert "More results" not in on_a_terminal("conversations", "--limit", "3")[2]
     assert conversations("--limit", "0")[0] == 2
 
 
@@ -217,7 +217,7 @@ def test_nothing_found_is_told(history: Path) -> None:
     for words in (["zebra"], ["zebra", "crossing"], ["?!"]):
         status, out, error = conversations("search", *words)
         assert (status, out) == (1, "")
-        assert "No conversation has " in error
+        assert "No conversation contains " in error
     assert conversations("search", "--json", "zebra")[:2] == (1, "[]\n")
     assert conversations("search")[0] == 2
 
@@ -278,10 +278,10 @@ def test_an_id_that_means_none_or_several_is_told(part: str, history: Path, gate
         for name in ("zzz", f"conv_{'0' * 32}", "", "a/../b", os.fsdecode(b"caf\xe9")):
             status, out, error = conversations(part, name, *more, *where)
             assert (status, out) == (2, "")
-            assert "cursor-gateway: There is no conversation '" in error
+            assert "cursor-gateway: Unknown conversation '" in error
         status, out, error = conversations(part, "conv_", *more, *where)
         assert (status, out) == (2, "")
-        assert "'conv_' is the beginning of several conversations: conv_" in error
+        assert "'conv_' matches several conversations: conv_" in error
         assert len(entries(*where)) >= 3
 
 
@@ -377,7 +377,7 @@ def test_a_file_is_written_in_the_form_of_its_name(history: Path, home: Path) ->
     assert (home / "work/talk.md").read_text(encoding="utf-8") == as_text(conversation)
     status, out, error = conversations("export", "last", "-o", "nowhere/talk.md")
     assert (status, out) == (2, "")
-    assert "'nowhere/talk.md' cannot be written: No such file or directory; name another place." in error
+    assert "'nowhere/talk.md' cannot be written: No such file or directory; use another path." in error
 
 
 def answered(*documents: Document, **more: Any) -> ChatResponse:
@@ -527,7 +527,7 @@ def test_without_a_terminal_it_wants_to_be_told(history: Path) -> None:
     ids = [entry["id"] for entry in entries()]
     status, out, error = conversations("delete", "last")
     assert (status, out) == (2, "")
-    assert "there is no terminal to ask on; add --yes." in error
+    assert "there is no terminal; add --yes." in error
     status, _, error = conversations("delete", "--yes", ids[1], "zzz")
     assert status == 2
     assert [entry["id"] for entry in entries()] == ids  # all or nothing
@@ -578,7 +578,7 @@ def test_what_another_process_runs_is_left_alone(home: Path) -> None:
         assert " running " in plain(on_a_terminal("conversations")[1])[1]
         status, _, error = conversations("delete", "last", "--yes")
         assert status == 2
-        assert "has a run that goes on in another process" in error
+        assert "has an active run in another process" in error
         assert (home / DATA / "conversations" / entry["id"]).is_dir()
         process.send_signal(signal.SIGINT)
         assert process.wait(TIMEOUT) == 130
@@ -619,7 +619,7 @@ def test_everybody_sees_their_own(tmp_path: Path, home: Path) -> None:
         for arguments in (["show", anns["id"]], ["show", anns["id"][:12]], ["delete", "--yes", anns["id"]]):
             status, out, error = conversations("--url", gateway.url, *arguments, CURSOR_GATEWAY_API_KEY="cgw_ben")
             assert (status, out) == (2, "")
-            assert "There is no conversation" in error
+            assert "Unknown conversation" in error
         status, out, error = conversations("--url", gateway.url)
         assert (status, out) == (2, "")
         assert "needs an API key" in error
@@ -636,14 +636,11 @@ def test_everybody_sees_their_own(tmp_path: Path, home: Path) -> None:
 def test_where_nothing_was_said_nothing_is_made(home: Path) -> None:
     status, out, error = conversations()
     assert (status, out) == (0, "")
-    assert error == (
-        f'No history in {home / DATA}\nThere is no conversation yet; begin one with `cursor-gateway chat "…"`.\n'
-    )
+    assert error == (f'No history in {home / DATA}\nNo conversations yet; start one with `cursor-gateway chat "…"`.\n')
     assert entries() == []
     assert conversations("show", "last")[::2] == (
         2,
-        f"No history in {home / DATA}\n"
-        "cursor-gateway: there is no conversation yet; begin one with `cursor-gateway chat`.\n",
+        f"No history in {home / DATA}\ncursor-gateway: no conversations yet; start one with `cursor-gateway chat`.\n",
     )
     assert conversations("search", "x")[0] == 1
     assert "the setting `history` is off" in conversations(CURSOR_GATEWAY_HISTORY="false")[2]

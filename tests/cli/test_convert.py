@@ -226,7 +226,7 @@ def test_input_without_a_run_exits_with_2_and_prints_nothing(convert: Convert, f
     assert convert(data, "--to", form) == b""
     assert convert.status == 2
     assert convert.error.count("\n") == 1
-    assert "holds no output of cursor-agent" in convert.error
+    assert "contains no cursor-agent output" in convert.error
     assert "--output-format stream-json" in convert.error
 
 
@@ -245,7 +245,7 @@ def test_standard_input_that_is_closed_exits_with_2() -> None:
     command = ["sh", "-c", 'exec "$@" <&-', "sh", *arguments_of("convert")]
     ended = subprocess.run(command, capture_output=True, timeout=TIMEOUT, check=False)
     assert (ended.returncode, ended.stdout) == (2, b"")
-    assert b"the standard input cannot be read: " in ended.stderr
+    assert b"standard input cannot be read: " in ended.stderr
     assert ended.stderr.count(b"\n") == 1
 
 

@@ -106,14 +106,14 @@ OUT = '{"status": "unauthenticated", "isAuthenticated": false, "message": "Not l
     ("status", "environ", "expected", "told"),
     [
         (IN, {}, ["good"], "logged in as a@b.c"),
-        (OUT, {}, ["broken"], "nobody is logged in"),
+        (OUT, {}, ["broken"], "not logged in"),
         (OUT, {"CURSOR_API_KEY": "key_secret"}, ["good"], "by CURSOR_API_KEY"),
         (IN, {"CURSOR_API_KEY": "key_secret"}, ["good"], "also logged in as a@b.c"),
         (OUT, {"CURSOR_AUTH_TOKEN": "key_secret"}, ["good"], "by CURSOR_AUTH_TOKEN"),
-        (IN, {"CURSOR_API_KEY": ""}, ["warning", "good"], "set, but empty"),
-        (OUT, {"CURSOR_API_KEY": ""}, ["warning", "broken"], "set, but empty"),
+        (IN, {"CURSOR_API_KEY": ""}, ["warning", "good"], "set but empty"),
+        (OUT, {"CURSOR_API_KEY": ""}, ["warning", "broken"], "set but empty"),
         ("error: unknown option '--format'", {}, ["warning"], "unknown option"),
-        ("", {}, ["warning"], "it says nothing"),
+        ("", {}, ["warning"], "no output"),
         (f"A tip!\n{IN}\n", {}, ["good"], "a@b.c"),
         ("{]}", {}, ["warning"], "cannot be read"),
     ],
@@ -178,7 +178,7 @@ def test_workspaces() -> None:
 
 def test_the_data_directory() -> None:
     assert of_data(Folder("/d", True, True), 10 * GB).level == "good"
-    assert "not made yet" in of_data(Folder("/d", False, True), 10 * GB).found
+    assert "not created yet" in of_data(Folder("/d", False, True), 10 * GB).found
     assert of_data(Folder("/d", True, True), GB // 8).level == "warning"
     assert of_data(Folder("/d", True, True), 1000).level == "broken"
     assert of_data(Folder("/d", True, False), 10 * GB).level == "broken"
@@ -212,7 +212,7 @@ def test_the_worst_decides() -> None:
     assert worst([good, warning]) == "warning"
     assert worst([broken, good, warning]) == "broken"
     assert summary([good]) == "Nothing is broken."
-    assert summary([good, warning]) == "Nothing is broken; 1 thing is worth a look."
+    assert summary([good, warning]) == "No problems found; 1 warning."
     assert summary([broken, broken, warning, warning]) == "2 things are broken; 2 things are worth a look."
 
 
@@ -306,12 +306,12 @@ def test_an_agent_that_cannot_be_confined_is_told_of(home: Path) -> None:
 @pytest.mark.parametrize(
     ("source", "packages", "has_key", "level", "told"),
     [
-        ("auto", "", False, "good", "or without one the demo"),
-        ("auto", "acp sdk", True, "good", "requests may also choose acp 1, sdk 1"),
-        ("auto", "acp sdk", False, "good", "requests may also choose acp 1"),
-        ("cli", "", False, "good", "cli, as it is set"),
+        ("auto", "", False, "good", "or runs the demo"),
+        ("auto", "acp sdk", True, "good", "requests can also select acp 1, sdk 1"),
+        ("auto", "acp sdk", False, "good", "requests can also select acp 1"),
+        ("cli", "", False, "good", "cli (configured)"),
         ("acp", "", False, "broken", "not installed"),
-        ("acp", "acp", False, "good", "acp, as it is set"),
+        ("acp", "acp", False, "good", "acp (configured)"),
         ("sdk", "", True, "broken", "not installed"),
         ("sdk", "sdk", False, "broken", "without CURSOR_API_KEY"),
     ],
@@ -377,7 +377,7 @@ def test_settings_that_are_wrong_do_not_end_it(home: Path) -> None:
     (home / "c.toml").write_text("prot = 1")
     status, found = doctor("--config", str(home / "c.toml"))
     assert status == 1
-    assert "there is no setting 'prot'" in found["settings"][0]["found"]
+    assert "unknown setting 'prot'" in found["settings"][0]["found"]
     assert found["workspace"][0]["level"] == "good"
     (home / "c.toml").write_text("max_runs = 1")
     status, found = doctor("--config", str(home / "c.toml"))
@@ -429,7 +429,7 @@ def test_agents_that_were_left_alone_are_counted_and_left(home: Path) -> None:
     try:
         _, found = doctor()
         assert found["leftovers"][0]["level"] == "warning"
-        assert "1 agent of gateways that are gone" in found["leftovers"][0]["found"]
+        assert "1 agent left behind by stopped gateways" in found["leftovers"][0]["found"]
         assert members(group)
         assert finished("models", "--direct").returncode == 0  # any gateway that begins here ends it
         assert members(group) == []
@@ -455,7 +455,7 @@ def test_without_a_terminal_it_is_plain_text_and_no_line_is_broken(home: Path) -
     ended = finished("doctor", COLUMNS="40")
     assert ended.returncode == 0
     assert b"\x1b" not in ended.stdout
-    assert re.search(rb"^! agent +cursor-agent is not found; the built-in demo answers instead$", ended.stdout, re.M)
+    assert re.search(rb"^! agent +cursor-agent is not found; the built-in demo is used instead$", ended.stdout, re.M)
 
 
 def test_an_encoding_without_our_marks_is_no_error(home: Path) -> None:

@@ -41,7 +41,7 @@ def test_piped_it_is_one_a_line(home: Path) -> None:
     install(home / "bin", knobs=KNOBS)
     status, out, error = models()
     assert (status, out) == (0, LINES)
-    assert error.endswith("asked directly\n")
+    assert error.endswith("without a gateway\n")
 
 
 def test_on_a_terminal_it_is_a_table_with_the_default(home: Path) -> None:

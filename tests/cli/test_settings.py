@@ -81,7 +81,7 @@ def test_a_named_file_must_exist(tmp_path: Path) -> None:
         assert "cannot be read: No such file or directory" in told
         assert "\n" not in told
     assert "cannot be read: Is a directory" in refusal(tmp_path)
-    assert "whose home is meant" in refusal("~nobody-of-this-name/config.toml")
+    assert "the home directory in" in refusal("~nobody-of-this-name/config.toml")
 
 
 def test_a_file_that_is_no_toml_is_told_with_its_line(tmp_path: Path) -> None:
@@ -108,7 +108,7 @@ def test_where_the_usual_file_cannot_be_there_is_none(home: Path, monkeypatch: p
     monkeypatch.setattr(Path, "expanduser", homeless)
     assert usual_file({}) is None
     assert configuration(environ={}).settings == Settings()
-    with pytest.raises(SettingsError, match="name a place with `data_dir`"):
+    with pytest.raises(SettingsError, match="set `data_dir`"):
         data_dir(Settings(), {})
 
 
@@ -118,7 +118,7 @@ def test_where_the_gateways_files_are(home: Path, monkeypatch: pytest.MonkeyPatc
     assert data_dir(Settings(data_dir="~/here"), {"XDG_DATA_HOME": "/data"}) == home / "here"
     monkeypatch.chdir(home)
     assert data_dir(Settings(data_dir="relative"), {}) == home / "relative"
-    with pytest.raises(SettingsError, match="whose home is meant"):
+    with pytest.raises(SettingsError, match="the home directory in"):
         data_dir(Settings(data_dir="~nobody-of-this-name"), {})
 
 
@@ -175,7 +175,7 @@ def test_json_is_for_scripts(shown: Told) -> None:
         "default": 8787,
         "environment": "CURSOR_GATEWAY_PORT",
         "takes": "a whole number, at least 0 and at most 65535",
-        "meaning": "The port to listen on; 0 takes a free one.",
+        "meaning": "The port to listen on; 0 chooses a free one.",
     }
     assert told["api_keys"]["value"] == {"laptop": "…", "ci": "…"}
 
@@ -206,7 +206,7 @@ def test_a_wrong_setting_exits_with_2_and_one_line(
     assert run(["settings"]) == 2
     out, error = capsys.readouterr()
     assert out == ""
-    assert error.startswith("cursor-gateway: there is no setting 'CURSOR_GATEWAY_PROT'")
+    assert error.startswith("cursor-gateway: unknown setting 'CURSOR_GATEWAY_PROT'")
     assert error.count("\n") == 1
 
 

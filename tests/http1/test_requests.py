@@ -154,7 +154,7 @@ def test_the_target_says_which_host_is_meant(target: bytes, path: bytes, query: 
 
 
 REJECTED: dict[str, tuple[bytes, int, str]] = {
-    "no request": (b"\x16\x03\x01\x02\x00", 400, "GET"),
+    "nvalid": (b"\x16\x03\x01\x02\x00", 400, "GET"),
     "another version": (b"GET / HTTP/3.7\r\nHost: x\r\n\r\n", 400, "GET"),
     "version 2": (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", 400, "GET"),
     "version 0.9": (b"GET / HTTP/0.9\r\nHost: x\r\n\r\n", 400, "GET"),

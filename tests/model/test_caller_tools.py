@@ -95,7 +95,7 @@ def test_a_tool_that_takes_no_object_is_refused(type: object) -> None:
 
 @pytest.mark.parametrize("name", ["", "a b", "a\nb", "`x`", "Mcp(*)", "x" * 129])
 def test_a_name_that_could_mean_something_else_is_refused(name: str) -> None:
-    with pytest.raises(InvalidRequest, match="cannot be a tool's name") as caught:
+    with pytest.raises(InvalidRequest, match="is not a valid tool name") as caught:
         make_tool(name, None, None, "tools[1]")
     assert caught.value.param == "tools[1].name"
 

@@ -98,6 +98,6 @@ def test_so_many_images_are_not_too_many(count: int) -> None:
 
 
 def test_more_are_refused_with_the_setting_that_says_so() -> None:
-    with pytest.raises(InvalidRequest, match=r"51 images, and a request may have 50; .*`max_images`") as refused:
+    with pytest.raises(InvalidRequest, match=r"51 images, but the limit is 50; .*`max_images`") as refused:
         check_images(51, 50, "images")
     assert refused.value.param == "images"

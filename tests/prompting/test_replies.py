@@ -44,9 +44,9 @@ def test_answers_stand_below_their_questions() -> None:
 @pytest.mark.parametrize(
     ("given", "param", "there"),
     [
-        (answer("other", "a"), "answers[0].questionId", "there are file, why"),
+        (answer("other", "a"), "answers[0].questionId", "choose from file, why"),
         (answer("file", "c"), "answers[0].selectedOptionIds", "there are a, b"),
-        (answer("file", "a", "b"), "answers[0].selectedOptionIds", "takes one option, and there are 2"),
+        (answer("file", "a", "b"), "answers[0].selectedOptionIds", "takes one option, not 2"),
         (answer("why", "c"), "answers[0].selectedOptionIds", "send `text`"),
     ],
 )

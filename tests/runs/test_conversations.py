@@ -92,14 +92,14 @@ def test_nobody_elses_can_be_told_from_none_at_all(known: Conversations, store: 
 
 def test_it_does_not_move(known: Conversations, store: SqliteStore) -> None:
     said(store)
-    with pytest.raises(InvalidRequest, match="works in '/w'") as caught:
+    with pytest.raises(InvalidRequest, match="uses the workspace '/w'") as caught:
         asyncio.run(known.named("conv_1", "me", "/elsewhere", [UserMessage("two")]))
     assert caught.value.param == "workspace"
 
 
 def test_something_new_must_be_said(known: Conversations, store: SqliteStore) -> None:
     said(store)
-    with pytest.raises(InvalidRequest, match="nothing new to say") as caught:
+    with pytest.raises(InvalidRequest, match="no new message") as caught:
         asyncio.run(known.named("conv_1", "me", None, TOLD))
     assert caught.value.param == "messages"
 

@@ -50,7 +50,7 @@ def test_runs_are_counted_until_they_have_answered() -> None:
         assert (runs.running, runs.limit) == (0, 2)
         first, second = start(runs, "chat_1", ended=ended), start(runs, "chat_2", ended=ended)
         assert runs.running == 2
-        with pytest.raises(TooManyRuns, match="All 2 places"):
+        with pytest.raises(TooManyRuns, match="2 runs are active"):
             runs.check_free("me")
         with pytest.raises(TooManyRuns):
             start(runs, "chat_3")
@@ -132,7 +132,7 @@ def test_who_waits_for_a_place_does_not_wait_for_ever() -> None:
     async def live() -> None:
         runs = Runs(ScriptedSource([forever()]), ENDLESS, Shares(max_runs=1, queue_seconds=0.01))
         start(runs, "chat_1", "greedy")
-        with pytest.raises(TooManyRuns, match="All 1 places"):
+        with pytest.raises(TooManyRuns, match="1 runs are active"):
             await runs.reserve("modest")
         leaving = asyncio.ensure_future(runs.reserve("modest"))
         await turns_of_the_loop()

@@ -386,9 +386,9 @@ def limits(**seconds: float) -> Timeouts:
 @pytest.mark.parametrize(
     ("script", "limit", "told"),
     [
-        ([], "first_event_seconds", "said nothing within 0.001 s"),
-        ([say("Half")], "idle_seconds", "was silent for 0.001 s"),
-        ([[STARTED]], "idle_seconds", "was silent for 0.001 s"),
+        ([], "first_event_seconds", "sent nothing within 0.001 s"),
+        ([say("Half")], "idle_seconds", "sent nothing for 0.001 s"),
+        ([[STARTED]], "idle_seconds", "sent nothing for 0.001 s"),
         ([], "run_seconds", "took longer than 0.001 s"),
         ([say("Half")], "run_seconds", "took longer than 0.001 s"),
     ],

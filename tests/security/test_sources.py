@@ -48,9 +48,9 @@ def every_way(client: httpx2.Client, source: str, message: str) -> list[httpx2.R
 
 
 REFUSING = [
-    ("record_dir", "recordings", PERSISTENT, "only runs of the CLI can be recorded"),
+    ("record_dir", "recordings", PERSISTENT, "only CLI runs can be recorded"),
     ("trust", "false", PERSISTENT, "only the CLI checks whether a workspace is trusted"),
-    ("agent_headers", "X-Team=a", ("sdk",), "the SDK takes none"),
+    ("agent_headers", "X-Team=a", ("sdk",), "the SDK does not support headers"),
 ]
 
 
@@ -68,7 +68,7 @@ def test_a_source_that_cannot_keep_to_a_setting_is_refused(
                 assert reply.status_code == 400
                 error = reply.json()["error"]
                 assert error["param"] == "source"
-                assert f"`{source}` cannot be used here" in error["message"]
+                assert f"`{source}` cannot be used" in error["message"]
                 assert f"`{setting}`" in error["message"]
                 assert reason in error["message"]
             assert invocations(gateway, mark) == []

@@ -155,7 +155,7 @@ def test_a_held_question_is_answered_in_the_same_run() -> None:
         asking = asyncio.ensure_future(held.answer("call_1", QUESTION))
         await until(lambda: waiting.since is not None)
         assert (driver.pauses, waiting.shown) == (1, ("call_1",))
-        with pytest.raises(InvalidRequest, match="'other' was not asked; there are file"):
+        with pytest.raises(InvalidRequest, match="'other' is not open; choose from file"):
             held.take_answers([ClarificationAnswer(question_id="other", selected_option_ids=[])])
         assert held.holds_questions
         assert not held.take_answers([])

@@ -78,8 +78,8 @@ def test_a_path_that_is_nearly_right_is_told_which_one_is(
         reply = exchanged(gateway, request(method, target, JSON, CLOSE))
         assert (reply.status, reply.error["code"]) == (404, "not_found")
         said = reply.error["message"]
-        assert said.startswith(f"There is nothing at {target}; ")
-        assert said.endswith("see /docs for what there is.")
+        assert said.startswith(f"No endpoint at {target}; ")
+        assert said.endswith("see /docs for the list.")
         if meant is not None:
             assert f"did you mean {meant}?" in said
 

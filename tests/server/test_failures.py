@@ -52,10 +52,10 @@ class Row(Struct, frozen=True):
 LOGIN = (401, "agent_unauthenticated", "authentication_error")
 MODEL = (404, "model_not_found", "invalid_request_error")
 QUOTA = (429, "insufficient_quota", "insufficient_quota", "wait for its reset or raise the limit")
-BUSY = (429, "agent_overloaded", "rate_limit_error", "try again in a while")
+BUSY = (429, "agent_overloaded", "rate_limit_error", "try again later")
 NETWORK = (502, "agent_unreachable", "api_error", "check the network and try again")
-SERVICE = (502, "agent_unreachable", "api_error", "try again in a while")
-CRASH = (502, "agent_crashed", "api_error", "Run it again")
+SERVICE = (502, "agent_unreachable", "api_error", "try again later")
+CRASH = (502, "agent_crashed", "api_error", "Try again")
 OPTION = (500, "agent_misconfigured", "api_error")
 TIME = (504, "agent_timed_out", "api_error")
 
@@ -90,7 +90,7 @@ ROWS = [
     Row("fail-internal", *SERVICE),
     Row("fail-resume", 404, "session_lost", "invalid_request_error", "start a new conversation"),
     Row("fail-sandbox", *OPTION, "turn it off in the agent's configuration"),
-    Row("fail-result", 502, "agent_failed", "api_error", "Run it again, or ask it in another way"),
+    Row("fail-result", 502, "agent_failed", "api_error", "Try again, or rephrase the request"),
     Row("fail-result exit=0", 502, "agent_failed", "api_error", "The agent could not finish"),
     Row("crash-early", *CRASH),
     Row("crash", *CRASH, when="late"),
@@ -136,7 +136,7 @@ SET: dict[str, tuple[dict[str, str], dict[str, object], Row]] = {
     "the folder is not trusted": (
         {"trust": "false"},
         {},
-        Row("text", 403, "workspace_untrusted", "permission_error", "run it there once and accept"),
+        Row("text", 403, "workspace_untrusted", "permission_error", "there once and accept"),
     ),
     "force is forbidden": (
         {"force": "true"},
@@ -174,7 +174,7 @@ def test_an_agent_that_is_removed_and_installed_again(tmp_path: Path) -> None:
 
 
 def test_too_many_runs(tmp_path: Path) -> None:
-    row = Row("text", 429, "too_many_runs", "rate_limit_error", "try again when one has ended", retry_after="1")
+    row = Row("text", 429, "too_many_runs", "rate_limit_error", "try again later", retry_after="1")
     file = tmp_path / "go"
     with running_gateway(tmp_path / "home", settings={"max_runs": "1"}) as gateway, http_client(gateway) as http:
         with growing(http, "documents", standin(f"wait-for file={file}")) as reply:

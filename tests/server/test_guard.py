@@ -477,7 +477,7 @@ def test_a_path_that_does_not_exist_is_told_in_one_line_of_bounded_length() -> N
             reply = ask(HOST, path=path, method=method, app=routes)
             assert (reply.status, reply.error["code"]) == (404, "not_found")
             assert_presentable(reply.error["message"])
-            assert reply.error["message"].endswith("see /docs for what there is.")
+            assert reply.error["message"].endswith("see /docs for the list.")
 
 
 def test_a_path_that_other_apis_have_is_told_what_to_use_instead() -> None:
@@ -503,12 +503,12 @@ def test_a_method_that_a_path_does_not_know_is_told_with_those_it_knows(
 def test_an_error_repeats_little_of_what_was_sent_and_still_says_what_to_do() -> None:
     async def strict(scope: Scope, receive: Receive, send: Send) -> None:
         sent = "x" * 100_000 + "\x1b[2J\r\n\x00"
-        raise InvalidRequest(f"There is no field `{sent}`; leave it out.", param=sent)
+        raise InvalidRequest(f"Unknown field `{sent}`; leave it out.", param=sent)
 
     error = ask(HOST, app=strict).error
     assert_presentable(error["message"])
     assert_presentable(error["param"])
-    assert error["message"].startswith("There is no field `xxx")
+    assert error["message"].startswith("Unknown field `xxx")
     assert error["message"].endswith("leave it out.")
 
 

@@ -93,7 +93,7 @@ def test_another_program_is_not_taken_for_the_agent(tmp_path: Path) -> None:
 
 def test_a_workspace_that_does_not_exist(tmp_path: Path) -> None:
     install(tmp_path / "bin")
-    assert "there is no folder" in refused(tmp_path, "--workspace", str(tmp_path / "nowhere"))
+    assert "does not exist" in refused(tmp_path, "--workspace", str(tmp_path / "nowhere"))
 
 
 def test_an_address_for_everybody_needs_keys(tmp_path: Path) -> None:
@@ -155,7 +155,7 @@ def test_the_demos_banner(tmp_path: Path) -> None:
         process.send_signal(signal.SIGTERM)
         process.wait(TIMEOUT)
     said = "\n".join(lines)
-    assert "DEMO: built-in recordings answer. No agent runs" in said
+    assert "DEMO: answers are built-in recordings. No agent runs" in said
     assert "cursor-agent is not installed; install it" in said
     assert "/v1/chat -H 'Content-Type: application/json'" in said
 

@@ -222,8 +222,8 @@ def test_a_question_is_answered_in_the_same_run(clients: dict[str, tuple[Running
     assert (form["type"], form["metadata"]["state"]) == ("clarification", "waiting")
     path = f"/v1/chat/{asked['id']}/answer"
     refused: list[tuple[Json, str]] = [
-        ({"answers": [{"questionId": "file", "selectedOptionIds": ["no"]}]}, "is no option of this question"),
-        ({"answers": [{"questionId": "other", "selectedOptionIds": []}]}, "'other' was not asked; there are file"),
+        ({"answers": [{"questionId": "file", "selectedOptionIds": ["no"]}]}, "is not an option of this question"),
+        ({"answers": [{"questionId": "other", "selectedOptionIds": []}]}, "'other' is not open; choose from file"),
         ({"answers": [{"questionId": "file", "selectedOptionIds": ["notes.txt", "other.txt"]}]}, "takes one option"),
         ({"plan": "accept"}, "send `answers` to its questions"),
     ]

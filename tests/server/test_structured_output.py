@@ -111,7 +111,7 @@ def test_an_answer_that_never_fits_is_an_error(http: httpx2.Client, value: str, 
     assert reply.status_code == 502
     error = validate_error(reply.content)
     assert (error.code, error.param) == ("answer_unfit", "response_format")
-    assert "Ask in another way" in error.message
+    assert "Rephrase the request" in error.message
 
 
 @pytest.mark.parametrize("stream", [False, True])

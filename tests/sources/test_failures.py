@@ -94,7 +94,7 @@ def test_a_message_quotes_the_line_that_says_what_is_wrong() -> None:
     line = "ActionRequiredError: You've reached your usage limit, resets 10/2"
     assert failure_of(f"Warning: old\n{line}\nmore").failure().message.endswith(f"The agent says: {line}")
     option = failure_of("error: unknown option '--frob'").failure()
-    assert option.message.endswith("an option that it was given. The agent says: error: unknown option '--frob'")
+    assert option.message.endswith("one of its options. The agent says: error: unknown option '--frob'")
     long = failure_of(f"error: unknown option '{'x' * 9000}'").failure()
     assert len(long.message) < 400
     assert quoting("It failed.", " \n ") == "It failed."

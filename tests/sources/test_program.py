@@ -149,7 +149,7 @@ def test_a_command_that_does_not_end_is_ended_and_named(tmp_path: Path) -> None:
     path = script(tmp_path / "agent", "echo $$ > pid; exec sleep 600")
 
     async def live() -> None:
-        with pytest.raises(AgentTimedOut, match=r"^`agent --help` did not end within 0\.01 s"):
+        with pytest.raises(AgentTimedOut, match=r"^`agent --help` did not finish within 0\.01 s"):
             await run_to_end([path, "--help"], ENVIRONMENT, 0.01, str(tmp_path))
 
     asyncio.run(live())

@@ -151,7 +151,7 @@ def test_where_no_recording_fits_only_the_demo_answers() -> None:
     (failed,) = batches_of(ReplaySource(recordings, 0, is_demo=False), turn)
     assert isinstance(failed[0], RunFailed)
     assert (failed[0].failure.code, failed[0].failure.status) == ("not_found", 404)
-    assert "No recording fits this prompt. Choose one with `recording: NAME` in the prompt: cats, dogs." in str(
+    assert "No recording matches this prompt. Select one with `recording: NAME` in the prompt: cats, dogs." in str(
         failed[0].failure.message
     )
     first, *_ = batches_of(ReplaySource(recordings, 0, is_demo=True), turn)
@@ -336,7 +336,7 @@ def test_recordings_are_loaded_by_name(tmp_path: Path) -> None:
 
 
 def test_a_folder_without_recordings_is_a_setting_to_mend(tmp_path: Path) -> None:
-    with pytest.raises(SettingsError, match="no recording"):
+    with pytest.raises(SettingsError, match="No recordings"):
         load(tmp_path)
     with pytest.raises(SettingsError, match="No such file or directory; set `replay_dir`") as caught:
         load(tmp_path / "missing")

@@ -1,4 +1,4 @@
-"""A full disk, a lock, a folder that can only be read: told as what they are, and over when they are over."""
+"""A full disk, a lock, a folder that is read-only: told as what they are, and over when they are over."""
 
 import errno
 import sqlite3

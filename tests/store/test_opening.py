@@ -118,7 +118,7 @@ def test_a_newer_database_is_refused_and_left_alone(tmp_path: Path) -> None:
     before = path.read_bytes()
     store = Database(tmp_path)
     known = len(list(migrations()))
-    with pytest.raises(SettingsError, match=rf"newer cursor-gateway \(format 99, this one knows {known}\)"):
+    with pytest.raises(SettingsError, match=rf"newer cursor-gateway \(format 99, this version supports {known}\)"):
         store.open(NOW)
     with pytest.raises(StoreUnavailable, match="newer cursor-gateway"):
         store.begin_run(new_run())

@@ -109,7 +109,7 @@ def test_a_word_that_nearly_stands_there_costs_linear_time(unit: str) -> None:
 
 def test_a_query_may_be_so_long_and_no_longer() -> None:
     assert query_words("a" * 1000) == ["a" * 1000]
-    with pytest.raises(InvalidRequest, match="at most 1,000 characters"):
+    with pytest.raises(InvalidRequest, match="limited to 1,000 characters"):
         query_words("a" * 1001)
 
 

@@ -76,7 +76,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         ("Headers: no address leaks", '"referrer-policy": "no-referrer"', '"referrer-policy": "unsafe-url"'),
         (
             "Faults: the caller learns no details",
-            'GatewayFault(f"The gateway made a mistake; its log has the details under the id {request_id}.")',
+            'GatewayFault(f"Internal error; the gateway\'s log has the details under the id {request_id}.")',
             "GatewayFault(repr(error))",
         ),
     ),

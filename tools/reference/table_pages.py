@@ -72,12 +72,12 @@ def settings_page() -> str:
     ]
     return page(
         "Settings",
-        "A flag wins over the environment, the environment over the file, the file over the default. A name that is\n"
+        "Flags override environment variables, which override the file, which overrides defaults. A name that is\n"
         "not known and a value that is wrong are refused, with what to do. `cursor-gateway settings` shows each\n"
         "setting with its value and where that came from.",
         f"The file is TOML: the one that `--config` or `{FILE_VARIABLE}` names, else\n"
         "`$XDG_CONFIG_HOME/cursor-gateway/config.toml` or `~/.config/cursor-gateway/config.toml`, if it exists.\n"
-        "Settings stand above all tables:",
+        "Put settings above all tables:",
         code(_FILE, "toml"),
         f"In the environment each has the prefix `{PREFIX}`. Lists are separated by commas, tables are `name=value`\n"
         "pairs separated by commas; what holds a comma itself belongs into the file. True is also `1`, `yes` or\n"

@@ -24,7 +24,7 @@ def _lines(gateway: "Gateway", settings: Settings, url: str) -> Iterator[str]:
     yield f"{style('cursor-gateway', bold=True)} {version('cursor-gateway')}"
     if state.is_demo:
         yield ""
-        yield style(" DEMO: built-in recordings answer. No agent runs, no file changes. ", bold=True, reverse=True)
+        yield style(" DEMO: answers are built-in recordings. No agent runs, no files change. ", bold=True, reverse=True)
         yield style(f" {visible_line(gateway.why_demo)}", dim=True)
     yield ""
     for name, value in (
@@ -46,8 +46,8 @@ def _lines(gateway: "Gateway", settings: Settings, url: str) -> Iterator[str]:
 
 def _keys(settings: Settings) -> str:
     if settings.api_keys:
-        return f"needed; known are those of {', '.join(sorted(settings.api_keys))}"
-    return "not needed: only this machine can reach it"
+        return f"required (keys: {', '.join(sorted(settings.api_keys))})"
+    return "not required: only this machine can connect"
 
 
 def curl(url: str, *, has_keys: bool) -> str:

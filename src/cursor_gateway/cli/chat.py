@@ -55,36 +55,36 @@ _WAIT_SECONDS = 2.0  # for a pipe, before somebody who forgot about it is told
       cursor-gateway chat --url https://gateway.example --json "hello" | jq .usage
 
     \b
-    Ctrl-C stops the agent. Exit status: 0 the run completed; 1 it ended in an
-    error; 2 it could not begin; 130 it was stopped.""",
+    Ctrl-C stops the agent. Exit status: 0 the run completed; 1 it ended with an
+    error; 2 it could not start; 130 it was interrupted.""",
 )
 @click.argument("words", nargs=-1, metavar="[PROMPT…|-]")
 @config
 @click.option("--model", metavar="NAME", help="The model; see `cursor-gateway models`.")
-@click.option("--mode", type=click.Choice(MODES), help="How the agent works; without one as the settings say.")
+@click.option("--mode", type=click.Choice(MODES), help="The agent's mode. Default: the setting `mode`.")
 @click.option(
     "--workspace",
     metavar="DIR",
-    help="Where the agent works; without it the current folder, or the gateway's own where that one is not allowed.",
+    help="The folder to work in. Default: the current folder, or the gateway's default folder if that is not allowed.",
 )
-@click.option("--conversation", metavar="ID", help="Go on with this one of `cursor-gateway conversations`.")
+@click.option("--conversation", metavar="ID", help="Continue this conversation (see `cursor-gateway conversations`).")
 @click.option(
     "--continue",
     "goes_on",
     is_flag=True,
-    help="Go on with the newest conversation; without a gateway, with that of the folder.",
+    help="Continue the newest conversation; with --direct, the newest one in this folder.",
 )
-@click.option("--fences", type=click.Choice(get_args(Fences)), help="Whether code becomes documents of its own.")
+@click.option("--fences", type=click.Choice(get_args(Fences)), help="Whether code blocks become separate documents.")
 @click.option(
     "--include",
     type=click.Choice(get_args(Include)),
     multiple=True,
-    help="Also show the model's thinking; for --json also each tool's own payload (raw).",
+    help="Also show the model's thinking; with --json, also the raw payload of each tool call (raw).",
 )
 @url_option
 @direct_option
-@click.option("--json", "form", flag_value="json", help="The whole response as JSON, for scripts.")
-@click.option("--text", "form", flag_value="text", help="Only what the agent says, as it says it.")
+@click.option("--json", "form", flag_value="json", help="Print the whole response as JSON.")
+@click.option("--text", "form", flag_value="text", help="Print only the agent's text.")
 def chat(
     words: tuple[str, ...],
     config: str | None,
@@ -99,14 +99,14 @@ def chat(
     direct: bool,
     form: Form | None,
 ) -> int:
-    """Ask the agent: by a running gateway, or else the agent on this machine.
+    """Send a prompt to the agent, through a running gateway or directly.
 
-    The prompt is what stands on the command line, and below it what comes in from a pipe.
+    Piped input is appended to the prompt.
     """
     if direct and url:
-        raise click.UsageError("--direct uses no gateway, so there is no --url.")
+        raise click.UsageError("--direct and --url cannot be combined.")
     if conversation and goes_on:
-        raise click.UsageError("--continue chooses the conversation, so there is no --conversation.")
+        raise click.UsageError("--continue and --conversation cannot be combined.")
     settings = configuration(config).settings
     asked = Asked(
         ChatRequest(
@@ -145,7 +145,7 @@ def _prompt(words: tuple[str, ...]) -> str:
     piped = _piped(bool(said))
     if prompt := "\n\n".join(part for part in (said, piped) if part):
         return prompt
-    raise click.UsageError('There is nothing to ask: say it like `cursor-gateway chat "…"`, or pipe it in.')
+    raise click.UsageError('No prompt given; run `cursor-gateway chat "…"`, or pipe the prompt in.')
 
 
 def _piped(has_words: bool) -> str:
@@ -154,11 +154,11 @@ def _piped(has_words: bool) -> str:
     source = sys.stdin.buffer
     try:
         if not select.select([source], [], [], _WAIT_SECONDS)[0]:
-            more = ", too; if there is none, add `< /dev/null`" if has_words else ""
-            aside(f"Reading the standard input{more}.")
+            more = ", too; add `< /dev/null` if there is none" if has_words else ""
+            aside(f"Reading standard input{more}.")
         return source.read().decode("utf-8", "replace").strip("\n")
     except OSError as error:
-        raise Trouble(f"the standard input cannot be read: {error.strerror}; pipe a text in.") from None
+        raise Trouble(f"standard input cannot be read: {error.strerror}; pipe some text in.") from None
 
 
 # --- asking ---------------------------------------------------------------------------------------------
@@ -252,13 +252,13 @@ async def _gateway_events(remote: Remote, message: str, options: "ChatOptions", 
         try:
             stream = await opened.enter_async_context(remote.client.stream(message, **options))
         except UnicodeEncodeError:
-            raise Trouble("an option is not UTF-8, which is all that a gateway reads; write it anew.") from None
+            raise Trouble("an option is not valid UTF-8; correct it.") from None
         except CallFailed as error:
             if is_folder_named or error.param != "workspace":
                 raise
             default = remote.health.workspace if remote.health else ""
             aside(
-                f"Not in {options.get('workspace')}: this gateway may not work there, so it works in its default folder"
+                f"This gateway may not work in {options.get('workspace')}, so it uses its default folder"
                 f"{f', {default}' if default else ''}. Allow more with `workspace_roots`, or use --direct."
             )
             options["workspace"] = None
@@ -275,7 +275,7 @@ async def _ask_agent(asked: Asked, settings: Settings) -> int:
     request, owner = asked.request, owner_here(settings)
     here = _folder(request.workspace or ".")
     if not here.is_dir():
-        raise Trouble(f"there is no folder {request.workspace!r}; name one that exists.")
+        raise Trouble(f"the folder {request.workspace!r} does not exist; name one that does.")
     # Whoever sits here may work wherever they are; the roots are for those who reach the gateway from elsewhere.
     gateway = await compose(msgspec.structs.replace(settings, workspace=str(here), workspace_roots=[]), warn=aside)
     try:
@@ -285,7 +285,7 @@ async def _ask_agent(asked: Asked, settings: Settings) -> int:
             aside_demo()
             aside(gateway.why_demo)
         else:
-            aside(f"{state.detail}, run directly in {known.workspace if known else here}")
+            aside(f"{state.detail}, without a gateway, in {known.workspace if known else here}")
         run_request = RunRequest(
             owner=owner,
             messages=[UserMessage(request.message)],
@@ -302,7 +302,7 @@ async def _ask_agent(asked: Asked, settings: Settings) -> int:
         try:
             done = await _present(_agent_events(run), asked.form, answer_to(gateway.service, owner))
         except BaseException:  # Ctrl-C: the agent is given its time, since it has processes of its own to end
-            run.stop(RunCancelled("The run was stopped; start it again to have the whole answer."))
+            run.stop(RunCancelled("The run was cancelled; start it again to get the whole answer."))
             await run.gone()
             raise
         if settings.history:
@@ -323,15 +323,15 @@ async def _conversation(
     if name is None:
         found = await first(history, lambda entry: entry.workspace == str(here.resolve()))
         if found is None:
-            raise Trouble(f"there is no conversation in {here} to go on with; leave --continue out to begin one.")
+            raise Trouble(f"there is no conversation in {here} to continue; omit --continue to start one.")
     else:
         found = await history.conversation(await id_of(history, name))
         if found is None:
             raise unknown(name)
     if found.is_running:
-        raise Trouble(f"{found.id} has a run that goes on in another process; wait until it has ended.")
+        raise Trouble(f"{found.id} has an active run in another process; wait until it has ended.")
     if not Path(found.workspace).is_dir():
-        raise Trouble(f"the folder of this conversation is gone: {found.workspace}; begin a new one.")
+        raise Trouble(f"the folder of this conversation no longer exists: {found.workspace}; start a new conversation.")
     return found
 
 
@@ -340,7 +340,7 @@ def _tell_how_to_go_on(asked: Asked, done: Done) -> None:
         return
     where = f" --url {asked.url}" if asked.url else " --direct" if asked.is_direct else ""
     aside()
-    aside(f'Go on: cursor-gateway chat{where} --conversation {sure_id(done.envelope.conversation_id)} "…"')
+    aside(f'Continue with: cursor-gateway chat{where} --conversation {sure_id(done.envelope.conversation_id)} "…"')
 
 
 def _current_folder() -> str | None:
@@ -354,7 +354,7 @@ def _folder(name: str) -> Path:
     try:
         return Path(os.path.expanduser(name)).absolute()
     except OSError:
-        raise Trouble("the current folder is gone; go to another, or name one with --workspace.") from None
+        raise Trouble("the current folder no longer exists; change to another, or use --workspace.") from None
 
 
 def answer_to(service: "Service", owner: str) -> Answer:

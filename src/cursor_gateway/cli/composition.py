@@ -68,7 +68,7 @@ async def compose(
         ledger.open()
     except OSError as error:
         raise SettingsError(
-            f"the gateway cannot write to {error.filename}: {error.strerror}; set `data_dir` to a folder it may use.",
+            f"the gateway cannot write to {error.filename}: {error.strerror}; set `data_dir` to a writable folder.",
             param="data_dir",
         ) from None
     async with AsyncExitStack() as undo:
@@ -108,7 +108,9 @@ async def _service(
         model = (await source.models())[0].id
     default = Path(settings.workspace or ".").expanduser()
     if not default.is_dir():
-        raise SettingsError(f"there is no folder {str(default)!r}; set `workspace` to one.", param="workspace")
+        raise SettingsError(
+            f"the folder {str(default)!r} does not exist; set `workspace` to one that does.", param="workspace"
+        )
     limits = Timeouts(
         first_event_seconds=settings.first_event_seconds,
         idle_seconds=settings.idle_seconds,
@@ -224,11 +226,11 @@ async def choose_source(
 def unsupported(source: str, settings: Settings) -> str:
     """Why this source cannot keep to the operator's settings; empty if it can. The CLI keeps to all of them."""
     if settings.record_dir:
-        return "the operator records every run (`record_dir`), and only runs of the CLI can be recorded"
+        return "every run is recorded (`record_dir`), and only CLI runs can be recorded"
     if not settings.trust:
-        return "the operator has set `trust` to false, and only the CLI checks whether a workspace is trusted"
+        return "`trust` is false, and only the CLI checks whether a workspace is trusted"
     if settings.agent_headers and source == "sdk":
-        return "the operator adds headers to the agent's requests (`agent_headers`), and the SDK takes none"
+        return "`agent_headers` is set, and the SDK does not support headers"
     return ""
 
 

@@ -12,7 +12,7 @@ from cursor_gateway.settings import FILE_VARIABLE, Loaded, Settings, load
 config = click.option(
     "--config",
     metavar="FILE",
-    help=f"The configuration file (TOML), instead of ${FILE_VARIABLE} or ~/.config/cursor-gateway/config.toml.",
+    help=f"The configuration file (TOML). Default: ${FILE_VARIABLE}, or ~/.config/cursor-gateway/config.toml.",
 )
 
 
@@ -35,7 +35,10 @@ def data_dir(settings: Settings, environ: Mapping[str, str] = os.environ) -> Pat
         return _expanded(settings.data_dir).absolute()
     found = _in_home("XDG_DATA_HOME", "~/.local/share", "", environ)
     if found is None:
-        raise SettingsError("there is no home for the gateway's files; name a place with `data_dir`.", param="data_dir")
+        raise SettingsError(
+            "the gateway's data directory is not known, because there is no home directory; set `data_dir`.",
+            param="data_dir",
+        )
     return found
 
 
@@ -52,7 +55,7 @@ def _expanded(path: str) -> Path:
     try:
         return Path(path).expanduser()
     except RuntimeError:
-        raise SettingsError(f"nobody knows whose home is meant by {path!r}; write the whole path.") from None
+        raise SettingsError(f"the home directory in {path!r} does not exist; write the full path.") from None
 
 
 def _read_file(named: str | None, environ: Mapping[str, str]) -> tuple[str, Mapping[str, object]]:
@@ -67,7 +70,7 @@ def _read_file(named: str | None, environ: Mapping[str, str]) -> tuple[str, Mapp
             return str(path), {}
         raise _unusable(path, f"cannot be read: {error.strerror}; name one that exists") from None
     except OSError as error:
-        raise _unusable(path, f"cannot be read: {error.strerror}; see to its permissions, or name another") from None
+        raise _unusable(path, f"cannot be read: {error.strerror}; check its permissions, or name another") from None
     import tomllib  # most have no file
 
     try:

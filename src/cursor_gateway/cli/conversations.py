@@ -41,21 +41,26 @@ _MODEL = 16  # columns, and twice as many where there is room
 _ENDINGS: dict[str, Form] = {".json": "json", ".txt": "text"}  # of files; all others are Markdown
 
 _EXIT_STATUS = """\b
-    ID is one of the list, the beginning of one, or `last` for the newest.
-    Exit status: 0 done; 1 nothing was found, or deleted; 2 the history cannot
+    ID is an id from the list, its first characters, or `last` for the newest.
+    Exit status: 0 success; 1 nothing found or deleted; 2 the history cannot
     be read, or has no such conversation."""
 
 
 def where(command: Command) -> Command:
     """The options of every part of this command."""
-    direct = click.option("--direct", is_flag=True, help="Do not look for a gateway: use the history of this machine.")
+    direct = click.option("--direct", is_flag=True, help="Do not use a gateway; read this machine's history.")
     return config(url_option(direct(command)))
 
 
 _limit = click.option(
-    "--limit", type=click.IntRange(min=1), default=_USUAL, show_default=True, metavar="N", help="How many at most."
+    "--limit",
+    type=click.IntRange(min=1),
+    default=_USUAL,
+    show_default=True,
+    metavar="N",
+    help="The maximum number of results.",
 )
-_json = click.option("--json", "as_json", is_flag=True, help="As JSON, for scripts.")
+_json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 
 @click.group(
@@ -79,7 +84,7 @@ _json = click.option("--json", "as_json", is_flag=True, help="As JSON, for scrip
 def conversations(
     context: click.Context, config: str | None, url: str | None, direct: bool, limit: int, as_json: bool
 ) -> int:
-    """List the conversations of a gateway, or without one those of this machine, the newest first."""
+    """List conversations, newest first, from a running gateway or from this machine's history."""
     if (part := context.invoked_subcommand) is not None:
         # What stands before the part's name is meant for it.
         given = {"config": config, "url": url, "direct": direct, "limit": limit, "as_json": as_json}
@@ -87,34 +92,34 @@ def conversations(
         return 0
     found, is_more = with_history(config, url, direct, lambda history: newest(history, limit))
     if not found and not as_json:
-        aside('There is no conversation yet; begin one with `cursor-gateway chat "…"`.')
+        aside('No conversations yet; start one with `cursor-gateway chat "…"`.')
         return 0
     _print_list(found, [], as_json)
     if is_more and sys.stdout.isatty() and not as_json:
-        aside(f"There are more: cursor-gateway conversations --limit {limit * 5}")
+        aside(f"More results: cursor-gateway conversations --limit {limit * 5}")
     return 0
 
 
-@conversations.command(short_help="Find conversations by words that were said.")
+@conversations.command(short_help="Search conversations.")
 @click.argument("words", nargs=-1, required=True, metavar="WORDS…")
 @where
 @_limit
 @_json
 def search(words: tuple[str, ...], config: str | None, url: str | None, direct: bool, limit: int, as_json: bool) -> int:
-    """Find the conversations in which all WORDS occur, the last one perhaps only begun.
+    """Find conversations that contain all WORDS; the last word may be a prefix.
 
-    Prompts, answers, code, commands and the names of files are searched.
+    Searches prompts, answers, code, commands and file names.
     """
     from cursor_gateway.store.search import query_words
 
     query = sound(" ".join(words))
     found, is_more = with_history(config, url, direct, lambda history: newest(history, limit, query))
     if not found and not as_json:
-        aside(f"No conversation has {'all these words' if len(query.split()) > 1 else 'this word'}; try others.")
+        aside(f"No conversation contains {'all these words' if len(query.split()) > 1 else 'this word'}.")
         return 1
     _print_list(found, query_words(query), as_json)
     if is_more and sys.stdout.isatty() and not as_json:
-        aside(f"There are more: add a word, or --limit {limit * 5}.")
+        aside(f"More results: add a word, or use --limit {limit * 5}.")
     return 0 if found else 1
 
 
@@ -123,7 +128,7 @@ def search(words: tuple[str, ...], config: str | None, url: str | None, direct: 
 @where
 @_json
 def show(id: str, config: str | None, url: str | None, direct: bool, as_json: bool) -> int:
-    """Show the conversation ID: what was asked, and the answers' documents."""
+    """Show the prompts and answers of the conversation ID."""
     from cursor_gateway.cli.terminals import terminal
 
     conversation = with_history(config, url, direct, lambda history: _whole(history, sound(id)))
@@ -141,16 +146,16 @@ def show(id: str, config: str | None, url: str | None, direct: bool, as_json: bo
     "--to",
     "form",
     type=click.Choice(get_args(Form)),
-    help="A readable document with all that was done (markdown), everything (json), or only what was said (text). "
-    "Without it FILE's ending decides, else it is markdown.",
+    help="A readable document with all actions (markdown), all data (json), or only prompts and answers (text). "
+    "Default: chosen by FILE's extension, otherwise markdown.",
 )
-@click.option("-o", "--output", metavar="FILE", help="Where to write it, instead of the standard output.")
+@click.option("-o", "--output", metavar="FILE", help="The output file. Default: standard output.")
 @raw_option
 @where
 def export(
     id: str, form: Form | None, output: str | None, raw: bool, config: str | None, url: str | None, direct: bool
 ) -> int:
-    """Write the conversation ID as a document."""
+    """Export the conversation ID."""
     conversation = with_history(config, url, direct, lambda history: _whole(history, sound(id)))
     written = _written(conversation, form or _ENDINGS.get(Path(output or "").suffix.lower(), "markdown"))
     write_to(output, written, raw=raw)
@@ -165,7 +170,7 @@ def write_to(output: str | None, text: str, *, raw: bool) -> None:
     try:
         Path(output).write_bytes(text.encode("utf-8", "replace"))
     except OSError as error:
-        raise Trouble(f"{output!r} cannot be written: {error.strerror}; name another place.") from None
+        raise Trouble(f"{output!r} cannot be written: {error.strerror}; use another path.") from None
     aside(f"Written to {output}")
 
 
@@ -183,13 +188,13 @@ def _written(conversation: "WholeConversation", form: Form) -> str:
 
 @conversations.command(short_help="Delete conversations.", epilog=_EXIT_STATUS)
 @click.argument("ids", nargs=-1, required=True, metavar="ID…")
-@click.option("--yes", "-y", is_flag=True, help="Do not ask.")
+@click.option("--yes", "-y", is_flag=True, help="Do not ask for confirmation.")
 @where
 def delete(ids: tuple[str, ...], yes: bool, config: str | None, url: str | None, direct: bool) -> int:
-    """Delete conversations, with all that was said in them and what the agent remembers of them.
+    """Delete conversations, including the agent's copies on this machine.
 
-    The agent's own copies on this machine are deleted too. Not deleted: files that the agent has changed in its
-    workspace, recordings (`record_dir`), and what was sent to Cursor. A gateway stops an agent that is at work.
+    Not deleted: files that the agent has changed in its
+    workspace, recordings (`record_dir`), and data sent to Cursor. Active runs are stopped.
     """
     return with_history(config, url, direct, lambda history: _delete(history, [*map(sound, ids)], yes))
 
@@ -201,7 +206,7 @@ def with_history(
     config: str | None, url: str | None, direct: bool, use: Callable[[History], Coroutine[None, None, _Result]]
 ) -> _Result:
     if direct and url:
-        raise click.UsageError("--direct uses no gateway, so there is no --url.")
+        raise click.UsageError("--direct and --url cannot be combined.")
 
     async def used() -> _Result:
         async with open_history(configuration(config).settings, url, direct=direct) as history:
@@ -245,11 +250,11 @@ async def _delete(history: History, names: Sequence[str], is_sure: bool) -> int:
 
 def _is_confirmed(chosen: Sequence[ConversationDetail]) -> bool:
     if sys.stdin is None or not sys.stdin.isatty():
-        raise Trouble("deleting asks first, and there is no terminal to ask on; add --yes.")
+        raise Trouble("deleting needs confirmation, but there is no terminal; add --yes.")
     now = datetime.now().astimezone()
     for detail in chosen:
         click.echo(f"  {short_id(detail.id)}  {when(detail, now)}  {visible_line(detail.title)}", err=True)
-    click.echo("Changed files, recordings and what was sent to Cursor stay.", err=True)
+    click.echo("Changed files, recordings and data sent to Cursor are not deleted.", err=True)
     return click.confirm("Delete it?" if len(chosen) == 1 else f"Delete these {len(chosen)}?", err=True)
 
 
@@ -357,7 +362,7 @@ def _show(conversation: "WholeConversation", console: "Console") -> None:
 
     is_plain = not console.is_terminal
     begun = ago(datetime.fromisoformat(conversation.created), datetime.now().astimezone())
-    facts = [conversation.id, f"begun {begun}", f"in {visible_line(conversation.workspace)}"]
+    facts = [conversation.id, f"started {begun}", f"in {visible_line(conversation.workspace)}"]
     title = [Row(Text(), Text(visible_line(conversation.title), "bold underline"))]
     console.print(Group(Listing(title), Listing(plain_rows([" · ".join(facts)], "dim", ""))), soft_wrap=is_plain)
     view = TerminalView(console)  # one for all runs: a plan's to-dos may be done in a later one

@@ -37,7 +37,7 @@ class Encoder(Protocol):
       cursor-gateway convert recording.ndjson --to documents > response.json
       cursor-gateway convert recording.ndjson --to openai --model my-model
     \b
-    Exit status: 0 the run completed; 1 it ended in an error (what arrived is printed);
+    Exit status: 0 the run completed; 1 it ended in an error (partial output is printed);
     2 the input cannot be used (nothing is printed).""",
 )
 @options.file
@@ -47,8 +47,8 @@ class Encoder(Protocol):
     type=click.Choice(get_args(Form)),
     default="documents",
     show_default=True,
-    help="What to write: the whole response (documents), its events as they happen (sse, ndjson), "
-    "OpenAI's chat completion (openai) or its chunks (openai-sse), or the answer's text alone (text).",
+    help="The output format: the whole response (documents), streaming events (sse, ndjson), an OpenAI chat "
+    "completion (openai) or its chunks (openai-sse), or only the answer's text (text).",
 )
 @options.mode
 @options.fences
@@ -56,9 +56,9 @@ class Encoder(Protocol):
     "--include",
     type=click.Choice(get_args(Include)),
     multiple=True,
-    help="Also write the model's thinking, or each tool's own payload (raw). May be given twice.",
+    help="Include the model's thinking, or the raw payload of each tool call (raw). Can be repeated.",
 )
-@click.option("--model", metavar="NAME", help="The model's name in the output, instead of the one the agent reports.")
+@click.option("--model", metavar="NAME", help="The model name in the output. Default: the one that the agent reports.")
 @raw_option
 def convert(
     file: str,
@@ -69,7 +69,7 @@ def convert(
     model: str | None,
     raw: bool,
 ) -> int:
-    """Convert the output of cursor-agent, from FILE or as it comes in from a pipe."""
+    """Convert cursor-agent output from FILE or standard input."""
     now = datetime.now(UTC)
     reader = DocumentReader(new_run(mode, fences, frozenset(include), model, now))
     writer = _Writer(form, reader, now, raw=raw)
@@ -77,7 +77,7 @@ def convert(
         for events in read_run(file, reader):
             writer.write(events)
     except KeyboardInterrupt:  # a reader never sees a bare end
-        writer.write(reader.flush(RunCancelled("The conversion was stopped; start it again to have all.").failure()))
+        writer.write(reader.flush(RunCancelled("The conversion was interrupted; run it again.").failure()))
         raise
     if writer.failure is None:
         return 0

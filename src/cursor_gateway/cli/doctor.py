@@ -66,20 +66,20 @@ class Finding(Struct, frozen=True):
       cursor-gateway doctor --json | jq '.findings[] | select(.level != "good")'
 
     \b
-    Nothing is changed, and no model is asked. A running gateway forgets that the agent was not logged in or had
-    reached its usage limit (`account_error_seconds`). Exit status: 0 nothing is broken; 1 something is.""",
+    Nothing is changed, and no model is called. A running gateway clears its remembered
+    account errors (`account_error_seconds`). Exit status: 0 no problems; 1 problems found.""",
 )
 @config
-@click.option("--json", "as_json", is_flag=True, help="All findings as one JSON object, for scripts.")
+@click.option("--json", "as_json", is_flag=True, help="Print the findings as a JSON object.")
 def doctor(config: str | None, as_json: bool) -> int:
-    """Check all that the gateway needs, and say what to do about what is not right."""
+    """Check the agent, the settings and this machine, and suggest fixes."""
     from cursor_gateway.cli.terminals import terminal
 
     console = terminal()
     if as_json or not console.is_terminal:
         findings = asyncio.run(_examine(config, os.environ))
     else:
-        with console.status("Looking at the agent and this machine…"):
+        with console.status("Checking the agent and this machine…"):
             findings = asyncio.run(_examine(config, os.environ))
     if as_json:
         write_json(msgspec.json.encode({"status": worst(findings), "findings": findings}), indented=True)
@@ -122,10 +122,10 @@ def picture(findings: Sequence[Finding]) -> "RenderableType":
 def summary(findings: Sequence[Finding]) -> str:
     broken = sum(finding.level == "broken" for finding in findings)
     warnings = sum(finding.level == "warning" for finding in findings)
-    looks = f"; {warnings} {'thing is' if warnings == 1 else 'things are'} worth a look" if warnings else ""
+    looks = f"; {warnings} warning{'' if warnings == 1 else 's'}" if warnings else ""
     if not broken:
-        return f"Nothing is broken{looks}."
-    return f"{broken} {'thing is' if broken == 1 else 'things are'} broken{looks}."
+        return f"No problems found{looks}."
+    return f"{broken} problem{'' if broken == 1 else 's'} found{looks}."
 
 
 # --- what the facts mean --------------------------------------------------------------------------------
@@ -161,38 +161,40 @@ def of_agent(found: Sequence[Found], settings: Settings) -> list[Finding]:
     elif not any(one.trouble for one in found):
         needed = bool(settings.agent_program) or settings.source == "cli"
         told = f"{settings.agent_program or 'cursor-agent'} is not found"
-        answers = "" if needed else "; the built-in demo answers instead"
+        answers = "" if needed else "; the built-in demo is used instead"
         findings.append(Finding("broken" if needed else "warning", "agent", told + answers, f"{_INSTALL}."))
     for one in found:
         if one.trouble:
             level: Level = "broken" if used is None else "warning"
             findings.append(Finding(level, "agent", f"{one.path}: {one.trouble}", "run it in a terminal to see why."))
         elif one.program is None:
-            told = f"{one.path} is another program of the same name"
+            told = f"{one.path} is a different program with the same name"
             findings.append(Finding("good" if used else "warning", "agent", f"{told}; it is not used"))
         elif used is not None and used.program is not None and one.program.version != used.program.version:
-            told = f"another one, {one.program.version}, is not used ({one.path})"
-            findings.append(Finding("warning", "agent", told, "set `agent_program` to the one you mean."))
+            told = f"another version, {one.program.version}, is not used ({one.path})"
+            findings.append(Finding("warning", "agent", told, "set `agent_program` to the one you want."))
     return findings
 
 
 _ABILITIES = {  # what is lost without each
-    "--stream-partial-output": "text comes in whole paragraphs, not word by word",
-    "--mode": "the modes `plan` and `ask` are refused",
-    "--workspace": "the agent works in its current folder and may not see that it is a project",
+    "--stream-partial-output": "text arrives in whole paragraphs, not word by word",
+    "--mode": "the modes `plan` and `ask` are not available",
+    "--workspace": "the agent uses its current folder and may not recognize it as a project",
     "--trust": "runs fail in folders that the agent does not trust yet",
-    "--resume": "conversations cannot go on",
+    "--resume": "conversations cannot be continued",
     "--add-dir": "the agent may not read images",
 }
 
 
 def of_abilities(program: Program) -> Finding:
     if not program.flags:
-        return Finding("warning", "abilities", "its help names no option, so all are used and some may fail", _UPDATE)
+        return Finding(
+            "warning", "abilities", "its --help lists no options, so all are used and some may fail", _UPDATE
+        )
     lost = [f"no {flag}: {loss}" for flag, loss in _ABILITIES.items() if not program.can(flag)]
     if lost:
         return Finding("warning", "abilities", "; ".join(lost), _UPDATE)
-    return Finding("good", "abilities", "it has every option that the gateway uses")
+    return Finding("good", "abilities", "it supports every option that the gateway uses")
 
 
 def of_tools(program: Program) -> Finding:
@@ -202,8 +204,8 @@ def of_tools(program: Program) -> Finding:
     try:
         check_confinable(program)
     except AgentError as error:
-        return Finding("warning", "tools", f"requests with `tools` are refused: {error}")
-    return Finding("good", "tools", "requests may bring tools of their own; the agent then has none")
+        return Finding("warning", "tools", f"requests with `tools` are rejected: {error}")
+    return Finding("good", "tools", "requests can bring their own tools; the agent's are disabled then")
 
 
 _UPDATE = "update it with `cursor-agent update`."
@@ -214,20 +216,20 @@ def of_login(status: str, environ: Mapping[str, str]) -> list[Finding]:
     findings = []
     key = environ.get("CURSOR_API_KEY")
     if key == "":
-        told = "CURSOR_API_KEY is set, but empty: the gateway hides it; alone, the agent takes it for a wrong key"
+        told = "CURSOR_API_KEY is set but empty; the gateway ignores it, but cursor-agent rejects it"
         findings.append(Finding("warning", "login", told, "`unset CURSOR_API_KEY`, or give it a value."))
     has_key = next((name for name in ("CURSOR_API_KEY", "CURSOR_AUTH_TOKEN") if environ.get(name)), None)
     is_in, who = _read_status(status)
     if has_key is not None:
         findings.append(Finding("good", "login", f"by {has_key}{f'; also logged in{who}' if is_in else ''}"))
     elif is_in is None:
-        told = f"its status cannot be read: {status.strip()[:200] or 'it says nothing'}"
+        told = f"its status cannot be read: {status.strip()[:200] or 'no output'}"
         findings.append(Finding("warning", "login", told, f"see `cursor-agent status`; {_UPDATE}"))
     elif is_in:
         findings.append(Finding("good", "login", f"logged in{who}"))
     else:
         advice = "run `cursor-agent login`, or set CURSOR_API_KEY."
-        findings.append(Finding("broken", "login", "nobody is logged in, and there is no API key", advice))
+        findings.append(Finding("broken", "login", "not logged in, and no API key is set", advice))
     return findings
 
 
@@ -255,25 +257,27 @@ def of_models(models: Sequence[Model], wanted: str) -> Finding:
     told = f"{len(models)} model{'' if len(models) == 1 else 's'}; the setting `model` is {wanted}"
     if is_known(wanted, models):
         return Finding("good", "models", told)
-    near = ", ".join(nearest(wanted, models)) or "one of `cursor-gateway models`"
-    return Finding("broken", "models", f"{told}, which is none of them", f"set `model` to {near}.")
+    near = ", ".join(nearest(wanted, models)) or "a model from `cursor-gateway models`"
+    return Finding("broken", "models", f"{told}, which is not one of them", f"set `model` to {near}.")
 
 
 def of_port(settings: Settings, taken: OSError | None, health: "Health | None", *, is_own: bool) -> Finding:
     where = f"{settings.host} port {settings.port}"
     if taken is None:
-        return Finding("good", "port", f"{where} is free" if settings.port else f"any free one on {settings.host}")
+        return Finding("good", "port", f"{where} is free" if settings.port else f"any free port on {settings.host}")
     if taken.errno == errno.EADDRINUSE and health is not None:
         told = f"{where}: a gateway answers here, {health.version}, from {health.source.detail or health.source.name}"
         if is_own or not settings.verify_gateway:
             return Finding("good", "port", told)
-        advice = "`chat` will not use it: restart it if it is yours, else choose another port or see `verify_gateway`."
-        return Finding("warning", "port", f"{told}; it is not known to be yours", advice)
+        advice = (
+            "`chat` will not use it: restart it if it is yours; otherwise choose another port, or see `verify_gateway`."
+        )
+        return Finding("warning", "port", f"{told}; it could not be verified as yours", advice)
     another = "choose another with `--port` or the setting `port`."
     if taken.errno == errno.EADDRINUSE:
         return Finding("broken", "port", f"{where} is taken by another program", another)
     if taken.errno == errno.EACCES:
-        return Finding("broken", "port", f"{where} may only be used by the administrator", another)
+        return Finding("broken", "port", f"{where} requires administrator rights", another)
     told = f"{where} cannot be used: {taken.strerror or taken}"
     return Finding("broken", "port", told, "set `host` to an address of this machine, usually 127.0.0.1.")
 
@@ -285,9 +289,9 @@ def of_exposure(settings: Settings) -> Finding:
     except SettingsError as error:
         return Finding("broken", "exposure", f"{settings.host} without API keys", str(error))
     if is_loopback(settings.host):
-        return Finding("good", "exposure", f"only this machine can reach it; {keys}")
-    told = f"other machines can reach {settings.host}, and run commands here with a key; {keys}"
-    return Finding("warning", "exposure", told, "keys travel unencrypted: put a proxy with TLS before it.")
+        return Finding("good", "exposure", f"only this machine can connect; {keys}")
+    told = f"other machines can connect to {settings.host} and run commands here with a key; {keys}"
+    return Finding("warning", "exposure", told, "keys are sent unencrypted: put a TLS proxy in front of it.")
 
 
 class Folder(Struct, frozen=True):
@@ -299,22 +303,20 @@ class Folder(Struct, frozen=True):
 def of_workspaces(default: Folder, roots: Sequence[Folder]) -> list[Finding]:
     findings = []
     if not default.is_there:
-        told = f"there is no folder {default.path}"
-        findings.append(Finding("broken", "workspace", told, "make it, or set `workspace` to another."))
+        told = f"the folder {default.path} does not exist"
+        findings.append(Finding("broken", "workspace", told, "create it, or set `workspace` to another."))
     elif not default.is_writable:
         told = f"{default.path} cannot be written to"
-        findings.append(
-            Finding("warning", "workspace", told, "the agent can only look there; set another `workspace`.")
-        )
+        findings.append(Finding("warning", "workspace", told, "the agent can only read it; set another `workspace`."))
     else:
         findings.append(Finding("good", "workspace", default.path))
     for root in roots:
         if not root.is_there:
-            told = f"there is no folder {root.path}"
-            findings.append(Finding("warning", "workspace", told, "take it out of `workspace_roots`, or make it."))
+            told = f"the folder {root.path} does not exist"
+            findings.append(Finding("warning", "workspace", told, "create it, or remove it from `workspace_roots`."))
         elif not root.is_writable:
             told = f"{root.path} cannot be written to"
-            findings.append(Finding("warning", "workspace", told, "the agent can only look there."))
+            findings.append(Finding("warning", "workspace", told, "the agent can only read it."))
         else:
             findings.append(Finding("good", "workspace", f"requests may name folders at or below {root.path}"))
     return findings
@@ -324,38 +326,47 @@ def of_data(folder: Folder, free: int) -> Finding:
     room = f"{free / 1024**3:.1f} GB free" if free >= 1024**3 else f"{free // _MEGABYTE} MB free"
     if not folder.is_writable:
         told = f"{folder.path} cannot be written to"
-        return Finding("broken", "data", told, "see to its permissions, or set `data_dir` to another.")
-    told = f"{folder.path}{'' if folder.is_there else ' (not made yet)'}, {room}"
+        return Finding("broken", "data", told, "check its permissions, or set `data_dir` to another.")
+    told = f"{folder.path}{'' if folder.is_there else ' (not created yet)'}, {room}"
     if free < _TOO_LITTLE:
-        return Finding("broken", "data", told, "make room: no run can begin without.")
+        return Finding("broken", "data", told, "free some disk space: runs cannot start without it.")
     if free < _LITTLE:
-        return Finding("warning", "data", told, "make room: the agent's chats and large answers need some.")
+        return Finding("warning", "data", told, "free some disk space: the agent's chats and large answers need it.")
     return Finding("good", "data", told)
 
 
 def of_configuration(folder: str, unreadable: Sequence[str], wrong: str, is_there: bool) -> Finding:
     if unreadable:
-        told = f"{', '.join(unreadable)} cannot be read, so no run can begin"
-        return Finding("broken", "configuration", told, "make it readable for whoever runs the gateway.")
+        told = f"{', '.join(unreadable)} cannot be read, so no run can start"
+        return Finding("broken", "configuration", told, "make it readable for the user who runs the gateway.")
     if wrong:
-        return Finding("warning", "configuration", wrong, "mend it, or remove it: the agent makes another.")
-    return Finding("good", "configuration", f"{folder}{'' if is_there else ' (none yet: the agent uses its defaults)'}")
+        return Finding("warning", "configuration", wrong, "fix it, or remove it: the agent creates a new one.")
+    return Finding(
+        "good", "configuration", f"{folder}{'' if is_there else ' (not created yet: the agent uses its defaults)'}"
+    )
 
 
 def of_permissions(settings: Settings, is_unrestricted: bool) -> list[Finding]:
     findings = []
     if settings.force:
-        told = "`force`: the agent runs every command without asking"
-        findings.append(Finding("warning", "permissions", told, "set `force` to false unless all who ask are trusted."))
+        told = "`force` is set: the agent runs every command without asking"
+        findings.append(
+            Finding(
+                "warning",
+                "permissions",
+                told,
+                "set `force` to false unless you trust everyone who can use the gateway.",
+            )
+        )
     elif is_unrestricted:
-        told = "the agent's own configuration says `approvalMode: unrestricted`: it runs every command without asking"
-        advice = "set it to `allowlist` unless all who ask are trusted."
+        told = "the agent's configuration has `approvalMode: unrestricted`: it runs every command without asking"
+        advice = "set it to `allowlist` unless you trust everyone who can use the gateway."
         findings.append(Finding("warning", "permissions", told, advice))
     else:
         told = "the agent reads and edits files, and runs the commands that its configuration allows"
         findings.append(Finding("good", "permissions", told))
     if not settings.trust:
-        told = "`trust` is off: runs fail in folders that the agent does not trust yet"
+        told = "`trust` is off: runs fail in folders that the agent does not trust"
         findings.append(Finding("warning", "permissions", told, "run the agent once in each, or set `trust` to true."))
     return findings
 
@@ -363,9 +374,9 @@ def of_permissions(settings: Settings, is_unrestricted: bool) -> list[Finding]:
 def of_leftovers(gateways: int, left: int) -> Finding:
     running = f"{gateways} gateway{'' if gateways == 1 else 's'} running, " if gateways else ""
     if not left:
-        return Finding("good", "leftovers", f"{running}no agent of a gateway that is gone")
-    told = f"{running}{left} agent{'' if left == 1 else 's'} of gateways that are gone"
-    return Finding("warning", "leftovers", told, "the next `cursor-gateway serve` or `chat` ends them.")
+        return Finding("good", "leftovers", f"{running}no agents left behind")
+    told = f"{running}{left} agent{'' if left == 1 else 's'} left behind by stopped gateways"
+    return Finding("warning", "leftovers", told, "the next `cursor-gateway serve` or `chat` stops them.")
 
 
 def of_source(settings: Settings, versions: Mapping[str, str | None], has_key: bool) -> Finding:
@@ -379,9 +390,11 @@ def of_source(settings: Settings, versions: Mapping[str, str | None], has_key: b
     if settings.source == "auto":
         others = [f"acp {acp}" if acp else "", f"sdk {sdk}" if sdk and has_key else ""]
         there = ", ".join(filter(None, others))
-        could = f"; requests may also choose {there}" if there else ""
-        return Finding("good", "source", f"auto: an agent for each run (cli), or without one the demo{could}")
-    return Finding("good", "source", f"{settings.source}, as it is set")
+        could = f"; requests can also select {there}" if there else ""
+        return Finding(
+            "good", "source", f"auto: starts an agent for each run (cli), or runs the demo if none is installed{could}"
+        )
+    return Finding("good", "source", f"{settings.source} (configured)")
 
 
 def of_extras(versions: Mapping[str, str | None]) -> Finding:
@@ -396,10 +409,10 @@ def of_extras(versions: Mapping[str, str | None]) -> Finding:
 def of_url(url: str, health: "Health | None", trouble: str) -> Finding:
     if trouble:
         return Finding(
-            "broken", "url", f"{url} cannot be reached: {trouble}", "correct the setting `url`, or leave it out."
+            "broken", "url", f"{url} cannot be reached: {trouble}", "correct the setting `url`, or remove it."
         )
     if health is None:
-        return Finding("warning", "url", f"{url} does not answer as a gateway does", "correct the setting `url`.")
+        return Finding("warning", "url", f"{url} is not a cursor-gateway", "correct the setting `url`.")
     source = health.source.detail or health.source.name
     return Finding("good", "url", f"{url}: a gateway, {health.version}, from {source}")
 
@@ -420,7 +433,7 @@ async def _examine(file: str | None, environ: Mapping[str, str]) -> list[Finding
         path = Path(named).expanduser() if named else usual_file(environ)
         findings.append(of_settings(loaded, path, path is not None and path.is_file()))
     except SettingsError as error:
-        findings.append(Finding("broken", "settings", str(error), "until then, what follows is about the defaults."))
+        findings.append(Finding("broken", "settings", str(error), "until then, the other checks use the defaults."))
     looks = [
         _agent(settings, environ),
         _checked("port", _PORT_SECONDS, lambda: _port(settings, environ)),
@@ -444,11 +457,11 @@ async def _checked(subject: str, seconds: float, look: Callable[[], Awaitable[li
         async with asyncio.timeout(seconds):
             return await look()
     except TimeoutError:
-        return [Finding("broken", subject, f"no answer within {seconds:g} s", "find out what it waits for.")]
+        return [Finding("broken", subject, f"no answer within {seconds:g} s", "find out why it hangs.")]
     except GatewayError as error:
         return [Finding("broken", subject, str(error))]
     except Exception as error:  # noqa: BLE001 -- one check must not take the others down with it
-        told = f"it cannot be looked at: {type(error).__name__}: {error}"
+        told = f"this check failed: {type(error).__name__}: {error}"
         return [Finding("warning", subject, told, "please report this.")]
 
 
@@ -495,7 +508,7 @@ async def _agent(settings: Settings, environ: Mapping[str, str]) -> list[Finding
         _checked("models", _MODELS_SECONDS + 5, lambda: _models(program, environment, settings.model)),
     )
     if worst(login) == "broken" and worst(models) == "broken":
-        models = [Finding("warning", "models", "nobody can tell without a login")]
+        models = [Finding("warning", "models", "not known without a login")]
     return [*findings, *login, *models]
 
 
@@ -547,7 +560,7 @@ async def _models(program: Program, environment: Mapping[str, str], wanted: str)
     said = ran.stderr.strip() or ran.stdout.strip()
     if (error := known_failure(said)) is not None:
         return [Finding("broken", "models", str(error))]
-    told = f"the agent does not tell: {said[:200] or 'it says nothing'}"
+    told = f"the agent does not list its models: {said[:200] or 'no output'}"
     return [Finding("broken", "models", told, f"run `{os.path.basename(program.path)} --list-models` to see why.")]
 
 

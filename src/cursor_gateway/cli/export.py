@@ -32,7 +32,7 @@ _Asked: TypeAlias = tuple[ChatResponse, str]  # an answer, and what was asked
       cursor-gateway export recording.ndjson -o run.html
       cursor-agent -p --output-format stream-json "…" | cursor-gateway export - -o run.html
     \b
-    Exit status: 0 it is written; 2 there is no such answer, or the input cannot be used.""",
+    Exit status: 0 success; 2 there is no such answer, or the input cannot be used.""",
 )
 @click.argument("target", metavar="ID|FILE|-")
 @click.option(
@@ -41,9 +41,9 @@ _Asked: TypeAlias = tuple[ChatResponse, str]  # an answer, and what was asked
     type=click.Choice(get_args(Form)),
     default="html",
     show_default=True,
-    help="One HTML file that needs nothing else, or the answer's documents.",
+    help="A self-contained HTML file, or the answer's documents as JSON.",
 )
-@click.option("-o", "--output", metavar="FILE", help="Where to write it, instead of the standard output.")
+@click.option("-o", "--output", metavar="FILE", help="The output file. Default: standard output.")
 @options.mode
 @options.fences
 @raw_option
@@ -59,10 +59,10 @@ def export(
     url: str | None,
     direct: bool,
 ) -> int:
-    """Write an answer of the history, or a recording of cursor-agent, as one file.
+    """Export an answer from the history, or a cursor-agent recording, as one file.
 
-    ID is an answer's (chat_…); a conversation's, or `last`, means its newest answer. --mode and --fences are for
-    recordings: an answer of the history has its own.
+    ID is the id of an answer (chat_…). The id of a conversation, or `last`, selects its newest answer. --mode and
+    --fences apply to recordings only.
     """
     if target == "-" or Path(target).is_file():
         response, prompt = _recorded(target, mode, fences)
@@ -87,7 +87,7 @@ async def _stored(history: History, name: str) -> _Asked:
     if name.startswith("chat_"):
         response = await history.answer(name)
         if response is None:
-            raise Trouble(f"There is no answer {name[:100]!r}; see `cursor-gateway conversations`.")
+            raise Trouble(f"Unknown answer {name[:100]!r}; see `cursor-gateway conversations`.")
     else:
         detail = await history.conversation(await id_of(history, name))
         if detail is None or not detail.runs:

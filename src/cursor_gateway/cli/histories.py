@@ -90,7 +90,7 @@ def _is_there(directory: Path) -> bool:
     try:
         return (directory / FILE).exists()
     except OSError as error:
-        raise Trouble(f"the history in {directory} cannot be read: {error.strerror}; see to its permissions.") from None
+        raise Trouble(f"the history in {directory} cannot be read: {error.strerror}; check its permissions.") from None
 
 
 # --- which conversation -----------------------------------------------------------------------------
@@ -119,7 +119,7 @@ async def id_of(history: History, name: str) -> str:
     if name == LAST:
         async for entry in history.entries(1):
             return entry.id
-        raise Trouble("there is no conversation yet; begin one with `cursor-gateway chat`.")
+        raise Trouble("no conversations yet; start one with `cursor-gateway chat`.")
     beginning = name if name.startswith("conv_") else f"conv_{name}"
     fitting: list[ConversationEntry] = []
     async for entry in history.entries():
@@ -131,7 +131,7 @@ async def id_of(history: History, name: str) -> str:
         raise unknown(name)
     if len(fitting) > 1:
         several = ", ".join(entry.id for entry in fitting[:_TOLD]) + (" …" if len(fitting) > _TOLD else "")
-        raise Trouble(f"{name!r} is the beginning of several conversations: {several}; write more of the one you mean.")
+        raise Trouble(f"{name!r} matches several conversations: {several}; type more characters.")
     return fitting[0].id
 
 
@@ -238,7 +238,7 @@ class LocalHistory:
 
         found = await self._store.conversation(id, self._owner)
         if found is not None and found.is_running:  # its agent would be left without its folder
-            raise Trouble(f"{id} has a run that goes on in another process; wait until it has ended, or stop it there.")
+            raise Trouble(f"{id} has an active run in another process; wait until it has ended, or cancel it there.")
         is_removed = await self._conversations.remove(id, self._owner)
         if is_removed:
             await asyncio.to_thread(remove_offline, self._conversations.folder(id), self._directory, os.environ)

@@ -55,7 +55,7 @@ async def _ask(question: ClarificationQuestion) -> QuestionAnswer:
     for number, option in enumerate(question.options, 1):
         click.echo(f"  {click.style(str(number), bold=True)}  {visible_line(option.label)}")
     several = "numbers" if question.allow_multiple else "a number"
-    hint = f"{several}, or your own words" if question.options else "your answer"
+    hint = f"{several}, or your own answer" if question.options else "your answer"
     while True:
         told = (await _line(f"  {hint} (Enter skips): ")).strip()
         numbers = told.replace(",", " ").split()
@@ -66,14 +66,14 @@ async def _ask(question: ClarificationQuestion) -> QuestionAnswer:
             return QuestionAnswer(
                 question_id=question.id, selected_option_ids=[question.options[one - 1].id for one in chosen]
             )
-        click.echo(f"  There are {len(question.options)}; {'some' if question.allow_multiple else 'one'} of them.")
+        click.echo(f"  Choose {'some' if question.allow_multiple else 'one'} of 1 to {len(question.options)}.")
 
 
 async def _decide(title: str, markdown: str) -> AnswerRequest:
-    click.echo(f"\n{click.style('?', fg='yellow', bold=True)} The agent waits with a plan: {visible_line(title)}")
+    click.echo(f"\n{click.style('?', fg='yellow', bold=True)} The agent proposes a plan: {visible_line(title)}")
     if markdown:
         click.echo(visible(markdown))
-    told = (await _line("  Carry it out? [y/N] ")).strip().lower()
+    told = (await _line("  Accept it? [y/N] ")).strip().lower()
     return AnswerRequest(plan="accept" if told in ("y", "yes") else "reject")
 
 

@@ -11,18 +11,20 @@ from cursor_gateway.keys import hash_key, is_name, is_reserved, new_key
     epilog="""\b
     Examples:
       cursor-gateway key laptop
-      cursor-gateway key ci > ci.key       the key alone goes to the standard output
+      cursor-gateway key ci > ci.key       only the key is written to standard output
 
     \b
-    Nothing is stored: the gateway needs only the hash, nobody can read the key out of it.""",
+    The key is not stored: the gateway needs only its hash.""",
 )
 @click.argument("name")
 def key(name: str) -> int:
-    """Make an API key for NAME and print it, with the lines that make the gateway accept it."""
+    """Create an API key for NAME and print it, with the configuration that the gateway needs."""
     if is_reserved(name):
-        raise SettingsError(f"the name `{name}` is reserved for what was said before there were keys; choose another.")
+        raise SettingsError(
+            f"the name `{name}` is reserved for conversations from before API keys were set; choose another."
+        )
     if not is_name(name):
-        raise SettingsError("the name of a key is 1 to 64 letters, digits, `_`, `.` or `-`; choose another one.")
+        raise SettingsError("the name of a key must be 1 to 64 letters, digits, `_`, `.` or `-`; choose another.")
     made = new_key()
     click.echo(_lines(name, hash_key(made)), err=True)
     click.echo(made)
@@ -35,7 +37,7 @@ def _lines(name: str, hashed: str) -> str:
     return (
         f"In the configuration file{f' ({file})' if file else ''}:\n\n"
         f'  [api_keys]\n  {entry} = "{hashed}"\n\n'
-        "or in the environment (it replaces those of the file; commas separate several):\n\n"
+        "or in the environment (replaces the keys in the file; separate several with commas):\n\n"
         f"  CURSOR_GATEWAY_API_KEYS={name}={hashed}\n\n"
-        f"The key of {name}, shown only now:\n"
+        f"The key of {name} (it is not shown again):\n"
     )

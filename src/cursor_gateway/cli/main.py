@@ -12,17 +12,17 @@ _UNUSABLE, _INTERRUPTED = 2, 130
 
 _COMMANDS = {
     "serve": "Run the gateway.",
-    "chat": "Ask the agent.",
-    "conversations": "What was said before: list, search, show, export, delete.",
+    "chat": "Send a prompt to the agent.",
+    "conversations": "List, search, show, export and delete conversations.",
     "models": "List the models.",
     "doctor": "Check the agent, the settings and this machine.",
-    "convert": "Turn a run into JSON, SSE, OpenAI or text.",
-    "show": "Watch a run in the terminal.",
-    "export": "Write one answer as a page of its own.",
-    "demo": "Watch a built-in recording.",
-    "schema": "Print the types of all documents.",
-    "settings": "Show all settings, and where they come from.",
-    "key": "Make an API key.",
+    "convert": "Convert agent output to JSON, SSE, OpenAI or text.",
+    "show": "Show agent output in the terminal.",
+    "export": "Export an answer as an HTML page.",
+    "demo": "Play a built-in recording.",
+    "schema": "Print the JSON Schema or TypeScript types.",
+    "settings": "Show all settings and where they come from.",
+    "key": "Create an API key.",
 }
 _MODULES = {"demo": "show"}  # of those that share one
 
@@ -50,7 +50,7 @@ class _Command(click.Command):
 )
 @click.version_option(package_name="cursor-gateway", message="%(prog)s %(version)s")
 def cli() -> None:
-    """Cursor's agent from everywhere: as ordered, typed documents, and as OpenAI's API."""
+    """Use Cursor's agent as typed documents, through OpenAI's API, or in a browser."""
 
 
 for name, short_help in _COMMANDS.items():
@@ -80,14 +80,14 @@ def run(arguments: Sequence[str]) -> int:
 
 def _cannot_write(reason: str) -> int:
     if sys.stderr is not None:
-        click.echo(f"cursor-gateway: the output cannot be written: {reason}; give it another place.", err=True)
+        click.echo(f"cursor-gateway: cannot write the output: {reason}.", err=True)
     return _UNUSABLE
 
 
 def main() -> None:
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # `… | head` ends this program as it ends any other
     if sys.stdout is None:
-        sys.exit(_cannot_write("the standard output is closed"))
+        sys.exit(_cannot_write("standard output is closed"))
     status = run(sys.argv[1:])
     try:
         sys.stdout.flush()

@@ -24,18 +24,18 @@ if TYPE_CHECKING:
     epilog="""\b
     Examples:
       cursor-gateway models
-      cursor-gateway models | grep -i opus       one a line: its id, a tab, its name
+      cursor-gateway models | grep -i opus       one per line: id, tab, name
       cursor-gateway models --json
 
     \b
-    Exit status: 0 there are models; 1 the agent does not tell them; 2 the gateway cannot be reached.""",
+    Exit status: 0 success; 1 the agent does not list its models; 2 the gateway cannot be reached.""",
 )
 @config
 @url_option
 @direct_option
-@click.option("--json", "as_json", is_flag=True, help="A list of objects, for scripts.")
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON list.")
 def models(config: str | None, url: str | None, direct: bool, as_json: bool) -> int:
-    """List the models that the gateway, or the agent on this machine, can use."""
+    """List the models that the gateway or the agent can use."""
     found = asyncio.run(_models(configuration(config).settings, url, direct))
     if as_json:
         told = [{"id": model.id, "label": model.label, "default": model.is_default} for model in found]
@@ -67,7 +67,7 @@ async def _models(settings: Settings, url: str | None, direct: bool) -> list[Mod
             aside_demo()
             aside(gateway.why_demo)
         else:
-            aside(f"{state.detail}, asked directly")
+            aside(f"{state.detail}, without a gateway")
         default = gateway.service.defaults.model  # of requests that name none; the agent's own mark is another's choice
         found = await gateway.service.source.models()
         return [Model(model.id, model.label, model.id == default) for model in found]

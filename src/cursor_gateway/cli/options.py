@@ -13,12 +13,12 @@ mode = click.option(
     type=click.Choice(MODES),
     default="agent",
     show_default=True,
-    help="The mode that the agent ran in; it decides what a code block is for.",
+    help="The mode that the agent ran in; it determines the purpose of code blocks.",
 )
 fences = click.option(
     "--fences",
     type=click.Choice(get_args(Fences)),
     default="split",
     show_default=True,
-    help="Whether code in the text becomes documents of its own.",
+    help="Whether code blocks become separate documents.",
 )

@@ -16,7 +16,7 @@ import msgspec
 from cursor_gateway.render.visible import visible, visible_json, visible_line
 
 raw_option = click.option(
-    "--raw", is_flag=True, help="Also on a terminal, write text exactly as it was said; it may hold control sequences."
+    "--raw", is_flag=True, help="Write the exact text even to a terminal; it may contain control sequences."
 )
 
 
@@ -46,7 +46,7 @@ def aside(text: str = "", **style: bool) -> None:
 
 
 def aside_demo(where: str = "") -> None:
-    aside(f"DEMO: built-in recordings answer{where}. No agent runs, no file changes.", bold=True, reverse=True)
+    aside(f"DEMO: answers are built-in recordings{where}. No agent runs, no files change.", bold=True, reverse=True)
 
 
 def write_text(text: str, *, raw: bool = False) -> None:

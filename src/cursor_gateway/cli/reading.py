@@ -32,9 +32,9 @@ def new_run(mode: Mode, fences: Fences, include: frozenset[Include], model: str 
 
 def read_run(file: str, reader: DocumentReader) -> Iterator[list[DocumentEvent]]:
     """What each read of the input meant. Raises `UnusableInput`, before the first event, for what is no run."""
-    name = "the standard input" if file == "-" else repr(file)
+    name = "standard input" if file == "-" else repr(file)
     if file == "-" and sys.stdin is not None and sys.stdin.isatty():
-        click.echo(f"Waiting for the output of `{_HOW} …`, as a pipe or typed; Ctrl-D ends it.", err=True)
+        click.echo(f"Reading the output of `{_HOW} …` from standard input; Ctrl-D ends it.", err=True)
     failure: Failure | None = None
     try:
         # unbuffered: a read gives what is there and does not wait for more
@@ -48,6 +48,6 @@ def read_run(file: str, reader: DocumentReader) -> Iterator[list[DocumentEvent]]
         failure = UnusableInput(f"{name} cannot be read: {error.strerror}; name a recording, or pipe one in.").failure()
     events = reader.flush(failure)
     if not reader.recognized and known_failure(reader.stray_text) is None:
-        told = f"{name} holds no output of cursor-agent; make some with `{_HOW} …`, or try `cursor-gateway demo`."
+        told = f"{name} contains no cursor-agent output; create some with `{_HOW} …`, or try `cursor-gateway demo`."
         raise UnusableInput(failure.message if failure else told)
     yield events

@@ -31,14 +31,14 @@ _ANSWER_SECONDS = 60.0  # for its health; a machine under load takes a while
 _CONNECT_SECONDS = 10.0
 _SILENCE_SECONDS = 90.0  # a gateway says something every 15 s, unless it is told otherwise; a dead line never does
 _PAUSES = (0.1, 0.3, 1.0, 2.0, 4.0)  # seconds before a connection that broke off is tried again: a restart takes some
-_OTHERWISE = "start one with `cursor-gateway serve`, correct the address, or run the agent here with --direct"
+_OTHERWISE = "start one with `cursor-gateway serve`, correct the address, or use --direct"
 
 url_option = click.option(
     "--url",
     metavar="URL",
-    help="The gateway to talk to, which gets the prompt and the key; without one your own on this machine, if it runs.",
+    help="The gateway that gets the prompt and the key. Default: your own on this machine, if it runs.",
 )
-direct_option = click.option("--direct", is_flag=True, help="Do not look for a gateway: use the agent here.")
+direct_option = click.option("--direct", is_flag=True, help="Do not use a gateway; start the agent directly.")
 
 
 class Remote(Struct, frozen=True, kw_only=True):
@@ -75,7 +75,7 @@ async def open_gateway(settings: Settings, url: str | None) -> AsyncIterator[Rem
         try:
             client = AsyncClient(place.url, settings.api_key, timeout=_SILENCE_SECONDS, pauses=_PAUSES, socket=socket)
         except ValueError:  # the address is known to be one
-            raise Trouble("the setting `api_key` holds characters that no key has; set it to the key alone.") from None
+            raise Trouble("the setting `api_key` contains invalid characters; set it to the key only.") from None
         await opened.enter_async_context(client)
         try:
             health = await _health(client, place)
@@ -115,8 +115,8 @@ async def _locate(settings: Settings, url: str | None) -> _Place | None:
         raise Trouble(f"{address} cannot be reached: {_reason(error)}; {_OTHERWISE}.") from None
     if settings.verify_gateway:
         raise Trouble(
-            f"{address} is in use by something that is not your gateway, so nothing was sent to it; run the agent here "
-            "with --direct. If it is your gateway, restart it: it may be older, or have another `data_dir` than "
+            f"{address} is in use by something that is not your gateway, so nothing was sent to it; use --direct to "
+            "run the agent here. If it is your gateway, restart it: it may be older, or have another `data_dir` than "
             f"{data}. If you trust it (a container, a tunnel, another user's), set CURSOR_GATEWAY_VERIFY_GATEWAY=false."
         )
     return _Place(url=address, is_named=bool(named))
@@ -195,10 +195,10 @@ def _trouble(url: str, error: "CallFailed") -> Trouble:
         return _broken_off(url, error.reason) if has_begun else _unreachable(url, error.reason)
     if error.code == NOT_A_GATEWAY:
         if error.chat_id and error.status != 200:  # something else answers now
-            return _broken_off(url, f"it answers with {error.status}")
-        return Trouble(f"{url} answers ({error.status}), but not as a gateway does; {_OTHERWISE}.")
+            return _broken_off(url, f"it answered with {error.status}")
+        return Trouble(f"{url} answered with {error.status}, but is not a cursor-gateway; {_OTHERWISE}.")
     if error.code == KeyRefused.code:
-        return Trouble(f"{error.message} Here it is the setting `api_key` (CURSOR_GATEWAY_API_KEY).")
+        return Trouble(f"{error.message} For this command, set `api_key` (CURSOR_GATEWAY_API_KEY).")
     # A run that the agent could not even begin has failed like any other.
     return RunFailed(error.message) if error.code in _codes(AgentError) else Trouble(error.message)
 
@@ -210,14 +210,14 @@ def _unreachable(url: str, reason: str) -> Trouble:
 def _no_answer(url: str, seconds: float) -> str:
     return (
         f"{url} did not answer within {seconds:g} s; it may be overloaded or stopped. "
-        "Try again, restart it, or run the agent here with --direct."
+        "Try again, restart it, or use --direct."
     )
 
 
 def _broken_off(url: str, reason: str) -> Trouble:
     return RunFailed(
-        f"the connection to {url} broke off: {reason}; what had arrived is kept. "
-        "`cursor-gateway conversations` tells whether the run goes on there."
+        f"the connection to {url} was lost: {reason}. `cursor-gateway conversations` shows whether the run is still "
+        "active."
     )
 
 

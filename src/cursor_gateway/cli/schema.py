@@ -9,12 +9,15 @@ Notation: TypeAlias = Literal["typescript", "openapi-components"]
 
 
 @click.command()
-@click.option("--typescript", "notation", flag_value="typescript", help="TypeScript definitions instead.")
+@click.option("--typescript", "notation", flag_value="typescript", help="Print TypeScript definitions.")
 @click.option(
-    "--openapi-components", "notation", flag_value="openapi-components", help="The `components` of an OpenAPI document."
+    "--openapi-components",
+    "notation",
+    flag_value="openapi-components",
+    help="Print the `components` of an OpenAPI document.",
 )
 def schema(notation: Notation | None) -> int:
-    """Print the JSON Schema of the response, its documents and its events."""
+    """Print the JSON Schema of responses, documents and events."""
     from cursor_gateway.schema import json_schema, openapi_components, typescript
 
     match notation:

@@ -33,22 +33,24 @@ _THREADS = 8  # for what waits for the disk
       cursor-gateway serve --port 0 --workspace ~/project
       cursor-gateway serve --host 0.0.0.0          with API keys: see `cursor-gateway key`
 
-    Every setting can also stand in the configuration file or the environment: see `cursor-gateway settings`.""",
+    Every setting can also be set in the configuration file or the environment: see `cursor-gateway settings`.""",
 )
 @config
-@click.option("--host", metavar="H", help="The address to listen on; any but loopback needs API keys.")
-@click.option("--port", type=int, metavar="N", help="The port to listen on; 0 takes a free one and prints it.")
-@click.option("--source", metavar="NAME", help="What answers: auto, cli, acp, sdk or replay.")
-@click.option("--workspace", metavar="DIR", help="The folder of requests that name none.")
-@click.option("--model", metavar="NAME", help="The model of requests that name none.")
+@click.option(
+    "--host", metavar="H", help="The address to listen on. Any address other than loopback requires API keys."
+)
+@click.option("--port", type=int, metavar="N", help="The port to listen on; 0 chooses a free one and prints it.")
+@click.option("--source", metavar="NAME", help="The backend: auto, cli, acp, sdk or replay.")
+@click.option("--workspace", metavar="DIR", help="The default folder to work in.")
+@click.option("--model", metavar="NAME", help="The default model.")
 @click.option("--force/--no-force", default=None, help="Let the agent run every command without asking. Dangerous.")
 @click.option("--record", "record_dir", metavar="DIR", help="Write a recording of every run into this folder.")
-@click.option("--record-prompts/--no-record-prompts", default=None, help="Whether recordings hold the prompts.")
+@click.option("--record-prompts/--no-record-prompts", default=None, help="Whether recordings include the prompts.")
 @click.option("--replay", "replay_dir", metavar="DIR", help="Play the recordings in this folder; no agent runs.")
-@click.option("--log-format", metavar="FORM", help="Lines for people or JSON: auto, human or json.")
-@click.option("--log-level", metavar="LEVEL", help="The least important lines: debug, info, warning or error.")
+@click.option("--log-format", metavar="FORM", help="The log format: auto, human or json.")
+@click.option("--log-level", metavar="LEVEL", help="The minimum log level: debug, info, warning or error.")
 def serve(config: str | None, **flags: object) -> int:
-    """Serve Cursor's agent over HTTP: documents, OpenAI's API, and a page that describes them."""
+    """Start the gateway: documents, OpenAI's API and a web page."""
     if flags["replay_dir"] is not None and flags["source"] is None:
         flags["source"] = "replay"
     settings = configuration(config, flags).settings

@@ -17,19 +17,19 @@ if TYPE_CHECKING:
 
 @click.command(
     epilog="""\b
-    A flag wins over the environment, the environment over the file, the file over the default.
+    Flags override environment variables, which override the file, which overrides defaults.
     Examples:
       cursor-gateway settings
       CURSOR_GATEWAY_PORT=9000 cursor-gateway settings --json
       cursor-gateway settings --config ./gateway.toml
 
     \b
-    Secrets are shown as `…`. Exit status: 2 if a setting is unknown or wrong.""",
+    Secrets are shown as `…`. Exit status: 2 if a setting is unknown or invalid.""",
 )
 @config
-@click.option("--json", "as_json", is_flag=True, help="One JSON object, for scripts.")
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON object.")
 def settings(config: str | None, as_json: bool) -> int:
-    """Show every setting with its value, its meaning and where it came from."""
+    """Show every setting with its value, description and origin."""
     loaded = configuration(config)
     if as_json:
         json = msgspec.json.encode({setting.name: _entry(setting, loaded) for setting in every_setting()})

@@ -40,21 +40,21 @@ _TOOL_TYPES: frozenset[DocumentType] = frozenset(
     "--include", type=click.Choice(["thinking"]), multiple=True, help="Also show the model's thinking, dimmed."
 )
 def show(file: str, mode: Mode, fences: Fences, include: tuple[Include, ...]) -> int:
-    """Show the output of cursor-agent, from FILE or as it comes in from a pipe, as documents."""
+    """Show cursor-agent output, from FILE or standard input, as documents."""
     reader = DocumentReader(new_run(mode, fences, frozenset(include), None, datetime.now(UTC)))
     return _view(read_run(file, reader), terminal())
 
 
 @click.command()
-@click.option("--fast", is_flag=True, help="Do not pause between the events.")
+@click.option("--fast", is_flag=True, help="Play without pauses.")
 def demo(fast: bool) -> int:
-    """Show a built-in recording: what an agent's run looks like as documents."""
+    """Play a built-in recording of a run."""
     from rich.text import Text
 
     from cursor_gateway.demo import recording
 
     console = terminal()
-    console.print(Text("Demo: a built-in recording, replayed. No agent runs, no file changes.", "bold reverse"))
+    console.print(Text("Demo: a built-in recording. No agent runs, no files change.", "bold reverse"))
     console.print()
     run = new_run("agent", "split", frozenset({"thinking"}), None, datetime.now(UTC))
     events = _replayed(recording(), DocumentReader(run))
@@ -64,13 +64,13 @@ def demo(fast: bool) -> int:
 
 
 _HINTS = """
-What to try next:
+Next steps:
   cursor-agent -p --output-format stream-json "…" > run.ndjson
-  cursor-gateway show run.ndjson                      or piped, while it runs
+  cursor-gateway show run.ndjson                      or pipe it in, live
   cursor-gateway convert run.ndjson --to documents    the response as JSON
   cursor-gateway convert run.ndjson --to sse          its events
   cursor-gateway convert run.ndjson --to openai       a chat completion
-  cursor-gateway schema --typescript                  the types of it all"""
+  cursor-gateway schema --typescript                  the types"""
 
 
 def _replayed(recording: bytes, reader: DocumentReader) -> Iterator[list[DocumentEvent]]:

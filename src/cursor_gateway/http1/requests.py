@@ -218,4 +218,4 @@ def _target(url: bytes, headers: Headers) -> tuple[bytes, bytes, Headers] | None
 
 
 def _head_too_long() -> HeadTooLarge:
-    return HeadTooLarge(f"The request's head is over {MAX_HEAD} bytes; send fewer, shorter headers.")
+    return HeadTooLarge(f"The request headers are larger than {MAX_HEAD} bytes; send fewer or shorter ones.")

@@ -224,7 +224,7 @@ class Connection(asyncio.Protocol):
     def _start(self, exchange: "Exchange") -> None:
         app = self.server.app
         if self.server.is_closing and exchange.refused is None:
-            exchange.refused = ShuttingDown("The gateway is about to stop; try again when it is back.")
+            exchange.refused = ShuttingDown("The gateway is shutting down; try again later.")
             exchange.is_last = True
         if exchange.refused is not None:
             app = self.server.refusal(exchange.refused)
@@ -342,7 +342,7 @@ class Connection(asyncio.Protocol):
             self._wait(self.server.timeouts.reply)
         elif self._parser.head_has_begun and not self._parser.is_closed:
             seconds = self.server.timeouts.head
-            late = RequestTooSlow(f"The request's head did not arrive within {seconds:g} s; send it again.")
+            late = RequestTooSlow(f"The request headers did not arrive within {seconds:g} s; send the request again.")
             self._refuse(late, "GET")
         else:
             self._close()

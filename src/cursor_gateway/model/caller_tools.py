@@ -79,13 +79,13 @@ def make_tool(
     """Raises `InvalidRequest`. `param` is the tool's path in the request."""
     if not _NAME.fullmatch(name):
         raise InvalidRequest(
-            f"{param}.name: {name[:100]!r} cannot be a tool's name; use up to 128 letters, digits and _ - . : /.",
+            f"{param}.name: {name[:100]!r} is not a valid tool name; use up to 128 letters, digits and _ - . : /.",
             param=f"{param}.name",
         )
     schema = parameters or {"properties": {}}
     if "object" not in (kind if isinstance(kind := schema.get("type", "object"), list) else [kind]):
         raise InvalidRequest(
-            f"{param}.parameters: A tool takes an object; send a JSON Schema of the type `object`, or leave it out.",
+            f"{param}.parameters: The parameters must be an object; send a JSON Schema of type `object`, or omit it.",
             param=f"{param}.parameters",
         )
     if too_deep(schema):

@@ -29,7 +29,7 @@ def check_images(count: int, most: int, param: str) -> None:
     """Called before any of them is decoded. Raises `InvalidRequest`."""
     if count > most:
         raise InvalidRequest(
-            f"{param}: There are {count:,} images, and a request may have {most:,}; send fewer, or raise `max_images`.",
+            f"{param}: {count:,} images, but the limit is {most:,}; send fewer, or raise `max_images`.",
             param=param,
         )
 

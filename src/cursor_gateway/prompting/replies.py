@@ -34,13 +34,13 @@ def check_answers(questions: Mapping[str, ClarificationQuestion], answers: Seque
         param, question = f"answers[{number}]", questions.get(answer.question_id)
         if question is None:
             raise InvalidRequest(
-                f"{param}.questionId: {answer.question_id[:100]!r} was not asked; there are {', '.join(questions)}.",
+                f"{param}.questionId: {answer.question_id[:100]!r} is not open; choose from {', '.join(questions)}.",
                 param=f"{param}.questionId",
             )
         if len(answer.selected_option_ids) > 1 and not question.allow_multiple:
             raise InvalidRequest(
-                f"{param}.selectedOptionIds: this question takes one option, and there are "
-                f"{len(answer.selected_option_ids)}; choose one.",
+                f"{param}.selectedOptionIds: this question takes one option, not {len(answer.selected_option_ids)}; "
+                "choose one.",
                 param=f"{param}.selectedOptionIds",
             )
         options = [option.id for option in question.options]
@@ -48,7 +48,7 @@ def check_answers(questions: Mapping[str, ClarificationQuestion], answers: Seque
             if id not in options:
                 there = f"there are {', '.join(options)}" if options else "there are none: send `text`"
                 raise InvalidRequest(
-                    f"{param}.selectedOptionIds: {id[:100]!r} is no option of this question; {there}.",
+                    f"{param}.selectedOptionIds: {id[:100]!r} is not an option of this question; {there}.",
                     param=f"{param}.selectedOptionIds",
                 )
 

@@ -43,7 +43,7 @@ class Answering:
             run.set_when_client_leaves(asker.when_client_leaves)
             return await continue_run(run, results)
         if await run.ended() is None:
-            raise NotFound("Another gateway drives this run; answer it there.", param="id")
+            raise NotFound("This run belongs to another gateway; send the answer there.", param="id")
         rounds = Rounds(await _all_events(run))
         pause = rounds.pause_before(results)
         if pause is None:
@@ -81,9 +81,9 @@ class Answering:
 
     async def _documents(self, run: RunHandle) -> list[Document]:
         if run.awaited:
-            raise InvalidRequest(f"This run waits for something else: {run.awaited}.")
+            raise InvalidRequest(f"This run is waiting for something else: {run.awaited}.")
         if run.done is None:
-            raise ConversationBusy("This run goes on without waiting for an answer; answer when it has ended.")
+            raise ConversationBusy("This run is not waiting for an answer; send it when the run has ended.")
         return (await self._service.response(run.id, run.owner)).documents
 
     async def _held(
@@ -122,7 +122,7 @@ class Answering:
             return msgspec.json.decode(path.read_bytes(), type=list[Tool])
         except (OSError, msgspec.DecodeError):
             raise InvalidRequest(
-                "The tools of this run are not known any more; send a new message with `tools`.", param="id"
+                "The tools of this run are no longer stored; send a new message with `tools`.", param="id"
             ) from None
 
 
@@ -146,7 +146,7 @@ def _run_request(run: RunHandle, asker: Asker, messages: Sequence[Message], offe
 
 def _no_such_call() -> NotFound:
     return NotFound(
-        "The run has not asked for any of these calls; see `metadata.waitingFor` of GET /v1/chat/{id}.",
+        "The run is not waiting for any of these calls; see `metadata.waitingFor` of GET /v1/chat/{id}.",
         param="toolResults",
     )
 

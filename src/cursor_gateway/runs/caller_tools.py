@@ -126,8 +126,8 @@ class CallerTools:
         if _ran_here(event.action, event.outcome):
             self._stop(
                 AgentUnconfined(
-                    f"The agent used its own {event.action.tool} although it was denied, so the run was ended; "
-                    "update it with `cursor-agent update`, or leave `tools` out."
+                    f"The agent used its own {event.action.tool} tool although it was disabled, so the run was "
+                    "stopped; update it with `cursor-agent update`, or omit `tools`."
                 )
             )
             return False
@@ -213,8 +213,8 @@ class CallerTools:
         if self._guard.is_loop:
             self._stop(
                 AgentLooped(
-                    f"The agent is in a loop: it calls {name} and others again and again and gets the same results; "
-                    "ask in another way, or for less at once."
+                    f"The agent is in a loop: it repeats calls of {name} and others and gets the same results; "
+                    "rephrase the request, or ask for less at a time."
                 )
             )
 

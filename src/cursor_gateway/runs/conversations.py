@@ -46,16 +46,17 @@ class Conversations:
         found = await self._store.conversation(id, owner)
         if found is None:
             raise NotFound(
-                f"There is no conversation {id[:100]!r}; leave `conversationId` out to begin one.",
+                f"Unknown conversation {id[:100]!r}; omit `conversationId` to start a new one.",
                 param="conversationId",
             )
         if workspace is not None and workspace != found.workspace:
             raise InvalidRequest(
-                f"This conversation works in {found.workspace!r}; begin a new one to work elsewhere.", param="workspace"
+                f"This conversation uses the workspace {found.workspace!r}; start a new one to use another.",
+                param="workspace",
             )
         given = answered(messages)
         if given == len(messages):
-            raise InvalidRequest("There is no message after the last answer, so nothing new to say.", param="messages")
+            raise InvalidRequest("There is no new message after the last answer; add one.", param="messages")
         version = self._version(found)  # as of before `known` is read
         known = messages[:given] or await self._said_in(id, owner)
         return self._conversation(found, known, messages[given:], given, version)

@@ -147,9 +147,7 @@ class Driver:
             await self._end(error)
         except Exception as error:  # noqa: BLE001 -- a bug of ours must not leave readers waiting
             fault(error)
-            await self._end(
-                GatewayFault("The gateway made a mistake; its log has the details under this request's id.")
-            )
+            await self._end(GatewayFault("Internal error; the gateway's log has the details under this request's id."))
         finally:
             await self._end(_STOPPED)
 
@@ -301,8 +299,8 @@ class Driver:
         if (reminder := caller.reminder()) is not None:
             return reminder
         raise ToolNotCalled(
-            "The agent did not call a tool, although `tool_choice` says that it must, also when asked again; "
-            "ask in another way, or send `tool_choice` auto.",
+            "The agent did not call the tool that `tool_choice` requires, even when asked again; rephrase the "
+            "request, or send `tool_choice` auto.",
             param="tool_choice",
         )
 
@@ -345,4 +343,4 @@ class Driver:
             self._log.append_soon(out)
 
 
-_STOPPED = RunCancelled("The run was stopped; start it again to have the whole answer.")
+_STOPPED = RunCancelled("The run was cancelled; start it again to get the whole answer.")

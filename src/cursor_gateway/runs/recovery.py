@@ -9,7 +9,7 @@ from cursor_gateway.stages.unfinished import PartialRun
 from cursor_gateway.store.base import RunEnd, RunRecord, Store
 from cursor_gateway.store.search import Words
 
-_WHY = "The gateway was killed during this run; what had arrived is kept. Send the message again."
+_WHY = "The gateway was killed during this run; partial output was kept. Send the message again."
 
 
 async def end_interrupted_runs(store: Store, is_alive: Callable[[str], bool], now_ms: int) -> int:

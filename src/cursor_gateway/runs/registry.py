@@ -63,12 +63,12 @@ class Runs:
     def check_free(self, owner: str) -> None:
         """Raises what `reserve` would raise at once."""
         if self._is_closing:
-            raise ShuttingDown("The gateway is about to stop; try again when it is back.")
+            raise ShuttingDown("The gateway is shutting down; try again later.")
         match self._verdict(owner):
             case "own limit":
                 raise TooManyRuns(
-                    f"All {self._shares.max_runs_per_key} places of this key are taken; try again when one of its runs "
-                    "has ended, or raise `max_runs_per_key`."
+                    f"This API key has {self._shares.max_runs_per_key} active runs, which is the limit; try again "
+                    "later, or raise `max_runs_per_key`."
                 )
             case "all taken":
                 raise _all_taken(self._shares.max_runs)
@@ -179,7 +179,7 @@ class Runs:
         place = gives_way(owner, [run.owner for run in waiting], self._shares)
         if place is not None:
             waiting[place].stop(
-                CallerGone("Others waited for this run's place; send the results with the whole conversation to go on.")
+                CallerGone("Too many runs were waiting; to continue this one, send the whole conversation.")
             )
 
     def find_by_idempotency(self, owner: str, key: str) -> Run | None:
@@ -220,13 +220,13 @@ class Runs:
         self._is_closing = True
         for ticket in self._queue:
             if not ticket.granted.done():  # its client left in the same moment
-                ticket.granted.set_exception(ShuttingDown("The gateway is about to stop; try again when it is back."))
+                ticket.granted.set_exception(ShuttingDown("The gateway is shutting down; try again later."))
         self._queue.clear()
         running = list(self._running.values())
         if running:
             await self._drain(running, asyncio.get_running_loop().time() + drain_seconds)
             for run in running:
-                run.stop(ShuttingDown("The gateway was stopped during this run; run it again."))
+                run.stop(ShuttingDown("The gateway was shut down during this run; send the request again."))
             # Asked to end, an agent saves its session; one that does not is ended by its source, in the end by us.
             await asyncio.wait([asyncio.ensure_future(run.gone()) for run in running], timeout=_LAST_SECONDS)
             await asyncio.gather(*(run.abandon() for run in running))
@@ -241,7 +241,7 @@ class Runs:
         while left and (seconds := until - clock()) > 0:
             for run in running:
                 if run.is_waiting:
-                    run.stop(ShuttingDown("The gateway was stopped during this run; send the results again."))
+                    run.stop(ShuttingDown("The gateway was shut down during this run; send the results again."))
             _, pending = await asyncio.wait(left, timeout=min(seconds, _LOOK_SECONDS))
             left = list(pending)
 
@@ -251,4 +251,4 @@ def _now() -> float:
 
 
 def _all_taken(places: int) -> TooManyRuns:
-    return TooManyRuns(f"All {places} places for runs are taken; try again when one has ended, or raise `max_runs`.")
+    return TooManyRuns(f"{places} runs are active, which is the limit; try again later, or raise `max_runs`.")

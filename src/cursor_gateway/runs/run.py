@@ -282,7 +282,7 @@ class Run:
             return None
         if text:
             raise InvalidRequest(
-                "An agent that waits takes only yes or no; leave `text` out, and send it when the run has ended.",
+                "While the agent waits it accepts only a decision; omit `text`, and send it when the run has ended.",
                 param="text",
             )
         self.questions.take_decision(is_accepted)
@@ -304,7 +304,7 @@ class Run:
         if self.is_waiting and self.readers.read_up_to >= self.log.paused_at:
             return  # somebody has the open calls, and the next request brings their results
         if self.needs_readers:
-            self.stop(RunCancelled("The client left before the answer was complete; ask again to have all of it."))
+            self.stop(RunCancelled("The client disconnected before the answer was complete; send the request again."))
 
 
 def _nothing() -> None:

@@ -83,6 +83,6 @@ def body_hash(request: RunRequest) -> str:
 def check_body(expected: str, request: RunRequest) -> None:
     if body_hash(request) != expected:
         raise IdempotencyMismatch(
-            "This Idempotency-Key belongs to another request; send the same body, or another key.",
+            "This Idempotency-Key was used for a different request; send the same body, or a new key.",
             param="Idempotency-Key",
         )

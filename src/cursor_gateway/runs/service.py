@@ -138,7 +138,7 @@ class Service:
         if run is None:  # the same request came twice at once
             joined = await self._find_earlier(request)
             if joined is None:
-                raise StoreUnavailable("The history does not know a run that it has just refused; try again.")
+                raise StoreUnavailable("The history is inconsistent for this run; try again.")
             return joined
         if self._account_errors is not None and asked is not None:
             run.log.ended = partial(self._account_errors.heard, asked)
@@ -181,13 +181,13 @@ class Service:
             return request
         if (request.mode or self.defaults.mode) == "plan":
             raise InvalidRequest(
-                "In the mode `plan` the agent calls no tools; leave `tools` out, or choose another mode.", param="tools"
+                "Tools cannot be used in mode `plan`; omit `tools`, or choose another mode.", param="tools"
             )
         if self.source.named(request.source).offers_tools:
             return request
         if isinstance(request.offer.choice, RequiredTool | NamedTool):
             raise InvalidRequest(
-                "Recordings are played here, which call no tools; send `tool_choice` auto.", param="tool_choice"
+                "This gateway plays recordings, which cannot call tools; send `tool_choice` auto.", param="tool_choice"
             )
         return replace(request, offer=None)
 
@@ -218,7 +218,7 @@ class Service:
             found = replace(found, session_id=None) if request.forgets_session else found
             if not Path(found.workspace).is_dir():
                 raise InvalidRequest(
-                    f"This conversation works in {found.workspace!r}, which is gone; put it back, or begin a new one.",
+                    f"The workspace {found.workspace!r} no longer exists; restore it, or start a new conversation.",
                     param="conversationId",
                 )
             return found
@@ -236,7 +236,7 @@ class Service:
             return id
         if (await self.store.runs_of(stored.conversation_id, owner))[-1].id != id:
             raise InvalidRequest(
-                "The conversation has gone on after this answer; go on after its latest one, or begin a new one.",
+                "This is not the latest answer; continue from that one, or start a new conversation.",
                 param="conversationId",
             )
         return stored.conversation_id
@@ -248,7 +248,7 @@ class Service:
             return False
         match self.defaults.when_busy:
             case "refuse":
-                raise ConversationBusy("This conversation has a run that has not ended; wait for it, or cancel it.")
+                raise ConversationBusy("This conversation has an active run; wait for it to end, or cancel it.")
             case "wait":
                 await latest.finished()
                 return True
@@ -294,14 +294,14 @@ class Service:
     async def cancel(self, id: str, owner: str) -> Envelope:
         """How it ended: now, or before."""
         run = await self.find(id, owner)
-        why = RunCancelled("The run was cancelled on request; start it again to have the whole answer.")
+        why = RunCancelled("The run was cancelled on request; start it again to get the whole answer.")
         return await run.cancel(why)
 
     async def remove(self, conversation_id: str, owner: str) -> Removed:
         """A run in it is stopped."""
         latest = self.conversations.latest(conversation_id)
         if latest is not None and latest.owner == owner:
-            latest.stop(RunCancelled("The conversation was deleted; begin a new one."))
+            latest.stop(RunCancelled("The conversation was deleted; start a new one."))
             await latest.gone()
         if not await self.conversations.remove(conversation_id, owner):
             return "unknown"
@@ -315,7 +315,7 @@ class Service:
 
 
 def _no_run(id: str) -> NotFound:
-    return NotFound(f"There is no run {id[:100]!r}; see GET /v1/conversations.", param="id")
+    return NotFound(f"Unknown run {id[:100]!r}; see GET /v1/conversations.", param="id")
 
 
 def _check_name(model: str) -> None:

@@ -193,7 +193,7 @@ def _preamble(request: RunRequest, info: RunInfo, server: str) -> list[str]:
 
 def unwritable(error: OSError) -> GatewayError:
     return host_exhausted(error) or GatewayFault(
-        f"The gateway cannot write its files: {error.strerror}; see `cursor-gateway doctor`."
+        f"The gateway cannot write its files: {error.strerror}; run `cursor-gateway doctor`."
     )
 
 

@@ -113,7 +113,7 @@ class StoredRun:
 
     async def cancel(self, why: GatewayError) -> Envelope:
         if self.log.done is None:
-            raise NotFound("Another gateway drives this run; cancel it there.", param="id")
+            raise NotFound("This run belongs to another gateway; cancel it there.", param="id")
         return self.log.done.envelope
 
     def knows_calls(self, results: Mapping[str, ToolResult]) -> bool | None:
@@ -122,7 +122,7 @@ class StoredRun:
     def answer_calls(
         self, results: Mapping[str, ToolResult], also: Sequence[Message] = (), offer: Offer | None = None
     ) -> int:
-        raise NotFound("This run takes no results any more; send them with the whole conversation.", param="id")
+        raise NotFound("This run no longer accepts results; send them with the whole conversation.", param="id")
 
     def answer_questions(self, answers: Sequence[ClarificationAnswer]) -> int | None:
         return None

@@ -80,10 +80,10 @@ class TimeoutWatch:
     def _told(self) -> str:
         limits = self._limits
         if self._last_moment <= self._loop.time():  # as `_left` adds: rounding must agree
-            return f"The run took longer than {limits.run_seconds:g} s; ask for less at once, or raise `run_seconds`."
+            return f"The run took longer than {limits.run_seconds:g} s; ask for less at a time, or raise `run_seconds`."
         if self._run.has_heard:
-            return f"The agent was silent for {limits.idle_seconds:g} s; try again, or raise `idle_seconds`."
+            return f"The agent sent nothing for {limits.idle_seconds:g} s; try again, or raise `idle_seconds`."
         return (
-            f"The agent said nothing within {limits.first_event_seconds:g} s; try again, "
-            "see `cursor-gateway doctor`, or raise `first_event_seconds`."
+            f"The agent sent nothing within {limits.first_event_seconds:g} s of its start; try again, run "
+            "`cursor-gateway doctor`, or raise `first_event_seconds`."
         )

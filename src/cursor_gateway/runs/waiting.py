@@ -163,8 +163,8 @@ class Waiting:
                     if self._host is not None:
                         self._host.stop(
                             CallerGone(
-                                f"No results of the tool calls arrived within {self._limits.answer_seconds:g} s; send "
-                                "them with the whole conversation to go on, or raise `answer_seconds`."
+                                f"No tool results arrived within {self._limits.answer_seconds:g} s; to continue, "
+                                "send them with the whole conversation, or raise `answer_seconds`."
                             )
                         )
         if self.since is not None and not self._calls.is_waiting:

@@ -27,17 +27,16 @@ class Workspaces:
             return str(self.default)
         if not name or "\0" in name:
             raise InvalidRequest(
-                "`workspace` must be the path of a folder; leave it out for the default.", param="workspace"
+                "`workspace` must be the path of a folder; omit it to use the default.", param="workspace"
             )
         folder = self._allowed(name)
         if folder is None:
             raise WorkspaceForbidden(
-                "This folder is not below a folder that the gateway may work in; its operator adds some with "
-                "`workspace_roots`.",
+                "The gateway may not work in this folder; its operator can add it to `workspace_roots`.",
                 param="workspace",
             )
         if not _is_folder(folder):
-            raise InvalidRequest(f"There is no folder {name!r}; name one that exists.", param="workspace")
+            raise InvalidRequest(f"The folder {name!r} does not exist; use one that does.", param="workspace")
         return str(folder)
 
     def check(self, workspace: str) -> None:
@@ -45,8 +44,8 @@ class Workspaces:
         found = brought_by(Path(workspace)) if self._refuse_hooks else None
         if found is not None:
             raise WorkspaceForbidden(
-                f"This workspace brings programs or permissions for the agent ({found}), which the operator refuses "
-                "(`refuse_workspace_hooks`); remove the file, or choose another workspace.",
+                f"This workspace contains programs or permissions for the agent ({found}), which the operator does "
+                "not allow (`refuse_workspace_hooks`); remove the file, or choose another workspace.",
                 param="workspace",
             )
 

@@ -36,7 +36,9 @@ class TextAnswer:
         await read_to_end(self.run, receive, self._hear, self._after)
         answer = self.fold.answer()
         if answer is None:  # the client has gone
-            return RunCancelled("The client left before the answer was complete; ask again.").failure()
+            return RunCancelled(
+                "The client disconnected before the answer was complete; send the request again."
+            ).failure()
         return answer if answer.end.failure is None else answer.end.failure
 
     def _hear(self, event: DocumentEvent) -> Heard:
@@ -68,8 +70,8 @@ class CheckedAnswer:
                 return _with_usage_of(first, await self._noted(answer))
             case Misfit(reason=reason):
                 return AnswerUnfit(
-                    f"The agent's answer is not in the form that was asked for, also when asked again: {reason} "
-                    "Ask in another way, or allow another form.",
+                    f"The agent's answer does not match `response_format`, even when asked again: {reason} Rephrase "
+                    "the request, or change `response_format`.",
                     param="response_format",
                 ).failure()
 

@@ -16,9 +16,7 @@ _MUCH = 256 * 1024  # bytes: more is not for the loop, where everybody else wait
 
 async def read_body(request: Request, settings: Settings) -> bytes:
     max_bytes, seconds = settings.max_body_bytes, settings.body_seconds
-    too_large = RequestTooLarge(
-        f"The body is over the limit of {max_bytes} bytes; send less, or raise `max_body_bytes`."
-    )
+    too_large = RequestTooLarge(f"The body is larger than {max_bytes} bytes; send less, or raise `max_body_bytes`.")
     length = request.headers.get("content-length", "0")
     if not (length.isascii() and length.isdigit()):
         raise InvalidRequest("`Content-Length` must be a number.")
@@ -45,5 +43,5 @@ async def parse_body(body: bytes, read: Callable[[bytes], T]) -> T:
 def idempotency_key(request: Request) -> str | None:
     key = request.headers.get("idempotency-key")
     if key is not None and not (0 < len(key) <= 255 and key.isprintable()):
-        raise InvalidRequest("`Idempotency-Key` takes 1 to 255 printable characters.", param="Idempotency-Key")
+        raise InvalidRequest("`Idempotency-Key` must be 1 to 255 printable characters.", param="Idempotency-Key")
     return key

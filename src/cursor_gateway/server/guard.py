@@ -93,7 +93,7 @@ class Guard:
             await reply.refuse(error.failure(), self._errors_at(scope["path"]))
         except Exception as error:  # noqa: BLE001 -- the caller is told that it was not their mistake
             _log.error("fault", error, request_id=request_id, path=scope["path"])
-            fault = GatewayFault(f"The gateway made a mistake; its log has the details under the id {request_id}.")
+            fault = GatewayFault(f"Internal error; the gateway's log has the details under the id {request_id}.")
             await reply.refuse((host_exhausted(error) or fault).failure(), self._errors_at(scope["path"]))
         finally:
             self._metrics.request(_route(scope), method, reply.status)
@@ -114,7 +114,7 @@ class Guard:
     def _check_host(self, scope: Scope) -> None:
         hosts = [value for name, value in scope["headers"] if name == b"host"]
         if len(hosts) != 1:  # HTTP/1.0 needs none, but then nobody knows which name was meant
-            raise InvalidRequest("A request needs one `Host` header, and no second one (RFC 9112, 3.2).", param="Host")
+            raise InvalidRequest("A request must have exactly one `Host` header (RFC 9112, 3.2).", param="Host")
         host = _host(hosts[0])
         if host in self._names:
             return
@@ -126,7 +126,7 @@ class Guard:
         if address is not None and (address.is_loopback or not is_loopback(self._settings.host)):
             return
         raise RequestForbidden(
-            f"The gateway does not answer to the name {host!r}; use its address, or add the name to `allowed_hosts`."
+            f"The host name {host!r} is not allowed; use the gateway's address, or add the name to `allowed_hosts`."
         )
 
     def _check_page(self, method: str, origin: str | None, headers: Headers) -> None:
@@ -134,11 +134,11 @@ class Guard:
             host = _text(headers, b"host")
             if origin not in (f"http://{host}", f"https://{host}"):
                 raise RequestForbidden(
-                    "A web page of another origin may not use the gateway; add it to `allowed_origins` if you trust it."
+                    "Web pages from other origins are not allowed; add the origin to `allowed_origins` if you trust it."
                 )
         is_link = method in _READING and headers.get(b"sec-fetch-mode") == b"navigate"
         if headers.get(b"sec-fetch-site") == b"cross-site" and origin is None and not is_link:
-            raise RequestForbidden("Another site may not use the gateway from a browser; open the gateway's own page.")
+            raise RequestForbidden("Cross-site requests are not allowed; open the gateway's own page.")
 
     def _owner(self, path: str, headers: Headers) -> str:
         keys = self._settings.api_keys
@@ -151,8 +151,8 @@ class Guard:
         owner = owner_of(key, keys) if key else None  # whatever hash was configured: no key is nobody's
         if owner is None:
             raise KeyRefused(
-                "This gateway needs an API key that it knows; send it as `Authorization: Bearer …`. "
-                "Its operator makes one with `cursor-gateway key NAME`."
+                "A valid API key is required; send it as `Authorization: Bearer …`. The operator can create one with "
+                "`cursor-gateway key NAME`."
             )
         return owner
 
@@ -161,7 +161,7 @@ class Guard:
         if seconds is not None:
             most = self._settings.requests_per_minute
             error = TooManyRequests(
-                f"This key may send {most} requests a minute; wait, or raise `requests_per_minute`."
+                f"This API key is limited to {most} requests a minute; wait, or raise `requests_per_minute`."
             )
             error.retry_after = ceil(seconds)
             raise error
@@ -260,7 +260,7 @@ def check_media_type(scope: Scope) -> None:
     )
     if coding != (b"identity", b"chunked"):  # never inflated: a little could become any amount
         raise MediaTypeRefused(
-            "The body must not be compressed; send it as it is, without `Content-Encoding` or codings but `chunked`."
+            "The body must not be encoded, except as `Transfer-Encoding: chunked`; send it uncompressed."
         )
 
 

@@ -59,12 +59,12 @@ class HistoryEndpoints:
 def _limit(request: Request, default: int) -> int:
     told = request.query_params.get("limit") or str(default)
     if not (told.isascii() and told.isdigit() and 1 <= int(told[:4]) <= _MOST and len(told) < 4):
-        raise InvalidRequest(f"`limit` is a number from 1 to {_MOST}.", param="limit")
+        raise InvalidRequest(f"`limit` must be a number from 1 to {_MOST}.", param="limit")
     return int(told)
 
 
 def _none(id: str) -> NotFound:
-    return NotFound(f"There is no conversation {id[:100]!r}; see GET /v1/conversations.", param="id")
+    return NotFound(f"Unknown conversation {id[:100]!r}; see GET /v1/conversations.", param="id")
 
 
 def _json(value: Struct, status: int = 200) -> Response:

@@ -72,16 +72,16 @@ class Routes:
         for prefix, sentence in self._instead.items():
             if f"{path}/".startswith(f"{prefix}/"):
                 raise NotFound(f"{prefix} is not served yet. {sentence}")
-        raise NotFound(f"There is nothing at {shown}; {self._meant(shown)}see /docs for what there is.")
+        raise NotFound(f"No endpoint at {shown}; {self._meant(shown)}see /docs for the list.")
 
     def _meant(self, path: str) -> str:
         """Most who miss have set a base URL with a slash too many, or without its `/v1`, or with two of them."""
         tidy = _SLASHES.sub("/", path[:_LONGEST]).rstrip("/")
         for likely in (tidy, f"/v1{tidy}", tidy.replace("/v1/v1/", "/v1/")):
             if likely in self._fixed:
-                return f"did you mean {likely}? Else "
+                return f"did you mean {likely}? Otherwise "
         near = get_close_matches(tidy, self._fixed, 1, cutoff=0.8)
-        return f"did you mean {near[0]}? Else " if near else ""
+        return f"did you mean {near[0]}? Otherwise " if near else ""
 
 
 def _matched(pattern: list[str], parts: list[str]) -> dict[str, str] | None:
@@ -106,5 +106,5 @@ def _without_endpoint(scope: Scope, methods: Methods, errors: Errors) -> Respons
     allow = {"allow": ", ".join(known)}
     if scope["method"] == "OPTIONS":
         return Response(status_code=204, headers=allow)
-    told = f"{scope['path']} does not know {scope['method']}; it knows {allow['allow']}."
+    told = f"{scope['path']} does not support {scope['method']}; use {allow['allow']}."
     return error_response(MethodRefused(told).failure(), allow, errors=errors)

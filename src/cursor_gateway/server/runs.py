@@ -43,7 +43,7 @@ class RunEndpoints:
                 renderings = self._reading.renderings
                 return await renderings.run_for(request, lambda: _as_page(response, prompt, renderings))
             case _:
-                raise InvalidRequest("`dialect` is documents, html or page.", param="dialect")
+                raise InvalidRequest("`dialect` must be documents, html or page.", param="dialect")
 
     async def events(self, request: Request) -> ASGIApp:
         """The run's stream, from its beginning or after the event that the reader had last."""
@@ -117,5 +117,5 @@ def _after(request: Request) -> int:
     """The number of the last event that the reader has: of the header that an EventSource sends, or of the query."""
     told = request.headers.get("last-event-id") or request.query_params.get("after") or "0"
     if not (told.isascii() and told.isdigit() and len(told) < 16):
-        raise InvalidRequest("`Last-Event-ID` and `after` take the number of an event.", param="after")
+        raise InvalidRequest("`Last-Event-ID` and `after` must be an event number.", param="after")
     return int(told)

@@ -82,7 +82,7 @@ class EventStream:
             async with DisconnectWatch(self._run, receive, self._after) as reader:
                 events = await reader.next(0) if self._is_replay else await self._first_words(reader)
                 if self._run.is_deleted:
-                    raise NotFound("The conversation of this run was deleted; begin a new one.", param="id")
+                    raise NotFound("The conversation of this run was deleted; start a new one.", param="id")
                 if not self._is_replay and (failure := self._early_failure(reader, events)) is not None:
                     await error_response(failure, run_headers(self._run), errors=self._errors)(scope, receive, send)
                 else:
@@ -162,7 +162,7 @@ async def read_to_end(
 def _cut_short(run: RunHandle, reader: Reader) -> None:
     """Nobody else has a use for the rest either, unless they read it, too."""
     if not reader.at_end and run.readers.count == 1:
-        run.stop(RunCancelled("The answer was cut where its request said, by `stop` or `max_tokens`; ask for more."))
+        run.stop(RunCancelled("The answer was cut by `stop` or `max_tokens`; change them to get more."))
 
 
 def _tells(event: DocumentEvent) -> bool:

@@ -54,12 +54,10 @@ def load(directory: Path) -> list[Recording]:
         files = sorted(file for file in directory.iterdir() if file.suffix in (".ndjson", ".jsonl") and file.is_file())
         recordings = [Recording(file.stem, file.read_bytes()) for file in files]
     except OSError as error:
-        message = (
-            f"The recordings in {directory} cannot be read: {error.strerror}; set `replay_dir` to a folder of them."
-        )
+        message = f"The recordings in {directory} cannot be read: {error.strerror}; set `replay_dir` to another folder."
         raise SettingsError(message, param="replay_dir") from None
     if not recordings:
-        message = f"There is no recording (*.ndjson, *.jsonl) in {directory}; make some with `record_dir`."
+        message = f"No recordings (*.ndjson, *.jsonl) in {directory}; make some with `record_dir`."
         raise SettingsError(message, param="replay_dir")
     return recordings
 
@@ -203,7 +201,7 @@ class ReplaySource:
 
     def _no_recording(self) -> NotFound:
         return NotFound(
-            f"No recording fits this prompt. Choose one with `recording: NAME` in the prompt: {self._names()}.",
+            f"No recording matches this prompt. Select one with `recording: NAME` in the prompt: {self._names()}.",
             param="message",
         )
 

@@ -34,9 +34,7 @@ class SourceRouter:
         """Raises `InvalidRequest`."""
         source = self._sources.get(name or self._default)
         if source is None and (reason := self._refused.get(name or "")):
-            raise InvalidRequest(
-                f"The source `{name}` cannot be used here: {reason}; leave `source` out.", param="source"
-            )
+            raise InvalidRequest(f"The backend `{name}` cannot be used: {reason}; omit `source`.", param="source")
         if source is None:
             raise InvalidRequest(
                 f"The source {str(name)[:100]!r} is not set up here; use one of: {', '.join(self._sources)}.",

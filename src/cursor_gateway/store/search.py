@@ -49,7 +49,7 @@ def sound(text: str) -> str:
 def query_words(query: str) -> list[str]:
     """Words without a letter or digit are dropped: the index ignores them, and they would match nothing."""
     if len(query) > _LONGEST_QUERY:
-        raise InvalidRequest(f"A search takes at most {_LONGEST_QUERY:,} characters; use fewer words.", param="q")
+        raise InvalidRequest(f"A search is limited to {_LONGEST_QUERY:,} characters; use fewer words.", param="q")
     words = sound(query).replace("\0", " ").split()
     return [word for word in words if any(character.isalnum() for character in word)][:_MOST_WORDS]
 

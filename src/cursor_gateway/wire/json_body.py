@@ -27,7 +27,7 @@ def read_json(body: bytes, type: type[T], hints: Mapping[str, str] | None = None
     if not body.strip():
         raise InvalidRequest("The body is empty; send a JSON object.")
     if body.count(b"{") + body.count(b"[") > _MOST_VALUES:  # decoding them blocks the event loop
-        raise InvalidRequest(f"The body has over {_MOST_VALUES:,} objects and lists; send fewer.")
+        raise InvalidRequest(f"The body has more than {_MOST_VALUES:,} objects and lists; send fewer.")
     try:
         try:
             return msgspec.json.decode(body, type=type)
@@ -68,7 +68,7 @@ def _wrong(message: str, type: Any, hints: Mapping[str, str]) -> InvalidRequest:
         name = name[:_LONGEST_NAME]
         place = f"{param}.{name}" if param else name
         if kind == "contains unknown":
-            return InvalidRequest(f"There is no field `{place}`; {_suggestion(name, _at(type, param))}", param=place)
+            return InvalidRequest(f"Unknown field `{place}`; {_suggestion(name, _at(type, param))}", param=place)
         return InvalidRequest(f"{place} is missing.", param=place)
     reason = reason if len(reason) <= _LONGEST_REASON else f"{reason[:_LONGEST_REASON]}…"
     if not param:

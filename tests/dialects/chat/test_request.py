@@ -325,7 +325,7 @@ def test_an_image_that_is_no_data_uri_of_a_known_kind_is_refused(url: str) -> No
 def test_an_image_that_is_no_base64_is_refused(data: str) -> None:
     error = refusal({"messages": content({"type": "image_url", "image_url": f"data:image/gif;base64,{data}"})})
     assert error.param == "messages[0].content[0].image_url"
-    assert "no base64" in str(error)
+    assert "valid base64" in str(error)
 
 
 @pytest.mark.parametrize("role", ["system", "developer", "assistant", "function"])
@@ -549,18 +549,18 @@ WRONG: list[tuple[dict[str, Any], str, str]] = [
         "messages[0].tool_calls[0].function",
         "missing",
     ),
-    ({"messages": [{"role": "user", "content": " \n"}, {"role": "assistant"}]}, "messages", "nothing to answer"),
-    ({"messages": content()}, "messages", "nothing to answer"),
+    ({"messages": [{"role": "user", "content": " \n"}, {"role": "assistant"}]}, "messages", "no text and no image"),
+    ({"messages": content()}, "messages", "no text and no image"),
     ({"tools": [{"type": "web_search"}]}, "tools[0].type", REFUSED["tools[].type"]),
     ({"tools": [{**BASH, "type": "custom"}]}, "tools[0].type", REFUSED["tools[].type"]),
     ({"tools": [function("")]}, "tools[0].function.name", "length >= 1"),
-    ({"tools": [BASH, READ, BASH]}, "tools[2].function.name", "two tools"),
+    ({"tools": [BASH, READ, BASH]}, "tools[2].function.name", "Two tools"),
     ({"functions": [{"name": "a"}]}, "functions", REFUSED["functions"]),
     ({"tools": [BASH], "functions": [7]}, "functions", REFUSED["functions"]),
     (
         {"tools": [BASH, {"function": {"name": "a", "parameters": {"type": "string"}}}]},
         "tools[1].function.parameters",
-        "takes an object",
+        "must be an object",
     ),
     ({"tools": [BASH], "tool_choice": "any"}, "tool_choice", REFUSED["tool_choice.type"]),
     (
@@ -568,7 +568,7 @@ WRONG: list[tuple[dict[str, Any], str, str]] = [
         "tool_choice.type",
         REFUSED["tool_choice.type"],
     ),
-    ({"tool_choice": "required"}, "tool_choice", "there are no tools"),
+    ({"tool_choice": "required"}, "tool_choice", "`tools` is empty"),
     ({"tool_choice": {"function": {"name": "a"}}}, "tool_choice", "there are none"),
     ({"tools": [BASH, READ], "tool_choice": {"function": {"name": "a"}}}, "tool_choice", "there are bash, read"),
     ({"response_format": {"type": "xml"}}, "response_format.type", REFUSED["response_format.type"]),
@@ -662,13 +662,13 @@ def test_the_tables_say_a_sentence_for_each_field() -> None:
 
 def test_images_are_counted_before_any_of_them_is_decoded() -> None:
     part = {"type": "image_url", "image_url": "no image"}
-    with pytest.raises(InvalidRequest, match="4 images, and a request may have 3"):
+    with pytest.raises(InvalidRequest, match="4 images, but the limit is 3"):
         read_request(json.dumps({"messages": content(part, part) + content(part, text("a"), part)}).encode(), 3)
 
 
 def test_a_conversation_may_be_long_but_not_endless() -> None:
     message = {"role": "user", "content": "x"}
     assert len(read(messages=[message] * 10_000).messages) == 10_000
-    with pytest.raises(InvalidRequest, match="over 10,000") as refused:
+    with pytest.raises(InvalidRequest, match="limit is 10,000") as refused:
         read(messages=[message] * 10_001)
     assert refused.value.param == "messages"

@@ -273,7 +273,7 @@ def test_what_is_wrong_with_an_answer_is_named(fields: dict[str, Any], param: st
 def test_images_of_results_are_counted_together_before_any_is_decoded() -> None:
     image = {"type": "image_url", "image_url": "no image"}
     answers = [ToolAnswer(tool_call_id=str(number), content=[text("a"), image, image]) for number in range(2)]
-    with pytest.raises(InvalidRequest, match="4 images, and a request may have 3"):
+    with pytest.raises(InvalidRequest, match="4 images, but the limit is 3"):
         results_of(answers, 3)
     structured = [ToolAnswer(tool_call_id="1", content=[{"type": "x"}, image, image])]  # no images, whatever they say
     assert results_of(structured, 1)["1"].structured == structured[0].content

@@ -173,8 +173,8 @@ def _read(body: bytes, headers: Mapping[str, str], max_images: int, agent_tools:
     asked = read_request(body, max_images)
     if asked.offer is not None and agent_tools == "tool_calls":
         raise InvalidRequest(
-            "This gateway shows the agent's own tools as `tool_calls` (its setting `agent_tools`), so a request with "
-            "`tools` would run them twice; leave `tools` out.",
+            "This gateway reports the agent's own tools as `tool_calls` (setting `agent_tools`), so a client would "
+            "run them again; omit `tools`.",
             param="tools",
         )
     options = _options(asked.cursor, headers)
@@ -220,6 +220,6 @@ def _options(asked: CursorOptions, headers: Mapping[str, str]) -> CursorOptions:
             msgspec.convert({name: value}, CursorOptions)
         except msgspec.ValidationError as error:
             reason = str(error).partition(" - at ")[0]
-            raise InvalidRequest(f"The header {_HEADERS[name]} is wrong: {reason}.", param=_HEADERS[name]) from None
+            raise InvalidRequest(f"The header {_HEADERS[name]} is invalid: {reason}.", param=_HEADERS[name]) from None
     body = {name: value for name, value in msgspec.to_builtins(asked).items() if value is not None}
     return msgspec.convert({**given, **body}, CursorOptions)

@@ -61,8 +61,8 @@ REFUSED: dict[str, str] = {
     "logprobs": "Cursor's agent tells no probabilities; send false or leave it out.",
     "top_logprobs": "Cursor's agent tells no probabilities; send 0 or leave it out.",
     "modalities": 'Answers are text; send ["text"] or leave it out.',
-    "messages[].content[].image_url": "Images are read from the request alone; send a data: URI with the base64 of a "
-    "png, jpeg, gif or webp.",
+    "messages[].content[].image_url": "Images are not downloaded; send a data: URI with the base64 of a png, jpeg, "
+    "gif or webp.",
     "messages[].content[].type": "The agent can be given text and images; send parts of type text or image_url.",
     "functions": "It is OpenAI's old form, whose results name no call; send `tools`.",
     "tools[].type": "Only functions can be called; send tools of type function.",
@@ -108,7 +108,7 @@ def read_request(body: bytes, max_images: int = 50) -> ChatRequest:
     _refuse_what_would_be_wrong(wire)
     if len(wire.messages) > _MOST_MESSAGES:
         raise InvalidRequest(
-            f"messages: There are over {_MOST_MESSAGES:,}; begin a new conversation, or send a summary of this one.",
+            f"messages: The limit is {_MOST_MESSAGES:,} messages; start a new conversation, or send a summary.",
             param="messages",
         )
     check_images(_count_images(wire.messages), max_images, "messages")
@@ -325,7 +325,7 @@ def _conversation(wire: list[_WireMessage]) -> tuple[list[Message], list[Image]]
         text, found = _content(message.content, number)
         if found and not isinstance(message, _User | _Tool):
             raise InvalidRequest(
-                f"messages[{number}].content: Images can stand in messages of the user and of tools only.",
+                f"messages[{number}].content: Images are only allowed in user and tool messages.",
                 param=f"messages[{number}].content",
             )
         images += found
@@ -346,7 +346,7 @@ def _conversation(wire: list[_WireMessage]) -> tuple[list[Message], list[Image]]
             case _FunctionResult(name=name):
                 messages.append(ToolMessage(text, "", name))
     if not any(_says_something(message) for message in messages):
-        raise InvalidRequest("messages: There is no text and no image in them, so nothing to answer.", param="messages")
+        raise InvalidRequest("messages: They contain no text and no image; add a user message.", param="messages")
     return messages, images
 
 
@@ -388,9 +388,7 @@ def _offer(wire: _Body) -> Offer | None:
     for number, offered in enumerate(tool.function for tool in wire.tools or ()):
         param = f"tools[{number}].function"
         if offered.name in tools:
-            raise InvalidRequest(
-                f"{param}.name: There are two tools of this name; a call could mean either.", param=f"{param}.name"
-            )
+            raise InvalidRequest(f"{param}.name: Two tools have this name; rename one.", param=f"{param}.name")
         tools[offered.name] = make_tool(
             offered.name, offered.description, offered.parameters, param, strict=offered.strict or False
         )
@@ -408,12 +406,14 @@ def _tool_choice(wire: _Body, names: list[str]) -> ToolChoice:
             return AutoTool()
         case "required":
             if not names:
-                raise InvalidRequest("tool_choice: A call is required, but there are no tools.", param="tool_choice")
+                raise InvalidRequest("tool_choice: A tool call is required, but `tools` is empty.", param="tool_choice")
             return RequiredTool()
         case _Choice(function=_Named(name=name)):
             if name not in names:
                 there = f"there are {', '.join(names)}" if names else "there are none"
-                raise InvalidRequest(f"tool_choice: {name[:100]!r} is none of the tools; {there}.", param="tool_choice")
+                raise InvalidRequest(
+                    f"tool_choice: {name[:100]!r} is not one of the tools; {there}.", param="tool_choice"
+                )
             return NamedTool(name)
 
 
@@ -432,6 +432,6 @@ def _format(wire: _WireFormat | None) -> Format | None:
 def _check_size(schema: dict[str, Any]) -> None:
     if len(msgspec.json.encode(schema)) > LARGEST_SCHEMA:
         raise InvalidRequest(
-            f"response_format.json_schema.schema: It is over {LARGEST_SCHEMA} bytes; ask for less at once.",
+            f"response_format.json_schema.schema: The schema is larger than {LARGEST_SCHEMA} bytes; use a smaller one.",
             param="response_format.json_schema.schema",
         )

@@ -178,8 +178,8 @@ class DocumentEventReader:
     def _start_of(self, about: _About, event: SseEvent) -> _Start | None:
         if about.document_id not in self._open:
             raise UnusableInput(
-                f"The server's `{event.event}` is about `{about.document_id[:100]}`, which is not open; "
-                "read the stream from its start."
+                f"The server's `{event.event}` is about `{about.document_id[:100]}`, which is not open; read the "
+                "stream from the start."
             )
         return self._open[about.document_id]
 
@@ -209,7 +209,7 @@ def _decoded(event: SseEvent, data: str | msgspec.Raw, shape: type[_Payload]) ->
         return msgspec.json.decode(data, type=shape)
     except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
         raise UnusableInput(
-            f"The server's `{event.event}` cannot be read: {error}; does the address lead to a cursor-gateway, "
-            "of a version like this one?",
+            f"The server's `{event.event}` cannot be read: {error}; check that the address is that of a "
+            "cursor-gateway, and that its version matches.",
             details=event.data[:2000],
         ) from None

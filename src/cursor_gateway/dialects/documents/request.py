@@ -102,9 +102,9 @@ def read_chat_request(body: bytes) -> ChatRequest:
     """Raises `InvalidRequest`."""
     request = read_json(body, ChatRequest)
     if not request.message.strip():
-        raise InvalidRequest("`message` is empty; say what the agent shall do.", param="message")
+        raise InvalidRequest("`message` is empty; send a prompt.", param="message")
     if request.model == "":
-        raise InvalidRequest("`model` is empty; name one of GET /v1/models, or leave it out.", param="model")
+        raise InvalidRequest("`model` is empty; use an id from GET /v1/models, or omit it.", param="model")
     return request
 
 
@@ -116,7 +116,7 @@ def offer_of(request: ChatRequest) -> Offer | None:
         if told.name is None:
             raise InvalidRequest(f"{param}.name is missing; a tool needs a name.", param=f"{param}.name")
         if told.name in tools:
-            raise InvalidRequest(f"{param}: There are two tools of this name; a call could mean either.", param=param)
+            raise InvalidRequest(f"{param}: Two tools have this name; rename one.", param=param)
         tools[told.name] = make_tool(told.name, told.description, told.parameters, param)
     choice = _choice(request, tools)
     return Offer(tools=tuple(tools.values()), choice=choice, parallel=request.parallel_tool_calls) if tools else None
@@ -134,7 +134,7 @@ def _choice(request: ChatRequest, tools: dict[str, Tool]) -> ToolChoice:
             return NamedTool(name)
         case _:
             there = f"there are {', '.join(tools)}" if tools else "there are none"
-            raise InvalidRequest(f"`toolChoice` asks for a tool that is not offered; {there}.", param="toolChoice")
+            raise InvalidRequest(f"`toolChoice` names a tool that is not in `tools`; {there}.", param="toolChoice")
 
 
 def read_answer(body: bytes) -> AnswerRequest:
@@ -144,7 +144,9 @@ def read_answer(body: bytes) -> AnswerRequest:
     if sum(given) != 1:
         raise InvalidRequest("Send one of `toolResults`, `answers` and `plan`.", param="toolResults")
     if request.text and request.plan is None:
-        raise InvalidRequest("`text` belongs to `plan`; an answer has a `text` of its own.", param="text")
+        raise InvalidRequest(
+            "`text` can only be sent with `plan`; each entry of `answers` has its own `text`.", param="text"
+        )
     return request
 
 
@@ -188,7 +190,7 @@ def _result(answer: ToolAnswer, param: str) -> ToolResult:
         case [{"type": "text" | "image_url"}, *_]:
             return _of_parts(answer, param)
         case value if too_deep(value):
-            raise InvalidRequest(f"{param}: It is nested too deeply to be handed on; send a text.", param=param)
+            raise InvalidRequest(f"{param}: The value is nested too deeply; send a string.", param=param)
         case value:
             text = msgspec.json.encode(value).decode()
             return ToolResult(text=text, structured=UNSET if value is None else value, is_error=answer.is_error)

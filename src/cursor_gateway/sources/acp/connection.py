@@ -63,10 +63,10 @@ class Refused(Exception):
             )
         if "Failed to initialize session services" in text and has_key:
             return AgentUnauthenticated(
-                "Cursor refuses the API key; set CURSOR_API_KEY to a valid one, or unset it to use the login.",
+                "Cursor rejected the API key; set CURSOR_API_KEY to a valid one, or unset it to use the login.",
                 details=text,
             )
-        return known_failure(text) or AgentFailed(f"The agent refuses: {text}. Run it again.", details=text)
+        return known_failure(text) or AgentFailed(f"The agent returned an error: {text}. Try again.", details=text)
 
 
 class Session(Struct):
@@ -134,7 +134,7 @@ class AgentConnection:
             raise Refused(error.code, error_text(str(error), error.data)) from error
         except TimeoutError:
             raise AgentTimedOut(
-                f"The agent did not answer `{method}` within {seconds:g} s; try again, or see `cursor-gateway doctor`."
+                f"The agent did not answer `{method}` within {seconds:g} s; try again, or run `cursor-gateway doctor`."
             ) from None
         except ConnectionError:
             raise await self.crashed() from None
@@ -165,7 +165,7 @@ class AgentConnection:
         """The error that explains why it is gone."""
         if self._transport.is_too_long:
             return AgentOutputTooLarge(
-                f"The agent wrote a line of more than {self._longest} bytes; ask for less at once."
+                f"The agent wrote a line of more than {self._longest} bytes; ask for less at a time."
             )
         await self._process.wait(_STDERR_SECONDS)
         error = failure_of(self._process.stderr_tail)

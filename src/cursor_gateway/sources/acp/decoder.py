@@ -38,7 +38,7 @@ _SILENT = {
     "user_message_chunk",
 }
 _STOPS: dict[str, AgentError] = {
-    "cancelled": RunCancelled("The run was stopped; start it again to have the whole answer."),
+    "cancelled": RunCancelled("The run was cancelled; start it again to get the whole answer."),
     "refusal": AgentFailed("The model refused to continue; rephrase the request."),
     "max_tokens": AgentFailed("The answer was cut off at the model's token limit; ask for less at once."),
     "max_turn_requests": AgentFailed("The agent reached its limit of model calls in one turn; ask it to continue."),

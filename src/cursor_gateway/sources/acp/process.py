@@ -50,7 +50,7 @@ class InteractiveProcess(AgentProcess):
             reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
             where = error.filename if isinstance(error, OSError) else None
             raise AgentMissing(
-                f"The agent cannot be started: {reason}; see `cursor-gateway doctor`, then try again.",
+                f"The agent cannot be started: {reason}; run `cursor-gateway doctor`, then try again.",
                 details=str(where or arguments[0]),
             ) from error
 

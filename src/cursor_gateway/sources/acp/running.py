@@ -99,8 +99,8 @@ class RunningTurn:
         self._size += _size(update)
         if self._size > self._policy.max_output_bytes:
             self._error = AgentOutputTooLarge(
-                f"The agent wrote more than {self._policy.max_output_bytes} bytes; "
-                "ask for less at once, or raise `max_output_bytes`."
+                f"The agent wrote more than {self._policy.max_output_bytes} bytes; ask for less at a "
+                "time, or raise `max_output_bytes`."
             )
         fields = Fields(update)
         if fields.text("sessionUpdate") == "current_mode_update":  # an agent may change it by itself

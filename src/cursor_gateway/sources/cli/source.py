@@ -136,8 +136,8 @@ class CursorCliSource:
                 size += len(chunk)
                 if size > self._options.max_output_bytes:
                     raise AgentOutputTooLarge(
-                        f"The agent wrote more than {self._options.max_output_bytes} bytes; "
-                        "ask for less at once, or raise `max_output_bytes`."
+                        f"The agent wrote more than {self._options.max_output_bytes} bytes; ask for less at a "
+                        "time, or raise `max_output_bytes`."
                     )
                 if recording is not None:
                     recording.write(chunk)
@@ -148,7 +148,7 @@ class CursorCliSource:
                     unended = 0 if whole else unended + len(chunk)
                     if unended > LONGEST_LINE:
                         raise AgentOutputTooLarge(
-                            f"The agent wrote a line of more than {LONGEST_LINE} bytes; ask for less at once."
+                            f"The agent wrote a line of more than {LONGEST_LINE} bytes; ask for less at a time."
                         )
                     events = decoder.push(whole)
                 if events:

@@ -34,9 +34,9 @@ def check_confinable(program: Program) -> None:
     """Raises `AgentMisconfigured` for an agent that would keep its own tools."""
     if not program.is_since(_FIRST) or not program.can("--approve-mcps"):
         raise AgentMisconfigured(
-            f"cursor-agent {program.version} cannot be kept from using its own tools on this machine, so the caller's "
-            f"tools are not offered to it; update it with `cursor-agent update` ({_FIRST} or newer), or leave `tools` "
-            "out."
+            f"cursor-agent {program.version} cannot disable its own tools, so `tools` cannot be used safely; update "
+            f"it with `cursor-agent update` ({_FIRST} or newer), or omit "
+            "`tools`."
         )
 
 

@@ -42,12 +42,12 @@ _TABLE: list[tuple[str, type[AgentError], str]] = [
     (
         r"API key is invalid",
         AgentUnauthenticated,
-        "Cursor refuses the API key; set CURSOR_API_KEY to a valid one, or unset it to use the login.",
+        "Cursor rejected the API key; set CURSOR_API_KEY to a valid one, or unset it to use the login.",
     ),
     (
         r"Workspace Trust Required",
         WorkspaceUntrusted,
-        "The agent does not trust this folder; run it there once and accept, or allow `--trust`.",
+        "The agent does not trust this folder; run `cursor-agent` there once and accept, or set `trust`.",
     ),
     (
         r"Cannot use this model",
@@ -67,7 +67,7 @@ _TABLE: list[tuple[str, type[AgentError], str]] = [
     (
         r"resource_exhausted",
         AgentOverloaded,
-        "Cursor's service has no capacity for this request at the moment; try again in a while.",
+        "Cursor's service has no capacity for this request at the moment; try again later.",
     ),
     (
         r"Failed to claim persistent session|Failed to resume chat",
@@ -77,7 +77,7 @@ _TABLE: list[tuple[str, type[AgentError], str]] = [
     (
         r"No prompt provided",
         AgentMisconfigured,
-        "The agent was given no prompt; send a message that is not empty.",
+        "The prompt is empty; send a message.",
     ),
     (
         r"administrator has disabled the 'Run Everything'",
@@ -92,12 +92,12 @@ _TABLE: list[tuple[str, type[AgentError], str]] = [
     (
         r"Session ID \"[^\"]*\" is already in use|error: unknown option|\[invalid_argument\]",
         AgentMisconfigured,
-        "The agent refuses an option that it was given.",
+        "The agent rejected one of its options.",
     ),
     (
         r"Aborting operation|Operation cancelled",
         RunCancelled,
-        "The run was stopped; start it again to have the whole answer.",
+        "The run was cancelled; start it again to get the whole answer.",
     ),
     (
         r"\[(?:unavailable|canceled|deadline_exceeded)\]|ENOTFOUND|ECONN(?:REFUSED|RESET)|PING timed out",
@@ -107,7 +107,7 @@ _TABLE: list[tuple[str, type[AgentError], str]] = [
     (
         r"\[internal\] |exceeded max retries",
         AgentUnreachable,
-        "Cursor's service failed several times in a row; try again in a while.",
+        "Cursor's service failed several times in a row; try again later.",
     ),
 ]
 

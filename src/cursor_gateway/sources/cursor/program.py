@@ -61,7 +61,7 @@ async def run_to_end(
             await process.wait(seconds)
     except TimeoutError:
         raise AgentTimedOut(
-            f"`{' '.join([os.path.basename(arguments[0]), *arguments[1:]])}` did not end within {seconds:g} s; "
+            f"`{' '.join([os.path.basename(arguments[0]), *arguments[1:]])}` did not finish within {seconds:g} s; "
             "run it in a terminal to see why."
         ) from None
     finally:

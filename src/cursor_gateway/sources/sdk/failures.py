@@ -32,8 +32,8 @@ _SECONDS = re.compile(r"(\d+)(?:\.\d+)?s?")
 
 _BAD_KEY = "Cursor refuses the API key; set CURSOR_API_KEY to a valid one (cursor.com/dashboard, Integrations)."
 _REFUSED = "Cursor refuses this to the account that the API key belongs to."
-_UNUSABLE = "The agent refuses an option that it was given."
-_NO_CAPACITY = "Cursor's service has no capacity for this request at the moment; try again in a while."
+_UNUSABLE = "The agent rejected one of its options."
+_NO_CAPACITY = "Cursor's service has no capacity for this request at the moment; try again later."
 _GIVEN_UP = "Cursor's service failed; try again in a while."
 
 # The SDK's own codes, then those of its protocol, which are used where the SDK has none.
@@ -64,8 +64,8 @@ _CODES: dict[str, tuple[type[GatewayError], str]] = {
     "rate_limit_exceeded": (AgentOverloaded, _NO_CAPACITY),
     "upstream_error": (AgentUnreachable, _GIVEN_UP),
     "internal_error": (AgentFailed, _GIVEN_UP),
-    "client_cancelled": (RunCancelled, "The run was stopped; start it again to have the whole answer."),
-    "canceled": (RunCancelled, "The run was stopped; start it again to have the whole answer."),
+    "client_cancelled": (RunCancelled, "The run was cancelled; start it again to get the whole answer."),
+    "canceled": (RunCancelled, "The run was cancelled; start it again to get the whole answer."),
     "unauthenticated": (AgentUnauthenticated, _BAD_KEY),
     "permission_denied": (AgentMisconfigured, _REFUSED),
     "invalid_argument": (AgentMisconfigured, _UNUSABLE),
@@ -138,7 +138,7 @@ def error_of(report: Reported) -> GatewayError:
         return AgentTimedOut("The SDK's bridge did not answer in time; try again.", details=details)
     if report.is_transport:
         return AgentCrashed(
-            "The SDK's bridge went away before the agent had finished; what had arrived is kept. Run it again.",
+            "The SDK's bridge stopped before the agent had finished; partial output was kept. Try again.",
             details=details,
         )
     return _by_code(report.sdk_code or report.code, details)
@@ -158,7 +158,7 @@ def run_failure(status: str, code: str, message: str) -> Failure:
         case "cancelled":
             return _by_code("canceled", details).failure()
         case "expired":
-            return AgentTimedOut("The agent's run has expired; run it again.", details=details).failure()
+            return AgentTimedOut("The agent's run has expired; try again.", details=details).failure()
         case _:
             return _by_code(_normal(code), details).failure()
 

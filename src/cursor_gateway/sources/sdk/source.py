@@ -168,7 +168,7 @@ class CursorSdkSource:
                     size += size_of(update)
                     if size > most:
                         raise AgentOutputTooLarge(
-                            f"The agent wrote more than {most} bytes; ask for less at once, or raise "
+                            f"The agent wrote more than {most} bytes; ask for less at a time, or raise "
                             "`max_output_bytes`."
                         )
                     decoder.push(event.kind, update, clock() * 1000)

@@ -47,7 +47,7 @@ class ToolEndpoint:
             bound = socket.create_server((_HOST, 0))
         except OSError as error:
             raise host_exhausted(error) or GatewayFault(
-                f"The gateway cannot listen for the agent's tool calls: {error.strerror}; see `cursor-gateway doctor`."
+                f"The gateway cannot listen for the agent's tool calls: {error.strerror}; run `cursor-gateway doctor`."
             ) from error
         self._host = f"{_HOST}:{bound.getsockname()[1]}"
         http = HttpServer(

@@ -192,8 +192,8 @@ def _version(connection: sqlite3.Connection, path: Path) -> int:
     newest = len(list(migrations()))
     if version > newest:
         raise SettingsError(
-            f"{str(path)!r} was written by a newer cursor-gateway (format {version}, this one knows {newest}); "
-            "install the newer one again, or set `data_dir` to another folder.",
+            f"{str(path)!r} was written by a newer cursor-gateway (format {version}, this version supports {newest}); "
+            "upgrade again, or set `data_dir` to another folder.",
             param="data_dir",
         )
     return int(version)
