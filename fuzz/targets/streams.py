@@ -23,7 +23,7 @@ from cursor_gateway.sources.acp.messages import Message, error_text, line_of, me
 from cursor_gateway.sources.acp.permissions import is_allowed, option_for
 from cursor_gateway.sources.cli.decoder import CursorDecoder
 from cursor_gateway.sources.sdk.decoder import SdkDecoder
-from cursor_gateway.stages.unfinished import PartialRun
+from cursor_gateway.stages.partial_run import PartialRun
 from cursor_gateway.wire.lines import LineSplitter
 from cursor_gateway.wire.payload import Fields
 from cursor_gateway.wire.sse import SseDecoder, SseEvent, frame

@@ -35,8 +35,8 @@ from cursor_gateway.model.documents import (
 from cursor_gateway.model.run_info import RunInfo
 from cursor_gateway.reader import read_events
 from cursor_gateway.stages.assembler import Assembler
+from cursor_gateway.stages.partial_run import PartialRun
 from cursor_gateway.stages.transcript import Transcript
-from cursor_gateway.stages.unfinished import PartialRun
 from tests.laws.folds import fold_chunks, fold_documents, frames_of, read_ndjson, read_sse
 
 RUN = RunInfo(id="chat_1", created="2026-02-23T10:30:00Z")

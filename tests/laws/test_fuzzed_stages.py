@@ -110,7 +110,7 @@ PROPERTIES: dict[str, str] = {
     "core.tools": "core.test_tools:test_no_payload_is_too_strange",
     "core.transcript": f"{_LAWS}:test_the_stream_of_any_events_folds_to_their_response",
     "core.turns": f"{_HERE}:test_turns_are_never_more_than_what_happened",
-    "core.unfinished": "core.test_unfinished:test_a_run_cut_anywhere_ends_well",
+    "core.unfinished": "core.test_partial_run:test_a_run_cut_anywhere_ends_well",
     "dialects.documents": f"{_LAWS}:test_the_stream_of_any_events_folds_to_their_response",
     "dialects.documents_reader": "dialects.test_documents_reader:test_any_events_are_the_same_for_a_client",
     "dialects.documents_request": f"{_HERE}:test_any_body_of_the_documents_dialect_is_read_or_refused",

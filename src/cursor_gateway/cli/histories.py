@@ -221,7 +221,7 @@ class LocalHistory:
 
     async def answer(self, run_id: str) -> ChatResponse | None:
         from cursor_gateway.runs.recovery import run_info
-        from cursor_gateway.stages.unfinished import PartialRun
+        from cursor_gateway.stages.partial_run import PartialRun
 
         run = await self._store.run(run_id, self._owner)
         if run is None:

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from cursor_gateway.errors import GatewayRestarted
 from cursor_gateway.model.document_events import DocumentEnded, DocumentEvent, Done, source_text
 from cursor_gateway.model.run_info import RunInfo
-from cursor_gateway.stages.unfinished import PartialRun
+from cursor_gateway.stages.partial_run import PartialRun
 from cursor_gateway.store.base import RunEnd, RunRecord, Store
 from cursor_gateway.store.search import Words
 

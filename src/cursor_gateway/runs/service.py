@@ -39,7 +39,7 @@ from cursor_gateway.runs.waiting import WaitLimits
 from cursor_gateway.runs.workspaces import Workspaces
 from cursor_gateway.sources.router import SourceOrRouter, routed
 from cursor_gateway.sources.tool_server.endpoint import ToolEndpoint
-from cursor_gateway.stages.unfinished import PartialRun
+from cursor_gateway.stages.partial_run import PartialRun
 from cursor_gateway.store.base import IdempotentRun, Store
 
 _LONGEST_MODEL = 200  # characters of a name; the agent's own have some 40

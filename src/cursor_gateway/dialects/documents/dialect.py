@@ -37,7 +37,7 @@ from cursor_gateway.model.document_events import DocumentEvent, Done, Paused
 from cursor_gateway.model.documents import ChatResponse
 from cursor_gateway.model.images import check_images, read_image
 from cursor_gateway.model.messages import UserMessage
-from cursor_gateway.stages.unfinished import PartialRun
+from cursor_gateway.stages.partial_run import PartialRun
 
 
 def documents_dialect(max_images: int) -> Dialect:

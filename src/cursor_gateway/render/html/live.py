@@ -39,7 +39,7 @@ from cursor_gateway.render.html.pieces import exact, prose
 from cursor_gateway.render.html.todos import TodoDocument, TodoLists
 from cursor_gateway.render.html.work import CodePart, Do, perform, render_article
 from cursor_gateway.render.visible import visible
-from cursor_gateway.stages.unfinished import PartialRun
+from cursor_gateway.stages.partial_run import PartialRun
 
 
 class Added(Struct, frozen=True, tag_field="fragment", tag="added"):

@@ -37,8 +37,8 @@ from cursor_gateway.model.documents import (
 )
 from cursor_gateway.model.run_info import RunInfo
 from cursor_gateway.reader import read_events
+from cursor_gateway.stages.partial_run import PartialRun
 from cursor_gateway.stages.transcript import Transcript
-from cursor_gateway.stages.unfinished import PartialRun
 from tests.laws.laws import assert_well_formed, text_of
 from tests.scenarios.golden import Scenario, scenarios
 from tests.strategies import examples
