@@ -257,8 +257,8 @@ MUTATIONS: tuple[Mutation, ...] = (
         "tests/sources/test_acp_running.py",
         (
             "ACP: no rule counts in runs with a caller's tools",
-            "if offered is not None:  # such a run",
-            "if False:  # such a run",
+            "if offered is not None:  # only the caller's",
+            "if False:  # only the caller's",
         ),
         (
             "ACP: only the caller's own server in such runs",

@@ -1,1 +1,1 @@
-"""CommonMark, as far as fences need it."""
+"""The part of CommonMark that is needed to find fences."""

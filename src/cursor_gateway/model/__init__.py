@@ -1,1 +1,1 @@
-"""What is said: the closed unions and the shapes that every layer shares."""
+"""The data model: the closed unions and shapes that every layer shares."""

@@ -75,8 +75,8 @@ class ToolCallMetadata(ToolTrace, frozen=True, kw_only=True):
     arguments: dict[str, Any]
     result: ToolCallResult
     duration_ms: int = msgspec.field(name="duration_ms")
-    agent_call_id: str | UnsetType = UNSET  # extension: the agent's own id, where it could not serve as ours
-    ran_by: Literal["caller"] | UnsetType = UNSET  # extension: not the agent, but whoever had offered the tool
+    agent_call_id: str | UnsetType = UNSET  # extension: the agent's own id, if it is not a valid one
+    ran_by: Literal["caller"] | UnsetType = UNSET  # extension: run by the caller, not by the agent
 
 
 class TerminalCommandMetadata(ToolTrace, frozen=True, kw_only=True):
@@ -124,9 +124,7 @@ class ClarificationAnswer(_Wire, frozen=True, kw_only=True):
 
 class ClarificationMetadata(ToolTrace, frozen=True, kw_only=True):
     questions: list[ClarificationQuestion]
-    answers: list[ClarificationAnswer] | UnsetType = (
-        UNSET  # extension: what the agent was told, where somebody answered
-    )
+    answers: list[ClarificationAnswer] | UnsetType = UNSET  # extension: the answers, if there are any
 
 
 class ErrorMetadata(_Wire, frozen=True, kw_only=True):
@@ -359,7 +357,7 @@ class ResponseMetadata(_Wire, frozen=True, kw_only=True):
     duration_ms: int = msgspec.field(name="duration_ms")
     tool_call_count: int
     turn_count: int
-    unrecognized: int | UnsetType = UNSET  # extension: events and lines of the agent that nobody here knows
+    unrecognized: int | UnsetType = UNSET  # extension: unknown events and lines of the agent
     result_differs: bool | UnsetType = UNSET  # extension: the agent's closing text is not what it had streamed
     stored: bool | UnsetType = UNSET  # extension: false when the history could not take the answer
     waiting_for: list[WaitingCall] | UnsetType = UNSET  # extension: calls without which the run cannot go on

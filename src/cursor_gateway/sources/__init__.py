@@ -1,1 +1,1 @@
-"""How an agent's speech reaches us: each source turns its agent's own words into agent events."""
+"""Sources: each turns its agent's own protocol into agent events."""

@@ -220,7 +220,7 @@ class AgentConnection:
 
 
 def unanswered(method: str) -> dict[str, Any]:
-    """What the agent is told when nobody hears it."""
+    """The answer to a request without a listener."""
     match method:
         case "cursor/ask_question":
             return {"outcome": {"outcome": "skipped", "reason": SKIPPED}}

@@ -333,14 +333,14 @@ class CursorDecoder:
             case "completed":
                 call_id = call_id or self._end_start_nameless_call(tool)
                 self._query_only.pop(call_id, None)
-                begun = self._calls.pop(call_id, None) or _Call(tool, None, None, None)
-                action, outcome = read_result(tool, args or begun.args, body.all.get("result"))
-                if outcome.state == "completed" and self._is_callers(tool, args or begun.args):
+                started = self._calls.pop(call_id, None) or _Call(tool, None, None, None)
+                action, outcome = read_result(tool, args or started.args, body.all.get("result"))
+                if outcome.state == "completed" and self._is_callers(tool, args or started.args):
                     return
                 outcome = _timed(
                     outcome,
-                    (call.integer("startedAtMs") or begun.started_ms, call.integer("completedAtMs")),
-                    (begun.seen_ms, record.timestamp_ms),
+                    (call.integer("startedAtMs") or started.started_ms, call.integer("completedAtMs")),
+                    (started.seen_ms, record.timestamp_ms),
                 )
                 self._out.append(ToolEnded(call_id, action, outcome, record.model_call_id, record.tool_call))
             case subtype:

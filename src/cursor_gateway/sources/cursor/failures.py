@@ -172,7 +172,7 @@ def reported_failure(text: str) -> AgentError:
     """The error for a result that reports a failed run."""
     reason = " ".join(plain(text).split())[:_LONGEST_QUOTE] or "no reason"
     return known_failure(text) or AgentFailed(
-        f"The agent gave up and says: {reason}. Run it again, or ask it in another way.", details=plain(text)
+        f"The agent gave up: {reason}. Try again, or rephrase the request.", details=plain(text)
     )
 
 

@@ -120,7 +120,7 @@ class Unknown(Struct, frozen=True):
 
 
 class Torn(Struct, frozen=True):
-    """A record whose text may begin or end with half a character."""
+    """A record whose text may start or end with a lone surrogate."""
 
     record: Assistant | Thinking
 

@@ -197,14 +197,14 @@ class SdkDecoder:
             self._out.append(Unrecognized("nested too deeply"))
             return
         call = repair_surrogates(call)
-        begun = self._calls.pop(call_id, None)
-        tool = Fields(call).text("type") or (begun.tool if begun else "")
-        args = protocol_arguments(tool, call["args"]) if call.get("args") else begun.args if begun else None
+        started = self._calls.pop(call_id, None)
+        tool = Fields(call).text("type") or (started.tool if started else "")
+        args = protocol_arguments(tool, call["args"]) if call.get("args") else started.args if started else None
         action, outcome = read_result(tool, args, protocol_result(tool, call.get("result")))
         if outcome.state == "completed" and self._is_callers(tool, args):
             return
-        if outcome.duration_ms is None and begun is not None:
-            outcome = replace(outcome, duration_ms=max(0, round(at_ms - begun.started_ms)))
+        if outcome.duration_ms is None and started is not None:
+            outcome = replace(outcome, duration_ms=max(0, round(at_ms - started.started_ms)))
         self._out.append(ToolEnded(call_id, action, outcome, model_call, call))
 
     def _is_callers(self, tool: str, args: object) -> bool:

@@ -84,7 +84,7 @@ _CODES: dict[str, tuple[type[GatewayError], str]] = {
     "aborted": (AgentFailed, _GIVEN_UP),
     "data_loss": (AgentFailed, _GIVEN_UP),
     "unknown": (AgentFailed, _GIVEN_UP),
-    # What the SDK finds itself, before it asks anybody.
+    # Errors that the SDK finds itself, before it calls the service.
     "missing_api_key": (AgentUnauthenticated, "Cursor's SDK needs an API key; set CURSOR_API_KEY."),
     "missing_model": (ModelUnavailable, "The SDK needs the name of a model; choose one that GET /v1/models lists."),
 }
@@ -92,7 +92,7 @@ _ALIASES = {"rate_limited": "rate_limit_exceeded", "cancelled": "canceled", "tim
 _SERVICE = frozenset({"upstream_error", "internal_error", "internal", "unknown"})  # or the way to it
 _WORDS_DECIDE = _SERVICE | {"resource_exhausted", "permission_denied", "failed_precondition", "invalid_argument"}
 _IMPORTANT = (AgentQuotaExhausted, ModelUnavailable, AgentUnauthenticated)  # what words add to such a code
-_QUOTED = (AgentQuotaExhausted, AgentMisconfigured)  # what to do depends on what exactly the service says
+_QUOTED = (AgentQuotaExhausted, AgentMisconfigured)  # the remedy depends on the service's exact words, so quote them
 
 
 class Reported(Struct, frozen=True, kw_only=True):
