@@ -82,7 +82,7 @@ class RunEndpoints:
 
             return HtmlEncoder(after, self._reading.renderings.do), SSE, 0
         if name not in replays:
-            raise InvalidRequest(f"`dialect` is {', '.join(replays)} or {_HTML}.", param="dialect")
+            raise InvalidRequest(f"`dialect` must be {', '.join(replays)} or {_HTML}.", param="dialect")
         encoder, place = replays[name].open(view_of(run), after)
         return encoder, replays[name].form, place
 
