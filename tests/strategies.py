@@ -130,7 +130,7 @@ def assert_linear(run: Callable[[int], object]) -> None:
 
 
 def _best(run: Callable[[int], object], size: int) -> float:
-    return min(_seconds(run, size) for _ in range(5))
+    return min(_seconds(run, size) for _ in range(3))
 
 
 def _seconds(run: Callable[[int], object], size: int) -> float:
