@@ -50,8 +50,8 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     source: Annotated[
         SourceName,
         Meta(
-            description="The backend: `cli` starts cursor-agent for each run, `acp` keeps agents running, `sdk` uses "
-            "Cursor's SDK, `replay` plays recordings; `auto` is `cli`, or the demo if no agent is installed."
+            description="The backend: `cli` starts cursor-agent for each run, `acp` keeps it running, `sdk` is "
+            "Cursor's SDK, `replay` plays recordings; `auto` is `cli`, or without an agent the demo."
         ),
     ] = "auto"
     agent_program: Annotated[

@@ -405,7 +405,7 @@ def test_the_key_is_sent_and_a_wrong_one_is_told(tmp_path: Path) -> None:
         for key in ("", "cgw_wrong"):
             status, out, error = chat("--url", gateway.url, "hi", CURSOR_GATEWAY_API_KEY=key)
             assert (status, out) == (2, "")
-            assert "needs an API key" in error
+            assert "API key is required" in error
             assert "CURSOR_GATEWAY_API_KEY" in error
         status, out, error = chat("--url", gateway.url, "hi", CURSOR_GATEWAY_API_KEY="schlüssel\n")
         assert (status, out) == (2, "")

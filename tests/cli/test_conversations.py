@@ -622,7 +622,7 @@ def test_everybody_sees_their_own(tmp_path: Path, home: Path) -> None:
             assert "Unknown conversation" in error
         status, out, error = conversations("--url", gateway.url)
         assert (status, out) == (2, "")
-        assert "needs an API key" in error
+        assert "API key is required" in error
     assert entries(**data) == []
     assert finished("chat", "--direct", "I am here", stdin=b"", **data).returncode == 0
     assert [entry["title"] for entry in entries(**data)] == ["I am here"]

@@ -211,9 +211,9 @@ def test_the_worst_decides() -> None:
     assert worst([good]) == "good"
     assert worst([good, warning]) == "warning"
     assert worst([broken, good, warning]) == "broken"
-    assert summary([good]) == "Nothing is broken."
+    assert summary([good]) == "No problems found."
     assert summary([good, warning]) == "No problems found; 1 warning."
-    assert summary([broken, broken, warning, warning]) == "2 things are broken; 2 things are worth a look."
+    assert summary([broken, broken, warning, warning]) == "2 problems found; 2 warnings."
 
 
 def test_a_check_that_hangs_or_fails_is_a_finding() -> None:
@@ -448,7 +448,7 @@ def test_the_table_fits_the_terminal(columns: int, home: Path) -> None:
     assert max(len(line) for line in lines) <= columns
     assert any(line.startswith("✗ login ") for line in lines)
     assert any(line.strip().startswith("→ run `cursor-agent login`") for line in lines)
-    assert lines[-1] == "1 thing is broken; 2 things are worth a look."
+    assert lines[-1] == "1 problem found; 2 warnings."
 
 
 def test_without_a_terminal_it_is_plain_text_and_no_line_is_broken(home: Path) -> None:

@@ -141,7 +141,7 @@ def sure_id(id: str) -> str:
 
 
 def unknown(name: str) -> Trouble:
-    return Trouble(f"There is no conversation {name[:100]!r}; see `cursor-gateway conversations`.")
+    return Trouble(f"Unknown conversation {name[:100]!r}; see `cursor-gateway conversations`.")
 
 
 # --- where it is ------------------------------------------------------------------------------------
