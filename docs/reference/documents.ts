@@ -13,9 +13,9 @@ export interface ChatResponse {
   mode: "agent" | "plan" | "ask" | "debug";
   /** When the run started: ISO 8601, UTC. */
   created: string;
-  /** How far it is: `streaming` while it runs or waits for its caller, then `completed` or `error`. */
+  /** The state of the run: `streaming` while it runs or waits for its caller, then `completed` or `error`. */
   status: "completed" | "streaming" | "error";
-  /** The answer's parts, in the order in which they began. */
+  /** The parts of the answer, in order. */
   documents: Document[];
   /** Tokens of the whole run. */
   usage: UsageInfo;
@@ -46,7 +46,7 @@ export interface TextDocument {
   sequence: number;
   /** Markdown, without white space around it. */
   content: string;
-  /** What there is to say beside the content. */
+  /** Additional information about the document. */
   metadata: TextMetadata;
 }
 
@@ -65,7 +65,7 @@ export interface CodeReferenceDocument {
   sequence: number;
   /** The lines quoted, without the fence. */
   content: string;
-  /** What there is to say beside the content. */
+  /** Additional information about the document. */
   metadata: CodeReferenceMetadata;
 }
 
@@ -92,7 +92,7 @@ export interface CodeBlockDocument {
   sequence: number;
   /** The code, without the fence. */
   content: string;
-  /** What there is to say beside the content. */
+  /** Additional information about the document. */
   metadata: CodeBlockMetadata;
 }
 
@@ -115,7 +115,7 @@ export interface FileEditDocument {
   sequence: number;
   /** The new lines of an edit, or the whole new file; null for a deletion and a rename. */
   content: string | null;
-  /** What there is to say beside the content. */
+  /** Additional information about the document. */
   metadata: FileEditMetadata;
 }
 
@@ -160,7 +160,7 @@ export interface ToolCallDocument {
   sequence: number;
   /** Always null. */
   content: null;
-  /** What there is to say beside the content. */
+  /** Additional information about the document. */
   metadata: ToolCallMetadata;
 }
 
@@ -170,9 +170,9 @@ export interface ToolCallMetadata {
   toolName: string;
   /** The call's id. */
   toolCallId: string;
-  /** What the tool was asked for. */
+  /** The arguments of the call. */
   arguments: Record<string, unknown>;
-  /** What it answered. */
+  /** The result of the call. */
   result: ToolCallResult;
   /** How long it took; 0 when it is not known. */
   duration_ms: number;
@@ -184,13 +184,13 @@ export interface ToolCallMetadata {
   raw?: unknown;
   /** Ours: the agent's own id of the call, where it could not serve as `toolCallId`. */
   agentCallId?: string;
-  /** Ours: `caller` where not the agent ran the tool, but whoever had offered it. */
+  /** Ours: `caller` if the caller, not the agent, ran the tool. */
   ranBy?: "caller";
 }
 
 /** A tool's answer. */
 export interface ToolCallResult {
-  /** Whether the tool did what it was asked for. */
+  /** Whether the call succeeded. */
   status: "success" | "error";
   /** The useful value: a file's content, the hits of a search; or why it failed. */
   data: unknown;
@@ -205,7 +205,7 @@ export interface TerminalCommandDocument {
   sequence: number;
   /** Always null. */
   content: null;
-  /** What there is to say beside the content. */
+  /** Additional information about the document. */
   metadata: TerminalCommandMetadata;
 }
 
@@ -240,7 +240,7 @@ export interface PlanDocument {
   sequence: number;
   /** The plan, as Markdown. */
   content: string;
-  /** What there is to say beside the content. */
+  /** Additional information about the document. */
   metadata: PlanMetadata;
 }
 
@@ -266,9 +266,9 @@ export interface PlanMetadata {
 export interface PlanTodo {
   /** The step's id; later `todo_update` documents use it. */
   id: string;
-  /** What is to be done. */
+  /** A description of the step. */
   content: string;
-  /** How far it is. */
+  /** The state of the step. */
   status: "pending" | "in_progress" | "completed" | "cancelled";
   /** The ids of the steps that come before it. */
   dependencies: string[];
@@ -281,9 +281,9 @@ export interface ClarificationDocument {
   id: string;
   /** The document's place in the answer, from 1. */
   sequence: number;
-  /** What introduces the questions; null when nothing does. */
+  /** An introduction to the questions, or null. */
   content: string | null;
-  /** What there is to say beside the content. */
+  /** Additional information about the document. */
   metadata: ClarificationMetadata;
 }
 
@@ -297,7 +297,7 @@ export interface ClarificationMetadata {
   reason?: string;
   /** Ours: the agent's own payload, with `include: ["raw"]`. */
   raw?: unknown;
-  /** Ours: what the agent was told, where somebody answered. */
+  /** Ours: the answers, if there are any. */
   answers?: ClarificationAnswer[];
 }
 
@@ -340,7 +340,7 @@ export interface ErrorDocument {
   sequence: number;
   /** What happened, in a sentence. */
   content: string;
-  /** What there is to say beside the content. */
+  /** Additional information about the document. */
   metadata: ErrorMetadata;
 }
 
@@ -363,7 +363,7 @@ export interface TodoUpdateDocument {
   sequence: number;
   /** Always null. */
   content: null;
-  /** What there is to say beside the content. */
+  /** Additional information about the document. */
   metadata: TodoUpdateMetadata;
 }
 
@@ -385,9 +385,9 @@ export interface TodoUpdateMetadata {
 export interface TodoChange {
   /** The step's id. */
   id: string;
-  /** How far it is now. */
+  /** The new state of the step. */
   status: "pending" | "in_progress" | "completed" | "cancelled";
-  /** Ours: what is to be done. */
+  /** Ours: a description of the step. */
   content?: string;
 }
 
@@ -400,7 +400,7 @@ export interface ThinkingDocument {
   sequence: number;
   /** The thinking, as the agent shows it. */
   content: string;
-  /** What there is to say beside the content. */
+  /** Additional information about the document. */
   metadata: ThinkingMetadata;
 }
 
@@ -432,11 +432,11 @@ export interface ResponseMetadata {
   toolCallCount: number;
   /** How many turns the model took. */
   turnCount: number;
-  /** Ours: how many of the agent's lines and events nobody here knows. */
+  /** Ours: the number of unknown lines and events in the agent's output. */
   unrecognized?: number;
   /** Ours: true when the agent's closing text is not the text it had streamed. */
   resultDiffers?: boolean;
-  /** Ours: false when the history could not take the answer; it is complete. */
+  /** Ours: false when the answer could not be stored; it is complete. */
   stored?: boolean;
   /** Ours: the calls that its caller is to carry out; without their results the run cannot go on. */
   waitingFor?: WaitingCall[];
@@ -450,7 +450,7 @@ export interface WaitingCall {
   toolCallId: string;
   /** The tool's name, as it was offered. */
   toolName: string;
-  /** What the tool was asked for. */
+  /** The arguments of the call. */
   arguments: Record<string, unknown>;
   /** The call's own document. */
   documentId: string;
@@ -549,7 +549,7 @@ export interface KnownMetadata {
   questions?: ClarificationQuestion[];
   /** `waiting`: its caller is to run the tool. */
   state?: "waiting";
-  /** `caller`: not the agent runs the tool, but whoever has offered it. */
+  /** `caller`: the caller, not the agent, runs the tool. */
   ranBy?: "caller";
 }
 
@@ -608,7 +608,7 @@ export interface ToolCallArgumentsEvent {
 export interface ToolCallArgumentsPayload {
   /** The document it is about. */
   documentId: string;
-  /** What the tool was asked for. */
+  /** The arguments of the call. */
   arguments: Record<string, unknown>;
 }
 
@@ -627,7 +627,7 @@ export interface ToolResultEvent {
 export interface ToolResultPayload {
   /** The document it is about. */
   documentId: string;
-  /** What it answered. */
+  /** The result of the call. */
   result: ToolCallResult;
 }
 
@@ -687,7 +687,7 @@ export interface DonePayload {
   mode: "agent" | "plan" | "ask" | "debug";
   /** When the run started: ISO 8601, UTC. */
   created: string;
-  /** How far it is: `streaming` while it runs or waits for its caller, then `completed` or `error`. */
+  /** The state of the run: `streaming` while it runs or waits for its caller, then `completed` or `error`. */
   status: "completed" | "streaming" | "error";
   /** Tokens of the whole run. */
   usage: UsageInfo;
