@@ -82,7 +82,7 @@ def test_every_type_event_and_field_has_its_place() -> None:
         assert f'  "type": "{type}",' in documents  # its example
     for event in get_args(StreamEventType):
         assert f"\nevent: {event}\n" in events
-        assert f'{{"type":"{event}"' in events
+        assert f'"type":"{event}"' in events
     for record in definitions():
         if isinstance(record, Record) and not record.name.endswith(("Document", "Event")):
             section = (documents + events).partition(f"# {record.name}\n")[2]
