@@ -76,8 +76,11 @@ from tests.render.test_html_safety import any_json, metadata, nasty
 
 _PROJECT = Path(__file__).parents[2]
 _PACKAGE = _PROJECT / "src" / "cursor_gateway"
-_STAGES = ("wire", "core", "dialects", "sources")
-_TYPES_ALONE = {"core.actions", "core.agent_events", "core.history", "core.run_info"}  # nothing in them is done
+_STAGES = ("wire", "model", "markdown", "stages", "prompting", "dialects", "sources")
+_TYPES_ALONE = {
+    *(f"model.{name}" for name in ("actions", "agent_events", "history", "messages", "run_info")),
+    *(f"dialects.{name}" for name in ("base", "errors")),
+}  # nothing in them is done
 
 _LAWS = "laws.test_laws"
 _HERE = "laws.test_fuzzed_stages"
@@ -87,53 +90,61 @@ PROPERTIES: dict[str, str] = {
     "wire.json_body": "wire.test_json_body:test_any_body_gives_a_value_or_an_error_for_the_caller",
     "wire.lines": "wire.test_lines:test_any_chunking_gives_the_lines_between_the_lfs",
     "wire.sse": "wire.test_sse:test_what_is_framed_is_read_back_in_any_chunking",
-    "core.assembler": f"{_LAWS}:test_any_events_in_any_order_give_a_well_formed_stream",
-    "core.blocks": "core.test_blocks:test_generated_text_has_the_fences_that_markdown_it_finds",
-    "core.caller_tools": f"{_HERE}:test_any_tool_can_be_offered_or_is_refused",
-    "core.cutting": "core.test_cutting:test_the_pieces_do_not_matter",
-    "core.diffs": "core.test_diffs:test_a_change_is_the_smallest_says_what_it_replaces_and_gives_the_new_text",
-    "core.document_events": f"{_LAWS}:test_any_text_between_any_events_is_said_exactly",
-    "core.documents": f"{_HERE}:test_any_document_is_read_back_the_same",
-    "core.fences": "core.test_fences:test_the_raws_are_the_text_and_chunks_do_not_matter",
-    "core.fingerprints": "core.test_fingerprints:test_two_histories_share_a_fingerprint_only_when_they_say_the_same",
-    "core.images": "core.test_images:test_a_data_uri_gives_back_what_was_put_in",
-    "core.languages": "core.test_languages:test_only_the_last_part_of_a_path_matters",
-    "core.loops": f"{_HERE}:test_a_loop_is_an_unbroken_row_of_repetitions",
-    "core.native_requests": "core.test_native_requests:test_a_call_fits_its_tool_whatever_was_offered",
-    "core.payload": f"{_HERE}:test_no_payload_raises",
-    "core.prompt": "core.test_prompt:test_any_messages_can_be_read_back",
-    "core.replies": f"{_HERE}:test_any_answers_are_told_or_refused",
-    "core.structured": "core.test_structured:test_what_is_found_is_json",
-    "core.summary": f"{_HERE}:test_any_tools_document_is_one_line",
-    "core.tokens": "core.test_tokens:test_no_text_costs_less_than_nothing_or_more_than_its_characters",
-    "core.tool_documents": f"{_HERE}:test_any_action_and_outcome_is_a_document",
-    "core.tools": "core.test_tools:test_no_payload_is_too_strange",
-    "core.transcript": f"{_LAWS}:test_the_stream_of_any_events_folds_to_their_response",
-    "core.turns": f"{_HERE}:test_turns_are_never_more_than_what_happened",
-    "core.unfinished": "core.test_partial_run:test_a_run_cut_anywhere_ends_well",
-    "dialects.documents": f"{_LAWS}:test_the_stream_of_any_events_folds_to_their_response",
-    "dialects.documents_reader": "dialects.test_documents_reader:test_any_events_are_the_same_for_a_client",
-    "dialects.documents_request": f"{_HERE}:test_any_body_of_the_documents_dialect_is_read_or_refused",
-    "dialects.openai_chat": f"{_LAWS}:test_the_chunks_of_any_events_fold_to_their_completion",
-    "dialects.openai_request": "dialects.test_openai_request:test_any_body_is_read_or_refused",
+    "stages.assembler": f"{_LAWS}:test_any_events_in_any_order_give_a_well_formed_stream",
+    "markdown.blocks": "markdown.test_blocks:test_generated_text_has_the_fences_that_markdown_it_finds",
+    "model.caller_tools": f"{_HERE}:test_any_tool_can_be_offered_or_is_refused",
+    "stages.cutting": "stages.test_cutting:test_the_pieces_do_not_matter",
+    "stages.diffs": "stages.test_diffs:test_a_change_is_the_smallest_says_what_it_replaces_and_gives_the_new_text",
+    "model.document_events": f"{_LAWS}:test_any_text_between_any_events_is_said_exactly",
+    "model.documents": f"{_HERE}:test_any_document_is_read_back_the_same",
+    "markdown.fences": "markdown.test_fences:test_the_raws_are_the_text_and_chunks_do_not_matter",
+    "prompting.fingerprints": (
+        "prompting.test_fingerprints:test_two_histories_share_a_fingerprint_only_when_they_say_the_same"
+    ),
+    "model.images": "model.test_images:test_a_data_uri_gives_back_what_was_put_in",
+    "stages.languages": "stages.test_languages:test_only_the_last_part_of_a_path_matters",
+    "stages.loops": f"{_HERE}:test_a_loop_is_an_unbroken_row_of_repetitions",
+    "sources.cursor.native_requests": "sources.test_native_requests:test_a_call_fits_its_tool_whatever_was_offered",
+    "wire.payload": f"{_HERE}:test_no_payload_raises",
+    "prompting.prompt": "prompting.test_prompt:test_any_messages_can_be_read_back",
+    "prompting.replies": f"{_HERE}:test_any_answers_are_told_or_refused",
+    "prompting.structured": "prompting.test_structured:test_what_is_found_is_json",
+    "stages.summary": f"{_HERE}:test_any_tools_document_is_one_line",
+    "stages.tokens": "stages.test_tokens:test_no_text_costs_less_than_nothing_or_more_than_its_characters",
+    "stages.tool_documents": f"{_HERE}:test_any_action_and_outcome_is_a_document",
+    "sources.cursor.tools": "sources.test_tools:test_no_payload_is_too_strange",
+    "stages.transcript": f"{_LAWS}:test_the_stream_of_any_events_folds_to_their_response",
+    "stages.turns": f"{_HERE}:test_turns_are_never_more_than_what_happened",
+    "stages.partial_run": "stages.test_partial_run:test_a_run_cut_anywhere_ends_well",
+    "dialects.documents.encoder": f"{_LAWS}:test_the_stream_of_any_events_folds_to_their_response",
+    "dialects.documents.reader": "dialects.documents.test_reader:test_any_events_are_the_same_for_a_client",
+    "dialects.documents.request": f"{_HERE}:test_any_body_of_the_documents_dialect_is_read_or_refused",
+    "dialects.chat.encoder": f"{_LAWS}:test_the_chunks_of_any_events_fold_to_their_completion",
+    "dialects.chat.request": "dialects.chat.test_request:test_any_body_is_read_or_refused",
     "dialects.text": f"{_LAWS}:test_any_text_between_any_events_is_said_exactly",
-    "sources.cursor_acp.calls": f"{_HERE}:test_any_call_over_acp_starts_and_ends",
-    "sources.cursor_acp.decoder": "sources.test_acp_decoder:test_the_pieces_do_not_matter",
-    "sources.cursor_acp.messages": f"{_HERE}:test_any_message_is_written_and_read_back",
-    "sources.cursor_acp.models": f"{_HERE}:test_a_model_over_acp_is_one_that_there_is",
-    "sources.cursor_acp.permissions": f"{_HERE}:test_nothing_is_allowed_without_a_rule",
-    "sources.cursor_acp.trailers": "sources.test_acp_trailers:test_the_pieces_do_not_matter",
-    "sources.cursor_cli.command": f"{_HERE}:test_no_prompt_becomes_an_option_or_a_command",
-    "sources.cursor_cli.decoder": f"{_LAWS}:test_any_recording_gives_a_well_formed_stream",
-    "sources.cursor_cli.failures": f"{_HERE}:test_any_last_words_are_an_error_that_can_be_shown",
-    "sources.cursor_cli.reconcile": "sources.test_reconcile:test_several_at_once_are_said_as_one_by_one",
-    "sources.cursor_cli.records": "sources.test_records:test_no_bytes_at_all_raise",
-    "sources.cursor_sdk.decoder": "sources.test_sdk_decoder:test_however_often_it_is_read_the_same_is_said",
-    "sources.cursor_sdk.failures": f"{_HERE}:test_any_error_of_the_sdk_is_one_of_ours",
-    "sources.cursor_sdk.payloads": f"{_HERE}:test_any_payload_of_the_sdk_is_one_of_the_protocol",
-    "sources.cursor_sdk.requests": f"{_HERE}:test_any_models_name_is_chosen",
-    "sources.cursor_sdk.tools": "sources.test_sdk_tools:test_a_schema_that_has_lost_what_is_dropped_means_the_same",
-    "sources.cursor_sdk.updates": f"{_HERE}:test_any_object_of_the_sdk_is_plain_data",
+    "sources.acp.calls": f"{_HERE}:test_any_call_over_acp_starts_and_ends",
+    "sources.acp.decoder": "sources.test_acp_decoder:test_the_pieces_do_not_matter",
+    "sources.acp.messages": f"{_HERE}:test_any_message_is_written_and_read_back",
+    "sources.acp.models": f"{_HERE}:test_a_model_over_acp_is_one_that_there_is",
+    "sources.acp.permissions": f"{_HERE}:test_nothing_is_allowed_without_a_rule",
+    "sources.acp.trailers": "sources.test_acp_trailers:test_the_pieces_do_not_matter",
+    "sources.cursor.command": f"{_HERE}:test_no_prompt_becomes_an_option_or_a_command",
+    "sources.cli.decoder": f"{_LAWS}:test_any_recording_gives_a_well_formed_stream",
+    "sources.cursor.failures": f"{_HERE}:test_any_last_words_are_an_error_that_can_be_shown",
+    "sources.cli.reconcile": "sources.test_reconcile:test_several_at_once_are_said_as_one_by_one",
+    "sources.cursor.records": "sources.test_records:test_no_bytes_at_all_raise",
+    "sources.sdk.decoder": "sources.test_sdk_decoder:test_however_often_it_is_read_the_same_is_said",
+    "sources.sdk.failures": f"{_HERE}:test_any_error_of_the_sdk_is_one_of_ours",
+    "sources.sdk.payloads": f"{_HERE}:test_any_payload_of_the_sdk_is_one_of_the_protocol",
+    "sources.sdk.requests": f"{_HERE}:test_any_models_name_is_chosen",
+    "sources.sdk.tools": "sources.test_sdk_tools:test_a_schema_that_has_lost_what_is_dropped_means_the_same",
+    "sources.sdk.updates": f"{_HERE}:test_any_object_of_the_sdk_is_plain_data",
+    "dialects.chat.dialect": f"{_LAWS}:test_the_chunks_of_any_events_fold_to_their_completion",
+    "dialects.documents.dialect": f"{_LAWS}:test_the_chunks_of_any_events_fold_to_their_completion",
+    "stages.context_size": "stages.test_context_size:test_the_last_call_read_what_was_added_and_no_more_than_all",
+    "stages.scratch_paths": "stages.test_scratch_paths:test_thinking_is_relative_however_it_is_cut",
+    "stages.usage": f"{_LAWS}:test_any_recording_gives_a_well_formed_stream",
+    "dialects.deltas": f"{_LAWS}:test_the_chunks_of_any_events_fold_to_their_completion",
 }
 
 
@@ -145,9 +156,13 @@ def _pure_stages() -> set[str]:
     found: set[str] = set()
     for name in (name.removeprefix("cursor_gateway.") for name in named):
         folder = _PACKAGE / name.replace(".", "/")
-        modules = [f"{name}.{path.stem}" for path in folder.glob("*.py")] if folder.is_dir() else [name]
+        modules = [name] if not folder.is_dir() else [_dotted(path) for path in folder.rglob("*.py")]
         found |= {module for module in modules if module.split(".")[0] in _STAGES and not module.endswith("__init__")}
     return found
+
+
+def _dotted(path: Path) -> str:
+    return ".".join(path.relative_to(_PACKAGE).with_suffix("").parts)
 
 
 def test_every_pure_stage_is_tried_on_generated_input() -> None:
