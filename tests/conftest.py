@@ -56,20 +56,19 @@ def _test_of(item: pytest.Item) -> str:
 
 
 @pytest.fixture(autouse=True)
-def _kill_leftover_processes(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Kill the children that a test has started and left running, and whatever works in its folder.
-
-    Fixtures with a wider scope are set up before this one: what they have started goes on.
-    """
-    before = _children()
+def _kill_what_works_in_the_tests_folder(request: pytest.FixtureRequest) -> Iterator[None]:
     folder = request.getfixturevalue("tmp_path") if "tmp_path" in request.fixturenames else None
     yield
-    for pid in _children() - before:
-        _kill(pid)
-        with suppress(ChildProcessError):
-            os.waitpid(pid, 0)
     for pid in _working_in(folder) if folder is not None else ():
         _kill(pid)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Kill the children that are left when all fixtures have ended theirs; not the workers of this run."""
+    if not session.config.getoption("numprocesses", None):
+        for pid in _children():
+            _kill(pid)
 
 
 def _children() -> set[int]:
