@@ -9,6 +9,7 @@ from cursor_gateway.runs import registry
 from cursor_gateway.runs.registry import Runs
 from cursor_gateway.runs.run import Run
 from cursor_gateway.runs.shares import Shares
+from cursor_gateway.store.base import Idempotency
 from tests.runs.scripted import (
     ENDLESS,
     FINISHED,
@@ -209,6 +210,26 @@ def test_a_run_is_found_by_its_owner_and_nobody_else_while_it_goes_on() -> None:
         goes.set()
         await run.gone()
         assert runs.find(run.id, "me") is None
+
+    asyncio.run(live())
+
+
+def test_an_idempotency_key_finds_its_owners_run_alone_while_it_goes_on() -> None:
+    class Keyed(Run):
+        @property
+        def idempotency(self) -> Idempotency:
+            return Idempotency("key", "hash")
+
+    async def live() -> None:
+        goes = asyncio.Event()
+        runs = Runs(ScriptedSource([Until(goes), [FINISHED]]), ENDLESS, Shares(max_runs=1))
+        run = Keyed(info("chat_1"), turn("chat_1"), "me")
+        runs.start(run)
+        assert runs.find_by_idempotency("me", "key") is run
+        assert runs.find_by_idempotency("me", "another") is None
+        assert runs.find_by_idempotency("you", "key") is None
+        goes.set()
+        await run.gone()
 
     asyncio.run(live())
 

@@ -66,6 +66,7 @@ def test_nothing_of_what_was_deleted_is_left_in_any_file(tmp_path: Path) -> None
     store.end_run("secret", 21, [], run_end(documents=[text_document("xylophone")], answer="Xylophone"))
     store.set_session("secret", ME, "Xylophone", "Xylophone")
     assert words_in_files(tmp_path, "Xylophone")
+    assert store.conversations(ME, query="xylophone").found  # its words are in the index now
     store.delete_conversation("secret", ME)
     sweep(store)
     assert words_in_files(tmp_path, "Xylophone") == []

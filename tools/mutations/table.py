@@ -504,13 +504,13 @@ MUTATIONS: tuple[Mutation, ...] = (
     *_of(
         "runs/registry.py",
         "tests/runs/test_registry.py",
+        ("Owners: idempotency keys of runs that go on", "is_of_key = run.owner == owner and", "is_of_key ="),
         ("Owners: a run that goes on", "run is not None and run.owner == owner else None", "run is not None else None"),
     ),
     *_of(
         "runs/registry.py",
         "tests/security/test_owners.py",
         ("Owners: open calls", "if run.owner == owner and run.caller is not None", "if run.caller is not None"),
-        ("Owners: idempotency keys of runs that go on", "is_of_key = run.owner == owner and", "is_of_key ="),
     ),
     *_of(
         "prompting/fingerprints.py",
