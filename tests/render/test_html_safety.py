@@ -299,6 +299,14 @@ def test_what_looks_like_html_is_read_as_it_was_written() -> None:
     assert "<div onclick='x'>" in text_of(html)
 
 
+def test_code_and_the_name_of_its_language_are_escaped() -> None:
+    for html in (python('x = "<b>&"  # <i>'), prose('```python\nx = "<b>&"  # <i>\n```'), prose("```<b>&<i>\nx\n```")):
+        assert "&lt;b&gt;&amp;" in html
+        assert "&lt;i&gt;" in html
+        assert "<b>" not in html
+        assert "<i>" not in html
+
+
 def test_what_cannot_be_seen_is_shown_in_code_paths_and_commands() -> None:
     sly = "a\u202eb\u200bc\u2066d\u00ade\ufefff\u2028g\x00h"
     shown = "a\ufffdb\ufffdc\ufffdd\ufffde\ufffdf\ufffdg\u2400h"
