@@ -47,7 +47,7 @@ def test_an_answer_in_a_format_is_checked() -> None:
 
 def test_tools_are_refused_where_the_agents_own_are_shown_as_calls() -> None:
     assert read({"tools": [WEATHER]}).offer is not None
-    with pytest.raises(InvalidRequest, match="twice"):
+    with pytest.raises(InvalidRequest, match="run them again"):
         read({"tools": [WEATHER]}, "tool_calls")
 
 
