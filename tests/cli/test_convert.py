@@ -355,7 +355,7 @@ def test_an_output_that_cannot_be_written_is_one_clear_line(command: str, tmp_pa
         )
         assert ended.returncode == 2
         (line,) = ended.stderr.splitlines()
-        assert b"cannot be written" in line
+        assert b"cannot write the output" in line
 
 
 # --- what it costs ----------------------------------------------------------------------------------

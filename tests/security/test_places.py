@@ -11,7 +11,7 @@ import pytest
 
 from tests.gateways import RunningGateway, running_gateway
 from tests.security.conftest import with_key
-from tests.server.conftest import chat, http_client, invocation, invocations, question, standin, unique
+from tests.server.conftest import chat, eventually, http_client, invocation, invocations, question, standin, unique
 from tests.server.test_caller_tools import PNG
 from tests.server.test_safety import assert_nothing_was_started, exchange, request
 
@@ -183,6 +183,8 @@ def test_no_link_below_the_data_directory_is_written_through(swapping: RunningGa
     (swapping.home / ".cursor" / "cli-config.json").write_text(json.dumps({"version": 1}))
     with http_client(swapping) as client:
         told = chat(client, standin("text"))["conversationId"]
+        # The agent of this turn writes there, too, until it is gone.
+        eventually(lambda: "cursor_gateway_runs_running 0.0" in client.get("/metrics").text)
         planted = swapping.data / "conversations" / told / name
         folder.mkdir()
         if planted.is_dir():
