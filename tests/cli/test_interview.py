@@ -85,7 +85,7 @@ def test_a_question_is_asked_and_answered(tmp_path: Path, where: Callable[[], li
         terminal.until(b"Which file is meant?")
         terminal.until(b"(Enter skips): ")
         terminal.type("7")
-        terminal.until(b"There are 2")
+        terminal.until(b"one of 1 to 2")
         terminal.until(b"(Enter skips): ")
         terminal.type("2")
         seen = terminal.rest()
@@ -95,7 +95,7 @@ def test_a_question_is_asked_and_answered(tmp_path: Path, where: Callable[[], li
 
 def test_a_plan_is_shown_and_decided(tmp_path: Path, where: Callable[[], list[str]]) -> None:
     with chatting(tmp_path, *where(), "--mode", "plan", "standin: plan") as (terminal, process):
-        terminal.until(b"Carry it out? [y/N] ")
+        terminal.until(b"Accept it? [y/N] ")
         assert b"Dump, load, switch" in terminal.seen
         terminal.type("y")
         terminal.rest()

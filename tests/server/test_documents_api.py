@@ -219,7 +219,7 @@ def test_more_images_than_the_operator_allows_are_refused(http: httpx2.Client, d
         parts = [{"type": "image_url", "image_url": {"url": PIXEL}}] * 51
         reply = http.post("/v1/chat/completions", json={"messages": [{"role": "user", "content": parts}]})
     assert reply.status_code == 400
-    assert "may have 50" in reply.json()["error"]["message"]
+    assert "the limit is 50" in reply.json()["error"]["message"]
 
 
 def test_the_agent_can_open_the_image(gateway: RunningGateway, http: httpx2.Client) -> None:
