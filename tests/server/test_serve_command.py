@@ -325,7 +325,7 @@ def test_sigterm_ends_a_run_that_hangs(tmp_path: Path, dialect: Dialect) -> None
     if dialect == "openai":
         error = read_stream(body).error
         assert error is not None
-        assert (error.code, "run it again" in error.message) == ("shutting_down", True)
+        assert (error.code, "send the request again" in error.message) == ("shutting_down", True)
     else:
         last = json.loads(sse(body)[-2].data)
         assert last["metadata"]["errorCode"] == "SHUTTING_DOWN"

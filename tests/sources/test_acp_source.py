@@ -315,7 +315,7 @@ def test_mode_and_model_are_set_where_they_differ(tmp_path: Path, knobs: dict[st
         with pytest.raises(GatewayError, match="Unknown model 'gpt-9'") as caught:
             await collected(source, place.turn("standin: text", model="gpt-9"))
         assert caught.value.code == "model_not_found"
-        with pytest.raises(GatewayError, match="no model"):
+        with pytest.raises(GatewayError, match="Unknown model"):
             await collected(source, place.turn("standin: text", model="gpt-9[effort=high]"))
 
     lived(place, life)
