@@ -216,7 +216,7 @@ def test_a_stranger_on_the_port_gets_neither_key_nor_prompt(command: list[str], 
         for arguments, environment in ways:
             ended = finished(*command, *arguments, stdin=b"", **environment)
             assert (ended.returncode, ended.stdout) == (2, b"")
-            assert b"nothing was sent to it; run the agent here with --direct" in ended.stderr
+            assert b"nothing was sent to it" in ended.stderr
             assert b"CURSOR_GATEWAY_VERIFY_GATEWAY=false" in ended.stderr
         assert there.heard == b""
     assert not has_run(home)

@@ -113,14 +113,14 @@ def test_a_job_that_fails_has_no_result_and_costs_no_process(renderings: Renderi
     class Unknown(Lines, tag="unknown"):  # type: ignore[misc]
         pass
 
-    async def three() -> list[object]:
-        jobs = [Lines(["a"]), Unknown(["a"]), Lines(["a"])]
+    async def several() -> list[object]:
+        jobs = [Lines(["a"]), *(Unknown(["a"]) for _ in range(6)), Lines(["a"])]
         return [await renderings.run("a", lambda job=job: renderings.do(job)) for job in jobs]  # type: ignore[misc]
 
-    first, failed, last = run(three())
-    assert failed is None
+    first, *failed, last = run(several())
+    assert failed == [None] * 6
     assert first == last == perform(Lines(["a"]))
-    assert renderings.started == 1
+    assert renderings.started <= 2  # as many as there are workers
 
 
 def test_all_jobs_of_a_reply_together_have_a_limit() -> None:
