@@ -35,7 +35,9 @@ _HOSTILE = [
 _BIDI = "user\u202etxt.exe\u2066 \u200bnot.txt"
 _FIRST, _MANY, _WINDOW = 100, 10_000, 900
 _LONG_MS = 4 * TIMEOUT_MS
-_SLOWER = 4  # times: what is far more than noise, and far less than growth with the page would be
+_SLOWER = (
+    10  # times: more than the noise of frames that add few documents, less than growth with the page (18) would be
+)
 
 
 def hostile(script: Script) -> Script:
