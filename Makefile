@@ -6,7 +6,7 @@ UV := $(BIN)/uv pip
 
 CLIENTS := .venv-clients
 
-.PHONY: help run test test-all test-clients check cover mutations fix golden bench chaos soak fuzz docs screenshots lock clean
+.PHONY: help run test test-all test-slow test-clients check cover mutations fix golden bench chaos soak fuzz docs screenshots lock clean
 
 run: $(VENV)/.run ## set up and start the gateway
 	$(BIN)/cursor-gateway serve
@@ -19,6 +19,9 @@ test: $(VENV)/.dev $(VENV)/axe/.axe ## set up and run the tests, in about three 
 
 test-all: $(VENV)/.dev $(VENV)/axe/.axe ## all tests, slow ones and more examples too, with coverage
 	$(BIN)/pytest -n auto --hypothesis-profile=thorough --cov --cov-report=term:skip-covered
+
+test-slow: $(VENV)/.dev $(VENV)/axe/.axe ## what `make test` leaves out, and generated tests with more examples
+	$(BIN)/pytest -n auto -m "slow or hypothesis" --hypothesis-profile=thorough
 
 test-clients: $(VENV)/.dev $(CLIENTS)/.python $(CLIENTS)/.node ## set up real clients and run their tools through the gateway
 	$(BIN)/pytest -n auto tests/clients

@@ -334,8 +334,8 @@ def test_more_is_said_while_the_run_goes_on(gateway: RunningGateway, http: httpx
     caller.messages.append({"role": "user", "content": f"{mark} standin: say size=99\n---\nStopped."})
     assert caller.ask()["content"].startswith("Stopped.")
     for started in invocations(gateway, mark):
-        for pid in members(started["pgid"]):
-            os.kill(pid, 9)
+        with suppress(ProcessLookupError):
+            os.killpg(started["pgid"], 9)
 
 
 def test_a_stop_sequence_that_only_began_is_said_once(http: httpx2.Client) -> None:

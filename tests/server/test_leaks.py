@@ -53,8 +53,8 @@ def ended_agents(home: Path) -> Iterator[Path]:
         yield home
     finally:
         for started in invocations(home / "agent.log"):
-            for pid in members(started["pgid"]):
-                os.kill(pid, signal.SIGKILL)
+            with suppress(ProcessLookupError):
+                os.killpg(started["pgid"], signal.SIGKILL)
 
 
 def invocations(log: Path) -> list[Json]:
