@@ -10,6 +10,7 @@ from typing import Any, Literal, Protocol, TypeAlias
 import msgspec
 from msgspec import Struct
 
+from cursor_gateway.dialects.actions import action_of
 from cursor_gateway.errors import Failure
 from cursor_gateway.model.document_events import (
     ContentDelta,
@@ -25,23 +26,7 @@ from cursor_gateway.model.document_events import (
     context_usage,
     source_text,
 )
-from cursor_gateway.model.documents import (
-    ClarificationDocument,
-    CodeBlockDocument,
-    CodeReferenceDocument,
-    Document,
-    ErrorDocument,
-    FileEditDocument,
-    FileEditMetadata,
-    PlanDocument,
-    TerminalCommandDocument,
-    TextDocument,
-    ThinkingDocument,
-    TodoUpdateDocument,
-    ToolCallDocument,
-    Usage,
-    WaitingCall,
-)
+from cursor_gateway.model.documents import Document, PlanDocument, ToolCallDocument, Usage, WaitingCall
 from cursor_gateway.stages.cutting import Cutter
 from cursor_gateway.stages.summary import one_line
 from cursor_gateway.stages.tokens import estimate_tokens_by_sample
@@ -146,12 +131,13 @@ class Translator:
                     line = f"{line}\n\n{document.content}"  # it stands nowhere else in this dialect
                 return [self._thought(("\n" if self._mid_line else "") + line + "\n")]
             case "tool_calls":
-                # Not the agent's own id: some are the same in every run, and clients want them unique.
-                call = _as_call(document, f"call_{self._run}_{document.sequence}")
-                if call is None:
+                action = action_of(document)
+                if action is None:
                     return []
                 self._calls += 1
-                return [Called(self._calls - 1, call)]
+                # Not the agent's own id: some are the same in every run, and clients want them unique.
+                id = f"call_{self._run}_{document.sequence}"
+                return [Called(self._calls - 1, _call(id, action.name, action.arguments))]
             case "none":
                 return []
 
@@ -198,37 +184,6 @@ class CutDeltas:
             estimated=True,
         )
         return Ended(usage, reason=reason)
-
-
-_FILE_TOOLS = {"create": "write_file", "edit": "edit_file", "delete": "delete_file", "rename": "rename_file"}
-
-
-def _as_call(document: Document, id: str) -> Call | None:
-    """A tool that the agent ran, in the form of a call; None for documents that are no tool's."""
-    match document:
-        case ToolCallDocument(metadata=metadata):
-            return _call(id, metadata.tool_name, metadata.arguments)
-        case TerminalCommandDocument(metadata=metadata):
-            return _call(id, "run_terminal_cmd", {"command": metadata.command})
-        case FileEditDocument(metadata=metadata, content=content):
-            return _call(id, _FILE_TOOLS[metadata.operation], _file_arguments(metadata, content))
-        case PlanDocument(metadata=metadata, content=content):
-            return _call(id, "create_plan", {"name": metadata.title, "plan": content})
-        case ClarificationDocument(metadata=metadata):
-            return _call(id, "ask_question", {"questions": metadata.questions})
-        case TodoUpdateDocument(metadata=metadata):
-            return _call(id, "todo_write", {"todos": metadata.todos})
-        case TextDocument() | CodeBlockDocument() | CodeReferenceDocument() | ErrorDocument() | ThinkingDocument():
-            return None
-
-
-def _file_arguments(metadata: FileEditMetadata, content: str | None) -> dict[str, Any]:
-    arguments: dict[str, Any] = {"target_file": metadata.file_path}
-    if metadata.old_path:
-        arguments["old_path"] = metadata.old_path
-    if metadata.diff:
-        return {**arguments, "old_string": metadata.diff.old_string, "new_string": metadata.diff.new_string}
-    return arguments if content is None else {**arguments, "contents": content}
 
 
 def _asked(call: WaitingCall) -> Call:

@@ -1,0 +1,131 @@
+"""Documents as the tool calls that they stand for."""
+
+import pytest
+
+from cursor_gateway.dialects.actions import Action, action_of
+from cursor_gateway.model.documents import (
+    ClarificationAnswer,
+    ClarificationMetadata,
+    ClarificationQuestion,
+    Diff,
+    FileEditMetadata,
+    Metadata,
+    PlanMetadata,
+    TerminalCommandMetadata,
+    TextMetadata,
+    TodoChange,
+    TodoUpdateMetadata,
+    ToolCallMetadata,
+    ToolCallResult,
+    make_document,
+)
+
+
+def action(metadata: Metadata, content: str | None = None) -> Action | None:
+    return action_of(make_document("doc_001", 1, content, metadata))
+
+
+def command(exit_code: int = 0, **trace: str) -> TerminalCommandMetadata:
+    return TerminalCommandMetadata(
+        command="ls",
+        exit_code=exit_code,
+        output="a\n",
+        duration_ms=1,
+        permissions=[],
+        **trace,  # type: ignore[arg-type]
+    )
+
+
+def tool(result: ToolCallResult, **more: str) -> ToolCallMetadata:
+    return ToolCallMetadata(
+        tool_name="grep",
+        tool_call_id="c",
+        arguments={"query": "x"},
+        result=result,
+        duration_ms=1,
+        **more,  # type: ignore[arg-type]
+    )
+
+
+def edit(operation: str, diff: Diff | None = None, old_path: str = "") -> FileEditMetadata:
+    more: dict[str, object] = {}
+    if diff is not None:
+        more["diff"] = diff
+    if old_path:
+        more["old_path"] = old_path
+    return FileEditMetadata(file_path="a.py", operation=operation, language="python", **more)  # type: ignore[arg-type]
+
+
+def test_a_command_has_its_output_and_how_it_failed() -> None:
+    assert action(command()) == Action("run_terminal_cmd", {"command": "ls"}, "a\n")
+    assert action(command(2)) == Action("run_terminal_cmd", {"command": "ls"}, "a\n", "Exit status 2")
+    assert action(command(-1, state="rejected", reason="Not allowed.")) == Action(
+        "run_terminal_cmd", {"command": "ls"}, "a\n", "Not allowed."
+    )
+    stopped = action(command(-1, state="timed_out"))
+    assert stopped is not None
+    assert stopped.error == "Timed out"
+
+
+def test_the_result_of_a_tool_is_text_or_json() -> None:
+    assert action(tool(ToolCallResult(status="success", data="found"))) == Action("grep", {"query": "x"}, "found")
+    assert action(tool(ToolCallResult(status="success", data=None))) == Action("grep", {"query": "x"}, "")
+    assert action(tool(ToolCallResult(status="success", data=["a", 1]))) == Action("grep", {"query": "x"}, '["a",1]')
+    assert action(tool(ToolCallResult(status="error", data="no"))) == Action(
+        "grep", {"query": "x"}, "no", "The tool failed."
+    )
+
+
+def test_what_the_caller_ran_and_what_is_no_tool_is_no_action() -> None:
+    assert action(tool(ToolCallResult(status="success", data=None), ran_by="caller")) is None
+    assert action(TextMetadata(), "Hello") is None
+
+
+def test_an_edit_has_its_diff() -> None:
+    change = Diff(old_string="a\nb", new_string="c", start_line=3, end_line=4)
+    assert action(edit("edit", change)) == Action(
+        "edit_file",
+        {"target_file": "a.py", "old_string": "a\nb", "new_string": "c"},
+        "--- a.py\n+++ a.py\n@@ -3,2 +3,1 @@\n-a\n-b\n+c\n",
+    )
+    added = action(edit("edit", Diff(old_string="", new_string="c", start_line=1, end_line=1)))
+    assert added is not None
+    assert "@@ -0,0 +1,1 @@" in added.output
+
+
+@pytest.mark.parametrize(
+    ("metadata", "content", "expected"),
+    [
+        (
+            edit("create"),
+            "x\n",
+            Action(
+                "write_file",
+                {"target_file": "a.py", "contents": "x\n"},
+                "--- /dev/null\n+++ a.py\n@@ -0,0 +1,1 @@\n+x\n",
+            ),
+        ),
+        (edit("create"), None, Action("write_file", {"target_file": "a.py"}, "")),
+        (edit("delete"), None, Action("delete_file", {"target_file": "a.py"}, "")),
+        (
+            edit("rename", old_path="b.py"),
+            None,
+            Action("rename_file", {"target_file": "a.py", "old_path": "b.py"}, "rename from b.py\nrename to a.py\n"),
+        ),
+        (edit("rename"), None, Action("rename_file", {"target_file": "a.py"}, "rename from \nrename to a.py\n")),
+    ],
+)
+def test_other_changes_of_files(metadata: Metadata, content: str | None, expected: Action) -> None:
+    assert action(metadata, content) == expected
+
+
+def test_plans_questions_and_todos() -> None:
+    plan = action(PlanMetadata(title="All", overview="", todos=[]), "# Do it")
+    assert plan == Action("create_plan", {"name": "All", "plan": "# Do it"}, "# Do it")
+    question = ClarificationQuestion(id="q", text="Which?", options=[])
+    answer = ClarificationAnswer(question_id="q", selected_option_ids=["o"])
+    asked = action(ClarificationMetadata(questions=[question], answers=[answer]))
+    assert asked == Action("ask_question", {"questions": [question]}, '[{"questionId":"q","selectedOptionIds":["o"]}]')
+    assert action(ClarificationMetadata(questions=[question])) == Action("ask_question", {"questions": [question]}, "")
+    todo = TodoChange(id="1", status="completed")
+    assert action(TodoUpdateMetadata(todos=[todo])) == Action("todo_write", {"todos": [todo]}, "")
