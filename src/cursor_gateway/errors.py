@@ -7,6 +7,7 @@ GatewayError            foreseen; raise a subclass
 │   ├── KeyRefused          401   no API key, or one that is not known here
 │   ├── RequestForbidden    403   a foreign web page, or a Host that is not ours
 │   ├── WorkspaceForbidden  403   a folder outside the allowed roots
+│   ├── PreviousAnswerUnknown 400 an answer to continue from that is not stored here
 │   ├── NotFound            404   no such path, run or conversation, or somebody else's
 │   ├── MethodRefused       405   a path that knows other methods
 │   ├── RequestTooSlow      408   the request did not arrive in time
@@ -156,6 +157,10 @@ class UnusableInput(RequestError):
 
 class InvalidRequest(RequestError):
     code, status = "invalid_request", 400
+
+
+class PreviousAnswerUnknown(RequestError):
+    code, status = "previous_response_not_found", 400
 
 
 class KeyRefused(RequestError):

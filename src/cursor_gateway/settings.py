@@ -151,6 +151,10 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     when_client_leaves: Annotated[
         WhenClientLeaves, Meta(description="What happens to a run when its last reader disconnects.")
     ] = "cancel"
+    reconnect_seconds: Annotated[
+        Seconds,
+        Meta(description="How long a run waits for a client that retries by itself (Codex, Claude Code) to reconnect."),
+    ] = 5
     when_busy: Annotated[
         WhenBusy,
         Meta(description="What happens to a request while its conversation has an active run: 409, or it waits."),

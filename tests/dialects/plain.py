@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 from msgspec import Struct
 
-from cursor_gateway.dialects.base import SSE, Dialect, Encoder, Form, Replay, Route, RunView, Start, StartRun
+from cursor_gateway.dialects.base import SSE, AnswerId, Dialect, Encoder, Form, Replay, Route, RunView, Start, StartRun
 from cursor_gateway.dialects.deltas import AnswerFold, Content, Ended, Translator
 from cursor_gateway.dialects.errors import Errors
 from cursor_gateway.errors import Failure
@@ -29,6 +29,9 @@ class PlainEncoder:
 
     def push_all(self, events: Sequence[DocumentEvent], /) -> bytes:
         return b"".join(map(self._push, events))
+
+    def keep_alive(self) -> bytes:
+        return SSE.keep_alive
 
     def _push(self, event: DocumentEvent) -> bytes:
         self._number += 1
@@ -63,12 +66,19 @@ class PlainWhole:
 
     def body(self) -> bytes:
         answer = self._fold.answer()
-        return encode_error(self.failure) if self.failure else answer.text.encode() if answer else b""
+        return answer.text.encode() if answer else b""
+
+    def error_body(self, failure: Failure) -> bytes:
+        return encode_error(failure)
 
 
 class PlainReply(Struct, frozen=True):
     form: Form = SSE
     media_type: str = "text/plain"
+    streams_failures: bool = False
+
+    def headers(self, run: RunView) -> Mapping[str, str]:
+        return {}
 
     def stream(self, run: RunView, start: Start) -> Encoder:
         return PlainEncoder(start.after)
@@ -91,5 +101,5 @@ PLAIN = Dialect(
     routes=[Route("/v1/plain", "plain", read)],
     replays=[Replay("plain", SSE, lambda run, after: (PlainEncoder(after), after))],
     errors=Errors(encode_error, "text/plain"),
-    run_id=lambda of: f"chat_{of.removeprefix('plain:')}" if of.startswith("plain:") else None,
+    answer_id=lambda of: AnswerId(f"chat_{of.removeprefix('plain:')}") if of.startswith("plain:") else None,
 )

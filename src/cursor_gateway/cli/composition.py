@@ -138,6 +138,7 @@ async def _service(
             fences=settings.fences,
             when_busy=settings.when_busy,
             when_client_leaves=settings.when_client_leaves,
+            reconnect_seconds=settings.reconnect_seconds,
         ),
         instance=instance,
         now_ms=_now_ms,

@@ -1,12 +1,13 @@
 """The protocol of a dialect: what the HTTP server knows of the APIs that it speaks, which is all it knows.
 
 A dialect is a folder beside this module. It reads the bodies of its routes (`Route`), encodes a run's events as a
-stream or as a whole answer (`Reply`), lets a reader resume (`Replay`), and has its own errors and ids. All of it is
-pure: the server starts runs, waits for their events and writes the bytes.
+stream or as a whole answer (`Reply`), lets a reader resume (`Replay`) or look an answer up by its id
+(`StoredAnswers`), and has its own errors and ids. All of it is pure: the server starts runs, waits for their events and
+writes the bytes.
 """
 
 from collections.abc import Callable, Mapping, Sequence, Set
-from typing import Protocol, TypeAlias
+from typing import Literal, Protocol, TypeAlias
 
 from msgspec import Struct
 
@@ -48,11 +49,16 @@ class Start(Struct, frozen=True):
 
     after: int = 0  # the number of the last event before it
     usage: Usage | None = None  # of the last model call of the reply before
+    kept: bytes = b""  # `StartRun.kept` of the request that it answers
 
 
 class Encoder(Protocol):
     def push_all(self, events: Sequence[DocumentEvent], /) -> bytes:
         """What came at once."""
+        ...
+
+    def keep_alive(self) -> bytes:
+        """What is sent after some seconds of silence."""
         ...
 
     @property
@@ -89,11 +95,15 @@ class Whole(Protocol):
 
     @property
     def failure(self) -> Failure | None:
-        """Why the run failed; decides the status."""
+        """Why the run failed, if the reply is to be an error: it decides the status."""
+        ...
+
+    def error_body(self, failure: Failure) -> bytes:
+        """The reply of a run that failed."""
         ...
 
     def body(self) -> bytes:
-        """Once it is over: the answer, or the error of a run that failed."""
+        """The answer. A dialect with `StoredAnswers` has one for a run that is not over, or has failed, too."""
         ...
 
 
@@ -110,6 +120,15 @@ class Reply(Protocol):
         """Of the whole answer."""
         ...
 
+    @property
+    def streams_failures(self) -> bool:
+        """A stream tells of a run that failed before it had said anything. Else the reply's status does."""
+        ...
+
+    def headers(self, run: RunView) -> Mapping[str, str]:
+        """Beside those of every reply."""
+        ...
+
     def stream(self, run: RunView, start: Start) -> Encoder: ...
 
     def whole(self, run: RunView, start: Start) -> Whole: ...
@@ -123,6 +142,8 @@ class TextReply(Protocol):
 
     @property
     def media_type(self) -> str: ...
+
+    def headers(self, run: RunView) -> Mapping[str, str]: ...
 
     def fold(self, run: RunView, start: Start) -> AnswerFold: ...
 
@@ -150,6 +171,10 @@ class StartRun(Struct, frozen=True, kw_only=True):
     reply: Reply | CheckedReply
     stream: bool = False
     responds_async: bool = False  # only the run's id is wanted
+    background: bool = False  # the answer as it is at once; the run goes on without readers
+    kept: bytes = b""  # stored, and returned when the answer is looked up; empty: it cannot be
+    joins_retries: bool = False  # the client asks the same again only to retry: it gets the run that it has started
+    is_first_try: bool = False  # the client says so: there is nothing to join
     images: Sequence[Image] = ()
     instructions: str = ""  # for this turn alone
     has_full_history: bool = False  # the messages are the whole conversation
@@ -161,6 +186,7 @@ class StartRun(Struct, frozen=True, kw_only=True):
     mode: Mode | None = None
     workspace: str | None = None
     conversation_id: str | None = None  # or the id of an answer, in any dialect
+    follows: str | None = None  # the id of an answer, not only of a conversation's last one, which it continues
     fences: Fences | None = None
     include: Set[Include] = frozenset()
     when_client_leaves: WhenClientLeaves | None = None
@@ -201,6 +227,41 @@ class Route(Struct, frozen=True):
     read: Callable[[bytes, Mapping[str, str]], RunAction]  # of the body and the headers; raises `InvalidRequest`
 
 
+class ComputedRoute(Struct, frozen=True):
+    """A path that is answered without an agent."""
+
+    method: Literal["GET", "POST"]
+    path: str
+    name: str  # in the metrics
+    compute: Callable[[bytes, Mapping[str, str]], bytes]  # of body and headers the JSON; raises a `GatewayError`
+
+
+# --- answers that are looked up ---------------------------------------------------------------------
+
+
+class AnswerId(Struct, frozen=True):
+    """An answer: a run, and the number of the event after which its reply begins."""
+
+    run_id: str
+    after: int = 0
+
+
+class StoredReply(Struct, frozen=True):
+    reply: Reply
+    stream: bool
+
+
+class StoredAnswers(Struct, frozen=True, kw_only=True):
+    """Answers that can be read again, cancelled and deleted by their ids, as long as `StartRun.kept` is stored."""
+
+    path: str  # with `{id}`
+    items_path: str  # of the request
+    name: str  # in the metrics
+    open: Callable[[bytes, Mapping[str, str]], StoredReply]  # of what was kept and the query
+    items: Callable[[bytes, Mapping[str, str]], bytes]
+    deleted: Callable[[str], bytes]  # what is replied when the answer of this id is deleted
+
+
 # --- dialects ---------------------------------------------------------------------------------------
 
 
@@ -214,7 +275,7 @@ class Replay(Struct, frozen=True):
     """
 
 
-def _no_run(id: str) -> str | None:
+def _no_answer(id: str) -> AnswerId | None:
     return None
 
 
@@ -222,7 +283,9 @@ class Dialect(Struct, frozen=True, kw_only=True):
     routes: Sequence[Route]
     replays: Sequence[Replay]
     errors: Errors
-    run_id: Callable[[str], str | None] = _no_run  # of an answer's id the run's; None: it is no id of this dialect
+    computed: Sequence[ComputedRoute] = ()
+    answers: StoredAnswers | None = None
+    answer_id: Callable[[str], AnswerId | None] = _no_answer  # None: it is no id of this dialect
 
 
 class Dialects:
@@ -231,9 +294,14 @@ class Dialects:
     def __init__(self, dialects: Sequence[Dialect]) -> None:
         self._dialects = dialects
         self.routes = [(route, dialect.errors) for dialect in dialects for route in dialect.routes]
+        self.computed = [(route, dialect.errors) for dialect in dialects for route in dialect.computed]
+        self.answers = [(dialect.answers, dialect.errors) for dialect in dialects if dialect.answers is not None]
         self.replays = {replay.name: replay for dialect in dialects for replay in dialect.replays}
 
     def run_id(self, id: str) -> str:
         """The run of an answer's id in any dialect; any other id is left as it is."""
-        found = (dialect.run_id(id) for dialect in self._dialects)
-        return next((run_id for run_id in found if run_id is not None), id)
+        return self.answer(id).run_id
+
+    def answer(self, id: str) -> AnswerId:
+        found = (dialect.answer_id(id) for dialect in self._dialects)
+        return next((answer for answer in found if answer is not None), AnswerId(id))

@@ -7,9 +7,9 @@ from contextlib import suppress
 from msgspec import Struct
 from msgspec.structs import replace
 
-from cursor_gateway.errors import NotFound, StoreUnavailable
+from cursor_gateway.errors import NotFound, RunCancelled, StoreUnavailable
 from cursor_gateway.model.caller_tools import Offer, ToolResult
-from cursor_gateway.model.document_events import context_usage
+from cursor_gateway.model.document_events import context_usage, says_something
 from cursor_gateway.model.documents import Usage
 from cursor_gateway.model.messages import Message
 from cursor_gateway.runs.handle import RunHandle
@@ -17,6 +17,8 @@ from cursor_gateway.runs.repeats import question_key, run_of
 from cursor_gateway.runs.run_request import RunRequest, body_hash, check_body, results_in, scope_of
 from cursor_gateway.runs.service import Service
 from cursor_gateway.store.base import IdempotentRun
+
+_LARGEST_KEPT = 4 * 1024 * 1024  # bytes of a request; the answer to a larger one cannot be looked up
 
 
 class Continued(Struct, frozen=True):
@@ -32,7 +34,14 @@ class Continuing:
         self._service = service
 
     async def take(self, request: RunRequest) -> Continued:
-        """The reply to a request that tells the whole conversation: it may come again, bring results, or be new."""
+        """The reply to a request: it may come again, bring results, or be new."""
+        continued = await self._find_or_start(request)
+        if 0 < len(request.kept) <= _LARGEST_KEPT:
+            with suppress(StoreUnavailable):  # costs the lookup, not the answer
+                await self._service.store.keep_request(continued.run.id, request.owner, continued.after, request.kept)
+        return continued
+
+    async def _find_or_start(self, request: RunRequest) -> Continued:
         results, also = results_in(request)
         key = await self._repeat_key(request, results)
         if key is not None and (known := await self._repeated(request, key)) is not None:
@@ -64,15 +73,17 @@ class Continuing:
         return continued
 
     async def _repeat_key(self, request: RunRequest, results: Mapping[str, ToolResult]) -> str | None:
-        """By which the request is known if it comes again. None: it brings no results of calls that were made here."""
-        if not results:
+        """By which the request is known if it comes again. None: its client may ask the same twice, for two answers,
+        and it brings no results of calls that were made here."""
+        if not results and not request.joins_retries:
             return None
         if request.idempotency_key is not None:
             return request.idempotency_key
-        if not await self._made_one(results, request.owner):
+        if not request.joins_retries and not await self._made_one(results, request.owner):
             return None
         scope = scope_of(request, request.workspace or "", self._service.defaults.mode)
-        more = (request.model or "", request.conversation_id or "", request.source or "", request.instructions)
+        named = request.conversation_id or request.follows or ""
+        more = (request.model or "", named, request.source or "", request.instructions)
         return question_key(scope, request.messages, request.offer, *more)
 
     async def _made_one(self, call_ids: Iterable[str], owner: str) -> bool:
@@ -88,8 +99,11 @@ class Continuing:
     async def _repeated(self, request: RunRequest, key: str) -> Continued | None:
         """The reply that this request got before, unless its run failed.
 
-        A failure is repeated only for an `Idempotency-Key`, and only if another try cannot help.
+        A failure is repeated for an `Idempotency-Key` if another try cannot help, and for a client that retries by
+        itself if its agent had begun to work: nobody asked for the same work twice.
         """
+        if request.is_first_try:
+            return None
         known = await self._service.repeats.find(request.owner, key)
         if known is None:
             return None
@@ -101,12 +115,21 @@ class Continuing:
         except NotFound:  # deleted with its conversation
             self._service.repeats.forget(request.owner, key)
             return None
-        failure = run.done.failure if run.done is not None else None
-        is_stopped = run.done is None and run.is_ending
-        if is_stopped or (failure is not None and (failure.is_transient or not is_named)):
+        if await self._is_void(run, request, is_named=is_named):
             self._service.repeats.forget(request.owner, key)
             return None
-        return Continued(run, known.after, await _usage_at(run, known.after))
+        return Continued(run, known.after, await usage_at(run, known.after))
+
+    async def _is_void(self, run: RunHandle, request: RunRequest, *, is_named: bool) -> bool:
+        """The run was stopped, or failed in a way that leaves the request to be answered."""
+        if run.done is None:
+            return run.is_ending
+        failure = run.done.failure
+        if failure is None:
+            return False
+        if request.joins_retries and not is_named:
+            return failure.code == RunCancelled.code or not await _has_begun(run)
+        return failure.is_transient or not is_named
 
 
 async def continue_run(
@@ -114,10 +137,19 @@ async def continue_run(
 ) -> Continued:
     """With results of calls that the run has made."""
     after = run.answer_calls(results, also, offer)
-    return Continued(run, after, await _usage_at(run, after))
+    return Continued(run, after, await usage_at(run, after))
 
 
-async def _usage_at(run: RunHandle, pause: int) -> Usage | None:
+async def _has_begun(run: RunHandle) -> bool:
+    """Whether its agent has said or done anything."""
+    reader = run.reader()
+    while reader.place < run.count and not reader.has_left:
+        if any(map(says_something, await reader.next())):
+            return True
+    return False
+
+
+async def usage_at(run: RunHandle, pause: int) -> Usage | None:
     """The tokens of the last model call before this pause."""
     paused = await run.pause(pause)
     return context_usage(paused) if paused is not None else None

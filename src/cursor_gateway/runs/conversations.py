@@ -11,7 +11,7 @@ from cursor_gateway.prompting.fingerprints import Scope, answered, fingerprint
 from cursor_gateway.runs.image_files import size_of
 from cursor_gateway.runs.run import Run
 from cursor_gateway.runs.turn_builder import Conversation
-from cursor_gateway.store.base import ConversationRecord, Store
+from cursor_gateway.store.base import ConversationRecord, MessageRecord, Store
 
 _YOUNG_SECONDS = 3600.0
 
@@ -110,10 +110,13 @@ class Conversations:
         return f"{found.updated_ms} {latest.id if latest is not None and not latest.is_ending else ''}"
 
     async def _said_in(self, id: str, owner: str) -> list[Message]:
-        return [
-            UserMessage(message.text) if message.role == "user" else AssistantMessage(message.text)
-            for message in await self._store.messages(id, owner)
-        ]
+        return [_message(record) for record in await self._store.messages(id, owner)]
+
+    async def said_up_to(self, id: str, owner: str, run_id: str) -> list[Message]:
+        """What was said up to the end of this run."""
+        records = await self._store.messages(id, owner)
+        last = max((place for place, record in enumerate(records, 1) if record.run_id == run_id), default=0)
+        return [_message(record) for record in records[:last]]
 
     # --- removing -----------------------------------------------------------------------------------
 
@@ -132,6 +135,10 @@ class Conversations:
         yet."""
         old = [folder.name for folder in self._directory.glob("conv_*") if _age(folder, now) > _YOUNG_SECONDS]
         return [id for id in await self._store.unknown_conversations(old) if id not in self._latest]
+
+
+def _message(record: MessageRecord) -> Message:
+    return UserMessage(record.text) if record.role == "user" else AssistantMessage(record.text)
 
 
 def _age(folder: Path, now: float) -> float:

@@ -60,11 +60,6 @@ class RunHandle(Protocol):
         """It is done or stopped: only its agent has still to go."""
         ...
 
-    @property
-    def is_deleted(self) -> bool:
-        """With its conversation."""
-        ...
-
     def reader(self, after: int = 0) -> Reader: ...
 
     async def pause(self, number: int) -> Paused | None:

@@ -60,6 +60,7 @@ class Reader:
     def __init__(self, readers: Readers, log: Log, after: int) -> None:
         self.place = after
         self.has_left = False
+        self.is_lost = False  # the run was deleted: what it has not read yet is gone
         self._readers, self._log = readers, log
         self._woken: asyncio.Future[None] | None = None
 
@@ -90,6 +91,7 @@ class Reader:
                 self._woken = None
         events = await self._log.after(self.place) if self.place < self._log.count else []
         if self._log.is_deleted or (not events and self.place < self._log.count):
+            self.is_lost = True
             self.leave()
         self.place += len(events)
         return events

@@ -1,9 +1,9 @@
-"""Requests that brought tool results, and the replies they got: one that comes again gets the same reply.
+"""Requests, and the replies they got: one that comes again gets the same reply.
 
 An SDK retries by itself when a reply is lost, and a client that was restarted sends its last request once more. Such a
 request is known by its `Idempotency-Key`, or by what it asks: the same owner, messages, model and tools, with results
-for calls that this gateway made. A question without such results is never taken for a repetition: asking twice for two
-answers is common.
+for calls that this gateway made. A question without such results is taken for a repetition only if its client asks the
+same again only to retry (`joins_retries`): from others, asking twice for two answers is common.
 """
 
 import hashlib

@@ -58,6 +58,7 @@ class Run:
         self.info, self.owner, self.request_id, self.caller, self.questions = info, owner, request_id, caller, questions
         self.started_at = self.ended_at = 0.0  # by the loop's clock
         self.needs_readers = True  # it is stopped when the last one leaves
+        self.reconnect_seconds = 0.0  # but not before that time, in which a client that retries comes back
         self.log = EventLog(journal)
         self.readers = Readers(self.log)
         self.readers.left_last = self._reader_left
@@ -236,10 +237,6 @@ class Run:
         """How many events there are to read."""
         return self.log.count
 
-    @property
-    def is_deleted(self) -> bool:
-        return self.log.is_deleted
-
     async def pause(self, number: int) -> Paused | None:
         return self.log.pauses.get(number)
 
@@ -303,7 +300,16 @@ class Run:
     def _reader_left(self) -> None:
         if self.is_waiting and self.readers.read_up_to >= self.log.paused_at:
             return  # somebody has the open calls, and the next request brings their results
-        if self.needs_readers:
+        if not self.needs_readers:
+            return
+        if self.reconnect_seconds:
+            asyncio.get_running_loop().call_later(self.reconnect_seconds, self._stop_unread)
+        else:
+            self._stop_unread()
+
+    def _stop_unread(self) -> None:
+        is_answered = self.is_waiting and self.readers.read_up_to >= self.log.paused_at
+        if self.readers.count == 0 and self.needs_readers and not is_answered:
             self.stop(RunCancelled("The client disconnected before the answer was complete; send the request again."))
 
 

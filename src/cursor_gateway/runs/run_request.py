@@ -33,12 +33,16 @@ class RunRequest(Struct, frozen=True, kw_only=True):
     mode: Mode | None = None
     workspace: str | None = None
     conversation_id: str | None = None
+    follows: str | None = None  # the run whose answer this continues
     fences: Fences | None = None
     include: Set[Include] = frozenset()
     when_client_leaves: WhenClientLeaves | None = None
     idempotency_key: str | None = None
     body: bytes = b""  # as it arrived: an idempotency key that comes again must bring the same
-    repeat_key: str = ""  # names a request with tool results by what it asks; see `repeats`
+    repeat_key: str = ""  # names a request by what it asks; see `repeats`
+    joins_retries: bool = False  # the client asks the same again only to retry
+    is_first_try: bool = False  # the client says so
+    kept: bytes = b""  # what its dialect needs when the answer is looked up
 
 
 class Defaults(Struct, frozen=True, kw_only=True):
@@ -49,6 +53,7 @@ class Defaults(Struct, frozen=True, kw_only=True):
     fences: Fences = "split"
     when_busy: WhenBusy = "refuse"
     when_client_leaves: WhenClientLeaves = "cancel"
+    reconnect_seconds: float = 5  # for clients that retry by themselves
 
 
 def scope_of(request: RunRequest, workspace: str, default_mode: Mode) -> Scope:

@@ -15,6 +15,7 @@ from cursor_gateway.errors import (
     ConversationBusy,
     InvalidRequest,
     NotFound,
+    PreviousAnswerUnknown,
     RunCancelled,
     StoreUnavailable,
     unknown_model,
@@ -211,6 +212,8 @@ class Service:
         return await self.find(found.run_id, request.owner)
 
     async def _conversation(self, request: RunRequest) -> Conversation:
+        if request.follows is not None:
+            return await self._following(request, request.follows)
         if request.conversation_id is not None:
             workspace = None if request.workspace is None else self.workspaces.find(request.workspace)
             id = await self._conversation_of(request.conversation_id, request.owner)
@@ -228,6 +231,23 @@ class Service:
         return await self.conversations.find_by_history(
             scope_of(request, workspace, self.defaults.mode), request.messages
         )
+
+    async def _following(self, request: RunRequest, run_id: str) -> Conversation:
+        """The conversation that the run is the latest of, or a copy of it up to that run."""
+        followed = await self.store.run(run_id, request.owner)
+        if followed is None:
+            raise PreviousAnswerUnknown(
+                "The previous answer is not stored here; send the whole conversation instead.",
+                param="previous_response_id",
+            )
+        id, owner = followed.conversation_id, request.owner
+        if (await self.store.runs_of(id, owner))[-1].id == run_id:
+            return await self._conversation(replace(request, follows=None, conversation_id=id, has_full_history=False))
+        conversation = await self.store.conversation(id, owner)
+        known = await self.conversations.said_up_to(id, owner, run_id)
+        workspace = request.workspace or (None if conversation is None else conversation.workspace)
+        workspace = self.workspaces.find(workspace)
+        return self.conversations.new(workspace, [*known, *request.messages])
 
     async def _conversation_of(self, id: str, owner: str) -> str:
         """Of a run's id (`chat_…`) the conversation that it ends; any other id is a conversation's."""
@@ -290,6 +310,15 @@ class Service:
         if reader.has_left:  # it was deleted meanwhile
             raise _no_run(id)
         return unfinished.response(run.info, run.prompt)
+
+    async def delete_answer(self, run_id: str, owner: str, after: int) -> bool:
+        """So that it cannot be looked up any more; a conversation of one answer is removed. False: there is none."""
+        stored = await self.store.run(run_id, owner)
+        if stored is None or not await self.store.forget_request(run_id, owner, after):
+            return False
+        if len(await self.store.runs_of(stored.conversation_id, owner)) == 1:
+            await self.remove(stored.conversation_id, owner)
+        return True
 
     async def cancel(self, id: str, owner: str) -> Envelope:
         """How it ended: now, or before."""

@@ -120,7 +120,8 @@ class RunStarter:
             knows_session=conversation.session_id is not None and self._source.has_session(turn),
         )
         journal = Journal(self._store, self._new_run(request, info, conversation), self._now_ms)
-        if (request.idempotency_key is not None or request.repeat_key) and not await journal.begin():
+        must_begin = request.idempotency_key is not None or request.repeat_key or request.kept
+        if must_begin and not await journal.begin():
             return None
         run = Run(
             replace(info, known_tokens=_tokens(conversation.known)) if turns.knows_session else info,
@@ -134,6 +135,7 @@ class RunStarter:
             questions=questions,
         )
         self.quote(run, request)
+        run.reconnect_seconds = self._defaults.reconnect_seconds if request.joins_retries else 0
         run.needs_readers = (request.when_client_leaves or self._defaults.when_client_leaves) == "cancel"
 
         def ended() -> None:

@@ -87,10 +87,6 @@ class StoredRun:
     def is_ending(self) -> bool:
         return self.log.done is not None
 
-    @property
-    def is_deleted(self) -> bool:
-        return self.log.is_deleted
-
     async def look(self) -> None:
         """How far it is."""
         await self.log.look()

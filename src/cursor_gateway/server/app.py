@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from cursor_gateway.dialects.base import Dialect, Dialects
+from cursor_gateway.dialects.errors import Errors
 from cursor_gateway.runs.service import Service
 from cursor_gateway.server.asking import RouteEndpoint
 from cursor_gateway.server.guard import Guard
@@ -12,8 +13,9 @@ from cursor_gateway.server.models import ModelEndpoints
 from cursor_gateway.server.operations import OperationEndpoints
 from cursor_gateway.server.page_files import PageEndpoints
 from cursor_gateway.server.rendering import Renderings
-from cursor_gateway.server.routes import Routes
+from cursor_gateway.server.routes import Endpoint, Routes
 from cursor_gateway.server.runs import RunEndpoints
+from cursor_gateway.server.stored_answers import ComputedEndpoint, StoredAnswerEndpoints
 from cursor_gateway.server.streaming import Reading
 from cursor_gateway.settings import Settings
 
@@ -37,12 +39,21 @@ def build_app(
     history = HistoryEndpoints(service)
     operations = OperationEndpoints(service, settings, metrics)
     page = PageEndpoints()
+    endpoints: dict[str, dict[str, Endpoint]] = {}
+    errors_by_path: dict[str, Errors] = {}
+    for route, errors in spoken.routes:
+        endpoints[route.path] = {"POST": RouteEndpoint(route, errors, spoken, service, settings, reading)}
+        errors_by_path[route.path] = errors
+    for computed, errors in spoken.computed:
+        endpoints.setdefault(computed.path, {})[computed.method] = ComputedEndpoint(computed, settings)
+        errors_by_path[computed.path] = errors
+    for answers, errors in spoken.answers:
+        found = StoredAnswerEndpoints(answers, spoken, service, reading, errors).endpoints
+        endpoints |= found
+        errors_by_path |= dict.fromkeys(found, errors)
     routes = Routes(
         {
-            **{
-                route.path: {"POST": RouteEndpoint(route, errors, spoken, service, settings, reading)}
-                for route, errors in spoken.routes
-            },
+            **endpoints,
             "/v1/chat/{id}": {"GET": runs.answer},
             "/v1/chat/{id}/events": {"GET": runs.events},
             "/v1/chat/{id}/cancel": {"POST": runs.cancel},
@@ -63,7 +74,7 @@ def build_app(
             "/v1/responses": "Set your client to the Chat Completions API, /v1/chat/completions.",
             "/v1/messages": "Use a client of OpenAI's API; its path is /v1/chat/completions.",
         },
-        {route.path: errors for route, errors in spoken.routes},
+        errors_by_path,
     )
     source = {"x-cursor-gateway-source": service.source.state().name}
     return Guard(routes, settings, metrics, source, routes.errors_at)

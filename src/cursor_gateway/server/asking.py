@@ -28,7 +28,8 @@ from cursor_gateway.server.answers import CheckedAnswer, LateStream, TextAnswer
 from cursor_gateway.server.bodies import idempotency_key, parse_body, read_body
 from cursor_gateway.server.guard import error_response
 from cursor_gateway.server.runs import run_response
-from cursor_gateway.server.streaming import EventStream, Heard, Reading, read_to_end, run_headers, view_of
+from cursor_gateway.server.stored_answers import answer_now, reply_stream
+from cursor_gateway.server.streaming import Heard, Reading, read_to_end, run_headers, view_of
 from cursor_gateway.settings import Settings
 
 
@@ -50,7 +51,9 @@ class RouteEndpoint:
                 continued = await self._continuing.take(run_request)
                 if isinstance(reply, CheckedReply):
                     return await self._checked(request, run_request, continued, reply, stream=asked.stream)
-                return await self._reply(request, asked, continued, reply)
+                if asked.background and not asked.stream:
+                    return await answer_now(continued, reply, asked.kept)
+                return await self._reply(request, asked, continued, reply, asked.kept)
             case ContinueRun(reply=reply):
                 return await self._reply(request, asked, await self._continued(asked, request), reply)
 
@@ -64,6 +67,9 @@ class RouteEndpoint:
             instructions=asked.instructions,
             has_full_history=asked.has_full_history,
             client_session=asked.client_session,
+            kept=asked.kept,
+            joins_retries=asked.joins_retries,
+            is_first_try=asked.is_first_try,
             offer=asked.offer,
             has_own_tools=asked.has_own_tools,
             may_be_asked=asked.may_be_asked,
@@ -71,9 +77,10 @@ class RouteEndpoint:
             mode=asked.mode,
             workspace=asked.workspace,
             conversation_id=None if conversation_id is None else self._dialects.run_id(conversation_id),
+            follows=None if asked.follows is None else self._dialects.run_id(asked.follows),
             fences=asked.fences,
             include=asked.include,
-            when_client_leaves=asked.when_client_leaves,
+            when_client_leaves="finish" if asked.background else asked.when_client_leaves,
             source=asked.source,
             idempotency_key=idempotency_key(request),
             body=body,
@@ -94,15 +101,16 @@ class RouteEndpoint:
             case PlanDecision(decision=decision, text=text):
                 return await self._answering.with_decision(id, asker, decision, text)
 
-    async def _reply(self, request: Request, asked: RunAction, continued: Continued, reply: Reply) -> ASGIApp:
+    async def _reply(
+        self, request: Request, asked: RunAction, continued: Continued, reply: Reply, kept: bytes = b""
+    ) -> ASGIApp:
         """Up to the end of the run, or to where it pauses."""
-        run, start = continued.run, Start(continued.after, continued.usage_before)
+        run, start = continued.run, Start(continued.after, continued.usage_before, kept)
         if asked.responds_async:
             snapshot = await self._service.response(run.id, run.owner)
             return run_response(snapshot, 202, {**run_headers(run), "location": f"/v1/chat/{run.id}"})
         if asked.stream:
-            encoder = reply.stream(view_of(run), start)
-            return EventStream(run, encoder, reply.form, self._reading, after=start.after, errors=self._errors)
+            return reply_stream(run, reply, start, self._reading, self._errors)
         whole = reply.whole(view_of(run), start)
 
         def push(event: DocumentEvent) -> Heard:
@@ -113,16 +121,16 @@ class RouteEndpoint:
 
         if not await read_to_end(run, request.receive, push, whole.after):
             raise ClientDisconnect
-        headers = run_headers(run)
+        headers = {**run_headers(run), **reply.headers(view_of(run))}
         if whole.failure is not None:
-            return error_response(whole.failure, headers, whole.body(), self._errors)
+            return error_response(whole.failure, headers, whole.error_body(whole.failure), self._errors)
         return Response(whole.body(), media_type=reply.media_type, headers=headers)
 
     async def _checked(
         self, request: Request, run_request: RunRequest, continued: Continued, checked: CheckedReply, *, stream: bool
     ) -> ASGIApp:
-        run, start, reply = continued.run, Start(continued.after, continued.usage_before), checked.reply
-        view = view_of(run)
+        run, reply = continued.run, checked.reply
+        view, start = view_of(run), Start(continued.after, continued.usage_before, run_request.kept)
         first = TextAnswer(run, reply.fold(view, start), start.after)
         answer = CheckedAnswer(first, run_request, checked.format, self._service)
         if stream:
@@ -130,11 +138,12 @@ class RouteEndpoint:
                 answer,
                 lambda answer: reply.frames(view, start, answer),
                 reply.form,
-                lambda: run_headers(run),
+                lambda: {**run_headers(run), **reply.headers(view)},
                 self._reading,
                 self._errors,
             )
         whole = await answer.answer(request.receive)
         if isinstance(whole, Failure):
             return error_response(whole, run_headers(run), errors=self._errors)
-        return Response(reply.body(view, start, whole), media_type=reply.media_type, headers=run_headers(run))
+        headers = {**run_headers(run), **reply.headers(view)}
+        return Response(reply.body(view, start, whole), media_type=reply.media_type, headers=headers)

@@ -36,6 +36,7 @@ from cursor_gateway.settings import Settings, is_loopback
 
 _log = Log()
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._:-]{1,128}")
+_REQUEST_ID_NAMES = (b"x-request-id", b"request-id")  # OpenAI's, and Anthropic's
 _HOST = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([A-Za-z0-9._-]+))(?::[0-9]{0,5})?")
 _OPEN_PATHS = ("/health", "/openapi.json", "/docs", "/docs.css", "/")  # no key: they tell nothing and start nothing
 _OPEN_PREFIX = "/page/"
@@ -108,7 +109,7 @@ class Guard:
         return refuse
 
     def _reply(self, send: Send, request_id: str, origin: str | None) -> "_Reply":
-        headers = [*self._headers, (b"x-request-id", request_id.encode())]
+        headers = [*self._headers, *((name, request_id.encode()) for name in _REQUEST_ID_NAMES)]
         return _Reply(send, headers if origin is None else headers + self._cors(origin))
 
     def _check_host(self, scope: Scope) -> None:

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
+from cursor_gateway.dialects.base import SSE
 from cursor_gateway.model.document_events import ContentDelta, DocumentEnded, DocumentEvent, Done, Paused
 from cursor_gateway.render.html import Added, Appended, Do, Fragment, LiveRenderer, Replaced, perform
 from cursor_gateway.wire.sse import frame
@@ -48,6 +49,9 @@ class HtmlEncoder:
                 frames.append(_frame("done", told.envelope, number + end + 1))
             number, rest = number + end + 1, rest[end + 1 :]
         return b"".join(frames)
+
+    def keep_alive(self) -> bytes:
+        return SSE.keep_alive
 
     def _take_in(self, event: DocumentEvent) -> None:
         match event:

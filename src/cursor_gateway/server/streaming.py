@@ -72,19 +72,24 @@ class EventStream:
         after: int = 0,
         is_replay: bool = False,
         errors: Errors = OPENAI_ERRORS,
+        headers: Mapping[str, str] | None = None,
+        streams_failures: bool = False,
     ) -> None:
         self._run, self._encoder, self._form, self._reading = run, encoder, form, reading
         self._after, self._is_replay, self._errors = after, is_replay, errors
+        self._headers, self._streams_failures = headers or {}, streams_failures
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         self._reading.metrics.stream_opened()
         try:
             async with DisconnectWatch(self._run, receive, self._after) as reader:
                 events = await reader.next(0) if self._is_replay else await self._first_words(reader)
-                if self._run.is_deleted:
+                if reader.is_lost:
                     raise NotFound("The conversation of this run was deleted; start a new one.", param="id")
-                if not self._is_replay and (failure := self._early_failure(reader, events)) is not None:
-                    await error_response(failure, run_headers(self._run), errors=self._errors)(scope, receive, send)
+                failure = None if self._is_replay else self._early_failure(reader, events)
+                if failure is not None and not self._streams_failures:
+                    headers = {**run_headers(self._run), **self._headers}
+                    await error_response(failure, headers, errors=self._errors)(scope, receive, send)
                 else:
                     await self._stream(reader, events, send)
         finally:
@@ -114,7 +119,7 @@ class EventStream:
             data = await self._encoded(events, reader)
             is_last = reader.at_end or self._encoder.is_over
             if not data and not is_last and (not events or loop.time() >= silent_since + seconds):
-                data = self._form.keep_alive
+                data = self._encoder.keep_alive()
             if data or is_last or not is_begun:  # the head goes out at once, also without words
                 await send({"type": "http.response.body", "body": data, "more_body": not is_last})
                 silent_since, is_begun = loop.time(), True
@@ -132,7 +137,7 @@ class EventStream:
 
     async def _begin(self, send: Send) -> None:
         """Apart from what follows: a stream may be open for long, and its headers are not needed any more."""
-        headers = stream_headers(self._form, run_headers(self._run))
+        headers = stream_headers(self._form, {**run_headers(self._run), **self._headers})
         await send({"type": "http.response.start", "status": 200, "headers": headers})
 
 

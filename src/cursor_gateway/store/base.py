@@ -227,6 +227,17 @@ class Store(Protocol):
         """Maps the key to this reply from now on. Does nothing for a run that the owner does not have."""
         ...
 
+    async def keep_request(self, run_id: str, owner: str, after: int, data: bytes) -> None:
+        """What a dialect needs to show the reply after this event again. Does nothing for a run that the owner does
+        not have; the first one stays."""
+        ...
+
+    async def kept_request(self, run_id: str, owner: str, after: int) -> bytes | None: ...
+
+    async def forget_request(self, run_id: str, owner: str, after: int) -> bool:
+        """False if there is none."""
+        ...
+
     async def size(self) -> int:
         """Bytes on disk."""
         ...

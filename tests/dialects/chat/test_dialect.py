@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from cursor_gateway.dialects.base import CheckedReply, RunView, Start, StartRun
-from cursor_gateway.dialects.chat.dialect import ChatReply, chat_dialect, completion_head, run_id
+from cursor_gateway.dialects.base import SSE, AnswerId, CheckedReply, RunView, Start, StartRun
+from cursor_gateway.dialects.chat.dialect import ChatReply, answer_id, chat_dialect, completion_head
 from cursor_gateway.dialects.chat.encoder import ChunkEncoder, CompletionFold, encode_completion, error_frames
 from cursor_gateway.dialects.deltas import AgentTools
 from cursor_gateway.dialects.errors import encode_error
@@ -72,7 +72,8 @@ def test_headers_stand_for_fields_and_the_bodys_own_come_first() -> None:
 def test_ids_of_completions_lead_to_their_runs() -> None:
     assert completion_head(RUN).id == "chatcmpl-0a1b"
     assert completion_head(RUN, 7).id == "chatcmpl-0a1b-7"
-    assert [run_id(id) for id in ("chatcmpl-0a1b", "chatcmpl-0a1b-7", "chat_0a1b")] == ["chat_0a1b", "chat_0a1b", None]
+    assert answer_id("chatcmpl-0a1b") == answer_id("chatcmpl-0a1b-x") == AnswerId("chat_0a1b")
+    assert (answer_id("chatcmpl-0a1b-7"), answer_id("chat_0a1b")) == (AnswerId("chat_0a1b", 7), None)
 
 
 # --- replies ----------------------------------------------------------------------------------------
@@ -81,7 +82,9 @@ def test_ids_of_completions_lead_to_their_runs() -> None:
 def test_the_stream_is_of_chunks() -> None:
     reply = ChatReply(agent_tools="none", include_usage=True)
     expected = ChunkEncoder(completion_head(RUN, 3), include_usage=True, agent_tools="none", after=3)
-    assert reply.stream(RUN, Start(3)).push_all(EVENTS) == expected.push_all(EVENTS)
+    stream = reply.stream(RUN, Start(3))
+    assert stream.push_all(EVENTS) == expected.push_all(EVENTS)
+    assert (stream.keep_alive(), reply.headers(RUN)) == (SSE.keep_alive, {})
 
 
 def test_the_whole_is_a_completion() -> None:
@@ -102,7 +105,7 @@ def test_a_run_that_failed_is_its_error() -> None:
     whole = ChatReply(agent_tools="none").whole(RUN, Start())
     for event in [*words("Hi"), done(failure)]:
         whole.push(event)
-    assert (whole.failure, whole.body()) == (failure, encode_error(failure))
+    assert (whole.failure, whole.error_body(failure)) == (failure, encode_error(failure))
 
 
 @pytest.mark.parametrize(

@@ -87,6 +87,7 @@ def test_a_stream_ends_where_the_run_pauses(form: Form, encoder: type[SseEncoder
     streamed = DocumentsReply(form).stream(RUN, Start(4))
     assert streamed.push_all(events) == encoder(4, until_pause=True).push_all(events)
     assert streamed.is_over
+    assert (streamed.keep_alive(), DocumentsReply(form).headers(RUN)) == (form.keep_alive, {})
 
 
 def test_a_reader_who_comes_back_is_not_stopped_by_a_pause() -> None:
@@ -128,4 +129,4 @@ def test_what_had_arrived_stands_beside_the_error() -> None:
     good.push(done())
     assert whole.failure == failure
     expected = {**json.loads(encode_error(failure)), **json.loads(good.body()), "status": "error"}
-    assert json.loads(whole.body()) == expected
+    assert json.loads(whole.error_body(failure)) == expected

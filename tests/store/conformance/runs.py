@@ -6,6 +6,7 @@ from typing import get_args
 import msgspec
 import pytest
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from cursor_gateway.model.agent_events import AgentEvent
 from cursor_gateway.model.document_events import DocumentEvent, Done
@@ -347,3 +348,35 @@ async def a_key_can_name_a_reply_of_a_run(store: Store) -> None:
     assert await store.find_run_by_idempotency(ME, "none") is None
     assert await store.delete_conversation("other", ME)
     assert await store.find_run_by_idempotency(ME, "key") is None
+
+
+@law
+async def a_question_keeps_its_key_when_its_run_fails(store: Store) -> None:
+    """An `Idempotency-Key`, which has a hash, is free again for another try."""
+    await store.begin_run(new_run("run", "run"))
+    for key, hashed in (("question", ""), ("named", "hash")):
+        await store.name_reply(ME, key, IdempotentRun("run", hashed), 1000)
+    await store.end_run("run", 1, deltas(1), replace(run_end(), frees_key=True))
+    assert await store.find_run_by_idempotency(ME, "question") == IdempotentRun("run", "")
+    assert await store.find_run_by_idempotency(ME, "named") is None
+
+
+@law
+async def what_is_kept_of_a_request_is_found_until_it_is_forgotten(store: Store) -> None:
+    for run in ("run", "other"):
+        await store.begin_run(new_run(run, run))
+        for after in (0, 7):
+            await store.keep_request(run, ME, after, f"{run} {after}".encode())
+    await store.keep_request("run", ME, 0, b"the first one stays")
+    await store.keep_request("run", YOU, 9, b"not this owner's run")
+    await store.keep_request("nowhere", ME, 0, b"no run")
+    assert await store.kept_request("run", ME, 7) == b"run 7"
+    assert await store.kept_request("run", ME, 0) == b"run 0"
+    for run, owner, after in (("run", YOU, 0), ("run", YOU, 9), ("run", ME, 9), ("nowhere", ME, 0)):
+        assert await store.kept_request(run, owner, after) is None
+        assert not await store.forget_request(run, owner, after)
+    assert await store.forget_request("run", ME, 0)
+    assert await store.kept_request("run", ME, 0) is None
+    assert await store.kept_request("run", ME, 7) == b"run 7"
+    assert await store.delete_conversation("other", ME)
+    assert await store.kept_request("other", ME, 0) is None

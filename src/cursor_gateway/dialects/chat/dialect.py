@@ -8,6 +8,7 @@ from msgspec import Struct
 
 from cursor_gateway.dialects.base import (
     SSE,
+    AnswerId,
     CheckedReply,
     Dialect,
     Encoder,
@@ -57,7 +58,7 @@ def chat_dialect(max_images: int, agent_tools: AgentTools) -> Dialect:
         ],
         replays=[Replay("openai", SSE, partial(_resumed, agent_tools=agent_tools))],
         errors=OPENAI_ERRORS,
-        run_id=run_id,
+        answer_id=answer_id,
     )
 
 
@@ -71,11 +72,12 @@ def completion_head(run: RunView, after: int = 0) -> CompletionHead:
     return CompletionHead(id, run.created, run.info.model or "")
 
 
-def run_id(id: str) -> str | None:
-    """The run of a completion's id, as `completion_head` makes them."""
+def answer_id(id: str) -> AnswerId | None:
+    """Of a completion's id, as `completion_head` makes them."""
     if not id.startswith(_PREFIX):
         return None
-    return _RUN_PREFIX + id.removeprefix(_PREFIX).partition("-")[0]
+    run, _, after = id.removeprefix(_PREFIX).partition("-")
+    return AnswerId(_RUN_PREFIX + run, int(after) if after.isascii() and after.isdigit() and len(after) < 16 else 0)
 
 
 # --- replies ----------------------------------------------------------------------------------------
@@ -88,6 +90,10 @@ class ChatReply(Struct, frozen=True, kw_only=True):
     max_tokens: int | None = None
     form: Form = SSE
     media_type: str = "application/json"
+    streams_failures: bool = False
+
+    def headers(self, run: RunView) -> Mapping[str, str]:
+        return {}
 
     def stream(self, run: RunView, start: Start) -> Encoder:
         cutter = self._cutter()
@@ -142,12 +148,13 @@ class WholeCompletion:
     def push(self, event: DocumentEvent, /) -> None:
         self._fold.push(event)
 
+    def error_body(self, failure: Failure) -> bytes:
+        return encode_error(failure)
+
     def body(self) -> bytes:
         answer = self._fold.answer()
         if answer is None:
             raise ValueError("the answer is not over yet")
-        if answer.end.failure is not None:
-            return encode_error(answer.end.failure)
         return self._reply.body(self._run, self._start, answer)
 
 

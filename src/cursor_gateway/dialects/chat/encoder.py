@@ -11,6 +11,7 @@ from typing import Literal
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
+from cursor_gateway.dialects.base import SSE
 from cursor_gateway.dialects.deltas import (
     AgentTools,
     Answer,
@@ -239,6 +240,9 @@ class ChunkEncoder:
     def push_all(self, events: Sequence[DocumentEvent], /) -> bytes:
         return b"".join(map(self.push, events))
 
+    def keep_alive(self) -> bytes:
+        return SSE.keep_alive
+
     def _whole(self, answer: Answer) -> bytes:
         """All frames of an answer that is there already."""
         deltas: list[Delta] = []
@@ -311,6 +315,9 @@ class ResumedChunks:
 
     def push_all(self, events: Sequence[DocumentEvent], /) -> bytes:
         return b"".join(map(self.push, events))
+
+    def keep_alive(self) -> bytes:
+        return SSE.keep_alive
 
 
 class CompletionFold:

@@ -57,6 +57,10 @@ def documents_dialect(max_images: int) -> Dialect:
 class DocumentsReply(Struct, frozen=True):
     form: Form
     media_type: str = "application/json"
+    streams_failures: bool = False
+
+    def headers(self, run: RunView) -> Mapping[str, str]:
+        return {}
 
     def stream(self, run: RunView, start: Start) -> Encoder:
         """Up to the end of the run, or to where it pauses."""
@@ -90,12 +94,15 @@ class WholeResponse:
             case _:
                 pass
 
+    def error_body(self, failure: Failure) -> bytes:
+        """The error, with what had arrived beside it."""
+        return encode_error(failure, _fields(self._response()))
+
     def body(self) -> bytes:
-        """Of a run that failed, the error with what had arrived beside it."""
-        response = self._answer.response(self._run.info, self._run.prompt)
-        if self.failure is None:
-            return encode_response(response)
-        return encode_error(self.failure, _fields(response))
+        return encode_response(self._response())
+
+    def _response(self) -> ChatResponse:
+        return self._answer.response(self._run.info, self._run.prompt)
 
 
 def _fields(response: ChatResponse) -> dict[str, object]:

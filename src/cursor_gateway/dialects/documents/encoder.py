@@ -5,6 +5,7 @@ from typing import Any
 
 import msgspec
 
+from cursor_gateway.dialects.base import NDJSON, SSE
 from cursor_gateway.model.document_events import (
     ContentDelta,
     DocumentEnded,
@@ -112,6 +113,9 @@ class SseEncoder:
     def push_all(self, events: Sequence[DocumentEvent], /) -> bytes:
         return b"".join(map(self.push, events))
 
+    def keep_alive(self) -> bytes:
+        return SSE.keep_alive
+
 
 class NdjsonEncoder:
     """The specification's `StreamEvent`, one a line; `data` is the frame's payload, `id` its number in the run."""
@@ -137,3 +141,6 @@ class NdjsonEncoder:
 
     def push_all(self, events: Sequence[DocumentEvent], /) -> bytes:
         return b"".join(map(self.push, events))
+
+    def keep_alive(self) -> bytes:
+        return NDJSON.keep_alive

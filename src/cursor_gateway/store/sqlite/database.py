@@ -154,6 +154,10 @@ _NAME_REPLY = """
     FROM runs JOIN conversations ON conversations.key = runs.conversation
     WHERE runs.id = ? AND conversations.owner = ?
 """
+_OWN_RUN = """
+    SELECT runs.key FROM runs JOIN conversations ON conversations.key = runs.conversation
+    WHERE runs.id = ? AND conversations.owner = ?
+"""
 # Bytes of events per conversation, newest first.
 _SIZES = """
     SELECT conversations.key, conversations.owner, coalesce(sum(length(events.data)), 0)
@@ -280,15 +284,33 @@ class Database:
             connection.execute(_NAME_REPLY, values)
         self._maintenance.wrote(0)
 
+    def keep_request(self, run_id: str, owner: str, after: int, data: bytes) -> None:
+        with self._connections.writing() as connection:
+            connection.execute(
+                f"INSERT OR IGNORE INTO requests (run, after, data) SELECT key, ?, ? FROM ({_OWN_RUN})",
+                (after, data, sound(run_id), owner),
+            )
+        self._maintenance.wrote(len(data))
+
+    def kept_request(self, run_id: str, owner: str, after: int) -> bytes | None:
+        found = self._select(
+            f"SELECT data FROM requests WHERE run = ({_OWN_RUN}) AND after = ?", (sound(run_id), owner, after)
+        )
+        return found[0]["data"] if found else None
+
+    def forget_request(self, run_id: str, owner: str, after: int) -> bool:
+        with self._connections.writing() as connection:
+            deleted = connection.execute(
+                f"DELETE FROM requests WHERE run = ({_OWN_RUN}) AND after = ?", (sound(run_id), owner, after)
+            )
+        self._maintenance.wrote(0)
+        return deleted.rowcount > 0
+
     def events(self, run_id: str, owner: str, *, after: int = 0, max_bytes: int = 1_000_000) -> EventPage:
         next = min(max(after, 0), _LAST_NUMBER - 1) + 1
         found: list[tuple[int, bytes]] = []
         with self._connections.reading() as connection:
-            key = connection.execute(
-                "SELECT runs.key FROM runs JOIN conversations ON conversations.key = runs.conversation"
-                " WHERE runs.id = ? AND conversations.owner = ?",
-                (sound(run_id), owner),
-            ).fetchone()
+            key = connection.execute(_OWN_RUN, (sound(run_id), owner)).fetchone()
             if key is not None:
                 found = _up_to(connection.execute(_EVENTS_AFTER, {"run": key[0], "next": next}), max_bytes)
         # The first batch contains event `next`, so its first events may have to be skipped.
@@ -538,7 +560,8 @@ def _end(connection: sqlite3.Connection, place: _Place, end: RunEnd) -> list[str
     )
     connection.execute("INSERT OR IGNORE INTO unindexed (run) VALUES (?)", (place.run,))
     if end.frees_key:
-        connection.execute("DELETE FROM idempotency WHERE run = ?", (place.run,))
+        # A key without a hash names a question, whose next repetition decides for itself; see `runs.repeats`.
+        connection.execute("DELETE FROM idempotency WHERE run = ? AND body_hash != ''", (place.run,))
     connection.execute(_END_TURN, (envelope.model, end.ended_ms, end.session_id, end.fingerprint, place.conversation))
     prompts = [text for (text,) in connection.execute("SELECT text FROM messages WHERE run = ?", (place.run,))]
     if end.answer:
@@ -550,7 +573,8 @@ def _end(connection: sqlite3.Connection, place: _Place, end: RunEnd) -> list[str
 def _hide(connection: sqlite3.Connection, keys: Iterable[tuple[int]]) -> None:
     """Hides conversations from every query; their rows are removed later."""
     keys = list(keys)
-    connection.executemany("DELETE FROM idempotency WHERE run IN (SELECT key FROM runs WHERE conversation = ?)", keys)
+    for table in ("idempotency", "requests"):
+        connection.executemany(f"DELETE FROM {table} WHERE run IN (SELECT key FROM runs WHERE conversation = ?)", keys)
     connection.executemany(
         "UPDATE conversations SET owner = NULL, title = '', workspace = '', session_id = NULL, fingerprint = NULL"
         " WHERE key = ?",

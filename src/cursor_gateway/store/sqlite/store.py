@@ -87,6 +87,15 @@ class SqliteStore:
     async def prune_owners(self, max_bytes: int) -> int:
         return await asyncio.to_thread(self.database.prune_owners, max_bytes)
 
+    async def keep_request(self, run_id: str, owner: str, after: int, data: bytes) -> None:
+        await asyncio.to_thread(self.database.keep_request, run_id, owner, after, data)
+
+    async def kept_request(self, run_id: str, owner: str, after: int) -> bytes | None:
+        return await asyncio.to_thread(self.database.kept_request, run_id, owner, after)
+
+    async def forget_request(self, run_id: str, owner: str, after: int) -> bool:
+        return await asyncio.to_thread(self.database.forget_request, run_id, owner, after)
+
     async def recent_runs(self, owner: str, limit: int) -> list[tuple[RunRecord, str]]:
         return await asyncio.to_thread(self.database.recent_runs, owner, limit)
 
