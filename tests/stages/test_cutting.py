@@ -57,6 +57,16 @@ def test_the_text_before_a_stop_sequence_is_said(
         assert cutter.reason == reason
 
 
+def test_the_sequence_that_was_found_is_known() -> None:
+    for text, stop, expected in [("xabcd", ("abcd", "bc"), "bc"), ("xabc", ("bc", "abc"), "abc"), ("x", ("b",), None)]:
+        cutter = Cutter(stop)
+        said(cutter, list(text))
+        assert cutter.stop_sequence == expected
+    cutter = Cutter(("stop",), max_tokens=1)
+    said(cutter, ["one two three stop"])
+    assert (cutter.reason, cutter.stop_sequence) == ("length", None)
+
+
 def test_what_was_held_back_is_said_once_and_what_follows_is_a_text_of_its_own() -> None:
     cutter = Cutter(("END",))
     assert [cutter.push("a EN"), cutter.flush(), cutter.flush()] == ["a ", "EN", ""]

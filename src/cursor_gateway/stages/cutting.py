@@ -17,6 +17,7 @@ class Cutter:
 
     def __init__(self, stop: tuple[str, ...] = (), max_tokens: int | None = None) -> None:
         self.reason: CutReason | None = None
+        self.stop_sequence: str | None = None  # the one that was found, if `reason` is "stop"
         self._stop = _StopFinder(stop) if stop else None
         self._limit = None if max_tokens is None else _TokenLimit(max_tokens)
 
@@ -26,8 +27,8 @@ class Cutter:
         if self._stop is None:
             return self._within_limit(text)
         kept = self._within_limit(self._stop.push(text))
-        if self._stop.found and self.reason is None:
-            self.reason = "stop"
+        if self._stop.found is not None and self.reason is None:
+            self.reason, self.stop_sequence = "stop", self._stop.found
         return kept
 
     def flush(self) -> str:
@@ -76,7 +77,7 @@ class _StopFinder:
     """Returns the text before the sequence that completes first; holds back only what may be the start of one."""
 
     def __init__(self, stop: tuple[str, ...]) -> None:
-        self.found = False
+        self.found: str | None = None
         self._sequences = [_Sequence(text) for text in stop]
         self._beginning = re.compile("|".join(re.escape(text[0]) for text in stop))
 
@@ -105,9 +106,9 @@ class _StopFinder:
             for sequence in self._sequences:
                 sequence.step(text[taken])
             taken += 1
-            if complete := [sequence.matched for sequence in self._sequences if sequence.is_complete]:
-                self.found = True
-                return taken - max(complete)
+            if complete := [sequence.text for sequence in self._sequences if sequence.is_complete]:
+                self.found = max(complete, key=len)
+                return taken - len(self.found)
         return len(text) - self._longest().matched
 
     def _longest(self) -> _Sequence:

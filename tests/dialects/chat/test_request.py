@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cursor_gateway.dialects.chat.request import IGNORED, REFUSED, ChatRequest, CursorOptions, read_request
+from cursor_gateway.dialects.chat.request import IGNORED, REFUSED, ChatRequest, read_request
+from cursor_gateway.dialects.options import CursorOptions
 from cursor_gateway.errors import InvalidRequest
 from cursor_gateway.model.caller_tools import AutoTool, NamedTool, NoTool, Offer, RequiredTool, Tool, ToolChoice
 from cursor_gateway.model.images import Image

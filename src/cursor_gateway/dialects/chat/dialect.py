@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from functools import partial
 
-import msgspec
 from msgspec import Struct
 
 from cursor_gateway.dialects.base import (
@@ -28,9 +27,10 @@ from cursor_gateway.dialects.chat.encoder import (
     encode_completion,
     error_frames,
 )
-from cursor_gateway.dialects.chat.request import ChatRequest, CursorOptions, read_request
+from cursor_gateway.dialects.chat.request import ChatRequest, read_request
 from cursor_gateway.dialects.deltas import AgentTools, Answer, AnswerFold
 from cursor_gateway.dialects.errors import OPENAI_ERRORS, encode_error
+from cursor_gateway.dialects.options import with_headers
 from cursor_gateway.errors import Failure, InvalidRequest
 from cursor_gateway.model.document_events import DocumentEvent
 from cursor_gateway.prompting.prompt import quotes_calls
@@ -40,15 +40,6 @@ from cursor_gateway.stages.tokens import estimate_tokens_by_sample
 
 _PREFIX = "chatcmpl-"
 _RUN_PREFIX = "chat_"
-_HEADERS = {  # for clients that cannot send a field of ours
-    "mode": "x-cursor-mode",
-    "workspace": "x-cursor-workspace",
-    "fences": "x-cursor-fences",
-    "include": "x-cursor-include",
-    "conversationId": "x-cursor-conversation-id",
-    "whenClientLeaves": "x-cursor-when-client-leaves",
-    "source": "x-cursor-source",
-}
 
 
 def chat_dialect(max_images: int, agent_tools: AgentTools) -> Dialect:
@@ -184,7 +175,7 @@ def _read(body: bytes, headers: Mapping[str, str], max_images: int, agent_tools:
             "run them again; omit `tools`.",
             param="tools",
         )
-    options = _options(asked.cursor, headers)
+    options = with_headers(asked.cursor, headers)
     client_session = headers.get("x-session-id") or headers.get("x-session-affinity") or ""
     return StartRun(
         messages=asked.messages,
@@ -213,20 +204,3 @@ def _reply(asked: ChatRequest, agent_tools: AgentTools) -> ChatReply | CheckedRe
         agent_tools=agent_tools, include_usage=asked.include_usage, stop=asked.stop, max_tokens=asked.max_tokens
     )
     return reply if asked.format is None else CheckedReply(asked.format, reply)
-
-
-def _options(asked: CursorOptions, headers: Mapping[str, str]) -> CursorOptions:
-    """The request's own, then those of its headers."""
-    given: dict[str, object] = {name: headers[header] for name, header in _HEADERS.items() if header in headers}
-    if not given:
-        return asked
-    if isinstance(included := given.get("include"), str):
-        given["include"] = [word.strip() for word in included.split(",")]
-    for name, value in given.items():
-        try:
-            msgspec.convert({name: value}, CursorOptions)
-        except msgspec.ValidationError as error:
-            reason = str(error).partition(" - at ")[0]
-            raise InvalidRequest(f"The header {_HEADERS[name]} is invalid: {reason}.", param=_HEADERS[name]) from None
-    body = {name: value for name, value in msgspec.to_builtins(asked).items() if value is not None}
-    return msgspec.convert({**given, **body}, CursorOptions)

@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal, TypeAlias, get_args
 import msgspec
 from msgspec import Meta, Struct
 
+from cursor_gateway.dialects.options import CursorOptions
 from cursor_gateway.errors import InvalidRequest
 from cursor_gateway.model.caller_tools import (
     LARGEST_SCHEMA,
@@ -23,7 +24,7 @@ from cursor_gateway.model.caller_tools import (
     ToolChoice,
     make_tool,
 )
-from cursor_gateway.model.documents import MODES, Mode
+from cursor_gateway.model.documents import MODES
 from cursor_gateway.model.images import Image, check_images, read_image
 from cursor_gateway.model.messages import AssistantMessage, Call, Instructions, Message, ToolMessage, UserMessage
 from cursor_gateway.model.run_info import Fences, Include, WhenClientLeaves
@@ -75,18 +76,6 @@ REFUSED: dict[str, str] = {
 
 
 _NonEmpty: TypeAlias = Annotated[str, Meta(min_length=1)]
-
-
-class CursorOptions(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
-    """The request's `cursor`: what OpenAI has no field for."""
-
-    mode: Mode | None = None
-    workspace: _NonEmpty | None = None
-    fences: Fences | None = None
-    include: tuple[Include, ...] | None = None
-    conversation_id: _NonEmpty | None = None
-    when_client_leaves: WhenClientLeaves | None = None
-    source: _NonEmpty | None = None
 
 
 class ChatRequest(Struct, frozen=True, kw_only=True):

@@ -1,0 +1,47 @@
+"""A request's `cursor` object and its `x-cursor-…` headers in; the options that other companies' APIs have no field for
+out."""
+
+from collections.abc import Mapping
+from typing import Annotated, TypeAlias, TypeVar
+
+import msgspec
+from msgspec import Meta, Struct
+
+from cursor_gateway.errors import InvalidRequest
+from cursor_gateway.model.documents import Mode
+from cursor_gateway.model.run_info import Fences, Include, WhenClientLeaves
+
+_NonEmpty: TypeAlias = Annotated[str, Meta(min_length=1)]
+
+
+class CursorOptions(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+    """The request's `cursor`."""
+
+    mode: Mode | None = None
+    workspace: _NonEmpty | None = None
+    fences: Fences | None = None
+    include: tuple[Include, ...] | None = None
+    conversation_id: _NonEmpty | None = None
+    when_client_leaves: WhenClientLeaves | None = None
+    source: _NonEmpty | None = None
+
+
+T = TypeVar("T", bound=CursorOptions)
+
+
+def with_headers(options: T, headers: Mapping[str, str]) -> T:
+    """The body's options, and those of the headers, for clients that cannot send a field of ours. The body wins."""
+    named = {field.encode_name: f"x-cursor-{field.name.replace('_', '-')}" for field in msgspec.structs.fields(options)}
+    given: dict[str, object] = {name: headers[header] for name, header in named.items() if header in headers}
+    if not given:
+        return options
+    if isinstance(included := given.get("include"), str):
+        given["include"] = [word.strip() for word in included.split(",")]
+    for name, value in given.items():
+        try:
+            msgspec.convert({name: value}, type(options))
+        except msgspec.ValidationError as error:
+            reason = str(error).partition(" - at ")[0]
+            raise InvalidRequest(f"The header {named[name]} is invalid: {reason}.", param=named[name]) from None
+    body = {name: value for name, value in msgspec.to_builtins(options).items() if value is not None}
+    return msgspec.convert({**given, **body}, type(options))
