@@ -1,13 +1,14 @@
 """A third dialect, added to a gateway from outside: neither the server nor the runs know of it."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 
 import httpx2
 import pytest
 
 from cursor_gateway.cli.dialects import dialects_of
+from cursor_gateway.dialects.base import Dialect
 from cursor_gateway.errors import AgentOverloaded
 from cursor_gateway.runs.conversations import Conversations
 from cursor_gateway.runs.registry import Runs
@@ -28,7 +29,11 @@ FAILS: list[Step] = [AgentOverloaded("Full.")]
 
 
 def with_gateway(
-    folder: Path, scripts: list[list[Step]], use: Callable[[httpx2.AsyncClient], Awaitable[None]], **changed: object
+    folder: Path,
+    scripts: list[list[Step]],
+    use: Callable[[httpx2.AsyncClient], Awaitable[None]],
+    dialects: Sequence[Dialect] = (PLAIN,),
+    **changed: object,
 ) -> None:
     """The whole application over scripts and a real store, without a socket."""
 
@@ -38,7 +43,7 @@ def with_gateway(
         runs, workspaces = Runs(source, ENDLESS, Shares(max_runs=1)), Workspaces(folder, [])
         service = Service(source, runs, store, conversations, workspaces, Defaults(model="auto"), "here", lambda: 0)
         settings = Settings(**changed)  # type: ignore[arg-type] # each of its right type
-        app = build_app(service, settings, Metrics(), [*dialects_of(settings), PLAIN])
+        app = build_app(service, settings, Metrics(), [*dialects_of(settings), *dialects])
         transport = httpx2.ASGITransport(app)
         try:
             async with httpx2.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:

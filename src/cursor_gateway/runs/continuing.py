@@ -103,6 +103,7 @@ class Continuing:
         itself if its agent had begun to work: nobody asked for the same work twice.
         """
         if request.is_first_try:
+            self._service.repeats.forget(request.owner, key)
             return None
         known = await self._service.repeats.find(request.owner, key)
         if known is None:
