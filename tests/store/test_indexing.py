@@ -1,17 +1,22 @@
 """What is stored is found at once by whoever searches; it is indexed behind the backs of those who write."""
 
+import sqlite3
 from pathlib import Path
 
 import pytest
+from hypothesis import given
 
 from cursor_gateway.errors import StoreUnavailable
 from cursor_gateway.model.document_events import DocumentEnded
+from cursor_gateway.stages.search_tokens import query
+from cursor_gateway.store.search import query_words
 from cursor_gateway.store.sqlite import indexing, maintenance
 from cursor_gateway.store.sqlite.database import Database
-from cursor_gateway.store.sqlite.indexing import Note
+from cursor_gateway.store.sqlite.indexing import Note, expression, owner_scope
 from tests.store.making import ME, new_run, run_end, text_document, whole_run
 from tests.store.test_connections import locked
 from tests.store.test_maintenance import sweep, wait_for
+from tests.store.test_search import queries
 
 
 def found(store: Database, query: str) -> list[str]:
@@ -21,7 +26,7 @@ def found(store: Database, query: str) -> list[str]:
 def indexed(store: Database) -> list[str]:
     """As it stands in the file: nobody's search has caught up with it."""
     with store._connections.reading() as connection:
-        return [words for (words,) in connection.execute("SELECT words FROM search ORDER BY rowid DESC")]
+        return [text for (text,) in connection.execute("SELECT text FROM search ORDER BY rowid DESC")]
 
 
 @pytest.fixture
@@ -147,3 +152,60 @@ def test_much_is_indexed_in_steps(store: Database, monkeypatch: pytest.MonkeyPat
     assert store._indexer.step()
     assert len(indexed(store)) == 2
     assert len(found(store, "word")) == 5
+
+
+@pytest.mark.usefixtures("never")
+def test_a_long_backlog_is_read_a_few_runs_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(indexing, "_RUNS_PER_STEP", 2)
+    dead = Database(tmp_path)
+    for number in range(5):
+        whole_run(dead, f"run{number}", f"conv{number}", "word")
+    store = Database(tmp_path)
+    assert store._indexer.note_unknown()
+    assert len(store._indexer._noted) == 2
+    assert len(found(store, "word")) == 5
+    assert not store._indexer.note_unknown()
+
+
+def test_the_backlog_of_a_new_index_is_worked_off_in_the_background(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(indexing, "_RUNS_PER_STEP", 2)
+    with monkeypatch.context() as patch:
+        patch.setattr(maintenance, "_GATHERING", 3600)
+        dead = Database(tmp_path)
+        for number in range(5):
+            whole_run(dead, f"run{number}", f"conv{number}", "word")
+    store = Database(tmp_path)
+    store.open(0)
+    wait_for(lambda: len(indexed(store)) == 5)
+    store.close()
+
+
+@given(queries)
+def test_whatever_is_typed_is_a_valid_expression(typed: str) -> None:
+    if words := query_words(typed):
+        connection = sqlite3.connect(":memory:")
+        connection.execute("CREATE VIRTUAL TABLE search USING fts5 (tokens)")
+        match = expression(query(words), owner_scope("x"))
+        connection.execute("SELECT * FROM search WHERE search MATCH ?", (match,)).fetchall()
+        connection.close()
+
+
+@pytest.mark.parametrize(
+    ("typed", "written"),
+    [
+        ("log", '"_c1" AND "log" *'),
+        ("src/main.py log", '"_c1" AND "src_main" AND "main_py" AND "log" *'),
+        ('say"no"', '"_c1" AND "say_no" *'),
+        ("OR x", '"_c1" AND "or" AND "x"'),  # nearly all words begin with one letter or another
+    ],
+)
+def test_all_tokens_are_needed_and_the_last_may_be_a_prefix(typed: str, written: str) -> None:
+    assert expression(query(query_words(typed)), "_c1") == written
+
+
+def test_an_owner_is_one_token_whatever_the_name() -> None:
+    scopes = {owner_scope(name) for name in ("a b", "a", "b", "", '"', "\ud800")}
+    assert len(scopes) == 6
+    assert all(scope.startswith("_") and scope[1:].isalnum() for scope in scopes)

@@ -1,13 +1,11 @@
 """Any text is words to look for; documents are found by their contents, commands, paths and titles."""
 
-import sqlite3
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from cursor_gateway.errors import InvalidRequest
-from cursor_gateway.store.search import expression, owner_scope, query_words, searchable, snippet, sound
+from cursor_gateway.store.search import query_words, searchable, snippet, sound
 from tests.store.making import EVERY_DOCUMENT, words_of
 from tests.strategies import assert_linear
 
@@ -34,43 +32,12 @@ ODD = [
 queries = st.lists(st.one_of(st.sampled_from(ODD), st.text(max_size=6)), max_size=6).map(" ".join)
 
 
-@given(queries)
-def test_whatever_is_typed_in_is_a_question_that_can_be_asked(query: str) -> None:
-    words = query_words(query)
-    if words:
-        connection = sqlite3.connect(":memory:")
-        connection.execute("CREATE VIRTUAL TABLE search USING fts5 (scope, words)")
-        connection.execute(
-            "SELECT * FROM search WHERE search MATCH ?", (expression(words, owner_scope("x")),)
-        ).fetchall()
-        connection.close()
-
-
 def test_what_has_no_letter_or_digit_is_no_word() -> None:
     assert query_words(' "?" foo:bar !! — 3 \0') == ["foo:bar", "3"]
 
 
 def test_a_query_has_so_many_words_and_no_more() -> None:
     assert len(query_words("a " * 500)) == 32
-
-
-@pytest.mark.parametrize(
-    ("words", "written"),
-    [
-        (["log"], '("log" *)'),
-        (["src/main.py", "log"], '("src/main.py" AND "log" *)'),
-        (['say "no"'], '("say ""no""" *)'),
-        (["OR", "x"], '("OR" AND "x")'),  # nearly all words begin with one letter or another
-    ],
-)
-def test_all_words_are_looked_for_and_the_last_may_be_a_beginning(words: list[str], written: str) -> None:
-    assert expression(words, "c1") == f'scope : "c1" AND words : {written}'
-
-
-def test_an_owner_is_one_word_whatever_the_name() -> None:
-    scopes = {owner_scope(name) for name in ("a b", "a", "b", "", '"', "\ud800")}
-    assert len(scopes) == 6
-    assert all(scope.isalnum() for scope in scopes)
 
 
 def test_halves_of_characters_are_replaced_and_nothing_else_is() -> None:
@@ -84,6 +51,8 @@ def test_halves_of_characters_are_replaced_and_nothing_else_is() -> None:
         ("Mend the LOGIN", ["x", "login"], "Mend the LOGIN"),
         ("résumé first", ["resume"], "résumé first"),
         ("a" * 100 + " needle " + "b" * 200, ["needle"], f"…{'a' * 39} needle {'b' * 113}…"),
+        ("a" * 100 + " FirstNeedle " + "b" * 200, ["first_needle"], f"…{'a' * 39} FirstNeedle {'b' * 108}…"),
+        ("a" * 100 + " nëëdle " + "b" * 200, ["needle"], f"…{'a' * 39} nëëdle {'b' * 113}…"),
     ],
 )
 def test_a_snippet_is_what_stands_around_the_word(text: str, words: list[str], told: str) -> None:

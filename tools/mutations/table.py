@@ -468,9 +468,9 @@ MUTATIONS: tuple[Mutation, ...] = (
         ),
     ),
     *_of(
-        "store/search.py",
-        "tests/store/test_search.py tests/store/test_conformance.py",
-        ("Owners: searches", 'scope : "{scope}" AND words', "words"),
+        "store/sqlite/indexing.py",
+        "tests/store/test_indexing.py tests/store/test_conformance.py",
+        ("Owners: searches", "for token in (scope, *query.tokens)", "for token in query.tokens"),
     ),
     *_of(
         "store/sqlite/connections.py",

@@ -1,9 +1,5 @@
-"""A search query in, an FTS5 expression out; documents in, their searchable text out.
+"""A search query in, its words out; documents in, their searchable text out; both, and the text around a match, out."""
 
-FTS5 has its own query language, which users do not know, so every word is quoted and taken literally.
-"""
-
-import hashlib
 import re
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -24,13 +20,13 @@ from cursor_gateway.model.documents import (
     ToolCallDocument,
     is_tool_use,
 )
+from cursor_gateway.stages import search_tokens
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _MOST_WORDS = 32  # of a query: each costs a lookup
 _LONGEST_QUERY = 1_000  # characters
-_LONGEST_TEXT = 250_000  # characters indexed per run, which takes about 20 ms
+_LONGEST_TEXT = 250_000  # characters indexed per run, which takes about 50 ms of a background thread
 _MOST_VALUES = 5_000  # of a tool's arguments
-_SHORTEST_PREFIX = 2  # a single letter would match nearly everything
 _BEFORE, _AFTER = 40, 120  # characters of a snippet
 
 
@@ -54,30 +50,13 @@ def query_words(query: str) -> list[str]:
     return [word for word in words if any(character.isalnum() for character in word)][:_MOST_WORDS]
 
 
-def expression(words: Sequence[str], scope: str) -> str:
-    """Matches all words within the scope; the last one may be a prefix."""
-    quoted = [f'"{word.replace(chr(34), chr(34) * 2)}"' for word in words]
-    if len(words[-1]) >= _SHORTEST_PREFIX:
-        quoted[-1] += " *"
-    return f'scope : "{scope}" AND words : ({" AND ".join(quoted)})'
-
-
-def owner_scope(owner: str) -> str:
-    """The owner as a single index word, whatever characters the name has."""
-    return f"o{hashlib.sha256(owner.encode('utf-8', 'surrogatepass')).hexdigest()[:24]}"
-
-
-def conversation_scope(key: int) -> str:
-    return f"c{key}"
-
-
 def snippet(text: str, words: Sequence[str]) -> str:
     """The text around the first match, in one line."""
     folded, first = _folded(text), len(text)
     for word in map(_folded, words):
         found = folded.find(word, 0, first + len(word))
         first = first if found < 0 else min(first, found)
-    at = first if first < len(text) else 0  # not found literally: the index ignores accents
+    at = first if first < len(text) else search_tokens.find(text, search_tokens.query(words))
     start, end = max(0, at - _BEFORE), min(len(text), at + _AFTER)
     line = " ".join(text[start:end].split())
     return f"{'…' if start > 0 else ''}{line}{'…' if end < len(text) else ''}"

@@ -6,10 +6,12 @@ from typing import get_args
 
 import msgspec
 import pytest
+from hypothesis import strategies as st
 
 from cursor_gateway.errors import InvalidRequest, StoreUnavailable
 from cursor_gateway.model.document_events import ContentDelta, DocumentEvent
 from cursor_gateway.model.documents import Document
+from cursor_gateway.stages import search_tokens
 from cursor_gateway.store.base import Idempotency, IdempotentRun, MessageRecord, NewMessage, Store
 from tests.store.conformance.law import (
     all_pages,
@@ -247,6 +249,44 @@ async def messages_contents_commands_and_paths_are_found(store: Store) -> None:
     assert await ids(store, query="page pytest") == ["conv"]  # of the question and of what was done
     assert await ids(store, query="page nothing") == []
     assert await ids(store, query="main/src") == []  # words of one piece stand in their order
+
+
+@law
+async def parts_of_identifiers_and_cjk_words_are_found(store: Store) -> None:
+    await whole_run(store, "run", "conv", "Rename getUserName in lib/http_server.py of kit 1.28.3: 修复登录页面を直す")
+    await whole_run(store, "other", "other", "Something else: the user has a name")
+    for query in (
+        *("getUserName", "getusern", "user_name", "get", "name", "http", "http_server", "server.py", "lib/http", "py"),
+        *("1.28.3", "1.28", "28.3", "28", "登录", "登录页面", "修", "面を", "修复 直す"),
+    ):
+        assert "conv" in await ids(store, query=query), query
+    assert await ids(store, query="user_name") == ["conv"]
+    for query in ("name_user", "http.server.py.lib", "3.28", "录登", "serv lib"):
+        assert await ids(store, query=query) == [], query
+
+
+def _matches(typed: str, text: str) -> bool:
+    return search_tokens.matches(search_tokens.query(typed.split()), text)
+
+
+@law
+async def every_engine_finds_what_the_tokens_say(store: Store) -> None:
+    tried = 0
+
+    async def try_it(said: list[str], typed: str) -> None:
+        nonlocal tried
+        tried += 1
+        for number, text in enumerate(said):
+            await whole_run(store, f"run{tried}.{number}", f"conv{tried}.{number}", text, owner=f"owner{tried}")
+        expected = {f"conv{tried}.{number}" for number, text in enumerate(said) if _matches(typed, text)}
+        if any(character.isalnum() for character in typed):
+            assert set(await ids(store, f"owner{tried}", query=typed)) == expected
+
+    words = st.sampled_from(
+        ["user", "userName", "UserName", "user_name", "usernames", "x", "é", "E", "登录", "登", "1.2"]
+    )
+    some = st.lists(st.tuples(words, st.sampled_from(["", " ", ".", "/"])).map("".join), min_size=1, max_size=4)
+    await for_all(try_it, 60, st.lists(some.map("".join), min_size=1, max_size=4), some.map("".join))
 
 
 @law

@@ -22,6 +22,8 @@ from msgspec import UNSET, Meta, Struct
 from cursor_gateway.errors import InvalidRequest
 from cursor_gateway.model.document_events import DocumentEvent
 from cursor_gateway.model.documents import Usage
+from cursor_gateway.stages import search_tokens
+from cursor_gateway.stages.search_tokens import Query
 from cursor_gateway.store.base import (
     ConversationPage,
     ConversationRecord,
@@ -33,18 +35,10 @@ from cursor_gateway.store.base import (
     RunEnd,
     RunRecord,
 )
-from cursor_gateway.store.search import (
-    conversation_scope,
-    expression,
-    owner_scope,
-    query_words,
-    searchable,
-    snippet,
-    sound,
-)
+from cursor_gateway.store.search import query_words, searchable, snippet, sound
 from cursor_gateway.store.sqlite import batches
 from cursor_gateway.store.sqlite.connections import Connections
-from cursor_gateway.store.sqlite.indexing import Indexer, Note
+from cursor_gateway.store.sqlite.indexing import Indexer, Note, conversation_scope, expression, owner_scope
 from cursor_gateway.store.sqlite.maintenance import Maintenance
 from cursor_gateway.store.sqlite.opening import FILE
 from cursor_gateway.store.titles import title_of
@@ -459,7 +453,8 @@ class Database:
         a page costs the same however many matches there are."""
         self._indexer.catch_up()
         place = _START if before is None else _cursor(before, _ByRun)
-        match = expression(words, owner_scope(owner))
+        query = search_tokens.query(words)
+        match = expression(query, owner_scope(owner))
         page: dict[int, int] = {}  # conversations, and their runs
         shown: set[int] = set()
         more = False
@@ -467,7 +462,7 @@ class Database:
             for run, conversation in connection.execute(_MATCHES, (match, place.last, owner)):
                 if conversation in page or conversation in shown:
                     continue
-                if place is not _START and _was_shown(connection, conversation, words, place):
+                if place is not _START and _was_shown(connection, conversation, query, place):
                     shown.add(conversation)
                     continue
                 if len(page) == limit:
@@ -618,15 +613,15 @@ def _up_to(rows: Iterable[tuple[int, bytes]], max_bytes: int) -> list[tuple[int,
     return found
 
 
-def _was_shown(connection: sqlite3.Connection, conversation: int, words: list[str], place: _ByRun) -> bool:
+def _was_shown(connection: sqlite3.Connection, conversation: int, query: Query, place: _ByRun) -> bool:
     """Whether it is on an earlier page: then it has a newer matching run."""
-    match = expression(words, conversation_scope(conversation))
+    match = expression(query, conversation_scope(conversation))
     return connection.execute(_NEWER_MATCH, (match, place.top, place.last)).fetchone() is not None
 
 
 def _found(connection: sqlite3.Connection, key: int, run: int, words: list[str]) -> FoundConversation:
     (row,) = _rows(connection.execute(f"{_CONVERSATIONS} WHERE key = ?", (key,)))
-    (text,) = connection.execute("SELECT words FROM search WHERE rowid = -?", (run,)).fetchone()
+    (text,) = connection.execute("SELECT text FROM search WHERE rowid = -?", (run,)).fetchone()
     return FoundConversation(_conversation(row), snippet(text, words))
 
 

@@ -1,10 +1,14 @@
 """Runs in; entries in the search index, written later in the background and always before a search, out.
 
+FTS5 stores the tokens of `stages/search_tokens.py`, and the text for snippets. It splits at spaces only, so both sides
+have the same tokens.
+
 Indexing a run costs more than storing it, and indexing many at once costs little more than one, so writers only queue
 a note. Ended runs that are not indexed yet are also listed in the table `unindexed`: before a search, or after a
 process died, their events are read again. A run is therefore never missing from a search that starts after it ended.
 """
 
+import hashlib
 import sqlite3
 import threading
 from contextlib import suppress
@@ -14,25 +18,52 @@ from msgspec import Struct
 
 from cursor_gateway.errors import StoreUnavailable
 from cursor_gateway.model.document_events import DocumentEnded
-from cursor_gateway.store.search import Words, conversation_scope, owner_scope, searchable
+from cursor_gateway.stages.search_tokens import Query, tokens
+from cursor_gateway.store.search import Words, searchable
 from cursor_gateway.store.sqlite import batches
 from cursor_gateway.store.sqlite.connections import Connections
 
 _LENGTH_PER_STEP = 30_000  # characters: writers wait during a step
 _RUNS_PER_STEP = 20
 
-_ADD = "INSERT OR REPLACE INTO search (rowid, scope, words) VALUES (-?, ?, ?)"
+_ADD = "INSERT OR REPLACE INTO search (rowid, tokens, text) VALUES (-?, ?, ?)"
 _WHOSE = """
     SELECT conversations.key, conversations.owner FROM runs JOIN conversations ON conversations.key = runs.conversation
     WHERE runs.key = ? AND runs.id = ? AND conversations.owner IS NOT NULL
 """
-_UNKNOWN = "SELECT runs.key, runs.id FROM unindexed CROSS JOIN runs ON runs.key = unindexed.run"  # in this order
+_UNKNOWN = """
+    SELECT runs.key, runs.id
+    FROM unindexed
+        CROSS JOIN runs ON runs.key = unindexed.run
+        JOIN conversations ON conversations.key = runs.conversation
+    WHERE conversations.owner IS NOT NULL ORDER BY unindexed.run DESC
+"""
 _EVENTS = "SELECT data FROM events WHERE place BETWEEN ? << 32 AND ? << 32 | 0xffffffff ORDER BY place"
+
+
+def expression(query: Query, scope: str) -> str:
+    """In FTS5's query language, where quoted words are taken literally."""
+    quoted = [f'"{token}"' for token in (scope, *query.tokens)]
+    if query.prefix:
+        quoted.append(f'"{query.prefix}" *')
+    return " AND ".join(quoted)
+
+
+# No token of a text begins with `_`.
+
+
+def owner_scope(owner: str) -> str:
+    """The owner as a single token, whatever characters the name has."""
+    return f"_o{hashlib.sha256(owner.encode('utf-8', 'surrogatepass')).hexdigest()[:24]}"
+
+
+def conversation_scope(key: int) -> str:
+    return f"_c{key}"
 
 
 class Note(Struct, frozen=True):
     id: str  # of the run: the keys of deleted runs are reused
-    words: str
+    text: str
     is_whole: bool  # the run has ended
 
 
@@ -57,28 +88,40 @@ class Indexer:
         with self._one_at_a_time:
             some = self._some()
             try:
+                found = {run: " ".join(tokens(note.text)) for run, note in some.items()}  # before writers have to wait
                 with self._connections.writing() as connection:
                     for run, note in some.items():
-                        _index(connection, run, note)
+                        _index(connection, run, note, found[run])
             except BaseException:
                 with self._state:
                     self._noted = {**some, **self._noted}  # what was queued in the meantime is newer
                 raise
             return self.has_work
 
+    def finish(self) -> None:
+        """Indexes what is queued, unless the index cannot be written."""
+        with suppress(StoreUnavailable):
+            while self.has_work:
+                self.step()
+
     def catch_up(self) -> None:
         """Indexes everything stored so far, unless the index cannot be written."""
         with suppress(StoreUnavailable):
-            self.note_unknown()
-            while self.has_work and self.step():
-                pass
+            while self.note_unknown() or self.has_work:
+                self.step()
 
-    def note_unknown(self) -> None:
-        """Queues runs that another process has not indexed, perhaps because it died."""
+    def note_unknown(self) -> bool:
+        """Queues runs that another process has not indexed, perhaps because it died, or that a new version of the index
+        lacks; the newest first, and not all at once. Returns whether there were any."""
+        queued = 0
         with self._one_at_a_time, self._connections.reading() as connection:
-            for run, id in connection.execute(_UNKNOWN).fetchall():
+            for run, id in connection.execute(_UNKNOWN):
                 if run not in self._noted:
-                    self.note(run, Note(id, _words_of(connection, run), is_whole=True))
+                    self.note(run, Note(id, _text_of(connection, run), is_whole=True))
+                    queued += 1
+                    if queued == _RUNS_PER_STEP:
+                        break
+        return queued > 0
 
     def _some(self) -> dict[int, Note]:
         some: dict[int, Note] = {}
@@ -87,20 +130,21 @@ class Indexer:
             while self._noted and length < _LENGTH_PER_STEP and len(some) < _RUNS_PER_STEP:
                 run = next(iter(self._noted))
                 some[run] = self._noted.pop(run)
-                length += len(some[run].words)
+                length += len(some[run].text)
         return some
 
 
-def _index(connection: sqlite3.Connection, run: int, note: Note) -> None:
+def _index(connection: sqlite3.Connection, run: int, note: Note, tokens: str) -> None:
     whose = connection.execute(_WHOSE, (run, note.id)).fetchone()
     if whose is not None:  # not deleted in the meantime
         conversation, owner = whose
-        connection.execute(_ADD, (run, f"{owner_scope(owner)} {conversation_scope(conversation)}", note.words))
+        scopes = f"{owner_scope(owner)} {conversation_scope(conversation)}"
+        connection.execute(_ADD, (run, f"{scopes} {tokens}", note.text))
         if note.is_whole:
             connection.execute("DELETE FROM unindexed WHERE run = ?", (run,))
 
 
-def _words_of(connection: sqlite3.Connection, run: int) -> str:
+def _text_of(connection: sqlite3.Connection, run: int) -> str:
     words = Words()
     with suppress(msgspec.DecodeError):  # index what can be read
         for (data,) in connection.execute(_EVENTS, (run, run)):

@@ -73,7 +73,7 @@ class Maintenance:
         if self._thread is not None:
             self._thread.join()
         if self._connections.is_usable:
-            self._indexer.catch_up()
+            self._indexer.finish()
             with suppress(StoreUnavailable):
                 self._empty_log()
 
@@ -143,12 +143,15 @@ class Maintenance:
     # --- the steps ----------------------------------------------------------------------------------
 
     def _index(self) -> None:
-        if self._cleanup_requested:
-            self._indexer.note_unknown()
-            self._cleanup_requested = False
+        self._note_unknown()
         if self._indexer.has_work and not self._stop.wait(_GATHERING):  # many at once cost little more than one
-            while self._indexer.step():
+            while self._indexer.step() or self._note_unknown():
                 self._pause()
+
+    def _note_unknown(self) -> bool:
+        if self._cleanup_requested:
+            self._cleanup_requested = self._indexer.note_unknown()
+        return self._cleanup_requested
 
     def _checkpoint(self) -> None:
         """The WAL restarts when a write follows a complete checkpoint. Continuous writing never allows that, so when
