@@ -33,6 +33,7 @@ PURE = [
     "dialects/**/*.py",
     "runs/open_calls.py",
     *(f"http1/{name}.py" for name in ("requests", "responses")),
+    "cli/clients/*.py",
     *(f"client/{name}.py" for name in ("calls", "failures", "following", "steps")),
     *(f"sources/cursor/{name}.py" for name in ("tools", "native_requests", "command", "records", "failures")),
     *(f"sources/cli/{name}.py" for name in ("reconcile", "decoder")),

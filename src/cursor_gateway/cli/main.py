@@ -14,6 +14,7 @@ _COMMANDS = {
     "serve": "Run the gateway.",
     "chat": "Send a prompt to the agent.",
     "conversations": "List, search, show, export and delete conversations.",
+    "launch": "Start Claude Code, Codex, OpenCode and others, connected.",
     "models": "List the models.",
     "doctor": "Check the agent, the settings and this machine.",
     "convert": "Convert agent output to JSON, SSE, OpenAI or text.",
@@ -44,6 +45,7 @@ class _Command(click.Command):
     Examples:
       cursor-gateway serve
       cursor-gateway chat "Explain this repo"
+      cursor-gateway launch claude
       cursor-gateway doctor
       cursor-agent -p --output-format stream-json --stream-partial-output "…" | cursor-gateway show
       cursor-gateway convert recording.ndjson --to documents""",

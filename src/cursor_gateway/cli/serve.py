@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager, suppress
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING, TextIO, TypeVar
 
 import click
 
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from cursor_gateway.sources.base import Source
 
 _THREADS = 8  # for what waits for the disk
+
+_T = TypeVar("_T")
 
 
 @click.command(
@@ -73,15 +75,16 @@ def serve(config: str | None, **flags: object) -> int:
             "choose another with `--port`, or 0 for a free one.",
             param="port",
         ) from None
-    with bound, suppress(KeyboardInterrupt), _local_socket(settings, bound.getsockname()[1]) as local:
-        _run(_serve(settings, [bound, *local]))
+    with bound, suppress(KeyboardInterrupt), local_socket(settings, bound.getsockname()[1]) as local:
+        host, port = bound.getsockname()[:2]
+        run_loop(serve_gateway(settings, [bound, *local], _banner(settings, host, port)))
     for stream in (sys.stdout, sys.stderr):
         _let_go(stream)
     return 0
 
 
 @contextmanager
-def _local_socket(settings: Settings, port: int) -> Iterator[list[socket.socket]]:
+def local_socket(settings: Settings, port: int) -> Iterator[list[socket.socket]]:
     """Where the commands of this user find the gateway. Without one they refuse it; other clients do not use it."""
     from cursor_gateway.server.logs import Log
 
@@ -107,20 +110,22 @@ def _let_go(stream: TextIO) -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
-def _run(serving: Coroutine[None, None, None]) -> None:
+def run_loop(serving: Coroutine[None, None, _T]) -> _T:
     gc.disable()  # until it listens: what is made before stays, and to look through it takes a tenth of the time
     try:
         import uvloop
     except ImportError:
-        asyncio.run(serving)
+        return asyncio.run(serving)
     else:
-        uvloop.run(serving)
+        return uvloop.run(serving)
     finally:
         gc.enable()
 
 
-async def _serve(settings: Settings, sockets: Sequence[socket.socket]) -> None:
-    """The first socket is the port's."""
+async def serve_gateway(
+    settings: Settings, sockets: Sequence[socket.socket], ready: Callable[["Gateway"], None]
+) -> None:
+    """The first socket is the port's. `ready` is called as soon as it listens."""
     from cursor_gateway.cli.composition import compose, keep_history
     from cursor_gateway.server.logs import Log, RunLog
     from cursor_gateway.server.loop_lag import LoopLag
@@ -146,8 +151,7 @@ async def _serve(settings: Settings, sockets: Sequence[socket.socket]) -> None:
 
         with closing(Renderings()) as renderings:
             app = build_app(gateway.service, settings, metrics, dialects_of(settings), renderings)
-            host, port = sockets[0].getsockname()[:2]
-            await serve_app(app, sockets, gateway.service, settings, _banner(gateway, settings, host, port))
+            await serve_app(app, sockets, gateway.service, settings, lambda: _listens(gateway, ready))
     finally:
         for task in beside:
             task.cancel()
@@ -176,14 +180,18 @@ async def _ask_models(source: "Source") -> None:
         await source.models()
 
 
-def _banner(gateway: "Gateway", settings: Settings, host: str, port: int) -> Callable[[], None]:
-    def show() -> None:
+def _listens(gateway: "Gateway", ready: Callable[["Gateway"], None]) -> None:
+    ready(gateway)
+    gc.freeze()
+    gc.enable()
+
+
+def _banner(settings: Settings, host: str, port: int) -> Callable[["Gateway"], None]:
+    def show(gateway: "Gateway") -> None:
         from cursor_gateway.cli.banner import show_banner
 
         with suppress(OSError):  # nobody reads it, or the disk that has it is full
             show_banner(gateway, settings, url_of(host, port))
-        gc.freeze()
-        gc.enable()
 
     return show
 

@@ -1,0 +1,108 @@
+"""What a client needs to talk to a gateway: for one process (`Start`), or to keep (`Kept`)."""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal, TypeAlias
+
+from msgspec import Struct
+
+Wire: TypeAlias = Literal["chat", "responses", "messages"]
+
+PROVIDER = "cursor-gateway"  # the name of the gateway in the clients' configurations
+TITLE = "Cursor"
+NO_KEY = "any"  # most clients insist on a key; a gateway without keys ignores it
+CONTEXT_TOKENS = 200_000
+OUTPUT_TOKENS = 32_000
+WORKSPACE_HEADER = "x-cursor-workspace"
+
+
+class Offered(Struct, frozen=True):
+    """A model of the gateway's."""
+
+    id: str
+    label: str
+
+
+class Endpoint(Struct, frozen=True, kw_only=True):
+    """A gateway, as a client sees it."""
+
+    url: str  # http://127.0.0.1:8787
+    key: str = NO_KEY
+    models: Sequence[Offered] = (Offered("auto", "Auto"),)
+    model: str = "auto"  # the default
+    workspace: str = ""  # where the agent works if the client has no tools of its own; empty: the gateway's default
+
+    @property
+    def openai_url(self) -> str:
+        return f"{self.url}/v1"
+
+    @property
+    def headers(self) -> dict[str, str]:
+        return {WORKSPACE_HEADER: self.workspace} if self.workspace else {}
+
+
+class Start(Struct, frozen=True, kw_only=True):
+    """How the client is started."""
+
+    arguments: Sequence[str] = ()  # before the user's
+    environment: Mapping[str, str | None] = {}  # None: removed
+    files: Mapping[str, str] = {}  # in the temporary folder
+
+
+class Folder(Struct, frozen=True):
+    """Where a client keeps its configuration."""
+
+    default: str  # `~` is the home directory
+    variable: str = ""  # names another folder
+    below: str = ""  # within the folder of the variable only
+    macos: str = ""  # if it is another one there
+
+
+Path: TypeAlias = tuple[str, ...]
+
+
+class JsonFile(Struct, frozen=True):
+    """Values to put into a JSON file that may hold more, and may have comments."""
+
+    folder: Folder
+    name: str
+    values: Sequence[tuple[Path, Any]]
+
+
+class NewFile(Struct, frozen=True):
+    """A file of its own; one that is there already is not touched."""
+
+    folder: Folder
+    name: str
+    text: str
+
+
+class Steps(Struct, frozen=True):
+    """The client has no file to write: what to do by hand."""
+
+    lines: Sequence[str]
+
+
+Kept: TypeAlias = JsonFile | NewFile | Steps
+
+
+class Launch(Struct, frozen=True, kw_only=True):
+    programs: Sequence[str]  # the first on PATH is started
+    install: str
+    start: Callable[[Endpoint, str], Start]  # the second: the temporary folder
+    once: str  # arguments that ask one question and print the answer
+
+
+class Client(Struct, frozen=True, kw_only=True):
+    name: str
+    title: str
+    wire: Wire
+    launch: Launch | None = None
+    keep: Callable[[Endpoint], Kept]
+    then: str  # how to use what is kept
+    works: Sequence[str]
+    limits: Sequence[str] = ()
+
+
+def to_json(value: object) -> str:
+    return json.dumps(value, indent=2, ensure_ascii=False) + "\n"

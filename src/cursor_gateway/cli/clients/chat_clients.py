@@ -1,0 +1,381 @@
+"""Clients of the chat API in a terminal: Qwen Code, pi, Continue, Cline, aider and llm."""
+
+import json
+
+from cursor_gateway.cli.clients.base import (
+    CONTEXT_TOKENS,
+    NO_KEY,
+    OUTPUT_TOKENS,
+    PROVIDER,
+    TITLE,
+    Client,
+    Endpoint,
+    Folder,
+    JsonFile,
+    Launch,
+    NewFile,
+    Start,
+    to_json,
+)
+
+_KEY = "CGW_API_KEY"  # not one of our own variables: those are settings
+_TOOLS = "its own tools: the agent asks, the client runs them in its folder, with its permissions"
+_SESSIONS = "sessions: the conversation continues in the agent's session"
+
+
+# --- Qwen Code ------------------------------------------------------------------------------------------
+
+
+def _qwen_models(endpoint: Endpoint) -> list[dict[str, object]]:
+    options = {"contextWindowSize": CONTEXT_TOKENS}
+    headers = {"customHeaders": endpoint.headers} if endpoint.headers else {}
+    return [
+        {
+            "id": model.id,
+            "name": model.label,
+            "baseUrl": endpoint.openai_url,
+            "envKey": _KEY,
+            "generationConfig": {**options, **headers},
+        }
+        for model in endpoint.models
+    ]
+
+
+def _start_qwen(endpoint: Endpoint, folder: str) -> Start:
+    settings = {
+        "security": {"auth": {"selectedType": "openai"}},
+        "model": {"name": endpoint.model},
+        "modelProviders": {"openai": _qwen_models(endpoint)},
+    }
+    return Start(
+        environment={_KEY: endpoint.key, "QWEN_CODE_SYSTEM_SETTINGS_PATH": f"{folder}/settings.json"},
+        files={"settings.json": to_json(settings)},
+    )
+
+
+def _keep_qwen(endpoint: Endpoint) -> JsonFile:
+    values = [
+        (("env", _KEY), endpoint.key),
+        (("security", "auth", "selectedType"), "openai"),
+        (("model", "name"), endpoint.model),
+        (("modelProviders", "openai"), _qwen_models(endpoint)),
+    ]
+    return JsonFile(Folder("~/.qwen"), "settings.json", values)
+
+
+QWEN = Client(
+    name="qwen",
+    title="Qwen Code",
+    wire="chat",
+    launch=Launch(
+        programs=("qwen",),
+        install="npm install -g @qwen-code/qwen-code",
+        start=_start_qwen,
+        once='-p "What is this project?"',
+    ),
+    keep=_keep_qwen,
+    then="qwen",
+    works=(_TOOLS, _SESSIONS, "`/model` lists the gateway's models"),
+    limits=("A system-wide settings file of Qwen Code is not read by a launched one.",),
+)
+
+
+# --- pi -------------------------------------------------------------------------------------------------
+
+
+def _pi_provider(endpoint: Endpoint) -> dict[str, object]:
+    free = {"input": 0, "output": 0, "cacheRead": 0, "cacheWrite": 0}
+    return {
+        "baseUrl": endpoint.openai_url,
+        "apiKey": endpoint.key,
+        "api": "openai-completions",
+        **({"headers": endpoint.headers} if endpoint.headers else {}),
+        "models": [
+            {
+                "id": model.id,
+                "name": model.label,
+                "reasoning": False,
+                "input": ["text", "image"],
+                "cost": free,
+                "contextWindow": CONTEXT_TOKENS,
+                "maxTokens": OUTPUT_TOKENS,
+            }
+            for model in endpoint.models
+        ],
+    }
+
+
+def _start_pi(endpoint: Endpoint, folder: str) -> Start:
+    provider = json.dumps(_pi_provider(endpoint), indent=2)
+    extension = f"export default function (pi) {{\n  pi.registerProvider({json.dumps(PROVIDER)}, {provider});\n}}\n"
+    return Start(
+        arguments=("-e", f"{folder}/provider.js", "--provider", PROVIDER, "--model", endpoint.model),
+        files={"provider.js": extension},
+    )
+
+
+def _keep_pi(endpoint: Endpoint) -> JsonFile:
+    folder = Folder("~/.pi/agent", "PI_CODING_AGENT_DIR")
+    return JsonFile(folder, "models.json", [(("providers", PROVIDER), _pi_provider(endpoint))])
+
+
+PI = Client(
+    name="pi",
+    title="pi",
+    wire="chat",
+    launch=Launch(
+        programs=("pi",),
+        install="npm install -g @mariozechner/pi-coding-agent",
+        start=_start_pi,
+        once='-p "What is this project?"',
+    ),
+    keep=_keep_pi,
+    then=f"pi --provider {PROVIDER} --model auto",
+    works=(_TOOLS, _SESSIONS, "`/model` lists the gateway's models", "images"),
+)
+
+
+# --- Continue -------------------------------------------------------------------------------------------
+
+
+def continue_configuration(endpoint: Endpoint) -> str:
+    """YAML, of which JSON is a part."""
+    models = [
+        {
+            "name": model.label,
+            "provider": "openai",
+            "model": model.id,
+            "apiBase": endpoint.openai_url,
+            "apiKey": endpoint.key,
+            "roles": ["chat", "edit", "apply"],
+            "capabilities": ["tool_use", "image_input"],
+            "defaultCompletionOptions": {"contextLength": CONTEXT_TOKENS, "maxTokens": OUTPUT_TOKENS},
+            **({"requestOptions": {"headers": endpoint.headers}} if endpoint.headers else {}),
+        }
+        for model in sorted(endpoint.models, key=lambda model: model.id != endpoint.model)  # the first is the default
+    ]
+    listed = "".join(f"  - {json.dumps(model, ensure_ascii=False)}\n" for model in models)
+    return f"name: {TITLE}\nversion: 1.0.0\nschema: v1\nmodels:\n{listed}"
+
+
+def keep_continue(endpoint: Endpoint) -> NewFile:
+    return NewFile(Folder("~/.continue", "CONTINUE_GLOBAL_DIR"), "config.yaml", continue_configuration(endpoint))
+
+
+def _start_cn(endpoint: Endpoint, folder: str) -> Start:
+    return Start(
+        arguments=("--config", f"{folder}/config.yaml"), files={"config.yaml": continue_configuration(endpoint)}
+    )
+
+
+CN = Client(
+    name="cn",
+    title="Continue (command line)",
+    wire="chat",
+    launch=Launch(
+        programs=("cn",),
+        install="npm install -g @continuedev/cli",
+        start=_start_cn,
+        once='-p "What is this project?"',
+    ),
+    keep=keep_continue,
+    then="cn",
+    works=(_TOOLS, _SESSIONS, "`/model` lists the gateway's models"),
+    limits=("The agent's thinking and actions are not shown: Continue ignores reasoning.",),
+)
+
+
+# --- Cline ----------------------------------------------------------------------------------------------
+
+
+_COMPATIBLE = "openai-compatible"
+
+
+def _cline_provider(endpoint: Endpoint) -> dict[str, object]:
+    settings = {
+        "provider": _COMPATIBLE,
+        "apiKey": endpoint.key,
+        "model": endpoint.model,
+        "baseUrl": endpoint.openai_url,
+        **({"headers": endpoint.headers} if endpoint.headers else {}),
+    }
+    return {"settings": settings, "updatedAt": "2026-01-01T00:00:00.000Z", "tokenSource": "manual"}
+
+
+def _start_cline(endpoint: Endpoint, folder: str) -> Start:
+    saved = {_COMPATIBLE: _cline_provider(endpoint)}
+    providers = {"version": 1, "lastUsedProvider": _COMPATIBLE, "modes": {}, "providers": saved}
+    return Start(
+        environment={"CLINE_PROVIDER_SETTINGS_PATH": f"{folder}/providers.json"},
+        files={"providers.json": to_json(providers)},
+    )
+
+
+def _keep_cline(endpoint: Endpoint) -> JsonFile:
+    values = [
+        (("version",), 1),
+        (("lastUsedProvider",), _COMPATIBLE),
+        (("providers", _COMPATIBLE), _cline_provider(endpoint)),
+    ]
+    return JsonFile(Folder("~/.cline/data/settings"), "providers.json", values)
+
+
+CLINE = Client(
+    name="cline",
+    title="Cline (command line)",
+    wire="chat",
+    launch=Launch(
+        programs=("cline",),
+        install="npm install -g cline",
+        start=_start_cline,
+        once='"What is this project?"',
+    ),
+    keep=_keep_cline,
+    then="cline",
+    works=(_TOOLS, _SESSIONS),
+    limits=(
+        "Its model picker does not list the gateway's models; name one with `-m`.",
+        "Without a terminal it expects the model to call `submit_and_exit` when it is done.",
+    ),
+)
+
+
+# --- aider ----------------------------------------------------------------------------------------------
+
+
+def _aider_name(id: str) -> str:
+    return f"openai/{id}"
+
+
+def _aider_models(endpoint: Endpoint) -> str:
+    """It has no tools, and changes files itself, from the answer's text: the agent must only read them."""
+    headers = {**endpoint.headers, "x-cursor-mode": "ask"}
+    entries = [
+        {
+            "name": _aider_name(model.id),
+            "edit_format": "diff",
+            "weak_model_name": _aider_name(model.id),
+            "use_repo_map": True,
+            "extra_params": {"extra_headers": headers},
+        }
+        for model in endpoint.models
+    ]
+    return "".join(f"- {json.dumps(entry, ensure_ascii=False)}\n" for entry in entries)
+
+
+def _start_aider(endpoint: Endpoint, folder: str) -> Start:
+    limits = {
+        "max_input_tokens": CONTEXT_TOKENS,
+        "max_output_tokens": OUTPUT_TOKENS,
+        "input_cost_per_token": 0,
+        "output_cost_per_token": 0,
+        "litellm_provider": "openai",
+        "mode": "chat",
+    }
+    return Start(
+        environment={
+            "AIDER_MODEL": _aider_name(endpoint.model),
+            "AIDER_OPENAI_API_BASE": endpoint.openai_url,
+            "AIDER_OPENAI_API_KEY": endpoint.key,
+            "AIDER_MODEL_SETTINGS_FILE": f"{folder}/models.yml",
+            "AIDER_MODEL_METADATA_FILE": f"{folder}/limits.json",
+        },
+        files={
+            "models.yml": _aider_models(endpoint),
+            "limits.json": to_json({_aider_name(model.id): limits for model in endpoint.models}),
+        },
+    )
+
+
+def _keep_aider(endpoint: Endpoint) -> NewFile:
+    values = {
+        "model": _aider_name(endpoint.model),
+        "openai-api-base": endpoint.openai_url,
+        "openai-api-key": endpoint.key,
+    }
+    lines = "".join(f"{name}: {json.dumps(value, ensure_ascii=False)}\n" for name, value in values.items())
+    return NewFile(Folder("~"), ".aider.conf.yml", lines)
+
+
+AIDER = Client(
+    name="aider",
+    title="aider",
+    wire="chat",
+    launch=Launch(
+        programs=("aider",),
+        install="uv tool install aider-chat",
+        start=_start_aider,
+        once='--message "What is this project?"',
+    ),
+    keep=_keep_aider,
+    then="aider",
+    works=(
+        "chat and edits: the agent only reads (mode `ask`), and aider applies the edits that it proposes",
+        "the agent's thinking is shown",
+    ),
+    limits=(
+        "aider has no tools: it sends files as text.",
+        'Only `launch` sets the mode `ask`; with the configuration to keep, set `mode = "ask"` in the gateway.',
+    ),
+)
+
+
+# --- llm ------------------------------------------------------------------------------------------------
+
+
+def _llm_models(endpoint: Endpoint) -> str:
+    entries = [
+        {
+            "model_id": f"{PROVIDER}/{model.id}",
+            "model_name": model.id,
+            "api_base": endpoint.openai_url,
+            "supports_tools": True,
+            "supports_schema": True,
+            "vision": True,
+            **({} if endpoint.key == NO_KEY else {"api_key_name": PROVIDER}),
+            **({"headers": endpoint.headers} if endpoint.headers else {}),
+        }
+        for model in endpoint.models
+    ]
+    return "".join(f"- {json.dumps(entry, ensure_ascii=False)}\n" for entry in entries)
+
+
+def _start_llm(endpoint: Endpoint, folder: str) -> Start:
+    return Start(
+        environment={"LLM_USER_PATH": folder, "LLM_MODEL": f"{PROVIDER}/{endpoint.model}"},
+        files={
+            "extra-openai-models.yaml": _llm_models(endpoint),
+            "keys.json": to_json({PROVIDER: endpoint.key}),
+        },
+    )
+
+
+def _keep_llm(endpoint: Endpoint) -> NewFile:
+    folder = Folder(
+        "~/.config/io.datasette.llm", "LLM_USER_PATH", macos="~/Library/Application Support/io.datasette.llm"
+    )
+    return NewFile(folder, "extra-openai-models.yaml", _llm_models(endpoint))
+
+
+LLM = Client(
+    name="llm",
+    title="llm",
+    wire="chat",
+    launch=Launch(
+        programs=("llm",),
+        install="uv tool install llm",
+        start=_start_llm,
+        once='"What is this project?"',
+    ),
+    keep=_keep_llm,
+    then=f"llm -m {PROVIDER}/auto",
+    works=(
+        "questions, `llm chat`, tools (`--functions`, `-T`), schemas and images",
+        "without tools, the agent works in the current folder with its own",
+        "`llm models` lists the gateway's models",
+    ),
+    limits=(
+        "A launched llm has a folder of its own: its log, keys, aliases and templates are not yours.",
+        f"If the gateway requires a key, store it once with `llm keys set {PROVIDER}`; `launch` does it for you.",
+    ),
+)

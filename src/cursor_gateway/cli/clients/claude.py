@@ -1,0 +1,62 @@
+"""Claude Code: speaks Anthropic's Messages API; the environment says where."""
+
+from cursor_gateway.cli.clients.base import Client, Endpoint, Folder, JsonFile, Launch, Start
+
+# What would make it use another provider or account instead.
+_OTHERS = (
+    "ANTHROPIC_API_KEY",
+    "CLAUDE_CODE_OAUTH_TOKEN",
+    "CLAUDE_CODE_USE_BEDROCK",
+    "CLAUDE_CODE_USE_FOUNDRY",
+    "CLAUDE_CODE_USE_VERTEX",
+)
+
+
+def _environment(endpoint: Endpoint) -> dict[str, str]:
+    return {
+        "ANTHROPIC_BASE_URL": endpoint.url,
+        "ANTHROPIC_AUTH_TOKEN": endpoint.key,
+        "CLAUDE_CODE_ENABLE_GATEWAY_MODEL_DISCOVERY": "1",
+        "CLAUDE_CODE_ATTRIBUTION_HEADER": "0",
+        "DISABLE_TELEMETRY": "1",
+        "DISABLE_ERROR_REPORTING": "1",
+    }
+
+
+def _start(endpoint: Endpoint, folder: str) -> Start:
+    headers = "\n".join(f"{name}: {value}" for name, value in endpoint.headers.items())
+    return Start(
+        environment={
+            **dict.fromkeys(_OTHERS),
+            **_environment(endpoint),
+            **({"ANTHROPIC_CUSTOM_HEADERS": headers} if headers else {}),
+        }
+    )
+
+
+def _keep(endpoint: Endpoint) -> JsonFile:
+    folder = Folder("~/.claude", "CLAUDE_CONFIG_DIR")
+    values = [(("env", name), value) for name, value in _environment(endpoint).items()]
+    return JsonFile(folder, "settings.json", values)
+
+
+CLAUDE = Client(
+    name="claude",
+    title="Claude Code",
+    wire="messages",
+    launch=Launch(
+        programs=("claude",),
+        install="npm install -g @anthropic-ai/claude-code",
+        start=_start,
+        once='-p "What is this project?"',
+    ),
+    keep=_keep,
+    then="claude",
+    works=(
+        "its own tools: the agent asks, Claude Code runs them in its folder, with its permissions",
+        "sessions: `--continue` and `--resume` continue the agent's session",
+        "`/model` lists the gateway's models",
+        "titles, compaction, subagents and web search",
+    ),
+    limits=("Names of Claude models are mapped to Cursor's models by a setting; no request goes to Anthropic.",),
+)

@@ -1,0 +1,124 @@
+"""Editors, and any other client: nothing to start, only something to configure."""
+
+from cursor_gateway.cli.clients.base import (
+    CONTEXT_TOKENS,
+    OUTPUT_TOKENS,
+    TITLE,
+    Client,
+    Endpoint,
+    Folder,
+    JsonFile,
+    Steps,
+)
+from cursor_gateway.cli.clients.chat_clients import keep_continue
+
+_TOOLS = "the editor's own tools: the agent asks, the editor runs them"
+
+
+def _keep_zed(endpoint: Endpoint) -> JsonFile:
+    capabilities = {"tools": True, "images": True, "parallel_tool_calls": True, "prompt_cache_key": False}
+    provider = {
+        "api_url": endpoint.openai_url,
+        "available_models": [
+            {
+                "name": model.id,
+                "display_name": model.label,
+                "max_tokens": CONTEXT_TOKENS,
+                "max_output_tokens": OUTPUT_TOKENS,
+                "capabilities": capabilities,
+            }
+            for model in endpoint.models
+        ],
+    }
+    folder = Folder("~/.config/zed", "XDG_CONFIG_HOME", below="zed", macos="~/.config/zed")
+    return JsonFile(folder, "settings.json", [(("language_models", "openai_compatible", TITLE), provider)])
+
+
+ZED = Client(
+    name="zed",
+    title="Zed",
+    wire="chat",
+    keep=_keep_zed,
+    then=f"Open the agent panel, choose a model of {TITLE}; if Zed asks for a key, enter the gateway's, or any word",
+    works=(_TOOLS, "the gateway's models in the model picker"),
+    limits=("Not tested with the real editor.",),
+)
+
+CONTINUE = Client(
+    name="continue",
+    title="Continue (VS Code, JetBrains)",
+    wire="chat",
+    keep=keep_continue,
+    then=f"Choose the configuration `{TITLE}` in Continue's panel",
+    works=(_TOOLS, "the gateway's models in the model picker"),
+    limits=("The agent's thinking and actions are not shown.", "Not tested with the real editors."),
+)
+
+
+def _keep_cline(endpoint: Endpoint) -> Steps:
+    return Steps(
+        (
+            "Open Cline's settings.",
+            'API Provider: "OpenAI Compatible".',
+            f"Base URL: {endpoint.openai_url}",
+            f"API Key: {endpoint.key}",
+            f"Model ID: {endpoint.model}",
+            f"Context Window Size: {CONTEXT_TOKENS}",
+        )
+    )
+
+
+CLINE_EDITOR = Client(
+    name="cline-editor",
+    title="Cline (VS Code)",
+    wire="chat",
+    keep=_keep_cline,
+    then="Ask in Cline's panel",
+    works=(_TOOLS,),
+    limits=("Not tested with the real editor.",),
+)
+
+
+def _keep_jetbrains(endpoint: Endpoint) -> Steps:
+    return Steps(
+        (
+            "Open Settings | Tools | AI Assistant | Models & API keys.",
+            'Provider: "OpenAI-compatible".',
+            f"URL: {endpoint.openai_url}",
+            f"API key: {endpoint.key}",
+            f'Test the connection, then choose "{endpoint.model}" for core features.',
+        )
+    )
+
+
+JETBRAINS = Client(
+    name="jetbrains",
+    title="JetBrains AI Assistant",
+    wire="chat",
+    keep=_keep_jetbrains,
+    then="Choose the model in the AI chat",
+    works=("chat", _TOOLS),
+    limits=("Not tested with the real editor.",),
+)
+
+
+def _keep_any(endpoint: Endpoint) -> Steps:
+    return Steps(
+        (
+            f"OPENAI_BASE_URL={endpoint.openai_url}",
+            f"OPENAI_API_KEY={endpoint.key}",
+            f"ANTHROPIC_BASE_URL={endpoint.url}",
+            f"ANTHROPIC_API_KEY={endpoint.key}",
+            f"Model: {endpoint.model}",
+        )
+    )
+
+
+ANY = Client(
+    name="any",
+    title="Any other client",
+    wire="chat",
+    keep=_keep_any,
+    then="The OpenAI and Anthropic SDKs read these variables; other clients have fields for the same values",
+    works=("chat completions, Responses, Messages and the list of models",),
+)

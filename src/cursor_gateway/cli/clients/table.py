@@ -1,0 +1,12 @@
+"""All clients, by their names."""
+
+from cursor_gateway.cli.clients.chat_clients import AIDER, CLINE, CN, LLM, PI, QWEN
+from cursor_gateway.cli.clients.claude import CLAUDE
+from cursor_gateway.cli.clients.codex import CODEX
+from cursor_gateway.cli.clients.editors import ANY, CLINE_EDITOR, CONTINUE, JETBRAINS, ZED
+from cursor_gateway.cli.clients.opencode import KILO, OPENCODE
+
+_ALL = (CLAUDE, CODEX, OPENCODE, QWEN, PI, CN, CLINE, AIDER, LLM, KILO, ZED, CONTINUE, CLINE_EDITOR, JETBRAINS, ANY)
+
+CLIENTS = {client.name: client for client in _ALL}
+LAUNCHED = {client.name: client for client in _ALL if client.launch is not None}

@@ -1,0 +1,55 @@
+"""A program in the foreground of the terminal, as if the shell had started it; its exit status out.
+
+It stays in this process's group, so Ctrl-C, Ctrl-Z and the terminal itself reach it directly. This process ignores
+Ctrl-C meanwhile, and forwards the signals that only it receives.
+"""
+
+import asyncio
+import signal
+import subprocess
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from threading import Thread
+
+_FORWARDED = (signal.SIGTERM, signal.SIGHUP)
+_KILL_SECONDS = 10.0  # after a forwarded signal
+
+
+async def run_in_foreground(command: Sequence[str], environment: Mapping[str, str]) -> int:
+    """As a shell has it: 128 and the signal's number, if one ended it. Raises `OSError` if it cannot be started."""
+    loop = asyncio.get_running_loop()
+    process = subprocess.Popen(command, env=environment)
+
+    def forward(number: int) -> None:
+        process.send_signal(number)
+        loop.call_later(_KILL_SECONDS, process.kill)
+
+    loop.add_signal_handler(signal.SIGINT, lambda: None)
+    for number in _FORWARDED:
+        if signal.getsignal(number) is not signal.SIG_IGN:  # as under `nohup`
+            loop.add_signal_handler(number, forward, number)
+    try:
+        status = await _exit_status(process)
+    except BaseException:
+        process.kill()
+        process.wait()
+        raise
+    return 128 - status if status < 0 else status
+
+
+async def _exit_status(process: "subprocess.Popen[bytes]") -> int:
+    """A thread waits for it, because not every event loop can."""
+    loop = asyncio.get_running_loop()
+    ended: asyncio.Future[int] = loop.create_future()
+
+    def tell(status: int) -> None:
+        if not ended.cancelled():
+            ended.set_result(status)
+
+    def wait() -> None:
+        status = process.wait()
+        with suppress(RuntimeError):  # the loop is closed: nobody waits any more
+            loop.call_soon_threadsafe(tell, status)
+
+    Thread(target=wait, daemon=True, name="client").start()
+    return await ended

@@ -1,0 +1,248 @@
+"""`cursor-gateway launch`: the name of a client in; that client, connected to a gateway, in this terminal, out."""
+
+import asyncio
+import os
+import shlex
+import shutil
+import signal
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
+
+import click
+from msgspec import Struct
+from msgspec.structs import replace
+
+from cursor_gateway.cli.clients.base import NO_KEY, Client, Endpoint, Launch, Offered, Start
+from cursor_gateway.cli.clients.table import LAUNCHED
+from cursor_gateway.cli.configuration import config, configuration
+from cursor_gateway.cli.output import Trouble, aside, aside_demo, write_text
+from cursor_gateway.cli.remote import Remote, open_gateway, url_option
+from cursor_gateway.settings import Settings
+
+if TYPE_CHECKING:
+    from cursor_gateway.client.asynchronous import AsyncClient
+
+_MODELS_SECONDS = 20.0  # the agent is asked for them; without an answer there is the default
+
+
+class NotInstalled(Trouble):
+    exit_code = 127  # as in a shell
+
+
+def _list_of_clients() -> str:
+    width = max(map(len, LAUNCHED))
+    return "\n".join(f"      {name:{width}}  {client.title}" for name, client in LAUNCHED.items())
+
+
+@click.command(
+    context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
+    epilog=f"""\b
+    Clients:
+{_list_of_clients()}
+
+    \b
+    Examples:
+      cursor-gateway launch claude
+      cursor-gateway launch opencode -- run "What is this project?"
+      cursor-gateway launch --dry-run codex
+
+    \b
+    Options of `launch` come before NAME. The exit status is the client's; 2 if
+    it could not be started, 127 if it is not installed.""",
+)
+@click.argument("name", metavar="NAME", type=click.Choice(list(LAUNCHED)))
+@click.argument("arguments", metavar="[-- ARGS…]", nargs=-1, type=click.UNPROCESSED)
+@config
+@url_option
+@click.option("--model", metavar="NAME", help="The model to start with; see `cursor-gateway models`.")
+@click.option("--dry-run", is_flag=True, help="Only print what would be run: the command, environment and files.")
+def launch(
+    name: str, arguments: tuple[str, ...], config: str | None, url: str | None, model: str | None, dry_run: bool
+) -> int:
+    """Start an installed client that uses Cursor's agent, in the current folder.
+
+    Everything is set for this one process; no configuration file is changed. Your running gateway is used if it may
+    work in this folder. Otherwise one is started on a free port, and ends with the client.
+    """
+    client = LAUNCHED[name]
+    assert client.launch is not None
+    asked = Asked(
+        client,
+        client.launch,
+        program=_program(client, client.launch),
+        arguments=arguments[1:] if arguments[:1] == ("--",) else arguments,
+        folder=_folder(),
+        url=url,
+        model=model,
+    )
+    settings = configuration(config).settings
+    if dry_run:
+        asyncio.run(_show(asked, settings))
+        return 0
+    return _run(asked, settings)
+
+
+class Asked(Struct, frozen=True):
+    client: Client
+    how: Launch
+    program: str
+    arguments: Sequence[str]
+    folder: str
+    url: str | None
+    model: str | None
+
+
+def _program(client: Client, how: Launch) -> str:
+    for name in how.programs:
+        if (found := shutil.which(name)) is not None:
+            return found
+    raise NotInstalled(f"{client.title} is not installed (no `{how.programs[0]}` on PATH); run `{how.install}`.")
+
+
+def _folder() -> str:
+    try:
+        return os.getcwd()
+    except OSError:
+        raise Trouble("the current folder no longer exists; change to another.") from None
+
+
+# --- running it -----------------------------------------------------------------------------------------
+
+
+def _run(asked: Asked, settings: Settings) -> int:
+    from cursor_gateway.cli.serve import run_loop
+
+    signal.signal(signal.SIGPIPE, signal.SIG_IGN)  # a connection that broke off is no reason to end
+    for number in (signal.SIGTERM, signal.SIGHUP):  # until the client runs: else our files would stay
+        if signal.getsignal(number) is signal.SIG_DFL:
+            signal.signal(number, signal.default_int_handler)
+    try:
+        return run_loop(_launch(asked, settings))
+    except (KeyboardInterrupt, asyncio.CancelledError):
+        return 130
+
+
+async def _launch(asked: Asked, settings: Settings) -> int:
+    running = await _running(asked, settings)
+    if running is not None:
+        return await _start(asked, running)
+    from cursor_gateway.cli.own_gateway import own_gateway
+    from cursor_gateway.client.asynchronous import AsyncClient
+
+    async with own_gateway(settings, asked.folder) as own:
+        state = own.gateway.service.source.state()
+        if state.is_demo:
+            aside_demo()
+            aside(own.gateway.why_demo)
+        async with AsyncClient(own.url, own.key or None) as client:
+            endpoint = await _endpoint(
+                client, asked, Endpoint(url=own.url, key=own.key or NO_KEY, model=settings.model)
+            )
+        aside(f"Gateway at {own.url}: {state.detail}, in {asked.folder}, until {asked.client.title} ends")
+        return await _start(asked, endpoint)
+
+
+async def _start(asked: Asked, endpoint: Endpoint) -> int:
+    from cursor_gateway.cli.foreground import run_in_foreground
+
+    with TemporaryDirectory(prefix="cursor-gateway-") as folder:  # for this user only
+        start = asked.how.start(endpoint, folder)
+        for name, text in start.files.items():
+            Path(folder, name).write_text(text, encoding="utf-8")
+        command = [asked.program, *start.arguments, *asked.arguments]
+        try:
+            return await run_in_foreground(command, _environment(start, os.environ))
+        except OSError as error:
+            raise Trouble(f"{asked.program} cannot be started: {error.strerror}; reinstall it.") from None
+
+
+def _environment(start: Start, given: Mapping[str, str]) -> dict[str, str]:
+    """For the client. A proxy is for the world outside, not for a gateway on this machine."""
+    exempt = ",".join(filter(None, (given.get("NO_PROXY") or given.get("no_proxy"), "127.0.0.1,localhost,::1")))
+    changed = {"NO_PROXY": exempt, "no_proxy": exempt, **start.environment}
+    return {name: value for name, value in {**given, **changed}.items() if value is not None}
+
+
+# --- which gateway --------------------------------------------------------------------------------------
+
+
+async def _running(asked: Asked, settings: Settings) -> Endpoint | None:
+    """None: there is no gateway, or it may not work in this folder."""
+    async with open_gateway(settings, asked.url) as remote:
+        if remote is None:
+            return None
+        is_named, works_here = bool(asked.url or settings.url), _works_in(remote, settings, asked.folder)
+        if not (is_named or works_here):
+            aside(f"The gateway at {remote.url} may not work in this folder, so another one is started.")
+            return None
+        remote.announce(asked.folder if works_here else "")
+        known = Endpoint(
+            url=remote.url,
+            key=settings.api_key or NO_KEY,
+            model=settings.model,
+            workspace=asked.folder if works_here else "",
+        )
+        return await _endpoint(remote.client, asked, known)
+
+
+def _works_in(remote: Remote, settings: Settings, folder: str) -> bool:
+    if not remote.is_own:  # this folder may not even exist there
+        return False
+    default = remote.health.workspace if remote.health else ""
+    roots = settings.workspace_roots or [default or settings.workspace]
+    here = Path(folder).resolve()
+    return any(here.is_relative_to(Path(root).expanduser().resolve()) for root in roots if root)
+
+
+async def _endpoint(client: "AsyncClient", asked: Asked, known: Endpoint) -> Endpoint:
+    """With the models and the default one."""
+    from cursor_gateway.client.failures import CallFailed
+    from cursor_gateway.errors import KeyRefused
+
+    offered, default = [Offered(known.model, known.model)], known.model
+    try:
+        async with asyncio.timeout(_MODELS_SECONDS):
+            entries = await client.models()
+    except CallFailed as error:
+        if error.code == KeyRefused.code:
+            raise
+        entries = []
+    except TimeoutError:
+        entries = []
+    if entries:
+        offered = [Offered(entry.id, entry.name or entry.id) for entry in entries]
+        default = next((entry.id for entry in entries if entry.default), entries[0].id)
+    if asked.model is not None and asked.model not in [model.id for model in offered]:
+        offered.append(Offered(asked.model, asked.model))
+    return replace(known, models=offered, model=asked.model or default)
+
+
+# --- only showing it ------------------------------------------------------------------------------------
+
+
+async def _show(asked: Asked, settings: Settings) -> None:
+    """Without the key, and of a gateway that does not run yet without its port."""
+    endpoint = await _running(asked, settings)
+    if endpoint is None:
+        gateway = f"a new one, on a free port, in {asked.folder}, until {asked.client.title} ends"
+        endpoint = Endpoint(
+            url="http://127.0.0.1:PORT",
+            model=asked.model or settings.model,
+            models=[Offered(asked.model or settings.model, "…")],
+            workspace=asked.folder,
+        )
+    else:
+        gateway = f"{endpoint.url}, which runs"
+    folder = "/tmp/cursor-gateway-…"
+    shown = endpoint if endpoint.key == NO_KEY else replace(endpoint, key="KEY")
+    start = asked.how.start(shown, folder)
+    lines = [f"Gateway: {gateway}", "Command:", f"  {shlex.join([asked.program, *start.arguments, *asked.arguments])}"]
+    if start.environment:
+        lines.append("Environment:")
+        for name, value in start.environment.items():
+            lines.append(f"  unset {name}" if value is None else f"  {name}={shlex.quote(value)}")
+    for name, text in start.files.items():
+        lines += [f"File {folder}/{name}, removed afterwards:", *(f"  {line}" for line in text.splitlines())]
+    write_text("\n".join(lines) + "\n")

@@ -1,0 +1,78 @@
+"""A gateway within this process, for as long as something else runs: on a free port, for the current folder."""
+
+import asyncio
+import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, TextIO
+
+import msgspec
+from msgspec import Struct
+
+from cursor_gateway.cli.configuration import data_dir
+from cursor_gateway.cli.serve import local_socket, serve_gateway, url_of
+from cursor_gateway.keys import hash_key, new_key, owner_of
+from cursor_gateway.settings import Settings
+
+if TYPE_CHECKING:
+    from cursor_gateway.cli.composition import Gateway
+
+HOST = "127.0.0.1"
+_LOG = "launch.log"  # in the data directory: the terminal belongs to the client
+
+
+class Own(Struct, frozen=True):
+    gateway: "Gateway"
+    url: str
+    key: str  # empty: it needs none
+
+
+def own_settings(settings: Settings, folder: str) -> tuple[Settings, str]:
+    """And the key for it. Whoever sits here may work wherever they are: the roots are for callers from elsewhere."""
+    keys, key = settings.api_keys, settings.api_key
+    if not keys:
+        key = ""
+    elif owner_of(key, keys) is None:
+        key = new_key()
+        keys = {**keys, f"launch-{os.getpid()}": hash_key(key)}
+    own = msgspec.structs.replace(
+        settings, host=HOST, port=0, workspace=folder, workspace_roots=[], api_keys=keys, requests_per_minute=0
+    )
+    return own, key
+
+
+@asynccontextmanager
+async def own_gateway(settings: Settings, folder: str) -> AsyncIterator[Own]:
+    """Raises what a gateway that cannot start raises."""
+    from cursor_gateway.server.logs import configure
+    from cursor_gateway.server.sockets import bound_socket
+
+    own, key = own_settings(settings, folder)
+    ready: asyncio.Future[Gateway] = asyncio.get_running_loop().create_future()
+    with bound_socket(HOST, 0) as bound, _log(data_dir(own)) as log:
+        configure("json", "warning", log)
+        port: int = bound.getsockname()[1]
+        with local_socket(own, port) as local:
+            serving = asyncio.ensure_future(serve_gateway(own, [bound, *local], ready.set_result))
+            try:
+                serving.add_done_callback(lambda _: ready.cancel())
+                try:
+                    gateway = await ready
+                except asyncio.CancelledError:
+                    if serving.done():
+                        serving.result()  # raises, unless a signal has ended it
+                    raise
+                yield Own(gateway, url_of(HOST, port), key)
+            finally:
+                serving.cancel()
+                with suppress(asyncio.CancelledError):
+                    await serving
+
+
+def _log(data: Path) -> TextIO:
+    try:
+        data.mkdir(parents=True, exist_ok=True, mode=0o700)
+        return open(data / _LOG, "a", encoding="utf-8")
+    except OSError:  # the gateway itself says what is wrong with it
+        return open(os.devnull, "w", encoding="utf-8")

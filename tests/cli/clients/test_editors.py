@@ -1,0 +1,22 @@
+import pytest
+
+from cursor_gateway.cli.clients.base import Client, JsonFile, Steps
+from cursor_gateway.cli.clients.editors import ANY, CLINE_EDITOR, JETBRAINS, ZED
+from tests.cli.clients.endpoints import FULL
+
+
+def test_zed_gets_a_provider() -> None:
+    kept = ZED.keep(FULL)
+    assert isinstance(kept, JsonFile)
+    ((path, provider),) = kept.values
+    assert path == ("language_models", "openai_compatible", "Cursor")
+    assert provider["api_url"] == "http://127.0.0.1:8787/v1"
+    assert [model["name"] for model in provider["available_models"]] == ["auto", "opus-4.6"]
+
+
+@pytest.mark.parametrize("client", [CLINE_EDITOR, JETBRAINS, ANY])
+def test_what_to_do_by_hand(client: Client) -> None:
+    kept = client.keep(FULL)
+    assert isinstance(kept, Steps)
+    told = "\n".join(kept.lines)
+    assert all(part in told for part in ("http://127.0.0.1:8787/v1", "cgw_secret", "opus-4.6"))
