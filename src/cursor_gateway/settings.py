@@ -15,6 +15,7 @@ from msgspec import Meta, Struct
 from msgspec.inspect import BoolType, DictType, FloatType, IntType, ListType, LiteralType, Metadata, StrType
 
 from cursor_gateway.dialects.deltas import AgentTools
+from cursor_gateway.dialects.messages.blocks import Actions
 from cursor_gateway.errors import SettingsError
 from cursor_gateway.keys import is_hash, is_name, is_reserved
 from cursor_gateway.model.documents import Mode
@@ -108,6 +109,13 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
             description="How the OpenAI API reports the agent's tools; with `tool_calls`, some clients run them again."
         ),
     ] = "reasoning"
+    messages_actions: Annotated[
+        Actions,
+        Meta(
+            description="How the Messages API shows the agent's actions: as lines in `thinking` if the request asks "
+            "for thinking, as `text`, as blocks of server tools (`native`), or not at all."
+        ),
+    ] = "thinking"
     # --- limits
     max_runs: Annotated[int, Meta(ge=1, description="Maximum number of active runs; the next one gets 429.")] = 8
     max_runs_per_key: Annotated[

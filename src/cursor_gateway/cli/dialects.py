@@ -3,9 +3,14 @@
 from cursor_gateway.dialects.base import Dialect
 from cursor_gateway.dialects.chat.dialect import chat_dialect
 from cursor_gateway.dialects.documents.dialect import documents_dialect
+from cursor_gateway.dialects.messages.dialect import messages_dialect
 from cursor_gateway.settings import Settings
 
 
 def dialects_of(settings: Settings) -> list[Dialect]:
     """The first is for readers who name none."""
-    return [documents_dialect(settings.max_images), chat_dialect(settings.max_images, settings.agent_tools)]
+    return [
+        documents_dialect(settings.max_images),
+        chat_dialect(settings.max_images, settings.agent_tools),
+        messages_dialect(settings.max_images, settings.messages_actions),
+    ]

@@ -38,6 +38,7 @@ class ToolMessage(Struct, frozen=True):
     call_id: str
     name: str = ""  # of the tool, where it is known
     images: tuple[str, ...] = ()
+    is_error: bool = False
 
 
 Message: TypeAlias = Instructions | UserMessage | AssistantMessage | ToolMessage

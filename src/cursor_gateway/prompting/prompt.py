@@ -102,8 +102,9 @@ def _sections(message: Message) -> list[_Section]:
         case AssistantMessage(text=text, calls=calls):
             made = [_Section(_heading("call", id=call.id, name=call.name), _clean(call.arguments)) for call in calls]
             return [_Section("assistant", _clean(text)), *made]
-        case ToolMessage(text=text, call_id=call_id, name=name, images=images):
-            return [_Section(_heading("result", id=call_id, name=name), _clean(text)), *_images(images)]
+        case ToolMessage(text=text, call_id=call_id, name=name, images=images, is_error=is_error):
+            heading = _heading("result", id=call_id, name=name, status="error" if is_error else "")
+            return [_Section(heading, _clean(text)), *_images(images)]
 
 
 def _images(paths: Sequence[str]) -> list[_Section]:

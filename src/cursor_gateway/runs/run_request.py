@@ -75,7 +75,7 @@ def results_in(request: RunRequest) -> tuple[dict[str, ToolResult], list[Message
     for number, message in enumerate(request.messages[first:], first):
         if isinstance(message, ToolMessage):
             shown = tuple(image for image in request.images if image.message == number)
-            results.setdefault(message.call_id, ToolResult(text=message.text, images=shown))
+            results.setdefault(message.call_id, ToolResult(text=message.text, images=shown, is_error=message.is_error))
         else:
             also.append(message)
     return results, also

@@ -194,7 +194,8 @@ class Service:
 
     async def _find_earlier(self, request: RunRequest) -> RunHandle | None:
         """The run that the same request started before."""
-        if (reply := self.repeats.recent(request.owner, request.repeat_key)) is not None:
+        reply = None if request.is_first_try else self.repeats.recent(request.owner, request.repeat_key)
+        if reply is not None:
             return await self.find(reply.run_id, request.owner)
         if request.idempotency_key is None:
             return None

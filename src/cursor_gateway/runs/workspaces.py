@@ -39,6 +39,13 @@ class Workspaces:
             raise InvalidRequest(f"The folder {name!r} does not exist; use one that does.", param="workspace")
         return str(folder)
 
+    def allowed(self, name: str | None) -> str | None:
+        """A folder that a client suggests; None if it may not be used."""
+        try:
+            return None if name is None else self.find(name)
+        except (InvalidRequest, WorkspaceForbidden):
+            return None
+
     def check(self, workspace: str) -> None:
         """Before each run in it: an agent may have written the files. Raises `WorkspaceForbidden`."""
         found = brought_by(Path(workspace)) if self._refuse_hooks else None

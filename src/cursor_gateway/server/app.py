@@ -72,7 +72,6 @@ def build_app(
         },
         {
             "/v1/responses": "Set your client to the Chat Completions API, /v1/chat/completions.",
-            "/v1/messages": "Use a client of OpenAI's API; its path is /v1/chat/completions.",
         },
         errors_by_path,
     )

@@ -21,7 +21,6 @@ from cursor_gateway.dialects.base import (
 from cursor_gateway.dialects.chat.encoder import (
     ChunkEncoder,
     CompletionHead,
-    ResumedChunks,
     answer_frames,
     completion_of,
     encode_completion,
@@ -31,6 +30,7 @@ from cursor_gateway.dialects.chat.request import ChatRequest, read_request
 from cursor_gateway.dialects.deltas import AgentTools, Answer, AnswerFold
 from cursor_gateway.dialects.errors import OPENAI_ERRORS, encode_error
 from cursor_gateway.dialects.options import with_headers
+from cursor_gateway.dialects.resuming import Resumed
 from cursor_gateway.errors import Failure, InvalidRequest
 from cursor_gateway.model.document_events import DocumentEvent
 from cursor_gateway.prompting.prompt import quotes_calls
@@ -161,7 +161,7 @@ def _resumed(run: RunView, after: int, agent_tools: AgentTools) -> tuple[Encoder
         head = completion_head(run, pause)
         return ChunkEncoder(head, include_usage=True, agent_tools=agent_tools, after=pause)
 
-    return ResumedChunks(chunks, after), 0
+    return Resumed(chunks, after), 0
 
 
 # --- requests ---------------------------------------------------------------------------------------

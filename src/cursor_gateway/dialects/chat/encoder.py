@@ -5,7 +5,7 @@ a role in the first delta; one id, model and time in all chunks; a known finish 
 never a bare end; a tool call's id, type and name in its first delta only; usage in a chunk of its own.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Literal
 
 import msgspec
@@ -30,7 +30,7 @@ from cursor_gateway.dialects.deltas import (
 )
 from cursor_gateway.dialects.errors import ErrorBody, encode_error, error_body
 from cursor_gateway.errors import Failure
-from cursor_gateway.model.document_events import ContentDelta, DocumentEvent, Paused, Reasoning
+from cursor_gateway.model.document_events import ContentDelta, DocumentEvent, Reasoning
 from cursor_gateway.model.documents import Usage
 from cursor_gateway.stages.cutting import Cutter
 from cursor_gateway.wire.sse import frame
@@ -282,42 +282,6 @@ class ChunkEncoder:
 
     def _chunk(self, delta: bytes) -> bytes:
         return self._before + delta + self._after
-
-
-class ResumedChunks:
-    """The chunks after the event that the reader had last.
-
-    All events are pushed, also those before: what was sent already decides how it goes on. A run that paused has
-    several replies: `encoder` makes the one for each, by the number of the pause before it.
-    """
-
-    is_slow = False
-
-    def __init__(self, encoder: Callable[[int], ChunkEncoder], after: int) -> None:
-        self._make, self._encoder, self._after, self._number = encoder, encoder(0), after, 0
-
-    @property
-    def is_over(self) -> bool:
-        return self._encoder.is_over
-
-    @property
-    def is_cut(self) -> bool:
-        return self._encoder.is_cut
-
-    def push(self, event: DocumentEvent, /) -> bytes:
-        self._number += 1
-        frames = self._encoder.push(event)
-        if self._number > self._after:
-            return frames
-        if isinstance(event, Paused):
-            self._encoder = self._make(self._number)
-        return b""
-
-    def push_all(self, events: Sequence[DocumentEvent], /) -> bytes:
-        return b"".join(map(self.push, events))
-
-    def keep_alive(self) -> bytes:
-        return SSE.keep_alive
 
 
 class CompletionFold:

@@ -1,0 +1,209 @@
+"""Document events in; the content blocks of a message, step by step, out.
+
+    no block ──Opened──▶ text or thinking ──Grew…──Closed──▶ no block          (a block is final once it is closed)
+    no block ──Whole (a call, a server tool's result)──▶ no block
+    anywhere ──Finished──▶ over
+
+Streams and whole messages are made of the same steps. The text blocks that are the agent's, joined, are its text, byte
+for byte: white space between two blocks belongs to the next one.
+"""
+
+from typing import Literal, TypeAlias
+
+from msgspec import Raw, Struct
+
+from cursor_gateway.dialects.deltas import (
+    Answer,
+    Called,
+    Content,
+    CutDeltas,
+    Delta,
+    Deltas,
+    Ended,
+    Thought,
+    Translator,
+)
+from cursor_gateway.dialects.messages.actions import (
+    MARK,
+    NOTHING_SAID,
+    ServerToolBlocks,
+    blocks_of,
+    last_words,
+    search_of,
+    text_of,
+)
+from cursor_gateway.dialects.messages.ids import server_tool_id
+from cursor_gateway.dialects.messages.message import ContentBlock, MessageUsage, StopReason, ToolUseBlock, message_usage
+from cursor_gateway.errors import Failure
+from cursor_gateway.model.document_events import DocumentEnded, DocumentEvent
+from cursor_gateway.model.documents import Document
+from cursor_gateway.stages.cutting import Cutter
+
+Actions: TypeAlias = Literal["thinking", "text", "native", "none"]  # how the agent's own tools are shown
+Growing: TypeAlias = Literal["text", "thinking"]
+
+
+class Display(Struct, frozen=True, kw_only=True):
+    """What of a run one message shows beside the text and the caller's tools."""
+
+    thinking: bool = False
+    actions: Actions | Literal["search"] = "none"  # search: web searches alone, as server tools
+
+
+class Opened(Struct, frozen=True):
+    kind: Growing
+
+
+class Grew(Struct, frozen=True, gc=False):
+    text: str
+
+
+class Closed(Struct, frozen=True):
+    pass
+
+
+class Whole(Struct, frozen=True):
+    block: ContentBlock
+
+
+class Finished(Struct, frozen=True):
+    stop_reason: StopReason
+    stop_sequence: str | None
+    usage: MessageUsage
+    failure: Failure | None
+
+
+Step: TypeAlias = Opened | Grew | Closed | Whole | Finished
+
+
+class Composer:
+    """One message's. With a cutter it may be finished before the run is."""
+
+    def __init__(self, run_id: str, display: Display, cutter: Cutter | None = None, prompt_tokens: int = 0) -> None:
+        """`prompt_tokens` estimates the context of a message that is cut."""
+        self.open: Growing | None = None
+        self.is_over = False
+        self.failure: Failure | None = None
+        self._run_id, self._display, self._cutter = run_id, display, cutter
+        in_thinking = display.thinking and display.actions == "thinking"
+        self.translator = Translator(run_id, "reasoning" if in_thinking else "none")
+        self._deltas: Deltas = self.translator
+        if cutter is not None:
+            self._deltas = CutDeltas(self.translator, cutter, prompt_tokens)
+        self._space: list[str] = []  # white space that belongs to the next block of text
+        self._is_visible = False
+        self._last_words = NOTHING_SAID
+        self._server_tools = 0
+
+    @property
+    def is_cut(self) -> bool:
+        """The rest of the run is of no use."""
+        return self._cutter is not None and self._cutter.reason is not None
+
+    @property
+    def is_plain(self) -> bool:
+        """What is pushed grows the open block as it is."""
+        return self._cutter is None and not self.is_over
+
+    def push(self, event: DocumentEvent, /) -> list[Step]:
+        if self.is_over:
+            return []
+        steps = [step for delta in self._deltas.push(event) for step in self._take(delta)]
+        if isinstance(event, DocumentEnded) and not self.is_over:
+            steps += self._acted(event.document)
+        return steps
+
+    def whole(self, answer: Answer) -> list[Step]:
+        """All steps of an answer that is there already."""
+        deltas: list[Delta] = [Thought(answer.reasoning)] if answer.reasoning else []
+        deltas += [Content(answer.text)] if answer.text else []
+        deltas += [*(Called(number, call) for number, call in enumerate(answer.calls)), answer.end]
+        return [step for delta in deltas for step in self._take(delta)]
+
+    def _take(self, delta: Delta) -> list[Step]:
+        match delta:
+            case Content(text=text):
+                return self._say(text)
+            case Thought(text=text):
+                return self._think(text) if self._display.thinking else []
+            case Called(call=call):
+                self._is_visible = True
+                return [*self._close(), Whole(ToolUseBlock(call.id, call.name, Raw(call.arguments.encode())))]
+            case Ended():
+                return self._finish(delta)
+
+    def _say(self, text: str) -> list[Step]:
+        if self.open == "text":
+            return [Grew(text)]
+        self._space.append(text)
+        if text.isspace():
+            return []
+        self._is_visible = True
+        return self._write_space()
+
+    def _write_space(self) -> list[Step]:
+        text = "".join(self._space)
+        self._space.clear()
+        return [*self._begin("text"), Grew(text)] if text else []
+
+    def _think(self, text: str) -> list[Step]:
+        if self.open == "thinking":
+            return [Grew(text)]
+        text = text.lstrip("\n")  # which separates it from earlier thinking, in a block of its own
+        return [*self._begin("thinking"), Grew(text)] if text else []
+
+    def _acted(self, document: Document) -> list[Step]:
+        self._last_words = last_words(document) or self._last_words
+        id = server_tool_id(self._run_id, self._server_tools + 1)
+        match self._display.actions:
+            case "text":
+                return self._line(text_of(document))
+            case "native":
+                return self._server_tool(blocks_of(document, id)) or self._line(text_of(document))
+            case "search":
+                return self._server_tool(search_of(document, id))
+            case "thinking" | "none":
+                return []
+
+    def _server_tool(self, blocks: ServerToolBlocks | None) -> list[Step]:
+        if blocks is None:
+            return []
+        self._server_tools += 1
+        return [*self._close(), *map(Whole, blocks)]
+
+    def _line(self, line: str | None) -> list[Step]:
+        """A block of the gateway's own."""
+        return [] if line is None else [*self._begin("text"), Grew(line), *self._close()]
+
+    def _finish(self, end: Ended) -> list[Step]:
+        self.is_over, self.failure = True, end.failure
+        reason, sequence = self._reason(end)
+        steps: list[Step] = []
+        if end.failure is None:
+            steps += self._write_space()
+            if reason == "end_turn" and not self._is_visible:  # clients ask again when nothing is to be seen
+                steps += self._line(f"{MARK}{self._last_words}")
+            steps += self._close()
+        return [*steps, Finished(reason, sequence, message_usage(end.usage), end.failure)]
+
+    def _reason(self, end: Ended) -> tuple[StopReason, str | None]:
+        if self._cutter is not None and self._cutter.stop_sequence is not None:
+            return "stop_sequence", self._cutter.stop_sequence
+        match end.reason:
+            case "stop":
+                return "end_turn", None
+            case "length":
+                return "max_tokens", None
+            case "tool_calls":
+                return "tool_use", None
+
+    def _begin(self, kind: Growing) -> list[Step]:
+        steps = [*self._close(), Opened(kind)]
+        self.open = kind
+        return steps
+
+    def _close(self) -> list[Step]:
+        if self.open is None:
+            return []
+        self.open = None
+        return [Closed()]

@@ -1,0 +1,236 @@
+"""Anthropic's Messages API as a dialect: `POST /v1/messages` and `/v1/messages/count_tokens`."""
+
+from collections.abc import Mapping
+from functools import partial
+
+import msgspec
+from msgspec import Struct
+
+from cursor_gateway.dialects.base import (
+    SSE,
+    AnswerId,
+    CheckedReply,
+    ComputedRoute,
+    Dialect,
+    Encoder,
+    Form,
+    Replay,
+    Route,
+    RunView,
+    Start,
+    StartRun,
+)
+from cursor_gateway.dialects.deltas import Answer, AnswerFold
+from cursor_gateway.dialects.messages.blocks import Actions, Composer, Display, Step
+from cursor_gateway.dialects.messages.claude_code import (
+    CHEAPEST,
+    Side,
+    folder_of,
+    instructions_for,
+    is_claude_code,
+    session_of,
+    side_request,
+    without_call_ids,
+)
+from cursor_gateway.dialects.messages.encoder import PING, MessageEncoder, MessageHead, message_of
+from cursor_gateway.dialects.messages.errors import ANTHROPIC_ERRORS, encode_error, stream_error
+from cursor_gateway.dialects.messages.ids import message_id, run_of_message
+from cursor_gateway.dialects.messages.request import MessagesRequest, countable, read_request
+from cursor_gateway.dialects.options import with_headers
+from cursor_gateway.dialects.resuming import Resumed
+from cursor_gateway.errors import Failure
+from cursor_gateway.model.document_events import DocumentEvent
+from cursor_gateway.model.messages import UserMessage
+from cursor_gateway.prompting.prompt import quotes_calls
+from cursor_gateway.prompting.structured import instructions
+from cursor_gateway.stages.cutting import Cutter
+from cursor_gateway.stages.tokens import estimate_tokens_by_sample
+
+MESSAGE_STREAM = Form(SSE.media_type, PING)
+
+
+def messages_dialect(max_images: int, actions: Actions) -> Dialect:
+    """`actions`: how the agent's own tools are shown, unless a request says so."""
+    return Dialect(
+        routes=[Route("/v1/messages", "messages", partial(_read, max_images=max_images, actions=actions))],
+        computed=[ComputedRoute("POST", "/v1/messages/count_tokens", "count_tokens", _count_tokens)],
+        replays=[Replay("messages", MESSAGE_STREAM, partial(_resumed, actions=actions))],
+        errors=ANTHROPIC_ERRORS,
+        answer_id=_answer_id,
+    )
+
+
+def _answer_id(id: str) -> AnswerId | None:
+    found = run_of_message(id)
+    return None if found is None else AnswerId(*found)
+
+
+# --- replies ----------------------------------------------------------------------------------------
+
+
+class MessagesReply(Struct, frozen=True, kw_only=True):
+    model: str  # as the client calls it
+    display: Display
+    stop: tuple[str, ...] = ()
+    max_tokens: int | None = None
+    form: Form = MESSAGE_STREAM
+    media_type: str = "application/json"
+    streams_failures: bool = False
+
+    def headers(self, run: RunView) -> Mapping[str, str]:
+        return {}
+
+    def stream(self, run: RunView, start: Start) -> Encoder:
+        return MessageEncoder(_head(run, start, self.model), self.composer(run, start), after=start.after)
+
+    def whole(self, run: RunView, start: Start) -> "WholeMessage":
+        return WholeMessage(self, run, start)
+
+    def fold(self, run: RunView, start: Start) -> AnswerFold:
+        in_thinking = self.display.thinking and self.display.actions == "thinking"
+        return AnswerFold(run.info.id, "reasoning" if in_thinking else "none", self._cutter(), _context(run, start))
+
+    def body(self, run: RunView, start: Start, answer: Answer) -> bytes:
+        steps = self._uncut(run).whole(answer)
+        return msgspec.json.encode(message_of(_head(run, start, self.model), steps))
+
+    def frames(self, run: RunView, start: Start, answer: Answer | Failure) -> bytes:
+        if isinstance(answer, Failure):
+            return stream_error(answer)
+        return MessageEncoder(_head(run, start, self.model), self._uncut(run)).whole(answer)
+
+    def composer(self, run: RunView, start: Start) -> Composer:
+        return Composer(run.info.id, self.display, self._cutter(), _context(run, start))
+
+    def _uncut(self, run: RunView) -> Composer:
+        """For an answer that was cut already, if it had to be."""
+        return Composer(run.info.id, self.display)
+
+    def _cutter(self) -> Cutter | None:
+        return Cutter(self.stop, self.max_tokens) if self.stop or self.max_tokens is not None else None
+
+
+class WholeMessage:
+    def __init__(self, reply: MessagesReply, run: RunView, start: Start) -> None:
+        self.after = start.after
+        self.failure: Failure | None = None
+        self._head, self._composer = _head(run, start, reply.model), reply.composer(run, start)
+        self._steps: list[Step] = []
+
+    @property
+    def is_over(self) -> bool:
+        return self._composer.is_over
+
+    @property
+    def is_cut(self) -> bool:
+        return self._composer.is_cut
+
+    def push(self, event: DocumentEvent, /) -> None:
+        self._steps += self._composer.push(event)
+        self.failure = self._composer.failure
+
+    def error_body(self, failure: Failure) -> bytes:
+        return encode_error(failure)
+
+    def body(self) -> bytes:
+        return msgspec.json.encode(message_of(self._head, self._steps))
+
+
+def _head(run: RunView, start: Start, model: str) -> MessageHead:
+    return MessageHead(
+        id=message_id(run.info.id, start.after),
+        model=model,
+        signature=run.info.id,
+        input_tokens=_context(run, start),
+    )
+
+
+def _context(run: RunView, start: Start) -> int:
+    """About how many tokens the agent has before it when it begins this reply."""
+    if start.usage is None:
+        return run.info.known_tokens + estimate_tokens_by_sample(run.prompt)
+    return start.usage.total_tokens
+
+
+def _resumed(run: RunView, after: int, actions: Actions) -> tuple[Encoder, int]:
+    display = Display(thinking=True, actions=actions)
+
+    def message(pause: int) -> MessageEncoder:
+        head = _head(run, Start(pause), run.info.model or "")
+        return MessageEncoder(head, Composer(run.info.id, display), after=pause, is_numbered=True)
+
+    return Resumed(message, after), 0
+
+
+# --- requests ---------------------------------------------------------------------------------------
+
+
+def _count_tokens(body: bytes, headers: Mapping[str, str]) -> bytes:
+    return msgspec.json.encode({"input_tokens": sum(map(estimate_tokens_by_sample, countable(body)))})
+
+
+def _read(body: bytes, headers: Mapping[str, str], max_images: int, actions: Actions) -> StartRun:
+    asked = read_request(body, max_images)
+    options = with_headers(asked.cursor, headers)
+    messages = asked.conversation.messages
+    session = session_of(headers, asked.user_id)
+    is_own = is_claude_code(headers)
+    side = _side(asked) if is_own else None
+    reply = MessagesReply(
+        model=asked.model,
+        display=_display(asked, options.actions or actions, side),
+        stop=asked.stop,
+        max_tokens=asked.max_tokens,
+    )
+    tries = headers.get("x-stainless-retry-count")
+    start = StartRun(
+        messages=messages,
+        reply=reply if asked.format is None else CheckedReply(asked.format, reply),
+        stream=asked.stream,
+        joins_retries=is_own or tries is not None,
+        is_first_try=tries == "0" and not is_own,  # Claude Code says so of each try
+        images=asked.conversation.images,
+        instructions=instructions(asked.format) if asked.format is not None else "",
+        has_full_history=options.conversation_id is None,
+        client_session=session,
+        offer=asked.offer,
+        has_own_tools=bool(session) or quotes_calls(messages),
+        model=asked.model,
+        mode=options.mode,
+        workspace=options.workspace,
+        suggested_workspace=folder_of(messages) if is_own else None,
+        conversation_id=options.conversation_id,
+        fences=options.fences,
+        include=frozenset(options.include or ()),
+        when_client_leaves=options.when_client_leaves,
+        source=options.source,
+    )
+    return start if side is None else _beside(start, side)
+
+
+def _side(asked: MessagesRequest) -> Side | None:
+    last = asked.conversation.messages[-1]
+    text = last.text if isinstance(last, UserMessage) else ""
+    return side_request(asked.tool_types, has_format=asked.format is not None, last_text=text)
+
+
+def _beside(start: StartRun, side: Side) -> StartRun:
+    """In a conversation of its own, without the caller's tools, and without writing."""
+    return msgspec.structs.replace(
+        start,
+        messages=without_call_ids(start.messages),
+        instructions="\n\n".join(filter(None, [instructions_for(side), start.instructions])),
+        has_full_history=False,
+        client_session=f"{start.client_session} {side}",
+        offer=None,
+        model=start.model if side == "summary" else CHEAPEST,
+        mode="ask",
+        conversation_id=None,
+    )
+
+
+def _display(asked: MessagesRequest, actions: Actions, side: Side | None) -> Display:
+    if side is not None:
+        return Display(actions="search" if side == "search" else "none")
+    is_shown = actions == "text" or asked.takes_blocks
+    return Display(thinking=asked.thinking, actions=actions if is_shown else "none")

@@ -1,0 +1,197 @@
+"""A message's steps in; Anthropic's events as Server-Sent Events, or one message, out.
+
+    message_start ── per block: content_block_start, content_block_delta…, content_block_stop ── message_delta,
+    message_stop; or `error` instead of the rest; `ping` anywhere between
+
+The rules that real clients depend on: an `event:` line in every frame, usage in message_start and message_delta, a
+call's input in deltas and never in its start, a stop for every block.
+"""
+
+from collections.abc import Sequence
+
+import msgspec
+from msgspec import Raw, Struct
+from msgspec.structs import replace
+
+from cursor_gateway.dialects.deltas import Answer
+from cursor_gateway.dialects.messages.blocks import (
+    Closed,
+    Composer,
+    Finished,
+    Grew,
+    Growing,
+    Opened,
+    Step,
+    Whole,
+)
+from cursor_gateway.dialects.messages.errors import stream_error
+from cursor_gateway.dialects.messages.message import (
+    ContentBlock,
+    Message,
+    MessageUsage,
+    ServerToolUseBlock,
+    TextBlock,
+    ThinkingBlock,
+    ToolUseBlock,
+)
+from cursor_gateway.errors import Failure
+from cursor_gateway.model.document_events import ContentDelta, DocumentEvent, Reasoning
+from cursor_gateway.wire.sse import frame
+
+_encode = msgspec.json.encode
+_PIECE = 1024  # characters of a call's input in one delta
+_EMPTY = Raw(b"{}")
+PING = frame(b'{"type":"ping"}', event="ping")
+_STOP = frame(b'{"type":"message_stop"}', event="message_stop")
+_DELTA = b'event: content_block_delta\ndata: {"type":"content_block_delta","index":%d,"delta":{"type":%b'
+_GROWING: dict[Growing, tuple[ContentBlock, bytes]] = {
+    "text": (TextBlock(), b'"text_delta","text":'),
+    "thinking": (ThinkingBlock(), b'"thinking_delta","thinking":'),
+}
+
+
+class MessageHead(Struct, frozen=True, kw_only=True):
+    """What is known of a message before it begins."""
+
+    id: str
+    model: str
+    signature: str  # of its thinking
+    input_tokens: int  # estimated
+
+
+def message_of(head: MessageHead, steps: Sequence[Step]) -> Message:
+    """Of all its steps."""
+    blocks: list[ContentBlock] = []
+    texts: list[str] = []
+    kind: Growing = "text"
+    end: Finished | None = None
+    for step in steps:
+        match step:
+            case Opened(kind=opened):
+                kind, texts = opened, []
+            case Grew(text=text):
+                texts.append(text)
+            case Closed():
+                whole = "".join(texts)
+                blocks.append(TextBlock(whole) if kind == "text" else ThinkingBlock(whole, head.signature))
+            case Whole(block=block):
+                blocks.append(block)
+            case Finished():
+                end = step
+    return Message(
+        id=head.id,
+        model=head.model,
+        content=blocks,
+        stop_reason=None if end is None else end.stop_reason,
+        stop_sequence=None if end is None else end.stop_sequence,
+        usage=MessageUsage(input_tokens=head.input_tokens, output_tokens=0) if end is None else end.usage,
+    )
+
+
+class MessageEncoder:
+    """The streaming reply. It is over with `message_stop` or `error`: then the connection is to be closed.
+
+    A numbered stream has the number of the event of the run as the id of the last frame that the event gives, so that
+    a reader can resume after it.
+    """
+
+    is_slow = False
+
+    def __init__(self, head: MessageHead, composer: Composer, *, after: int = 0, is_numbered: bool = False) -> None:
+        """`after` is the number of the last event before this reply."""
+        self._head, self._composer = head, composer
+        self._number, self._is_numbered = after, is_numbered
+        self._has_begun = False
+        self._index = -1  # of the latest block
+        self._is_thinking = False  # the latest block is
+        self._before_text = b""  # in a delta of the open block
+
+    @property
+    def is_over(self) -> bool:
+        return self._composer.is_over
+
+    @property
+    def is_cut(self) -> bool:
+        return self._composer.is_cut
+
+    def keep_alive(self) -> bytes:
+        return self._begin() + PING
+
+    def push(self, event: DocumentEvent, /) -> bytes:
+        self._number += 1
+        if not self._has_begun or self._is_numbered:
+            return self._numbered(self._begin() + self._frames(self._composer.push(event)))
+        composer = self._composer
+        if event.__class__ is ContentDelta and event.raw is None and composer.open == "text" and composer.is_plain:
+            return b"%b%b}}\n\n" % (self._before_text, _encode(event.text))  # nearly every event
+        if event.__class__ is Reasoning and not event.opens and composer.open == "thinking" and composer.is_plain:
+            composer.translator.thinks_on(event.text)
+            return b"%b%b}}\n\n" % (self._before_text, _encode(event.text))
+        return self._frames(composer.push(event))
+
+    def push_all(self, events: Sequence[DocumentEvent], /) -> bytes:
+        return b"".join(map(self.push, events))
+
+    def whole(self, answer: Answer) -> bytes:
+        """All frames of an answer that is there already."""
+        return self._begin() + self._frames(self._composer.whole(answer))
+
+    def _numbered(self, frames: bytes) -> bytes:
+        if not frames or not self._is_numbered:
+            return frames
+        last = frames.rfind(b"\n\n", 0, -2) + 2 if b"\n\n" in frames[:-2] else 0
+        return b"%bid: %d\n%b" % (frames[:last], self._number, frames[last:])
+
+    def _begin(self) -> bytes:
+        if self._has_begun:
+            return b""
+        self._has_begun = True
+        return _event("message_start", {"message": message_of(self._head, ())})
+
+    def _frames(self, steps: Sequence[Step]) -> bytes:
+        return b"".join(map(self._frame, steps))
+
+    def _frame(self, step: Step) -> bytes:
+        match step:
+            case Opened(kind=kind):
+                block, delta = _GROWING[kind]
+                start = self._start(block)
+                self._before_text = _DELTA % (self._index, delta)
+                return start
+            case Grew(text=text):
+                return b"%b%b}}\n\n" % (self._before_text, _encode(text))
+            case Closed():
+                return self._stop()
+            case Whole(block=block):
+                return self._block(block)
+            case Finished(failure=Failure() as failure):
+                return stream_error(failure)
+            case Finished(stop_reason=reason, stop_sequence=sequence, usage=usage):
+                ended = {"stop_reason": reason, "stop_sequence": sequence}
+                return _event("message_delta", {"delta": ended, "usage": usage}) + _STOP
+
+    def _start(self, block: ContentBlock) -> bytes:
+        self._index += 1
+        self._is_thinking = isinstance(block, ThinkingBlock)
+        return _event("content_block_start", {"index": self._index, "content_block": block})
+
+    def _stop(self) -> bytes:
+        signed = b""
+        if self._is_thinking:
+            signed = self._delta("signature_delta", "signature", self._head.signature)
+        return signed + _event("content_block_stop", {"index": self._index})
+
+    def _block(self, block: ContentBlock) -> bytes:
+        if not isinstance(block, ToolUseBlock | ServerToolUseBlock):
+            return self._start(block) + self._stop()
+        start, given = self._start(replace(block, input=_EMPTY)), bytes(block.input).decode()
+        pieces = [given[at : at + _PIECE] for at in range(0, len(given), _PIECE)]
+        deltas = [self._delta("input_json_delta", "partial_json", piece) for piece in pieces]
+        return start + b"".join(deltas) + self._stop()
+
+    def _delta(self, type: str, field: str, text: str) -> bytes:
+        return _event("content_block_delta", {"index": self._index, "delta": {"type": type, field: text}})
+
+
+def _event(name: str, fields: dict[str, object]) -> bytes:
+    return frame(_encode({"type": name, **fields}), event=name)

@@ -1,0 +1,69 @@
+"""A failure in; Anthropic's error, as the body of a reply or as the last event of a stream, out."""
+
+from typing import Literal, TypeAlias
+
+import msgspec
+from msgspec import Struct
+
+from cursor_gateway.dialects.errors import Errors
+from cursor_gateway.errors import Failure
+from cursor_gateway.wire.sse import frame
+
+ErrorType: TypeAlias = Literal[
+    "invalid_request_error",
+    "authentication_error",
+    "billing_error",
+    "permission_error",
+    "not_found_error",
+    "request_too_large",
+    "rate_limit_error",
+    "api_error",
+    "timeout_error",
+    "overloaded_error",
+]
+
+_TYPES: dict[int, ErrorType] = {
+    401: "authentication_error",
+    402: "billing_error",
+    403: "permission_error",
+    404: "not_found_error",
+    408: "timeout_error",
+    413: "request_too_large",
+    429: "rate_limit_error",
+    503: "overloaded_error",
+    504: "timeout_error",
+    529: "overloaded_error",
+}
+
+
+class ErrorBody(Struct, frozen=True):
+    type: ErrorType
+    message: str
+
+
+class ErrorResponse(Struct, frozen=True, kw_only=True):
+    type: Literal["error"] = "error"
+    error: ErrorBody
+
+
+def error_type(status: int) -> ErrorType:
+    return _TYPES.get(status) or ("invalid_request_error" if status < 500 else "api_error")
+
+
+def error_response(failure: Failure) -> ErrorResponse:
+    return ErrorResponse(error=ErrorBody(error_type(failure.status), failure.message))
+
+
+def encode_error(failure: Failure) -> bytes:
+    return msgspec.json.encode(error_response(failure))
+
+
+def stream_error(failure: Failure) -> bytes:
+    """Clients send a request again after an error of the server's, which would run the agent again: in a stream every
+    error is one that they show and do not retry."""
+    type = error_type(failure.status)
+    shown: ErrorType = "rate_limit_error" if type == "rate_limit_error" else "invalid_request_error"
+    return frame(msgspec.json.encode(ErrorResponse(error=ErrorBody(shown, failure.message))), event="error")
+
+
+ANTHROPIC_ERRORS = Errors(encode_error)

@@ -1,0 +1,207 @@
+"""Anthropic's Messages request: the body in; what is asked for, with the conversation, its images and its tools, out.
+
+Unknown fields are ignored, as clients send new ones all the time; so are the fields of `IGNORED`, which change nothing
+here. Almost nothing is refused: Claude Code answers a refusal with five more requests. Ours is `cursor`, where a name
+that is not known is a mistake.
+"""
+
+from typing import Annotated, Any, TypeAlias, get_args
+
+import msgspec
+from msgspec import Meta, Struct
+
+from cursor_gateway.dialects.messages.blocks import Actions
+from cursor_gateway.dialects.messages.conversation import Content, Conversation, WireMessage, read_conversation
+from cursor_gateway.dialects.options import CursorOptions
+from cursor_gateway.errors import InvalidRequest
+from cursor_gateway.model.caller_tools import (
+    LARGEST_SCHEMA,
+    AutoTool,
+    NamedTool,
+    NoTool,
+    Offer,
+    RequiredTool,
+    Tool,
+    ToolChoice,
+    make_tool,
+)
+from cursor_gateway.model.documents import MODES
+from cursor_gateway.model.run_info import Fences, Include, WhenClientLeaves
+from cursor_gateway.prompting.structured import Format, JsonSchema, check_schema
+from cursor_gateway.wire.json_body import read_json
+from cursor_gateway.wire.payload import Fields
+
+_NO_SWITCH = "Cursor's agent has no such setting."
+_NO_EFFECT = "It changes nothing about the answer."
+
+IGNORED: dict[str, str] = {
+    "temperature": _NO_SWITCH,
+    "top_p": _NO_SWITCH,
+    "top_k": _NO_SWITCH,
+    "thinking.budget_tokens": _NO_SWITCH,
+    "output_config.effort": "Cursor's models have their effort in their names: choose it with `model`.",
+    "cache_control": "Cursor decides what is cached.",
+    "context_management": "Cursor's agent manages its own context.",
+    "container": "The agent works in its workspace.",
+    "mcp_servers": "Only the agent's own configuration names MCP servers.",
+    "service_tier": _NO_EFFECT,
+    "speed": _NO_EFFECT,
+    "betas": _NO_EFFECT,
+    "diagnostics": _NO_EFFECT,
+    "tools[].type": "Anthropic's own tools are not run here: the agent has tools of its own.",
+    "messages[].content[].type": "Thinking, server tools and blocks of unknown kinds are skipped.",
+}
+
+# Clients that want no limit send the largest that they know: Claude Code 128,000, others 32,000.
+_NO_LIMIT = 16_000
+
+
+class MessagesOptions(CursorOptions, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+    """The request's `cursor`."""
+
+    actions: Actions | None = None
+
+
+class MessagesRequest(Struct, frozen=True, kw_only=True):
+    model: str
+    conversation: Conversation
+    stream: bool
+    max_tokens: int | None  # None: no limit
+    stop: tuple[str, ...]
+    thinking: bool
+    tool_types: tuple[str, ...]  # of all tools, `custom` for the caller's own
+    offer: Offer | None  # None: there are no tools of the caller's
+    format: Format | None
+    user_id: str
+    cursor: MessagesOptions
+
+    @property
+    def takes_blocks(self) -> bool:
+        """Other than text: some clients fail on those if they asked for neither thinking nor tools."""
+        return self.thinking or bool(self.tool_types)
+
+
+def read_request(body: bytes, max_images: int = 50) -> MessagesRequest:
+    """Raises `InvalidRequest`, with the field that is to blame."""
+    wire = read_json(body, _Body, _HINTS)
+    return MessagesRequest(
+        model=wire.model,
+        conversation=read_conversation(wire.system, wire.messages, max_images),
+        stream=wire.stream or False,
+        max_tokens=wire.max_tokens if wire.max_tokens < _NO_LIMIT else None,
+        stop=tuple(wire.stop_sequences or ()),
+        thinking=_thinks(Fields(wire.thinking)),
+        tool_types=tuple(map(_type_of, wire.tools or ())),
+        offer=_offer(wire),
+        format=_format(wire),
+        user_id=Fields(wire.metadata).text("user_id"),
+        cursor=wire.cursor or MessagesOptions(),
+    )
+
+
+def countable(body: bytes) -> list[str]:
+    """The texts of a request that is only to be counted: it has no limit, and its images count nothing."""
+    wire = read_json(body, _Counted, _HINTS)
+    given = [msgspec.json.encode(tool).decode() for tool in wire.tools or ()]
+    messages = read_conversation(wire.system, wire.messages, len(body)).messages
+    calls = [f"{call.name} {call.arguments}" for message in messages for call in getattr(message, "calls", ())]
+    return [*(message.text for message in messages), *calls, *given]
+
+
+# --- the body's shape -------------------------------------------------------------------------------
+
+_NonEmpty: TypeAlias = Annotated[str, Meta(min_length=1)]
+_Object: TypeAlias = dict[str, Any]
+
+
+class _Counted(Struct, frozen=True, kw_only=True):
+    messages: Annotated[list[WireMessage], Meta(min_length=1)]
+    system: Content | None = None
+    tools: list[_Object] | None = None
+
+
+class _Body(_Counted, frozen=True, kw_only=True):
+    model: _NonEmpty
+    max_tokens: Annotated[int, Meta(ge=1)]
+    stream: bool | None = None
+    stop_sequences: list[_NonEmpty] | None = None
+    thinking: _Object | None = None
+    tool_choice: _Object | None = None
+    output_config: _Object | None = None
+    output_format: _Object | None = None  # where `output_config.format` was before
+    metadata: _Object | None = None
+    cursor: MessagesOptions | None = None
+
+
+def _one_of(names: tuple[str, ...]) -> str:
+    return f"Send one of {', '.join(names)}."
+
+
+_HINTS = {
+    "messages[].role": _one_of(("user", "assistant", "system")),
+    "cursor.mode": _one_of(MODES),
+    "cursor.fences": _one_of(get_args(Fences)),
+    "cursor.include[]": _one_of(get_args(Include)),
+    "cursor.whenClientLeaves": _one_of(get_args(WhenClientLeaves)),
+    "cursor.actions": _one_of(get_args(Actions)),
+}
+
+
+# --- reading it -------------------------------------------------------------------------------------
+
+
+def _thinks(thinking: Fields) -> bool:
+    return thinking.text("type") in ("enabled", "adaptive") and thinking.text("display") != "omitted"
+
+
+def _type_of(tool: _Object) -> str:
+    return Fields(tool).text("type") or "custom"
+
+
+def _offer(wire: _Body) -> Offer | None:
+    tools: dict[str, Tool] = {}
+    for number, offered in enumerate(wire.tools or ()):
+        if _type_of(offered) != "custom":
+            continue
+        fields, param = Fields(offered), f"tools[{number}]"
+        if (name := fields.text("name")) in tools:
+            raise InvalidRequest(f"{param}.name: Two tools have this name; rename one.", param=f"{param}.name")
+        tools[name] = make_tool(name, fields.text("description"), fields.object("input_schema").all, param)
+    asked = Fields(wire.tool_choice)
+    if not tools:
+        return None
+    choice = _choice(asked, list(tools), [Fields(tool).text("name") for tool in wire.tools or ()])
+    return Offer(tools=tuple(tools.values()), choice=choice, parallel=not asked.flag("disable_parallel_tool_use"))
+
+
+def _choice(asked: Fields, names: list[str], all_names: list[str]) -> ToolChoice:
+    name = asked.text("name")
+    match asked.text("type"):
+        case "none":
+            return NoTool()
+        case "any":
+            return RequiredTool()
+        case "tool" if name in names:
+            return NamedTool(name)
+        case "tool" if name not in all_names:
+            raise InvalidRequest(
+                f"tool_choice.name: {name[:100]!r} is not one of the tools; there are {', '.join(names)}.",
+                param="tool_choice.name",
+            )
+        case _:
+            return AutoTool()
+
+
+def _format(wire: _Body) -> Format | None:
+    format, param = Fields(wire.output_config).object("format"), "output_config.format"
+    if not format.all:
+        format, param = Fields(wire.output_format), "output_format"
+    if format.text("type") != "json_schema":
+        return None
+    schema, param = format.object("schema").all, f"{param}.schema"
+    if len(msgspec.json.encode(schema)) > LARGEST_SCHEMA:
+        raise InvalidRequest(
+            f"{param}: The schema is larger than {LARGEST_SCHEMA} bytes; use a smaller one.", param=param
+        )
+    check_schema(schema, param)
+    return JsonSchema(schema, strict=True)

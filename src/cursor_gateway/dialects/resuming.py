@@ -1,0 +1,55 @@
+"""A run's events from its start in; the stream after the event that a reader had last out."""
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from cursor_gateway.model.document_events import DocumentEvent, Paused
+
+
+class NumberedEncoder(Protocol):
+    """Of one reply, with the number of the run's event in each frame."""
+
+    def push(self, event: DocumentEvent, /) -> bytes: ...
+
+    def keep_alive(self) -> bytes: ...
+
+    @property
+    def is_over(self) -> bool: ...
+
+    @property
+    def is_cut(self) -> bool: ...
+
+
+class Resumed:
+    """All events are pushed, also those before: what was sent already decides how it goes on.
+
+    A run that paused has several replies: `encoder` makes the one for each, by the number of the pause before it.
+    """
+
+    is_slow = False
+
+    def __init__(self, encoder: Callable[[int], NumberedEncoder], after: int) -> None:
+        self._make, self._encoder, self._after, self._number = encoder, encoder(0), after, 0
+
+    @property
+    def is_over(self) -> bool:
+        return self._encoder.is_over
+
+    @property
+    def is_cut(self) -> bool:
+        return self._encoder.is_cut
+
+    def keep_alive(self) -> bytes:
+        return self._encoder.keep_alive()
+
+    def push(self, event: DocumentEvent, /) -> bytes:
+        self._number += 1
+        frames = self._encoder.push(event)
+        if self._number > self._after:
+            return frames
+        if isinstance(event, Paused):
+            self._encoder = self._make(self._number)
+        return b""
+
+    def push_all(self, events: Sequence[DocumentEvent], /) -> bytes:
+        return b"".join(map(self.push, events))

@@ -1,0 +1,127 @@
+"""A message as events and as a whole: every event valid and in order, and both the same."""
+
+import json
+
+import msgspec
+import pytest
+
+from cursor_gateway.dialects.deltas import Answer, Ended
+from cursor_gateway.dialects.messages.blocks import Composer, Display
+from cursor_gateway.dialects.messages.encoder import PING, MessageEncoder, MessageHead, message_of
+from cursor_gateway.errors import AgentCrashed
+from cursor_gateway.model.document_events import ContentDelta, DocumentEvent, Reasoning
+from cursor_gateway.model.documents import TerminalCommandMetadata
+from cursor_gateway.stages.cutting import Cutter
+from cursor_gateway.wire.sse import SseDecoder
+from tests.anthropic_shapes import Error, Message, MessageStart, Text, ToolUse, events_of, fold, read_message
+from tests.dialects.runs import USAGE, done, ended, paused, words
+
+HEAD = MessageHead(id="msg_0a1b", model='claude "x"', signature="chat_0a1b", input_tokens=7)
+ALL = Display(thinking=True, actions="native")
+RAN = ended(TerminalCommandMetadata(command="é" * 2000, exit_code=0, output="a", duration_ms=1, permissions=[]))
+RUN: list[DocumentEvent] = [
+    Reasoning("Let me ", opens=True),
+    Reasoning("see."),
+    *words("I ", "look…"),
+    RAN,
+    Reasoning("Well.", opens=True),
+    *words("\n", "There ", "it is."),
+]
+
+
+def composer(cutter: Cutter | None = None) -> Composer:
+    return Composer("chat_0a1b", ALL, cutter)
+
+
+def stream(events: list[DocumentEvent], cutter: Cutter | None = None) -> bytes:
+    return MessageEncoder(HEAD, composer(cutter)).push_all(events)
+
+
+def whole(events: list[DocumentEvent], cutter: Cutter | None = None) -> Message:
+    composing = composer(cutter)
+    steps = [step for event in events for step in composing.push(event)]
+    return read_message(msgspec.json.encode(message_of(HEAD, steps)))
+
+
+@pytest.mark.parametrize("end", [done(), paused("call_1", "call_2")])
+@pytest.mark.parametrize("cutter", [(), ("it",)])
+def test_the_stream_folds_to_the_whole(end: DocumentEvent, cutter: tuple[str, ...]) -> None:
+    events = [*RUN, end]
+    cutters = [Cutter(cutter) if cutter else None for _ in range(2)]
+    assert fold(events_of(stream(events, cutters[0]))) == whole(events, cutters[1])
+
+
+def test_the_first_event_has_an_estimate_of_the_context() -> None:
+    start, *_ = events_of(stream([*words("Hi"), done()]))
+    assert isinstance(start, MessageStart)
+    assert (start.message.id, start.message.model) == ("msg_0a1b", 'claude "x"')
+    assert (start.message.usage.input_tokens, start.message.usage.output_tokens) == (7, 0)
+
+
+def test_the_signature_names_the_run_and_comes_last() -> None:
+    names = [json.loads(frame.data) for frame in SseDecoder().push(stream([*RUN[:2], *words("x"), done()]))]
+    deltas = [event["delta"] for event in names if event["type"] == "content_block_delta"]
+    assert deltas[2] == {"type": "signature_delta", "signature": "chat_0a1b"}
+
+
+def test_calls_have_their_input_in_deltas_and_all_of_them_are_there() -> None:
+    message = whole([paused("call_1", "call_2")])
+    assert [block for block in message.content if isinstance(block, ToolUse)] == message.content
+    assert [(block.id, block.input) for block in message.content if isinstance(block, ToolUse)] == [
+        ("call_1", {"a": 1}),
+        ("call_2", {"a": 1}),
+    ]
+    assert message.stop_reason == "tool_use"
+
+
+def test_a_ping_comes_after_the_start() -> None:
+    encoder = MessageEncoder(HEAD, composer())
+    data = encoder.keep_alive() + encoder.keep_alive() + encoder.push_all([*words("Hi"), done()])
+    assert [event.__class__.__name__ for event in events_of(data)][:3] == ["MessageStart", "Ping", "Ping"]
+    assert fold(events_of(data)) == whole([*words("Hi"), done()])
+    assert encoder.keep_alive() == PING
+
+
+def test_it_is_over_with_the_end_and_says_no_more() -> None:
+    encoder = MessageEncoder(HEAD, composer())
+    assert not encoder.is_over
+    encoder.push_all([*words("Hi"), done()])
+    assert (encoder.is_over, encoder.is_cut, encoder.is_slow) == (True, False, False)
+    assert encoder.push(ContentDelta("doc_001", "more")) == b""
+
+
+def test_a_message_that_is_cut_is_over() -> None:
+    encoder = MessageEncoder(HEAD, composer(Cutter(("END",))))
+    message = fold(events_of(encoder.push_all(words("Hi END more"))))
+    assert isinstance(message, Message)
+    assert (message.stop_reason, message.stop_sequence) == ("stop_sequence", "END")
+    assert encoder.is_cut
+
+
+def test_a_failure_is_the_last_event() -> None:
+    failed = fold(events_of(stream([*words("Hel"), done(AgentCrashed("It crashed.").failure())])))
+    assert isinstance(failed, Error)
+    assert failed.error.message == "It crashed."
+
+
+def test_a_message_that_has_not_ended_has_no_reason() -> None:
+    message = whole(RUN[:3])
+    assert (message.stop_reason, message.usage.input_tokens) == (None, 7)
+
+
+def test_a_whole_answer_is_one_stream() -> None:
+    frames = MessageEncoder(HEAD, composer()).whole(Answer('{"a":1}', "", (), Ended(USAGE)))
+    message = fold(events_of(frames))
+    assert isinstance(message, Message)
+    assert message.content == [Text(text='{"a":1}')]
+
+
+def test_numbers_stand_in_the_last_frame_of_each_event() -> None:
+    plain = stream([*RUN, done()])
+    numbered = MessageEncoder(HEAD, composer(), after=5, is_numbered=True)
+    pieces = [numbered.push(event) for event in [*RUN, done()]]
+    for number, piece in enumerate(pieces, 6):
+        frames = SseDecoder().push(piece)
+        assert piece.count(b"\nid: ") + piece.startswith(b"id: ") == (1 if frames else 0)
+        assert not frames or frames[-1].id == str(number)
+    assert events_of(b"".join(pieces)) == events_of(plain)
