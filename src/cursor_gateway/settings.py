@@ -14,8 +14,8 @@ import msgspec
 from msgspec import Meta, Struct
 from msgspec.inspect import BoolType, DictType, FloatType, IntType, ListType, LiteralType, Metadata, StrType
 
+from cursor_gateway.dialects.actions import ActionDisplay
 from cursor_gateway.dialects.deltas import AgentTools
-from cursor_gateway.dialects.messages.blocks import Actions
 from cursor_gateway.errors import SettingsError
 from cursor_gateway.keys import is_hash, is_name, is_reserved
 from cursor_gateway.model.documents import Mode
@@ -110,7 +110,7 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         ),
     ] = "reasoning"
     messages_actions: Annotated[
-        Actions,
+        ActionDisplay,
         Meta(
             description="How the Messages API shows the agent's actions: as lines in `thinking` if the request asks "
             "for thinking, as `text`, as blocks of server tools (`native`), or not at all."

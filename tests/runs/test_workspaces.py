@@ -135,3 +135,9 @@ def test_hooks_servers_and_permissions_of_a_workspace_are_found(tree: Path, name
     allowing.check(str(folder))
     (folder / ".git").touch()  # a worktree of its own
     refusing.check(str(folder))
+
+
+def test_a_folder_that_is_only_mentioned_is_taken_if_it_is_allowed(tree: Path) -> None:
+    allowed = workspaces(tree).allowed
+    assert allowed("project") == str(tree / "home" / "project")
+    assert [allowed(name) for name in ("", "\0", "/", "nothing", "file", "../secret")] == [None] * 6

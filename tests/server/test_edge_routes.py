@@ -40,9 +40,12 @@ def test_a_path_says_which_methods_it_knows(gateway: RunningGateway, path: str, 
         return
     else:
         assert reply.status == 405
-    if reply.body:
+    if reply.body and path.startswith("/v1/messages"):
+        assert json.loads(reply.body)["error"]["type"] == "invalid_request_error"
+    elif reply.body:
         assert reply.error["code"] == "method_not_allowed"
-        assert reply.headers["allow"] in reply.error["message"]
+    if reply.body:
+        assert reply.headers["allow"] in json.loads(reply.body)["error"]["message"]
     assert set(reply.headers["allow"].split(", ")) == allowed
 
 
@@ -107,7 +110,7 @@ def test_head_is_get_without_the_body(gateway: RunningGateway) -> None:
     for target in ("/health", "/v1/models", "/v1/models/none", "/nothing"):
         got = exchanged(gateway, request("GET", target, CLOSE))
         told = exchanged(gateway, request("HEAD", target, CLOSE), has_body=False)
-        varies = ("x-request-id", "date")
+        varies = ("x-request-id", "request-id", "date")
         assert told.status == got.status
         assert {name: value for name, value in told.headers.items() if name not in varies} == {
             name: value for name, value in got.headers.items() if name not in varies
@@ -126,7 +129,7 @@ def test_errors_of_the_edge_are_json_for_every_caller(gateway: RunningGateway) -
         assert json.loads(reply.body)["error"]["code"] == "not_found"
 
 
-@pytest.mark.parametrize("path", ["/v1/responses", "/v1/messages", "/v1/messages/count_tokens"])
+@pytest.mark.parametrize("path", ["/v1/responses"])
 def test_other_apis_are_told_which_one_there_is(gateway: RunningGateway, path: str) -> None:
     reply = exchanged(gateway, request("POST", path, JSON, CLOSE, body=b"{}"))
     assert (reply.status, reply.error["code"]) == (404, "not_found")

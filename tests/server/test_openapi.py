@@ -17,6 +17,8 @@ from cursor_gateway import ChunkEncoder, CompletionFold, errors, read_events
 from cursor_gateway.cli.dialects import dialects_of
 from cursor_gateway.dialects.chat.request import IGNORED, read_request
 from cursor_gateway.dialects.documents.request import offer_of, read_answer, read_chat_request, results_of
+from cursor_gateway.dialects.messages.request import countable
+from cursor_gateway.dialects.messages.request import read_request as read_messages_request
 from cursor_gateway.errors import (
     AgentError,
     AnswerUnfit,
@@ -38,6 +40,7 @@ from cursor_gateway.server.routes import Routes
 from cursor_gateway.settings import Settings
 from cursor_gateway.sources.base import SourceState
 from cursor_gateway.wire.sse import SseDecoder, SseEvent
+from tests.anthropic_shapes import events_of, fold, read_message
 from tests.openai_shapes import validate_stream
 from tests.scenarios.golden import HEAD, Scenario, scenarios
 
@@ -50,7 +53,7 @@ OPERATIONS: dict[str, Json] = {
     for path, item in DOCUMENT["paths"].items()
     for method, operation in item.items()
 }
-RUNNING = ("POST /v1/chat", "POST /v1/chat/{id}/answer", "POST /v1/chat/completions")
+RUNNING = ("POST /v1/chat", "POST /v1/chat/{id}/answer", "POST /v1/chat/completions", "POST /v1/messages")
 FOR_BROWSERS = {("GET", "/"), ("GET", "/page/{name}"), ("GET", "/docs.css")}  # pages, and their parts
 
 
@@ -191,6 +194,7 @@ def test_the_replies_of_runs_come_in_all_their_forms() -> None:
         "POST /v1/chat": {"application/json", "text/event-stream", "application/x-ndjson"},
         "POST /v1/chat/{id}/answer": {"application/json", "text/event-stream", "application/x-ndjson"},
         "POST /v1/chat/completions": {"application/json", "text/event-stream"},
+        "POST /v1/messages": {"application/json", "text/event-stream"},
     }
 
 
@@ -217,7 +221,7 @@ def of(found: set[type[GatewayError]]) -> set[tuple[str, str]]:
 
 def test_a_run_may_fail_in_every_way() -> None:
     served = raised() - {SettingsError, UnusableInput}
-    assert codes(OPERATIONS["POST /v1/chat/completions"]) == of(served)
+    assert codes(OPERATIONS["POST /v1/chat/completions"]) == codes(OPERATIONS["POST /v1/messages"]) == of(served)
     assert codes(OPERATIONS["POST /v1/chat"]) == of(served - {AnswerUnfit})
     assert codes(OPERATIONS["POST /v1/chat/{id}/answer"]) == of(served - {AnswerUnfit, IdempotencyMismatch})
     statuses = [
@@ -253,6 +257,7 @@ def test_each_operation_has_its_own_errors() -> None:
     assert found["GET /v1/conversations"] == found["GET /v1/runs"] == everywhere | {"400", "401"}
     assert found["GET /v1/conversations/{id}"] == everywhere | {"401", "404"}
     assert found["DELETE /v1/conversations/{id}"] == everywhere | {"202", "204", "401", "404"}
+    assert found["POST /v1/messages/count_tokens"] == everywhere | {"401", "413", "415", "429"}
     assert found["GET /v1/models"] == everywhere | {"401", "429", "502", "504"}
     assert found["GET /v1/models/{id}"] == found["GET /v1/models"] | {"404"}
 
@@ -330,6 +335,10 @@ def test_the_examples_of_requests_are_taken() -> None:
         results_of(read_answer(msgspec.json.encode(body)).tool_results or ())
     for body in examples(OPERATIONS["POST /v1/chat/completions"]["requestBody"]["content"]["application/json"]):
         read_request(msgspec.json.encode(body))
+    for body in examples(OPERATIONS["POST /v1/messages"]["requestBody"]["content"]["application/json"]):
+        read_messages_request(msgspec.json.encode(body))
+    for body in examples(OPERATIONS["POST /v1/messages/count_tokens"]["requestBody"]["content"]["application/json"]):
+        countable(msgspec.json.encode(body))
 
 
 def event_complaints(event: SseEvent, schema: Json) -> list[str]:
@@ -351,6 +360,12 @@ def test_the_examples_of_streams_are_streams() -> None:
     assert len(validate_stream(completion["example"].encode(), include_usage=True)) == 5
     *chunks, _ = SseDecoder().push(completion["example"].encode())
     assert [event_complaints(chunk, completion["x-itemSchema"]) for chunk in chunks] == [[]] * 5
+    messages = OPERATIONS["POST /v1/messages"]["responses"]["200"]["content"]
+    events = SseDecoder().push(messages["text/event-stream"]["example"].encode())
+    told = [event_complaints(event, messages["text/event-stream"]["x-itemSchema"]) for event in events]
+    assert told == [[]] * len(events)
+    whole = read_message(msgspec.json.encode(messages["application/json"]["example"]))
+    assert fold(events_of(messages["text/event-stream"]["example"].encode())) == whole
 
 
 def test_an_event_may_have_every_payload() -> None:
@@ -414,6 +429,16 @@ def test_what_the_schema_of_a_completion_allows_is_taken_or_refused_for_what_it_
         read_request(msgspec.json.encode(whole_numbers(case.body)))
     except InvalidRequest as error:
         if not (error.param or "").startswith(CANNOT_SAY):
+            raise
+
+
+@given(case=API["/v1/messages"]["POST"].as_strategy())
+@quickly
+def test_what_the_schema_of_a_message_allows_is_taken_or_refused_for_what_it_cannot_say(case: Any) -> None:
+    try:
+        read_messages_request(msgspec.json.encode(whole_numbers(case.body)))
+    except InvalidRequest as error:
+        if not (error.param or "").startswith((*CANNOT_SAY, "output_config", "output_format", "cursor")):
             raise
 
 

@@ -3,7 +3,7 @@
 For dialects that show what the agent did itself: its commands, edits, searches, plans and to-dos.
 """
 
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 import msgspec
 from msgspec import UNSET, Struct
@@ -24,6 +24,8 @@ from cursor_gateway.model.documents import (
     ToolCallDocument,
     ToolTrace,
 )
+
+ActionDisplay: TypeAlias = Literal["thinking", "text", "native", "none"]  # of the Messages API
 
 _FILE_TOOLS = {"create": "write_file", "edit": "edit_file", "delete": "delete_file", "rename": "rename_file"}
 

@@ -185,7 +185,7 @@ class StartRun(Struct, frozen=True, kw_only=True):
     model: str | None = None
     mode: Mode | None = None
     workspace: str | None = None
-    suggested_workspace: str | None = None  # used if none is named and it is allowed
+    workspace_if_allowed: str | None = None  # the client's folder, which it mentions: taken if the gateway may
     conversation_id: str | None = None  # or the id of an answer, in any dialect
     follows: str | None = None  # the id of an answer, not only of a conversation's last one, which it continues
     fences: Fences | None = None

@@ -39,12 +39,10 @@ class Workspaces:
             raise InvalidRequest(f"The folder {name!r} does not exist; use one that does.", param="workspace")
         return str(folder)
 
-    def allowed(self, name: str | None) -> str | None:
-        """A folder that a client suggests; None if it may not be used."""
-        try:
-            return None if name is None else self.find(name)
-        except (InvalidRequest, WorkspaceForbidden):
-            return None
+    def allowed(self, name: str) -> str | None:
+        """This folder if the gateway may work in it; for one that a client mentions without asking for it."""
+        folder = self._allowed(name) if name and "\0" not in name else None
+        return str(folder) if folder is not None and _is_folder(folder) else None
 
     def check(self, workspace: str) -> None:
         """Before each run in it: an agent may have written the files. Raises `WorkspaceForbidden`."""

@@ -75,7 +75,7 @@ class RouteEndpoint:
             may_be_asked=asked.may_be_asked,
             model=asked.model,
             mode=asked.mode,
-            workspace=asked.workspace or self._service.workspaces.allowed(asked.suggested_workspace),
+            workspace=asked.workspace or self._mentioned(asked.workspace_if_allowed),
             conversation_id=None if conversation_id is None else self._dialects.run_id(conversation_id),
             follows=None if asked.follows is None else self._dialects.run_id(asked.follows),
             fences=asked.fences,
@@ -85,6 +85,9 @@ class RouteEndpoint:
             idempotency_key=idempotency_key(request),
             body=body,
         )
+
+    def _mentioned(self, workspace: str | None) -> str | None:
+        return None if workspace is None else self._service.workspaces.allowed(workspace)
 
     async def _continued(self, asked: ContinueRun, request: Request) -> Continued:
         id = self._dialects.run_id(request.path_params["id"])

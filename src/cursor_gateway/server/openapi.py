@@ -5,16 +5,20 @@ recording through our own encoders, so none of them can fall behind.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
 from typing import Any, TypeAlias, get_args
 
 import msgspec
 
 from cursor_gateway import errors
+from cursor_gateway.dialects.actions import ActionDisplay
 from cursor_gateway.dialects.chat.encoder import ChunkEncoder, CompletionFold, CompletionHead
 from cursor_gateway.dialects.documents.encoder import NdjsonEncoder, SseEncoder, encode_response
 from cursor_gateway.dialects.errors import error_body
+from cursor_gateway.dialects.messages.blocks import Composer, Display
+from cursor_gateway.dialects.messages.encoder import MessageEncoder, MessageHead, message_of
+from cursor_gateway.dialects.messages.errors import error_response
 from cursor_gateway.errors import (
     AgentError,
     AgentLooped,
@@ -34,6 +38,7 @@ from cursor_gateway.errors import (
     ModelUnavailable,
     NotFound,
     RequestForbidden,
+    RequestTooLarge,
     RequestTooSlow,
     RunCancelled,
     SessionLost,
@@ -42,6 +47,7 @@ from cursor_gateway.errors import (
     StoreUnavailable,
     ToolNotCalled,
     TooManyConnections,
+    TooManyRequests,
     UnusableInput,
     WorkspaceUntrusted,
 )
@@ -49,6 +55,7 @@ from cursor_gateway.model.documents import Mode
 from cursor_gateway.model.run_info import Fences, RunInfo, WhenClientLeaves
 from cursor_gateway.reader import read_events, read_response
 from cursor_gateway.server.api_page import api_page, api_style
+from cursor_gateway.server.openapi_messages import COUNT_EXAMPLES, MESSAGES_EXAMPLES, message_schemas
 from cursor_gateway.server.openapi_schemas import ref, schemas
 
 __all__ = ["api_page", "api_style", "openapi_document"]
@@ -57,12 +64,13 @@ Json = dict[str, Any]
 
 _ABOUT = """\
 Cursor's agent over HTTP. The agent works in a folder on the machine where the gateway runs; what it says and does \
-comes back as an ordered list of typed **documents**, or in the form of **OpenAI's API**, at once or as it happens.
+comes back as an ordered list of typed **documents**, or in the form of **OpenAI's** or **Anthropic's API**, at once \
+or as it happens.
 
 - Requests are JSON and say so: `Content-Type: application/json`.
 - A gateway with API keys wants one in every request: `Authorization: Bearer …`.
 - Every reply has an `X-Request-Id`; the log has the same. A request may bring its own.
-- Errors have OpenAI's form, a stable `code` and a sentence that says what to do.
+- Errors have OpenAI's form (Anthropic's below `/v1/messages`), a stable `code` and a sentence that says what to do.
 - A streaming reply waits for the first sign of the agent, so that a run that cannot start has its own status. \
 After that, an error is the last thing that the stream tells. A silent stream is kept \
 open by comments, NDJSON by white space before the next line.
@@ -72,6 +80,7 @@ _TAGS = {
     "Documents": "The answer as an ordered list of typed documents.",
     "History": "What was said before.",
     "OpenAI": "The same agent for any client of OpenAI's API.",
+    "Anthropic": "The same agent for any client of Anthropic's API, Claude Code among them.",
     "Operation": "For operators, and about the API itself.",
 }
 
@@ -82,7 +91,7 @@ def openapi_document(version: str) -> Json:
         "info": {
             "title": "cursor-gateway",
             "version": version,
-            "summary": "Cursor's agent as documents, and as OpenAI's API.",
+            "summary": "Cursor's agent as documents, and as OpenAI's and Anthropic's APIs.",
             "description": _ABOUT,
             "license": {"name": "MIT", "identifier": "MIT"},
         },
@@ -91,7 +100,7 @@ def openapi_document(version: str) -> Json:
         "tags": [{"name": name, "description": about} for name, about in _TAGS.items()],
         "paths": _paths(),
         "components": {
-            "schemas": schemas(),
+            "schemas": {**schemas(), **message_schemas()},
             "headers": {name: _header(about) for name, about in _HEADERS.items()},
             "parameters": _PARAMETERS,
             "securitySchemes": {
@@ -315,6 +324,45 @@ def _paths() -> Json:
                 parameters=[_IDEMPOTENCY, *_SESSION_HEADERS, *_CURSOR_HEADERS],
             )
         },
+        "/v1/messages": {
+            "post": _operation(
+                "createMessage",
+                "Anthropic",
+                "Ask the agent, as Anthropic's clients do",
+                "The whole conversation in, a message out. Where the agent calls one of `tools`, the message ends with "
+                "`tool_use`, and the request that brings the results goes on with the same run. Almost nothing is "
+                "refused; what cannot be honoured is ignored, and says so below. `?beta=true` changes nothing.",
+                _body("MessagesRequest", MESSAGES_EXAMPLES),
+                _reply(
+                    "The answer.",
+                    {
+                        "application/json": {"schema": ref("Message"), "example": examples.message},
+                        "text/event-stream": _stream(
+                            "Each event has its type as its name. A silent stream is kept open by `ping`.",
+                            _event(("MessagesEvent",), event={"type": "string"}),
+                            examples.message_events,
+                        ),
+                    },
+                    _RUN_HEADERS,
+                ),
+                _all_errors(),
+                failed=[ref("MessagesError")],
+                parameters=[_IDEMPOTENCY, *_CLAUDE_CODE_HEADERS, *_CURSOR_HEADERS, _ACTIONS_HEADER],
+                envelope=_MESSAGES_ENVELOPE,
+            )
+        },
+        "/v1/messages/count_tokens": {
+            "post": _operation(
+                "countTokens",
+                "Anthropic",
+                "Count the tokens of a request",
+                "At once, by an estimate, without the agent.",
+                _body("MessagesCountRequest", COUNT_EXAMPLES),
+                _reply("The count.", _json(ref("MessagesTokenCount"), {"input_tokens": 4})),
+                {*_ANYWHERE, KeyRefused, MediaTypeRefused, RequestTooLarge, TooManyRequests},
+                envelope=_MESSAGES_ENVELOPE,
+            )
+        },
         "/v1/models": {
             "get": _operation(
                 "listModels",
@@ -401,6 +449,7 @@ def _operation(
     parameters: Iterable[Json] = (),
     more: Json | None = None,
     is_open: bool = False,
+    envelope: "_Envelope | None" = None,
 ) -> Json:
     replies = {**({"200": reply} if reply is not None else {}), **(more or {})}
     return {
@@ -410,7 +459,7 @@ def _operation(
         "description": description,
         "parameters": [*parameters, *([] if is_open else [{"$ref": "#/components/parameters/X-Request-Id"}])],
         **({"requestBody": body} if body is not None else {}),
-        "responses": {**replies, **_error_responses(errors, failed)},
+        "responses": {**replies, **_error_responses(errors, failed, envelope or _OPENAI_ENVELOPE)},
         **({"security": []} if is_open else {}),
     }
 
@@ -458,6 +507,10 @@ _SESSION_HEADERS = [
     _header_parameter(name, "The client's own name for its session: two of the same opening are told apart by it.")
     for name in ("X-Session-Id", "X-Session-Affinity")
 ]
+_CLAUDE_CODE_HEADERS = [
+    _header_parameter("X-Claude-Code-Session-Id", "Claude Code's own name for its session."),
+    _header_parameter("X-Claude-Code-Agent-Id", "Its subagent, which has a conversation of its own."),
+]
 _NUMBER: Json = {"type": "integer", "minimum": 0, "maximum": 1_000_000_000}
 _READING: list[Json] = [
     {
@@ -469,9 +522,9 @@ _READING: list[Json] = [
     _query("after", "The same, for readers who cannot send a header.", _NUMBER),
     _query(
         "dialect",
-        "`documents`; `ndjson`; `openai` for chunks as of `/v1/chat/completions`, up to the next pause; `html` for "
-        "what a page must do to show it.",
-        {"enum": ["documents", "ndjson", "openai", "html"]},
+        "`documents`; `ndjson`; `openai` for chunks as of `/v1/chat/completions`, up to the next pause; `messages` for "
+        "events as of `/v1/messages`, likewise; `html` for what a page must do to show it.",
+        {"enum": ["documents", "ndjson", "openai", "messages", "html"]},
     ),
 ]
 
@@ -536,6 +589,13 @@ _CURSOR_HEADERS: list[Json] = [
         ("When-Client-Leaves", "cursor.whenClientLeaves", {"enum": list(get_args(WhenClientLeaves))}, ""),
     ]
 ]
+
+_ACTIONS_HEADER: Json = {
+    "name": "X-Cursor-ActionDisplay",
+    "in": "header",
+    "description": "For clients that cannot send `cursor.actions`, which wins over it.",
+    "schema": {"enum": list(get_args(ActionDisplay))},
+}
 
 
 def _header(about: str) -> Json:
@@ -637,14 +697,25 @@ def _raised(error: type[GatewayError]) -> Iterator[type[GatewayError]]:
 _MODEL_ERRORS = {*_ANYWHERE, KeyRefused, ShuttingDown, *_all_errors(AgentError)} - set(_OF_RUNS)
 
 
-def _error_responses(errors: Iterable[type[GatewayError]], failed: Sequence[Json]) -> Json:
+class _Envelope(msgspec.Struct, frozen=True):
+    """The form of a path's errors."""
+
+    schema: str
+    example: Callable[[Failure], object]
+
+
+_OPENAI_ENVELOPE = _Envelope("ErrorReply", lambda failure: {"error": error_body(failure)})
+_MESSAGES_ENVELOPE = _Envelope("MessagesError", error_response)
+
+
+def _error_responses(errors: Iterable[type[GatewayError]], failed: Sequence[Json], envelope: _Envelope) -> Json:
     grouped: dict[str, list[type[GatewayError]]] = {}
     for error in sorted(errors, key=lambda error: (error.status, error.code)):
         grouped.setdefault(str(error.status), []).append(error)
-    return {status: _error_response(group, failed) for status, group in grouped.items()}
+    return {status: _error_response(group, failed, envelope) for status, group in grouped.items()}
 
 
-def _error_response(errors: list[type[GatewayError]], failed: Sequence[Json]) -> Json:
+def _error_response(errors: list[type[GatewayError]], failed: Sequence[Json], envelope: _Envelope) -> Json:
     """`failed` are the forms of the body when it is a run that has failed."""
     is_of_run = bool(failed) and any(issubclass(error, AgentError) for error in errors)
     headers = [
@@ -655,9 +726,10 @@ def _error_response(errors: list[type[GatewayError]], failed: Sequence[Json]) ->
         *(["Allow"] if MethodRefused in errors else ()),
     ]
     told = {error: _sentence(error) for error in errors}
-    schema = {"anyOf": list(failed)} if is_of_run and len(failed) > 1 else ref("ErrorReply")
+    schema = {"anyOf": list(failed)} if is_of_run and len(failed) > 1 else ref(envelope.schema)
     examples = {
-        error.code: {"summary": sentence, "value": _error_example(error, sentence)} for error, sentence in told.items()
+        error.code: {"summary": sentence, "value": _error_example(error, sentence, envelope)}
+        for error, sentence in told.items()
     }
     return _reply(
         " ".join(f"`{error.code}`: {sentence}" for error, sentence in told.items()),
@@ -678,9 +750,10 @@ def _meanings() -> dict[str, str]:
     return {name: f"{meaning[:1].upper()}{meaning[1:]}." for name, meaning in found}
 
 
-def _error_example(error: type[GatewayError], message: str) -> Json:
+def _error_example(error: type[GatewayError], message: str, envelope: _Envelope) -> Json:
     failure = Failure(code=error.code, message=message, status=error.status)
-    return {"error": msgspec.to_builtins(error_body(failure))}
+    example: Json = msgspec.to_builtins(envelope.example(failure))
+    return example
 
 
 # --- examples -------------------------------------------------------------------------------------------
@@ -828,6 +901,7 @@ _RUN = RunInfo(
     id="chat_7f3a2b1c", conversation_id="conv_9e8d7c6b", created="2026-02-23T10:30:00Z", mode="ask", model="auto"
 )
 _HEAD = CompletionHead(id="chatcmpl-7f3a2b1c", created=1771842600, model="auto")
+_MESSAGE = MessageHead(id="msg_7f3a2b1c", model="auto", signature="chat_7f3a2b1c", input_tokens=20)
 _SAID = ("It is a calculator ", "for the terminal.")
 _RECORDING: list[Json] = [
     {"type": "system", "subtype": "init", "session_id": "9e8d7c6b", "model": "Auto"},
@@ -862,3 +936,7 @@ class _Examples:
         self.sse = b"".join(map(SseEncoder().push, events)).decode()
         self.ndjson = b"".join(map(NdjsonEncoder().push, events)).decode()
         self.chunks = b"".join(map(ChunkEncoder(_HEAD, include_usage=True).push, events)).decode()
+        composer = Composer(_RUN.id, Display())
+        steps = [step for event in events for step in composer.push(event)]
+        self.message: Json = msgspec.json.decode(msgspec.json.encode(message_of(_MESSAGE, steps)))
+        self.message_events = MessageEncoder(_MESSAGE, Composer(_RUN.id, Display())).push_all(events).decode()

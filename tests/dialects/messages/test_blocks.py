@@ -4,10 +4,10 @@ import pytest
 from msgspec import Raw
 from msgspec.structs import replace
 
+from cursor_gateway.dialects.actions import ActionDisplay
 from cursor_gateway.dialects.deltas import Answer, Call, Ended
 from cursor_gateway.dialects.messages.actions import MARK, NOTHING_SAID
 from cursor_gateway.dialects.messages.blocks import (
-    Actions,
     Closed,
     Composer,
     Display,
@@ -49,7 +49,7 @@ def steps(
     events: list[DocumentEvent],
     *,
     thinking: bool = False,
-    actions: Actions = "none",
+    actions: ActionDisplay = "none",
     cutter: Cutter | None = None,
     display: Display | None = None,
 ) -> list[Step]:

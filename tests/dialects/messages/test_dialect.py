@@ -6,9 +6,10 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from cursor_gateway.dialects.actions import ActionDisplay
 from cursor_gateway.dialects.base import AnswerId, CheckedReply, RunView, Start, StartRun
 from cursor_gateway.dialects.deltas import Answer, Ended
-from cursor_gateway.dialects.messages.blocks import Actions, Display
+from cursor_gateway.dialects.messages.blocks import Display
 from cursor_gateway.dialects.messages.claude_code import CHEAPEST
 from cursor_gateway.dialects.messages.dialect import MessagesReply, messages_dialect
 from cursor_gateway.dialects.messages.encoder import PING
@@ -27,7 +28,7 @@ CLAUDE_CODE = {"user-agent": "claude-cli/2.1.325", "x-claude-code-session-id": "
 EVENTS: list[DocumentEvent] = [Reasoning("Hm", opens=True), *words("one two three"), done()]
 
 
-def read(body: dict[str, Any], headers: dict[str, str] | None = None, actions: Actions = "thinking") -> StartRun:
+def read(body: dict[str, Any], headers: dict[str, str] | None = None, actions: ActionDisplay = "thinking") -> StartRun:
     (route,) = messages_dialect(50, actions).routes
     body = {"model": "claude-opus-5-5", "max_tokens": 128_000, "messages": [{"role": "user", "content": "Hi"}], **body}
     asked = route.read(json.dumps(body).encode(), headers or {})
@@ -35,7 +36,7 @@ def read(body: dict[str, Any], headers: dict[str, str] | None = None, actions: A
     return asked
 
 
-def reply_to(body: dict[str, Any], headers: dict[str, str] | None = None, actions: Actions = "thinking") -> Any:
+def reply_to(body: dict[str, Any], headers: dict[str, str] | None = None, actions: ActionDisplay = "thinking") -> Any:
     return read(body, headers, actions).reply
 
 
@@ -68,7 +69,9 @@ def test_an_answer_in_a_format_is_checked() -> None:
         ({"thinking": THINKING, "cursor": {"actions": "text"}}, "none", "text"),
     ],
 )
-def test_blocks_other_than_text_need_thinking_or_tools(body: dict[str, Any], actions: Actions, expected: str) -> None:
+def test_blocks_other_than_text_need_thinking_or_tools(
+    body: dict[str, Any], actions: ActionDisplay, expected: str
+) -> None:
     assert reply_to(body, actions=actions).display.actions == expected
 
 
@@ -94,8 +97,8 @@ def test_its_turns_join_retries_within_its_session() -> None:
     asked = read({"tools": [LOOK], "messages": messages}, {**CLAUDE_CODE, "x-claude-code-agent-id": "a"})
     assert (asked.joins_retries, asked.is_first_try) == (True, False)
     assert (asked.client_session, asked.has_own_tools, asked.mode) == ("s a", True, None)
-    assert (asked.workspace, asked.suggested_workspace) == (None, "/home/me/app")
-    assert read({"tools": [LOOK], "messages": messages}).suggested_workspace is None
+    assert (asked.workspace, asked.workspace_if_allowed) == (None, "/home/me/app")
+    assert read({"tools": [LOOK], "messages": messages}).workspace_if_allowed is None
 
 
 @pytest.mark.parametrize(

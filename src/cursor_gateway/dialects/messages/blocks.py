@@ -12,6 +12,7 @@ from typing import Literal, TypeAlias
 
 from msgspec import Raw, Struct
 
+from cursor_gateway.dialects.actions import ActionDisplay
 from cursor_gateway.dialects.deltas import (
     Answer,
     Called,
@@ -39,7 +40,6 @@ from cursor_gateway.model.document_events import DocumentEnded, DocumentEvent
 from cursor_gateway.model.documents import Document
 from cursor_gateway.stages.cutting import Cutter
 
-Actions: TypeAlias = Literal["thinking", "text", "native", "none"]  # how the agent's own tools are shown
 Growing: TypeAlias = Literal["text", "thinking"]
 
 
@@ -47,7 +47,7 @@ class Display(Struct, frozen=True, kw_only=True):
     """What of a run one message shows beside the text and the caller's tools."""
 
     thinking: bool = False
-    actions: Actions | Literal["search"] = "none"  # search: web searches alone, as server tools
+    actions: ActionDisplay | Literal["search"] = "none"  # search: web searches alone, as server tools
 
 
 class Opened(Struct, frozen=True):

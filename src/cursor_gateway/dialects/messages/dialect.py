@@ -6,6 +6,7 @@ from functools import partial
 import msgspec
 from msgspec import Struct
 
+from cursor_gateway.dialects.actions import ActionDisplay
 from cursor_gateway.dialects.base import (
     SSE,
     AnswerId,
@@ -21,7 +22,7 @@ from cursor_gateway.dialects.base import (
     StartRun,
 )
 from cursor_gateway.dialects.deltas import Answer, AnswerFold
-from cursor_gateway.dialects.messages.blocks import Actions, Composer, Display, Step
+from cursor_gateway.dialects.messages.blocks import Composer, Display, Step
 from cursor_gateway.dialects.messages.claude_code import (
     CHEAPEST,
     Side,
@@ -49,7 +50,7 @@ from cursor_gateway.stages.tokens import estimate_tokens_by_sample
 MESSAGE_STREAM = Form(SSE.media_type, PING)
 
 
-def messages_dialect(max_images: int, actions: Actions) -> Dialect:
+def messages_dialect(max_images: int, actions: ActionDisplay) -> Dialect:
     """`actions`: how the agent's own tools are shown, unless a request says so."""
     return Dialect(
         routes=[Route("/v1/messages", "messages", partial(_read, max_images=max_images, actions=actions))],
@@ -152,7 +153,7 @@ def _context(run: RunView, start: Start) -> int:
     return start.usage.total_tokens
 
 
-def _resumed(run: RunView, after: int, actions: Actions) -> tuple[Encoder, int]:
+def _resumed(run: RunView, after: int, actions: ActionDisplay) -> tuple[Encoder, int]:
     display = Display(thinking=True, actions=actions)
 
     def message(pause: int) -> MessageEncoder:
@@ -169,7 +170,7 @@ def _count_tokens(body: bytes, headers: Mapping[str, str]) -> bytes:
     return msgspec.json.encode({"input_tokens": sum(map(estimate_tokens_by_sample, countable(body)))})
 
 
-def _read(body: bytes, headers: Mapping[str, str], max_images: int, actions: Actions) -> StartRun:
+def _read(body: bytes, headers: Mapping[str, str], max_images: int, actions: ActionDisplay) -> StartRun:
     asked = read_request(body, max_images)
     options = with_headers(asked.cursor, headers)
     messages = asked.conversation.messages
@@ -198,7 +199,7 @@ def _read(body: bytes, headers: Mapping[str, str], max_images: int, actions: Act
         model=asked.model,
         mode=options.mode,
         workspace=options.workspace,
-        suggested_workspace=folder_of(messages) if is_own else None,
+        workspace_if_allowed=folder_of(messages) if is_own else None,
         conversation_id=options.conversation_id,
         fences=options.fences,
         include=frozenset(options.include or ()),
@@ -229,7 +230,7 @@ def _beside(start: StartRun, side: Side) -> StartRun:
     )
 
 
-def _display(asked: MessagesRequest, actions: Actions, side: Side | None) -> Display:
+def _display(asked: MessagesRequest, actions: ActionDisplay, side: Side | None) -> Display:
     if side is not None:
         return Display(actions="search" if side == "search" else "none")
     is_shown = actions == "text" or asked.takes_blocks

@@ -10,7 +10,7 @@ from typing import Annotated, Any, TypeAlias, get_args
 import msgspec
 from msgspec import Meta, Struct
 
-from cursor_gateway.dialects.messages.blocks import Actions
+from cursor_gateway.dialects.actions import ActionDisplay
 from cursor_gateway.dialects.messages.conversation import Content, Conversation, WireMessage, read_conversation
 from cursor_gateway.dialects.options import CursorOptions
 from cursor_gateway.errors import InvalidRequest
@@ -59,7 +59,7 @@ _NO_LIMIT = 16_000
 class MessagesOptions(CursorOptions, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
     """The request's `cursor`."""
 
-    actions: Actions | None = None
+    actions: ActionDisplay | None = None
 
 
 class MessagesRequest(Struct, frozen=True, kw_only=True):
@@ -143,7 +143,7 @@ _HINTS = {
     "cursor.fences": _one_of(get_args(Fences)),
     "cursor.include[]": _one_of(get_args(Include)),
     "cursor.whenClientLeaves": _one_of(get_args(WhenClientLeaves)),
-    "cursor.actions": _one_of(get_args(Actions)),
+    "cursor.actions": _one_of(get_args(ActionDisplay)),
 }
 
 
