@@ -16,6 +16,7 @@ GatewayError            foreseen; raise a subclass
 │   ├── IdempotencyMismatch 409   an idempotency key that another request has used
 │   ├── RequestTooLarge     413   the body is over the limit
 │   ├── MediaTypeRefused    415   not application/json
+│   ├── WebSocketRefused    426   an API that is served over HTTP only
 │   ├── TooManyRuns         429   all places are taken
 │   ├── TooManyRequests     429   more requests in a minute than the key may send
 │   ├── HeadTooLarge        431   too many headers, or too long ones
@@ -205,6 +206,10 @@ class RequestTooLarge(RequestError):
 
 class MediaTypeRefused(RequestError):
     code, status = "unsupported_media_type", 415
+
+
+class WebSocketRefused(RequestError):
+    code, status = "websocket_not_supported", 426
 
 
 class TooManyRuns(RequestError):

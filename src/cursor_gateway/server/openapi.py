@@ -49,6 +49,7 @@ from cursor_gateway.errors import (
     TooManyConnections,
     TooManyRequests,
     UnusableInput,
+    WebSocketRefused,
     WorkspaceUntrusted,
 )
 from cursor_gateway.model.documents import Mode
@@ -56,6 +57,15 @@ from cursor_gateway.model.run_info import Fences, RunInfo, WhenClientLeaves
 from cursor_gateway.reader import read_events, read_response
 from cursor_gateway.server.api_page import api_page, api_style
 from cursor_gateway.server.openapi_messages import COUNT_EXAMPLES, MESSAGES_EXAMPLES, message_schemas
+from cursor_gateway.server.openapi_responses import (
+    COMPACT_EXAMPLES,
+    COMPACTION,
+    ITEMS,
+    RESPONSE_EXAMPLES,
+    ResponseReplies,
+    response_schemas,
+)
+from cursor_gateway.server.openapi_responses import COUNT_EXAMPLES as RESPONSE_COUNT_EXAMPLES
 from cursor_gateway.server.openapi_schemas import ref, schemas
 
 __all__ = ["api_page", "api_style", "openapi_document"]
@@ -100,7 +110,7 @@ def openapi_document(version: str) -> Json:
         "tags": [{"name": name, "description": about} for name, about in _TAGS.items()],
         "paths": _paths(),
         "components": {
-            "schemas": {**schemas(), **message_schemas()},
+            "schemas": {**schemas(), **response_schemas(), **message_schemas()},
             "headers": {name: _header(about) for name, about in _HEADERS.items()},
             "parameters": _PARAMETERS,
             "securitySchemes": {
@@ -363,6 +373,7 @@ def _paths() -> Json:
                 envelope=_MESSAGES_ENVELOPE,
             )
         },
+        **_response_paths(examples),
         "/v1/models": {
             "get": _operation(
                 "listModels",
@@ -436,6 +447,130 @@ def _paths() -> Json:
     }
 
 
+def _response_paths(examples: "_Examples") -> Json:
+    """OpenAI's Responses API."""
+    body = {"schema": ref("Response"), "example": examples.responses_body}
+    stream = _stream(
+        "Each event has its type as its name. A silent stream is kept open by `keepalive`.",
+        _event(("ResponseEvent",), event={"type": "string"}),
+        examples.responses.events,
+    )
+    both = {"application/json": body, "text/event-stream": stream}
+    stored = {*_ANYWHERE, KeyRefused, NotFound, StoreUnavailable}
+    computed = {*_ANYWHERE, KeyRefused, MediaTypeRefused, RequestTooLarge, TooManyRequests}
+    return {
+        "/v1/responses": {
+            "post": _operation(
+                "createResponse",
+                "OpenAI",
+                "Ask the agent, as OpenAI's newer clients do",
+                "The whole conversation in, or what follows `previous_response_id`; items out. Where the agent calls "
+                "one of `tools`, the response ends with the calls, each in the form in which its tool was declared, "
+                "and the request that brings their results goes on with the same run. What cannot be honoured is "
+                "ignored, and says so below.",
+                _body("ResponsesRequest", RESPONSE_EXAMPLES),
+                _reply("The response.", both, _RUN_HEADERS),
+                _all_errors(),
+                failed=[ref("ErrorReply")],
+                parameters=[_IDEMPOTENCY, *_SESSION_HEADERS, *_CURSOR_HEADERS],
+            ),
+            "get": _operation(
+                "refuseWebSocket",
+                "OpenAI",
+                "Not served",
+                "The API over WebSocket is not served; clients then use HTTP.",
+                None,
+                None,
+                {*_ANYWHERE, KeyRefused, WebSocketRefused},
+            ),
+        },
+        "/v1/responses/{id}": {
+            "get": _operation(
+                "getResponse",
+                "OpenAI",
+                "Look at a response",
+                "As it is now; with `stream=true` its events, from the first or after `starting_after`, while the run "
+                "goes on and after it has ended.",
+                None,
+                _reply("The response.", both, _RUN_HEADERS),
+                stored,
+                parameters=[
+                    _RESPONSE_ID,
+                    _query("stream", "`true` for a stream.", {"enum": ["true", "false"]}),
+                    _query("starting_after", "The `sequence_number` of the last event that the reader has.", _NUMBER),
+                ],
+            ),
+            "delete": _operation(
+                "deleteResponse",
+                "OpenAI",
+                "Delete a response",
+                "It cannot be looked up any more. Its conversation stays in the history: see `/v1/conversations/{id}`.",
+                None,
+                _reply("It is gone.", _json(ref("ResponseDeleted"), _DELETED)),
+                stored,
+                parameters=[_RESPONSE_ID],
+            ),
+        },
+        "/v1/responses/{id}/cancel": {
+            "post": _operation(
+                "cancelResponse",
+                "OpenAI",
+                "Stop a response",
+                "Stops the agent and waits for its end. A response that has ended stays as it is.",
+                {
+                    "required": True,
+                    "content": {"application/json": {"schema": {"type": "object"}, "example": {}}},
+                },
+                _reply("The response.", {"application/json": body}, _RUN_HEADERS),
+                {*stored, MediaTypeRefused},
+                parameters=[_RESPONSE_ID],
+            )
+        },
+        "/v1/responses/{id}/input_items": {
+            "get": _operation(
+                "listInputItems",
+                "OpenAI",
+                "List the items that a response answers",
+                "A page of what was sent as `input`.",
+                None,
+                _reply("The items.", _json(ref("ResponseInputItems"), ITEMS)),
+                stored,
+                parameters=[
+                    _RESPONSE_ID,
+                    _limit(20),
+                    _query("order", "The latest first, or last.", {"enum": ["asc", "desc"], "default": "desc"}),
+                    _query("after", "A page's `last_id`: the page after it.", {"type": "string"}),
+                ],
+            )
+        },
+        "/v1/responses/input_tokens": {
+            "post": _operation(
+                "countInputTokens",
+                "OpenAI",
+                "Count the tokens of a request for a response",
+                "At once, by an estimate, without the agent.",
+                _body("ResponsesRequest", RESPONSE_COUNT_EXAMPLES),
+                _reply(
+                    "The count.",
+                    _json(ref("ResponseTokenCount"), {"object": "response.input_tokens", "input_tokens": 6}),
+                ),
+                computed,
+            )
+        },
+        "/v1/responses/compact": {
+            "post": _operation(
+                "compactResponse",
+                "OpenAI",
+                "Pack a conversation into one item",
+                "At once, without the agent. The item stands for the conversation wherever it is sent in its place.",
+                _body("ResponsesRequest", COMPACT_EXAMPLES),
+                _reply("The item.", _json(ref("ResponseCompaction"), COMPACTION)),
+                computed,
+            )
+        },
+    }
+
+
 def _operation(
     id: str,
     tag: str,
@@ -491,6 +626,8 @@ def _query(name: str, about: str, schema: Json) -> Json:
 _CHAT_ID = _path(
     "id", "The answer's id, from `X-Chat-Id` or its `id`; that of a chat completion will do.", "chat_7f3a2b1c"
 )
+_RESPONSE_ID = _path("id", "The response's id.", "resp_7f3a2b1c")
+_DELETED: Json = {"id": "resp_7f3a2b1c", "object": "response", "deleted": True}
 _CONVERSATION_ID = _path("id", "The conversation's id.", "conv_9e8d7c6b")
 _PENDING: Json = {"type": "object", "properties": {"message": {"type": "string"}}, "required": ["message"]}
 _IDEMPOTENCY: Json = {
@@ -522,9 +659,10 @@ _READING: list[Json] = [
     _query("after", "The same, for readers who cannot send a header.", _NUMBER),
     _query(
         "dialect",
-        "`documents`; `ndjson`; `openai` for chunks as of `/v1/chat/completions`, up to the next pause; `messages` for "
-        "events as of `/v1/messages`, likewise; `html` for what a page must do to show it.",
-        {"enum": ["documents", "ndjson", "openai", "messages", "html"]},
+        "`documents`; `ndjson`; `openai` for chunks as of `/v1/chat/completions`, up to the next pause; `responses` "
+        "and `messages` for events as of `/v1/responses` and `/v1/messages`, likewise; `html` for what a page must do "
+        "to show it.",
+        {"enum": ["documents", "ndjson", "openai", "responses", "messages", "html"]},
     ),
 ]
 
@@ -682,8 +820,8 @@ _OF_RUNS: _Errors = (
 
 
 def _all_errors(of: type[GatewayError] = GatewayError) -> list[type[GatewayError]]:
-    """Those that a reply may have, by status."""
-    return sorted(set(_raised(of)) - set(_LOCAL), key=lambda error: (error.status, error.code))
+    """Those that a reply of a run may have, by status."""
+    return sorted(set(_raised(of)) - {*_LOCAL, WebSocketRefused}, key=lambda error: (error.status, error.code))
 
 
 def _raised(error: type[GatewayError]) -> Iterator[type[GatewayError]]:
@@ -940,3 +1078,5 @@ class _Examples:
         steps = [step for event in events for step in composer.push(event)]
         self.message: Json = msgspec.json.decode(msgspec.json.encode(message_of(_MESSAGE, steps)))
         self.message_events = MessageEncoder(_MESSAGE, Composer(_RUN.id, Display())).push_all(events).decode()
+        self.responses = ResponseReplies(_RUN.id, _HEAD.created, events)
+        self.responses_body: Json = msgspec.json.decode(self.responses.body)
