@@ -68,6 +68,13 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         Meta(description="Headers that the agent adds to its own requests (`--header`); visible in the process list."),
     ] = {}
     model: Annotated[str, Meta(min_length=1, description="The default model.")] = "auto"
+    model_aliases: Annotated[
+        dict[str, str],
+        Meta(
+            description="What other names of models, and words in `claude-…` names, stand for: a model, or the newest "
+            "one with this word in its name."
+        ),
+    ] = msgspec.field(default_factory=lambda: {"opus": "opus", "sonnet": "sonnet", "haiku": "haiku"})
     mode: Annotated[Mode, Meta(description="The default mode.")] = "agent"
     workspace: Annotated[
         str, Meta(description="The default workspace; if empty, the folder in which the gateway was started.")

@@ -134,6 +134,7 @@ async def _service(
         ),
         Defaults(
             model=model,
+            model_aliases=settings.model_aliases,
             mode=settings.mode,
             fences=settings.fences,
             when_busy=settings.when_busy,

@@ -1,7 +1,7 @@
 """What a caller asks for, whatever dialect it was asked in."""
 
 import hashlib
-from collections.abc import Sequence, Set
+from collections.abc import Mapping, Sequence, Set
 
 from msgspec import Struct
 
@@ -49,6 +49,7 @@ class Defaults(Struct, frozen=True, kw_only=True):
     """For what a request leaves out."""
 
     model: str
+    model_aliases: Mapping[str, str] = {}  # see `model_aliases`
     mode: Mode = "agent"
     fences: Fences = "split"
     when_busy: WhenBusy = "refuse"

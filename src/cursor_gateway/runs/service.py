@@ -12,6 +12,7 @@ from typing import Literal, TypeAlias
 from msgspec.structs import replace
 
 from cursor_gateway.errors import (
+    AgentError,
     ConversationBusy,
     InvalidRequest,
     NotFound,
@@ -28,6 +29,7 @@ from cursor_gateway.prompting.fingerprints import fingerprint
 from cursor_gateway.runs.account_errors import AccountErrors, Asked
 from cursor_gateway.runs.conversations import Conversations
 from cursor_gateway.runs.handle import RunHandle
+from cursor_gateway.runs.model_aliases import is_alias, resolve
 from cursor_gateway.runs.registry import Place, Runs
 from cursor_gateway.runs.removal import Removals
 from cursor_gateway.runs.repeats import Repeats
@@ -38,6 +40,7 @@ from cursor_gateway.runs.stored_run import StoredRun
 from cursor_gateway.runs.turn_builder import Conversation
 from cursor_gateway.runs.waiting import WaitLimits
 from cursor_gateway.runs.workspaces import Workspaces
+from cursor_gateway.sources.base import Model
 from cursor_gateway.sources.router import SourceOrRouter, routed
 from cursor_gateway.sources.tool_server.endpoint import ToolEndpoint
 from cursor_gateway.stages.partial_run import PartialRun
@@ -86,9 +89,7 @@ class Service:
 
     async def start(self, request: RunRequest) -> RunHandle:
         """Raises a `RequestError` for what cannot be, `ModelUnavailable` for a model that is known to be none."""
-        model = request.model or self.defaults.model
-        _check_name(model)
-        self.source.named(request.source).check_model(model)
+        model = await self._model(request)
         has_tools, request = request.offer is not None, self._with_tools(request)
         if (joined := await self._find_earlier(request)) is not None:
             return joined
@@ -117,6 +118,17 @@ class Service:
         finally:
             if place is not None:
                 place.give_back()
+
+    async def _model(self, request: RunRequest) -> str:
+        name, source = request.model or self.defaults.model, self.source.named(request.source)
+        _check_name(name)
+        if is_alias(name, self.defaults.model_aliases):
+            models: list[Model] = []
+            with suppress(AgentError):  # of which the run will tell
+                models = await source.models()
+            name = resolve(name, self.defaults.model_aliases, models)
+        source.check_model(name)
+        return name
 
     async def _start_in(
         self,

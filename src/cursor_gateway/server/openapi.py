@@ -56,6 +56,7 @@ from cursor_gateway.model.documents import Mode
 from cursor_gateway.model.run_info import Fences, RunInfo, WhenClientLeaves
 from cursor_gateway.reader import read_events, read_response
 from cursor_gateway.server.api_page import api_page, api_style
+from cursor_gateway.server.models import CodexModel, ModelEntry
 from cursor_gateway.server.openapi_messages import COUNT_EXAMPLES, MESSAGES_EXAMPLES, message_schemas
 from cursor_gateway.server.openapi_responses import (
     COMPACT_EXAMPLES,
@@ -379,10 +380,12 @@ def _paths() -> Json:
                 "listModels",
                 "OpenAI",
                 "List the models",
-                "Those of the agent's account. The list is kept for a while.",
+                "Those of the agent's account. The list is kept for a while. A request with `anthropic-version` gets a "
+                "`ModelPage`.",
                 None,
-                _reply("The models.", _json(ref("ModelList"), {"object": "list", "data": [_MODEL]})),
+                _reply("The models.", _json({"anyOf": [ref("ModelList"), ref("ModelPage")]}, _MODELS)),
                 _MODEL_ERRORS,
+                parameters=_MODEL_PAGES,
             )
         },
         "/v1/models/{id}": {
@@ -390,7 +393,7 @@ def _paths() -> Json:
                 "getModel",
                 "OpenAI",
                 "Look up a model",
-                "One of the list.",
+                "One of the list, also by one of Claude's names.",
                 None,
                 _reply("The model.", _json(ref("Model"), _MODEL)),
                 {*_MODEL_ERRORS, ModelUnavailable},
@@ -666,6 +669,13 @@ _READING: list[Json] = [
     ),
 ]
 
+_MODEL_PAGES: list[Json] = [
+    _header_parameter("anthropic-version", "Any: the list comes as Anthropic's clients read it."),
+    _query("limit", "The most of them, for Anthropic's clients.", {"type": "integer", "minimum": 1, "maximum": 1000}),
+    _query("after_id", "Those after this one, for Anthropic's clients.", {"type": "string"}),
+    _query("before_id", "Those before this one, for Anthropic's clients.", {"type": "string"}),
+]
+
 
 def _limit(default: int) -> Json:
     schema = {"type": "integer", "minimum": 1, "maximum": 100, "default": default}
@@ -729,7 +739,7 @@ _CURSOR_HEADERS: list[Json] = [
 ]
 
 _ACTIONS_HEADER: Json = {
-    "name": "X-Cursor-ActionDisplay",
+    "name": "X-Cursor-Actions",
     "in": "header",
     "description": "For clients that cannot send `cursor.actions`, which wins over it.",
     "schema": {"enum": list(get_args(ActionDisplay))},
@@ -986,7 +996,18 @@ _COMPLETIONS["tools"] = {
         "tools": [{"type": "function", "function": _WEATHER}],
     },
 }
-_MODEL: Json = {"id": "auto", "object": "model", "created": 1771842600, "owned_by": "cursor", "name": "Auto"}
+_MODEL: Json = msgspec.to_builtins(
+    ModelEntry(id="auto", created=1771842600, name="Auto", display_name="Auto", created_at="2026-02-23T10:30:00Z")
+)
+_CODEX = CodexModel(slug="auto", display_name="Auto", description="Auto, by Cursor", priority=0)
+_MODELS: Json = {
+    "object": "list",
+    "data": [_MODEL],
+    "models": [msgspec.json.decode(msgspec.json.encode(_CODEX))],
+    "has_more": False,
+    "first_id": "auto",
+    "last_id": "auto",
+}
 _HEALTH: Json = {
     "status": "ok",
     "version": "0.1.0",

@@ -18,7 +18,7 @@ from cursor_gateway.dialects.errors import ErrorBody
 from cursor_gateway.model.documents import Mode
 from cursor_gateway.model.history import ConversationDetail, ConversationList, RunList
 from cursor_gateway.schema import openapi_components
-from cursor_gateway.server.models import ModelList
+from cursor_gateway.server.models import ModelList, ModelPage
 
 Schema = dict[str, Any]
 
@@ -148,6 +148,7 @@ _REPLIES: list[type[Struct]] = [
     ChatCompletion,
     Chunk,
     ModelList,
+    ModelPage,
     Health,
     ConversationList,
     ConversationDetail,
@@ -194,7 +195,10 @@ _REPLY_NAMES = {
     "CompletionUsage": "ChatCompletionUsage",
     "CursorFields": "ChatCompletionCursor",
     "ModelList": "ModelList",
+    "ModelPage": "ModelPage",
     "ModelEntry": "Model",
+    "CodexModel": "CodexModel",
+    "TruncationPolicy": "CodexTruncationPolicy",
     "Health": "Health",
     "HealthSource": "HealthSource",
     "HealthRuns": "HealthRuns",
@@ -498,12 +502,44 @@ _MEANINGS: dict[str, str] = {
     ".arguments": "JSON, as the model wrote it.",
     # --- models, errors, health
     "ModelList": "The models of the agent.",
-    "ModelList.data": "One by one.",
+    "ModelList.data": "One by one, as OpenAI's clients read them.",
+    "ModelList.models": "The same for Codex.",
+    ".has_more": "Whether there is another page.",
+    ".first_id": "The first of the page.",
+    ".last_id": "The last of the page.",
+    "ModelPage": "The models, as Anthropic's clients read them: for requests with `anthropic-version`.",
+    "ModelPage.data": "One by one. All have `claude` in their ids, as Claude Code shows no others.",
+    "CodexModel": "A model in Codex's catalogue.",
+    "CodexModel.slug": "Its name in requests.",
+    "CodexModel.description": "What it is.",
+    "CodexModel.supported_reasoning_levels": "None: Cursor's models have their effort in their names.",
+    "CodexModel.shell_type": "The shell tool that Codex offers.",
+    "CodexModel.visibility": "Whether Codex lists it.",
+    "CodexModel.supported_in_api": "Always true.",
+    "CodexModel.priority": "Its place in the list.",
+    "CodexModel.availability_nux": "Nothing.",
+    "CodexModel.upgrade": "Nothing.",
+    "CodexModel.support_verbosity": "Always false.",
+    "CodexModel.default_verbosity": "Nothing.",
+    "CodexModel.apply_patch_tool_type": "Nothing.",
+    "CodexModel.truncation_policy": "How Codex shortens the output of tools.",
+    "CodexModel.context_window": "Tokens; an assumption.",
+    "CodexModel.experimental_supported_tools": "None.",
+    "CodexModel.input_modalities": "What it takes.",
+    "CodexModel.base_instructions": "The instructions that Codex sends.",
+    "CodexTruncationPolicy": "How Codex shortens the output of tools.",
+    "CodexTruncationPolicy.mode": "What is counted.",
+    "CodexTruncationPolicy.limit": "The most of it.",
     "Model": "A model.",
     "Model.id": "Its name in requests.",
     "Model.created": "When the gateway was started, in seconds since 1970: nobody knows better.",
     "Model.owned_by": "Who offers it.",
     "Model.name": "Ours: its name for people.",
+    ".display_name": "Its name for people.",
+    "Model.created_at": "When the gateway was started.",
+    "Model.lifecycle": "Always `active`.",
+    "Model.max_input_tokens": "An assumption.",
+    "Model.max_tokens": "An assumption.",
     # --- history
     ".whenClientLeaves": "What happens to the run when nobody reads it any more: it is cancelled, or it finishes; left "
     "out, the operator's choice.",
