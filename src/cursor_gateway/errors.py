@@ -7,6 +7,7 @@ GatewayError            foreseen; raise a subclass
 │   ├── KeyRefused          401   no API key, or one that is not known here
 │   ├── RequestForbidden    403   a foreign web page, or a Host that is not ours
 │   ├── WorkspaceForbidden  403   a folder outside the allowed roots
+│   ├── ApprovalForbidden   403   callers may not allow commands here
 │   ├── PreviousAnswerUnknown 400 an answer to continue from that is not stored here
 │   ├── NotFound            404   no such path, run or conversation, or somebody else's
 │   ├── MethodRefused       405   a path that knows other methods
@@ -174,6 +175,10 @@ class RequestForbidden(RequestError):
 
 class WorkspaceForbidden(RequestError):
     code, status = "workspace_forbidden", 403
+
+
+class ApprovalForbidden(RequestError):
+    code, status = "approval_forbidden", 403
 
 
 class NotFound(RequestError):

@@ -96,14 +96,18 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     ] = False
     allow: Annotated[
         list[str],
-        Meta(description="Permissions of `acp` agents: rules like `Shell(git)`, `Write(src/**)`."),
+        Meta(
+            description="Rules for what the agent may do besides its own configuration: `Shell(git)`, "
+            "`Mcp(server:tool)`, `WebFetch(example.com)`; with `acp` also `Write(src/**)`."
+        ),
     ] = []
     permissions: Annotated[
         Permissions,
         Meta(
-            description="What happens if no rule of `allow` applies: `deny` the request, or `ask` the caller (`acp`)."
+            description="What happens if no rule allows a command: `ask` lets callers allow it, for themselves only; "
+            "`deny` lets nobody."
         ),
-    ] = "deny"
+    ] = "ask"
     sdk_bridge: Annotated[
         list[str], Meta(description="The command that starts the bridge of Cursor's SDK; if empty, the bundled one.")
     ] = []

@@ -34,6 +34,9 @@ WAYS: dict[str, Ask] = {
     "bring results": lambda client, chat, _: client.post(
         f"/v1/chat/{chat}/answer", json={"toolResults": [{"toolCallId": "call_1", "content": "evil"}]}
     ),
+    "allow a command": lambda client, chat, _: client.post(
+        f"/v1/chat/{chat}/answer", json={"permissions": [{"documentId": "doc_001", "decision": "once"}]}
+    ),
     "look at the conversation": lambda client, _, conversation: client.get(f"/v1/conversations/{conversation}"),
     "delete it": lambda client, _, conversation: client.delete(f"/v1/conversations/{conversation}"),
     "go on with it": lambda client, _, conversation: client.post(

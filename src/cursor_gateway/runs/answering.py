@@ -8,16 +8,25 @@ from msgspec import Struct
 from cursor_gateway.errors import ConversationBusy, InvalidRequest, NotFound
 from cursor_gateway.model.caller_tools import Offer, Tool, ToolResult
 from cursor_gateway.model.document_events import DocumentEvent, Paused
-from cursor_gateway.model.documents import ClarificationAnswer, ClarificationDocument, Document, Mode, PlanDocument
+from cursor_gateway.model.documents import (
+    ClarificationAnswer,
+    ClarificationDocument,
+    Document,
+    Mode,
+    PermissionRequest,
+    PlanDocument,
+    ToolTrace,
+)
 from cursor_gateway.model.messages import AssistantMessage, Message, UserMessage
+from cursor_gateway.model.permissions import Permission
 from cursor_gateway.model.run_info import WhenClientLeaves
-from cursor_gateway.prompting.replies import Decision, answers_message, plan_message
+from cursor_gateway.prompting.replies import Decision, answers_message, permissions_message, plan_message
 from cursor_gateway.runs.continuing import Continued, continue_run
 from cursor_gateway.runs.handle import RunHandle
 from cursor_gateway.runs.rounds import Rounds
 from cursor_gateway.runs.run_request import RunRequest
 from cursor_gateway.runs.service import Service
-from cursor_gateway.runs.starter import TOOLS
+from cursor_gateway.runs.starter import TOOLS, unwritable
 
 
 class Asker(Struct, frozen=True, kw_only=True):
@@ -79,6 +88,33 @@ class Answering:
         mode: Mode = "agent" if decision == "accept" else run.info.mode
         return await self._next_turn(run, asker, plan_message(documents, decision, text), mode, "decision")
 
+    async def with_permissions(self, id: str, asker: Asker, decided: Mapping[str, Permission]) -> Continued:
+        """For calls that need permission, by their documents. What was rejected is tried again in the next turn."""
+        service = self._service
+        run = await service.find(id, asker.owner)
+        service.permissions.check(list(decided.values()))
+        documents = {document.id: document for document in await self._documents(run)}
+        requests = {id: _permission_request(documents, id) for id in decided}
+        try:
+            entries = [
+                service.permissions.record(asker.owner, await self._place(run), (run.id, id), requests[id], permission)
+                for id, permission in decided.items()
+            ]
+        except OSError as error:
+            raise unwritable(error) from error
+        if not any(permission.is_allowed or permission.reason for permission in decided.values()):
+            return Continued(run, 0)  # the agent has gone on without it, and there is nothing to tell it
+        text = permissions_message([(requests[id], permission) for id, permission in decided.items()])
+        once = [rule for entry in entries if entry.decision == "once" for rule in entry.rules]
+        about = " ".join(entry.id for entry in entries)
+        return await self._next_turn(run, asker, text, run.info.mode, about, once)
+
+    async def _place(self, run: RunHandle) -> tuple[str, str]:
+        """The run's workspace and conversation."""
+        id = run.info.conversation_id or ""
+        conversation = await self._service.store.conversation(id, run.owner)
+        return (conversation.workspace if conversation is not None else "", id)
+
     async def _documents(self, run: RunHandle) -> list[Document]:
         if run.awaited:
             raise InvalidRequest(f"This run is waiting for something else: {run.awaited}.")
@@ -99,10 +135,12 @@ class Answering:
         ]
         return max(pauses, default=None)
 
-    async def _next_turn(self, run: RunHandle, asker: Asker, text: str, mode: Mode, what: str) -> Continued:
+    async def _next_turn(
+        self, run: RunHandle, asker: Asker, text: str, mode: Mode, what: str, allow: Sequence[str] = ()
+    ) -> Continued:
         request = _run_request(run, asker, [UserMessage(text)], None)
         key = f"{what} to {run.id}"  # the same again joins the turn that it has begun
-        request = msgspec.structs.replace(request, mode=mode, forgets_session=False, idempotency_key=key)
+        request = msgspec.structs.replace(request, mode=mode, forgets_session=False, idempotency_key=key, allow=allow)
         return Continued(await self._service.start(request), 0)
 
     async def _said_before(self, run: RunHandle) -> list[Message]:
@@ -142,6 +180,18 @@ def _run_request(run: RunHandle, asker: Asker, messages: Sequence[Message], offe
         may_be_asked=True,
         when_client_leaves=asker.when_client_leaves,
     )
+
+
+def _permission_request(documents: Mapping[str, Document], id: str) -> PermissionRequest:
+    found = documents.get(id)
+    if found is None:
+        raise NotFound(f"This run has no document {id[:100]!r}; see GET /v1/chat/{{id}}.", param="permissions")
+    if not isinstance(found.metadata, ToolTrace) or not found.metadata.permission:
+        raise InvalidRequest(
+            f"The document {id[:100]!r} does not need permission; choose one with `metadata.permission`.",
+            param="permissions",
+        )
+    return found.metadata.permission
 
 
 def _no_such_call() -> NotFound:

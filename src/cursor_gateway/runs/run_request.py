@@ -28,6 +28,7 @@ class RunRequest(Struct, frozen=True, kw_only=True):
     offer: Offer | None = None  # tools of the caller's; then the agent may not use its own
     has_own_tools: bool = False  # the client runs tools itself, whether or not this request offers any
     forgets_session: bool = False  # the agent begins a new session with the whole conversation
+    allow: Sequence[str] = ()  # rules for this run alone
     may_be_asked: bool = False  # the caller can answer questions while the agent waits
     model: str | None = None
     mode: Mode | None = None

@@ -30,6 +30,7 @@ from cursor_gateway.runs.account_errors import AccountErrors, Asked
 from cursor_gateway.runs.conversations import Conversations
 from cursor_gateway.runs.handle import RunHandle
 from cursor_gateway.runs.model_aliases import is_alias, resolve
+from cursor_gateway.runs.permissions import Permissions
 from cursor_gateway.runs.registry import Place, Runs
 from cursor_gateway.runs.removal import Removals
 from cursor_gateway.runs.repeats import Repeats
@@ -66,16 +67,19 @@ class Service:
         caller_limits: WaitLimits | None = None,
         account_errors: AccountErrors | None = None,
         secret: bytes | None = None,
+        permissions: Permissions | None = None,
     ) -> None:
         self.source, self.runs, self.store, self.defaults = routed(source), runs, store, defaults
         self.workspaces, self.conversations = workspaces, conversations
         self.removals = Removals(self.source, conversations)
         self.repeats = Repeats(store)
+        self.permissions = permissions or Permissions(conversations.data, now_ms)
         self.starter = RunStarter(
             self.source,
             runs,
             store,
             conversations,
+            self.permissions,
             defaults,
             instance,
             now_ms,
@@ -347,6 +351,8 @@ class Service:
             await latest.gone()
         if not await self.conversations.remove(conversation_id, owner):
             return "unknown"
+        with suppress(OSError):  # its rules apply to nothing any more
+            self.permissions.forget_conversation(owner, conversation_id)
         return "removed" if await self.removals.remove(conversation_id) else "pending"
 
     async def close(self, drain_seconds: float) -> None:

@@ -21,6 +21,7 @@ from cursor_gateway.runs.caller_tools import CallerTools
 from cursor_gateway.runs.conversations import Conversations
 from cursor_gateway.runs.image_files import write_images
 from cursor_gateway.runs.journal import Journal
+from cursor_gateway.runs.permissions import Permissions
 from cursor_gateway.runs.questions import Questions
 from cursor_gateway.runs.registry import Runs
 from cursor_gateway.runs.run import Run
@@ -44,6 +45,7 @@ class RunStarter:
         runs: Runs,
         store: Store,
         conversations: Conversations,
+        permissions: Permissions,
         defaults: Defaults,
         instance: str,
         now_ms: Callable[[], int],
@@ -53,6 +55,7 @@ class RunStarter:
     ) -> None:
         """`secret` keys the markers of prompts; without one, they change with each gateway."""
         self._source, self._runs, self._store, self._conversations = source, runs, store, conversations
+        self._permissions = permissions
         self._defaults, self._instance, self._now_ms = defaults, instance, now_ms
         self._endpoint, self._wait_limits = endpoint, wait_limits
         self._secret = token_bytes() if secret is None else secret
@@ -110,6 +113,7 @@ class RunStarter:
             session_id=conversation.session_id,
             offered=offered,
             person=questions,
+            allow=self._allowed(request, conversation),
         )
         turns = TurnBuilder(
             conversation=conversation,
@@ -147,6 +151,13 @@ class RunStarter:
         self._conversations.begin(conversation.id, run)
         journal.begin_soon()
         return run
+
+    def _allowed(self, request: RunRequest, conversation: Conversation) -> list[str]:
+        """With the caller's tools nothing else is allowed."""
+        if request.offer is not None:
+            return []
+        found = self._permissions.rules(request.owner, conversation.id, conversation.workspace)
+        return [*found, *request.allow]
 
     def _offered(
         self, request: RunRequest, run_id: str, folder: Path, waiting: Waiting

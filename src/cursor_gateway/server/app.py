@@ -12,6 +12,7 @@ from cursor_gateway.server.metrics import Metrics
 from cursor_gateway.server.models import ModelEndpoints
 from cursor_gateway.server.operations import OperationEndpoints
 from cursor_gateway.server.page_files import PageEndpoints
+from cursor_gateway.server.permissions import PermissionEndpoints
 from cursor_gateway.server.rendering import Renderings
 from cursor_gateway.server.routes import Endpoint, Routes
 from cursor_gateway.server.runs import RunEndpoints
@@ -39,6 +40,7 @@ def build_app(
     history = HistoryEndpoints(service)
     operations = OperationEndpoints(service, settings, metrics)
     page = PageEndpoints()
+    permissions = PermissionEndpoints(service, settings)
     endpoints: dict[str, dict[str, Endpoint]] = {}
     errors_by_path: dict[str, Errors] = {}
     for route, errors in spoken.routes:
@@ -60,6 +62,8 @@ def build_app(
             "/v1/conversations": {"GET": history.conversations},
             "/v1/conversations/{id}": {"GET": history.conversation, "DELETE": history.remove},
             "/v1/runs": {"GET": history.runs},
+            "/v1/permissions": {"GET": permissions.every},
+            "/v1/permissions/{id}": {"DELETE": permissions.revoke},
             "/v1/models": {"GET": models.models},
             "/v1/models/{id:path}": {"GET": models.model},
             "/health": {"GET": operations.health},

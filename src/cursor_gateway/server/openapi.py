@@ -90,6 +90,7 @@ open by comments, NDJSON by white space before the next line.
 _TAGS = {
     "Documents": "The answer as an ordered list of typed documents.",
     "History": "What was said before.",
+    "Permissions": "What callers have allowed the agent to do.",
     "OpenAI": "The same agent for any client of OpenAI's API.",
     "Anthropic": "The same agent for any client of Anthropic's API, Claude Code among them.",
     "Operation": "For operators, and about the API itself.",
@@ -210,7 +211,8 @@ def _paths() -> Json:
                 "like that of `POST /v1/chat`, a stream from where the run had paused. The same results again have the "
                 "same reply; results for a run that is gone start a new one in its conversation, which knows them. "
                 "Answers to the agent's questions and the decision on its plan are the next message of the "
-                "conversation, when the run has ended.",
+                "conversation, when the run has ended. So is a decision about a command that was rejected; if the "
+                "run waits for it, the run goes on.",
                 _body("AnswerRequest", _ANSWERS),
                 _reply(
                     "The answer.",
@@ -304,6 +306,30 @@ def _paths() -> Json:
                 {*_ANYWHERE, KeyRefused, InvalidRequest, StoreUnavailable},
                 parameters=[_limit(50)],
             )
+        },
+        "/v1/permissions": {
+            "get": _operation(
+                "listPermissions",
+                "Permissions",
+                "List what the agent may do",
+                "The caller's own decisions, the newest first, and the operator's rules.",
+                None,
+                _reply("The permissions.", _json(ref("PermissionList"), _PERMISSIONS)),
+                {*_ANYWHERE, KeyRefused},
+            )
+        },
+        "/v1/permissions/{id}": {
+            "delete": _operation(
+                "revokePermission",
+                "Permissions",
+                "Revoke a permission",
+                "From the next run on. The document can be decided on again.",
+                None,
+                None,
+                {*_ANYWHERE, KeyRefused, NotFound},
+                parameters=[_path("id", "The permission's id.", "perm_3b1d")],
+                more={"204": _reply("It is revoked.", {})},
+            ),
         },
         "/v1/chat/completions": {
             "post": _operation(
@@ -941,6 +967,14 @@ _ANSWERS: Json = {
         "value": {"answers": [{"questionId": "q1", "selectedOptionIds": ["postgres"], "text": "Version 16."}]},
     },
     "plan": {"summary": "A plan that is accepted", "value": {"plan": "accept", "stream": True}},
+    "permissions": {
+        "summary": "A command that is allowed",
+        "value": {"permissions": [{"documentId": "doc_002", "decision": "conversation"}], "stream": True},
+    },
+    "denied": {
+        "summary": "A command that is denied",
+        "value": {"permissions": [{"documentId": "doc_002", "decision": "deny", "reason": "Use pnpm here."}]},
+    },
 }
 _ASKED: list[Json] = [{"role": "user", "content": _QUESTION}]
 _COMPLETIONS: Json = {
@@ -1049,6 +1083,25 @@ _DETAIL: Json = {
         },
     ],
     "runs": [_RUN_ENTRY],
+}
+_PERMISSIONS: Json = {
+    "permissions": [
+        {
+            "id": "perm_3b1d",
+            "decision": "workspace",
+            "rules": ["Shell(npm)"],
+            "subject": "npm test",
+            "reason": "",
+            "workspace": "/home/ada/shop",
+            "conversationId": "conv_9e8d7c6b",
+            "chatId": "chat_7f3a2b1c",
+            "documentId": "doc_002",
+            "created": "2026-10-01T12:00:00Z",
+        }
+    ],
+    "settings": ["Shell(git)"],
+    "canAllow": True,
+    "allowsEverything": False,
 }
 _RECENT: Json = {**_RUN_ENTRY, "conversationId": "conv_9e8d7c6b", "title": _QUESTION, "toolCalls": 0}
 _METRICS = """\

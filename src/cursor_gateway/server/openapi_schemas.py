@@ -17,6 +17,7 @@ from cursor_gateway.dialects.documents.request import AnswerRequest, ChatRequest
 from cursor_gateway.dialects.errors import ErrorBody
 from cursor_gateway.model.documents import Mode
 from cursor_gateway.model.history import ConversationDetail, ConversationList, RunList
+from cursor_gateway.model.permissions import PermissionList
 from cursor_gateway.schema import openapi_components
 from cursor_gateway.server.models import ModelList, ModelPage
 
@@ -153,6 +154,7 @@ _REPLIES: list[type[Struct]] = [
     ConversationList,
     ConversationDetail,
     RunList,
+    PermissionList,
 ]
 
 # --- names: those of the types, with what keeps the two dialects apart --------------------------------
@@ -165,6 +167,7 @@ _REQUEST_NAMES = {
     "AnswerRequest": "AnswerRequest",
     "ToolAnswer": "ToolAnswer",
     "QuestionAnswer": "QuestionAnswer",
+    "PermissionAnswer": "PermissionAnswer",
     "CursorOptions": "CursorOptions",
     "_Body": "ChatCompletionRequest",
     "_System": "ChatCompletionSystemMessage",
@@ -208,6 +211,8 @@ _REPLY_NAMES = {
     "MessageEntry": "MessageEntry",
     "RunEntry": "RunEntry",
     "RunList": "RunList",
+    "PermissionList": "PermissionList",
+    "PermissionEntry": "PermissionEntry",
     "RecentRun": "RecentRun",
     "Usage": "UsageInfo",
 }
@@ -276,7 +281,12 @@ _EXACT: dict[str, Schema] = {
     "OfferedTool.parameters": _PARAMETERS,
     "OfferedFunction.parameters": _PARAMETERS,
     "AnswerRequest": {
-        "oneOf": [_given("toolResults", "array"), _given("answers", "array"), _given("plan", "string")],
+        "oneOf": [
+            _given("toolResults", "array"),
+            _given("answers", "array"),
+            _given("plan", "string"),
+            _given("permissions", "array"),
+        ],
     },
     "ChatCompletionSystemMessage.content": {"anyOf": _TEXT},
     "ChatCompletionDeveloperMessage.content": {"anyOf": _TEXT},
@@ -354,10 +364,17 @@ _MEANINGS: dict[str, str] = {
     },
     "ChosenTool.name": "The name of one of `tools`.",
     # --- POST /v1/chat/{id}/answer
-    "AnswerRequest": "What a run waits for, or what its agent has asked: one of `toolResults`, `answers` and `plan`.",
+    "AnswerRequest": "What a run waits for, or what its agent has asked: one of `toolResults`, `answers`, `plan` and "
+    "`permissions`.",
     "AnswerRequest.toolResults": "What the caller's tools gave. What is missing is asked for again.",
     "AnswerRequest.answers": "Answers to the questions of a `clarification` document; they are the next message.",
     "AnswerRequest.plan": "Whether a `plan` document is accepted: then it is carried out.",
+    "AnswerRequest.permissions": "Decisions about documents with `metadata.permission`. A run that waits goes on; what "
+    "was rejected before is tried again in the next turn.",
+    "PermissionAnswer": "A decision about one document.",
+    "PermissionAnswer.documentId": "The document with `metadata.permission`.",
+    "PermissionAnswer.decision": "`once`; `conversation` or `workspace`: from now on, there; or `deny`.",
+    "PermissionAnswer.reason": "With `deny`: what the agent is told.",
     "AnswerRequest.text": "What else there is to say to a plan.",
     "AnswerRequest.stream": "Whether the reply comes as it happens, from where the run had paused.",
     "ToolAnswer": "What one of the caller's tools gave.",
@@ -559,6 +576,22 @@ _MEANINGS: dict[str, str] = {
     "RunEntry.firstEventMs": "From its start to the first event for readers.",
     "RunEntry.durationMs": "From its start to its end.",
     "RunEntry.errorCode": "Why it failed, if it did.",
+    "PermissionList": "What callers have allowed, and the operator's own rules.",
+    "PermissionList.permissions": "The caller's own decisions, the newest first.",
+    "PermissionList.settings": "The rules of the setting `allow`, which hold for everybody.",
+    "PermissionList.canAllow": "False if the operator has set `permissions` to `deny`: then these have no effect.",
+    "PermissionList.allowsEverything": "True if the operator has set `force`.",
+    "PermissionEntry": "One decision. `conversation` and `workspace` are rules, which hold until they are revoked.",
+    "PermissionEntry.id": "The id to revoke it by.",
+    "PermissionEntry.decision": "What was decided.",
+    "PermissionEntry.rules": "What it allows, in the form of the agent's own configuration.",
+    "PermissionEntry.subject": "What the agent wanted to do.",
+    "PermissionEntry.reason": "Why it was denied.",
+    "PermissionEntry.workspace": "The workspace in which it was decided.",
+    "PermissionEntry.conversationId": "The conversation in which it was decided.",
+    "PermissionEntry.chatId": "The run that asked.",
+    "PermissionEntry.documentId": "The document that asked.",
+    "PermissionEntry.created": "When it was decided: ISO 8601, UTC.",
     "RunList": "The newest runs of all conversations.",
     "RunList.runs": "The newest first.",
     "RecentRun": "One run of any conversation.",

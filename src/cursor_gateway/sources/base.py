@@ -60,6 +60,7 @@ class Turn(Struct, frozen=True, kw_only=True):
     session_id: str | None = None  # the agent's own session, to resume
     offered: Offered | None = None
     person: Person | None = None  # None: the agent must not ask questions
+    allow: Sequence[str] = ()  # rules that its owner has allowed, such as `Shell(npm)`; without effect with `offered`
 
 
 class Model(Struct, frozen=True):

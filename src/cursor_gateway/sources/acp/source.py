@@ -14,7 +14,6 @@ from cursor_gateway.errors import AgentCrashed, AgentError, AgentTimedOut, Sessi
 from cursor_gateway.model.agent_events import AgentEvent, PromptEchoed, RunFailed, RunStarted, TokenCounts
 from cursor_gateway.sources.acp.connection import AgentConnection, Refused, Session
 from cursor_gateway.sources.acp.models import acp_model
-from cursor_gateway.sources.acp.permissions import wrong_rules
 from cursor_gateway.sources.acp.pool import Pool, PoolOptions
 from cursor_gateway.sources.acp.process import InteractiveProcess
 from cursor_gateway.sources.acp.running import Policy, RunningTurn
@@ -62,16 +61,12 @@ class CursorAcpSource:
     ) -> None:
         """`agent` finds the program and lists its models; `folder` is for the agents' configurations.
 
-        Raises `SettingsError` if the package is not installed or a rule is invalid.
+        Raises `SettingsError` if the package is not installed.
         """
         if find_spec("acp") is None:
             raise SettingsError(
                 "`source = acp` needs the package agent-client-protocol; run `pip install cursor-gateway[acp]`.",
                 param="source",
-            )
-        if wrong := wrong_rules(options.allow):
-            raise SettingsError(
-                f"{wrong[0]!r} is not a rule; write it like Shell(git) or Write(src/**).", param="allow"
             )
         self._options, self._agent, self._folder, self._environ, self._ledger = options, agent, folder, environ, ledger
         self._program: Program | None = None

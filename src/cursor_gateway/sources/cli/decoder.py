@@ -28,6 +28,7 @@ from cursor_gateway.model.agent_events import (
 )
 from cursor_gateway.sources.cli.reconcile import Reconciler
 from cursor_gateway.sources.cursor.failures import failure_of, reported_failure
+from cursor_gateway.sources.cursor.permissions import explained, needed
 from cursor_gateway.sources.cursor.records import (
     REFUSED,
     Assistant,
@@ -342,9 +343,14 @@ class CursorDecoder:
                     (call.integer("startedAtMs") or started.started_ms, call.integer("completedAtMs")),
                     (started.seen_ms, record.timestamp_ms),
                 )
+                outcome = self._explained(outcome, tool, args or started.args)
                 self._out.append(ToolEnded(call_id, action, outcome, record.model_call_id, record.tool_call))
             case subtype:
                 self._unrecognized(f"tool_call {subtype}")
+
+    def _explained(self, outcome: Outcome, tool: str, args: object) -> Outcome:
+        """With the caller's tools no rule can allow the agent its own."""
+        return outcome if self._callers_server else explained(outcome, needed(tool, args))
 
     def _is_callers(self, tool: str, args: object) -> bool:
         if not self._callers_server or tool not in ("mcp", "getMcpTools"):
@@ -416,6 +422,7 @@ class CursorDecoder:
             call = self._calls[call_id]
             if call.answer is not None:
                 action, outcome = read_result(call.tool, call.args, call.answer)
+                outcome = self._explained(outcome, call.tool, call.args)
                 self._out.append(ToolEnded(call_id, action, outcome, payload=call.answer))
         self._query_only = {}
 
