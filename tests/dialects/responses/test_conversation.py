@@ -11,6 +11,7 @@ from cursor_gateway.dialects.responses.conversation import (
     Placed,
     converse,
     declared_tools,
+    followed,
     read_items,
     without_retried,
 )
@@ -91,6 +92,14 @@ def test_tools_are_found_in_items() -> None:
         ("input[0].tools[0]", "a"),
         ("input[1].tools[0]", "b"),
     ]
+
+
+def test_a_compaction_may_stand_for_a_response() -> None:
+    def compaction(*items: Any) -> dict[str, Any]:
+        return {"type": "compaction", "encrypted_content": pack(items)}
+
+    assert followed(read_items([compaction({"type": "previous_response", "id": "resp_1"}), user("Hi")])) == "resp_1"
+    assert followed(read_items([compaction({"type": "previous_response", "id": 7}), user("Hi")])) is None
 
 
 def test_our_own_items_at_the_end_are_those_of_a_retry() -> None:

@@ -176,6 +176,13 @@ def test_a_conversation_is_packed() -> None:
     )
     (item,) = found["output"]
     assert unpack(item["encrypted_content"]) == items
-    for wrong in ({"input": items}, {"model": "auto", "previous_response_id": "resp_1", "input": items}):
-        with pytest.raises(InvalidRequest):
-            computed("/compact", **wrong)
+    with pytest.raises(InvalidRequest):
+        computed("/compact", input=items)
+    assert unpack(computed("/compact", model="auto")["output"][0]["encrypted_content"]) == []
+
+
+def test_a_response_that_is_packed_is_followed_when_it_comes_back() -> None:
+    found = computed("/compact", model="auto", previous_response_id="resp_1", input="Hi")
+    asked = start(input=[*found["output"], {"role": "user", "content": "Go on."}])
+    assert (asked.follows, asked.has_full_history) == ("resp_1", False)
+    assert asked.messages == (UserMessage("Hi"), UserMessage("Go on."))

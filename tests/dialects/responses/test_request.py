@@ -161,6 +161,11 @@ def test_codex_that_retries_asks_the_same_as_before() -> None:
     assert (len(other.conversation.messages), other.known) == (2, frozenset())
 
 
+def test_codex_gets_no_echo_of_what_is_large() -> None:
+    echo = read(CODEX, tools=[TOOL], instructions="Be brief.", metadata={"a": "b"}).asked.echo
+    assert (echo.tools, echo.instructions, echo.metadata) == ([], None, {"a": "b"})
+
+
 def test_a_summary_is_made_without_tools() -> None:
     items = [{"role": "user", "content": "Hi"}, {"type": "compaction_trigger"}]
     request = read(CODEX, input=items, tools=[TOOL], text={"format": {"type": "json_object"}})

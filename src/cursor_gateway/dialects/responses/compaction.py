@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+PREVIOUS_RESPONSE = "previous_response"  # an item of ours within a compaction
 _MARK = "cg1."
 _LARGEST = 32 * 1024 * 1024  # bytes, unpacked
 

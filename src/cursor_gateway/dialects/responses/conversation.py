@@ -14,7 +14,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from cursor_gateway.dialects.base import AnswerId
-from cursor_gateway.dialects.responses.compaction import unpack
+from cursor_gateway.dialects.responses.compaction import PREVIOUS_RESPONSE, unpack
 from cursor_gateway.dialects.responses.ids import read_item_id
 from cursor_gateway.dialects.responses.toolbox import Forms, arguments_of
 from cursor_gateway.errors import InvalidRequest
@@ -81,6 +81,12 @@ def declared_tools(items: Sequence[Placed]) -> list[tuple[str, dict[str, Any]]]:
         for number, tool in enumerate(placed.item["tools"])
         if isinstance(tool, dict)
     ]
+
+
+def followed(items: Sequence[Placed]) -> str | None:
+    """The response that a compaction stands for, beside the items in it."""
+    ids = [placed.item.get("id") for placed in items if placed.type == PREVIOUS_RESPONSE]
+    return next((id for id in ids if isinstance(id, str)), None)
 
 
 def without_retried(items: list[Placed]) -> tuple[list[Placed], frozenset[str]]:

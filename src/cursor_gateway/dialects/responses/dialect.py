@@ -24,8 +24,8 @@ from cursor_gateway.dialects.base import (
 )
 from cursor_gateway.dialects.deltas import Answer, AnswerFold
 from cursor_gateway.dialects.errors import OPENAI_ERRORS
-from cursor_gateway.dialects.responses.compaction import pack
-from cursor_gateway.dialects.responses.conversation import converse, declared_tools, read_items
+from cursor_gateway.dialects.responses.compaction import PREVIOUS_RESPONSE, pack
+from cursor_gateway.dialects.responses.conversation import Placed, converse, declared_tools, read_items
 from cursor_gateway.dialects.responses.encoder import (
     NumberedResponse,
     ResponseStream,
@@ -41,6 +41,7 @@ from cursor_gateway.dialects.responses.stored import deleted, list_items, starti
 from cursor_gateway.dialects.responses.toolbox import Forms
 from cursor_gateway.dialects.resuming import Resumed
 from cursor_gateway.errors import Failure, InvalidRequest, WebSocketRefused
+from cursor_gateway.model.messages import Instructions
 from cursor_gateway.prompting.prompt import quotes_calls
 from cursor_gateway.prompting.structured import instructions
 from cursor_gateway.stages.cutting import Cutter
@@ -197,13 +198,14 @@ def _count_tokens(body: bytes, headers: Mapping[str, str]) -> bytes:
     wire = read_body(body)
     items = read_items(wire.input)
     told = wire.instructions if isinstance(wire.instructions, str) else ""
-    read = converse(items, told, Forms(), len(items) * 100) if items else None
-    texts = [told] if read is None else [message.text for message in read.messages]
     tools = [*(wire.tools or ()), *(tool for _, tool in declared_tools(items))]
-    texts += [msgspec.json.encode(tool).decode() for tool in tools]
-    return msgspec.json.encode(
-        {"object": "response.input_tokens", "input_tokens": sum(map(estimate_tokens_by_sample, texts))}
-    )
+    offered = sum(estimate_tokens_by_sample(msgspec.json.encode(tool).decode()) for tool in tools)
+    return msgspec.json.encode({"object": "response.input_tokens", "input_tokens": _tokens(items, told) + offered})
+
+
+def _tokens(items: list[Placed], told: str) -> int:
+    read = converse(items, told, Forms(), len(items) * 100).messages if items else [Instructions(told)]
+    return sum(estimate_tokens_by_sample(message.text) for message in read)
 
 
 def _compact(body: bytes, headers: Mapping[str, str], now: Callable[[], float]) -> bytes:
@@ -211,15 +213,12 @@ def _compact(body: bytes, headers: Mapping[str, str], now: Callable[[], float]) 
     wire = read_body(body)
     if wire.model is None:
         raise InvalidRequest("model is missing.", param="model")
-    if wire.previous_response_id is not None:
-        raise InvalidRequest(
-            "previous_response_id: Only what `input` contains can be compacted; send the conversation's items.",
-            param="previous_response_id",
-        )
     items = read_items(wire.input)
-    messages = converse(items, "", Forms(), len(items) * 100).messages
-    packed = pack([placed.item for placed in items])
-    tokens = sum(estimate_tokens_by_sample(message.text) for message in messages)
+    packed_items = [placed.item for placed in items]
+    if wire.previous_response_id is not None:
+        packed_items.insert(0, {"type": PREVIOUS_RESPONSE, "id": wire.previous_response_id})
+    packed = pack(packed_items)
+    tokens = _tokens(items, "")
     name = hashlib.sha256(packed.encode()).hexdigest()[:32]
     usage = {
         "input_tokens": tokens,

@@ -18,6 +18,7 @@ from cursor_gateway.dialects.responses.conversation import (
     Placed,
     converse,
     declared_tools,
+    followed,
     read_items,
     without_retried,
 )
@@ -179,17 +180,13 @@ _HINTS = {
 
 def read_body(body: bytes) -> Body:
     """Raises `InvalidRequest`, with the field that is to blame."""
-    wire = read_json(body, Body, _HINTS)
-    if wire.prompt is not None:
-        raise InvalidRequest(f"prompt: {REFUSED['prompt']}", param="prompt")
-    if wire.conversation is not None and wire.previous_response_id is not None:
-        raise InvalidRequest(f"conversation: {REFUSED['conversation']}", param="conversation")
-    return wire
+    return read_json(body, Body, _HINTS)
 
 
 def read_request(body: bytes, headers: Mapping[str, str], max_images: int = 50) -> ResponsesRequest:
     """Raises `InvalidRequest`."""
     wire = read_body(body)
+    _refuse_what_would_be_wrong(wire)
     codex = read_codex(headers, wire.client_metadata or {}, wire.prompt_cache_key)
     items = read_items(wire.input)
     received = [placed.item for placed in items]
@@ -203,12 +200,13 @@ def read_request(body: bytes, headers: Mapping[str, str], max_images: int = 50) 
     if is_compaction or (codex is not None and codex.is_compaction):
         toolbox = Toolbox(toolbox.forms, None)
     told = _instructions(wire)
-    continues = wire.previous_response_id is not None or wire.conversation is not None
+    follows = wire.previous_response_id or followed(items)
+    continues = follows is not None or wire.conversation is not None
     format = _format(wire)
     return ResponsesRequest(
         asked=Asked(
             model=wire.model or "",
-            echo=_echo(wire),
+            echo=_echo(wire) if codex is None else _brief_echo(wire),
             input=received,
             forms=toolbox.forms,
             max_tokens=wire.max_output_tokens,
@@ -226,12 +224,19 @@ def read_request(body: bytes, headers: Mapping[str, str], max_images: int = 50) 
         stream=wire.stream or False,
         background=wire.background or False,
         store=wire.store is not False,
-        follows=wire.previous_response_id,
+        follows=follows,
         conversation_id=_conversation_id(wire),
         codex=codex,
         known=known,
         cursor=with_headers(wire.cursor or CursorOptions(), headers),
     )
+
+
+def _refuse_what_would_be_wrong(wire: Body) -> None:
+    if wire.prompt is not None:
+        raise InvalidRequest(f"prompt: {REFUSED['prompt']}", param="prompt")
+    if wire.conversation is not None and wire.previous_response_id is not None:
+        raise InvalidRequest(f"conversation: {REFUSED['conversation']}", param="conversation")
 
 
 def _toolbox(wire: Body, items: list[Placed]) -> Toolbox:
@@ -309,6 +314,11 @@ def _echo(wire: Body) -> Echo:
         top_p=1.0 if wire.top_p is None else wire.top_p,
         truncation=wire.truncation or "disabled",
     )
+
+
+def _brief_echo(wire: Body) -> Echo:
+    """Without what Codex sends much of, and does not read: it would come three times in each stream."""
+    return msgspec.structs.replace(_echo(wire), tools=[], instructions=None)
 
 
 def _echoed(tool: dict[str, Any]) -> dict[str, Any]:
