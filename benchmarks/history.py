@@ -26,7 +26,7 @@ from cursor_gateway.model.documents import (
     Usage,
     make_document,
 )
-from cursor_gateway.store.base import NewMessage, NewRun, RunEnd
+from cursor_gateway.store.base import Lease, NewMessage, NewRun, RunEnd
 from cursor_gateway.store.search import Words
 from cursor_gateway.store.sqlite.database import Database
 
@@ -67,6 +67,7 @@ def _add_run(store: Database, dice: random.Random, number: int, events: int) -> 
         started_ms=now,
     )
     _patiently(partial(store.begin_run, new))
+    lease = Lease(run, 1)
     envelope = Envelope(
         id=run,
         conversation_id=conversation,
@@ -83,12 +84,12 @@ def _add_run(store: Database, dice: random.Random, number: int, events: int) -> 
     said += [*(DocumentEnded(document) for document in documents), Done(envelope)]
     last = len(said) - len(said) % BATCH or len(said) - BATCH
     for place in range(0, last, BATCH):
-        _patiently(partial(store.append, run, place + 1, said[place : place + BATCH]))
+        _patiently(partial(store.append, lease, place + 1, said[place : place + BATCH]))
     found_by = Words()
     for document in documents:
         found_by.push(document)
     end = RunEnd(envelope=envelope, words=found_by.all, answer=" ".join(words), ended_ms=now)
-    _patiently(partial(store.end_run, run, last + 1, said[last:], end))
+    _patiently(partial(store.end_run, lease, last + 1, said[last:], end))
 
 
 def _patiently(write: Callable[[], object]) -> None:

@@ -88,9 +88,7 @@ async def compose(
         with suppress(OSError):  # a full disk: then it is one for this process
             secret = secret_in(directory)
         account_errors = AccountErrors(source, settings.account_error_seconds, monotonic, data_dir(settings, environ))
-        service = await _service(
-            settings, source, store, directory, ledger.folder.name, observers, account_errors, secret
-        )
+        service = await _service(settings, source, store, directory, ledger, observers, account_errors, secret)
         undo.pop_all()
     return Gateway(service, ledger, store, why_demo)
 
@@ -100,7 +98,7 @@ async def _service(
     source: SourceRouter,
     store: Store,
     directory: Path,
-    instance: str,
+    ledger: Ledger,
     observers: Sequence[Observer],
     account_errors: AccountErrors,
     secret: bytes | None,
@@ -143,13 +141,14 @@ async def _service(
             when_client_leaves=settings.when_client_leaves,
             reconnect_seconds=settings.reconnect_seconds,
         ),
-        instance=instance,
+        instance=ledger.folder.name,
         now_ms=_now_ms,
         endpoint=ToolEndpoint(settings.progress_seconds),
         caller_limits=WaitLimits(answer_seconds=settings.answer_seconds),
         account_errors=account_errors,
         secret=secret,
         permissions=Permissions(directory, _now_ms, can_allow=settings.permissions == "ask"),
+        is_alive=ledger.is_alive,
     )
 
 

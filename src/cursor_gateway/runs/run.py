@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
-from cursor_gateway.errors import Failure, GatewayError, InvalidRequest, RunCancelled
+from cursor_gateway.errors import Failure, GatewayError, GatewayRestarted, InvalidRequest, RunCancelled
 from cursor_gateway.model.caller_tools import Offer, ToolResult
 from cursor_gateway.model.document_events import Done, Paused
 from cursor_gateway.model.documents import ClarificationAnswer, Envelope
@@ -120,6 +120,11 @@ class Run:
         self.started_at = loop.time()
         self._observers = self._not_notified = observers
         self.log.failed = self._fault
+        self.log.claimed = lambda: self.stop(
+            GatewayRestarted(
+                "Another gateway took this run over, because this one had stopped; send the message again."
+            )
+        )
 
         def first_event() -> None:
             for observer in observers:
@@ -144,6 +149,7 @@ class Run:
         """Without these references the run's memory is freed at once, not with the next garbage collection."""
         self.readers.left_last = self.driver.first_event = _nothing
         self.log.failed = lambda error: None
+        self.log.claimed = _nothing
         self.log.ended = lambda failure: None
 
     def _notify_started(self) -> None:

@@ -33,7 +33,7 @@ from cursor_gateway.sources.private_files import private_folder, write_private
 from cursor_gateway.sources.router import SourceRouter
 from cursor_gateway.sources.tool_server.endpoint import ToolEndpoint
 from cursor_gateway.stages.tokens import estimate_tokens_by_sample
-from cursor_gateway.store.base import Idempotency, NewMessage, NewRun, Store
+from cursor_gateway.store.base import Busy, Idempotency, KeyTaken, NewMessage, NewRun, Store
 
 TOOLS = "tools.json"  # in a conversation's folder: those that were offered last
 
@@ -80,9 +80,15 @@ class RunStarter:
         await self._endpoint.close()
 
     async def start(
-        self, request: RunRequest, model: str, conversation: Conversation, images: Sequence[tuple[Image, str]]
-    ) -> Run | None:
-        """None when the request's idempotency key belongs to another run. Raises `OSError`."""
+        self,
+        request: RunRequest,
+        model: str,
+        conversation: Conversation,
+        images: Sequence[tuple[Image, str]],
+        *,
+        needs_lease: bool,
+    ) -> Run | KeyTaken | Busy:
+        """`needs_lease`: it must not start while the store has another run in the conversation. Raises `OSError`."""
         info = RunInfo(
             id=f"chat_{uuid4().hex}",
             created=datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
@@ -124,9 +130,12 @@ class RunStarter:
             knows_session=conversation.session_id is not None and self._source.has_session(turn),
         )
         journal = Journal(self._store, self._new_run(request, info, conversation), self._now_ms)
-        must_begin = request.idempotency_key is not None or request.repeat_key or request.kept
-        if must_begin and not await journal.begin():
-            return None
+        must_begin = request.idempotency_key is not None or request.repeat_key or request.kept or needs_lease
+        refused = await journal.begin() if must_begin else None
+        if isinstance(refused, KeyTaken) or (refused is not None and needs_lease):
+            if offered is not None:
+                self._endpoint.withdraw(offered.url)
+            return refused
         run = Run(
             replace(info, known_tokens=_tokens(conversation.known)) if turns.knows_session else info,
             turns.initial(),

@@ -4,7 +4,8 @@ A batch of events is one row and one short transaction, in the WAL before `appen
 that loses none of it (a power failure may). Batches of a run are stored in order and without gaps, so the last row
 says how many events there are, and a repeated `append` stores only what is missing.
 
-A run is `running` until exactly one `end_run` ends it; after that, nothing can be appended. Deleting a conversation
+A run is `running` until exactly one `end_run` ends it; after that, nothing can be appended. The statement that appends
+a batch also compares the epoch and the number of the last event, so fencing costs no statement. Deleting a conversation
 first sets its owner to NULL, which hides it from every query in the same transaction; its rows are removed in the
 background. So a deleted conversation never reappears, even after a crash halfway through.
 """
@@ -20,20 +21,27 @@ import msgspec
 from msgspec import UNSET, Meta, Struct
 
 from cursor_gateway.errors import InvalidRequest
-from cursor_gateway.model.document_events import DocumentEvent
+from cursor_gateway.model.document_events import DocumentEvent, Paused
 from cursor_gateway.model.documents import Usage
 from cursor_gateway.stages import search_tokens
 from cursor_gateway.stages.search_tokens import Query
 from cursor_gateway.store.base import (
+    Begun,
+    Busy,
     ConversationPage,
     ConversationRecord,
     EventPage,
+    Fenced,
     FoundConversation,
     IdempotentRun,
+    KeyTaken,
+    Lease,
     MessageRecord,
     NewRun,
     RunEnd,
     RunRecord,
+    Stored,
+    Written,
 )
 from cursor_gateway.store.search import query_words, searchable, snippet, sound
 from cursor_gateway.store.sqlite import batches
@@ -43,6 +51,7 @@ from cursor_gateway.store.sqlite.maintenance import Maintenance
 from cursor_gateway.store.sqlite.opening import FILE
 from cursor_gateway.store.titles import title_of
 
+_FIRST_EPOCH = 1
 _MOST = 2**62  # SQLite's integers have 64 bits
 _LAST_NUMBER = 2**32 - 1  # of an event: it is one half of a batch's place
 _HIDDEN_AT_ONCE = 20  # conversations hidden per transaction
@@ -77,13 +86,22 @@ _EVENT_COUNT = """coalesce((
     SELECT (place & 0xffffffff) + count - 1 FROM events
     WHERE place BETWEEN runs.key << 32 AND runs.key << 32 | 0xffffffff ORDER BY place DESC LIMIT 1
 ), 0)"""
-_PLACE = f"SELECT key, conversation, state, {_EVENT_COUNT} FROM runs WHERE id = ?"
+_PLACE = f"SELECT key, conversation, epoch, state, {_EVENT_COUNT} FROM runs WHERE id = ?"
 _ADD_EVENTS = "INSERT INTO events (place, count, data) VALUES (? << 32 | ?, ?, ?)"
-# The common case in one statement: the run is running, and these are its next events.
+# The common case in one statement: the run is running under this lease, and these are its next events.
 _APPEND = f"""
     INSERT INTO events (place, count, data)
     SELECT key << 32 | :first, :count, :data FROM runs
-    WHERE id = :id AND state = 'running' AND {_EVENT_COUNT} = :first - 1
+    WHERE id = :id AND epoch = :epoch AND state = 'running' AND {_EVENT_COUNT} = :first - 1
+"""
+_ADD_CALL = """
+    INSERT OR REPLACE INTO calls (owner, id, run)
+    SELECT owner, ?, ? FROM conversations WHERE key = ? AND owner IS NOT NULL
+"""
+_CLAIM = "UPDATE runs SET epoch = epoch + 1 WHERE id = :id AND epoch = :epoch AND state = 'running'"
+_RUNNING_IN = """
+    SELECT runs.id FROM conversations JOIN runs ON runs.conversation = conversations.key
+    WHERE conversations.owner = ? AND conversations.id = ? AND runs.state = 'running'
 """
 _ADD_CONVERSATION = """
     INSERT INTO conversations (id, owner, title, workspace, mode, model, created_ms, updated_ms)
@@ -105,10 +123,10 @@ _END_TURN = """
     WHERE key = ?
 """
 _RUNS = f"""
-    SELECT runs.id, conversations.id AS conversation_id, conversations.owner, runs.instance, runs.state, runs.model,
-        runs.mode, runs.created, runs.fences, runs.include, runs.started_ms, runs.first_event_ms, runs.ended_ms,
-        runs.prompt_tokens, runs.completion_tokens, runs.total_tokens, runs.cached_tokens, runs.estimated,
-        runs.failure_code, runs.tool_uses, {_EVENT_COUNT} AS event_count
+    SELECT runs.id, conversations.id AS conversation_id, conversations.owner, runs.instance, runs.epoch, runs.state,
+        runs.model, runs.mode, runs.created, runs.fences, runs.include, runs.started_ms, runs.first_event_ms,
+        runs.ended_ms, runs.prompt_tokens, runs.completion_tokens, runs.total_tokens, runs.cached_tokens,
+        runs.estimated, runs.failure_code, runs.tool_uses, {_EVENT_COUNT} AS event_count
     FROM runs JOIN conversations ON conversations.key = runs.conversation
 """
 _CONVERSATIONS = """
@@ -192,12 +210,15 @@ class Database:
 
     # --- runs ---------------------------------------------------------------------------------------
 
-    def begin_run(self, new: NewRun) -> bool:
+    def begin_run(self, new: NewRun) -> Begun:
+        lease = Lease(new.id, _FIRST_EPOCH)
         with self._connections.writing() as connection:
             if connection.execute("SELECT 1 FROM runs WHERE id = ?", (new.id,)).fetchone():
-                return True
+                return lease
             if new.idempotency and connection.execute(_IDEMPOTENT, (new.owner, new.idempotency.key)).fetchone():
-                return False
+                return KeyTaken()
+            if running := connection.execute(_RUNNING_IN, (new.owner, new.conversation_id)).fetchone():
+                return Busy(running[0])
             conversation = _conversation_of(connection, new)
             run = connection.execute(
                 _ADD_RUN,
@@ -217,38 +238,48 @@ class Database:
         assert run is not None
         self._indexer.note(run, Note(new.id, searchable(texts), is_whole=False))
         self._maintenance.wrote(sum(map(len, texts)))
-        return True
+        return lease
 
-    def append(self, run_id: str, first_number: int, events: Sequence[DocumentEvent]) -> int | None:
+    def claim_run(self, run_id: str, epoch: int) -> Lease | None:
+        is_claimed = self._connections.write(_CLAIM, {"id": run_id, "epoch": epoch})
+        return Lease(run_id, epoch + 1) if is_claimed else None
+
+    def append(self, lease: Lease, first_number: int, events: Sequence[DocumentEvent]) -> Written:
         data = batches.encode(events)
-        batch = {"id": run_id, "first": first_number, "count": len(events), "data": data}
-        if not events or not self._connections.write(_APPEND, batch):
-            return self._append_rest(run_id, first_number, events)
+        batch = {"id": lease.run_id, "epoch": lease.epoch, "first": first_number, "count": len(events), "data": data}
+        is_special = not events or Paused in map(type, events)
+        if is_special or not self._connections.write(_APPEND, batch):
+            return self._append_rest(lease, first_number, events)
         self._maintenance.wrote(len(data))
-        return len(data)
+        return Stored(len(data))
 
-    def _append_rest(self, run_id: str, first_number: int, events: Sequence[DocumentEvent]) -> int | None:
-        """Some of the events are stored already, or the run has ended or was deleted."""
+    def _append_rest(self, lease: Lease, first_number: int, events: Sequence[DocumentEvent]) -> Written:
+        """Some of the events are stored already, the lease is not valid any more, or there are calls to store."""
         with self._connections.writing() as connection:
-            place = _place(connection, run_id)
+            place = _place(connection, lease)
+            if isinstance(place, Fenced):
+                return place
             rest = _rest(place, first_number, events)
-            if place is None or (rest and place.state != "running"):
-                return None
+            if rest and place.state != "running":
+                return Fenced("ended")
             size = _add_events(connection, place, rest)
+            _add_calls(connection, place, rest)
         self._maintenance.wrote(size)
-        return size
+        return Stored(size)
 
-    def end_run(self, run_id: str, first_number: int, events: Sequence[DocumentEvent], end: RunEnd) -> int | None:
+    def end_run(self, lease: Lease, first_number: int, events: Sequence[DocumentEvent], end: RunEnd) -> Written:
         with self._connections.writing() as connection:
-            place = _place(connection, run_id)
+            place = _place(connection, lease)
+            if isinstance(place, Fenced):
+                return place
             rest = _rest(place, first_number, events)
-            if place is None or place.state != "running":
-                return 0 if place is not None and not rest else None
+            if place.state != "running":
+                return Fenced("ended") if rest else Stored(0)
             size = _add_events(connection, place, rest)
             prompts = _end(connection, place, end)
-        self._indexer.note(place.run, Note(run_id, searchable([*prompts, *end.words]), is_whole=True))
+        self._indexer.note(place.run, Note(lease.run_id, searchable([*prompts, *end.words]), is_whole=True))
         self._maintenance.wrote(size)
-        return size
+        return Stored(size)
 
     def run(self, id: str, owner: str) -> RunRecord | None:
         found = self._select(f"{_RUNS} WHERE runs.id = ? AND conversations.owner = ?", (sound(id), owner))
@@ -267,6 +298,15 @@ class Database:
     def unfinished_runs(self) -> list[RunRecord]:
         where = "WHERE runs.state = 'running' AND conversations.owner IS NOT NULL"  # in any order: the index is small
         return [_run(row) for row in self._select(f"{_RUNS} {where}", ())]
+
+    def find_run_by_calls(self, owner: str, call_ids: Iterable[str]) -> RunRecord | None:
+        for id in call_ids:
+            where = (
+                "JOIN calls ON calls.run = runs.key WHERE calls.owner = ? AND calls.id = ? AND conversations.owner = ?"
+            )
+            if found := self._select(f"{_RUNS} {where}", (owner, sound(id), owner)):
+                return _run(found[0])
+        return None
 
     def find_run_by_idempotency(self, owner: str, key: str) -> IdempotentRun | None:
         found = self._select(_IDEMPOTENT, (owner, sound(key)))
@@ -485,18 +525,22 @@ class Database:
 class _Place(NamedTuple):
     run: int
     conversation: int
+    epoch: int
     state: str
     stored: int
 
 
-def _place(connection: sqlite3.Connection, run_id: str) -> _Place | None:
-    row = connection.execute(_PLACE, (run_id,)).fetchone()
-    return None if row is None else _Place._make(row)
+def _place(connection: sqlite3.Connection, lease: Lease) -> _Place | Fenced:
+    row = connection.execute(_PLACE, (lease.run_id,)).fetchone()
+    if row is None:
+        return Fenced("deleted")
+    place = _Place._make(row)
+    return place if place.epoch == lease.epoch else Fenced("claimed")
 
 
-def _rest(place: _Place | None, first_number: int, events: Sequence[DocumentEvent]) -> Sequence[DocumentEvent]:
+def _rest(place: _Place, first_number: int, events: Sequence[DocumentEvent]) -> Sequence[DocumentEvent]:
     """The events that are not stored yet."""
-    known = 0 if place is None else place.stored + 1 - first_number
+    known = place.stored + 1 - first_number
     if known < 0:
         raise ValueError(f"events before number {first_number} are missing: {-known} of them")
     return events[known:] if known else events
@@ -508,6 +552,12 @@ def _add_events(connection: sqlite3.Connection, place: _Place, events: Sequence[
     data = batches.encode(events)
     connection.execute(_ADD_EVENTS, (place.run, place.stored + 1, len(events), data))
     return len(data)
+
+
+def _add_calls(connection: sqlite3.Connection, place: _Place, events: Sequence[DocumentEvent]) -> None:
+    paused = [event.envelope.metadata for event in events if isinstance(event, Paused)]
+    calls = [(call.tool_call_id, place.run, place.conversation) for one in paused for call in one.waiting_for or ()]
+    connection.executemany(_ADD_CALL, calls)
 
 
 def _conversation_of(connection: sqlite3.Connection, new: NewRun) -> int:
@@ -554,6 +604,7 @@ def _end(connection: sqlite3.Connection, place: _Place, end: RunEnd) -> list[str
         ),
     )
     connection.execute("INSERT OR IGNORE INTO unindexed (run) VALUES (?)", (place.run,))
+    connection.execute("DELETE FROM calls WHERE run = ?", (place.run,))
     if end.frees_key:
         # A key without a hash names a question, whose next repetition decides for itself; see `runs.repeats`.
         connection.execute("DELETE FROM idempotency WHERE run = ? AND body_hash != ''", (place.run,))
@@ -568,7 +619,7 @@ def _end(connection: sqlite3.Connection, place: _Place, end: RunEnd) -> list[str
 def _hide(connection: sqlite3.Connection, keys: Iterable[tuple[int]]) -> None:
     """Hides conversations from every query; their rows are removed later."""
     keys = list(keys)
-    for table in ("idempotency", "requests"):
+    for table in ("idempotency", "requests", "calls"):
         connection.executemany(f"DELETE FROM {table} WHERE run IN (SELECT key FROM runs WHERE conversation = ?)", keys)
     connection.executemany(
         "UPDATE conversations SET owner = NULL, title = '', workspace = '', session_id = NULL, fingerprint = NULL"

@@ -188,6 +188,7 @@ class Maintenance:
                 connection.execute("DELETE FROM search WHERE rowid = -?", (run,))
                 connection.execute("DELETE FROM messages WHERE run = ?", (run,))
                 connection.execute("DELETE FROM idempotency WHERE run = ?", (run,))
+                connection.execute("DELETE FROM calls WHERE run = ?", (run,))
                 connection.execute("DELETE FROM runs WHERE key = ?", (run,))
             return True
 
