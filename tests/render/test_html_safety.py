@@ -293,6 +293,13 @@ def test_an_image_is_a_link_to_it_and_is_not_loaded() -> None:
     assert ">image</a>" in prose("![](https://a.example/c.png)")
 
 
+def test_a_column_is_aligned_by_a_class_not_by_a_style() -> None:
+    """The page's policy allows no inline styles."""
+    found = prose("| a |\n|--:|\n| b |\n")
+    assert '<td class="right">b</td>' in found
+    assert "style" not in found
+
+
 def test_what_looks_like_html_is_read_as_it_was_written() -> None:
     html = prose("A `List<String>`, a <b>bold</b> word and <std::string>.\n\n<div onclick='x'>\n")
     assert "A List<String>, a <b>bold</b> word and <std::string>." in text_of(html)
