@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from msgspec import Struct
+from msgspec.structs import replace
 
 from cursor_gateway.sources.process_groups import members
 from tests.agent.install import install
@@ -24,14 +25,27 @@ class Shell(Struct, frozen=True):
     arguments: Sequence[str]  # before the prompt
     tool: str
     more: Json = {}  # arguments of the tool
+    argument: str = "command"  # the one with the command
     environment: Mapping[str, str] = {}
     files: Mapping[str, str] = {}  # in its home: the user's own settings
     by_stdin: bool = False  # the prompt: as an argument it would be put into quotes
 
 
 SHELLS = [
+    Shell("claude", ["--allowedTools", "Bash", "-p"], "Bash", {"description": "Counts"}),
     Shell(
-        "opencode", ["run"], "bash", {"description": "Counts"}, {"OPENCODE_PERMISSION": '{"*": "allow"}'}, by_stdin=True
+        "codex",
+        ["exec", "--skip-git-repo-check", "--sandbox", "danger-full-access"],
+        "exec_command",
+        argument="cmd",
+    ),
+    Shell(
+        "opencode",
+        ["run"],
+        "bash",
+        {"description": "Counts"},
+        environment={"OPENCODE_PERMISSION": '{"*": "allow"}'},
+        by_stdin=True,
     ),
     Shell("kilo", ["run", "--auto"], "bash", {"description": "Counts"}, by_stdin=True),
     Shell("pi", ["-p"], "bash", environment={"PI_OFFLINE": "1"}),
@@ -79,15 +93,39 @@ def launched(project: Project, shell: Shell, prompt: str, mark: str) -> Launched
 @pytest.mark.parametrize("shell", SHELLS, ids=lambda shell: shell.name)
 def test_a_tool_runs_once_in_the_clients_folder(shell: Shell, project: Project) -> None:
     mark = unique()
-    counts = call(shell.tool, command=COMMAND, **shell.more)
+    counts = call(shell.tool, **{shell.argument: COMMAND}, **shell.more)
     prompt = program([say("I count. "), counts, say("It is $1")], mark)
     ended = launched(project, shell, prompt, mark)
     assert "It is " in ended.said
     assert "forty-1" in ended.said  # Qwen Code reports more than the output
     assert project.lines("marker.txt") == ["ran"]
-    worked = [agent for agent in ended.agents if "--mode" not in agent["argv"]]
-    assert len(worked) == 1  # others are titles, which only read
+    assert len(_worked(ended)) == 1
     assert not list((project.home).glob("cursor-gateway-*"))  # the folder for temporary files
+
+
+ANOTHER_TURN = {
+    "claude": ["--continue", "-p"],
+    "codex": ["exec", "resume", "--last", "--skip-git-repo-check"],
+    "opencode": ["run", "--continue"],
+}
+
+
+@pytest.mark.parametrize(
+    "shell", [shell for shell in SHELLS if shell.name in ANOTHER_TURN], ids=lambda shell: shell.name
+)
+def test_another_turn_resumes_the_agents_session_though_the_gateway_is_another(shell: Shell, project: Project) -> None:
+    first, second = unique(), unique()
+    begun = launched(project, shell, program([say("One.")], first), first)
+    again = replace(shell, arguments=ANOTHER_TURN[shell.name])
+    continued = launched(project, again, program([say("Two.")], second), second)
+    assert "Two." in continued.said
+    (session,) = {agent["session"] for agent in _worked(begun)}
+    assert {agent["session"] for agent in _worked(continued)} == {session}
+
+
+def _worked(ended: Launched) -> list[Json]:
+    """Not titles, which only read."""
+    return [agent for agent in ended.agents if "--mode" not in agent["argv"]]
 
 
 def test_llm_asks_the_agent_in_the_current_folder(project: Project) -> None:
