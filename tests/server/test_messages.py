@@ -24,6 +24,7 @@ from tests.gateways import RunningGateway
 from tests.server.conftest import Json, at_once, eventually, invocation, invocations, option, standin, unique
 from tests.server.test_caller_tools import CITY, call, own_gateway, program, say
 from tests.server.test_failures import ROWS, Row
+from tests.sources.test_native_requests import ASK
 
 WEATHER: Json = {"name": "weather", "description": "The weather of a city.", "input_schema": CITY}
 SEARCH: Json = {"type": "web_search_20250305", "name": "web_search", "max_uses": 8}
@@ -233,6 +234,21 @@ def test_a_tool_that_failed_says_so(http: httpx2.Client) -> None:
     asked = created(http, messages, tools=[WEATHER])
     answer = created(http, [*messages, echoed(asked), results(asked, "offline", is_error=True)], tools=[WEATHER])
     assert "offline" in text_of(answer)
+
+
+def test_the_agents_question_is_claude_codes(gateway: RunningGateway, http: httpx2.Client) -> None:
+    """Its answer goes on with the same run."""
+    ask = {"name": ASK.name, "description": "Asks.", "input_schema": ASK.parameters}
+    messages, headers = [user(standin("question"))], claude_code()
+    reply = create(http, messages, headers, tools=[ask, WEATHER], stream=True)
+    asked = read(reply)
+    (use,) = [block for block in asked.content if isinstance(block, ToolUse)]
+    assert (use.name, asked.stop_reason) == ("AskUserQuestion", "tool_use")
+    assert use.input["questions"][0]["question"] == "Which file is meant?"
+    messages += [echoed(asked), results(asked, "User has answered: notes.txt")]
+    answer = create(http, messages, headers, tools=[ask, WEATHER], stream=True)
+    assert answer.headers["x-chat-id"] == reply.headers["x-chat-id"]
+    assert "notes.txt" in text_of(read(answer))
 
 
 # --- retries ----------------------------------------------------------------------------------------

@@ -86,8 +86,9 @@ def test_anthropics_clients_get_pages_of_names_that_claude_code_shows(tmp_path: 
         assert await ids(client, limit=2) == (names[:2], True)
         assert await ids(client, limit=2, after_id=names[1]) == (names[2:], False)
         assert await ids(client, limit=1, before_id=names[2]) == (names[1:2], True)
-        assert await ids(client, after_id=names[2]) == ([], False)
-        for wrong in ({"limit": "0"}, {"limit": "many"}, {"limit": "1001"}, {"after_id": "none"}):
+        for beside in ({"after_id": names[2]}, {"before_id": names[0]}, {"after_id": "gone"}, {"before_id": "gone"}):
+            assert await ids(client, **beside) == ([], False)
+        for wrong in ({"limit": "0"}, {"limit": "many"}, {"limit": "1001"}):
             assert (await client.get("/v1/models", params=wrong, headers=ANTHROPIC)).status_code == 400
 
     with_gateway(tmp_path, [], use)

@@ -111,25 +111,20 @@ class ModelEndpoints:
         raise unknown_model(id, [])
 
     def _page(self, models: list[Model], request: Request) -> ModelPage:
+        """Beside a model that is not listed, or not any more, there is none."""
         entries = [self._entry(name_for_claude_code(model.id), model.label) for model in models]
-        after, before = (self._place(entries, request, name) for name in ("after_id", "before_id"))
-        limit = _limit(request.query_params.get("limit", str(_MOST)))
+        query = request.query_params
+        after, before, limit = query.get("after_id"), query.get("before_id"), _limit(query.get("limit", str(_MOST)))
+        ids = [entry.id for entry in entries]
         if before is not None:
-            wanted = entries[:before]
+            wanted = entries[: ids.index(before) if before in ids else 0]
             page = wanted[-limit:]
-        else:
-            wanted = entries[0 if after is None else after + 1 :]
+        elif after is not None:
+            wanted = entries[ids.index(after) + 1 if after in ids else len(entries) :]
             page = wanted[:limit]
+        else:
+            wanted, page = entries, entries[:limit]
         return ModelPage(data=page, has_more=len(page) < len(wanted), first_id=_first(page), last_id=_first(page[::-1]))
-
-    def _place(self, entries: list[ModelEntry], request: Request, name: str) -> int | None:
-        id = request.query_params.get(name)
-        if id is None:
-            return None
-        for place, entry in enumerate(entries):
-            if entry.id == id:
-                return place
-        raise InvalidRequest(f"{name}: There is no such model; take `first_id` or `last_id` of a page.", param=name)
 
     def _entry(self, id: str, label: str) -> ModelEntry:
         created_at = datetime.fromtimestamp(self._began, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
