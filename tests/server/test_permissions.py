@@ -169,3 +169,123 @@ def test_an_operator_may_turn_it_off_and_has_rules_of_their_own(tmp_path: Path) 
         refused = decide(http, asked, "once")
         assert (refused.status_code, refused.json()["error"]["code"]) == (403, "approval_forbidden")
         assert decide(http, asked, "deny", reason="No clocks.").status_code == 200
+
+
+# --- an agent that waits --------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def waiting_gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningGateway]:
+    with running_gateway(tmp_path_factory.mktemp("acp"), settings={"source": "acp"}) as running:
+        yield running
+
+
+@pytest.fixture
+def waiting(waiting_gateway: RunningGateway) -> Iterator[httpx2.Client]:
+    with http_client(waiting_gateway) as client:
+        yield client
+        for entry in client.get("/v1/permissions").json()["permissions"]:
+            client.delete(f"/v1/permissions/{entry['id']}")
+
+
+def counter(gateway: RunningGateway) -> str:
+    name = unique()
+    script = gateway.workspace / f"{name}.py"
+    script.write_text(f"open({str(gateway.workspace / name)!r}, 'a').write('ran\\n')\n")
+    return name
+
+
+def asking(client: httpx2.Client, mark: str, **fields: Any) -> tuple[Json, Json]:
+    """A run that waits, and the document in which it asks."""
+    answer = client.post("/v1/chat", json={"message": counting(mark), **fields}).json()
+    assert answer["status"] == "streaming"
+    (found,) = [document for document in answer["documents"] if document["type"] == "clarification"]
+    return answer, found
+
+
+def test_it_waits_and_says_so(waiting_gateway: RunningGateway, waiting: httpx2.Client) -> None:
+    mark = counter(waiting_gateway)
+    answer, asked = asking(waiting, mark)
+    metadata = asked["metadata"]
+    assert (metadata["state"], metadata["permission"]["rules"]) == ("waiting", ["Shell(python3)"])
+    assert [option["id"] for option in metadata["questions"][0]["options"]] == [
+        "once",
+        "conversation",
+        "workspace",
+        "deny",
+    ]
+    assert not [one for one in answer["documents"] if one["type"] == "terminal_command"]  # nothing runs yet
+    told = {"permissions": [{"documentId": asked["id"], "decision": "once"}]}
+    done = waiting.post(f"/v1/chat/{answer['id']}/answer", json=told).json()
+    assert (done["id"], done["status"]) == (answer["id"], "completed")
+    assert command_of(done)["metadata"]["exitCode"] == 0
+    (decided,) = [one for one in done["documents"] if one["type"] == "clarification"]
+    assert decided["metadata"]["answers"][0]["selectedOptionIds"] == ["once"]
+    assert "state" not in decided["metadata"]
+    again = waiting.post(f"/v1/chat/{answer['id']}/answer", json=told)  # another copy
+    assert again.json()["id"] == answer["id"]
+    assert runs_of(waiting_gateway, mark) == 1
+    assert waiting.get("/v1/permissions").json()["permissions"] == []
+
+
+@pytest.mark.parametrize("decision", ["conversation", "workspace"])
+def test_what_is_always_allowed_holds_in_later_runs_until_revoked(
+    waiting_gateway: RunningGateway, waiting: httpx2.Client, decision: str
+) -> None:
+    mark = counter(waiting_gateway)
+    answer, asked = asking(waiting, mark)
+    told = {"permissions": [{"documentId": asked["id"], "decision": decision}]}
+    assert waiting.post(f"/v1/chat/{answer['id']}/answer", json=told).json()["status"] == "completed"
+    again = chat(waiting, counting(mark), conversationId=answer["conversationId"])
+    assert command_of(again)["metadata"]["exitCode"] == 0
+    assert runs_of(waiting_gateway, mark) == 2
+    (entry,) = waiting.get("/v1/permissions").json()["permissions"]
+    assert entry["decision"] == decision
+    assert waiting.delete(f"/v1/permissions/{entry['id']}").status_code == 204
+    after, _ = asking(waiting, mark, conversationId=answer["conversationId"])
+    waiting.post(f"/v1/chat/{after['id']}/cancel", json={})
+    assert runs_of(waiting_gateway, mark) == 2
+
+
+def test_a_denial_with_a_reason_goes_on_in_the_same_run(
+    waiting_gateway: RunningGateway, waiting: httpx2.Client
+) -> None:
+    mark = counter(waiting_gateway)
+    answer, asked = asking(waiting, mark)
+    told = {"permissions": [{"documentId": asked["id"], "decision": "deny", "reason": "Use pnpm here."}]}
+    done = waiting.post(f"/v1/chat/{answer['id']}/answer", json=told).json()
+    assert (done["id"], done["status"]) == (answer["id"], "completed")
+    metadata = command_of(done)["metadata"]
+    assert (metadata["state"], metadata["reason"]) == ("rejected", "Not run: it was not allowed.")
+    assert "permission" not in metadata  # it was decided
+    assert "Continue without it. Use pnpm here." in done["documents"][-1]["content"]  # which the stand-in says back
+    assert runs_of(waiting_gateway, mark) == 0
+
+
+def test_words_alone_are_no_decision(waiting_gateway: RunningGateway, waiting: httpx2.Client) -> None:
+    mark = counter(waiting_gateway)
+    answer, asked = asking(waiting, mark)
+    question, path = asked["metadata"]["questions"][0]["id"], f"/v1/chat/{answer['id']}/answer"
+    for told, param in (
+        ({"questionId": question, "text": "yes, go on"}, "answers[0].selectedOptionIds"),
+        ({"questionId": question}, "answers[0].selectedOptionIds"),
+        ({"questionId": question, "selectedOptionIds": ["once"], "text": "please"}, "answers[0].text"),
+    ):
+        refused = waiting.post(path, json={"answers": [told]})
+        assert (refused.status_code, refused.json()["error"]["param"]) == (400, param), refused.text
+    assert waiting.get(f"/v1/chat/{answer['id']}").json()["status"] == "streaming"  # it still waits
+    told = {"questionId": question, "selectedOptionIds": ["deny"], "text": "Not today."}
+    done = waiting.post(path, json={"answers": [told]}).json()
+    assert "Not today." in done["documents"][-1]["content"]
+    assert runs_of(waiting_gateway, mark) == 0
+
+
+def test_a_request_that_cannot_be_asked_can_still_decide_afterwards(
+    waiting_gateway: RunningGateway, waiting: httpx2.Client
+) -> None:
+    mark = counter(waiting_gateway)
+    asked = chat(waiting, counting(mark), mayAsk=False)
+    assert command_of(asked)["metadata"]["permission"]["rules"] == ["Shell(python3)"]
+    assert runs_of(waiting_gateway, mark) == 0
+    assert command_of(decide(waiting, asked, "once").json())["metadata"]["exitCode"] == 0
+    assert runs_of(waiting_gateway, mark) == 1

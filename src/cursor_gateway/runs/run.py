@@ -9,6 +9,7 @@ from cursor_gateway.model.caller_tools import Offer, ToolResult
 from cursor_gateway.model.document_events import Done, Paused
 from cursor_gateway.model.documents import ClarificationAnswer, Envelope
 from cursor_gateway.model.messages import Message
+from cursor_gateway.model.permissions import Permission
 from cursor_gateway.model.run_info import RunInfo, WhenClientLeaves
 from cursor_gateway.runs.caller_tools import CallerTools
 from cursor_gateway.runs.driver import Driver
@@ -280,6 +281,14 @@ class Run:
         is_taken = self.questions is not None and self.questions.take_answers(answers)
         return self.log.paused_at if is_taken else None
 
+    def holds_permission(self, question_id: str) -> bool:
+        return self.questions is not None and question_id in self.questions.permissions
+
+    def answer_permissions(self, decided: Mapping[str, Permission]) -> int:
+        assert self.questions is not None
+        self.questions.take_permissions(decided)
+        return self.log.paused_at
+
     def decide_plan(self, is_accepted: bool, text: str) -> int | None:
         if self.questions is None or not self.questions.holds_plan:
             return None
@@ -297,6 +306,8 @@ class Run:
             return "send `answers` to its questions"
         if self.questions is not None and self.questions.holds_plan:
             return "send `plan` to accept or reject its plan"
+        if self.questions is not None and self.questions.permissions:
+            return "send `permissions` to allow or deny what it asks for"
         return "send `toolResults` for its calls" if self.caller is not None and self.waiting.has_open else ""
 
     def set_when_client_leaves(self, when: WhenClientLeaves | None) -> None:

@@ -9,6 +9,7 @@ from cursor_gateway.model.actions import Plan, Question
 from cursor_gateway.model.agent_events import AgentEvent
 from cursor_gateway.model.caller_tools import Tool, ToolResult
 from cursor_gateway.model.documents import ClarificationAnswer, Mode
+from cursor_gateway.model.permissions import Permission
 
 TOOLS_SERVER = "caller"  # the default name of the MCP server with the caller's tools
 # Bytes. A line is decoded, encoded and stored in one piece: that takes eight times its size in memory, and blocks the
@@ -44,6 +45,10 @@ class Person(Protocol):
 
     async def decide(self, call_id: str, plan: Plan) -> bool | None:
         """Whether the plan is accepted. None: no decision."""
+        ...
+
+    async def permit(self, call_id: str, question: Question) -> Permission | None:
+        """Whether the agent may do what the question asks for. None: no decision, which allows nothing."""
         ...
 
 

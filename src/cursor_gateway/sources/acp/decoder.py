@@ -107,10 +107,24 @@ class AcpDecoder:
         self._out.append(ToolEnded(call_id, action, outcome))
         return self._take()
 
-    def deny(self, call_id: str) -> None:
-        """The gateway refused permission for this call."""
-        if call_id in self._calls:
-            self._calls[call_id].is_denied = True
+    def begin(self, call_id: str) -> list[AgentEvent]:
+        """The call is allowed, so it runs now."""
+        call = self._calls.get(call_id)
+        if call is not None and self._is_unreported(call):
+            self._start(call)
+        return self._take()
+
+    def deny(self, call_id: str, outcome: Outcome) -> list[AgentEvent]:
+        """The call is not allowed, so it ends like this, whatever the agent reports."""
+        call = self._calls.get(call_id)
+        if call is not None and call_id not in self._settled:
+            call.is_denied = True
+            if self._is_unreported(call):
+                self._start(call)
+            action, _ = ended(call, Fields({}))
+            self._settled.add(call_id)
+            self._out.append(ToolEnded(call_id, action, outcome, payload=call.payload))
+        return self._take()
 
     def call(self, call_id: str) -> ToolCall | None:
         """A call that has started."""
@@ -200,16 +214,21 @@ class AcpDecoder:
         else:
             learn(call, update)
         has_ended = update.text("status") in ("completed", "failed")
-        if not call.is_reported and not self._is_callers(call) and not (call.has_own_message and not has_ended):
+        if self._is_unreported(call) and (has_ended or not call.has_own_message):
             self._boundary()
-            self._start(call, started(call), update)
+            if update.text("status") != "pending":  # then it may need permission first, and does not run yet
+                self._start(call)
         if has_ended and call.id not in self._settled:
             self._end_call(call, update, at_ms)
 
-    def _start(self, call: ToolCall, action: Action, update: Fields) -> None:
+    def _is_unreported(self, call: ToolCall) -> bool:
+        return not call.is_reported and not self._is_callers(call)
+
+    def _start(self, call: ToolCall) -> None:
+        self._boundary()
         call.is_reported = True
         if call.id not in self._settled:
-            self._out.append(ToolStarted(call.id, action, payload=update.all))
+            self._out.append(ToolStarted(call.id, started(call), payload=call.payload))
 
     def _end_call(self, call: ToolCall, update: Fields, at_ms: float | None) -> None:
         self._settled.add(call.id)

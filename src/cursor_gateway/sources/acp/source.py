@@ -332,13 +332,24 @@ class _Seat:
         self._prompt: asyncio.Task[Any] | None = None
 
     def begin(self, session: Session, running: RunningTurn, prompt: list[dict[str, Any]]) -> RunningTurn:
-        connection = self._place.connection
-        connection.listen(session.id, running)
-        request = connection.request("session/prompt", {"sessionId": session.id, "prompt": prompt}, None)
+        self._place.connection.listen(session.id, running)
         self._session, self._running = session, running
-        self._prompt = asyncio.get_running_loop().create_task(request, name=f"acp prompt {session.id}")
-        self._prompt.add_done_callback(running.ended)
+        self._send(session, running, prompt)
         return running
+
+    def _send(self, session: Session, running: RunningTurn, prompt: list[dict[str, Any]]) -> None:
+        params = {"sessionId": session.id, "prompt": prompt}
+        request = self._place.connection.request("session/prompt", params, None)
+        self._prompt = asyncio.get_running_loop().create_task(request, name=f"acp prompt {session.id}")
+        self._prompt.add_done_callback(lambda sent: self._answered(session, running, sent))
+
+    def _answered(self, session: Session, running: RunningTurn, sent: "asyncio.Task[Any]") -> None:
+        is_well = not sent.cancelled() and sent.exception() is None
+        is_complete = is_well and Fields(sent.result()).text("stopReason") == "end_turn"
+        if is_complete and (text := running.take_denials()):
+            self._send(session, running, [{"type": "text", "text": text}])
+        else:
+            running.ended(sent)
 
     async def release(self) -> None:
         if self._session is not None and self._prompt is not None and self._running is not None:
