@@ -168,10 +168,19 @@ def test_an_answer_that_is_there_already() -> None:
 
 @pytest.mark.parametrize("is_codex", [False, True])
 def test_fast_and_slow_ways_send_the_same(is_codex: bool) -> None:
-    """Text that comes with a raw form of itself takes the slow way."""
-    fast = [*words("a", "b", "c"), done()]
+    """Text that comes with a raw form of itself, and a stream of which not all is sent, take the slow way."""
+    thoughts = [
+        Reasoning("a", opens=True),
+        Reasoning("b"),
+        Reasoning("c\n"),
+        Reasoning("d", opens=True),
+        Reasoning("e"),
+    ]
+    fast = [*thoughts, *words("a", "b", "c"), done()]
     slow: list[DocumentEvent] = [
         ContentDelta(event.id, event.text, event.text) if isinstance(event, ContentDelta) else event for event in fast
     ]
-    streams = [ResponseStream(head(is_codex=is_codex)).push_all(events) for events in (fast, slow)]
-    assert streams[0] == streams[1]
+    expected = ResponseStream(head(is_codex=is_codex), known={"none"}).push_all(slow)
+    for events in (fast, slow):
+        assert ResponseStream(head(is_codex=is_codex)).push_all(events) == expected
+    assert both(fast, is_codex=is_codex) == read_stream(expected)

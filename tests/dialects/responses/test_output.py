@@ -117,16 +117,16 @@ def test_the_response_as_it_is_now() -> None:
         return response
 
     assert (now().status, now().metadata) == ("queued", {"a": "b"})
-    assert (output.has_begun, output.last_number, output.item_id, output.open_message) == (False, 0, "", "")
+    assert (output.has_begun, output.last_number, output.item_id, output.open_item) == (False, 0, "", None)
     output.begin()
     assert (now().status, output.last_number) == ("in_progress", 1)
     output.think("Hm.")
-    assert (output.item_id, output.open_message, now().output[0].id) == ("rs_0a1b_0_0", "", "rs_0a1b_0_0")
+    assert (output.item_id, output.open_item, now().output[0].id) == ("rs_0a1b_0_0", "reasoning", "rs_0a1b_0_0")
     output.say("Hel")
     growing = now().output[1]
     assert isinstance(growing, Message)
     assert (growing.status, growing.content[0].text) == ("in_progress", "Hel")
-    assert (output.open_message, output.index) == ("msg_0a1b_0_1", 1)
+    assert (output.item_id, output.open_item, output.index) == ("msg_0a1b_0_1", "message", 1)
     output.close()
     assert (output.item_id, output.close()) == ("msg_0a1b_0_1", [])
 

@@ -18,18 +18,27 @@ from cursor_gateway.dialects.deltas import (
     Translator,
 )
 from cursor_gateway.dialects.errors import encode_error
-from cursor_gateway.dialects.responses.output import Head, Output
+from cursor_gateway.dialects.responses.output import Growing, Head, Output
 from cursor_gateway.dialects.responses.shapes import Event, ItemAdded, ItemDone, Response
 from cursor_gateway.dialects.resuming import numbered
 from cursor_gateway.errors import Failure
-from cursor_gateway.model.document_events import ContentDelta, DocumentEnded, DocumentEvent, DocumentStarted, Done
+from cursor_gateway.model.document_events import (
+    ContentDelta,
+    DocumentEnded,
+    DocumentEvent,
+    DocumentStarted,
+    Done,
+    Reasoning,
+)
 from cursor_gateway.model.documents import Usage
 from cursor_gateway.prompting.structured import extract_json
 from cursor_gateway.stages.cutting import Cutter
 from cursor_gateway.wire.sse import frame
 
 _encode = msgspec.json.encode
-_TEXT_DELTA = b'event: response.output_text.delta\ndata: {"type":"response.output_text.delta","sequence_number":'
+_DELTA = b'event: %b\ndata: {"type":"%b","sequence_number":'
+_TEXT_DELTA = _DELTA % ((b"response.output_text.delta",) * 2)
+_SUMMARY_DELTA = _DELTA % ((b"response.reasoning_summary_text.delta",) * 2)
 
 
 class ResponseEvents:
@@ -42,7 +51,7 @@ class ResponseEvents:
         self.failure: Failure | None = None
         self.is_over = False
         cutter = self._cutter = None if asked.max_tokens is None else Cutter((), asked.max_tokens)
-        translator = Translator(head.run_id, "none")
+        self._translator = translator = Translator(head.run_id, "none")
         self._deltas: Deltas = translator if cutter is None else CutDeltas(translator, cutter, prompt_tokens)
         # The whole text of these becomes something else.
         self._fold: AnswerFold | None = None
@@ -54,9 +63,14 @@ class ResponseEvents:
         return self._cutter is not None and self._cutter.reason is not None
 
     @property
-    def sends_text(self) -> bool:
-        """As it comes."""
-        return self._cutter is None and self._fold is None and not self.is_over
+    def growing(self) -> Growing | None:
+        """The item to which the next text of its kind is only added."""
+        return self.output.open_item if self._cutter is None and self._fold is None else None
+
+    def think_on(self, text: str) -> int:
+        """More of the open reasoning; the number of the delta."""
+        self._translator.thinks_on(text)
+        return self.output.grow(text)
 
     def push(self, event: DocumentEvent, /) -> list[Event]:
         if self.is_over:
@@ -123,7 +137,9 @@ class ResponseStream:
         self._output = self._events.output
         self._known, self._after = known, after
         self._sends_all = not known and after < 0
-        self._message, self._before = "", b""  # the open message, and what is the same in each delta of it
+        # The item that grows, if one does and all of it is sent, and what is the same in each of its deltas.
+        self._growing: Growing | None = None
+        self._before = b""
 
     @property
     def is_over(self) -> bool:
@@ -134,18 +150,19 @@ class ResponseStream:
         return self._events.is_cut
 
     def push(self, event: DocumentEvent, /) -> bytes:
-        if event.__class__ is ContentDelta and event.raw is None and self._sends_all and self._events.sends_text:
-            message = self._output.open_message
-            if message:  # nearly every event
-                if message != self._message:
-                    self._message = message
-                    self._before = b',"item_id":%b,"output_index":%d,"content_index":0,"delta":' % (
-                        _encode(message),
-                        self._output.index,
-                    )
-                number = self._output.grow(event.text)
-                return b'%b%d%b%b,"logprobs":[]}\n\n' % (_TEXT_DELTA, number, self._before, _encode(event.text))
-        return b"".join(map(self._frame, self._events.push(event)))
+        if event.__class__ is ContentDelta and event.raw is None and self._growing == "message":  # nearly every event
+            number = self._output.grow(event.text)
+            return b'%b%d%b%b,"logprobs":[]}\n\n' % (_TEXT_DELTA, number, self._before, _encode(event.text))
+        if event.__class__ is Reasoning and not event.opens and self._growing == "reasoning":
+            number = self._events.think_on(event.text)
+            return b"%b%d%b%b}\n\n" % (_SUMMARY_DELTA, number, self._before, _encode(event.text))
+        frames = b"".join(map(self._frame, self._events.push(event)))
+        self._growing = self._events.growing if self._sends_all else None
+        if self._growing is not None:
+            part = b"content_index" if self._growing == "message" else b"summary_index"
+            place = (_encode(self._output.item_id), self._output.index, part)
+            self._before = b',"item_id":%b,"output_index":%d,"%b":0,"delta":' % place
+        return frames
 
     def push_all(self, events: Sequence[DocumentEvent], /) -> bytes:
         return b"".join(map(self.push, events))
@@ -199,6 +216,7 @@ class WholeResponse:
     def __init__(self, head: Head, prompt_tokens: int = 0) -> None:
         self.after = head.after
         self._events = ResponseEvents(head, prompt_tokens)
+        self._growing: Growing | None = None
 
     @property
     def is_over(self) -> bool:
@@ -213,7 +231,13 @@ class WholeResponse:
         return self._events.failure
 
     def push(self, event: DocumentEvent, /) -> None:
-        self._events.push(event)
+        if event.__class__ is ContentDelta and event.raw is None and self._growing == "message":
+            self._events.output.grow(event.text)
+        elif event.__class__ is Reasoning and not event.opens and self._growing == "reasoning":
+            self._events.think_on(event.text)
+        else:
+            self._events.push(event)
+            self._growing = self._events.growing
 
     def error_body(self, failure: Failure) -> bytes:
         return encode_error(failure)

@@ -5,7 +5,7 @@ response of the last one.
 """
 
 from collections.abc import Sequence
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import msgspec
 from msgspec import UNSET, Struct
@@ -101,6 +101,7 @@ class _Reasoning(Struct):
 
 
 _Open: TypeAlias = _Message | _Reasoning
+Growing: TypeAlias = Literal["message", "reasoning"]
 
 
 class Output:
@@ -130,9 +131,14 @@ class Output:
         return len(self._items)
 
     @property
-    def open_message(self) -> str:
-        """The id of the message that is open; empty if none is."""
-        return self._open.item.id if isinstance(self._open, _Message) else ""
+    def open_item(self) -> Growing | None:
+        match self._open:
+            case None:
+                return None
+            case _Message():
+                return "message"
+            case _Reasoning():
+                return "reasoning"
 
     @property
     def item_id(self) -> str:
@@ -180,7 +186,7 @@ class Output:
         return [Created(sequence_number=0, response=response), InProgress(sequence_number=1, response=response)]
 
     def grow(self, text: str) -> int:
-        """More text of the open message; the number of the delta."""
+        """More text of the open item; the number of the delta."""
         assert self._open is not None
         self._open.pieces.append(text)
         self._next += 1
