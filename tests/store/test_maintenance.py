@@ -1,7 +1,9 @@
 """What is deleted is gone, to the last word in the file, in short steps; and the log does not grow for ever."""
 
+import sqlite3
 import threading
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -68,7 +70,12 @@ def test_no_row_is_left_of_what_is_too_old_or_too_much(store: Database) -> None:
     assert rows(store) == dict.fromkeys(rows(store), 0)
 
 
-def test_nothing_of_what_was_deleted_is_left_in_any_file(tmp_path: Path) -> None:
+@pytest.mark.parametrize("rebuilds", [False, True])
+def test_nothing_of_what_was_deleted_is_left_in_any_file(
+    tmp_path: Path, rebuilds: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whether the index is merged or rebuilt."""
+    monkeypatch.setattr(maintenance, "_MERGES_PER_REBUILD", 0 if rebuilds else 1)
     store = Database(tmp_path)
     for number in range(40):
         whole_run(store, f"run{number}", f"conv{number}", f"Keepsake{number}", documents=[text_document("common")])
@@ -84,7 +91,24 @@ def test_nothing_of_what_was_deleted_is_left_in_any_file(tmp_path: Path) -> None
     assert words_in_files(tmp_path, "xylophone") == []
     assert len(store.conversations(ME, query="common", limit=100).found) == 40
     assert rows(store)["conversations"] == 40
+    with store._connections.reading() as connection:
+        assert connection.execute("SELECT merges FROM upkeep").fetchone() == (0 if rebuilds else 1,)
     store.close()
+
+
+def test_an_index_that_cannot_be_rebuilt_now_is_merged(
+    tmp_path: Path, store: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(maintenance, "_MERGES_PER_REBUILD", 0)
+    whole_run(store, "run", "conv", "Xylophone")
+    assert store.conversations(ME, query="xylophone").found
+    with closing(sqlite3.connect(tmp_path / FILE)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        assert not store._maintenance._rebuild_index()
+    monkeypatch.setattr(store._maintenance, "_rebuild_index", lambda: False)
+    store.delete_conversation("conv", ME)
+    sweep(store)
+    assert words_in_files(tmp_path, "xylophone") == []
 
 
 def test_it_is_done_behind_the_backs_of_those_who_write(store: Database, tmp_path: Path) -> None:

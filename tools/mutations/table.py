@@ -484,7 +484,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     *_of(
         "store/sqlite/maintenance.py",
         "tests/store/test_maintenance.py",
-        ("Deleting: nothing is left in the index", "                self._merge_index()\n", ""),
+        ("Deleting: nothing is left in the index", "                self._remove_words()\n", ""),
         (
             "Deleting: nothing is left in the log",
             "                self._pause()\n            self._empty_log()",
