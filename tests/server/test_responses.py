@@ -415,10 +415,27 @@ def test_codex_compacts_with_one_item(gateway: RunningGateway, http: httpx2.Clie
     response = created(http, items, CODEX, stream=True, store=False, tools=TOOLS)
     (item,) = response.output
     assert isinstance(item, Compaction)
-    assert "ask" in json.dumps(invocations(gateway, mark)[0]["argv"])
+    assert "ask" in invocations(gateway, mark)[0]["argv"]
     later = unique()
     created(http, [_plain(item), {"role": "user", "content": later}])
     assert "I'll look around first." in invocations(gateway, later)[0]["prompt"]
+
+
+def test_a_run_that_waits_for_results_does_not_take_those_of_a_compaction(
+    gateway: RunningGateway, http: httpx2.Client
+) -> None:
+    mark = unique()
+    client = Looping(http, f"{mark} {program(call('weather', city='Rome'), say('It is $1.'))}", CODEX)
+    (called,) = client.ask()
+    client.give("function_call", called["call_id"], "hot")
+    (item,) = created(http, [*client.items, {"type": "compaction_trigger"}], CODEX, stream=True, tools=TOOLS).output
+    assert isinstance(item, Compaction)
+    summarising = invocations(gateway, mark)[1]
+    assert "ask" in summarising["argv"]
+    assert "--resume" not in summarising["argv"]
+    (answer,) = client.ask()
+    assert answer["content"][0]["text"] == "It is hot."
+    assert len(invocations(gateway, mark)) == 2
 
 
 def test_codex_works_in_its_folder_if_it_may(tmp_path: Path) -> None:

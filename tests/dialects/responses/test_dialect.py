@@ -13,7 +13,7 @@ from cursor_gateway.dialects.responses.dialect import ResponsesReply, responses_
 from cursor_gateway.dialects.responses.ids import answer_id
 from cursor_gateway.dialects.responses.request import Asked
 from cursor_gateway.errors import AgentCrashed, InvalidRequest, WebSocketRefused
-from cursor_gateway.model.messages import UserMessage
+from cursor_gateway.model.messages import ToolMessage, UserMessage
 from cursor_gateway.prompting.structured import JsonObject, instructions
 from tests.dialects.runs import RUN, USAGE, done, words
 from tests.responses_shapes import read_response, read_stream, text_of
@@ -86,9 +86,12 @@ def test_codex() -> None:
     assert (other.streams_failures, other.headers(RUN), other.form) == (False, {}, SSE)
 
 
-def test_a_summary_is_written_in_the_mode_that_changes_nothing() -> None:
-    items = [{"role": "user", "content": "Hi"}, {"type": "compaction_trigger"}]
-    assert start(input=items).mode == "ask"
+def test_a_summary_is_written_beside_the_conversation_in_the_mode_that_changes_nothing() -> None:
+    called = {"type": "function_call", "call_id": "c", "name": "f", "arguments": "{}"}
+    given = {"type": "function_call_output", "call_id": "c", "output": "x"}
+    asked = start(input=[{"role": "user", "content": "Hi"}, called, given, {"type": "compaction_trigger"}])
+    assert (asked.mode, asked.has_full_history, asked.client_session) == ("ask", False, " summary")
+    assert [message.call_id for message in asked.messages if isinstance(message, ToolMessage)] == [""]
     turn = json.dumps({"request_kind": "compaction"})
     assert start({**CODEX, "x-codex-turn-metadata": turn}).mode == "ask"
 

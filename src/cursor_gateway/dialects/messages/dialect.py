@@ -31,7 +31,6 @@ from cursor_gateway.dialects.messages.claude_code import (
     is_claude_code,
     session_of,
     side_request,
-    without_call_ids,
 )
 from cursor_gateway.dialects.messages.encoder import PING, MessageEncoder, MessageHead, message_of
 from cursor_gateway.dialects.messages.errors import ANTHROPIC_ERRORS, encode_error, stream_error
@@ -41,7 +40,7 @@ from cursor_gateway.dialects.options import with_headers
 from cursor_gateway.dialects.resuming import Resumed
 from cursor_gateway.errors import Failure
 from cursor_gateway.model.document_events import DocumentEvent
-from cursor_gateway.model.messages import UserMessage
+from cursor_gateway.model.messages import UserMessage, without_call_ids
 from cursor_gateway.prompting.prompt import quotes_calls
 from cursor_gateway.prompting.structured import instructions
 from cursor_gateway.stages.cutting import Cutter

@@ -6,6 +6,7 @@ from functools import partial
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from cursor_gateway.dialects.base import (
     SSE,
@@ -41,7 +42,7 @@ from cursor_gateway.dialects.responses.stored import deleted, list_items, starti
 from cursor_gateway.dialects.responses.toolbox import Forms
 from cursor_gateway.dialects.resuming import Resumed
 from cursor_gateway.errors import Failure, InvalidRequest, WebSocketRefused
-from cursor_gateway.model.messages import Instructions
+from cursor_gateway.model.messages import Instructions, without_call_ids
 from cursor_gateway.prompting.prompt import quotes_calls
 from cursor_gateway.prompting.structured import instructions
 from cursor_gateway.stages.cutting import Cutter
@@ -149,9 +150,8 @@ def _read(body: bytes, headers: Mapping[str, str], max_images: int) -> StartRun:
     codex, options, messages = request.codex, request.cursor, request.conversation.messages
     session = codex.session if codex is not None else headers.get("x-session-id") or headers.get("session-id") or ""
     told = [request.instructions, instructions(request.format) if request.format is not None else ""]
-    is_summary = request.asked.is_compaction or (codex is not None and codex.is_compaction)
     conversation_id = request.conversation_id or options.conversation_id
-    return StartRun(
+    start = StartRun(
         messages=messages,
         reply=_reply(request),
         stream=request.stream,
@@ -167,7 +167,7 @@ def _read(body: bytes, headers: Mapping[str, str], max_images: int) -> StartRun:
         has_own_tools=bool(session) or quotes_calls(messages),
         offer=request.toolbox.offer,
         model=request.model,
-        mode=options.mode or ("ask" if is_summary else None),
+        mode=options.mode,
         workspace=options.workspace,
         workspace_if_allowed=codex.workspace if codex is not None else None,
         conversation_id=conversation_id,
@@ -176,6 +176,20 @@ def _read(body: bytes, headers: Mapping[str, str], max_images: int) -> StartRun:
         include=frozenset(options.include or ()),
         when_client_leaves=options.when_client_leaves,
         source=options.source,
+    )
+    is_summary = request.asked.is_compaction or (codex is not None and codex.is_compaction)
+    return _beside(start) if is_summary else start
+
+
+def _beside(start: StartRun) -> StartRun:
+    """A summary is written in a conversation of its own: a run that waits for results must not take them for it, and
+    nothing must be changed for it."""
+    return replace(
+        start,
+        messages=without_call_ids(start.messages),
+        has_full_history=False,
+        client_session=f"{start.client_session} summary",
+        mode="ask",
     )
 
 
