@@ -32,6 +32,7 @@ asked_for: st.SearchStrategy[Asked] = st.builds(
     model=st.just("auto"),
     forms=st.sampled_from([Forms(), FORMS]),
     is_codex=st.booleans(),
+    knows_searches=st.booleans(),
     has_encrypted_content=st.booleans(),
 )
 

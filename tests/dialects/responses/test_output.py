@@ -183,8 +183,8 @@ def test_actions_are_calls_of_a_server_of_its_own() -> None:
 
 
 def test_the_web_is_searched() -> None:
-    for is_codex in (False, True):
-        output = Output(head(is_codex=is_codex))
+    for asked in ({"knows_searches": True}, {"is_codex": True}):
+        output = Output(head(**asked))
         found = [{"url": "https://a.example"}]
         events = output.begin() + output.end_action(used("web_search", data=found, search_term="x"))
         events += output.end_action(used("web_fetch", "error", url="https://b.example"))
@@ -195,6 +195,13 @@ def test_the_web_is_searched() -> None:
         assert isinstance(opened, WebSearchCall)
         assert isinstance(opened.action, OpenPage)
         assert (opened.status, opened.action.url) == ("failed", "https://b.example")
+
+
+def test_a_client_that_declares_no_search_gets_an_action() -> None:
+    output = Output(head())
+    (item,) = sent(output.begin() + output.end_action(used("web_search", search_term="x")) + output.end(DONE)).output
+    assert isinstance(item, McpCall)
+    assert item.name == "web_search"
 
 
 def test_codex_gets_a_line_while_it_runs_and_a_comment_when_it_has_ended() -> None:

@@ -151,6 +151,11 @@ def test_tools_come_from_the_request_and_its_items() -> None:
     assert not offer.parallel
 
 
+def test_searches_are_known_to_a_client_that_declares_them() -> None:
+    assert read(tools=[{"type": "web_search_preview"}]).asked.knows_searches
+    assert not read(tools=[TOOL]).asked.knows_searches
+
+
 def test_codex_that_retries_asks_the_same_as_before() -> None:
     answer = {"type": "message", "id": item_id("msg", f"chat_{'0' * 32}", 0, 0), "role": "assistant", "content": "x"}
     items = [{"role": "user", "content": "Hi"}]

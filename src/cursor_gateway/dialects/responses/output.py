@@ -290,7 +290,8 @@ class Output:
         action = action_of(document)
         if action is None:
             return []
-        if (web := web_action(action)) is not None:
+        web = web_action(action) if self._asked.knows_searches or self._asked.is_codex else None
+        if web is not None:
             return self._web_search(web, action.error)
         return self._comment(document) if self._asked.is_codex else self._mcp_call(action)
 

@@ -75,6 +75,7 @@ class Asked(Struct, frozen=True, kw_only=True):
     forms: Forms = Forms()
     max_tokens: int | None = None
     is_codex: bool = False
+    knows_searches: bool = False  # it declares a tool for them; to others they are actions like any other
     is_compaction: bool = False  # the answer becomes one compaction item
     has_encrypted_content: bool = False
     is_json: bool = False  # the answer is the JSON in the agent's text
@@ -211,6 +212,7 @@ def read_request(body: bytes, headers: Mapping[str, str], max_images: int = 50) 
             forms=toolbox.forms,
             max_tokens=wire.max_output_tokens,
             is_codex=codex is not None,
+            knows_searches=any(str(tool.get("type")).startswith("web_search") for tool in wire.tools or ()),
             is_compaction=is_compaction,
             has_encrypted_content="reasoning.encrypted_content" in (wire.include or ()),
             is_json=format is not None,
