@@ -25,9 +25,9 @@ from cursor_gateway.model.agent_events import (
 )
 from cursor_gateway.sources.acp.calls import ToolCall, call_of, ended, learn, started
 from cursor_gateway.sources.acp.trailers import TrailerWatch
-from cursor_gateway.sources.cursor.records import repair_surrogates
 from cursor_gateway.sources.cursor.tools import read_call, read_result
 from cursor_gateway.wire.payload import Fields, too_deep
+from cursor_gateway.wire.surrogates import join_halves, repair
 
 _SILENT = {
     "available_commands_update",
@@ -164,11 +164,11 @@ class AcpDecoder:
             self._out.append(Unrecognized(f"content {content.text('type')!r}"))
             return
         self._end_thinking()
-        text, self._half = _joined(self._half, content.text("text"))
+        text, self._half = join_halves(self._half, content.text("text"))
         self._emit_text(self._watch.push(text))
 
     def _thought(self, content: Fields) -> None:
-        text, self._half_thought = _joined(self._half_thought, content.text("text"))
+        text, self._half_thought = join_halves(self._half_thought, content.text("text"))
         if text:
             self._end_text()
             self._is_thinking = True
@@ -184,7 +184,7 @@ class AcpDecoder:
 
     def _end_text(self) -> None:
         half, self._half = self._half, ""
-        self._emit_text(self._watch.push(repair_surrogates(half)) + self._watch.release())
+        self._emit_text(self._watch.push(repair(half)) + self._watch.release())
 
     def _end_thinking(self) -> None:
         if self._half_thought:
@@ -198,7 +198,7 @@ class AcpDecoder:
     def _end(self) -> Failure | None:
         self._end_thinking()
         half, self._half = self._half, ""
-        self._emit_text(self._watch.push(repair_surrogates(half)))
+        self._emit_text(self._watch.push(repair(half)))
         rest, failure = self._watch.finish()
         self._emit_text(rest)
         return None if failure is None else failure.failure()
@@ -297,10 +297,3 @@ def _applied(known: dict[str, tuple[str, str]], update: TodoUpdate) -> dict[str,
         content = todo.content if isinstance(todo.content, str) else todos.get(todo.id, ("", ""))[0]
         todos[todo.id] = (content, todo.status)
     return todos
-
-
-def _joined(half: str, text: str) -> tuple[str, str]:
-    """Prepends the pending surrogate. Returns the complete text, and a high surrogate left at its end."""
-    text = half + text
-    half = text[-1:] if "\ud800" <= text[-1:] <= "\udbff" else ""
-    return repair_surrogates(text[:-1] if half else text), half

@@ -10,7 +10,7 @@ from msgspec import UNSET, Struct
 
 from cursor_gateway.errors import AgentError, AgentOutputTooLarge
 from cursor_gateway.model.actions import Outcome, Plan, Question
-from cursor_gateway.model.agent_events import AgentEvent, TextDelta, ThinkingDelta, TokenCounts
+from cursor_gateway.model.agent_events import AgentEvent, TextDelta, TokenCounts, merge_deltas
 from cursor_gateway.model.documents import (
     ClarificationAnswer,
     ClarificationOption,
@@ -82,7 +82,7 @@ class RunningTurn:
             if self._error is not None:
                 raise self._error
             if events:
-                yield joined(events)
+                yield merge_deltas(events)
             if self._is_over and not self._events:
                 return
 
@@ -260,20 +260,6 @@ class RunningTurn:
             completion=total.completion - before.completion,
             cached=total.cached - before.cached,
         )
-
-
-def joined(events: Sequence[AgentEvent]) -> list[AgentEvent]:
-    """Merges adjacent deltas."""
-    out: list[AgentEvent] = []
-    for event in events:
-        match (out[-1] if out else None), event:
-            case TextDelta(text=before), TextDelta(text=text):
-                out[-1] = TextDelta(before + text)
-            case ThinkingDelta(text=before), ThinkingDelta(text=text):
-                out[-1] = ThinkingDelta(before + text)
-            case _:
-                out.append(event)
-    return out
 
 
 def _permission_question(asked: PermissionRequest, requested: Fields) -> Question:

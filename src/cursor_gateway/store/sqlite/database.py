@@ -43,13 +43,14 @@ from cursor_gateway.store.base import (
     Stored,
     Written,
 )
-from cursor_gateway.store.search import query_words, searchable, snippet, sound
+from cursor_gateway.store.search import query_words, searchable, snippet
 from cursor_gateway.store.sqlite import batches
 from cursor_gateway.store.sqlite.connections import Connections
 from cursor_gateway.store.sqlite.indexing import Indexer, Note, conversation_scope, expression, owner_scope
 from cursor_gateway.store.sqlite.maintenance import Maintenance
 from cursor_gateway.store.sqlite.opening import FILE
 from cursor_gateway.store.titles import title_of
+from cursor_gateway.wire.surrogates import repair
 
 _FIRST_EPOCH = 1
 _MOST = 2**62  # SQLite's integers have 64 bits
@@ -227,7 +228,7 @@ class Database:
                     *(_encoder.encode(sorted(new.include)).decode(), new.started_ms),
                 ),
             ).lastrowid
-            texts = [sound(message.text) for message in new.messages]
+            texts = [repair(message.text) for message in new.messages]
             messages = zip((message.role for message in new.messages), texts, strict=True)
             _add_messages(connection, conversation, run, messages, new.started_ms)
             if new.idempotency:
@@ -282,12 +283,12 @@ class Database:
         return Stored(size)
 
     def run(self, id: str, owner: str) -> RunRecord | None:
-        found = self._select(f"{_RUNS} WHERE runs.id = ? AND conversations.owner = ?", (sound(id), owner))
+        found = self._select(f"{_RUNS} WHERE runs.id = ? AND conversations.owner = ?", (repair(id), owner))
         return _run(found[0]) if found else None
 
     def runs_of(self, conversation_id: str, owner: str) -> list[RunRecord]:
         where = "WHERE conversations.owner = ? AND conversations.id = ? ORDER BY runs.key"
-        return [_run(row) for row in self._select(f"{_RUNS} {where}", (owner, sound(conversation_id)))]
+        return [_run(row) for row in self._select(f"{_RUNS} {where}", (owner, repair(conversation_id)))]
 
     def recent_runs(self, owner: str, limit: int) -> list[tuple[RunRecord, str]]:
         runs = _RUNS.replace("SELECT ", "SELECT conversations.title, ", 1)
@@ -304,16 +305,16 @@ class Database:
             where = (
                 "JOIN calls ON calls.run = runs.key WHERE calls.owner = ? AND calls.id = ? AND conversations.owner = ?"
             )
-            if found := self._select(f"{_RUNS} {where}", (owner, sound(id), owner)):
+            if found := self._select(f"{_RUNS} {where}", (owner, repair(id), owner)):
                 return _run(found[0])
         return None
 
     def find_run_by_idempotency(self, owner: str, key: str) -> IdempotentRun | None:
-        found = self._select(_IDEMPOTENT, (owner, sound(key)))
+        found = self._select(_IDEMPOTENT, (owner, repair(key)))
         return msgspec.convert(found[0], IdempotentRun) if found else None
 
     def name_reply(self, owner: str, key: str, reply: IdempotentRun, now_ms: int) -> None:
-        values = (sound(key), reply.body_hash, now_ms, reply.after, reply.run_id, owner)
+        values = (repair(key), reply.body_hash, now_ms, reply.after, reply.run_id, owner)
         with self._connections.writing() as connection:
             connection.execute(_NAME_REPLY, values)
         self._maintenance.wrote(0)
@@ -322,20 +323,20 @@ class Database:
         with self._connections.writing() as connection:
             connection.execute(
                 f"INSERT OR IGNORE INTO requests (run, after, data) SELECT key, ?, ? FROM ({_OWN_RUN})",
-                (after, data, sound(run_id), owner),
+                (after, data, repair(run_id), owner),
             )
         self._maintenance.wrote(len(data))
 
     def kept_request(self, run_id: str, owner: str, after: int) -> bytes | None:
         found = self._select(
-            f"SELECT data FROM requests WHERE run = ({_OWN_RUN}) AND after = ?", (sound(run_id), owner, after)
+            f"SELECT data FROM requests WHERE run = ({_OWN_RUN}) AND after = ?", (repair(run_id), owner, after)
         )
         return found[0]["data"] if found else None
 
     def forget_request(self, run_id: str, owner: str, after: int) -> bool:
         with self._connections.writing() as connection:
             deleted = connection.execute(
-                f"DELETE FROM requests WHERE run = ({_OWN_RUN}) AND after = ?", (sound(run_id), owner, after)
+                f"DELETE FROM requests WHERE run = ({_OWN_RUN}) AND after = ?", (repair(run_id), owner, after)
             )
         self._maintenance.wrote(0)
         return deleted.rowcount > 0
@@ -344,7 +345,7 @@ class Database:
         next = min(max(after, 0), _LAST_NUMBER - 1) + 1
         found: list[tuple[int, bytes]] = []
         with self._connections.reading() as connection:
-            key = connection.execute(_OWN_RUN, (sound(run_id), owner)).fetchone()
+            key = connection.execute(_OWN_RUN, (repair(run_id), owner)).fetchone()
             if key is not None:
                 found = _up_to(connection.execute(_EVENTS_AFTER, {"run": key[0], "next": next}), max_bytes)
         # The first batch contains event `next`, so its first events may have to be skipped.
@@ -355,11 +356,11 @@ class Database:
     # --- conversations ------------------------------------------------------------------------------
 
     def conversation(self, id: str, owner: str) -> ConversationRecord | None:
-        found = self._select(f"{_CONVERSATIONS} WHERE owner = ? AND id = ?", (owner, sound(id)))
+        found = self._select(f"{_CONVERSATIONS} WHERE owner = ? AND id = ?", (owner, repair(id)))
         return _conversation(found[0]) if found else None
 
     def messages(self, conversation_id: str, owner: str) -> list[MessageRecord]:
-        return msgspec.convert(self._select(_MESSAGES, (owner, sound(conversation_id))), list[MessageRecord])
+        return msgspec.convert(self._select(_MESSAGES, (owner, repair(conversation_id))), list[MessageRecord])
 
     def conversations(
         self, owner: str, *, limit: int = 20, before: str | None = None, query: str | None = None
@@ -385,14 +386,14 @@ class Database:
     def unknown_conversations(self, ids: Sequence[str]) -> list[str]:
         with self._connections.reading() as connection:
             known = "SELECT 1 FROM conversations WHERE id = ? AND owner IS NOT NULL"
-            return [id for id in ids if connection.execute(known, (sound(id),)).fetchone() is None]
+            return [id for id in ids if connection.execute(known, (repair(id),)).fetchone() is None]
 
     # --- deleting -----------------------------------------------------------------------------------
 
     def delete_conversation(self, id: str, owner: str) -> bool:
         with self._connections.writing() as connection:
             key = connection.execute(
-                "SELECT key FROM conversations WHERE owner = ? AND id = ?", (owner, sound(id))
+                "SELECT key FROM conversations WHERE owner = ? AND id = ?", (owner, repair(id))
             ).fetchone()
             if key is None:
                 return False
@@ -479,7 +480,7 @@ class Database:
         if before is not None:
             place = _cursor(before, _ByTime)
             where += " AND (updated_ms, id) < (?, ?)"
-            values += [place.updated_ms, sound(place.id)]
+            values += [place.updated_ms, repair(place.id)]
         rows = self._select(f"{_CONVERSATIONS} {where} ORDER BY updated_ms DESC, id DESC LIMIT ?", (*values, limit + 1))
         page = [_conversation(row) for row in rows[:limit]]
         last = page[-1] if page and len(rows) > limit else None
@@ -573,7 +574,7 @@ def _conversation_of(connection: sqlite3.Connection, new: NewRun) -> int:
         )
         return key
     prompts = [message.text for message in new.messages if message.role == "user"]
-    title = title_of(sound(prompts[0] if prompts else ""))
+    title = title_of(repair(prompts[0] if prompts else ""))
     values = (new.conversation_id, new.owner, title, new.workspace, new.mode, new.model, new.started_ms, new.started_ms)
     created = connection.execute(_ADD_CONVERSATION, values).lastrowid
     assert created is not None
@@ -611,7 +612,7 @@ def _end(connection: sqlite3.Connection, place: _Place, end: RunEnd) -> list[str
     connection.execute(_END_TURN, (envelope.model, end.ended_ms, end.session_id, end.fingerprint, place.conversation))
     prompts = [text for (text,) in connection.execute("SELECT text FROM messages WHERE run = ?", (place.run,))]
     if end.answer:
-        messages = [("assistant", sound(end.answer))]
+        messages = [("assistant", repair(end.answer))]
         _add_messages(connection, place.conversation, place.run, messages, end.ended_ms)
     return prompts
 
