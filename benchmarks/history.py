@@ -115,10 +115,10 @@ def questions(store: Database, conversations: int) -> dict[str, Callable[[], obj
     return {
         "first page": lambda: store.conversations(OWNER),
         "a page in the middle": lambda: store.conversations(OWNER, before=page),
-        "search, a word of every run": lambda: store.conversations(OWNER, query="gateway"),
+        "search, a word in every run": lambda: store.conversations(OWNER, query="gateway"),
         "search, two words": lambda: store.conversations(OWNER, query="agent answer"),
         "search, two letters": lambda: store.conversations(OWNER, query="wo"),
-        "search, a word of one run": lambda: store.conversations(OWNER, query=f"unique{middle}"),
+        "search, a word in one run": lambda: store.conversations(OWNER, query=f"unique{middle}"),
         "search, a command": lambda: store.conversations(OWNER, query=f"pytest tests/test_part{middle}.py"),
         "resume a run": lambda: store.events(f"chat_{middle}", OWNER, after=50),
         "a run": lambda: store.run(f"chat_{middle}", OWNER),

@@ -65,7 +65,7 @@ def page(found: Mapping[str, Found], today: date, machine: str, warning: str = "
             "",
             measured,
             "",
-            f"![Ratios against their goals]({_PICTURE.as_posix()})",
+            f"![Ratios and their goals]({_PICTURE.as_posix()})",
             "",
             _HOW,
             *_tables(found),
@@ -80,7 +80,7 @@ def _tables(found: Mapping[str, Found]) -> Iterator[str]:
         rows = [(goal, found[name]) for name, goal in group.rows.items() if name in found]
         if rows:
             yield f"## {group.title}\n"
-            yield "| what | found | goal | | made of |\n|---|---:|---:|---|---|"
+            yield "| | measured | goal | | details |\n|---|---:|---:|---|---|"
             for goal, one in rows:
                 shown, mark = value_text(goal, one.value), _MARKS[goal.verdict(one.value)]
                 yield f"| {goal.what} | {shown} | {goal_text(goal)} | {mark} | {_cell(reason(goal, one))} |"

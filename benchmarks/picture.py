@@ -124,7 +124,7 @@ class _Drawing:
         height = self._place + _MARGIN
         return (
             f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {height}" width="{_WIDTH}" '
-            f'height="{height}" role="img" aria-label="Ratios against their goals">\n<style>{_STYLE}</style>\n'
+            f'height="{height}" role="img" aria-label="Ratios and their goals">\n<style>{_STYLE}</style>\n'
             + "\n".join(self._elements)
             + "\n</svg>\n"
         )
