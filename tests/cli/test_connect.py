@@ -251,8 +251,10 @@ def test_one_of_both() -> None:
 
 
 def test_where_a_file_is() -> None:
-    folder = Folder("~/.config/x", "XDG_CONFIG_HOME", below="x", macos="~/Library/x")
+    folder = Folder("~/.config/x", "X_HOME", below_config="x", macos="~/Library/x")
     file = NewFile(folder, "x.yml", "")
     assert path_of(file, {}, "linux") == Path.home() / ".config/x/x.yml"
     assert path_of(file, {"XDG_CONFIG_HOME": "/c"}, "linux") == Path("/c/x/x.yml")
     assert path_of(file, {"XDG_CONFIG_HOME": "/c"}, "darwin") == Path.home() / "Library/x/x.yml"
+    assert path_of(file, {"XDG_CONFIG_HOME": "/c", "X_HOME": "/x"}, "darwin") == Path("/x/x.yml")
+    assert path_of(NewFile(Folder("~"), "y", ""), {"XDG_CONFIG_HOME": "/c"}, "darwin") == Path.home() / "y"

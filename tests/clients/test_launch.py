@@ -32,7 +32,13 @@ class Shell(Struct, frozen=True):
 
 
 SHELLS = [
-    Shell("claude", ["--allowedTools", "Bash", "-p"], "Bash", {"description": "Counts"}),
+    Shell(
+        "claude",
+        ["--allowedTools", "Bash", "-p"],
+        "Bash",
+        {"description": "Counts"},
+        files={".claude/settings.json": '{"env": {"ANTHROPIC_BASE_URL": "http://127.0.0.1:9"}}'},
+    ),
     Shell(
         "codex",
         ["exec", "--skip-git-repo-check", "--sandbox", "danger-full-access"],

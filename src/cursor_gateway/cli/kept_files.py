@@ -26,10 +26,13 @@ def path_of(kept: JsonFile | NewFile, environ: Mapping[str, str] = os.environ, p
 
 
 def _folder(folder: Folder, environ: Mapping[str, str], platform: str) -> Path:
+    if folder.variable and (named := environ.get(folder.variable)):
+        return Path(named)
     if folder.macos and platform == "darwin":
         return Path(folder.macos).expanduser()
-    named = environ.get(folder.variable, "") if folder.variable else ""
-    return Path(named, folder.below) if named else Path(folder.default).expanduser()
+    if folder.below_config and (configurations := environ.get("XDG_CONFIG_HOME")):
+        return Path(configurations, folder.below_config)
+    return Path(folder.default).expanduser()
 
 
 class KeptFile:

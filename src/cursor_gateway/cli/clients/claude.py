@@ -1,6 +1,6 @@
 """Claude Code: speaks Anthropic's Messages API; the environment says where."""
 
-from cursor_gateway.cli.clients.base import CONTEXT_TOKENS, Client, Endpoint, Folder, JsonFile, Launch, Start
+from cursor_gateway.cli.clients.base import CONTEXT_TOKENS, Client, Endpoint, Folder, JsonFile, Launch, Start, to_json
 
 # What would make it use another provider or account instead.
 _OTHERS = (
@@ -31,13 +31,13 @@ def _name(id: str) -> str:
 
 
 def _start(endpoint: Endpoint, folder: str) -> Start:
+    """Both as variables and as settings: the `env` of the user's settings would win over variables alone."""
     headers = "\n".join(f"{name}: {value}" for name, value in endpoint.headers.items())
+    environment = {**_environment(endpoint), **({"ANTHROPIC_CUSTOM_HEADERS": headers} if headers else {})}
     return Start(
-        environment={
-            **dict.fromkeys(_OTHERS),
-            **_environment(endpoint),
-            **({"ANTHROPIC_CUSTOM_HEADERS": headers} if headers else {}),
-        }
+        arguments=("--settings", f"{folder}/settings.json"),
+        environment={**dict.fromkeys(_OTHERS), **environment},
+        files={"settings.json": to_json({"env": {**dict.fromkeys(_OTHERS, ""), **environment}})},
     )
 
 
