@@ -14,7 +14,6 @@ from cursor_gateway.model.documents import (
     Document,
     DocumentType,
     Envelope,
-    PermissionRequest,
     PlanTodo,
     Purpose,
     ToolCallResult,
@@ -37,7 +36,6 @@ class KnownMetadata(Struct, frozen=True, kw_only=True, rename="camel"):
     overview: str | UnsetType = UNSET
     todos: list[PlanTodo] | UnsetType = UNSET
     questions: list[ClarificationQuestion] | UnsetType = UNSET
-    permission: PermissionRequest | UnsetType = UNSET
     state: Literal["waiting"] | UnsetType = UNSET  # a call that waits for its caller
     ran_by: Literal["caller"] | UnsetType = UNSET
 

@@ -12,7 +12,6 @@ from cursor_gateway.model.documents import (
     DocumentType,
     FileEditMetadata,
     Metadata,
-    PermissionRequest,
     PlanMetadata,
     State,
     TerminalCommandMetadata,
@@ -28,7 +27,6 @@ class _Trace(TypedDict):
 
     state: State | UnsetType
     reason: str | UnsetType
-    permission: PermissionRequest | UnsetType
     raw: Any
 
 
@@ -41,8 +39,8 @@ def started(action: Action) -> tuple[DocumentType, KnownMetadata | None]:
             return "terminal_command", KnownMetadata(command=command, working_directory=directory or UNSET)
         case Plan(title=title, overview=overview, todos=todos):
             return "plan", KnownMetadata(title=title, overview=overview, todos=todos)
-        case Question(questions=questions, permission=permission):
-            return "clarification", KnownMetadata(questions=questions, permission=permission or UNSET)
+        case Question(questions=questions):
+            return "clarification", KnownMetadata(questions=questions)
         case TodoUpdate():
             return "todo_update", None
         case OtherTool():
@@ -78,10 +76,9 @@ def metadata_of(
 ) -> Metadata:
     """`call_id` is what clients see; the agent's own id is added where it differs. `payload` is UNSET by default."""
     plain = outcome.state == "completed"
-    asked = action.permission if isinstance(action, Question) else outcome.permission
-    trace: _Trace = {"state": UNSET, "reason": UNSET, "permission": asked or UNSET, "raw": payload}
+    trace: _Trace = {"state": UNSET, "reason": UNSET, "raw": payload}
     if not plain:
-        trace |= {"state": outcome.state, "reason": outcome.message}
+        trace = {"state": outcome.state, "reason": outcome.message, "raw": payload}
     match action:
         case FileEdit():
             return FileEditMetadata(

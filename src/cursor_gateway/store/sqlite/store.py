@@ -5,22 +5,19 @@ that may be long run in a worker thread.
 """
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from cursor_gateway.model.document_events import DocumentEvent
 from cursor_gateway.store.base import (
-    Begun,
     ConversationPage,
     ConversationRecord,
     EventPage,
     IdempotentRun,
-    Lease,
     MessageRecord,
     NewRun,
     RunEnd,
     RunRecord,
-    Written,
 )
 from cursor_gateway.store.sqlite.database import Database
 
@@ -41,17 +38,14 @@ class SqliteStore:
 
     # --- in the event loop --------------------------------------------------------------------------
 
-    async def begin_run(self, new: NewRun) -> Begun:
+    async def begin_run(self, new: NewRun) -> bool:
         return self.database.begin_run(new)
 
-    async def claim_run(self, run_id: str, epoch: int) -> Lease | None:
-        return self.database.claim_run(run_id, epoch)
+    async def append(self, run_id: str, first_number: int, events: Sequence[DocumentEvent]) -> int | None:
+        return self.database.append(run_id, first_number, events)
 
-    async def append(self, lease: Lease, first_number: int, events: Sequence[DocumentEvent]) -> Written:
-        return self.database.append(lease, first_number, events)
-
-    async def end_run(self, lease: Lease, first_number: int, events: Sequence[DocumentEvent], end: RunEnd) -> Written:
-        return self.database.end_run(lease, first_number, events, end)
+    async def end_run(self, run_id: str, first_number: int, events: Sequence[DocumentEvent], end: RunEnd) -> int | None:
+        return self.database.end_run(run_id, first_number, events, end)
 
     async def set_session(
         self, conversation_id: str, owner: str, session_id: str | None, fingerprint: str | None
@@ -69,9 +63,6 @@ class SqliteStore:
 
     async def find_by_fingerprint(self, owner: str, fingerprint: str) -> list[ConversationRecord]:
         return self.database.find_by_fingerprint(owner, fingerprint)
-
-    async def find_run_by_calls(self, owner: str, call_ids: Iterable[str]) -> RunRecord | None:
-        return self.database.find_run_by_calls(owner, call_ids)
 
     async def find_run_by_idempotency(self, owner: str, key: str) -> IdempotentRun | None:
         return self.database.find_run_by_idempotency(owner, key)
@@ -105,7 +96,13 @@ class SqliteStore:
     async def forget_request(self, run_id: str, owner: str, after: int) -> bool:
         return await asyncio.to_thread(self.database.forget_request, run_id, owner, after)
 
-    async def recent_runs(self, owner: str, limit: int) -> list[tuple[RunRecord, str]]:
+    async def change_conversation(self, id: str, owner: str, title: str | None, is_pinned: bool | None) -> bool:
+        return await asyncio.to_thread(self.database.change_conversation, id, owner, title, is_pinned)
+
+    async def pinned_conversations(self, owner: str) -> list[ConversationRecord]:
+        return await asyncio.to_thread(self.database.pinned_conversations, owner)
+
+    async def recent_runs(self, owner: str, limit: int) -> list[tuple[RunRecord, str, str]]:
         return await asyncio.to_thread(self.database.recent_runs, owner, limit)
 
     async def unfinished_runs(self) -> list[RunRecord]:

@@ -1,4 +1,0 @@
--- How often the index was merged since it was made anew.
-CREATE TABLE upkeep (merges INTEGER NOT NULL);
-
-INSERT INTO upkeep (merges) VALUES (0);
