@@ -1,23 +1,19 @@
-"""Nothing in, the pages in docs/reference and docs/clients out; with `--check`, which of them are not up to date."""
+"""Nothing in, the pages below docs/reference out; with `--check`, which of them are not as they would be written."""
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import TypeAlias
 
 import click
 import msgspec
 
 from cursor_gateway.schema import json_schema, typescript
-from tools.reference.client_pages import client_pages
 from tools.reference.document_pages import documents_page, events_page
 from tools.reference.open_calls_page import open_calls_page
 from tools.reference.table_pages import cli_page, errors_page, settings_page, tools_page
 
-DOCS = Path(__file__).parents[2] / "docs"
+FOLDER = Path(__file__).parents[2] / "docs" / "reference"
 
-Pages: TypeAlias = dict[str, Callable[[], str]]
-
-PAGES: Pages = {
+PAGES: dict[str, Callable[[], str]] = {
     "cli.md": cli_page,
     "documents.md": documents_page,
     "documents.ts": typescript,
@@ -29,39 +25,34 @@ PAGES: Pages = {
     "tools.md": tools_page,
 }
 
-FOLDERS: dict[str, Pages] = {"reference": PAGES, "clients": client_pages()}
 
-
-def stale_pages(docs: Path) -> list[str]:
+def stale_pages(folder: Path) -> list[str]:
     """Pages that are missing, differ, or belong to nothing."""
-    stale = []
-    for folder, pages in FOLDERS.items():
-        stale += [f"{folder}/{name}" for name, text in pages.items() if _text(docs / folder / name) != text()]
-        stale += [f"{folder}/{path.name}" for path in (docs / folder).glob("*") if path.name not in pages]
-    return sorted(stale)
+    differing = [name for name, text in PAGES.items() if _text(folder / name) != text()]
+    foreign = [path.name for path in folder.glob("*") if path.name not in PAGES]
+    return sorted([*differing, *foreign])
 
 
 def _text(path: Path) -> str | None:
     return path.read_bytes().decode() if path.exists() else None
 
 
-def write_pages(docs: Path) -> None:
-    for folder, pages in FOLDERS.items():
-        (docs / folder).mkdir(parents=True, exist_ok=True)
-        for name, text in pages.items():
-            (docs / folder / name).write_bytes(text().encode())
+def write_pages(folder: Path) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, text in PAGES.items():
+        (folder / name).write_bytes(text().encode())
 
 
 @click.command()
 @click.option("--check", is_flag=True, help="Write nothing; fail if a page is not up to date.")
 def main(check: bool) -> None:
-    """Write the generated pages anew."""
+    """Write the reference pages anew."""
     if not check:
-        write_pages(DOCS)
+        write_pages(FOLDER)
         return
-    stale = stale_pages(DOCS)
+    stale = stale_pages(FOLDER)
     for name in stale:
-        click.echo(f"docs/{name} is not up to date; run `make docs`", err=True)
+        click.echo(f"docs/reference/{name} is not up to date; run `make docs`", err=True)
     raise SystemExit(1 if stale else 0)
 
 

@@ -13,8 +13,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from secrets import token_hex
 
-_BASE = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
-_FOLDER = _BASE | os.O_NOFOLLOW
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _NEW_FILE = os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -29,11 +28,9 @@ def private_folder(base: Path, path: Path) -> Iterator[int]:
 
     Raises `OSError`.
     """
-    try:
-        folder = os.open(base, _BASE)
-    except FileNotFoundError:
+    if not base.is_dir():
         base.mkdir(parents=True, exist_ok=True, mode=0o700)
-        folder = os.open(base, _BASE)
+    folder = os.open(base, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         for name in path.relative_to(base).parts:
             below = _open(folder, name, path)
@@ -70,13 +67,10 @@ def remove_entry(folder: int, name: str) -> None:
 
 
 def _open(folder: int, name: str, path: Path) -> int:
+    with suppress(FileExistsError):
+        os.mkdir(name, 0o700, dir_fd=folder)
     try:
-        try:
-            return os.open(name, _FOLDER, dir_fd=folder)
-        except FileNotFoundError:
-            with suppress(FileExistsError):
-                os.mkdir(name, 0o700, dir_fd=folder)
-            return os.open(name, _FOLDER, dir_fd=folder)
+        return os.open(name, _FOLDER, dir_fd=folder)
     except OSError as error:
         if error.errno in (errno.ELOOP, errno.ENOTDIR):
             raise OSError(errno.ENOTDIR, "Not a directory, or a link to one", str(path)) from error

@@ -9,7 +9,6 @@ from typing import Any, NoReturn, TypeVar
 import msgspec
 
 from cursor_gateway.errors import InvalidRequest
-from cursor_gateway.wire.surrogates import repair
 
 T = TypeVar("T")
 
@@ -51,7 +50,7 @@ def _repaired(body: bytes) -> str:
     """
     value = json.loads(body.decode("utf-8-sig"), parse_constant=_refuse_constant)
     text = json.dumps(value, ensure_ascii=False)
-    return repair(text)
+    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
 
 def _refuse_constant(constant: str) -> NoReturn:
