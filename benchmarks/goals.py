@@ -82,7 +82,7 @@ _RELAY = "byte relay"
 
 GROUPS = (
     Group(
-        "50,000 lines, in units of `agent | cat` and the bare decode of the same lines",
+        "50,000 lines, relative to `agent | cat` plus a bare decode of the same lines",
         {
             "50k openai": _time("OpenAI", 2.0),
             "50k documents": _time("documents", 2.5),
@@ -94,7 +94,7 @@ GROUPS = (
         },
     ),
     Group(
-        "2,000 lines, in the same units",
+        "2,000 lines, relative to the same",
         {
             "2k openai": _told("OpenAI"),
             "2k documents": _told("documents"),
@@ -103,76 +103,76 @@ GROUPS = (
         },
     ),
     Group(
-        "100 lines, 16 at once: requests a second, in units of the relay's",
+        "100 lines, 16 at once: requests per second, relative to the relay",
         {
             "many openai": out_of_reach(
                 Goal(what="OpenAI", goal=0.7, at_least=True),
                 0.22,
-                "a run is 3,400 calls of Python, five commits and an agent's start; see below",
+                "a run takes 3,400 Python calls, five commits and the start of an agent; see below",
             ),
             "many documents": _told("documents"),
             "many plain": _told(_PLAIN),
         },
     ),
     Group(
-        "Time to the first content, in units of the relay's",
+        "Time to the first content, relative to the relay",
         {
             "first openai": out_of_reach(
                 _time("OpenAI", 1.4),
                 2.8,
-                "the relay's whole answer takes a millisecond; ours is checked and stored first",
+                "the relay's whole answer takes a millisecond; the gateway checks and stores first",
             ),
             "first documents": _told("documents"),
             "first plain": _told(_PLAIN),
         },
     ),
     Group(
-        "Delay of an event at 100 events a second (p99), in units of the relay's",
+        "Event delay at 100 events per second (p99), relative to the relay",
         {
             "delay openai": out_of_reach(
-                _time("OpenAI", 2.0), 4.2, "an event is in the history before it is shown, and four come at once"
+                _time("OpenAI", 2.0), 4.2, "each event is stored before it is shown, and four arrive at once"
             ),
             "delay documents": _told("documents"),
             "delay plain": _told(_PLAIN),
         },
     ),
     Group(
-        "Memory of the gateway",
+        "Memory use",
         {
             "peak": _memory("peak, after runs of 50,000 lines", 70),
-            "idle": _memory("an idle open stream, of 5,000", 15, "kB"),
+            "idle": _memory("one idle open stream (of 5,000)", 15, "kB"),
         },
     ),
     Group(
-        "Start, in units of `python -c 0`",
+        "Start-up, relative to `python -c 0`",
         {
             "start help": _time("`cursor-gateway --help`", 5.0),
             "start serve": _time("`cursor-gateway serve` to its first answer", 20.0),
         },
     ),
     Group(
-        "What must not grow",
+        "Growth",
         {
-            "growth length": Goal(what="CPU for a line: a run of 50,000 against 5,000", goal=1.1, limit=1.25),
+            "growth length": Goal(what="CPU time per line: a run of 50,000 lines against 5,000", goal=1.1, limit=1.25),
             "growth history": Goal(what="100 lines: a history of a million events against none", goal=1.2, limit=1.56),
         },
     ),
     Group(
-        "Two API keys, one of them greedy: p99 of the other's requests, in units of the same alone",
+        "Fairness: p99 of a light key beside a heavy one, relative to the light key alone",
         {
             "fair first content": _time("time to the first content", 2.0),
-            "fair whole answer": _time("time to the whole of a short answer", 2.0),
+            "fair whole answer": _time("time to a whole short answer", 2.0),
         },
     ),
     Group(
-        "Beside that",
+        "Other figures",
         {
-            "two": _told("requests a second, two gateways against one"),
-            "leave openai": _told("a client leaves: until its agent is gone", "ms"),
+            "two": _told("requests per second, two gateways against one"),
+            "leave openai": _told("time from a disconnect until the agent has ended", "ms"),
         },
     ),
     Group(
-        "The pure pipeline, in units of the bare decode (CPU time)",
+        "Pure pipeline, relative to the bare decode (CPU time)",
         {
             "pipeline chat blocks": out_of_reach(
                 _time("OpenAI, 64 kB at a time", 2.0), 2.34, _INSTRUCTIONS.format(1.94)
@@ -193,30 +193,30 @@ GROUPS = (
         },
     ),
     Group(
-        "A history of a million events, in units of the same question to a hundredth of it",
+        "A history of a million events, relative to one of ten thousand",
         {
             f"history {name}": _time(name, 3.0)
             for name in (
                 "first page",
                 "a page in the middle",
-                "search, a word of every run",
+                "search, a word in every run",
                 "search, two words",
                 "search, two letters",
-                "search, a word of one run",
+                "search, a word in one run",
                 "resume a run",
                 "a run",
             )
         }
         | {
             "history search, a command": out_of_reach(
-                _time("search, a command", 3.0), 3.5, "its five words are looked up in every part of the index"
+                _time("search, a command", 3.0), 3.5, "its five words are looked up in every segment of the index"
             )
         },
     ),
     Group(
-        "Agents that are kept alive (ACP), with an agent that needs 300 ms to start",
+        "Long-running agents (ACP), with an agent that takes 300 ms to start",
         {
-            "kept short": Goal(what="a short prompt against the CLI's", goal=0.5),
+            "kept short": Goal(what="a short prompt, relative to the CLI", goal=0.5),
             "kept answered": Goal(what="50 sessions at once: answered", unit="", goal=50, at_least=True),
             "kept agents": Goal(what="50 sessions at once: agents", unit="", goal=4),
         },

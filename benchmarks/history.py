@@ -26,7 +26,7 @@ from cursor_gateway.model.documents import (
     Usage,
     make_document,
 )
-from cursor_gateway.store.base import NewMessage, NewRun, RunEnd
+from cursor_gateway.store.base import Lease, NewMessage, NewRun, RunEnd
 from cursor_gateway.store.search import Words
 from cursor_gateway.store.sqlite.database import Database
 
@@ -67,6 +67,7 @@ def _add_run(store: Database, dice: random.Random, number: int, events: int) -> 
         started_ms=now,
     )
     _patiently(partial(store.begin_run, new))
+    lease = Lease(run, 1)
     envelope = Envelope(
         id=run,
         conversation_id=conversation,
@@ -83,12 +84,12 @@ def _add_run(store: Database, dice: random.Random, number: int, events: int) -> 
     said += [*(DocumentEnded(document) for document in documents), Done(envelope)]
     last = len(said) - len(said) % BATCH or len(said) - BATCH
     for place in range(0, last, BATCH):
-        _patiently(partial(store.append, run, place + 1, said[place : place + BATCH]))
+        _patiently(partial(store.append, lease, place + 1, said[place : place + BATCH]))
     found_by = Words()
     for document in documents:
         found_by.push(document)
     end = RunEnd(envelope=envelope, words=found_by.all, answer=" ".join(words), ended_ms=now)
-    _patiently(partial(store.end_run, run, last + 1, said[last:], end))
+    _patiently(partial(store.end_run, lease, last + 1, said[last:], end))
 
 
 def _patiently(write: Callable[[], object]) -> None:
@@ -114,10 +115,10 @@ def questions(store: Database, conversations: int) -> dict[str, Callable[[], obj
     return {
         "first page": lambda: store.conversations(OWNER),
         "a page in the middle": lambda: store.conversations(OWNER, before=page),
-        "search, a word of every run": lambda: store.conversations(OWNER, query="gateway"),
+        "search, a word in every run": lambda: store.conversations(OWNER, query="gateway"),
         "search, two words": lambda: store.conversations(OWNER, query="agent answer"),
         "search, two letters": lambda: store.conversations(OWNER, query="wo"),
-        "search, a word of one run": lambda: store.conversations(OWNER, query=f"unique{middle}"),
+        "search, a word in one run": lambda: store.conversations(OWNER, query=f"unique{middle}"),
         "search, a command": lambda: store.conversations(OWNER, query=f"pytest tests/test_part{middle}.py"),
         "resume a run": lambda: store.events(f"chat_{middle}", OWNER, after=50),
         "a run": lambda: store.run(f"chat_{middle}", OWNER),

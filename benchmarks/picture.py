@@ -50,7 +50,7 @@ def picture(found: Mapping[str, Found]) -> str:
 
 def _draw_contenders(drawing: "_Drawing", found: Mapping[str, Found]) -> None:
     drawing.title("An answer of 50,000 lines")
-    drawing.note("1 is the limit: agent | cat, and the bare decode of the same lines")
+    drawing.note("1 is the lower bound: agent | cat plus a bare decode of the same lines")
     shown = {name: found[name] for name in _CONTENDERS if name in found}
     longest = max((one.value for one in shown.values()), default=1.0)
     for name, one in shown.items():
@@ -61,7 +61,7 @@ def _draw_contenders(drawing: "_Drawing", found: Mapping[str, Found]) -> None:
 
 def _draw_goals(drawing: "_Drawing", found: Mapping[str, Found]) -> None:
     drawing.title("Every goal")
-    drawing.note("shorter is better; the line is the goal, and bars end at twice of it")
+    drawing.note("shorter is better; the line is the goal; bars are cut off at twice the goal")
     for group in GROUPS:
         rows = {name: goal for name, goal in group.rows.items() if name in found and goal.goal is not None}
         if rows:
@@ -124,7 +124,7 @@ class _Drawing:
         height = self._place + _MARGIN
         return (
             f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {height}" width="{_WIDTH}" '
-            f'height="{height}" role="img" aria-label="Ratios against their goals">\n<style>{_STYLE}</style>\n'
+            f'height="{height}" role="img" aria-label="Ratios and their goals">\n<style>{_STYLE}</style>\n'
             + "\n".join(self._elements)
             + "\n</svg>\n"
         )

@@ -35,7 +35,10 @@ PURE = [
     *(f"http1/{name}.py" for name in ("requests", "responses")),
     "cli/clients/*.py",
     *(f"client/{name}.py" for name in ("calls", "failures", "following", "steps")),
-    *(f"sources/cursor/{name}.py" for name in ("tools", "native_requests", "command", "records", "failures")),
+    *(
+        f"sources/cursor/{name}.py"
+        for name in ("tools", "native_requests", "command", "records", "failures", "permissions")
+    ),
     *(f"sources/cli/{name}.py" for name in ("reconcile", "decoder")),
     *(f"sources/acp/{name}.py" for name in ("decoder", "calls", "trailers", "permissions", "models", "messages")),
     *(f"sources/sdk/{name}.py" for name in ("decoder", "payloads", "failures", "tools", "requests", "updates")),

@@ -129,14 +129,24 @@ export interface FileEditMetadata {
   language: string;
   /** What an edit replaced. Left out for other operations, and when the agent shows none. */
   diff?: Diff;
-  /** Ours: how the tool ended, where it did not simply complete; in a snapshot `running`, or `waiting` where its caller is to run it. */
-  state?: "completed" | "failed" | "rejected" | "timed_out" | "interrupted" | "running" | "waiting";
+  /** Ours: how the tool ended, where it did not simply complete; `unanswered`: the agent went on without an answer to its question; in a snapshot `running`, or `waiting` where somebody else is to act. */
+  state?: "completed" | "failed" | "rejected" | "unanswered" | "timed_out" | "interrupted" | "running" | "waiting";
   /** Ours: why it ended so. */
   reason?: string;
+  /** Ours: what the agent needs permission for; send `permissions` to `/v1/chat/{id}/answer` to decide. */
+  permission?: PermissionRequest;
   /** Ours: the agent's own payload, with `include: ["raw"]`. */
   raw?: unknown;
   /** Ours: the name before a rename. */
   oldPath?: string;
+}
+
+/** Ours: what the agent needs permission for. It can be allowed or denied with `POST /v1/chat/{id}/answer`. */
+export interface PermissionRequest {
+  /** The command line, the address or the tool. */
+  subject: string;
+  /** What is allowed by `conversation` and `workspace`, in the agent's own form. */
+  rules: string[];
 }
 
 /** One replacement: the smallest range of whole lines that covers all that an edit changed. */
@@ -176,10 +186,12 @@ export interface ToolCallMetadata {
   result: ToolCallResult;
   /** How long it took; 0 when it is not known. */
   duration_ms: number;
-  /** Ours: how the tool ended, where it did not simply complete; in a snapshot `running`, or `waiting` where its caller is to run it. */
-  state?: "completed" | "failed" | "rejected" | "timed_out" | "interrupted" | "running" | "waiting";
+  /** Ours: how the tool ended, where it did not simply complete; `unanswered`: the agent went on without an answer to its question; in a snapshot `running`, or `waiting` where somebody else is to act. */
+  state?: "completed" | "failed" | "rejected" | "unanswered" | "timed_out" | "interrupted" | "running" | "waiting";
   /** Ours: why it ended so. */
   reason?: string;
+  /** Ours: what the agent needs permission for; send `permissions` to `/v1/chat/{id}/answer` to decide. */
+  permission?: PermissionRequest;
   /** Ours: the agent's own payload, with `include: ["raw"]`. */
   raw?: unknown;
   /** Ours: the agent's own id of the call, where it could not serve as `toolCallId`. */
@@ -223,10 +235,12 @@ export interface TerminalCommandMetadata {
   duration_ms: number;
   /** What the sandbox let it do: `network`, `git_write`, or `all`. */
   permissions: string[];
-  /** Ours: how the tool ended, where it did not simply complete; in a snapshot `running`, or `waiting` where its caller is to run it. */
-  state?: "completed" | "failed" | "rejected" | "timed_out" | "interrupted" | "running" | "waiting";
+  /** Ours: how the tool ended, where it did not simply complete; `unanswered`: the agent went on without an answer to its question; in a snapshot `running`, or `waiting` where somebody else is to act. */
+  state?: "completed" | "failed" | "rejected" | "unanswered" | "timed_out" | "interrupted" | "running" | "waiting";
   /** Ours: why it ended so. */
   reason?: string;
+  /** Ours: what the agent needs permission for; send `permissions` to `/v1/chat/{id}/answer` to decide. */
+  permission?: PermissionRequest;
   /** Ours: the agent's own payload, with `include: ["raw"]`. */
   raw?: unknown;
 }
@@ -254,10 +268,12 @@ export interface PlanMetadata {
   todos: PlanTodo[];
   /** How to read the content. */
   format: "markdown";
-  /** Ours: how the tool ended, where it did not simply complete; in a snapshot `running`, or `waiting` where its caller is to run it. */
-  state?: "completed" | "failed" | "rejected" | "timed_out" | "interrupted" | "running" | "waiting";
+  /** Ours: how the tool ended, where it did not simply complete; `unanswered`: the agent went on without an answer to its question; in a snapshot `running`, or `waiting` where somebody else is to act. */
+  state?: "completed" | "failed" | "rejected" | "unanswered" | "timed_out" | "interrupted" | "running" | "waiting";
   /** Ours: why it ended so. */
   reason?: string;
+  /** Ours: what the agent needs permission for; send `permissions` to `/v1/chat/{id}/answer` to decide. */
+  permission?: PermissionRequest;
   /** Ours: the agent's own payload, with `include: ["raw"]`. */
   raw?: unknown;
 }
@@ -291,10 +307,12 @@ export interface ClarificationDocument {
 export interface ClarificationMetadata {
   /** The questions. */
   questions: ClarificationQuestion[];
-  /** Ours: how the tool ended, where it did not simply complete; in a snapshot `running`, or `waiting` where its caller is to run it. */
-  state?: "completed" | "failed" | "rejected" | "timed_out" | "interrupted" | "running" | "waiting";
+  /** Ours: how the tool ended, where it did not simply complete; `unanswered`: the agent went on without an answer to its question; in a snapshot `running`, or `waiting` where somebody else is to act. */
+  state?: "completed" | "failed" | "rejected" | "unanswered" | "timed_out" | "interrupted" | "running" | "waiting";
   /** Ours: why it ended so. */
   reason?: string;
+  /** Ours: what the agent needs permission for; send `permissions` to `/v1/chat/{id}/answer` to decide. */
+  permission?: PermissionRequest;
   /** Ours: the agent's own payload, with `include: ["raw"]`. */
   raw?: unknown;
   /** Ours: the answers, if there are any. */
@@ -371,10 +389,12 @@ export interface TodoUpdateDocument {
 export interface TodoUpdateMetadata {
   /** The steps that changed. */
   todos: TodoChange[];
-  /** Ours: how the tool ended, where it did not simply complete; in a snapshot `running`, or `waiting` where its caller is to run it. */
-  state?: "completed" | "failed" | "rejected" | "timed_out" | "interrupted" | "running" | "waiting";
+  /** Ours: how the tool ended, where it did not simply complete; `unanswered`: the agent went on without an answer to its question; in a snapshot `running`, or `waiting` where somebody else is to act. */
+  state?: "completed" | "failed" | "rejected" | "unanswered" | "timed_out" | "interrupted" | "running" | "waiting";
   /** Ours: why it ended so. */
   reason?: string;
+  /** Ours: what the agent needs permission for; send `permissions` to `/v1/chat/{id}/answer` to decide. */
+  permission?: PermissionRequest;
   /** Ours: the agent's own payload, with `include: ["raw"]`. */
   raw?: unknown;
   /** Ours: false when these steps replace the whole list. */
@@ -547,10 +567,12 @@ export interface KnownMetadata {
   todos?: PlanTodo[];
   /** The questions, each with its options. */
   questions?: ClarificationQuestion[];
-  /** `waiting`: its caller is to run the tool. */
+  /** `waiting`: for its caller, who is to run the tool, or to answer. */
   state?: "waiting";
   /** `caller`: the caller, not the agent, runs the tool. */
   ranBy?: "caller";
+  /** Ours: what the agent needs permission for; send `permissions` to `/v1/chat/{id}/answer` to decide. */
+  permission?: PermissionRequest;
 }
 
 /** A document's content grows. */

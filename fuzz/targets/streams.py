@@ -14,6 +14,7 @@ from cursor_gateway.dialects.deltas import AgentTools
 from cursor_gateway.dialects.documents.encoder import SseEncoder, encode_response
 from cursor_gateway.dialects.documents.reader import DocumentEventReader
 from cursor_gateway.errors import AgentCrashed, UnusableInput
+from cursor_gateway.model.actions import Outcome
 from cursor_gateway.model.agent_events import AgentEvent
 from cursor_gateway.model.document_events import DocumentEvent
 from cursor_gateway.model.run_info import RunInfo
@@ -265,9 +266,8 @@ def _acp_events(decoder: AcpDecoder, message: Message, at_ms: float) -> list[Age
             call = decoder.call(told.text("toolCallId"))
             allowed = call is not None and is_allowed(call, _RULES, "/w")
             line_of({"id": 1, "result": option_for(params.items("options"), allowed)})
-            if not allowed:
-                decoder.deny(told.text("toolCallId"))
-            return events
+            id = told.text("toolCallId")
+            return events + (decoder.begin(id) if allowed else decoder.deny(id, Outcome(state="rejected")))
         case {"method": str(method)}:
             return decoder.extension(method, params.all)
         case {"error": error}:

@@ -7,6 +7,7 @@ GatewayError            foreseen; raise a subclass
 │   ├── KeyRefused          401   no API key, or one that is not known here
 │   ├── RequestForbidden    403   a foreign web page, or a Host that is not ours
 │   ├── WorkspaceForbidden  403   a folder outside the allowed roots
+│   ├── ApprovalForbidden   403   callers may not allow commands here
 │   ├── PreviousAnswerUnknown 400 an answer to continue from that is not stored here
 │   ├── NotFound            404   no such path, run or conversation, or somebody else's
 │   ├── MethodRefused       405   a path that knows other methods
@@ -16,6 +17,7 @@ GatewayError            foreseen; raise a subclass
 │   ├── IdempotencyMismatch 409   an idempotency key that another request has used
 │   ├── RequestTooLarge     413   the body is over the limit
 │   ├── MediaTypeRefused    415   not application/json
+│   ├── WebSocketRefused    426   an API that is served over HTTP only
 │   ├── TooManyRuns         429   all places are taken
 │   ├── TooManyRequests     429   more requests in a minute than the key may send
 │   ├── HeadTooLarge        431   too many headers, or too long ones
@@ -175,6 +177,10 @@ class WorkspaceForbidden(RequestError):
     code, status = "workspace_forbidden", 403
 
 
+class ApprovalForbidden(RequestError):
+    code, status = "approval_forbidden", 403
+
+
 class NotFound(RequestError):
     code, status = "not_found", 404
 
@@ -205,6 +211,10 @@ class RequestTooLarge(RequestError):
 
 class MediaTypeRefused(RequestError):
     code, status = "unsupported_media_type", 415
+
+
+class WebSocketRefused(RequestError):
+    code, status = "websocket_not_supported", 426
 
 
 class TooManyRuns(RequestError):

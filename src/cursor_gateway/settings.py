@@ -68,6 +68,13 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         Meta(description="Headers that the agent adds to its own requests (`--header`); visible in the process list."),
     ] = {}
     model: Annotated[str, Meta(min_length=1, description="The default model.")] = "auto"
+    model_aliases: Annotated[
+        dict[str, str],
+        Meta(
+            description="What other names of models, and words in `claude-…` names, stand for: a model, or the newest "
+            "one with this word in its name."
+        ),
+    ] = msgspec.field(default_factory=lambda: {"opus": "opus", "sonnet": "sonnet", "haiku": "haiku"})
     mode: Annotated[Mode, Meta(description="The default mode.")] = "agent"
     workspace: Annotated[
         str, Meta(description="The default workspace; if empty, the folder in which the gateway was started.")
@@ -89,14 +96,18 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     ] = False
     allow: Annotated[
         list[str],
-        Meta(description="Permissions of `acp` agents: rules like `Shell(git)`, `Write(src/**)`."),
+        Meta(
+            description="Rules for what the agent may do besides its own configuration: `Shell(git)`, "
+            "`Mcp(server:tool)`, `WebFetch(example.com)`; with `acp` also `Write(src/**)`."
+        ),
     ] = []
     permissions: Annotated[
         Permissions,
         Meta(
-            description="What happens if no rule of `allow` applies: `deny` the request, or `ask` the caller (`acp`)."
+            description="What happens if no rule allows a command: `ask` lets callers allow it, for themselves only; "
+            "`deny` lets nobody."
         ),
-    ] = "deny"
+    ] = "ask"
     sdk_bridge: Annotated[
         list[str], Meta(description="The command that starts the bridge of Cursor's SDK; if empty, the bundled one.")
     ] = []

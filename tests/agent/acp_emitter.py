@@ -74,8 +74,11 @@ class AcpEmitter(Emitter):
     def start(self, call: Call) -> None:
         self._calls[call.id] = call
         self.update({"sessionUpdate": "tool_call", **self.described(call), "status": "pending", **self._given(call)})
-        if call.tool not in _TITLES:
-            self.update({"sessionUpdate": "tool_call_update", "toolCallId": call.id, "status": "in_progress"})
+        if call.tool not in (*_TITLES, "shell", "mcp"):  # these may need permission first
+            self.proceed(call)
+
+    def proceed(self, call: Call) -> None:
+        self.update({"sessionUpdate": "tool_call_update", "toolCallId": call.id, "status": "in_progress"})
 
     def complete(self, call: Call, result: Record) -> None:
         self._calls.pop(call.id, None)
@@ -173,16 +176,26 @@ class AcpPermissions(Permissions):
         self._emitter, self._session = emitter, session
 
     def permits(self, kind: str, subject: str) -> bool:
-        if self.denies(kind, subject) or super().permits(kind, subject):
-            return super().permits(kind, subject)
-        return kind == "Mcp" and self._ask("mcp", subject.partition(":")[2], "```json\n{}\n```")
+        is_allowed = Permissions.permits(self, kind, subject)
+        if kind != "Mcp":
+            return is_allowed
+        tool = subject.partition(":")[2]
+        is_allowed = is_allowed or (not self.denies(kind, subject) and self._ask("mcp", tool, "```json\n{}\n```"))
+        return self._proceeds("mcp", tool, is_allowed)
 
     def permits_shell(self, commands: list[str]) -> bool:
         if not commands or any(self.denies("Shell", command) for command in commands):
             return False
         unknown = [command for command in commands if not Permissions.permits(self, "Shell", command)]
         names = ", ".join(dict.fromkeys(command.split()[0] for command in unknown))
-        return not unknown or self._ask("shell", commands[0], f"Not in allowlist: {names}")
+        is_allowed = not unknown or self._ask("shell", commands[0], f"Not in allowlist: {names}")
+        return self._proceeds("shell", commands[0], is_allowed)
+
+    def _proceeds(self, tool: str, subject: str, is_allowed: bool) -> bool:
+        call = self._emitter.open_call(tool, subject)
+        if is_allowed and call is not None:
+            self._emitter.proceed(call)
+        return is_allowed
 
     def _ask(self, tool: str, subject: str, reason: str) -> bool:
         call = self._emitter.open_call(tool, subject)

@@ -74,7 +74,7 @@ def parallel(turn: Turn) -> None:
 
 @answers("shell")
 def shell(turn: Turn) -> None:
-    command = turn.text("command", turn.request.body.strip() or "echo standin-ran")
+    command = turn.request.command
     turn.say("Running the command.")
     call = shell_call(turn, command)
     turn.agent.start(call)

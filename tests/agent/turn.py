@@ -36,15 +36,21 @@ class Request:
         self.body = body[1] if body else ""
         self.end = found.end() if found else 0
 
+    @property
+    def command(self) -> str:
+        return self.settings.get("command") or self.body.strip() or "echo standin-ran"
+
 
 def request_of(prompt: str, chat: Chat) -> Request:
     """A repair of bad JSON is asked for in the client's words, so the turn before decides about it; a program that
-    was ended goes on without being named again."""
+    was ended goes on without being named again, and so does a command that was rejected and is allowed now."""
     request = Request(prompt)
     if request.name:
         return request
     before = Request(chat.turns[-1]["prompt"]) if chat.turns else request
     if before.name == "json-bad-then-good":
+        return before
+    if before.name == "shell" and "is allowed" in prompt and before.command in prompt:  # as it is told
         return before
     if chat.program is not None and (not chat.program["finished"] or results_in(prompt)):
         request.name = "program"

@@ -80,7 +80,7 @@ def completed(*words: str) -> list[str]:
 
 
 def test_the_shell_completes_commands_and_their_options() -> None:
-    assert completed("cursor-gateway", "con") == ["conversations", "convert"]
+    assert completed("cursor-gateway", "con") == ["connect", "conversations", "convert"]
     assert completed("cursor-gateway", "convert", "--to") == ["--to"]
     assert completed("cursor-gateway", "convert", "--to", "open") == ["openai", "openai-sse"]
     assert completed("cursor-gateway", "conversations", "sea") == ["search"]

@@ -3,6 +3,7 @@
 import json
 import os
 import platform
+import shlex
 import shutil
 import signal
 import subprocess
@@ -51,16 +52,40 @@ def node() -> Path:
     return needed(*PACKAGES.glob("node-*/bin/node"))
 
 
-def opencode() -> Path:
-    """Only the build for Linux on x86 is locked, which is where continuous integration runs."""
-    if (sys.platform, platform.machine()) != ("linux", "x86_64"):
-        pytest.skip("OpenCode is locked for Linux on x86 only")
-    needed(INSTALLED / ".node")
-    return needed(PACKAGES / "opencode-linux-x64-baseline" / "bin" / "opencode")
+_BINARIES = {
+    "claude": "@anthropic-ai/claude-code-linux-x64/claude",
+    "cline": "@cline/cli-linux-x64/bin/cline",
+    "codex": "@openai/codex-linux-x64/vendor/x86_64-unknown-linux-musl/bin/codex",
+    "kilo": "@kilocode/cli-linux-x64/bin/kilo",
+    "opencode": "opencode-linux-x64-baseline/bin/opencode",
+}
+_SCRIPTS = {
+    "cn": "@continuedev/cli/dist/cn.js",
+    "pi": "@mariozechner/pi-coding-agent/dist/cli.js",
+    "qwen": "@qwen-code/qwen-code/cli-entry.js",
+}
 
 
-def pi() -> list[str | Path]:
-    return [node(), needed(PACKAGES / "@mariozechner" / "pi-coding-agent" / "dist" / "cli.js")]
+def command_of(name: str) -> list[str | Path]:
+    """What starts this client. Of binaries only the build for Linux on x86 is locked, where CI runs."""
+    if name in _SCRIPTS:
+        return [node(), needed(PACKAGES / _SCRIPTS[name])]
+    if name in _BINARIES:
+        if (sys.platform, platform.machine()) != ("linux", "x86_64"):
+            pytest.skip(f"{name} is locked for Linux on x86 only")
+        needed(INSTALLED / ".node")
+        return [needed(PACKAGES / _BINARIES[name])]
+    needed(INSTALLED / ".python")
+    return [needed(INSTALLED / "bin" / name)]
+
+
+def on_path(folder: Path, name: str) -> Path:
+    """A folder in which this client is installed under its own name."""
+    folder.mkdir(parents=True, exist_ok=True)
+    program = folder / name
+    program.write_text(f'#!/bin/sh\nexec {shlex.join(str(word) for word in command_of(name))} "$@"\n')
+    program.chmod(0o755)
+    return folder
 
 
 # --- a client's side ------------------------------------------------------------------------------------

@@ -3,7 +3,7 @@
 import json
 
 from cursor_gateway.sources.process_groups import members
-from tests.clients.programs import Json, Project, call, opencode, program, say, ten_calls
+from tests.clients.programs import Json, Project, call, command_of, program, say, ten_calls
 from tests.gateways import RunningGateway
 from tests.server.conftest import eventually, invocations, option, unique
 
@@ -28,7 +28,7 @@ def asked(gateway: RunningGateway, project: Project, prompt: str, mark: str, *fl
     """What is printed. One agent did all of it, and has ended."""
     (project.folder / "opencode.json").write_text(json.dumps(configuration(gateway)), encoding="utf-8")
     said = project.run(
-        opencode(),
+        *command_of("opencode"),
         *("run", "--model", "gateway/auto", *flags),
         stdin=prompt,  # an argument would be put into quotes
         environment={"OPENCODE_DISABLE_MODELS_FETCH": "1"},

@@ -3,7 +3,7 @@
 import json
 
 from cursor_gateway.sources.process_groups import members
-from tests.clients.programs import Json, Project, pi, ten_calls
+from tests.clients.programs import Json, Project, command_of, ten_calls
 from tests.gateways import RunningGateway
 from tests.server.conftest import eventually, invocations, unique
 
@@ -23,7 +23,7 @@ def test_a_turn_of_many_model_calls_does_not_look_like_a_full_context(
     (folder / "models.json").write_text(json.dumps(configuration(gateway)), encoding="utf-8")
     mark = unique()
     said = project.run(
-        *pi(),
+        *command_of("pi"),
         *("--print", "--provider", "gateway", "--model", "auto", ten_calls(mark)),
         environment={"PI_OFFLINE": "1"},
     )

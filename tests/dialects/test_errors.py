@@ -47,3 +47,8 @@ def test_other_fields_stand_beside_the_error() -> None:
     failure = AgentCrashed("It crashed.").failure()
     body = json.loads(encode_error(failure, {"id": "chat_1", "documents": []}))
     assert body == {**json.loads(OPENAI_ERRORS.encode(failure)), "id": "chat_1", "documents": []}
+
+
+def test_clients_are_told_to_retry_what_may_succeed() -> None:
+    assert OPENAI_ERRORS.is_worth_retrying(AgentCrashed().failure())
+    assert not OPENAI_ERRORS.is_worth_retrying(InvalidRequest("No.").failure())

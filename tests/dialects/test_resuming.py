@@ -1,6 +1,6 @@
 """A stream that goes on after any of its events, also after a pause."""
 
-from cursor_gateway.dialects.resuming import Resumed
+from cursor_gateway.dialects.resuming import Resumed, numbered
 from cursor_gateway.model.document_events import DocumentEvent, Done
 from tests.dialects.runs import done, paused, words
 
@@ -37,3 +37,9 @@ def test_a_reader_who_has_not_had_the_pause_reads_the_first_reply() -> None:
     assert resumed.push_all(EVENTS[:4]) == b"".join(ALL[1:4])
     assert not resumed.is_over
     assert resumed.keep_alive() == b"alive"
+
+
+def test_the_last_frame_of_an_event_has_its_number() -> None:
+    assert numbered(b"", 4) == b""
+    assert numbered(b"data: a\n\n", 4) == b"id: 4\ndata: a\n\n"
+    assert numbered(b"data: a\n\ndata: b\n\n", 4) == b"data: a\n\nid: 4\ndata: b\n\n"

@@ -55,11 +55,12 @@ from cursor_gateway.sources.acp.calls import call_of, ended, learn
 from cursor_gateway.sources.acp.calls import started as call_started
 from cursor_gateway.sources.acp.messages import error_text, line_of, message_of
 from cursor_gateway.sources.acp.models import acp_model
-from cursor_gateway.sources.acp.permissions import is_allowed, option_for, wrong_rules
+from cursor_gateway.sources.acp.permissions import is_allowed, option_for
 from cursor_gateway.sources.base import Turn
 from cursor_gateway.sources.cursor.command import CommandOptions, Program, command_for
 from cursor_gateway.sources.cursor.failures import failure_of, known_failure, nearest_names, plain, reported_failure
 from cursor_gateway.sources.cursor.models import is_known, parse_models
+from cursor_gateway.sources.cursor.permissions import needed, wrong_rules
 from cursor_gateway.sources.cursor.tools import read_result
 from cursor_gateway.sources.sdk.failures import Reported, error_of, run_failure
 from cursor_gateway.sources.sdk.failures import failure_of as sdk_failure_of
@@ -78,7 +79,7 @@ _PROJECT = Path(__file__).parents[2]
 _PACKAGE = _PROJECT / "src" / "cursor_gateway"
 _STAGES = ("wire", "model", "markdown", "stages", "prompting", "dialects", "sources")
 _TYPES_ALONE = {
-    *(f"model.{name}" for name in ("actions", "agent_events", "history", "messages", "run_info")),
+    *(f"model.{name}" for name in ("actions", "agent_events", "history", "messages", "permissions", "run_info")),
     *(f"dialects.{name}" for name in ("base", "errors")),
 }  # nothing in them is done
 
@@ -440,6 +441,9 @@ def test_nothing_is_allowed_without_a_rule(command: str, path: str, kind: str, o
         assert not re.search(r"[<>`]|\$\(", command)
         assert all(part.strip().startswith("git") for part in re.split(r"[;&|\n]+", command) if part.strip())
     assert option_for(options if isinstance(options, list) else [], True)["outcome"]
+    if (request := needed("shell", given_args)) is not None:  # it is shown as it is, and has no wildcard
+        assert request.subject == command
+        assert all(re.fullmatch(r"Shell\([\w./+@%~-]+\)", rule) for rule in request.rules)
     assert wrong_rules([path]) == ([] if re.fullmatch(r"(Shell|Write|Read|Mcp|WebFetch)\(.+\)", path) else [path])
 
 

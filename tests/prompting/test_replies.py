@@ -10,11 +10,13 @@ from cursor_gateway.model.documents import (
     ClarificationOption,
     ClarificationQuestion,
     Document,
+    PermissionRequest,
     PlanMetadata,
     TextMetadata,
     make_document,
 )
-from cursor_gateway.prompting.replies import answers_message, plan_message
+from cursor_gateway.model.permissions import Decision, Permission
+from cursor_gateway.prompting.replies import answers_message, permission_of, permissions_message, plan_message
 
 FILE = ClarificationQuestion(
     id="file",
@@ -75,3 +77,29 @@ def test_a_plan_is_accepted_or_not() -> None:
     )
     with pytest.raises(NotFound, match="no plan"):
         plan_message(asked(FILE), "accept", "")
+
+
+def test_a_decision_about_commands_is_told_with_them() -> None:
+    npm = PermissionRequest(subject="npm test", rules=["Shell(npm)"])
+    several = PermissionRequest(subject="cd a\nls", rules=["Shell(cd)", "Shell(ls)"])
+    assert permissions_message([(npm, Permission("once")), (several, Permission("workspace"))]) == (
+        "This was rejected, and is allowed now, once:\n\n    npm test\n\nRun it now, then continue.\n\n"
+        "This was rejected, and is allowed from now on:\n\n    cd a\n    ls\n\nRun it now, then continue."
+    )
+    denied = "This was rejected, and stays forbidden:\n\n    npm test\n\nContinue without it."
+    assert permissions_message([(npm, Permission("deny"))]) == denied
+    assert permissions_message([(npm, Permission("deny", "Use pnpm."))]) == f"{denied} Use pnpm."
+
+
+@pytest.mark.parametrize("decision", ["once", "conversation", "workspace", "deny"])
+def test_a_permission_is_an_option(decision: Decision) -> None:
+    assert permission_of(answer("permission", decision)) == Permission(decision)
+
+
+def test_words_are_the_reason_of_a_denial_and_nothing_else() -> None:
+    assert permission_of(replace(answer("permission", "deny"), text="No.")) == Permission("deny", "No.")
+    with pytest.raises(InvalidRequest, match="only be sent with `deny`"):
+        permission_of(replace(answer("permission", "once"), text="Go."))
+    for given in (replace(answer("permission"), text="Yes!"), answer("permission"), answer("permission", "yes")):
+        with pytest.raises(InvalidRequest, match="text` alone is no decision"):
+            permission_of(given, 1)

@@ -52,7 +52,7 @@ _PAGE_TAGS = _TAGS | {
 }  # fmt: skip
 _ATTRIBUTES = {
     "class", "id", "tabindex", "aria-label", "aria-hidden", "aria-labelledby", "data-part", "data-type",
-    "data-sequence", "data-path", "data-operation", "data-added", "data-removed", "data-exit", "data-of",
+    "data-sequence",
     "data-state", "data-status", "data-copy", "data-answer", "data-question", "type", "name", "value", "checked",
     "disabled", "autocomplete", "href", "rel", "target", "title", "start",
 }  # fmt: skip
@@ -291,6 +291,13 @@ def test_an_image_is_a_link_to_it_and_is_not_loaded() -> None:
     assert "<img" not in html
     assert prose("[![a](https://i.example)](https://a.example)").count("<a ") == 1
     assert ">image</a>" in prose("![](https://a.example/c.png)")
+
+
+def test_a_column_is_aligned_by_a_class_not_by_a_style() -> None:
+    """The page's policy allows no inline styles."""
+    found = prose("| a |\n|--:|\n| b |\n")
+    assert '<td class="right">b</td>' in found
+    assert "style" not in found
 
 
 def test_what_looks_like_html_is_read_as_it_was_written() -> None:

@@ -54,7 +54,7 @@ def said(
     journal.session_id = session_id
     scope = Scope(owner=owner, workspace="/w", mode="agent")
     journal.fingerprint = lambda answer: fingerprint(scope, [UserMessage(asked), AssistantMessage(answer)])
-    assert at_once(journal.begin())
+    assert at_once(journal.begin()) is None
     assembler = Assembler(info(run_id, id))
     at_once(journal.write([*assembler.push(TextDelta("1")), *assembler.push(RunFinished())]))
     assert journal.is_complete

@@ -14,7 +14,7 @@ from cursor_gateway.model.document_events import DocumentEvent, Done
 from cursor_gateway.runs.journal import Journal
 from cursor_gateway.runs.run import Run
 from cursor_gateway.stages.assembler import Assembler
-from cursor_gateway.store.base import Idempotency, NewRun, RunEnd
+from cursor_gateway.store.base import Begun, Idempotency, KeyTaken, Lease, NewRun, RunEnd, Written
 from cursor_gateway.store.sqlite.opening import FILE
 from cursor_gateway.store.sqlite.store import SqliteStore
 from tests.runs.scripted import (
@@ -50,17 +50,17 @@ class Flaky(SqliteStore):
         if self.refuses:
             raise StoreUnavailable("Locked.")
 
-    async def begin_run(self, new: NewRun) -> bool:
+    async def begin_run(self, new: NewRun) -> Begun:
         self._ask()
         return await super().begin_run(new)
 
-    async def append(self, run_id: str, first_number: int, events: Sequence[DocumentEvent]) -> int | None:
+    async def append(self, lease: Lease, first_number: int, events: Sequence[DocumentEvent]) -> Written:
         self._ask()
-        return await super().append(run_id, first_number, events)
+        return await super().append(lease, first_number, events)
 
-    async def end_run(self, run_id: str, first_number: int, events: Sequence[DocumentEvent], end: RunEnd) -> int | None:
+    async def end_run(self, lease: Lease, first_number: int, events: Sequence[DocumentEvent], end: RunEnd) -> Written:
         self._ask()
-        return await super().end_run(run_id, first_number, events, end)
+        return await super().end_run(lease, first_number, events, end)
 
 
 @pytest.fixture
@@ -93,7 +93,7 @@ SAID = events(*say("Hello ", "you", "."), FINISHED)
 
 def test_what_readers_see_is_stored_before(store: Flaky) -> None:
     written = journal(store)
-    assert at_once(written.begin())
+    assert at_once(written.begin()) is None
     for number in range(len(SAID)):
         assert asyncio.run(written.write([SAID[number]])) == [SAID[number]]
         assert store.database.events("run", ME).events == SAID[: number + 1]
@@ -108,10 +108,10 @@ def test_what_readers_see_is_stored_before(store: Flaky) -> None:
 
 def test_a_key_that_is_another_runs_begins_nothing(store: Flaky) -> None:
     key = Idempotency("key", "hash")
-    assert at_once(journal(store, idempotency=key).begin())
+    assert at_once(journal(store, idempotency=key).begin()) is None
     other = journal(store, idempotency=key, id="other")
     assert other.idempotency == key
-    assert not at_once(other.begin())
+    assert at_once(other.begin()) == KeyTaken()
     assert store.database.run("other", ME) is None
 
 
@@ -120,7 +120,7 @@ def test_while_the_store_refuses_it_is_not_asked_each_time(store: Flaky) -> None
     clock = Clock()
     written = journal(store, clock)
     store.refuses = True
-    assert at_once(written.begin())
+    assert at_once(written.begin()) is None
     for event in SAID[:3]:
         assert asyncio.run(written.write([event])) == [event]
     assert (store.asked, written.stored) == (1, 0)
@@ -139,7 +139,7 @@ def test_while_the_store_refuses_it_is_not_asked_each_time(store: Flaky) -> None
 
 def test_an_answer_that_is_not_stored_says_so_and_is_stored_in_the_same_words(store: Flaky) -> None:
     written = journal(store)
-    assert at_once(written.begin())
+    assert at_once(written.begin()) is None
     asyncio.run(written.write(SAID[:2]))
     store.refuses = True
     *before, done = asyncio.run(written.write(SAID[2:]))
@@ -159,7 +159,7 @@ def test_an_answer_that_is_not_stored_says_so_and_is_stored_in_the_same_words(st
 
 def test_a_run_that_was_deleted_meanwhile_is_over_for_the_store(store: Flaky) -> None:
     written = journal(store)
-    assert at_once(written.begin())
+    assert at_once(written.begin()) is None
     asyncio.run(written.write(SAID[:2]))
     assert store.database.delete_conversation("conv_run", ME)
     store.database.prune(None, None, 0)  # to the last row, and not behind our back
@@ -174,7 +174,7 @@ def test_a_run_that_was_deleted_meanwhile_is_over_for_the_store(store: Flaky) ->
 
 def test_a_history_that_is_taken_away_is_not_taken_for_one_that_has_it(store: Flaky, tmp_path: Path) -> None:
     written = journal(store)
-    assert at_once(written.begin())
+    assert at_once(written.begin()) is None
     asyncio.run(written.write(SAID[:2]))
     for file in tmp_path.glob(f"{FILE}*"):
         file.rename(file.with_name(f"away-{file.name}"))
@@ -189,7 +189,7 @@ def test_a_mistake_in_the_store_costs_the_history_and_not_the_answer(store: Flak
 
     async def live() -> None:
         written, watcher, ended = journal(store), Watcher(), list[str]()
-        assert await written.begin()
+        assert await written.begin() is None
         store.mistake_after = store.asked + at
         run = Run(info("run", "conv_run"), turn("run"), ME, journal=written)
         script: list[Step] = [[STARTED], *([word] for word in say(*"abcdefg")), [FINISHED]]
@@ -209,7 +209,7 @@ def test_a_mistake_in_the_store_costs_the_history_and_not_the_answer(store: Flak
 @pytest.mark.parametrize("fails", [False, True])
 def test_only_an_answer_that_the_caller_has_whole_is_known_by_it(store: Flaky, fails: bool) -> None:
     written = journal(store)
-    assert at_once(written.begin())
+    assert at_once(written.begin()) is None
     written.session_id = "session-1"
     written.fingerprint = lambda answer: f"print of {answer}"
     end: AgentEvent = RunFailed(failure=AgentOverloaded("Full.").failure()) if fails else FINISHED
@@ -236,7 +236,7 @@ def test_whenever_the_store_refuses_all_is_there_in_the_end(
     said = events(*say(*(f"{number} " for number in range(sum(sizes)))), FINISHED)
     told: list[DocumentEvent] = []
     store.refuses = refusals[-1]
-    assert at_once(written.begin())
+    assert at_once(written.begin()) is None
     rest = said
     for number, size in enumerate([*sizes, len(said)]):
         batch, rest = rest[:size], rest[size:]
@@ -260,7 +260,7 @@ def test_a_run_whose_events_are_not_stored_keeps_them(store: Flaky, monkeypatch:
     async def live() -> None:
         store.refuses = True
         written = journal(store)
-        assert await written.begin()
+        assert await written.begin() is None
         run = Run(info("run", "conv_run"), turn("run"), ME, journal=written)
         words = say(*(f"{number} " for number in range(50)))
         run.start(ScriptedSource([[STARTED], *([word] for word in words), [FINISHED]]), ENDLESS, (), lambda: None)

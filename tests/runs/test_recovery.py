@@ -17,7 +17,7 @@ from cursor_gateway.stages.transcript import Transcript
 from cursor_gateway.store.sqlite.store import SqliteStore
 from tests.laws.laws import assert_well_formed
 from tests.runs.scripted import info, say
-from tests.store.making import ME, YOU, new_run, whole_run
+from tests.store.making import ME, YOU, lease, new_run, whole_run
 
 SEARCH = OtherTool(tool="grep", arguments={"pattern": "x"})
 STORY: list[AgentEvent] = [
@@ -54,7 +54,7 @@ def test_wherever_it_was_cut_it_ends_well_formed_and_says_why(
     store, told = SqliteStore(tmp_path_factory.mktemp("store")), events(STORY)[:cut]
     store.database.begin_run(new_run())
     for at in range(0, cut, batch):
-        store.database.append("run", at + 1, told[at : min(at + batch, cut)])
+        store.database.append(lease("run"), at + 1, told[at : min(at + batch, cut)])
     assert asyncio.run(end_interrupted_runs(store, nobody, 5000)) == 1
     found = store.database.events("run", ME).events
     assert found[:cut] == told  # not one event is told otherwise
@@ -101,7 +101,7 @@ def test_the_session_stays_and_a_fingerprint_does_not(store: SqliteStore) -> Non
     whole_run(store.database, "first", "conv", fingerprint="known")
     store.database.set_session("conv", ME, "session-1", "known")
     store.database.begin_run(new_run("run", "conv", "and?"))
-    store.database.append("run", 1, events(say("Half")))
+    store.database.append(lease("run"), 1, events(say("Half")))
     assert asyncio.run(end_interrupted_runs(store, nobody, 0)) == 1
     conversation = store.database.conversation("conv", ME)
     assert conversation is not None
@@ -114,7 +114,7 @@ def test_a_long_run_is_ended_after_its_last_event(store: SqliteStore) -> None:
     store.database.begin_run(new_run())
     told = events(say(*("x" * 100_000 for _ in range(30))))
     for number, event in enumerate(told, 1):
-        store.database.append("run", number, [event])
+        store.database.append(lease("run"), number, [event])
     assert asyncio.run(end_interrupted_runs(store, nobody, 0)) == 1
     stored = store.database.run("run", ME)
     assert stored is not None

@@ -37,7 +37,7 @@ from cursor_gateway.runs.service import Service
 from cursor_gateway.runs.shares import Shares
 from cursor_gateway.runs.stored_run import StoredRun
 from cursor_gateway.runs.workspaces import Workspaces
-from cursor_gateway.store.base import EventPage
+from cursor_gateway.store.base import EventPage, Store
 from cursor_gateway.store.sqlite.store import SqliteStore
 from tests.runs.scripted import (
     ENDLESS,
@@ -51,6 +51,7 @@ from tests.runs.scripted import (
     say,
     turns_of_the_loop,
 )
+from tests.runs.suspending import suspending
 
 ANSWERS: list[Step] = [[STARTED], say("All"), [FINISHED]]
 
@@ -58,16 +59,21 @@ ANSWERS: list[Step] = [[STARTED], say("All"), [FINISHED]]
 class Place:
     """A service below a folder, and how many conversations have one there."""
 
+    @staticmethod
+    def wrap(store: Store) -> Store:
+        return store
+
     def __init__(self, tmp_path: Path, source: ScriptedSource, max_runs: int = 4, **defaults: Any) -> None:
         (tmp_path / "work" / "project").mkdir(parents=True)
         self.source = source
         self.work, self.folder = tmp_path / "work", tmp_path / "conversations"
         self.store = SqliteStore(tmp_path)
+        store = type(self).wrap(self.store)
         self.service = Service(
             source,
             Runs(source, ENDLESS, Shares(max_runs=max_runs)),
-            self.store,
-            Conversations(self.store, self.folder),
+            store,
+            Conversations(store, self.folder),
             Workspaces(self.work, []),
             Defaults(**{"model": "auto", **defaults}),
             "instance",
@@ -86,6 +92,12 @@ class Place:
     @property
     def folders(self) -> int:
         return len(list(self.folder.iterdir())) if self.folder.exists() else 0
+
+
+@pytest.fixture(params=[lambda store: store, suspending], ids=["local", "suspending"], autouse=True)
+def _store(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What holds must hold as well if the store is far away."""
+    monkeypatch.setattr(Place, "wrap", staticmethod(request.param))
 
 
 def lived(place: Place, live: Callable[[], Coroutine[Any, Any, None]]) -> None:

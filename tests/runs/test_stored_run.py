@@ -28,7 +28,7 @@ class Elsewhere:
 
     def __init__(self, store: SqliteStore) -> None:
         self._journal = Journal(store, new_run(), lambda: 0)
-        assert at_once(self._journal.begin())
+        assert at_once(self._journal.begin()) is None
 
     def says(self, *events: DocumentEvent) -> None:
         at_once(self._journal.write([*events]))

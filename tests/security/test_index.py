@@ -24,7 +24,7 @@ def named_in(file: Path) -> frozenset[str]:
 
 def rules() -> list[tuple[str, str]]:
     """The rows of the tables of rules: what holds, and what proves it."""
-    chapter = PAGE.partition("\n## The rules\n")[2].partition("\n## ")[0]
+    chapter = PAGE.partition("\n## Rules\n")[2].partition("\n## ")[0]
     rows = [line.strip("| ").split(" | ") for line in chapter.splitlines() if line.startswith("| ")]
     return [(rule, proof) for rule, proof in rows if rule != "rule"]
 

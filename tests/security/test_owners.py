@@ -34,6 +34,9 @@ WAYS: dict[str, Ask] = {
     "bring results": lambda client, chat, _: client.post(
         f"/v1/chat/{chat}/answer", json={"toolResults": [{"toolCallId": "call_1", "content": "evil"}]}
     ),
+    "allow a command": lambda client, chat, _: client.post(
+        f"/v1/chat/{chat}/answer", json={"permissions": [{"documentId": "doc_001", "decision": "once"}]}
+    ),
     "look at the conversation": lambda client, _, conversation: client.get(f"/v1/conversations/{conversation}"),
     "delete it": lambda client, _, conversation: client.delete(f"/v1/conversations/{conversation}"),
     "go on with it": lambda client, _, conversation: client.post(
@@ -176,3 +179,22 @@ def test_health_tells_strangers_no_path_of_the_machine(keyed_gateway: RunningGat
         assert told.json()["status"] == "ok"
         assert str(keyed_home) not in told.text
         assert "workspace" not in told.json()
+
+
+RESPONSES: dict[str, Callable[[httpx2.Client, str], httpx2.Response]] = {
+    "look": lambda client, hers: client.get(f"/v1/responses/{hers}"),
+    "stream": lambda client, hers: client.get(f"/v1/responses/{hers}", params={"stream": "true"}),
+    "items": lambda client, hers: client.get(f"/v1/responses/{hers}/input_items"),
+    "cancel": lambda client, hers: client.post(f"/v1/responses/{hers}/cancel", json={}),
+    "delete": lambda client, hers: client.delete(f"/v1/responses/{hers}"),
+    "go on": lambda client, hers: client.post("/v1/responses", json={"input": "go on", "previous_response_id": hers}),
+}
+
+
+@pytest.mark.parametrize("way", RESPONSES)
+def test_a_response_of_another_owner_does_not_exist(alice: httpx2.Client, bob: httpx2.Client, way: str) -> None:
+    hers = alice.post("/v1/responses", json={"input": standin("text")}).json()
+    refused, unknown = (RESPONSES[way](bob, id) for id in (hers["id"], f"resp_{32 * '0'}"))
+    assert refused.status_code == unknown.status_code == (400 if way == "go on" else 404)
+    assert refused.text.replace(hers["id"], "ID") == unknown.text.replace(f"resp_{32 * '0'}", "ID")
+    assert alice.get(f"/v1/responses/{hers['id']}").json() == hers

@@ -18,13 +18,23 @@ from openai import OpenAI
 from cursor_gateway.wire.sse import SseDecoder, SseEvent
 from tests.gateways import RunningGateway, running_gateway
 from tests.openai_shapes import read_stream, validate_completion, validate_error
+from tests.responses_shapes import read_response
+from tests.responses_shapes import read_stream as read_response_stream
+from tests.responses_shapes import text_of as text_of_response
 
-Dialect: TypeAlias = Literal["documents", "openai"]
+Dialect: TypeAlias = Literal["documents", "openai", "responses"]
 Json: TypeAlias = dict[str, Any]
 T = TypeVar("T")
 
 PATIENCE = 120  # seconds, for a red build only: a loaded machine must not come near it
-WAYS: list[tuple[Dialect, bool]] = [("documents", False), ("documents", True), ("openai", False), ("openai", True)]
+WAYS: list[tuple[Dialect, bool]] = [
+    ("documents", False),
+    ("documents", True),
+    ("openai", False),
+    ("openai", True),
+    ("responses", False),
+    ("responses", True),
+]
 
 
 # --- the gateway --------------------------------------------------------------------------------------
@@ -78,6 +88,8 @@ def question(text: str, **fields: Any) -> Json:
 def ask(client: httpx2.Client, dialect: Dialect, text: str, *, stream: bool = False, **fields: Any) -> httpx2.Response:
     if dialect == "documents":
         return client.post("/v1/chat", json={"message": text, "stream": stream, **fields})
+    if dialect == "responses":
+        return client.post("/v1/responses", json={"model": "auto", "input": text, "stream": stream, **fields})
     return client.post("/v1/chat/completions", json=question(text, stream=stream, **fields))
 
 
@@ -98,7 +110,7 @@ def text_of(response: Json) -> str:
 
 
 class Told(Struct, frozen=True):
-    """A reply of either dialect, streaming or not, in the same terms."""
+    """A reply of any dialect, streaming or not, in the same terms."""
 
     status: int
     text: str
@@ -123,6 +135,8 @@ def told(response: httpx2.Response, dialect: Dialect) -> Told:
             return Told(status, stream.text)
         failed = stream.error
         return Told(status, stream.text, failed.code or "", failed.type, failed.message, failed.param)
+    if dialect == "responses":
+        return _told_by_a_response(body, status, streams=streams)
     if status == 200:
         return _told_by_events(sse(body)) if streams else Told(status, text_of(json.loads(body)))
     answer = json.loads(body)
@@ -136,6 +150,16 @@ def told(response: httpx2.Response, dialect: Dialect) -> Told:
     return Told(
         status, text_of({"documents": answer.get("documents", [])}), error.code or "", error.type, error.message
     )
+
+
+def _told_by_a_response(body: bytes, status: int, *, streams: bool) -> Told:
+    if status != 200:
+        error = validate_error(body)
+        return Told(status, "", error.code or "", error.type, error.message, error.param)
+    response = read_response_stream(body) if streams else read_response(body)
+    if response.error is None:
+        return Told(status, text_of_response(response))
+    return Told(status, text_of_response(response), response.error.code, "", response.error.message)
 
 
 def _told_by_events(events: list[SseEvent]) -> Told:
@@ -184,7 +208,12 @@ class Growing:
 @contextmanager
 def growing(client: httpx2.Client, dialect: Dialect, text: str, **fields: Any) -> Iterator[Growing]:
     headers = fields.pop("headers", None)
-    path, body = ("/v1/chat", {"message": text}) if dialect == "documents" else ("/v1/chat/completions", question(text))
+    requests: dict[Dialect, tuple[str, Json]] = {
+        "documents": ("/v1/chat", {"message": text}),
+        "openai": ("/v1/chat/completions", question(text)),
+        "responses": ("/v1/responses", {"model": "auto", "input": text}),
+    }
+    path, body = requests[dialect]
     with client.stream("POST", path, json={**body, "stream": True, **fields}, headers=headers) as response:
         yield Growing(response)
 

@@ -1,4 +1,4 @@
-"""What can go wrong with the agent, in both dialects, streaming or not: its own status, code and advice, every time.
+"""What can go wrong with the agent, in each dialect, streaming or not: its own status, code and advice, every time.
 
 Before the first text a failure is the reply's status; after it, an event in the dialect's form. Never an empty 200.
 """

@@ -227,7 +227,7 @@ def test_the_text_is_what_the_agent_said(http: httpx2.Client, name: str, dialect
 
 
 @pytest.mark.parametrize("scenario", ["tools", "thinking", "parallel", "question", "query-flush", "text", "plan"])
-def test_both_dialects_streaming_or_not_say_the_same(http: httpx2.Client, scenario: str) -> None:
+def test_all_dialects_streaming_or_not_say_the_same(http: httpx2.Client, scenario: str) -> None:
     """Where nothing but text is said between two tools, a document is that text."""
     said = {told(ask(http, dialect, standin(scenario), stream=stream), dialect).text for dialect, stream in WAYS}
     assert len(said) == 1

@@ -19,6 +19,7 @@ from cursor_gateway.dialects.chat.request import IGNORED, read_request
 from cursor_gateway.dialects.documents.request import offer_of, read_answer, read_chat_request, results_of
 from cursor_gateway.dialects.messages.request import countable
 from cursor_gateway.dialects.messages.request import read_request as read_messages_request
+from cursor_gateway.dialects.responses.request import read_request as read_responses_request
 from cursor_gateway.errors import (
     AgentError,
     AnswerUnfit,
@@ -27,6 +28,7 @@ from cursor_gateway.errors import (
     InvalidRequest,
     SettingsError,
     UnusableInput,
+    WebSocketRefused,
 )
 from cursor_gateway.model.images import read_image
 from cursor_gateway.runs.service import Service
@@ -42,6 +44,8 @@ from cursor_gateway.sources.base import SourceState
 from cursor_gateway.wire.sse import SseDecoder, SseEvent
 from tests.anthropic_shapes import events_of, fold, read_message
 from tests.openai_shapes import validate_stream
+from tests.responses_shapes import read_response as read_whole_response
+from tests.responses_shapes import read_stream as read_response_stream
 from tests.scenarios.golden import HEAD, Scenario, scenarios
 
 Json = dict[str, Any]
@@ -53,7 +57,13 @@ OPERATIONS: dict[str, Json] = {
     for path, item in DOCUMENT["paths"].items()
     for method, operation in item.items()
 }
-RUNNING = ("POST /v1/chat", "POST /v1/chat/{id}/answer", "POST /v1/chat/completions", "POST /v1/messages")
+RUNNING = (
+    "POST /v1/chat",
+    "POST /v1/chat/{id}/answer",
+    "POST /v1/chat/completions",
+    "POST /v1/responses",
+    "POST /v1/messages",
+)
 FOR_BROWSERS = {("GET", "/"), ("GET", "/page/{name}"), ("GET", "/docs.css")}  # pages, and their parts
 
 
@@ -195,6 +205,7 @@ def test_the_replies_of_runs_come_in_all_their_forms() -> None:
         "POST /v1/chat/{id}/answer": {"application/json", "text/event-stream", "application/x-ndjson"},
         "POST /v1/chat/completions": {"application/json", "text/event-stream"},
         "POST /v1/messages": {"application/json", "text/event-stream"},
+        "POST /v1/responses": {"application/json", "text/event-stream"},
     }
 
 
@@ -220,8 +231,9 @@ def of(found: set[type[GatewayError]]) -> set[tuple[str, str]]:
 
 
 def test_a_run_may_fail_in_every_way() -> None:
-    served = raised() - {SettingsError, UnusableInput}
+    served = raised() - {SettingsError, UnusableInput, WebSocketRefused}
     assert codes(OPERATIONS["POST /v1/chat/completions"]) == codes(OPERATIONS["POST /v1/messages"]) == of(served)
+    assert codes(OPERATIONS["POST /v1/responses"]) == of(served)
     assert codes(OPERATIONS["POST /v1/chat"]) == of(served - {AnswerUnfit})
     assert codes(OPERATIONS["POST /v1/chat/{id}/answer"]) == of(served - {AnswerUnfit, IdempotencyMismatch})
     statuses = [
@@ -258,6 +270,13 @@ def test_each_operation_has_its_own_errors() -> None:
     assert found["GET /v1/conversations/{id}"] == everywhere | {"401", "404"}
     assert found["DELETE /v1/conversations/{id}"] == everywhere | {"202", "204", "401", "404"}
     assert found["POST /v1/messages/count_tokens"] == everywhere | {"401", "413", "415", "429"}
+    assert found["GET /v1/responses"] == everywhere | {"401", "426"}
+    assert found["GET /v1/responses/{id}"] == everywhere | {"401", "404"}
+    assert found["DELETE /v1/responses/{id}"] == everywhere | {"401", "404"}
+    assert found["POST /v1/responses/{id}/cancel"] == everywhere | {"401", "404", "415"}
+    assert found["GET /v1/responses/{id}/input_items"] == everywhere | {"401", "404"}
+    for name in ("POST /v1/responses/input_tokens", "POST /v1/responses/compact"):
+        assert found[name] == everywhere | {"401", "413", "415", "429"}
     assert found["GET /v1/models"] == everywhere | {"401", "429", "502", "504"}
     assert found["GET /v1/models/{id}"] == found["GET /v1/models"] | {"404"}
 
@@ -341,6 +360,31 @@ def test_the_examples_of_requests_are_taken() -> None:
         countable(msgspec.json.encode(body))
 
 
+def test_the_examples_of_responses() -> None:
+    def content(name: str) -> Json:
+        body: Json = OPERATIONS[name]["requestBody"]["content"]["application/json"]
+        return body
+
+    for body in examples(content("POST /v1/responses")):
+        read_responses_request(msgspec.json.encode(body), {})
+    (dialect,) = [found for found in dialects_of(Settings()) if any("responses" in r.path for r in found.routes)]
+    for route in dialect.computed:
+        if route.method == "POST":
+            for body in examples(content(f"POST {route.path}")):
+                found = msgspec.json.decode(route.compute(msgspec.json.encode(body), {}))
+                replies = OPERATIONS[f"POST {route.path}"]["responses"]["200"]["content"]["application/json"]
+                assert not complaints(found, replies["schema"])
+                assert not complaints(replies["example"], replies["schema"])
+    told = OPERATIONS["POST /v1/responses"]["responses"]["200"]["content"]
+    whole, stream = told["application/json"], told["text/event-stream"]
+    assert not complaints(whole["example"], whole["schema"])
+    assert read_response_stream(stream["example"].encode()) == read_whole_response(
+        msgspec.json.encode(whole["example"])
+    )
+    for event in SseDecoder().push(stream["example"].encode()):
+        assert not event_complaints(event, stream["x-itemSchema"])
+
+
 def event_complaints(event: SseEvent, schema: Json) -> list[str]:
     told = {"event": event.event, "id": event.id, "data": event.data}
     content = schema["properties"]["data"]["contentSchema"]
@@ -385,10 +429,10 @@ quickly = settings(max_examples=40, deadline=None, suppress_health_check=list(He
 @given(case=API["/v1/chat"]["POST"].as_strategy())
 @quickly
 def test_what_the_schema_of_a_chat_allows_is_taken_or_refused_for_what_it_cannot_say(case: Any) -> None:
+    request = read_chat_request(msgspec.json.encode(case.body))
+    for image in request.images:
+        read_image(image, "images")
     try:
-        request = read_chat_request(msgspec.json.encode(case.body))
-        for image in request.images:
-            read_image(image, "images")
         offer_of(request)
     except InvalidRequest as error:
         if not (error.param or "").startswith(CANNOT_SAY):
@@ -419,7 +463,7 @@ def whole_numbers(value: Any) -> Any:
 
 
 # What a schema cannot say: names that differ, one of them, something in some message, a JSON Schema that is one.
-CANNOT_SAY = ("follows", "tools", "tool_choice", "toolChoice", "messages", "response_format")
+CANNOT_SAY = ("tools", "tool_choice", "toolChoice", "messages", "response_format")
 
 
 @given(case=API["/v1/chat/completions"]["POST"].as_strategy())

@@ -226,7 +226,7 @@ def test_a_call_that_only_ends_starts_first() -> None:
 def test_how_long_a_call_took_is_seen_from_outside() -> None:
     decoder = AcpDecoder()
     decoder.push(call("1", kind="read"), 1000.0)
-    (end,) = decoder.push(done("1"), 1250.5)
+    _, end = decoder.push(done("1"), 1250.5)
     assert isinstance(end, ToolEnded)
     assert end.outcome.duration_ms == 250
     assert decoder.finish(END, duration_ms=300) == [RunFinished(duration_ms=300)]
@@ -257,14 +257,28 @@ def test_todos_that_are_nested_too_deeply_are_counted_and_a_question_is_asked_wi
 
 def test_a_call_that_we_denied_was_rejected() -> None:
     decoder = AcpDecoder()
-    pushed(decoder, call("1", kind="read"))
-    decoder.deny("1")
-    decoder.deny("unknown")
+    assert pushed(decoder, call("1", kind="read")) == []  # it does not run yet
+    refused = Outcome(state="rejected", message="no")
+    start, end = decoder.deny("1", refused)
+    assert decoder.deny("1", refused) == decoder.deny("unknown", refused) == []
     assert decoder.call("1") is not None
     assert decoder.call("unknown") is None
-    (end,) = pushed(decoder, done("1", rawOutput={"content": "x"}))
+    assert isinstance(start, ToolStarted)
     assert isinstance(end, ToolEnded)
-    assert end.outcome.state == "rejected"
+    assert end.outcome == refused
+    assert pushed(decoder, done("1", rawOutput={"content": "x"})) == []
+
+
+def test_a_call_runs_when_it_is_allowed_or_in_progress() -> None:
+    decoder = AcpDecoder()
+    assert pushed(decoder, call("1", kind="execute", rawInput={"command": "ls"})) == []
+    (start,) = decoder.begin("1")
+    assert isinstance(start, ToolStarted)
+    assert decoder.begin("1") == decoder.begin("unknown") == []
+    assert decoder.deny("1", Outcome(state="rejected"))[0].call_id == "1"  # type: ignore[union-attr]
+    assert pushed(decoder, call("2", kind="execute")) == []
+    (start,) = pushed(decoder, {"sessionUpdate": "tool_call_update", "toolCallId": "2", "status": "in_progress"})
+    assert isinstance(start, ToolStarted)
 
 
 def test_updates_that_mean_nothing_here_and_those_that_are_new() -> None:
@@ -285,8 +299,7 @@ def test_what_went_well_with_the_callers_server_is_left_out() -> None:
     (failed,) = pushed(decoder, call("4", **title), done("4", rawOutput={"error": "timed out"}))
     assert isinstance(failed, ToolEnded)
     assert pushed(decoder, call("5", **title)) == []
-    decoder.deny("5")
-    (denied,) = pushed(decoder, done("5"))
+    (denied,) = decoder.deny("5", Outcome(state="rejected"))
     assert isinstance(denied, ToolEnded)
     assert len(pushed(decoder, call("6", kind="other", title="their-tool: tool"), done("6", rawOutput={"a": 1}))) == 2
 

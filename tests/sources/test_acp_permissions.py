@@ -3,7 +3,7 @@
 import pytest
 
 from cursor_gateway.sources.acp.calls import ToolCall
-from cursor_gateway.sources.acp.permissions import is_allowed, option_for, wrong_rules
+from cursor_gateway.sources.acp.permissions import is_allowed, option_for
 
 
 def allowed(tool: str, rules: list[str], **args: object) -> bool:
@@ -90,8 +90,3 @@ def test_the_answer_is_never_for_always() -> None:
     assert option_for(options, True) == {"outcome": {"outcome": "selected", "optionId": "allow-once"}}
     assert option_for(options, False) == {"outcome": {"outcome": "selected", "optionId": "reject-once"}}
     assert option_for(options[:1], True) == {"outcome": {"outcome": "cancelled"}}
-
-
-def test_what_is_no_rule_is_found() -> None:
-    wrong = ["git", "Shell()", "Fly(away)", "not Shell(git)", "Shell(git) or more"]
-    assert wrong_rules(["Shell(git)", *wrong]) == wrong

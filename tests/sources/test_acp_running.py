@@ -10,6 +10,7 @@ import pytest
 from cursor_gateway.model.actions import Plan, Question
 from cursor_gateway.model.caller_tools import Tool, ToolResult
 from cursor_gateway.model.documents import ClarificationAnswer
+from cursor_gateway.model.permissions import Permission
 from cursor_gateway.sources.acp.connection import Session
 from cursor_gateway.sources.acp.running import Policy, RunningTurn
 from cursor_gateway.sources.base import Offered, Turn
@@ -21,7 +22,9 @@ OPTIONS = [
 ]
 EVERYTHING = Policy(allow=["Shell(*)", "Write(**)", "Read(**)", "Mcp(*)", "WebFetch(*)"], ask=True)
 
-SHELL = {"toolCallId": "1", "kind": "execute", "title": "`ls`", "rawInput": {"command": "ls"}}
+ONCE = Permission("once")
+
+SHELL: dict[str, Any] = {"toolCallId": "1", "kind": "execute", "title": "`ls`", "rawInput": {"command": "ls"}}
 EDIT = {"toolCallId": "2", "kind": "edit", "title": "Edit a", "rawInput": {"path": "a"}}
 
 
@@ -40,12 +43,15 @@ class Nobody:
 class Willing:
     """Says yes to whatever is asked."""
 
-    def __init__(self) -> None:
-        self.asked = 0
+    def __init__(self, permission: Permission | None = ONCE) -> None:
+        self.asked, self.permission = 0, permission
+
+    async def permit(self, call_id: str, question: Question) -> Permission | None:
+        self.asked += 1
+        return self.permission
 
     async def answer(self, call_id: str, question: Question) -> list[ClarificationAnswer] | None:
-        self.asked += 1
-        return [ClarificationAnswer(question_id=question.questions[0].id, selected_option_ids=["allow"])]
+        raise NotImplementedError
 
     async def decide(self, call_id: str, plan: Plan) -> bool | None:
         raise NotImplementedError
@@ -85,3 +91,43 @@ def test_neither_rules_nor_people_allow_anything_in_runs_with_the_callers_tools(
 def test_the_callers_own_tools_need_no_rule(tmp_path: Path) -> None:
     assert selected(mcp("caller"), Policy(), Willing(), tmp_path, with_tools=True) == "allow-once"
     assert selected(mcp("caller"), Policy(), Willing(), tmp_path, with_tools=False) == "reject-once"
+
+
+@pytest.mark.parametrize(
+    ("permission", "first", "second", "asked"),
+    [
+        (Permission("once"), "allow-once", "allow-once", 2),
+        (Permission("conversation"), "allow-once", "allow-once", 1),
+        (Permission("workspace"), "allow-once", "allow-once", 1),
+        (Permission("deny"), "reject-once", "reject-once", 2),
+        (None, "reject-once", "reject-once", 2),
+    ],
+)
+def test_what_is_always_allowed_is_not_asked_for_again(
+    tmp_path: Path, permission: Permission | None, first: str, second: str, asked: int
+) -> None:
+    person = Willing(permission)
+    turn = Turn(run_id="r", prompt="", model="auto", workspace=str(tmp_path), folder=str(tmp_path), person=person)
+
+    async def ask() -> list[str]:
+        running = RunningTurn(turn, Session("s", "agent", "auto", [], {}, None), Policy(ask=True))
+        outcomes = [
+            await running.permission(Fields({"toolCall": SHELL | {"toolCallId": id}, "options": OPTIONS}))
+            for id in ("1", "2")
+        ]
+        return [str(outcome["outcome"]["optionId"]) for outcome in outcomes]
+
+    assert asyncio.run(ask()) == [first, second]
+    assert person.asked == asked
+
+
+def test_rules_of_the_turn_need_no_question(tmp_path: Path) -> None:
+    person, where = Willing(), str(tmp_path)
+    turn = Turn(run_id="r", prompt="", model="auto", workspace=where, folder=where, person=person, allow=["Shell(ls)"])
+
+    async def ask() -> dict[str, Any]:
+        running = RunningTurn(turn, Session("s", "agent", "auto", [], {}, None), Policy(ask=True))
+        return await running.permission(Fields({"toolCall": SHELL, "options": OPTIONS}))
+
+    assert asyncio.run(ask())["outcome"]["optionId"] == "allow-once"
+    assert person.asked == 0

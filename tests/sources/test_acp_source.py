@@ -29,6 +29,7 @@ from cursor_gateway.model.agent_events import (
 )
 from cursor_gateway.model.caller_tools import Tool, ToolResult
 from cursor_gateway.model.documents import ClarificationAnswer
+from cursor_gateway.model.permissions import Decision, Permission
 from cursor_gateway.sources.acp import source as source_module
 from cursor_gateway.sources.acp.pool import PoolOptions
 from cursor_gateway.sources.acp.source import AcpOptions, CursorAcpSource
@@ -139,6 +140,7 @@ class Somebody:
         self.asked: list[tuple[str, Question | Plan]] = []
         self.waits = asyncio.Event()
         self.is_silent = False
+        self.permission: Permission | None = None
 
     async def answer(self, call_id: str, question: Question) -> list[ClarificationAnswer] | None:
         self.asked.append((call_id, question))
@@ -150,6 +152,10 @@ class Somebody:
     async def decide(self, call_id: str, plan: Plan) -> bool | None:
         self.asked.append((call_id, plan))
         return self._decision
+
+    async def permit(self, call_id: str, question: Question) -> Permission | None:
+        self.asked.append((call_id, question))
+        return self.permission
 
 
 def chose(*ids: str, question: str = "file") -> list[ClarificationAnswer]:
@@ -439,7 +445,7 @@ def test_a_question_that_nobody_answers_is_skipped(tmp_path: Path, somebody: boo
         assert said(events) == "I need to know more.Which file is meant: `notes.txt` or `other.txt`?"
         (asked,) = (event for event in events if isinstance(event, ToolStarted))
         assert asked.waits is somebody
-        assert [event.outcome.state for event in ends(events)] == ["rejected"]
+        assert [event.outcome.state for event in ends(events)] == ["unanswered"]
 
     lived(place, life)
 
@@ -507,17 +513,19 @@ def test_an_agent_that_dies_while_somebody_is_asked_asks_no_longer(tmp_path: Pat
         ({"allow": ["Shell(echo)"]}, None, True),
         ({"allow": ["Shell(git)", "Write(**)"]}, None, False),
         ({"permissions": "ask"}, None, False),
-        ({"permissions": "ask"}, "allow", True),
+        ({"permissions": "ask"}, "once", True),
+        ({"permissions": "ask"}, "workspace", True),
         ({"permissions": "ask"}, "deny", False),
     ],
 )
 def test_leave_is_given_by_rules_or_asked_for(
-    tmp_path: Path, options: dict[str, Any], answer: str | None, ran: bool
+    tmp_path: Path, options: dict[str, Any], answer: Decision | None, ran: bool
 ) -> None:
     place = Place(tmp_path)
 
     async def life(source: CursorAcpSource) -> None:
-        person = Somebody(None if answer is None else chose(answer, question="leave"))
+        person = Somebody()
+        person.permission = None if answer is None else Permission(answer)
         turn = place.turn('standin: shell command="echo one; echo two"')
         events = await collected(source, Turn(**{**_fields(turn), "person": person}))
         commands = [event for event in ends(events) if isinstance(event.action, Command)]
@@ -528,6 +536,22 @@ def test_leave_is_given_by_rules_or_asked_for(
     lived(place, life, place.source(**options))
     written = tmp_path / "acp" / "0" / "cli-config.json"
     assert not written.exists() or "echo" not in written.read_text()
+
+
+def test_the_reason_of_a_denial_is_told_when_the_answer_is_complete(tmp_path: Path) -> None:
+    place = Place(tmp_path)
+
+    async def life(source: CursorAcpSource) -> None:
+        person = Somebody()
+        person.permission = Permission("deny", "Use printf.")
+        turn = place.turn('standin: shell command="echo one"')
+        events = await collected(source, Turn(**{**_fields(turn), "person": person}))
+        assert said(events).startswith("Running the command.The command was rejected.\n\nYou said: This was rejected")
+        assert said(events).endswith("    echo one\n\nContinue without it. Use printf.")
+        assert isinstance(events[-1], RunFinished)
+        assert sum(isinstance(event, RunFinished) for event in events) == 1
+
+    lived(place, life, place.source(permissions="ask"))
 
 
 def _fields(turn: Turn) -> dict[str, Any]:
@@ -964,11 +988,6 @@ def test_a_missing_package_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(source_module, "find_spec", lambda name: None)
     with pytest.raises(SettingsError, match=r"pip install cursor-gateway\[acp\]"):
         Place(tmp_path).source()
-
-
-def test_a_rule_that_is_none_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(SettingsError, match="is not a rule"):
-        Place(tmp_path).source(allow=["git"])
 
 
 def test_a_workspace_that_is_gone_is_told(tmp_path: Path) -> None:

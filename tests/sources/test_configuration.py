@@ -1,6 +1,7 @@
 """The agent's configuration: found where the agent looks, and copied without harm to what is there."""
 
 import errno
+import json
 import os
 import stat
 from pathlib import Path
@@ -9,7 +10,12 @@ import pytest
 
 from cursor_gateway.errors import AgentMisconfigured, HostExhausted
 from cursor_gateway.sources.cursor import configuration
-from cursor_gateway.sources.cursor.configuration import configuration_stamp, copy_configuration, user_configuration
+from cursor_gateway.sources.cursor.configuration import (
+    configuration_stamp,
+    copy_configuration,
+    set_rules,
+    user_configuration,
+)
 
 
 @pytest.fixture
@@ -200,3 +206,48 @@ def test_a_copy_that_has_no_place_is_told(user: Path, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(AgentMisconfigured, match="Not a directory"):
         copy_configuration(user, tmp_path / "file" / "cursor", tmp_path)
+
+
+def permissions_in(folder: Path) -> object:
+    settings = json.loads((folder / "cli-config.json").read_text())
+    assert settings["version"] == 1
+    return settings.get("permissions")
+
+
+def test_rules_are_added_to_the_copy_alone_and_for_one_run(tmp_path: Path) -> None:
+    user, copy = tmp_path / "user", tmp_path / "data" / "conversations" / "conv_1"
+    user.mkdir()
+    own = {"version": 1, "permissions": {"allow": ["Shell(git)"], "deny": ["Shell(rm)"]}, "model": {"modelId": "x"}}
+    (user / "cli-config.json").write_text(json.dumps(own))
+    for rules in (["Shell(npm)", "Shell(git)"], ["Mcp(a:b)"], []):
+        copy_configuration(user, copy, tmp_path / "data")
+        set_rules(user, copy, tmp_path / "data", rules)
+        added = [rule for rule in rules if rule != "Shell(git)"]
+        assert permissions_in(copy) == {"allow": ["Shell(git)", *added], "deny": ["Shell(rm)"]}
+        assert json.loads((copy / "cli-config.json").read_text())["model"] == {"modelId": "x"}
+    assert json.loads((user / "cli-config.json").read_text()) == own
+
+
+def test_without_settings_the_agents_own_rule_stays_and_old_rules_go(tmp_path: Path) -> None:
+    user, copy = tmp_path / "user", tmp_path / "data" / "copy"
+    user.mkdir()
+    copy_configuration(user, copy, tmp_path / "data")
+    set_rules(user, copy, tmp_path / "data", [])
+    assert not (copy / "cli-config.json").exists()
+    set_rules(user, copy, tmp_path / "data", ["Shell(npm)"])
+    assert permissions_in(copy) == {"allow": ["Shell(ls)", "Shell(npm)"], "deny": []}
+    set_rules(user, copy, tmp_path / "data", [])
+    assert permissions_in(copy) == {"allow": ["Shell(ls)"], "deny": []}
+
+
+def test_strange_settings_are_no_reason_to_fail(tmp_path: Path) -> None:
+    user, copy = tmp_path / "user", tmp_path / "data" / "copy"
+    user.mkdir()
+    for text in ("no JSON", '{"version": 1, "permissions": 7}', '{"version": 1, "permissions": {"allow": 7}}'):
+        (user / "cli-config.json").write_text(text)
+        copy_configuration(user, copy, tmp_path / "data")
+        set_rules(user, copy, tmp_path / "data", ["Shell(npm)"])
+        assert permissions_in(copy) == {"allow": ["Shell(ls)", "Shell(npm)"], "deny": []}
+    (tmp_path / "data" / "link").symlink_to(tmp_path)
+    with pytest.raises(AgentMisconfigured):
+        set_rules(user, tmp_path / "data" / "link", tmp_path / "data", ["Shell(npm)"])

@@ -878,7 +878,7 @@ def test_a_query_that_names_no_call_ends_the_text_and_no_more(record: bytes) -> 
     assert said_by(delta("ha"), delta("ha"), record, RESULT) == "ha"
 
 
-def test_a_question_is_answered_by_the_cli_itself() -> None:
+def test_a_question_that_the_cli_skips_is_unanswered() -> None:
     args = {"title": "Which?", "questions": [{"id": "q", "prompt": "p", "options": []}], "toolCallId": "c1"}
     skipped = {"rejected": {"reason": "Questions skipped by the user"}}
     _, (_, _, action, outcome, _) = tools(
@@ -887,7 +887,21 @@ def test_a_question_is_answered_by_the_cli_itself() -> None:
     )
     assert isinstance(action, Question)
     assert isinstance(outcome, Outcome)
-    assert (outcome.state, outcome.message) == ("rejected", "Questions skipped by the user")
+    assert (outcome.state, outcome.code) == ("unanswered", "UNANSWERED")
+
+
+@pytest.mark.parametrize("server", ["", "caller"])
+def test_a_rejected_command_needs_a_rule_unless_it_is_the_callers_to_run(server: str) -> None:
+    decoder = CursorDecoder(server)
+    lines = [
+        call("started", "shell", {"args": {"command": "npm test"}}),
+        call("completed", "shell", {"result": {"rejected": {"command": "npm test", "reason": ""}}}),
+    ]
+    *_, ended = [event for line in lines for event in decoder.push_line(line)]
+    assert isinstance(ended, ToolEnded)
+    assert ended.outcome.state == "rejected"
+    rules = None if ended.outcome.permission is None else ended.outcome.permission.rules
+    assert rules == (None if server else ["Shell(npm)"])
 
 
 # --- all of it --------------------------------------------------------------------------------------

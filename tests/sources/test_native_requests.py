@@ -6,10 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
+from msgspec import UNSET
 
 from cursor_gateway.model.actions import Action, Command, FileEdit, OtherTool, Plan, Question, TodoUpdate
 from cursor_gateway.model.caller_tools import Tool
-from cursor_gateway.model.documents import Diff
+from cursor_gateway.model.documents import ClarificationOption, ClarificationQuestion, Diff
 from cursor_gateway.sources.cursor.native_requests import translate
 from cursor_gateway.sources.cursor.tools import read_call
 from tests.strategies import examples
@@ -638,3 +639,72 @@ def test_a_call_fits_its_tool_whatever_was_offered(meeting: tuple[Action, list[T
         chosen, arguments = found
         assert chosen in tools
         assert Draft202012Validator(chosen.parameters).is_valid(arguments)
+
+
+# --- questions --------------------------------------------------------------------------------------
+
+# As Claude Code 2.1 offers it, without the descriptions.
+ASK = Tool(
+    "AskUserQuestion",
+    "",
+    {
+        "type": "object",
+        "properties": {
+            "questions": {
+                "type": "array",
+                "minItems": 1,
+                "maxItems": 4,
+                "items": {
+                    "type": "object",
+                    "properties": {
+                        "question": {"type": "string"},
+                        "header": {"type": "string", "maxLength": 12},
+                        "options": {
+                            "type": "array",
+                            "minItems": 2,
+                            "maxItems": 4,
+                            "items": {
+                                "type": "object",
+                                "properties": {"label": {"type": "string"}, "description": {"type": "string"}},
+                                "required": ["label", "description"],
+                                "additionalProperties": False,
+                            },
+                        },
+                        "multiSelect": {"type": "boolean"},
+                    },
+                    "required": ["question", "header", "options", "multiSelect"],
+                    "additionalProperties": False,
+                },
+            }
+        },
+        "required": ["questions"],
+        "additionalProperties": False,
+    },
+)
+
+
+def question(*labels: str, several: bool = False) -> Action:
+    options = [ClarificationOption(id=label, label=label) for label in labels]
+    only = ClarificationQuestion(id="q", text="Which file is meant?", options=options, allow_multiple=several or UNSET)
+    return Question(tool="ask_question", title="", questions=[only])
+
+
+def test_a_question_is_ask_user_question() -> None:
+    assert asked(question("a", "b", several=True), ASK) == (
+        "AskUserQuestion",
+        {
+            "questions": [
+                {
+                    "question": "Which file is meant?",
+                    "header": "Which file i",
+                    "options": [{"label": "a", "description": "a"}, {"label": "b", "description": "b"}],
+                    "multiSelect": True,
+                }
+            ]
+        },
+    )
+
+
+def test_a_question_that_the_tool_cannot_ask_is_not_asked() -> None:
+    assert asked(question("a"), ASK) is None
+    assert asked(question("a", "b"), tool("ask_user", "questions")) is None

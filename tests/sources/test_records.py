@@ -28,7 +28,6 @@ from cursor_gateway.sources.cursor.records import (
     decode,
     read_again,
     read_arguments,
-    repair_surrogates,
 )
 
 
@@ -99,7 +98,7 @@ LOOSE: dict[bytes, Line] = {
     b'{"type":"assistant","message":{"content":"Hi"},"timestamp_ms":7}': Torn(Assistant(_text("Hi"), timestamp_ms=7)),
     b'{"type":"assistant","message":{"content":"Hi"},"timestamp_ms":"7"}': Torn(Assistant(_text("Hi"), timestamp_ms=7)),
     b'{"type":"thinking","subtype":null,"text":"hm"}': Torn(Thinking(text="hm")),
-    # half a character: repair_surrogates at once where it has no neighbour, kept where it has
+    # half a character: repaired at once where it has no neighbour, kept where it has
     b'{"type":"assistant","message":{"content":[{"text":"a\\ud83d"}]}}': Torn(Assistant(_text("a\ud83d"))),
     b'{"type":"thinking","text":"\\ude00"}': Torn(Thinking(text="\ude00")),
     b'{"type":"user","message":{"content":[{"text":"a\\ud83d"}]}}': User(_text("a\ufffd")),
@@ -121,7 +120,7 @@ STRANGE: dict[bytes, Line] = {
     b"[1]": Unreadable("[1]"),
     b"12": Unreadable("12"),
     b"[" * 100_000: Unreadable("[" * 2000),
-    # deep enough for the standard library, too deep to be repair_surrogates
+    # deep enough for the standard library, too deep to be repaired
     DEEP % b"user": Unreadable((DEEP % b"user")[:2000].decode()),
     DEEP % b"tool_call": Unreadable((DEEP % b"tool_call")[:2000].decode()),
     DEEP % b"telemetry": Unreadable((DEEP % b"telemetry")[:2000].decode()),
@@ -160,22 +159,6 @@ def test_the_text_of_a_message_is_that_of_all_its_parts(content: bytes) -> None:
     record = read_line(b'{"type":"user","message":{"content":%b}}' % content)
     assert isinstance(record, User)
     assert record.message.text == "ab"
-
-
-@pytest.mark.parametrize(
-    ("text", "whole"),
-    [
-        ("", ""),
-        ("plain \U0001f600", "plain \U0001f600"),
-        ("\ud83d\ude00", "\U0001f600"),
-        ("\ud83d", "\ufffd"),
-        ("\ude00\ud83d", "\ufffd\ufffd"),
-        ("a\ud83db", "a\ufffdb"),
-    ],
-)
-def test_halves_that_stand_together_are_joined_and_a_half_alone_is_replaced(text: str, whole: str) -> None:
-    assert repair_surrogates(text) == whole
-    assert repair_surrogates({text: [text, 1, None, {"k": text}]}) == {whole: [whole, 1, None, {"k": whole}]}
 
 
 NESTED = '{"a":' * 300 + "1" + "}" * 300

@@ -43,7 +43,7 @@ from cursor_gateway.model.documents import (
     Usage,
     make_document,
 )
-from cursor_gateway.store.base import Idempotency, NewMessage, NewRun, RunEnd
+from cursor_gateway.store.base import Idempotency, Lease, NewMessage, NewRun, RunEnd, Stored
 from cursor_gateway.store.search import Words
 from cursor_gateway.store.sqlite.database import Database
 
@@ -73,6 +73,11 @@ def new_run(
         started_ms=at,
         idempotency=idempotency,
     )
+
+
+def lease(run: str = "run", epoch: int = 1) -> Lease:
+    """As `begin_run` gives it."""
+    return Lease(run, epoch)
 
 
 def envelope(run: str = "run", status: Status = "completed") -> Envelope:
@@ -128,7 +133,7 @@ def append_patiently(store: Database, run: str, number: int) -> None:
     """As a caller does while others write: again, when it was not let in."""
     for _ in range(100):
         try:
-            assert store.append(run, number, deltas(number)) is not None
+            assert isinstance(store.append(lease(run), number, deltas(number)), Stored)
             return
         except StoreUnavailable:
             continue
@@ -149,10 +154,10 @@ def whole_run(
     documents: Sequence[Document] = (),
     fingerprint: str | None = None,
 ) -> None:
-    assert store.begin_run(new_run(id, conversation, *said, owner=owner, at=at))
-    assert store.append(id, 1, deltas(1, 2, 3))
+    assert isinstance(store.begin_run(new_run(id, conversation, *said, owner=owner, at=at)), Lease)
+    assert isinstance(store.append(lease(id), 1, deltas(1, 2, 3)), Stored)
     end = run_end(id, documents=documents, at=at, fingerprint=fingerprint)
-    assert store.end_run(id, 4, [Done(envelope(id))], end)
+    assert isinstance(store.end_run(lease(id), 4, [Done(envelope(id))], end), Stored)
 
 
 # --- every kind of event ----------------------------------------------------------------------------

@@ -11,9 +11,10 @@ import pytest
 
 from cursor_gateway.errors import SettingsError, StoreUnavailable
 from cursor_gateway.model.document_events import ContentDelta, DocumentEvent
+from cursor_gateway.store.base import Fenced, Lease, Stored
 from cursor_gateway.store.sqlite.database import Database
 from cursor_gateway.store.sqlite.opening import FILE, migrations
-from tests.store.making import ME, deltas, new_run, run_end, whole_run
+from tests.store.making import ME, deltas, lease, new_run, run_end, whole_run
 
 
 @contextmanager
@@ -35,7 +36,7 @@ def test_while_another_holds_the_lock_nothing_is_written_and_all_is_read(store: 
     with locked(tmp_path):
         for _ in range(2):
             with pytest.raises(StoreUnavailable, match="locked by another program") as raised:
-                store.append("run", 1, deltas(1))
+                store.append(lease("run"), 1, deltas(1))
             assert raised.value.details == "SQLITE_BUSY"
         with pytest.raises(StoreUnavailable):
             store.begin_run(new_run("other", "other"))
@@ -43,7 +44,7 @@ def test_while_another_holds_the_lock_nothing_is_written_and_all_is_read(store: 
             store.delete_conversation("before", ME)
         assert store.run("run", ME) is not None
         assert [found.conversation.id for found in store.conversations(ME, query="word").found] == ["before"]
-    assert store.append("run", 1, deltas(1, 2))
+    assert isinstance(store.append(lease("run"), 1, deltas(1, 2)), Stored)
     assert store.events("run", ME).events == deltas(1, 2)
 
 
@@ -52,11 +53,11 @@ def test_who_was_refused_does_not_wait_again_until_it_was_let_in(store: Database
     assert patience(store) == 100
     with locked(tmp_path):
         with pytest.raises(StoreUnavailable):
-            store.append("run", 1, deltas(1))
+            store.append(lease("run"), 1, deltas(1))
         writer = store._connections._writer
         assert writer is not None
         assert writer.execute("PRAGMA busy_timeout").fetchone() == (0,)
-    assert store.append("run", 1, deltas(1))
+    assert isinstance(store.append(lease("run"), 1, deltas(1)), Stored)
     assert patience(store) == 100
 
 
@@ -72,15 +73,15 @@ def test_a_database_that_another_has_for_itself_is_opened_when_it_is_free(tmp_pa
         other.execute("COMMIT")
         with pytest.raises(StoreUnavailable, match="locked by another program"):
             store.begin_run(new_run())
-    assert store.begin_run(new_run())
+    assert isinstance(store.begin_run(new_run()), Lease)
     store.close()
 
 
 def test_whoever_writes_for_too_long_does_not_keep_others_waiting(store: Database) -> None:
     store.begin_run(new_run())
     with store._connections.writing(), pytest.raises(StoreUnavailable, match="busy"):
-        store.append("run", 1, deltas(1))
-    assert store.append("run", 1, deltas(1))
+        store.append(lease("run"), 1, deltas(1))
+    assert isinstance(store.append(lease("run"), 1, deltas(1)), Stored)
 
 
 def test_a_mistake_within_a_transaction_leaves_nothing_of_it(store: Database) -> None:
@@ -96,7 +97,7 @@ def test_a_mistake_within_a_transaction_leaves_nothing_of_it(store: Database) ->
     assert store.run("before", ME) is not None
     with pytest.raises(ZeroDivisionError), store._connections.reading():
         raise ZeroDivisionError
-    assert store.begin_run(new_run())
+    assert isinstance(store.begin_run(new_run()), Lease)
     assert store.run("run", ME) is not None
 
 
@@ -112,7 +113,7 @@ def test_a_full_disk_is_told_and_nothing_that_was_stored_is_lost(small_disk: Pat
     def fill() -> None:
         nonlocal stored
         while True:
-            store.append("run", stored + 1, batch)
+            store.append(lease("run"), stored + 1, batch)
             stored += 1
 
     with pytest.raises(StoreUnavailable, match="full; free some space") as raised:
@@ -121,14 +122,14 @@ def test_a_full_disk_is_told_and_nothing_that_was_stored_is_lost(small_disk: Pat
     assert stored > 20
     for _ in range(3):
         with pytest.raises(StoreUnavailable):
-            store.append("run", stored + 1, batch)
+            store.append(lease("run"), stored + 1, batch)
     with pytest.raises(StoreUnavailable):
         store.begin_run(new_run("other", "other", "x" * 100_000))
     assert store.run("other", ME) is None
     assert store.events("run", ME, max_bytes=10**9).events == batch * stored
     ballast.unlink()
-    assert store.append("run", stored + 1, batch)
-    assert store.end_run("run", stored + 2, batch, run_end())
+    assert isinstance(store.append(lease("run"), stored + 1, batch), Stored)
+    assert isinstance(store.end_run(lease("run"), stored + 2, batch, run_end()), Stored)
     assert store.events("run", ME, max_bytes=10**9).events == batch * (stored + 2)
     store.close()
     again = Database(folder)
@@ -150,7 +151,7 @@ def test_a_disk_that_is_full_from_the_start_is_told_and_used_when_there_is_room(
         with pytest.raises(StoreUnavailable):
             store.run("run", ME)
     ballast.unlink()
-    assert store.begin_run(new_run())
+    assert isinstance(store.begin_run(new_run()), Lease)
     store.close()
 
 
@@ -165,12 +166,12 @@ def test_a_disk_that_can_only_be_read_is_told_and_used_when_it_can_be_written(sm
             with pytest.raises(StoreUnavailable):
                 store.open(0)
             with pytest.raises(StoreUnavailable):
-                store.append("run", 1, deltas(1))
+                store.append(lease("run"), 1, deltas(1))
         with pytest.raises(StoreUnavailable):
             Database(small_disk / "new").open(0)
     finally:
         subprocess.run(["mount", "-o", "remount,rw", str(small_disk)], check=True)
-    assert store.append("run", 1, deltas(1))
+    assert isinstance(store.append(lease("run"), 1, deltas(1)), Stored)
     assert store.events("run", ME).events == deltas(1)
     store.close()
 
@@ -182,8 +183,8 @@ def test_a_connection_that_may_only_read_says_so_and_is_made_anew(store: Databas
         pass
     connection.execute("PRAGMA query_only = ON")
     with pytest.raises(StoreUnavailable, match="is read-only"):
-        store.append("run", 1, deltas(1))
-    assert store.append("run", 1, deltas(1))
+        store.append(lease("run"), 1, deltas(1))
+    assert isinstance(store.append(lease("run"), 1, deltas(1)), Stored)
 
 
 def test_a_file_that_is_taken_away_is_begun_anew(store: Database, tmp_path: Path) -> None:
@@ -192,9 +193,9 @@ def test_a_file_that_is_taken_away_is_begun_anew(store: Database, tmp_path: Path
         for file in tmp_path.glob(f"{FILE}*"):
             file.unlink()
         assert store.run("run", ME) is None
-        assert store.append("run", 1, deltas(1)) is None
-        assert store.begin_run(new_run())
-        assert store.append("run", 1, deltas(1))
+        assert isinstance(store.append(lease("run"), 1, deltas(1)), Fenced)
+        assert isinstance(store.begin_run(new_run()), Lease)
+        assert isinstance(store.append(lease("run"), 1, deltas(1)), Stored)
     assert store.events("run", ME).events == deltas(1)
 
 

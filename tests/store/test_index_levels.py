@@ -1,18 +1,21 @@
 """However often something is deleted, the index stays one that SQLite can read.
 
 FTS5 puts what it merges a level or two higher each time, and takes more than 2,000 levels for damage: found by a soak,
-after a thousand deletions.
+after a thousand deletions. So the index is made anew from time to time.
 """
 
 import sqlite3
 from contextlib import closing
 from pathlib import Path
 
+import pytest
+
+from cursor_gateway.store.sqlite import maintenance
 from cursor_gateway.store.sqlite.database import Database
 from cursor_gateway.store.sqlite.opening import FILE
 from tests.store.making import ME, whole_run
 
-RUNS, KEPT = 80, 10  # each deletion adds two levels to an index that nobody lowers
+RUNS, KEPT = 80, 10  # each deletion adds two levels to an index that nobody makes anew
 
 
 def levels(folder: Path) -> int:
@@ -27,7 +30,12 @@ def levels(folder: Path) -> int:
     return found
 
 
-def test_deletions_do_not_raise_the_index_for_ever(tmp_path: Path) -> None:
+def test_the_index_is_made_anew_long_before_it_has_too_many_levels() -> None:
+    assert 2 * maintenance._MERGES_PER_REBUILD < 2000
+
+
+def test_deletions_do_not_raise_the_index_for_ever(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(maintenance, "_MERGES_PER_REBUILD", 25)
     store = Database(tmp_path)
     store.open(0)
     whole_run(store, "kept", "kept")
@@ -46,4 +54,5 @@ def test_deletions_do_not_raise_the_index_for_ever(tmp_path: Path) -> None:
     again = Database(tmp_path)
     assert again.open(0) is None
     assert again.run("kept", ME) is not None
+    assert [found.conversation.id for found in again.conversations(ME, query="word1").found] != []
     again.close()

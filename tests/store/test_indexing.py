@@ -13,7 +13,7 @@ from cursor_gateway.store.search import query_words
 from cursor_gateway.store.sqlite import indexing, maintenance
 from cursor_gateway.store.sqlite.database import Database
 from cursor_gateway.store.sqlite.indexing import Note, expression, owner_scope
-from tests.store.making import ME, new_run, run_end, text_document, whole_run
+from tests.store.making import ME, lease, new_run, run_end, text_document, whole_run
 from tests.store.test_connections import locked
 from tests.store.test_maintenance import sweep, wait_for
 from tests.store.test_search import queries
@@ -47,7 +47,7 @@ def test_who_stores_does_not_wait_for_the_index_and_who_searches_finds_all(store
 def test_a_run_is_found_by_its_question_while_it_runs_and_by_its_answer_when_it_has_ended(store: Database) -> None:
     store.begin_run(new_run("run", "conv", "question"))
     assert found(store, "question") == ["conv"]
-    store.end_run("run", 1, [], run_end("run", documents=[text_document("reply")]))
+    store.end_run(lease("run"), 1, [], run_end("run", documents=[text_document("reply")]))
     assert (found(store, "question"), found(store, "reply")) == (["conv"], ["conv"])
     assert len(indexed(store)) == 1
 
@@ -76,7 +76,7 @@ def test_what_a_process_had_not_indexed_when_it_died_is_indexed_by_the_next(
         dead.open(0)
         dead.begin_run(new_run("run", "conv", "question"))
         said = [DocumentEnded(document) for document in (text_document("first"), text_document("second"))]
-        dead.end_run("run", 1, said, run_end("run", documents=[event.document for event in said]))
+        dead.end_run(lease("run"), 1, said, run_end("run", documents=[event.document for event in said]))
         dead.begin_run(new_run("live", "live", "unfinished"))
         assert indexed(dead) == []
         store = Database(tmp_path)
@@ -117,7 +117,7 @@ def test_an_answer_is_found_although_its_process_died_when_only_the_question_was
     dead.begin_run(new_run("run", "conv", "question"))
     assert found(dead, "question") == ["conv"]
     reply = text_document("reply")
-    dead.end_run("run", 1, [DocumentEnded(reply)], run_end("run", documents=[reply]))
+    dead.end_run(lease("run"), 1, [DocumentEnded(reply)], run_end("run", documents=[reply]))
     assert found(Database(tmp_path), "reply") == ["conv"]
 
 

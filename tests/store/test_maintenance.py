@@ -1,7 +1,9 @@
 """What is deleted is gone, to the last word in the file, in short steps; and the log does not grow for ever."""
 
+import sqlite3
 import threading
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -12,7 +14,18 @@ from cursor_gateway.store.base import Idempotency
 from cursor_gateway.store.sqlite import maintenance
 from cursor_gateway.store.sqlite.database import Database
 from cursor_gateway.store.sqlite.opening import FILE
-from tests.store.making import DAY_MS, ME, YOU, append_patiently, deltas, new_run, run_end, text_document, whole_run
+from tests.store.making import (
+    DAY_MS,
+    ME,
+    YOU,
+    append_patiently,
+    deltas,
+    lease,
+    new_run,
+    run_end,
+    text_document,
+    whole_run,
+)
 
 
 def sweep(store: Database) -> None:
@@ -42,8 +55,8 @@ def test_a_run_that_goes_on_after_its_conversation_was_deleted_leaves_no_row(sto
     store.begin_run(new_run())
     store.delete_conversation("conv", ME)
     sweep(store)
-    store.append("run", 1, deltas(1))
-    store.end_run("run", 1, deltas(1), run_end())
+    store.append(lease("run"), 1, deltas(1))
+    store.end_run(lease("run"), 1, deltas(1), run_end())
     assert rows(store) == dict.fromkeys(rows(store), 0)
 
 
@@ -57,13 +70,18 @@ def test_no_row_is_left_of_what_is_too_old_or_too_much(store: Database) -> None:
     assert rows(store) == dict.fromkeys(rows(store), 0)
 
 
-def test_nothing_of_what_was_deleted_is_left_in_any_file(tmp_path: Path) -> None:
+@pytest.mark.parametrize("rebuilds", [False, True])
+def test_nothing_of_what_was_deleted_is_left_in_any_file(
+    tmp_path: Path, rebuilds: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whether the index is merged or rebuilt."""
+    monkeypatch.setattr(maintenance, "_MERGES_PER_REBUILD", 0 if rebuilds else 1)
     store = Database(tmp_path)
     for number in range(40):
         whole_run(store, f"run{number}", f"conv{number}", f"Keepsake{number}", documents=[text_document("common")])
     store.begin_run(new_run("secret", "secret", "Xylophone", idempotency=Idempotency("Xylophone", "h")))
-    store.append("secret", 1, [ContentDelta("doc_001", f"Xylophone {'x' * 5000}") for _ in range(20)])
-    store.end_run("secret", 21, [], run_end(documents=[text_document("xylophone")], answer="Xylophone"))
+    store.append(lease("secret"), 1, [ContentDelta("doc_001", f"Xylophone {'x' * 5000}") for _ in range(20)])
+    store.end_run(lease("secret"), 21, [], run_end(documents=[text_document("xylophone")], answer="Xylophone"))
     store.set_session("secret", ME, "Xylophone", "Xylophone")
     assert words_in_files(tmp_path, "Xylophone")
     assert store.conversations(ME, query="xylophone").found  # its words are in the index now
@@ -73,7 +91,24 @@ def test_nothing_of_what_was_deleted_is_left_in_any_file(tmp_path: Path) -> None
     assert words_in_files(tmp_path, "xylophone") == []
     assert len(store.conversations(ME, query="common", limit=100).found) == 40
     assert rows(store)["conversations"] == 40
+    with store._connections.reading() as connection:
+        assert connection.execute("SELECT merges FROM upkeep").fetchone() == (0 if rebuilds else 1,)
     store.close()
+
+
+def test_an_index_that_cannot_be_rebuilt_now_is_merged(
+    tmp_path: Path, store: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(maintenance, "_MERGES_PER_REBUILD", 0)
+    whole_run(store, "run", "conv", "Xylophone")
+    assert store.conversations(ME, query="xylophone").found
+    with closing(sqlite3.connect(tmp_path / FILE)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        assert not store._maintenance._rebuild_index()
+    monkeypatch.setattr(store._maintenance, "_rebuild_index", lambda: False)
+    store.delete_conversation("conv", ME)
+    sweep(store)
+    assert words_in_files(tmp_path, "xylophone") == []
 
 
 def test_it_is_done_behind_the_backs_of_those_who_write(store: Database, tmp_path: Path) -> None:
@@ -101,7 +136,7 @@ def test_closing_does_not_wait_until_all_is_removed(tmp_path: Path) -> None:
     store = Database(tmp_path)
     store.begin_run(new_run())
     for number in range(1, 501):
-        store.append("run", number, deltas(number))
+        store.append(lease("run"), number, deltas(number))
     store.delete_conversation("conv", ME)
     store.close()
     with pytest.raises(StoreUnavailable):
@@ -119,8 +154,8 @@ def test_the_oldest_go_until_the_rest_fits_and_the_disk_gets_its_space_back(stor
     batch: list[DocumentEvent] = [ContentDelta("doc_001", "x" * 20_000)]
     for number in range(100):
         store.begin_run(new_run(f"run{number}", f"conv{number:03}", at=1000 + number))
-        store.append(f"run{number}", 1, batch)
-        store.end_run(f"run{number}", 2, batch, run_end(at=1000 + number))
+        store.append(lease(f"run{number}"), 1, batch)
+        store.end_run(lease(f"run{number}"), 2, batch, run_end(at=1000 + number))
     before = store.size()
     limit = 2_000_000
     assert before > limit
@@ -160,7 +195,7 @@ def test_the_log_is_copied_into_the_database_and_begins_anew(tmp_path: Path, mon
     lengths: list[int] = []
 
     def begins_anew() -> bool:
-        store.append("run", len(lengths) + 1, [ContentDelta("doc_001", "x" * 10_000)])
+        store.append(lease("run"), len(lengths) + 1, [ContentDelta("doc_001", "x" * 10_000)])
         lengths.append(log.stat().st_size)
         return len(lengths) > 500 and lengths[-1] == lengths[-100]
 

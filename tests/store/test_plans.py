@@ -7,10 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from cursor_gateway.model.document_events import Paused
 from cursor_gateway.store.base import Idempotency, IdempotentRun
 from cursor_gateway.store.sqlite.database import Database
-from tests.store.making import ME, deltas, new_run, run_end, whole_run
+from tests.store.making import EVERY_EVENT, ME, deltas, lease, new_run, run_end, whole_run
 
+PAUSED = next(event for event in EVERY_EVENT if isinstance(event, Paused))
 QUESTIONS: dict[str, Callable[[Database], object]] = {
     "run": lambda store: store.run("run1", ME),
     "runs_of": lambda store: store.runs_of("conv1", ME),
@@ -25,14 +27,15 @@ QUESTIONS: dict[str, Callable[[Database], object]] = {
         ME, limit=2, query="word", before=store.conversations(ME, limit=2, query="word").next
     ),
     "find_by_fingerprint": lambda store: store.find_by_fingerprint(ME, "f1"),
+    "claim_run": lambda store: store.claim_run("live", 1),
+    "append with calls": lambda store: store.append(lease("live"), 1, [PAUSED]),
+    "find_run_by_calls": lambda store: store.find_run_by_calls(ME, ["call"]),
     "find_run_by_idempotency": lambda store: store.find_run_by_idempotency(ME, "key"),
     "name_reply": lambda store: store.name_reply(ME, "key", IdempotentRun("live", "hash", 3), 1000),
     "begin_run": lambda store: store.begin_run(new_run("new", "new", idempotency=Idempotency("new", "hash"))),
     "begin_run in a conversation": lambda store: store.begin_run(new_run("new", "conv1")),
-    "append": lambda store: store.append("live", 1, deltas(1)),
-    "end_run": lambda store: store.end_run("live", 1, deltas(1), run_end("live")),
-    "change_conversation": lambda store: store.change_conversation("conv1", ME, "t", True),
-    "pinned_conversations": lambda store: store.pinned_conversations(ME),
+    "append": lambda store: store.append(lease("live"), 1, deltas(1)),
+    "end_run": lambda store: store.end_run(lease("live"), 1, deltas(1), run_end("live")),
     "set_session": lambda store: store.set_session("conv1", ME, "s", "f"),
     "delete_conversation": lambda store: store.delete_conversation("conv1", ME),
     "prune": lambda store: store.prune(1, 10**9, 10**6),

@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from cursor_gateway.model.document_events import DocumentEvent
+from cursor_gateway.store.base import Stored
 from cursor_gateway.store.sqlite.database import Database
-from tests.store.making import ME, append_patiently, deltas, new_run, run_end
+from tests.store.making import ME, append_patiently, deltas, lease, new_run, run_end
 
 KILLS = 20
 
@@ -18,7 +19,7 @@ import sys
 from pathlib import Path
 from cursor_gateway.errors import StoreUnavailable
 from cursor_gateway.store.sqlite.database import Database
-from tests.store.making import deltas, new_run
+from tests.store.making import deltas, lease, new_run
 
 folder, run, last = sys.argv[1], sys.argv[2], int(sys.argv[3])
 store = Database(Path(folder))
@@ -28,7 +29,7 @@ number = 1
 while number <= last:
     size = 1 + number % 9
     try:
-        store.append(run, number, deltas(*range(number, number + size)))
+        store.append(lease(run), number, deltas(*range(number, number + size)))
     except StoreUnavailable:
         continue
     number += size
@@ -66,7 +67,7 @@ def test_a_kill_at_any_moment_takes_back_nothing_that_was_told(tmp_path: Path) -
             assert_no_gap(events)
         assert [unfinished.id for unfinished in store.unfinished_runs()] == [run]
         count = len(store.events(run, ME, max_bytes=10**9).events)
-        assert store.end_run(run, count + 1, deltas(count + 1), run_end(run, status="error"))
+        assert isinstance(store.end_run(lease(run), count + 1, deltas(count + 1), run_end(run, status="error")), Stored)
         store.close()
 
 

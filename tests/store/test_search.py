@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cursor_gateway.errors import InvalidRequest
-from cursor_gateway.store.search import query_words, searchable, snippet, sound
+from cursor_gateway.store.search import query_words, searchable, snippet
 from tests.store.making import EVERY_DOCUMENT, words_of
 from tests.strategies import assert_linear
 
@@ -38,10 +38,6 @@ def test_what_has_no_letter_or_digit_is_no_word() -> None:
 
 def test_a_query_has_so_many_words_and_no_more() -> None:
     assert len(query_words("a " * 500)) == 32
-
-
-def test_halves_of_characters_are_replaced_and_nothing_else_is() -> None:
-    assert sound("a\ud800\U0001f600\0") == "a\ufffd\U0001f600\0"
 
 
 @pytest.mark.parametrize(

@@ -14,19 +14,21 @@ from cursor_gateway.store.base import IdempotentRun, Store
 from cursor_gateway.store.sqlite.opening import FILE
 from cursor_gateway.store.sqlite.store import SqliteStore
 from tests.runs.scripted import at_once
-from tests.store.making import ME, deltas, new_run, run_end
+from tests.store.making import ME, deltas, lease, new_run, run_end
 
 Call = Callable[[SqliteStore], Coroutine[Any, Any, object]]
 
 SHORT: dict[str, Call] = {
     "begin_run": lambda store: store.begin_run(new_run("other")),
-    "append": lambda store: store.append("run", 1, deltas(1)),
-    "end_run": lambda store: store.end_run("run", 1, deltas(1), run_end()),
+    "append": lambda store: store.append(lease("run"), 1, deltas(1)),
+    "end_run": lambda store: store.end_run(lease("run"), 1, deltas(1), run_end()),
     "set_session": lambda store: store.set_session("conv", ME, "s", "f"),
     "run": lambda store: store.run("run", ME),
     "runs_of": lambda store: store.runs_of("conv", ME),
     "conversation": lambda store: store.conversation("conv", ME),
     "find_by_fingerprint": lambda store: store.find_by_fingerprint(ME, "f"),
+    "claim_run": lambda store: store.claim_run("run", 1),
+    "find_run_by_calls": lambda store: store.find_run_by_calls(ME, ["call"]),
     "find_run_by_idempotency": lambda store: store.find_run_by_idempotency(ME, "key"),
     "name_reply": lambda store: store.name_reply(ME, "key", IdempotentRun("run", "", 1), 1000),
 }
@@ -37,8 +39,6 @@ LONG: dict[str, Call] = {
     "keep_request": lambda store: store.keep_request("run", ME, 0, b"{}"),
     "kept_request": lambda store: store.kept_request("run", ME, 0),
     "forget_request": lambda store: store.forget_request("run", ME, 0),
-    "change_conversation": lambda store: store.change_conversation("conv", ME, "t", True),
-    "pinned_conversations": lambda store: store.pinned_conversations(ME),
     "recent_runs": lambda store: store.recent_runs(ME, 10),
     "unfinished_runs": lambda store: store.unfinished_runs(),
     "events": lambda store: store.events("run", ME),

@@ -27,7 +27,7 @@ PAGES = {name: text for name, text in TEXTS.items() if name.endswith(".md")}
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(reference, "FOLDER", tmp_path / "reference")
+    monkeypatch.setattr(reference, "DOCS", tmp_path)
     return tmp_path / "reference"
 
 
@@ -38,7 +38,7 @@ def test_what_was_just_written_is_up_to_date(folder: Path) -> None:
 
 
 def test_check_names_each_page_that_differs_and_writes_nothing(folder: Path) -> None:
-    reference.write_pages(folder)
+    reference.write_pages(folder.parent)
     (folder / "errors.md").write_text("old")
     (folder / "tools.md").unlink()
     (folder / "left-over.md").write_text("of a page that is no more")

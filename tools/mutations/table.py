@@ -426,9 +426,9 @@ MUTATIONS: tuple[Mutation, ...] = (
         ),
         ("Owners: idempotency keys", "WHERE idempotency.owner = ? AND", "WHERE (idempotency.owner = ? OR 1) AND"),
         (
-            "Owners: events",
-            '" WHERE runs.id = ? AND conversations.owner = ?"',
-            '" WHERE runs.id = ? AND (conversations.owner = ? OR 1)"',
+            "Owners: events and kept requests",
+            '    WHERE runs.id = ? AND conversations.owner = ?\n"""\n# Bytes',
+            '    WHERE runs.id = ? AND (conversations.owner = ? OR 1)\n"""\n# Bytes',
         ),
         (
             "Owners: a conversation",
@@ -484,7 +484,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     *_of(
         "store/sqlite/maintenance.py",
         "tests/store/test_maintenance.py",
-        ("Deleting: nothing is left in the index", "                self._merge_index()\n", ""),
+        ("Deleting: nothing is left in the index", "                self._remove_words()\n", ""),
         (
             "Deleting: nothing is left in the log",
             "                self._pause()\n            self._empty_log()",

@@ -1,19 +1,23 @@
-"""Nothing in, the pages below docs/reference out; with `--check`, which of them are not as they would be written."""
+"""Nothing in, the pages in docs/reference and docs/clients out; with `--check`, which of them are not up to date."""
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import TypeAlias
 
 import click
 import msgspec
 
 from cursor_gateway.schema import json_schema, typescript
+from tools.reference.client_pages import client_pages
 from tools.reference.document_pages import documents_page, events_page
 from tools.reference.open_calls_page import open_calls_page
 from tools.reference.table_pages import cli_page, errors_page, settings_page, tools_page
 
-FOLDER = Path(__file__).parents[2] / "docs" / "reference"
+DOCS = Path(__file__).parents[2] / "docs"
 
-PAGES: dict[str, Callable[[], str]] = {
+Pages: TypeAlias = dict[str, Callable[[], str]]
+
+PAGES: Pages = {
     "cli.md": cli_page,
     "documents.md": documents_page,
     "documents.ts": typescript,
@@ -25,34 +29,39 @@ PAGES: dict[str, Callable[[], str]] = {
     "tools.md": tools_page,
 }
 
+FOLDERS: dict[str, Pages] = {"reference": PAGES, "clients": client_pages()}
 
-def stale_pages(folder: Path) -> list[str]:
+
+def stale_pages(docs: Path) -> list[str]:
     """Pages that are missing, differ, or belong to nothing."""
-    differing = [name for name, text in PAGES.items() if _text(folder / name) != text()]
-    foreign = [path.name for path in folder.glob("*") if path.name not in PAGES]
-    return sorted([*differing, *foreign])
+    stale = []
+    for folder, pages in FOLDERS.items():
+        stale += [f"{folder}/{name}" for name, text in pages.items() if _text(docs / folder / name) != text()]
+        stale += [f"{folder}/{path.name}" for path in (docs / folder).glob("*") if path.name not in pages]
+    return sorted(stale)
 
 
 def _text(path: Path) -> str | None:
     return path.read_bytes().decode() if path.exists() else None
 
 
-def write_pages(folder: Path) -> None:
-    folder.mkdir(parents=True, exist_ok=True)
-    for name, text in PAGES.items():
-        (folder / name).write_bytes(text().encode())
+def write_pages(docs: Path) -> None:
+    for folder, pages in FOLDERS.items():
+        (docs / folder).mkdir(parents=True, exist_ok=True)
+        for name, text in pages.items():
+            (docs / folder / name).write_bytes(text().encode())
 
 
 @click.command()
 @click.option("--check", is_flag=True, help="Write nothing; fail if a page is not up to date.")
 def main(check: bool) -> None:
-    """Write the reference pages anew."""
+    """Write the generated pages anew."""
     if not check:
-        write_pages(FOLDER)
+        write_pages(DOCS)
         return
-    stale = stale_pages(FOLDER)
+    stale = stale_pages(DOCS)
     for name in stale:
-        click.echo(f"docs/reference/{name} is not up to date; run `make docs`", err=True)
+        click.echo(f"docs/{name} is not up to date; run `make docs`", err=True)
     raise SystemExit(1 if stale else 0)
 
 

@@ -15,6 +15,7 @@ from cursor_gateway.demo import recordings
 from cursor_gateway.errors import AgentError, AgentMissing, SettingsError, StoreUnavailable
 from cursor_gateway.runs.account_errors import AccountErrors
 from cursor_gateway.runs.conversations import Conversations
+from cursor_gateway.runs.permissions import Permissions
 from cursor_gateway.runs.recovery import end_interrupted_runs
 from cursor_gateway.runs.registry import Runs
 from cursor_gateway.runs.run import Observer
@@ -29,6 +30,7 @@ from cursor_gateway.settings import Settings
 from cursor_gateway.sources.base import Source
 from cursor_gateway.sources.cli.source import CliOptions, CursorCliSource
 from cursor_gateway.sources.cursor.command import CommandOptions
+from cursor_gateway.sources.cursor.permissions import wrong_rules
 from cursor_gateway.sources.ledger import Ledger
 from cursor_gateway.sources.recorder import Recorder
 from cursor_gateway.sources.replay import Recording, ReplaySource, load
@@ -86,9 +88,7 @@ async def compose(
         with suppress(OSError):  # a full disk: then it is one for this process
             secret = secret_in(directory)
         account_errors = AccountErrors(source, settings.account_error_seconds, monotonic, data_dir(settings, environ))
-        service = await _service(
-            settings, source, store, directory, ledger.folder.name, observers, account_errors, secret
-        )
+        service = await _service(settings, source, store, directory, ledger, observers, account_errors, secret)
         undo.pop_all()
     return Gateway(service, ledger, store, why_demo)
 
@@ -98,7 +98,7 @@ async def _service(
     source: SourceRouter,
     store: Store,
     directory: Path,
-    instance: str,
+    ledger: Ledger,
     observers: Sequence[Observer],
     account_errors: AccountErrors,
     secret: bytes | None,
@@ -134,18 +134,21 @@ async def _service(
         ),
         Defaults(
             model=model,
+            model_aliases=settings.model_aliases,
             mode=settings.mode,
             fences=settings.fences,
             when_busy=settings.when_busy,
             when_client_leaves=settings.when_client_leaves,
             reconnect_seconds=settings.reconnect_seconds,
         ),
-        instance=instance,
+        instance=ledger.folder.name,
         now_ms=_now_ms,
         endpoint=ToolEndpoint(settings.progress_seconds),
         caller_limits=WaitLimits(answer_seconds=settings.answer_seconds),
         account_errors=account_errors,
         secret=secret,
+        permissions=Permissions(directory, _now_ms, can_allow=settings.permissions == "ask"),
+        is_alive=ledger.is_alive,
     )
 
 
@@ -187,6 +190,10 @@ async def choose_source(
 
     `directory` is for what must not outlive the history.
     """
+    if wrong := wrong_rules(settings.allow):
+        raise SettingsError(
+            f"{wrong[0]!r} is not a rule; write it like Shell(git) or WebFetch(example.com).", param="allow"
+        )
     if settings.source == "replay":
         why = "" if settings.replay_dir else "`source` is `replay`, and `replay_dir` is not set"
         return routed(_replay(settings)), why
@@ -288,6 +295,7 @@ def cli_source(
         program=settings.agent_program,
         command=CommandOptions(trust=settings.trust, force=settings.force, headers=settings.agent_headers),
         environment=settings.agent_environment,
+        allow=settings.allow,
         max_output_bytes=settings.max_output_bytes,
         grace_seconds=settings.grace_seconds,
         models_seconds=settings.models_seconds,

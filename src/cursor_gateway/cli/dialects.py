@@ -1,9 +1,12 @@
 """The settings in; the APIs that a gateway speaks out."""
 
+from time import time
+
 from cursor_gateway.dialects.base import Dialect
 from cursor_gateway.dialects.chat.dialect import chat_dialect
 from cursor_gateway.dialects.documents.dialect import documents_dialect
 from cursor_gateway.dialects.messages.dialect import messages_dialect
+from cursor_gateway.dialects.responses.dialect import responses_dialect
 from cursor_gateway.settings import Settings
 
 
@@ -12,5 +15,6 @@ def dialects_of(settings: Settings) -> list[Dialect]:
     return [
         documents_dialect(settings.max_images),
         chat_dialect(settings.max_images, settings.agent_tools),
+        responses_dialect(settings.max_images, time),
         messages_dialect(settings.max_images, settings.messages_actions),
     ]

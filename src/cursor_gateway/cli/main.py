@@ -15,6 +15,7 @@ _COMMANDS = {
     "chat": "Send a prompt to the agent.",
     "conversations": "List, search, show, export and delete conversations.",
     "launch": "Start Claude Code, Codex, OpenCode and others, connected.",
+    "connect": "Configure a client or an editor to use the gateway.",
     "models": "List the models.",
     "doctor": "Check the agent, the settings and this machine.",
     "convert": "Convert agent output to JSON, SSE, OpenAI or text.",

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON list.")
 def models(config: str | None, url: str | None, direct: bool, as_json: bool) -> int:
     """List the models that the gateway or the agent can use."""
-    found = asyncio.run(_models(configuration(config).settings, url, direct))
+    found = asyncio.run(list_models(configuration(config).settings, url, direct))
     if as_json:
         told = [{"id": model.id, "label": model.label, "default": model.is_default} for model in found]
         write_json(msgspec.json.encode(told))
@@ -50,7 +50,7 @@ def models(config: str | None, url: str | None, direct: bool, as_json: bool) -> 
     return 0
 
 
-async def _models(settings: Settings, url: str | None, direct: bool) -> list[Model]:
+async def list_models(settings: Settings, url: str | None, direct: bool) -> list[Model]:
     if not direct:
         async with open_gateway(settings, url) as remote:
             if remote is not None:

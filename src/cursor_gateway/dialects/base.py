@@ -19,6 +19,7 @@ from cursor_gateway.model.document_events import DocumentEvent
 from cursor_gateway.model.documents import ClarificationAnswer, Mode, Usage
 from cursor_gateway.model.images import Image
 from cursor_gateway.model.messages import Message
+from cursor_gateway.model.permissions import Permission
 from cursor_gateway.model.run_info import Fences, Include, RunInfo, WhenClientLeaves
 from cursor_gateway.prompting.replies import Decision
 from cursor_gateway.prompting.structured import Format
@@ -207,10 +208,14 @@ class PlanDecision(Struct, frozen=True):
     text: str = ""
 
 
+class PermissionDecisions(Struct, frozen=True):
+    permissions: Mapping[str, Permission]  # by document
+
+
 class ContinueRun(Struct, frozen=True, kw_only=True):
     """What the run of the path's `{id}` waits for, or what its agent has asked."""
 
-    given: ToolResults | QuestionAnswers | PlanDecision
+    given: ToolResults | QuestionAnswers | PlanDecision | PermissionDecisions
     reply: Reply
     stream: bool = False
     responds_async: bool = False

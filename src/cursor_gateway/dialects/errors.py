@@ -36,11 +36,16 @@ def encode_error(failure: Failure, beside: Mapping[str, object] | None = None) -
     return msgspec.json.encode({"error": error_body(failure), **(beside or {})})
 
 
+def _is_retryable(failure: Failure) -> bool:
+    return failure.retryable
+
+
 class Errors(Struct, frozen=True):
     """How the failures of a path are encoded."""
 
     encode: Callable[[Failure], bytes]
     media_type: str = "application/json"
+    is_worth_retrying: Callable[[Failure], bool] = _is_retryable  # what the path's clients are told
 
 
 OPENAI_ERRORS = Errors(encode_error)

@@ -2,6 +2,7 @@
 out."""
 
 from collections.abc import Mapping
+from functools import cache
 from typing import Annotated, TypeAlias, TypeVar
 
 import msgspec
@@ -27,14 +28,22 @@ class CursorOptions(Struct, frozen=True, kw_only=True, rename="camel", forbid_un
 
 
 T = TypeVar("T", bound=CursorOptions)
+_PREFIX = "x-cursor-"
+
+
+@cache
+def _header_names(options: type[CursorOptions]) -> dict[str, str]:
+    """By the fields' names in JSON."""
+    return {field.encode_name: f"{_PREFIX}{field.name.replace('_', '-')}" for field in msgspec.structs.fields(options)}
 
 
 def with_headers(options: T, headers: Mapping[str, str]) -> T:
     """The body's options, and those of the headers, for clients that cannot send a field of ours. The body wins."""
-    named = {field.encode_name: f"x-cursor-{field.name.replace('_', '-')}" for field in msgspec.structs.fields(options)}
-    given: dict[str, object] = {name: headers[header] for name, header in named.items() if header in headers}
-    if not given:
+    ours = {name: value for name, value in headers.items() if name.startswith(_PREFIX)}
+    if not ours:
         return options
+    named = _header_names(type(options))
+    given: dict[str, object] = {name: ours[header] for name, header in named.items() if header in ours}
     if isinstance(included := given.get("include"), str):
         given["include"] = [word.strip() for word in included.split(",")]
     for name, value in given.items():

@@ -53,3 +53,12 @@ class Resumed:
 
     def push_all(self, events: Sequence[DocumentEvent], /) -> bytes:
         return b"".join(map(self.push, events))
+
+
+def numbered(frames: bytes, number: int) -> bytes:
+    """The frames of one event of the run, the last of them with the event's number as its id: a reader that got only
+    some of them gets them all again."""
+    if not frames:
+        return b""
+    last = frames.rfind(b"\n\n", 0, -2) + 2 if b"\n\n" in frames[:-2] else 0
+    return b"%bid: %d\n%b" % (frames[:last], number, frames[last:])

@@ -9,6 +9,7 @@ from cursor_gateway.model.documents import (
     ClarificationQuestion,
     Diff,
     Operation,
+    PermissionRequest,
     PlanTodo,
     State,
     TodoChange,
@@ -46,6 +47,7 @@ class Question(Struct, frozen=True, kw_only=True):
     title: str
     questions: list[ClarificationQuestion]
     answers: list[ClarificationAnswer] = []
+    permission: PermissionRequest | None = None  # what it asks for, if it asks for permission
 
 
 class TodoUpdate(Struct, frozen=True, kw_only=True):
@@ -71,6 +73,7 @@ class Outcome(Struct, frozen=True, kw_only=True):
     message: str = ""
     details: str = ""
     duration_ms: int | None = None
+    permission: PermissionRequest | None = None  # without which it was rejected
 
 
 INTERRUPTED = Outcome(state="interrupted", code="INTERRUPTED", message="The run ended before this tool did.")

@@ -1,5 +1,7 @@
 """The events of an agent, the same for every source (closed union)."""
 
+from collections.abc import Sequence
+from itertools import groupby
 from typing import Any, Literal, TypeAlias
 
 from msgspec import UNSET, Struct, UnsetType
@@ -117,3 +119,14 @@ AgentEvent: TypeAlias = (
     | RunFinished
     | RunFailed
 )
+
+
+def merge_deltas(events: Sequence[AgentEvent]) -> list[AgentEvent]:
+    """With adjacent deltas of text, or of thinking, in one."""
+    merged: list[AgentEvent] = []
+    for kind, same in groupby(events, type):
+        if kind is TextDelta or kind is ThinkingDelta:
+            merged.append(kind("".join(event.text for event in same if isinstance(event, kind))))
+        else:
+            merged += same
+    return merged

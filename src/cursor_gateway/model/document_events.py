@@ -14,6 +14,7 @@ from cursor_gateway.model.documents import (
     Document,
     DocumentType,
     Envelope,
+    PermissionRequest,
     PlanTodo,
     Purpose,
     ToolCallResult,
@@ -36,6 +37,7 @@ class KnownMetadata(Struct, frozen=True, kw_only=True, rename="camel"):
     overview: str | UnsetType = UNSET
     todos: list[PlanTodo] | UnsetType = UNSET
     questions: list[ClarificationQuestion] | UnsetType = UNSET
+    permission: PermissionRequest | UnsetType = UNSET
     state: Literal["waiting"] | UnsetType = UNSET  # a call that waits for its caller
     ran_by: Literal["caller"] | UnsetType = UNSET
 

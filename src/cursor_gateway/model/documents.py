@@ -14,7 +14,9 @@ Status: TypeAlias = Literal["completed", "streaming", "error"]
 Operation: TypeAlias = Literal["create", "edit", "delete", "rename"]
 Purpose: TypeAlias = Literal["new_code", "example", "suggestion"]
 TodoStatus: TypeAlias = Literal["pending", "in_progress", "completed", "cancelled"]
-State: TypeAlias = Literal["completed", "failed", "rejected", "timed_out", "interrupted", "running", "waiting"]
+State: TypeAlias = Literal[
+    "completed", "failed", "rejected", "unanswered", "timed_out", "interrupted", "running", "waiting"
+]
 
 MODES: tuple[Mode, ...] = get_args(Mode)
 
@@ -41,11 +43,19 @@ class CodeBlockMetadata(_Wire, frozen=True, kw_only=True):
     indent: int | UnsetType = UNSET  # extension
 
 
+class PermissionRequest(_Wire, frozen=True, kw_only=True):
+    """Ours: what the agent needs permission for. It can be allowed or denied with `POST /v1/chat/{id}/answer`."""
+
+    subject: str  # the command line, the address, or the tool
+    rules: list[str]  # in the agent's own form, such as `Shell(npm)`: what "always" allows
+
+
 class ToolTrace(_Wire, frozen=True, kw_only=True):
     """Ours: how a tool's document ended, where it did not simply complete, and the agent's own payload."""
 
     state: State | UnsetType = UNSET
     reason: str | UnsetType = UNSET
+    permission: PermissionRequest | UnsetType = UNSET  # that it needs, or was run without
     raw: Any = UNSET
 
 

@@ -1,8 +1,10 @@
 """A conversation as callers send it: messages of four kinds."""
 
+from collections.abc import Sequence
 from typing import TypeAlias
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 
 class Instructions(Struct, frozen=True):
@@ -42,3 +44,17 @@ class ToolMessage(Struct, frozen=True):
 
 
 Message: TypeAlias = Instructions | UserMessage | AssistantMessage | ToolMessage
+
+
+def without_call_ids(messages: Sequence[Message]) -> list[Message]:
+    """So that the results in them are taken for no run's: they are quoted, not brought."""
+    quoted: list[Message] = []
+    for message in messages:
+        match message:
+            case AssistantMessage(calls=calls):
+                quoted.append(replace(message, calls=tuple(replace(call, id="") for call in calls)))
+            case ToolMessage():
+                quoted.append(replace(message, call_id=""))
+            case Instructions() | UserMessage():
+                quoted.append(message)
+    return quoted

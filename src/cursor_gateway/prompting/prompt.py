@@ -8,15 +8,14 @@ resumed session gets a new secret, and so a new marker, with each prompt: the mo
 """
 
 import hmac
-import re
 from collections.abc import Sequence
 
 import msgspec
 from msgspec import Struct
 
 from cursor_gateway.model.messages import AssistantMessage, Instructions, Message, ToolMessage, UserMessage
+from cursor_gateway.wire.surrogates import repair
 
-_SURROGATE = re.compile("[\ud800-\udfff]")
 _MARKER_LENGTH = 16
 _STEADY_TRIES = 8
 
@@ -156,6 +155,4 @@ def _hash(secret: bytes, number: int, text: str) -> str:
 
 def _clean(text: str) -> str:
     """Surrogate pairs become their character; a lone surrogate, and NUL, become U+FFFD."""
-    if _SURROGATE.search(text):
-        text = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
-    return text.replace("\0", "\ufffd")
+    return repair(text).replace("\0", "\ufffd")

@@ -1,4 +1,4 @@
-"""A user's answers to an agent's questions, or a decision on its plan, in; the message to the agent out.
+"""A user's answers to an agent's questions, or decisions on its plan or on commands, in; the message to the agent out.
 
 For agents that cannot wait for an answer: it becomes the next message of the conversation.
 """
@@ -12,8 +12,10 @@ from cursor_gateway.model.documents import (
     ClarificationDocument,
     ClarificationQuestion,
     Document,
+    PermissionRequest,
     PlanDocument,
 )
+from cursor_gateway.model.permissions import Permission
 
 Decision: TypeAlias = Literal["accept", "reject"]
 
@@ -71,3 +73,40 @@ def plan_message(documents: Sequence[Document], decision: Decision, text: str) -
         "reject": f"I do not accept the plan{name}. Make another one.",
     }[decision]
     return f"{message}\n\n{text}" if text else message
+
+
+def permissions_message(decided: Sequence[tuple[PermissionRequest, Permission]]) -> str:
+    """For calls that were rejected before anybody was asked."""
+    return "\n\n".join(_permission_text(request, permission) for request, permission in decided)
+
+
+def _permission_text(request: PermissionRequest, permission: Permission) -> str:
+    subject = "\n".join(f"    {line}" for line in request.subject.splitlines())
+    match permission.decision:
+        case "once":
+            return f"This was rejected, and is allowed now, once:\n\n{subject}\n\nRun it now, then continue."
+        case "conversation" | "workspace":
+            return f"This was rejected, and is allowed from now on:\n\n{subject}\n\nRun it now, then continue."
+        case "deny":
+            reason = f" {permission.reason}" if permission.reason else ""
+            return f"This was rejected, and stays forbidden:\n\n{subject}\n\nContinue without it.{reason}"
+
+
+def permission_of(answer: ClarificationAnswer, number: int = 0) -> Permission:
+    """An answer to a question that asks for permission. Raises `InvalidRequest`: text alone is no decision."""
+    param = f"answers[{number}]"
+    match answer.selected_option_ids:
+        case ["deny"]:
+            return Permission("deny", answer.text or "")
+        case ["once" | "conversation" | "workspace" as decision]:
+            if answer.text:
+                raise InvalidRequest(
+                    f"{param}.text: A reason can only be sent with `deny`; omit it, or deny.", param=f"{param}.text"
+                )
+            return Permission(decision)
+        case _:
+            raise InvalidRequest(
+                f"{param}.selectedOptionIds: choose `once`, `conversation`, `workspace` or `deny`; `text` alone is no "
+                "decision.",
+                param=f"{param}.selectedOptionIds",
+            )

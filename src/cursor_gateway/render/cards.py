@@ -53,9 +53,11 @@ _STATE_STYLES: dict[State, str] = {
     "completed": "green",
     "failed": "red",
     "rejected": "yellow",
+    "unanswered": "yellow",
     "timed_out": "red",
     "interrupted": "yellow",
     "running": "yellow",
+    "waiting": "yellow",
 }
 _MARKS: dict[State, str] = {"completed": "✓ ", "running": "● "}
 _FOLLOWED_BY_AN_ERROR = ("failed", "timed_out")

@@ -16,6 +16,7 @@ from cursor_gateway.sources.router import SourceRouter
 _ERRORS: dict[str, type[AgentError]] = {error.code: error for error in (AgentUnauthenticated, AgentQuotaExhausted)}
 _RESET_FILE = "account_errors_reset"
 _MOST = 1000  # errors that are remembered
+_RECENT_SECONDS = 1.0
 
 
 class Asked(Struct, frozen=True):
@@ -46,10 +47,18 @@ class AccountErrors:
         self._source, self._seconds, self._clock = source, seconds, clock
         self._reset_file = data_dir / _RESET_FILE
         self._remembered: dict[_Key, _Remembered] = {}  # the oldest first
+        self._recent: dict[str | None, tuple[float, Hashable]] = {}  # accounts and when they were looked at, by source
 
     def asked(self, owner: str, source: str | None, model: str) -> Asked:
-        """To be called before the agent starts: an error is about the account as it was then."""
-        return Asked(owner, (self._source.account_of(source), _stamp(self._reset_file)), model)
+        """To be called before the agent starts: an error is about the account as it was then.
+
+        Looking takes a while, and matters only where an error is remembered: else a recent look will do.
+        """
+        now = self._clock()
+        known = self._recent.get(source)
+        if known is None or self._remembered or not 0 <= now - known[0] < _RECENT_SECONDS:
+            known = self._recent[source] = now, (self._source.account_of(source), _stamp(self._reset_file))
+        return Asked(owner, known[1], model)
 
     def known(self, asked: Asked) -> AgentError | None:
         """The error that an agent would report, if it was asked."""

@@ -8,16 +8,32 @@ from msgspec import Struct
 from cursor_gateway.errors import ConversationBusy, InvalidRequest, NotFound
 from cursor_gateway.model.caller_tools import Offer, Tool, ToolResult
 from cursor_gateway.model.document_events import DocumentEvent, Paused
-from cursor_gateway.model.documents import ClarificationAnswer, ClarificationDocument, Document, Mode, PlanDocument
+from cursor_gateway.model.documents import (
+    ClarificationAnswer,
+    ClarificationDocument,
+    ClarificationMetadata,
+    Document,
+    Mode,
+    PermissionRequest,
+    PlanDocument,
+    ToolTrace,
+)
 from cursor_gateway.model.messages import AssistantMessage, Message, UserMessage
+from cursor_gateway.model.permissions import Permission, PermissionEntry
 from cursor_gateway.model.run_info import WhenClientLeaves
-from cursor_gateway.prompting.replies import Decision, answers_message, plan_message
+from cursor_gateway.prompting.replies import (
+    Decision,
+    answers_message,
+    permission_of,
+    permissions_message,
+    plan_message,
+)
 from cursor_gateway.runs.continuing import Continued, continue_run
 from cursor_gateway.runs.handle import RunHandle
 from cursor_gateway.runs.rounds import Rounds
 from cursor_gateway.runs.run_request import RunRequest
 from cursor_gateway.runs.service import Service
-from cursor_gateway.runs.starter import TOOLS
+from cursor_gateway.runs.starter import TOOLS, unwritable
 
 
 class Asker(Struct, frozen=True, kw_only=True):
@@ -59,6 +75,8 @@ class Answering:
     async def with_answers(self, id: str, asker: Asker, answers: Sequence[ClarificationAnswer]) -> Continued:
         """To the agent's questions: a run that waits for them continues; else they are the conversation's next turn."""
         run = await self._service.find(id, asker.owner)
+        if any(run.holds_permission(answer.question_id) for answer in answers):
+            return await self.with_permissions(id, asker, await self._permissions(run, answers))
         if (paused_at := run.answer_questions(answers)) is not None:
             run.set_when_client_leaves(asker.when_client_leaves)
             return Continued(run, paused_at)
@@ -79,6 +97,82 @@ class Answering:
         mode: Mode = "agent" if decision == "accept" else run.info.mode
         return await self._next_turn(run, asker, plan_message(documents, decision, text), mode, "decision")
 
+    async def with_permissions(self, id: str, asker: Asker, decided: Mapping[str, Permission]) -> Continued:
+        """For calls that need permission, by their documents. What was rejected is tried again in the next turn."""
+        service = self._service
+        run = await service.find(id, asker.owner)
+        service.permissions.check(list(decided.values()))
+        documents = {document.id: document for document in (await service.response(run.id, run.owner)).documents}
+        requests = {id: _permission_request(documents, id, permission) for id, permission in decided.items()}
+        questions = {id: _question_of(documents[id]) for id in decided}
+        if any(map(run.holds_permission, questions.values())):
+            return await self._decide_held(run, asker, decided, requests, questions)
+        for id in decided:
+            if (pause := await self._answered_in(run, documents[id])) is not None:  # this is another copy
+                return Continued(run, pause)
+        await self._documents(run)
+        entries = [await self._record(run, id, requests[id], permission) for id, permission in decided.items()]
+        if not any(permission.is_allowed or permission.reason for permission in decided.values()):
+            return Continued(run, 0)  # the agent has gone on without it, and there is nothing to tell it
+        text = permissions_message([(requests[id], permission) for id, permission in decided.items()])
+        once = [rule for entry in entries if entry.decision == "once" for rule in entry.rules]
+        about = " ".join(entry.id for entry in entries)
+        return await self._next_turn(run, asker, text, run.info.mode, about, once)
+
+    async def _decide_held(
+        self,
+        run: RunHandle,
+        asker: Asker,
+        decided: Mapping[str, Permission],
+        requests: Mapping[str, PermissionRequest],
+        questions: Mapping[str, str],
+    ) -> Continued:
+        """For a run that waits: it goes on."""
+        for id, permission in decided.items():
+            if not run.holds_permission(questions[id]):
+                raise InvalidRequest(
+                    f"The run does not wait for a decision about {id[:100]!r}; decide what it waits for first.",
+                    param="permissions",
+                )
+            if permission.decision in ("conversation", "workspace"):
+                await self._record(run, id, requests[id], permission)
+        held = {questions[id]: permission for id, permission in decided.items() if run.holds_permission(questions[id])}
+        run.set_when_client_leaves(asker.when_client_leaves)
+        return Continued(run, run.answer_permissions(held))
+
+    async def _permissions(self, run: RunHandle, answers: Sequence[ClarificationAnswer]) -> dict[str, Permission]:
+        """Answers to questions that ask for permission, by the documents of these questions."""
+        documents = (await self._service.response(run.id, run.owner)).documents
+        by_question = {_question_of(document): document.id for document in documents}
+        decided: dict[str, Permission] = {}
+        for number, answer in enumerate(answers):
+            if not run.holds_permission(answer.question_id):
+                param = f"answers[{number}].questionId"
+                raise InvalidRequest(f"{param}: The run waits for a decision; answer that first.", param=param)
+            decided[by_question[answer.question_id]] = permission_of(answer, number)
+        return decided
+
+    async def _record(
+        self, run: RunHandle, id: str, request: PermissionRequest, permission: Permission
+    ) -> PermissionEntry:
+        place = await self._place(run)
+        try:
+            return self._service.permissions.record(run.owner, place, (run.id, id), request, permission)
+        except OSError as error:
+            raise unwritable(error) from error
+
+    async def _answered_in(self, run: RunHandle, document: Document) -> int | None:
+        """The pause in which the run waited for this decision, if it had one."""
+        if not isinstance(document, ClarificationDocument) or not document.metadata.answers:
+            return None
+        return await self._pause_of(run, document.id)
+
+    async def _place(self, run: RunHandle) -> tuple[str, str]:
+        """The run's workspace and conversation."""
+        id = run.info.conversation_id or ""
+        conversation = await self._service.store.conversation(id, run.owner)
+        return (conversation.workspace if conversation is not None else "", id)
+
     async def _documents(self, run: RunHandle) -> list[Document]:
         if run.awaited:
             raise InvalidRequest(f"This run is waiting for something else: {run.awaited}.")
@@ -90,19 +184,25 @@ class Answering:
         self, run: RunHandle, documents: Sequence[Document], kind: type[ClarificationDocument | PlanDocument]
     ) -> int | None:
         """The pause in which the run itself waited for such an answer: it has had one, and this is another copy."""
-        last = next((document.id for document in reversed(documents) if isinstance(document, kind)), "")
+        return await self._pause_of(
+            run, next((document.id for document in reversed(documents) if isinstance(document, kind)), "")
+        )
+
+    async def _pause_of(self, run: RunHandle, document_id: str) -> int | None:
         pauses = [
             number
             for number, event in enumerate(await _all_events(run), 1)
             if isinstance(event, Paused)
-            and any(waiting.document_id == last for waiting in event.envelope.metadata.waiting_for or ())
+            and any(waiting.document_id == document_id for waiting in event.envelope.metadata.waiting_for or ())
         ]
         return max(pauses, default=None)
 
-    async def _next_turn(self, run: RunHandle, asker: Asker, text: str, mode: Mode, what: str) -> Continued:
+    async def _next_turn(
+        self, run: RunHandle, asker: Asker, text: str, mode: Mode, what: str, allow: Sequence[str] = ()
+    ) -> Continued:
         request = _run_request(run, asker, [UserMessage(text)], None)
         key = f"{what} to {run.id}"  # the same again joins the turn that it has begun
-        request = msgspec.structs.replace(request, mode=mode, forgets_session=False, idempotency_key=key)
+        request = msgspec.structs.replace(request, mode=mode, forgets_session=False, idempotency_key=key, allow=allow)
         return Continued(await self._service.start(request), 0)
 
     async def _said_before(self, run: RunHandle) -> list[Message]:
@@ -142,6 +242,28 @@ def _run_request(run: RunHandle, asker: Asker, messages: Sequence[Message], offe
         may_be_asked=True,
         when_client_leaves=asker.when_client_leaves,
     )
+
+
+def _question_of(document: Document) -> str:
+    """The id of the question that a document asks for permission with; empty for any other document."""
+    metadata = document.metadata
+    if isinstance(metadata, ClarificationMetadata) and metadata.permission and metadata.questions:
+        return metadata.questions[0].id
+    return ""
+
+
+def _permission_request(documents: Mapping[str, Document], id: str, permission: Permission) -> PermissionRequest:
+    found = documents.get(id)
+    if found is None:
+        raise NotFound(f"This run has no document {id[:100]!r}; see GET /v1/chat/{{id}}.", param="permissions")
+    if not isinstance(found.metadata, ToolTrace) or not found.metadata.permission:
+        raise InvalidRequest(
+            f"The document {id[:100]!r} does not need permission; choose one with `metadata.permission`.",
+            param="permissions",
+        )
+    if not found.metadata.permission.rules and permission.decision in ("conversation", "workspace"):
+        raise InvalidRequest("No rule can allow this from now on; choose `once` or `deny`.", param="permissions")
+    return found.metadata.permission
 
 
 def _no_such_call() -> NotFound:

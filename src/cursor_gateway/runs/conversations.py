@@ -24,6 +24,11 @@ class Conversations:
         self._store, self._directory = store, directory.resolve()
         self._latest: dict[str, Run] = {}
 
+    @property
+    def data(self) -> Path:
+        """The data directory."""
+        return self._directory.parent
+
     def folder(self, id: str) -> Path:
         """At one path for as long as the conversation lives: the agent keeps its chats in there."""
         return self._directory / id

@@ -32,6 +32,7 @@ class EventLog:
         self.paused_at = 0  # the number of the last pause
         self.pauses: dict[int, Paused] = {}  # by their numbers
         self.failed: Callable[[Exception], None] = lambda error: None  # called with a bug of ours in the store
+        self.claimed: Callable[[], None] = lambda: None  # called when another process has taken the run over
         self.ended: Callable[[Failure | None], None] = lambda failure: None  # called before readers see the end
         self._journal = journal
         self._added: list[DocumentEvent] = []
@@ -93,9 +94,15 @@ class EventLog:
         waiting, self._waiting = self._waiting, set()
         for future in waiting:
             wake(future)
-        if self._journal is not None and (bug := self._journal.bug) is not None:
-            self._journal.bug = None
+        if self._journal is not None:
+            self._report(self._journal)
+
+    def _report(self, journal: Journal) -> None:
+        bug, fenced, journal.bug, journal.fenced = journal.bug, journal.fenced, None, None
+        if bug is not None:
             self.failed(bug)
+        if fenced is not None and fenced.reason == "claimed":
+            self.claimed()
 
     def _drop(self) -> None:
         if self._journal is not None:

@@ -8,6 +8,7 @@ from cursor_gateway.model.caller_tools import Offer, ToolResult
 from cursor_gateway.model.document_events import Done, Paused
 from cursor_gateway.model.documents import ClarificationAnswer, Envelope
 from cursor_gateway.model.messages import Message
+from cursor_gateway.model.permissions import Permission
 from cursor_gateway.model.run_info import RunInfo, WhenClientLeaves
 from cursor_gateway.runs.readers import Reader, Readers
 
@@ -93,6 +94,14 @@ class RunHandle(Protocol):
 
         Raises `InvalidRequest` for answers that do not fit its questions.
         """
+        ...
+
+    def holds_permission(self, question_id: str) -> bool:
+        """Whether it waits for a decision about this question."""
+        ...
+
+    def answer_permissions(self, decided: Mapping[str, Permission]) -> int:
+        """By questions that it holds: the number of the pause that this ends."""
         ...
 
     def decide_plan(self, is_accepted: bool, text: str) -> int | None:

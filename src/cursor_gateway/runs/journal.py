@@ -16,7 +16,7 @@ from cursor_gateway.model.document_events import (
     says_something,
     source_text,
 )
-from cursor_gateway.store.base import Idempotency, NewRun, RunEnd, Store
+from cursor_gateway.store.base import Busy, Fenced, Idempotency, KeyTaken, Lease, NewRun, RunEnd, Store
 from cursor_gateway.store.search import Words
 
 _PAUSE_MS = 1000  # between two tries: each may wait for somebody else's lock
@@ -28,12 +28,13 @@ class Journal:
 
     def __init__(self, store: Store, new: NewRun, now_ms: Callable[[], int]) -> None:
         self._store, self._new, self._now_ms = store, new, now_ms
-        self._has_begun = False
+        self._lease: Lease | None = None  # when the store has the run
         self._beginning: asyncio.Task[None] | None = None
         self._waiting: list[DocumentEvent] = []
         self._stored = 0  # how many events are
         self._end: RunEnd | None = None
         self._is_lost = False  # the store has not all of it, and never will
+        self.fenced: Fenced | None = None  # why not, if it refused the lease
         self.bug: Exception | None = None  # of ours, in the store: it costs the history, not the answer
         self._refused_ms = -_PAUSE_MS
         self._words = Words()
@@ -67,14 +68,16 @@ class Journal:
     def idempotency(self) -> Idempotency | None:
         return self._new.idempotency
 
-    async def begin(self) -> bool:
-        """False when the run's idempotency key is another run's: then it must not start."""
+    async def begin(self) -> KeyTaken | Busy | None:
+        """None: the run may start, although the store may not have it yet."""
         try:
             begun = await self._store.begin_run(self._new)
         except StoreUnavailable:
             self._put_off()
-            return True
-        self._has_begun = begun
+            return None
+        if isinstance(begun, Lease):
+            self._lease = begun
+            return None
         return begun
 
     def begin_soon(self) -> None:
@@ -82,8 +85,8 @@ class Journal:
         self._beginning = asyncio.get_running_loop().create_task(self._begin_meanwhile())
 
     async def _begin_meanwhile(self) -> None:
-        """A bug shows again with the first events, and is reported then."""
-        if not self._has_begun:
+        """What goes wrong does so again with the first events, and is reported then."""
+        if self._lease is None:
             with suppress(Exception):
                 await self.begin()
 
@@ -120,23 +123,31 @@ class Journal:
         if self._is_lost:
             return True
         try:
-            if not self._has_begun:
-                self._has_begun = await self._store.begin_run(self._new)
+            if self._lease is None:
+                match await self._store.begin_run(self._new):
+                    case Lease() as lease:
+                        self._lease = lease
+                    case KeyTaken():
+                        self._is_lost = True
+                        return True
+                    case Busy():  # the run before it has ended, and is about to be stored
+                        self._put_off()
+                        return False
             if self._end is None:
-                size = await self._store.append(self._new.id, self._stored + 1, self._waiting)
+                written = await self._store.append(self._lease, self._stored + 1, self._waiting)
             else:
-                size = await self._store.end_run(self._new.id, self._stored + 1, self._waiting, self._end)
+                written = await self._store.end_run(self._lease, self._stored + 1, self._waiting, self._end)
         except StoreUnavailable:
             self._put_off()
             return False
         except Exception as error:  # noqa: BLE001 -- whoever writes tells it, when readers have what was said
             self.bug, self._is_lost = error, True
             return True
-        if size is None:  # it was deleted, or its file taken away
-            self._is_lost = True
+        if isinstance(written, Fenced):
+            self._is_lost, self.fenced = True, written
             return True
         self._stored += len(self._waiting)
-        self._keep(len(self._waiting), size)
+        self._keep(len(self._waiting), written.size)
         self._waiting = []
         return True
 

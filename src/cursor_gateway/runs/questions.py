@@ -1,9 +1,10 @@
 """What an agent asks while it waits in; the answer, or that there is none, out."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from cursor_gateway.model.actions import Plan, Question
 from cursor_gateway.model.documents import ClarificationAnswer, ClarificationQuestion
+from cursor_gateway.model.permissions import Permission
 from cursor_gateway.prompting.replies import check_answers
 from cursor_gateway.runs.open_calls import Kind
 from cursor_gateway.runs.waiting import Waiting
@@ -26,6 +27,10 @@ class Questions:
         found = await self._ask(call_id, plan)
         return found if isinstance(found, bool) else None
 
+    async def permit(self, call_id: str, question: Question) -> Permission | None:
+        found = await self._ask(call_id, question)
+        return found if isinstance(found, Permission) else None
+
     async def _ask(self, call_id: str, what: Question | Plan) -> object:
         self._asked[call_id] = what
         try:
@@ -39,7 +44,7 @@ class Questions:
         """False: no question is open. Raises `InvalidRequest` for answers that fit none that is."""
         every: dict[str, ClarificationQuestion] = {}
         for call_id, asked in self._asked.items():
-            if isinstance(asked, Question):
+            if isinstance(asked, Question) and asked.permission is None:
                 questions = {question.id: question for question in asked.questions}
                 if any(answer.question_id in questions for answer in answers):
                     check_answers(questions, answers)
@@ -51,8 +56,23 @@ class Questions:
         return False
 
     @property
+    def permissions(self) -> dict[str, str]:
+        """The calls that wait for permission, by the ids of their questions."""
+        found = self._asked.items()
+        return {
+            asked.questions[0].id: call_id
+            for call_id, asked in found
+            if isinstance(asked, Question) and asked.permission is not None
+        }
+
+    def take_permissions(self, decided: Mapping[str, Permission]) -> None:
+        """By the ids of questions, which must be among `permissions`."""
+        held = self.permissions
+        self._waiting.answer({held[id]: permission for id, permission in decided.items()})
+
+    @property
     def holds_questions(self) -> bool:
-        return any(isinstance(asked, Question) for asked in self._asked.values())
+        return any(isinstance(asked, Question) and asked.permission is None for asked in self._asked.values())
 
     @property
     def holds_plan(self) -> bool:

@@ -6,7 +6,7 @@ from cursor_gateway.errors import GatewayRestarted
 from cursor_gateway.model.document_events import DocumentEnded, DocumentEvent, Done, source_text
 from cursor_gateway.model.run_info import RunInfo
 from cursor_gateway.stages.partial_run import PartialRun
-from cursor_gateway.store.base import RunEnd, RunRecord, Store
+from cursor_gateway.store.base import Lease, RunEnd, RunRecord, Store, Stored, Written
 from cursor_gateway.store.search import Words
 
 _WHY = "The gateway was killed during this run; partial output was kept. Send the message again."
@@ -15,9 +15,13 @@ _WHY = "The gateway was killed during this run; partial output was kept. Send th
 async def end_interrupted_runs(store: Store, is_alive: Callable[[str], bool], now_ms: int) -> int:
     """How many there were. `is_alive` tells of a gateway, by its name, whether it still drives its runs."""
     interrupted = [run for run in await store.unfinished_runs() if not is_alive(run.instance)]
-    for run in interrupted:
-        await _end(store, run, now_ms)
-    return len(interrupted)
+    return sum([await end_interrupted_run(store, run, now_ms) for run in interrupted])
+
+
+async def end_interrupted_run(store: Store, run: RunRecord, now_ms: int) -> bool:
+    """False if another process does it, or did. A writer that is not dead after all is fenced from now on."""
+    lease = await store.claim_run(run.id, run.epoch)
+    return lease is not None and isinstance(await _end(store, lease, run, now_ms), Stored)
 
 
 def run_info(run: RunRecord) -> RunInfo:
@@ -32,7 +36,7 @@ def run_info(run: RunRecord) -> RunInfo:
     )
 
 
-async def _end(store: Store, run: RunRecord, now_ms: int) -> None:
+async def _end(store: Store, lease: Lease, run: RunRecord, now_ms: int) -> Written:
     unfinished, words, said, last = PartialRun(), Words(), list[str](), 0
     while (page := await store.events(run.id, run.owner, after=last)).events:
         for event in page.events:
@@ -47,8 +51,8 @@ async def _end(store: Store, run: RunRecord, now_ms: int) -> None:
         _note(words, event)
     done = end[-1]
     assert isinstance(done, Done)
-    await store.end_run(
-        run.id,
+    return await store.end_run(
+        lease,
         last + 1,
         end,
         RunEnd(

@@ -4,11 +4,12 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
-from cursor_gateway.errors import Failure, GatewayError, InvalidRequest, RunCancelled
+from cursor_gateway.errors import Failure, GatewayError, GatewayRestarted, InvalidRequest, RunCancelled
 from cursor_gateway.model.caller_tools import Offer, ToolResult
 from cursor_gateway.model.document_events import Done, Paused
 from cursor_gateway.model.documents import ClarificationAnswer, Envelope
 from cursor_gateway.model.messages import Message
+from cursor_gateway.model.permissions import Permission
 from cursor_gateway.model.run_info import RunInfo, WhenClientLeaves
 from cursor_gateway.runs.caller_tools import CallerTools
 from cursor_gateway.runs.driver import Driver
@@ -120,6 +121,11 @@ class Run:
         self.started_at = loop.time()
         self._observers = self._not_notified = observers
         self.log.failed = self._fault
+        self.log.claimed = lambda: self.stop(
+            GatewayRestarted(
+                "Another gateway took this run over, because this one had stopped; send the message again."
+            )
+        )
 
         def first_event() -> None:
             for observer in observers:
@@ -144,6 +150,7 @@ class Run:
         """Without these references the run's memory is freed at once, not with the next garbage collection."""
         self.readers.left_last = self.driver.first_event = _nothing
         self.log.failed = lambda error: None
+        self.log.claimed = _nothing
         self.log.ended = lambda failure: None
 
     def _notify_started(self) -> None:
@@ -196,11 +203,6 @@ class Run:
     def is_waiting(self) -> bool:
         """For somebody's answer, not for its agent."""
         return self.waiting.since is not None
-
-    @property
-    def waits_for_a_person(self) -> bool:
-        """For an answer, not for the results of the caller's tools."""
-        return self.is_waiting and self.questions is not None and self.caller is None
 
     @property
     def waited(self) -> float:
@@ -279,6 +281,14 @@ class Run:
         is_taken = self.questions is not None and self.questions.take_answers(answers)
         return self.log.paused_at if is_taken else None
 
+    def holds_permission(self, question_id: str) -> bool:
+        return self.questions is not None and question_id in self.questions.permissions
+
+    def answer_permissions(self, decided: Mapping[str, Permission]) -> int:
+        assert self.questions is not None
+        self.questions.take_permissions(decided)
+        return self.log.paused_at
+
     def decide_plan(self, is_accepted: bool, text: str) -> int | None:
         if self.questions is None or not self.questions.holds_plan:
             return None
@@ -296,6 +306,8 @@ class Run:
             return "send `answers` to its questions"
         if self.questions is not None and self.questions.holds_plan:
             return "send `plan` to accept or reject its plan"
+        if self.questions is not None and self.questions.permissions:
+            return "send `permissions` to allow or deny what it asks for"
         return "send `toolResults` for its calls" if self.caller is not None and self.waiting.has_open else ""
 
     def set_when_client_leaves(self, when: WhenClientLeaves | None) -> None:

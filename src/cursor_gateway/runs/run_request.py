@@ -1,7 +1,7 @@
 """What a caller asks for, whatever dialect it was asked in."""
 
 import hashlib
-from collections.abc import Sequence, Set
+from collections.abc import Mapping, Sequence, Set
 
 from msgspec import Struct
 
@@ -28,6 +28,7 @@ class RunRequest(Struct, frozen=True, kw_only=True):
     offer: Offer | None = None  # tools of the caller's; then the agent may not use its own
     has_own_tools: bool = False  # the client runs tools itself, whether or not this request offers any
     forgets_session: bool = False  # the agent begins a new session with the whole conversation
+    allow: Sequence[str] = ()  # rules for this run alone
     may_be_asked: bool = False  # the caller can answer questions while the agent waits
     model: str | None = None
     mode: Mode | None = None
@@ -49,6 +50,7 @@ class Defaults(Struct, frozen=True, kw_only=True):
     """For what a request leaves out."""
 
     model: str
+    model_aliases: Mapping[str, str] = {}  # see `model_aliases`
     mode: Mode = "agent"
     fences: Fences = "split"
     when_busy: WhenBusy = "refuse"

@@ -1,8 +1,13 @@
 """A request in; a run out: a new one, or the one that the same request started before. And runs, found again.
 
 `Service` decides whether a run may start, and in which conversation; `RunStarter` starts it.
+
+A conversation has one run at a time. Within this process a lock per conversation ensures that, from the last look at
+the conversation until the new run is registered; between processes, the store does, where only one of them can begin.
+Another lock, per idempotency key, makes the second of two equal requests join the first.
 """
 
+import asyncio
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
@@ -12,6 +17,7 @@ from typing import Literal, TypeAlias
 from msgspec.structs import replace
 
 from cursor_gateway.errors import (
+    AgentError,
     ConversationBusy,
     InvalidRequest,
     NotFound,
@@ -28,6 +34,10 @@ from cursor_gateway.prompting.fingerprints import fingerprint
 from cursor_gateway.runs.account_errors import AccountErrors, Asked
 from cursor_gateway.runs.conversations import Conversations
 from cursor_gateway.runs.handle import RunHandle
+from cursor_gateway.runs.keyed_locks import KeyedLocks
+from cursor_gateway.runs.model_aliases import is_alias, resolve
+from cursor_gateway.runs.permissions import Permissions
+from cursor_gateway.runs.recovery import end_interrupted_run
 from cursor_gateway.runs.registry import Place, Runs
 from cursor_gateway.runs.removal import Removals
 from cursor_gateway.runs.repeats import Repeats
@@ -38,11 +48,13 @@ from cursor_gateway.runs.stored_run import StoredRun
 from cursor_gateway.runs.turn_builder import Conversation
 from cursor_gateway.runs.waiting import WaitLimits
 from cursor_gateway.runs.workspaces import Workspaces
+from cursor_gateway.sources.base import Model
 from cursor_gateway.sources.router import SourceOrRouter, routed
 from cursor_gateway.sources.tool_server.endpoint import ToolEndpoint
 from cursor_gateway.stages.partial_run import PartialRun
-from cursor_gateway.store.base import IdempotentRun, Store
+from cursor_gateway.store.base import Busy, IdempotentRun, KeyTaken, Store
 
+_POLL_SECONDS = 0.25  # for a run that another gateway drives
 _LONGEST_MODEL = 200  # characters of a name; the agent's own have some 40
 
 Removed: TypeAlias = Literal["removed", "pending", "unknown"]  # pending: agents still keep some of it, for now
@@ -63,16 +75,21 @@ class Service:
         caller_limits: WaitLimits | None = None,
         account_errors: AccountErrors | None = None,
         secret: bytes | None = None,
+        permissions: Permissions | None = None,
+        is_alive: Callable[[str], bool] = lambda instance: True,
     ) -> None:
+        """`is_alive` tells of another gateway, by its name, whether it still drives its runs."""
         self.source, self.runs, self.store, self.defaults = routed(source), runs, store, defaults
         self.workspaces, self.conversations = workspaces, conversations
         self.removals = Removals(self.source, conversations)
         self.repeats = Repeats(store)
+        self.permissions = permissions or Permissions(conversations.data, now_ms)
         self.starter = RunStarter(
             self.source,
             runs,
             store,
             conversations,
+            self.permissions,
             defaults,
             instance,
             now_ms,
@@ -81,14 +98,20 @@ class Service:
             secret,
         )
         self._now_ms, self._account_errors = now_ms, account_errors
+        self._instance, self._is_alive = instance, is_alive
+        self._locks = KeyedLocks()
 
     # --- starting -----------------------------------------------------------------------------------
 
     async def start(self, request: RunRequest) -> RunHandle:
         """Raises a `RequestError` for what cannot be, `ModelUnavailable` for a model that is known to be none."""
-        model = request.model or self.defaults.model
-        _check_name(model)
-        self.source.named(request.source).check_model(model)
+        model = await self._model(request)
+        if (key := request.idempotency_key or request.repeat_key) == "":
+            return await self._start(request, model)
+        async with self._locks.holding((request.owner, key)):
+            return await self._start(request, model)
+
+    async def _start(self, request: RunRequest, model: str) -> RunHandle:
         has_tools, request = request.offer is not None, self._with_tools(request)
         if (joined := await self._find_earlier(request)) is not None:
             return joined
@@ -99,24 +122,40 @@ class Service:
         conversation = await self._conversation(request)
         images: list[tuple[Image, str]] | None = None
         place: Place | None = None
+        is_stuck = False  # the store has another run in the conversation, and cannot take its end
         try:
             while True:
-                if (joined := await self._find_earlier(request)) is not None:  # the same request, at the same time
-                    return joined
                 if await self._has_waited(conversation.id):
                     conversation, images = await self._conversation(request), None  # what was said meanwhile counts
                 elif images is None:
                     images = await self.starter.prepare(request, conversation.id)
                 elif place is None:
                     place = await self.runs.reserve(request.owner)
-                elif not await self.conversations.is_current(conversation, request.owner):
-                    conversation, images = await self._conversation(request), None
                 else:
-                    break
-            return await self._start_in(conversation, request, model, images, asked)
+                    match await self._start_in(conversation, request, model, images, needs_lease=not is_stuck):
+                        case Run() as run:
+                            return await self._started(run, request, asked)
+                        case KeyTaken():  # another process has the same request
+                            return await self._join(request)
+                        case Busy(run_id=run_id):
+                            is_stuck = not await self._release(run_id, request.owner)
+                        case None:
+                            pass
+                    conversation, images = await self._conversation(request), None
         finally:
             if place is not None:
                 place.give_back()
+
+    async def _model(self, request: RunRequest) -> str:
+        name, source = request.model or self.defaults.model, self.source.named(request.source)
+        _check_name(name)
+        if is_alias(name, self.defaults.model_aliases):
+            models: list[Model] = []
+            with suppress(AgentError):  # of which the run will tell
+                models = await source.models()
+            name = resolve(name, self.defaults.model_aliases, models)
+        source.check_model(name)
+        return name
 
     async def _start_in(
         self,
@@ -124,23 +163,49 @@ class Service:
         request: RunRequest,
         model: str,
         images: list[tuple[Image, str]],
-        asked: Asked | None,
-    ) -> RunHandle:
-        """With a place for the run."""
-        can_ask = request.may_be_asked and self.source.named(request.source).holds_questions
-        if request.offer is not None or can_ask:
-            self.runs.make_room(request.owner)
-        if request.offer is None:  # with the caller's tools the agent works elsewhere
-            self.workspaces.check(conversation.workspace)
-        try:
-            run = await self.starter.start(request, model, conversation, images)
-        except OSError as error:
-            raise unwritable(error) from error
-        if run is None:  # the same request came twice at once
-            joined = await self._find_earlier(request)
-            if joined is None:
-                raise StoreUnavailable("The history is inconsistent for this run; try again.")
-            return joined
+        *,
+        needs_lease: bool,
+    ) -> Run | KeyTaken | Busy | None:
+        """With a place for the run. None: in the conversation a run has begun or ended since it was looked up."""
+        async with self._locks.holding(conversation.id):
+            if not await self.conversations.is_current(conversation, request.owner):
+                return None
+            can_ask = request.may_be_asked and self.source.named(request.source).holds_questions
+            if request.offer is not None or can_ask:
+                self.runs.make_room(request.owner)
+            if request.offer is None:  # with the caller's tools the agent works elsewhere
+                self.workspaces.check(conversation.workspace)
+            is_first = not conversation.version
+            follows = (
+                self.conversations.latest(conversation.id) is not None
+            )  # which ends, and is stored before this one
+            needs_lease = needs_lease and not is_first and not follows
+            try:
+                return await self.starter.start(request, model, conversation, images, needs_lease=needs_lease)
+            except OSError as error:
+                raise unwritable(error) from error
+
+    async def _join(self, request: RunRequest) -> RunHandle:
+        joined = await self._find_earlier(request)
+        if joined is None:
+            raise StoreUnavailable("The history is inconsistent for this run; try again.")
+        return joined
+
+    async def _release(self, run_id: str, owner: str) -> bool:
+        """Waits for a run that has the conversation in the store, or ends it if nobody drives it. False: it has ended
+        here, but the store cannot be written."""
+        if (ended := self.runs.find(run_id, owner)) is not None:
+            await ended.gone()
+            return await ended.store_again()
+        while (stored := await self.store.run(run_id, owner)) is not None and stored.state == "running":
+            if stored.instance == self._instance or not self._is_alive(stored.instance):
+                await end_interrupted_run(self.store, stored, self._now_ms())
+            else:
+                self._check_may_wait()
+                await asyncio.sleep(_POLL_SECONDS)
+        return True
+
+    async def _started(self, run: Run, request: RunRequest, asked: Asked | None) -> Run:
         if self._account_errors is not None and asked is not None:
             run.log.ended = partial(self._account_errors.heard, asked)
         if request.repeat_key:
@@ -267,12 +332,13 @@ class Service:
         latest = self.conversations.latest(id)
         if latest is None or latest.is_ending:
             return False
-        match self.defaults.when_busy:
-            case "refuse":
-                raise ConversationBusy("This conversation has an active run; wait for it to end, or cancel it.")
-            case "wait":
-                await latest.finished()
-                return True
+        self._check_may_wait()
+        await latest.finished()
+        return True
+
+    def _check_may_wait(self) -> None:
+        if self.defaults.when_busy == "refuse":
+            raise ConversationBusy("This conversation has an active run; wait for it to end, or cancel it.")
 
     async def answered(self, request: RunRequest, run: Run, answer: str) -> None:
         """The caller was sent another text than the run's: its next request will quote that."""
@@ -335,6 +401,8 @@ class Service:
             await latest.gone()
         if not await self.conversations.remove(conversation_id, owner):
             return "unknown"
+        with suppress(OSError):  # its rules apply to nothing any more
+            self.permissions.forget_conversation(owner, conversation_id)
         return "removed" if await self.removals.remove(conversation_id) else "pending"
 
     async def close(self, drain_seconds: float) -> None:

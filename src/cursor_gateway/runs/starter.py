@@ -21,6 +21,7 @@ from cursor_gateway.runs.caller_tools import CallerTools
 from cursor_gateway.runs.conversations import Conversations
 from cursor_gateway.runs.image_files import write_images
 from cursor_gateway.runs.journal import Journal
+from cursor_gateway.runs.permissions import Permissions
 from cursor_gateway.runs.questions import Questions
 from cursor_gateway.runs.registry import Runs
 from cursor_gateway.runs.run import Run
@@ -32,7 +33,7 @@ from cursor_gateway.sources.private_files import private_folder, write_private
 from cursor_gateway.sources.router import SourceRouter
 from cursor_gateway.sources.tool_server.endpoint import ToolEndpoint
 from cursor_gateway.stages.tokens import estimate_tokens_by_sample
-from cursor_gateway.store.base import Idempotency, NewMessage, NewRun, Store
+from cursor_gateway.store.base import Busy, Idempotency, KeyTaken, NewMessage, NewRun, Store
 
 TOOLS = "tools.json"  # in a conversation's folder: those that were offered last
 
@@ -44,6 +45,7 @@ class RunStarter:
         runs: Runs,
         store: Store,
         conversations: Conversations,
+        permissions: Permissions,
         defaults: Defaults,
         instance: str,
         now_ms: Callable[[], int],
@@ -53,6 +55,7 @@ class RunStarter:
     ) -> None:
         """`secret` keys the markers of prompts; without one, they change with each gateway."""
         self._source, self._runs, self._store, self._conversations = source, runs, store, conversations
+        self._permissions = permissions
         self._defaults, self._instance, self._now_ms = defaults, instance, now_ms
         self._endpoint, self._wait_limits = endpoint, wait_limits
         self._secret = token_bytes() if secret is None else secret
@@ -77,9 +80,15 @@ class RunStarter:
         await self._endpoint.close()
 
     async def start(
-        self, request: RunRequest, model: str, conversation: Conversation, images: Sequence[tuple[Image, str]]
-    ) -> Run | None:
-        """None when the request's idempotency key belongs to another run. Raises `OSError`."""
+        self,
+        request: RunRequest,
+        model: str,
+        conversation: Conversation,
+        images: Sequence[tuple[Image, str]],
+        *,
+        needs_lease: bool,
+    ) -> Run | KeyTaken | Busy:
+        """`needs_lease`: it must not start while the store has another run in the conversation. Raises `OSError`."""
         info = RunInfo(
             id=f"chat_{uuid4().hex}",
             created=datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
@@ -110,6 +119,7 @@ class RunStarter:
             session_id=conversation.session_id,
             offered=offered,
             person=questions,
+            allow=self._allowed(request, conversation),
         )
         turns = TurnBuilder(
             conversation=conversation,
@@ -120,9 +130,12 @@ class RunStarter:
             knows_session=conversation.session_id is not None and self._source.has_session(turn),
         )
         journal = Journal(self._store, self._new_run(request, info, conversation), self._now_ms)
-        must_begin = request.idempotency_key is not None or request.repeat_key or request.kept
-        if must_begin and not await journal.begin():
-            return None
+        must_begin = request.idempotency_key is not None or request.repeat_key or request.kept or needs_lease
+        refused = await journal.begin() if must_begin else None
+        if isinstance(refused, KeyTaken) or (refused is not None and needs_lease):
+            if offered is not None:
+                self._endpoint.withdraw(offered.url)
+            return refused
         run = Run(
             replace(info, known_tokens=_tokens(conversation.known)) if turns.knows_session else info,
             turns.initial(),
@@ -147,6 +160,13 @@ class RunStarter:
         self._conversations.begin(conversation.id, run)
         journal.begin_soon()
         return run
+
+    def _allowed(self, request: RunRequest, conversation: Conversation) -> list[str]:
+        """With the caller's tools nothing else is allowed."""
+        if request.offer is not None:
+            return []
+        found = self._permissions.rules(request.owner, conversation.id, conversation.workspace)
+        return [*found, *request.allow]
 
     def _offered(
         self, request: RunRequest, run_id: str, folder: Path, waiting: Waiting

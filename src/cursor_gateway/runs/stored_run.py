@@ -9,6 +9,7 @@ from cursor_gateway.model.caller_tools import Offer, ToolResult
 from cursor_gateway.model.document_events import DocumentEvent, Done, Paused
 from cursor_gateway.model.documents import ClarificationAnswer, Envelope
 from cursor_gateway.model.messages import Message
+from cursor_gateway.model.permissions import Permission
 from cursor_gateway.model.run_info import RunInfo, WhenClientLeaves
 from cursor_gateway.runs.readers import Reader, Readers
 from cursor_gateway.runs.recovery import run_info
@@ -122,6 +123,12 @@ class StoredRun:
 
     def answer_questions(self, answers: Sequence[ClarificationAnswer]) -> int | None:
         return None
+
+    def holds_permission(self, question_id: str) -> bool:
+        return False
+
+    def answer_permissions(self, decided: Mapping[str, Permission]) -> int:
+        raise NotFound("This run no longer waits for a decision.", param="id")
 
     def decide_plan(self, is_accepted: bool, text: str) -> int | None:
         return None

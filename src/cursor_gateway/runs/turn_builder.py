@@ -1,5 +1,6 @@
 """A conversation and what is new in it in; the agent's turns out: with only what is new, or with everything."""
 
+import os
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -82,7 +83,7 @@ class Prompts:
         """For a session that begins with it."""
         if (prompt := bare(messages)) is not None:
             with suppress(OSError):  # then the next one is fenced
-                self._is_bare.touch(0o600)
+                os.close(os.open(self._is_bare, os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o600))
             return prompt
         self._is_bare.unlink(missing_ok=True)
         return render(messages, self._secret)

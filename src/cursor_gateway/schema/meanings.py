@@ -132,9 +132,12 @@ MEANINGS: dict[str, str] = {
     "TodoChange.content": "Ours: a description of the step.",
     "ThinkingMetadata": "Ours: the metadata of a `thinking` document.",
     "ThinkingMetadata.format": "How to read the content.",
-    ".state": "Ours: how the tool ended, where it did not simply complete; in a snapshot `running`, or `waiting` where "
-    "its caller is to run it.",
+    ".state": "Ours: how the tool ended, where it did not simply complete; `unanswered`: the agent went on without an "
+    "answer to its question; in a snapshot `running`, or `waiting` where somebody else is to act.",
     ".reason": "Ours: why it ended so.",
+    ".permission": "Ours: what the agent needs permission for; send `permissions` to `/v1/chat/{id}/answer` to decide.",
+    "PermissionRequest.subject": "The command line, the address or the tool.",
+    "PermissionRequest.rules": "What is allowed by `conversation` and `workspace`, in the agent's own form.",
     ".raw": 'Ours: the agent\'s own payload, with `include: ["raw"]`.',
     # --- streaming
     "StreamEvent": "One line of the NDJSON stream. In a Server-Sent Event, `type` is its name and `data` its data.",
@@ -174,7 +177,7 @@ MEANINGS: dict[str, str] = {
     "KnownMetadata.overview": "The plan in a sentence.",
     "KnownMetadata.todos": "The plan's steps.",
     "KnownMetadata.questions": "The questions, each with its options.",
-    "KnownMetadata.state": "`waiting`: its caller is to run the tool.",
+    "KnownMetadata.state": "`waiting`: for its caller, who is to run the tool, or to answer.",
     "KnownMetadata.ranBy": "`caller`: the caller, not the agent, runs the tool.",
     "DonePayload.id": "The id of the answer.",
     "DonePayload.metadata": "Figures about the run.",

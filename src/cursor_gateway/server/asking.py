@@ -8,6 +8,7 @@ from cursor_gateway.dialects.base import (
     CheckedReply,
     ContinueRun,
     Dialects,
+    PermissionDecisions,
     PlanDecision,
     QuestionAnswers,
     Reply,
@@ -103,6 +104,8 @@ class RouteEndpoint:
                 return await self._answering.with_answers(id, asker, answers)
             case PlanDecision(decision=decision, text=text):
                 return await self._answering.with_decision(id, asker, decision, text)
+            case PermissionDecisions(permissions=permissions):
+                return await self._answering.with_permissions(id, asker, permissions)
 
     async def _reply(
         self, request: Request, asked: RunAction, continued: Continued, reply: Reply, kept: bytes = b""

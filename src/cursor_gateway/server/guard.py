@@ -225,8 +225,9 @@ def error_response(
     errors: Errors = OPENAI_ERRORS,
 ) -> Response:
     """`body` is for replies that say more than why they failed."""
-    more = {"x-should-retry": "true" if failure.retryable else "false"}  # OpenAI's own clients obey it
-    if failure.retryable and failure.retry_after is not None:
+    retries = errors.is_worth_retrying(failure)
+    more = {"x-should-retry": "true" if retries else "false"}  # OpenAI's and Anthropic's own clients obey it
+    if retries and failure.retry_after is not None:
         more["retry-after"] = str(failure.retry_after)
     if failure.status == 401 and failure.code == KeyRefused.code:
         more["www-authenticate"] = "Bearer"
@@ -269,7 +270,7 @@ def _preflight(headers: Headers) -> Response:
     return Response(
         status_code=204,
         headers={
-            "access-control-allow-methods": "GET, POST, PATCH, DELETE, OPTIONS",
+            "access-control-allow-methods": "GET, POST, DELETE, OPTIONS",
             "access-control-allow-headers": _text(headers, b"access-control-request-headers") or "",
             "access-control-max-age": "600",
         },

@@ -7,13 +7,15 @@ move the cursor or fill the disk. What a run is about, its prompt and its texts,
 import json
 import logging
 import os
+import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
 from datetime import UTC, datetime
 from logging.handlers import QueueHandler, QueueListener
-from queue import Full, Queue
+from queue import SimpleQueue
 from typing import Literal, TextIO, TypeAlias
+
+from msgspec import Struct
 
 from cursor_gateway.errors import Failure, RunCancelled
 from cursor_gateway.model.documents import ReplayedRecording
@@ -26,6 +28,7 @@ _LONGEST_DETAILS = 2100  # of what an agent said about its failure, which is bou
 _LONGEST_MESSAGE = 200  # of an exception: some repeat what they were given
 _QUEUE_SIZE = 1000  # lines that wait to be written
 _FLUSH_SECONDS = 1.0  # for them, at the end
+_FLUSH_LOOK_SECONDS = 0.005
 _OURS = logging.getLogger("cursor_gateway")
 _QUOTED = ("asyncio",)  # libraries whose messages begin with a line that holds nothing of anybody's
 
@@ -145,12 +148,13 @@ class _QueuedLines(QueueHandler):
     A pipe that nobody reads takes 64 kB and no more. Then the queue fills, and after it lines are dropped and counted.
     """
 
-    queue: "Queue[logging.LogRecord]"
+    queue: "SimpleQueue[_Line]"  # records are made into lines before they are queued
 
     def __init__(self, stream: TextIO, form: _Form) -> None:
-        super().__init__(Queue(_QUEUE_SIZE))
+        super().__init__(SimpleQueue())
         self._writer = _Writer(stream, form)
-        self._dropped = 0  # lines, altogether
+        self._queued = 0  # lines, altogether
+        self._dropped = 0
         self._dropped_before = 0  # since the last that was queued
         self._listener = QueueListener(self.queue, self._writer)
         self._listener.start()
@@ -159,20 +163,18 @@ class _QueuedLines(QueueHandler):
     def lost(self) -> int:
         return self._dropped + self._writer.lost
 
-    def prepare(self, record: logging.LogRecord) -> logging.LogRecord:
+    def emit(self, record: logging.LogRecord) -> None:
         """Values as they are now: they may change before they are written."""
-        line = logging.makeLogRecord({"levelno": record.levelno})
-        line.facts = _facts(record)
-        return line
-
-    def enqueue(self, record: logging.LogRecord) -> None:
-        record.dropped_before = self._dropped_before
-        try:
-            self.queue.put_nowait(record)
-        except Full:
+        if self.queue.qsize() >= _QUEUE_SIZE:
             self._dropped += 1
             self._dropped_before += 1
+            return
+        try:
+            self.queue.put(_Line(_facts(record), self._dropped_before))
+        except Exception:  # noqa: BLE001 -- nobody fails because of what they log
+            self.handleError(record)
         else:
+            self._queued += 1
             self._dropped_before = 0
 
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 -- the library's name
@@ -180,13 +182,18 @@ class _QueuedLines(QueueHandler):
 
     def flush(self) -> None:
         """Waits until all is written, but not for ever."""
-        with self.queue.all_tasks_done:
-            self.queue.all_tasks_done.wait_for(lambda: not self.queue.unfinished_tasks, _FLUSH_SECONDS)
+        until = time.monotonic() + _FLUSH_SECONDS
+        while self._writer.taken < self._queued and time.monotonic() < until:
+            time.sleep(_FLUSH_LOOK_SECONDS)
 
     def close(self) -> None:
         super().close()
-        with suppress(Full):
-            self._listener.enqueue_sentinel()  # not `stop`, which waits as long as the pipe is full
+        self._listener.enqueue_sentinel()  # not `stop`, which waits as long as the pipe is full
+
+
+class _Line(Struct):
+    facts: dict[str, object]
+    dropped_before: int  # lines since the last that was queued
 
 
 class _Writer(logging.Handler):
@@ -195,7 +202,8 @@ class _Writer(logging.Handler):
     def __init__(self, stream: TextIO, form: _Form) -> None:
         super().__init__()
         self._stream, self._form = stream, form
-        self.lost = 0  # lines, altogether
+        self.taken = 0  # lines, altogether
+        self.lost = 0
         self._lost_before = 0  # since the last that was written
         self._is_cut = False  # that one lacks its end
 
@@ -203,9 +211,9 @@ class _Writer(logging.Handler):
         """None: one thread writes, and at the process's exit `logging` would wait for it."""
         self.lock = None
 
-    def emit(self, record: logging.LogRecord) -> None:
-        facts: dict[str, object] = record.facts  # type: ignore[attr-defined] # as `prepare` made it
-        if lost := self._lost_before + record.dropped_before:  # type: ignore[attr-defined]
+    def handle(self, line: "_Line") -> bool:  # type: ignore[override] # the queue has lines, not records
+        facts = line.facts
+        if lost := self._lost_before + line.dropped_before:
             facts["lines_lost_before"] = lost
         try:
             self._write(("\n" if self._is_cut else "") + self._form(facts) + "\n")
@@ -213,6 +221,8 @@ class _Writer(logging.Handler):
             self.lost, self._lost_before = self.lost + 1, self._lost_before + 1
         else:
             self._lost_before, self._is_cut = 0, False
+        self.taken += 1
+        return True
 
     def _write(self, line: str) -> None:
         """Past the stream's buffer, whose lock a thread that hangs in a full pipe would hold at the process's exit."""

@@ -49,14 +49,24 @@ from cursor_gateway.errors import (
     TooManyConnections,
     TooManyRequests,
     UnusableInput,
-    WorkspaceForbidden,
+    WebSocketRefused,
     WorkspaceUntrusted,
 )
 from cursor_gateway.model.documents import Mode
 from cursor_gateway.model.run_info import Fences, RunInfo, WhenClientLeaves
 from cursor_gateway.reader import read_events, read_response
 from cursor_gateway.server.api_page import api_page, api_style
+from cursor_gateway.server.models import CodexModel, ModelEntry
 from cursor_gateway.server.openapi_messages import COUNT_EXAMPLES, MESSAGES_EXAMPLES, message_schemas
+from cursor_gateway.server.openapi_responses import (
+    COMPACT_EXAMPLES,
+    COMPACTION,
+    ITEMS,
+    RESPONSE_EXAMPLES,
+    ResponseReplies,
+    response_schemas,
+)
+from cursor_gateway.server.openapi_responses import COUNT_EXAMPLES as RESPONSE_COUNT_EXAMPLES
 from cursor_gateway.server.openapi_schemas import ref, schemas
 
 __all__ = ["api_page", "api_style", "openapi_document"]
@@ -80,7 +90,7 @@ open by comments, NDJSON by white space before the next line.
 _TAGS = {
     "Documents": "The answer as an ordered list of typed documents.",
     "History": "What was said before.",
-    "Workspace": "The folders that the agent may work in.",
+    "Permissions": "What callers have allowed the agent to do.",
     "OpenAI": "The same agent for any client of OpenAI's API.",
     "Anthropic": "The same agent for any client of Anthropic's API, Claude Code among them.",
     "Operation": "For operators, and about the API itself.",
@@ -102,7 +112,7 @@ def openapi_document(version: str) -> Json:
         "tags": [{"name": name, "description": about} for name, about in _TAGS.items()],
         "paths": _paths(),
         "components": {
-            "schemas": {**schemas(), **message_schemas()},
+            "schemas": {**schemas(), **response_schemas(), **message_schemas()},
             "headers": {name: _header(about) for name, about in _HEADERS.items()},
             "parameters": _PARAMETERS,
             "securitySchemes": {
@@ -163,8 +173,6 @@ def _paths() -> Json:
                     {
                         "application/json": {"schema": ref("ChatResponse"), "example": examples.response},
                         **_text("text/html"),
-                        **_text("text/markdown"),
-                        **_text("text/plain"),
                     },
                 ),
                 {*_ANYWHERE, KeyRefused, InvalidRequest, NotFound, StoreUnavailable},
@@ -172,9 +180,8 @@ def _paths() -> Json:
                     _CHAT_ID,
                     _query(
                         "dialect",
-                        "`documents`; `html` for a piece of a page, `page` for a whole one; `markdown` for all that "
-                        "was said and done, `text` for what was said.",
-                        {"enum": ["documents", "html", "page", "markdown", "text"]},
+                        "`documents`; `html` for a piece of a page, `page` for a whole one.",
+                        {"enum": ["documents", "html", "page"]},
                     ),
                 ],
             )
@@ -204,7 +211,8 @@ def _paths() -> Json:
                 "like that of `POST /v1/chat`, a stream from where the run had paused. The same results again have the "
                 "same reply; results for a run that is gone start a new one in its conversation, which knows them. "
                 "Answers to the agent's questions and the decision on its plan are the next message of the "
-                "conversation, when the run has ended.",
+                "conversation, when the run has ended. So is a decision about a command that was rejected; if the "
+                "run waits for it, the run goes on.",
                 _body("AnswerRequest", _ANSWERS),
                 _reply(
                     "The answer.",
@@ -267,25 +275,6 @@ def _paths() -> Json:
                 {*_ANYWHERE, KeyRefused, NotFound, StoreUnavailable},
                 parameters=[_CONVERSATION_ID],
             ),
-            "patch": _operation(
-                "changeConversation",
-                "History",
-                "Rename or pin a conversation",
-                "What is left out stays as it is.",
-                _body("ConversationChange", {"Rename and pin": {"value": {"title": "Login", "pinned": True}}}),
-                _reply("The conversation as it is now.", _json(ref("ConversationEntry"), _CONVERSATION)),
-                {
-                    *_ANYWHERE,
-                    KeyRefused,
-                    InvalidRequest,
-                    MediaTypeRefused,
-                    NotFound,
-                    RequestTooLarge,
-                    RequestTooSlow,
-                    StoreUnavailable,
-                },
-                parameters=[_CONVERSATION_ID],
-            ),
             "delete": _operation(
                 "deleteConversation",
                 "History",
@@ -306,70 +295,6 @@ def _paths() -> Json:
                 },
             ),
         },
-        "/v1/conversations/{id}/export": {
-            "get": _operation(
-                "exportConversation",
-                "History",
-                "Export a conversation",
-                "With everything that was said and done, as a file.",
-                None,
-                _reply(
-                    "The conversation.",
-                    {
-                        **_text("text/markdown"),
-                        **_text("text/plain"),
-                        "application/json": {"schema": {"type": "object"}},
-                    },
-                ),
-                {*_ANYWHERE, KeyRefused, InvalidRequest, NotFound, StoreUnavailable},
-                parameters=[
-                    _CONVERSATION_ID,
-                    _query("format", "Default: `markdown`.", {"enum": ["markdown", "json", "text"]}),
-                ],
-            )
-        },
-        "/v1/conversations/{id}/changes": {
-            "get": _operation(
-                "getConversationChanges",
-                "History",
-                "List the files that the agent changed",
-                "All edits of a file are combined. Changes that the agent made by running commands are not included.",
-                None,
-                _reply("The files.", {**_json(ref("ConversationChanges"), _CHANGES), **_text("text/html")}),
-                {*_ANYWHERE, KeyRefused, InvalidRequest, NotFound, StoreUnavailable},
-                parameters=[
-                    _CONVERSATION_ID,
-                    _query("dialect", "`html` for a piece of a page.", {"enum": ["json", "html"]}),
-                ],
-            )
-        },
-        "/v1/workspace/files": {
-            "get": _operation(
-                "findFiles",
-                "Workspace",
-                "Find files",
-                "At most 20 files of a workspace, best match first. Files that git ignores are left out.",
-                None,
-                _reply("The files.", _json(ref("WorkspaceFiles"), {"files": ["src/app.py"]})),
-                {*_ANYWHERE, KeyRefused, InvalidRequest, WorkspaceForbidden},
-                parameters=[
-                    _query("q", "Part of a path.", {"type": "string", "maxLength": 1000}),
-                    _query("workspace", "The folder; by default the gateway's.", {"type": "string"}),
-                ],
-            )
-        },
-        "/v1/workspace/folders": {
-            "get": _operation(
-                "findFolders",
-                "Workspace",
-                "Find folders",
-                "At most 20 folders that a conversation may use as its workspace.",
-                None,
-                _reply("The folders.", _json(ref("WorkspaceFolders"), {"folders": ["/home/me/calculator"]})),
-                {*_ANYWHERE, KeyRefused},
-                parameters=[_query("q", "The beginning of a path.", {"type": "string", "maxLength": 1000})],
-            )
-        },
         "/v1/runs": {
             "get": _operation(
                 "listRuns",
@@ -381,6 +306,30 @@ def _paths() -> Json:
                 {*_ANYWHERE, KeyRefused, InvalidRequest, StoreUnavailable},
                 parameters=[_limit(50)],
             )
+        },
+        "/v1/permissions": {
+            "get": _operation(
+                "listPermissions",
+                "Permissions",
+                "List what the agent may do",
+                "The caller's own decisions, the newest first, and the operator's rules.",
+                None,
+                _reply("The permissions.", _json(ref("PermissionList"), _PERMISSIONS)),
+                {*_ANYWHERE, KeyRefused},
+            )
+        },
+        "/v1/permissions/{id}": {
+            "delete": _operation(
+                "revokePermission",
+                "Permissions",
+                "Revoke a permission",
+                "From the next run on. The document can be decided on again.",
+                None,
+                None,
+                {*_ANYWHERE, KeyRefused, NotFound},
+                parameters=[_path("id", "The permission's id.", "perm_3b1d")],
+                more={"204": _reply("It is revoked.", {})},
+            ),
         },
         "/v1/chat/completions": {
             "post": _operation(
@@ -451,15 +400,18 @@ def _paths() -> Json:
                 envelope=_MESSAGES_ENVELOPE,
             )
         },
+        **_response_paths(examples),
         "/v1/models": {
             "get": _operation(
                 "listModels",
                 "OpenAI",
                 "List the models",
-                "Those of the agent's account. The list is kept for a while.",
+                "Those of the agent's account. The list is kept for a while. A request with `anthropic-version` gets a "
+                "`ModelPage`.",
                 None,
-                _reply("The models.", _json(ref("ModelList"), {"object": "list", "data": [_MODEL]})),
+                _reply("The models.", _json({"anyOf": [ref("ModelList"), ref("ModelPage")]}, _MODELS)),
                 _MODEL_ERRORS,
+                parameters=_MODEL_PAGES,
             )
         },
         "/v1/models/{id}": {
@@ -467,7 +419,7 @@ def _paths() -> Json:
                 "getModel",
                 "OpenAI",
                 "Look up a model",
-                "One of the list.",
+                "One of the list, also by one of Claude's names.",
                 None,
                 _reply("The model.", _json(ref("Model"), _MODEL)),
                 {*_MODEL_ERRORS, ModelUnavailable},
@@ -519,6 +471,130 @@ def _paths() -> Json:
                 _reply("A page.", _text("text/html")),
                 _ANYWHERE,
                 is_open=True,
+            )
+        },
+    }
+
+
+def _response_paths(examples: "_Examples") -> Json:
+    """OpenAI's Responses API."""
+    body = {"schema": ref("Response"), "example": examples.responses_body}
+    stream = _stream(
+        "Each event has its type as its name. A silent stream is kept open by `keepalive`.",
+        _event(("ResponseEvent",), event={"type": "string"}),
+        examples.responses.events,
+    )
+    both = {"application/json": body, "text/event-stream": stream}
+    stored = {*_ANYWHERE, KeyRefused, NotFound, StoreUnavailable}
+    computed = {*_ANYWHERE, KeyRefused, MediaTypeRefused, RequestTooLarge, TooManyRequests}
+    return {
+        "/v1/responses": {
+            "post": _operation(
+                "createResponse",
+                "OpenAI",
+                "Ask the agent, as OpenAI's newer clients do",
+                "The whole conversation in, or what follows `previous_response_id`; items out. Where the agent calls "
+                "one of `tools`, the response ends with the calls, each in the form in which its tool was declared, "
+                "and the request that brings their results goes on with the same run. What cannot be honoured is "
+                "ignored, and says so below.",
+                _body("ResponsesRequest", RESPONSE_EXAMPLES),
+                _reply("The response.", both, _RUN_HEADERS),
+                _all_errors(),
+                failed=[ref("ErrorReply")],
+                parameters=[_IDEMPOTENCY, *_SESSION_HEADERS, *_CURSOR_HEADERS],
+            ),
+            "get": _operation(
+                "refuseWebSocket",
+                "OpenAI",
+                "Not served",
+                "The API over WebSocket is not served; clients then use HTTP.",
+                None,
+                None,
+                {*_ANYWHERE, KeyRefused, WebSocketRefused},
+            ),
+        },
+        "/v1/responses/{id}": {
+            "get": _operation(
+                "getResponse",
+                "OpenAI",
+                "Look at a response",
+                "As it is now; with `stream=true` its events, from the first or after `starting_after`, while the run "
+                "goes on and after it has ended.",
+                None,
+                _reply("The response.", both, _RUN_HEADERS),
+                stored,
+                parameters=[
+                    _RESPONSE_ID,
+                    _query("stream", "`true` for a stream.", {"enum": ["true", "false"]}),
+                    _query("starting_after", "The `sequence_number` of the last event that the reader has.", _NUMBER),
+                ],
+            ),
+            "delete": _operation(
+                "deleteResponse",
+                "OpenAI",
+                "Delete a response",
+                "It cannot be looked up any more. Its conversation stays in the history: see `/v1/conversations/{id}`.",
+                None,
+                _reply("It is gone.", _json(ref("ResponseDeleted"), _DELETED)),
+                stored,
+                parameters=[_RESPONSE_ID],
+            ),
+        },
+        "/v1/responses/{id}/cancel": {
+            "post": _operation(
+                "cancelResponse",
+                "OpenAI",
+                "Stop a response",
+                "Stops the agent and waits for its end. A response that has ended stays as it is.",
+                {
+                    "required": True,
+                    "content": {"application/json": {"schema": {"type": "object"}, "example": {}}},
+                },
+                _reply("The response.", {"application/json": body}, _RUN_HEADERS),
+                {*stored, MediaTypeRefused},
+                parameters=[_RESPONSE_ID],
+            )
+        },
+        "/v1/responses/{id}/input_items": {
+            "get": _operation(
+                "listInputItems",
+                "OpenAI",
+                "List the items that a response answers",
+                "A page of what was sent as `input`.",
+                None,
+                _reply("The items.", _json(ref("ResponseInputItems"), ITEMS)),
+                stored,
+                parameters=[
+                    _RESPONSE_ID,
+                    _limit(20),
+                    _query("order", "The latest first, or last.", {"enum": ["asc", "desc"], "default": "desc"}),
+                    _query("after", "A page's `last_id`: the page after it.", {"type": "string"}),
+                ],
+            )
+        },
+        "/v1/responses/input_tokens": {
+            "post": _operation(
+                "countInputTokens",
+                "OpenAI",
+                "Count the tokens of a request for a response",
+                "At once, by an estimate, without the agent.",
+                _body("ResponsesRequest", RESPONSE_COUNT_EXAMPLES),
+                _reply(
+                    "The count.",
+                    _json(ref("ResponseTokenCount"), {"object": "response.input_tokens", "input_tokens": 6}),
+                ),
+                computed,
+            )
+        },
+        "/v1/responses/compact": {
+            "post": _operation(
+                "compactResponse",
+                "OpenAI",
+                "Pack a conversation into one item",
+                "At once, without the agent. The item stands for the conversation wherever it is sent in its place.",
+                _body("ResponsesRequest", COMPACT_EXAMPLES),
+                _reply("The item.", _json(ref("ResponseCompaction"), COMPACTION)),
+                computed,
             )
         },
     }
@@ -579,6 +655,8 @@ def _query(name: str, about: str, schema: Json) -> Json:
 _CHAT_ID = _path(
     "id", "The answer's id, from `X-Chat-Id` or its `id`; that of a chat completion will do.", "chat_7f3a2b1c"
 )
+_RESPONSE_ID = _path("id", "The response's id.", "resp_7f3a2b1c")
+_DELETED: Json = {"id": "resp_7f3a2b1c", "object": "response", "deleted": True}
 _CONVERSATION_ID = _path("id", "The conversation's id.", "conv_9e8d7c6b")
 _PENDING: Json = {"type": "object", "properties": {"message": {"type": "string"}}, "required": ["message"]}
 _IDEMPOTENCY: Json = {
@@ -610,10 +688,18 @@ _READING: list[Json] = [
     _query("after", "The same, for readers who cannot send a header.", _NUMBER),
     _query(
         "dialect",
-        "`documents`; `ndjson`; `openai` for chunks as of `/v1/chat/completions`, up to the next pause; `messages` for "
-        "events as of `/v1/messages`, likewise; `html` for what a page must do to show it.",
-        {"enum": ["documents", "ndjson", "openai", "messages", "html"]},
+        "`documents`; `ndjson`; `openai` for chunks as of `/v1/chat/completions`, up to the next pause; `responses` "
+        "and `messages` for events as of `/v1/responses` and `/v1/messages`, likewise; `html` for what a page must do "
+        "to show it.",
+        {"enum": ["documents", "ndjson", "openai", "responses", "messages", "html"]},
     ),
+]
+
+_MODEL_PAGES: list[Json] = [
+    _header_parameter("anthropic-version", "Any: the list comes as Anthropic's clients read it."),
+    _query("limit", "The most of them, for Anthropic's clients.", {"type": "integer", "minimum": 1, "maximum": 1000}),
+    _query("after_id", "Those after this one, for Anthropic's clients.", {"type": "string"}),
+    _query("before_id", "Those before this one, for Anthropic's clients.", {"type": "string"}),
 ]
 
 
@@ -626,7 +712,6 @@ _LISTING: list[Json] = [
     _query("q", "Words to search for; the last may be the beginning of one.", {"type": "string", "maxLength": 1000}),
     _limit(20),
     _query("before", "A page's `next`: the page after it. Another text is refused.", {"type": "string"}),
-    _query("pinned", "`true` for all pinned conversations, on one page.", {"enum": ["true"]}),
 ]
 
 
@@ -680,7 +765,7 @@ _CURSOR_HEADERS: list[Json] = [
 ]
 
 _ACTIONS_HEADER: Json = {
-    "name": "X-Cursor-ActionDisplay",
+    "name": "X-Cursor-Actions",
     "in": "header",
     "description": "For clients that cannot send `cursor.actions`, which wins over it.",
     "schema": {"enum": list(get_args(ActionDisplay))},
@@ -771,8 +856,8 @@ _OF_RUNS: _Errors = (
 
 
 def _all_errors(of: type[GatewayError] = GatewayError) -> list[type[GatewayError]]:
-    """Those that a reply may have, by status."""
-    return sorted(set(_raised(of)) - set(_LOCAL), key=lambda error: (error.status, error.code))
+    """Those that a reply of a run may have, by status."""
+    return sorted(set(_raised(of)) - {*_LOCAL, WebSocketRefused}, key=lambda error: (error.status, error.code))
 
 
 def _raised(error: type[GatewayError]) -> Iterator[type[GatewayError]]:
@@ -882,6 +967,14 @@ _ANSWERS: Json = {
         "value": {"answers": [{"questionId": "q1", "selectedOptionIds": ["postgres"], "text": "Version 16."}]},
     },
     "plan": {"summary": "A plan that is accepted", "value": {"plan": "accept", "stream": True}},
+    "permissions": {
+        "summary": "A command that is allowed",
+        "value": {"permissions": [{"documentId": "doc_002", "decision": "conversation"}], "stream": True},
+    },
+    "denied": {
+        "summary": "A command that is denied",
+        "value": {"permissions": [{"documentId": "doc_002", "decision": "deny", "reason": "Use pnpm here."}]},
+    },
 }
 _ASKED: list[Json] = [{"role": "user", "content": _QUESTION}]
 _COMPLETIONS: Json = {
@@ -937,7 +1030,18 @@ _COMPLETIONS["tools"] = {
         "tools": [{"type": "function", "function": _WEATHER}],
     },
 }
-_MODEL: Json = {"id": "auto", "object": "model", "created": 1771842600, "owned_by": "cursor", "name": "Auto"}
+_MODEL: Json = msgspec.to_builtins(
+    ModelEntry(id="auto", created=1771842600, name="Auto", display_name="Auto", created_at="2026-02-23T10:30:00Z")
+)
+_CODEX = CodexModel(slug="auto", display_name="Auto", description="Auto, by Cursor", priority=0)
+_MODELS: Json = {
+    "object": "list",
+    "data": [_MODEL],
+    "models": [msgspec.json.decode(msgspec.json.encode(_CODEX))],
+    "has_more": False,
+    "first_id": "auto",
+    "last_id": "auto",
+}
 _HEALTH: Json = {
     "status": "ok",
     "version": "0.1.0",
@@ -955,17 +1059,6 @@ _CONVERSATION: Json = {
     "mode": "ask",
     "model": "auto",
     "isRunning": False,
-    "pinned": False,
-}
-_CHANGES: Json = {
-    "files": [
-        {
-            "path": "src/app.py",
-            "operation": "edit",
-            "language": "python",
-            "diffs": [{"oldString": "x = 1", "newString": "x = 2", "startLine": 3, "endLine": 3}],
-        }
-    ]
 }
 _RUN_ENTRY: Json = {
     "id": "chat_7f3a2b1c",
@@ -991,13 +1084,26 @@ _DETAIL: Json = {
     ],
     "runs": [_RUN_ENTRY],
 }
-_RECENT: Json = {
-    **_RUN_ENTRY,
-    "conversationId": "conv_9e8d7c6b",
-    "title": _QUESTION,
-    "prompt": _QUESTION,
-    "toolCalls": 0,
+_PERMISSIONS: Json = {
+    "permissions": [
+        {
+            "id": "perm_3b1d",
+            "decision": "workspace",
+            "rules": ["Shell(npm)"],
+            "subject": "npm test",
+            "reason": "",
+            "workspace": "/home/ada/shop",
+            "conversationId": "conv_9e8d7c6b",
+            "chatId": "chat_7f3a2b1c",
+            "documentId": "doc_002",
+            "created": "2026-10-01T12:00:00Z",
+        }
+    ],
+    "settings": ["Shell(git)"],
+    "canAllow": True,
+    "allowsEverything": False,
 }
+_RECENT: Json = {**_RUN_ENTRY, "conversationId": "conv_9e8d7c6b", "title": _QUESTION, "toolCalls": 0}
 _METRICS = """\
 # HELP cursor_gateway_runs_running Runs whose agent is there.
 # TYPE cursor_gateway_runs_running gauge
@@ -1046,3 +1152,5 @@ class _Examples:
         steps = [step for event in events for step in composer.push(event)]
         self.message: Json = msgspec.json.decode(msgspec.json.encode(message_of(_MESSAGE, steps)))
         self.message_events = MessageEncoder(_MESSAGE, Composer(_RUN.id, Display())).push_all(events).decode()
+        self.responses = ResponseReplies(_RUN.id, _HEAD.created, events)
+        self.responses_body: Json = msgspec.json.decode(self.responses.body)

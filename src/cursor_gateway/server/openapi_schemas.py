@@ -16,11 +16,10 @@ from cursor_gateway.dialects.deltas import FinishReason
 from cursor_gateway.dialects.documents.request import AnswerRequest, ChatRequest
 from cursor_gateway.dialects.errors import ErrorBody
 from cursor_gateway.model.documents import Mode
-from cursor_gateway.model.history import ConversationChange, ConversationDetail, ConversationList, RunList
+from cursor_gateway.model.history import ConversationDetail, ConversationList, RunList
+from cursor_gateway.model.permissions import PermissionList
 from cursor_gateway.schema import openapi_components
-from cursor_gateway.server.history import ConversationChanges
-from cursor_gateway.server.models import ModelList
-from cursor_gateway.server.workspace import WorkspaceFiles, WorkspaceFolders
+from cursor_gateway.server.models import ModelList, ModelPage
 
 Schema = dict[str, Any]
 
@@ -30,14 +29,13 @@ REFS = "#/components/schemas/"
 def schemas() -> dict[str, Schema]:
     """In the order in which people read them: what is asked, what is answered, what both are made of."""
     documents = openapi_components()["schemas"]
-    types = [ChatRequest, AnswerRequest, ConversationChange, openai_request._Body]
+    types = [ChatRequest, AnswerRequest, openai_request._Body]
     asked = _described(_components(types, _REQUEST_NAMES, "ChatCompletionRequest"))
     told = _described(_always_written(_components(_REPLIES, _REPLY_NAMES, "ChatCompletion")))
     del told["ChatCompletion"]["properties"]["error"]  # over HTTP an error has its own reply
     first = {
         "ChatRequest": asked["ChatRequest"],
         "AnswerRequest": asked["AnswerRequest"],
-        "ConversationChange": asked["ConversationChange"],
         "ChatResponse": documents["ChatResponse"],
         "FailedChatResponse": _FAILED,
         "StreamEvent": documents["StreamEvent"],
@@ -151,13 +149,12 @@ _REPLIES: list[type[Struct]] = [
     ChatCompletion,
     Chunk,
     ModelList,
+    ModelPage,
     Health,
     ConversationList,
     ConversationDetail,
-    ConversationChanges,
-    WorkspaceFiles,
-    WorkspaceFolders,
     RunList,
+    PermissionList,
 ]
 
 # --- names: those of the types, with what keeps the two dialects apart --------------------------------
@@ -168,9 +165,9 @@ _REQUEST_NAMES = {
     "Declaration": "OfferedFunction",
     "ChosenTool": "ChosenTool",
     "AnswerRequest": "AnswerRequest",
-    "ConversationChange": "ConversationChange",
     "ToolAnswer": "ToolAnswer",
     "QuestionAnswer": "QuestionAnswer",
+    "PermissionAnswer": "PermissionAnswer",
     "CursorOptions": "CursorOptions",
     "_Body": "ChatCompletionRequest",
     "_System": "ChatCompletionSystemMessage",
@@ -201,7 +198,10 @@ _REPLY_NAMES = {
     "CompletionUsage": "ChatCompletionUsage",
     "CursorFields": "ChatCompletionCursor",
     "ModelList": "ModelList",
+    "ModelPage": "ModelPage",
     "ModelEntry": "Model",
+    "CodexModel": "CodexModel",
+    "TruncationPolicy": "CodexTruncationPolicy",
     "Health": "Health",
     "HealthSource": "HealthSource",
     "HealthRuns": "HealthRuns",
@@ -210,12 +210,9 @@ _REPLY_NAMES = {
     "ConversationDetail": "ConversationDetail",
     "MessageEntry": "MessageEntry",
     "RunEntry": "RunEntry",
-    "ConversationChanges": "ConversationChanges",
-    "FileChange": "FileChange",
-    "Diff": "Diff",
-    "WorkspaceFiles": "WorkspaceFiles",
-    "WorkspaceFolders": "WorkspaceFolders",
     "RunList": "RunList",
+    "PermissionList": "PermissionList",
+    "PermissionEntry": "PermissionEntry",
     "RecentRun": "RecentRun",
     "Usage": "UsageInfo",
 }
@@ -284,7 +281,12 @@ _EXACT: dict[str, Schema] = {
     "OfferedTool.parameters": _PARAMETERS,
     "OfferedFunction.parameters": _PARAMETERS,
     "AnswerRequest": {
-        "oneOf": [_given("toolResults", "array"), _given("answers", "array"), _given("plan", "string")],
+        "oneOf": [
+            _given("toolResults", "array"),
+            _given("answers", "array"),
+            _given("plan", "string"),
+            _given("permissions", "array"),
+        ],
     },
     "ChatCompletionSystemMessage.content": {"anyOf": _TEXT},
     "ChatCompletionDeveloperMessage.content": {"anyOf": _TEXT},
@@ -342,8 +344,6 @@ _MEANINGS: dict[str, str] = {
     "ChatRequest.images": "Images to look at, as data: URIs: png, jpeg, gif or webp in base64.",
     "ChatRequest.tools": "Tools that the caller runs, with different names. With any, the agent's own are switched "
     "off; the run pauses where the agent calls one, and goes on with `POST /v1/chat/{id}/answer`.",
-    "ChatRequest.follows": "The id of a run, instead of `conversationId`: to continue after its answer. If later runs "
-    "exist, this starts a new conversation with what was said up to there.",
     "ChatRequest.mayAsk": "Whether an agent that can wait (`acp`) may ask questions; else they are skipped at once.",
     "ChatRequest.source": "What answers, of those that `/health` names; without it the usual one.",
     "CursorOptions.source": "What answers, of those that `/health` names; without it the usual one.",
@@ -364,10 +364,17 @@ _MEANINGS: dict[str, str] = {
     },
     "ChosenTool.name": "The name of one of `tools`.",
     # --- POST /v1/chat/{id}/answer
-    "AnswerRequest": "What a run waits for, or what its agent has asked: one of `toolResults`, `answers` and `plan`.",
+    "AnswerRequest": "What a run waits for, or what its agent has asked: one of `toolResults`, `answers`, `plan` and "
+    "`permissions`.",
     "AnswerRequest.toolResults": "What the caller's tools gave. What is missing is asked for again.",
     "AnswerRequest.answers": "Answers to the questions of a `clarification` document; they are the next message.",
     "AnswerRequest.plan": "Whether a `plan` document is accepted: then it is carried out.",
+    "AnswerRequest.permissions": "Decisions about documents with `metadata.permission`. A run that waits goes on; what "
+    "was rejected before is tried again in the next turn.",
+    "PermissionAnswer": "A decision about one document.",
+    "PermissionAnswer.documentId": "The document with `metadata.permission`.",
+    "PermissionAnswer.decision": "`once`; `conversation` or `workspace`: from now on, there; or `deny`.",
+    "PermissionAnswer.reason": "With `deny`: what the agent is told.",
     "AnswerRequest.text": "What else there is to say to a plan.",
     "AnswerRequest.stream": "Whether the reply comes as it happens, from where the run had paused.",
     "ToolAnswer": "What one of the caller's tools gave.",
@@ -512,12 +519,44 @@ _MEANINGS: dict[str, str] = {
     ".arguments": "JSON, as the model wrote it.",
     # --- models, errors, health
     "ModelList": "The models of the agent.",
-    "ModelList.data": "One by one.",
+    "ModelList.data": "One by one, as OpenAI's clients read them.",
+    "ModelList.models": "The same for Codex.",
+    ".has_more": "Whether there is another page.",
+    ".first_id": "The first of the page.",
+    ".last_id": "The last of the page.",
+    "ModelPage": "The models, as Anthropic's clients read them: for requests with `anthropic-version`.",
+    "ModelPage.data": "One by one. All have `claude` in their ids, as Claude Code shows no others.",
+    "CodexModel": "A model in Codex's catalogue.",
+    "CodexModel.slug": "Its name in requests.",
+    "CodexModel.description": "What it is.",
+    "CodexModel.supported_reasoning_levels": "None: Cursor's models have their effort in their names.",
+    "CodexModel.shell_type": "The shell tool that Codex offers.",
+    "CodexModel.visibility": "Whether Codex lists it.",
+    "CodexModel.supported_in_api": "Always true.",
+    "CodexModel.priority": "Its place in the list.",
+    "CodexModel.availability_nux": "Nothing.",
+    "CodexModel.upgrade": "Nothing.",
+    "CodexModel.support_verbosity": "Always false.",
+    "CodexModel.default_verbosity": "Nothing.",
+    "CodexModel.apply_patch_tool_type": "Nothing.",
+    "CodexModel.truncation_policy": "How Codex shortens the output of tools.",
+    "CodexModel.context_window": "Tokens; an assumption.",
+    "CodexModel.experimental_supported_tools": "None.",
+    "CodexModel.input_modalities": "What it takes.",
+    "CodexModel.base_instructions": "The instructions that Codex sends.",
+    "CodexTruncationPolicy": "How Codex shortens the output of tools.",
+    "CodexTruncationPolicy.mode": "What is counted.",
+    "CodexTruncationPolicy.limit": "The most of it.",
     "Model": "A model.",
     "Model.id": "Its name in requests.",
     "Model.created": "When the gateway was started, in seconds since 1970: nobody knows better.",
     "Model.owned_by": "Who offers it.",
     "Model.name": "Ours: its name for people.",
+    ".display_name": "Its name for people.",
+    "Model.created_at": "When the gateway was started.",
+    "Model.lifecycle": "Always `active`.",
+    "Model.max_input_tokens": "An assumption.",
+    "Model.max_tokens": "An assumption.",
     # --- history
     ".whenClientLeaves": "What happens to the run when nobody reads it any more: it is cancelled, or it finishes; left "
     "out, the operator's choice.",
@@ -537,21 +576,22 @@ _MEANINGS: dict[str, str] = {
     "RunEntry.firstEventMs": "From its start to the first event for readers.",
     "RunEntry.durationMs": "From its start to its end.",
     "RunEntry.errorCode": "Why it failed, if it did.",
-    "ConversationChange": "What to change of a conversation; what is left out stays.",
-    "ConversationChange.title": "Its new title.",
-    "ConversationChange.pinned": "Whether it is listed at the top.",
-    "ConversationChanges": "The files that the agent changed in a conversation.",
-    "ConversationChanges.files": "In the order in which they were first changed.",
-    "FileChange": "What became of a file.",
-    "FileChange.path": "Its path, as the agent named it.",
-    "FileChange.operation": "`create`, `edit`, `delete` or `rename`.",
-    "FileChange.language": "The language of its code.",
-    "FileChange.diffs": "Its changes, by line.",
-    "WorkspaceFiles": "Files of a workspace.",
-    "WorkspaceFiles.files": "Paths below the workspace, best match first.",
-    "WorkspaceFolders": "Folders that a conversation may use.",
-    "WorkspaceFolders.folders": "Their paths.",
-    "RecentRun.prompt": "The first line of its prompt.",
+    "PermissionList": "What callers have allowed, and the operator's own rules.",
+    "PermissionList.permissions": "The caller's own decisions, the newest first.",
+    "PermissionList.settings": "The rules of the setting `allow`, which hold for everybody.",
+    "PermissionList.canAllow": "False if the operator has set `permissions` to `deny`: then these have no effect.",
+    "PermissionList.allowsEverything": "True if the operator has set `force`.",
+    "PermissionEntry": "One decision. `conversation` and `workspace` are rules, which hold until they are revoked.",
+    "PermissionEntry.id": "The id to revoke it by.",
+    "PermissionEntry.decision": "What was decided.",
+    "PermissionEntry.rules": "What it allows, in the form of the agent's own configuration.",
+    "PermissionEntry.subject": "What the agent wanted to do.",
+    "PermissionEntry.reason": "Why it was denied.",
+    "PermissionEntry.workspace": "The workspace in which it was decided.",
+    "PermissionEntry.conversationId": "The conversation in which it was decided.",
+    "PermissionEntry.chatId": "The run that asked.",
+    "PermissionEntry.documentId": "The document that asked.",
+    "PermissionEntry.created": "When it was decided: ISO 8601, UTC.",
     "RunList": "The newest runs of all conversations.",
     "RunList.runs": "The newest first.",
     "RecentRun": "One run of any conversation.",
@@ -577,8 +617,6 @@ _MEANINGS: dict[str, str] = {
             "updated": "When it was used last.",
             "workspace": "The folder that it works in.",
             "isRunning": "Whether it has a run now.",
-            "isWaiting": "Whether that run waits for a person's answer.",
-            "pinned": "Whether it is listed at the top.",
             "snippet": "Where the words of a search were found.",
             "mode": "Of its newest run.",
             "model": "Of its newest run.",

@@ -9,6 +9,7 @@ from cursor_gateway.model.actions import Plan, Question
 from cursor_gateway.model.agent_events import AgentEvent
 from cursor_gateway.model.caller_tools import Tool, ToolResult
 from cursor_gateway.model.documents import ClarificationAnswer, Mode
+from cursor_gateway.model.permissions import Permission
 
 TOOLS_SERVER = "caller"  # the default name of the MCP server with the caller's tools
 # Bytes. A line is decoded, encoded and stored in one piece: that takes eight times its size in memory, and blocks the
@@ -46,6 +47,10 @@ class Person(Protocol):
         """Whether the plan is accepted. None: no decision."""
         ...
 
+    async def permit(self, call_id: str, question: Question) -> Permission | None:
+        """Whether the agent may do what the question asks for. None: no decision, which allows nothing."""
+        ...
+
 
 class Turn(Struct, frozen=True, kw_only=True):
     """One prompt for an agent, and where it works."""
@@ -60,6 +65,7 @@ class Turn(Struct, frozen=True, kw_only=True):
     session_id: str | None = None  # the agent's own session, to resume
     offered: Offered | None = None
     person: Person | None = None  # None: the agent must not ask questions
+    allow: Sequence[str] = ()  # rules that its owner has allowed, such as `Shell(npm)`; without effect with `offered`
 
 
 class Model(Struct, frozen=True):

@@ -13,7 +13,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from secrets import token_hex
 
-_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_BASE = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+_FOLDER = _BASE | os.O_NOFOLLOW
 _NEW_FILE = os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -28,9 +29,11 @@ def private_folder(base: Path, path: Path) -> Iterator[int]:
 
     Raises `OSError`.
     """
-    if not base.is_dir():
+    try:
+        folder = os.open(base, _BASE)
+    except FileNotFoundError:
         base.mkdir(parents=True, exist_ok=True, mode=0o700)
-    folder = os.open(base, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        folder = os.open(base, _BASE)
     try:
         for name in path.relative_to(base).parts:
             below = _open(folder, name, path)
@@ -67,10 +70,13 @@ def remove_entry(folder: int, name: str) -> None:
 
 
 def _open(folder: int, name: str, path: Path) -> int:
-    with suppress(FileExistsError):
-        os.mkdir(name, 0o700, dir_fd=folder)
     try:
-        return os.open(name, _FOLDER, dir_fd=folder)
+        try:
+            return os.open(name, _FOLDER, dir_fd=folder)
+        except FileNotFoundError:
+            with suppress(FileExistsError):
+                os.mkdir(name, 0o700, dir_fd=folder)
+            return os.open(name, _FOLDER, dir_fd=folder)
     except OSError as error:
         if error.errno in (errno.ELOOP, errno.ENOTDIR):
             raise OSError(errno.ENOTDIR, "Not a directory, or a link to one", str(path)) from error

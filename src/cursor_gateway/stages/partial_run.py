@@ -213,7 +213,7 @@ def _metadata(open: _Open, state: OpenState) -> Metadata:
                 title=known.title or "", overview=known.overview or "", todos=known.todos or [], state=state
             )
         case "clarification":
-            return ClarificationMetadata(questions=known.questions or [], state=state)
+            return ClarificationMetadata(questions=known.questions or [], state=state, permission=known.permission)
         case "todo_update":
             return TodoUpdateMetadata(todos=[], state=state)
         case "tool_call":

@@ -12,6 +12,7 @@ from cursor_gateway.model.documents import (
     DocumentType,
     FileEditMetadata,
     Metadata,
+    PermissionRequest,
     PlanMetadata,
     State,
     TerminalCommandMetadata,
@@ -27,6 +28,7 @@ class _Trace(TypedDict):
 
     state: State | UnsetType
     reason: str | UnsetType
+    permission: PermissionRequest | UnsetType
     raw: Any
 
 
@@ -39,8 +41,8 @@ def started(action: Action) -> tuple[DocumentType, KnownMetadata | None]:
             return "terminal_command", KnownMetadata(command=command, working_directory=directory or UNSET)
         case Plan(title=title, overview=overview, todos=todos):
             return "plan", KnownMetadata(title=title, overview=overview, todos=todos)
-        case Question(questions=questions):
-            return "clarification", KnownMetadata(questions=questions)
+        case Question(questions=questions, permission=permission):
+            return "clarification", KnownMetadata(questions=questions, permission=permission or UNSET)
         case TodoUpdate():
             return "todo_update", None
         case OtherTool():
@@ -76,9 +78,10 @@ def metadata_of(
 ) -> Metadata:
     """`call_id` is what clients see; the agent's own id is added where it differs. `payload` is UNSET by default."""
     plain = outcome.state == "completed"
-    trace: _Trace = {"state": UNSET, "reason": UNSET, "raw": payload}
+    asked = action.permission if isinstance(action, Question) else outcome.permission
+    trace: _Trace = {"state": UNSET, "reason": UNSET, "permission": asked or UNSET, "raw": payload}
     if not plain:
-        trace = {"state": outcome.state, "reason": outcome.message, "raw": payload}
+        trace |= {"state": outcome.state, "reason": outcome.message}
     match action:
         case FileEdit():
             return FileEditMetadata(

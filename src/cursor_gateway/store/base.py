@@ -3,9 +3,15 @@
 Ids and times are passed in. Every lookup is for an owner; what belongs to another owner does not exist for it. Writes
 are idempotent: what is stored already is left as it is, so after `StoreUnavailable` the caller keeps its data and
 retries later.
+
+**Leases.** Any number of processes may share a history, and each run has one writer. Whoever begins a run, or claims
+one whose process died, gets a `Lease`: the run's id and its epoch, which every claim raises. Every write brings its
+lease and the number of its first event; both are compared in the transaction that stores it. So a process that was
+taken for dead and wakes up is `Fenced`: it stores nothing, and learns that the run is no longer its own. A conversation
+has one running run at a time, whichever process starts it.
 """
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import Literal, Protocol, TypeAlias
 
 from msgspec import Struct
@@ -61,6 +67,39 @@ class RunEnd(Struct, frozen=True, kw_only=True):
     frees_key: bool = False  # release the idempotency key, so that a retry is a new run and not the same failure
 
 
+# --- writing ----------------------------------------------------------------------------------------
+
+
+class Lease(Struct, frozen=True):
+    """The right to write to a run, until another process claims it."""
+
+    run_id: str
+    epoch: int
+
+
+class KeyTaken(Struct, frozen=True):
+    """The idempotency key belongs to another run."""
+
+
+class Busy(Struct, frozen=True):
+    """The conversation has a running run."""
+
+    run_id: str
+
+
+class Stored(Struct, frozen=True):
+    size: int  # in bytes; 0 if all of it was stored before
+
+
+class Fenced(Struct, frozen=True):
+    """Nothing was stored, and nothing will be under this lease."""
+
+    reason: Literal["claimed", "ended", "deleted"]
+
+
+Begun: TypeAlias = Lease | KeyTaken | Busy
+Written: TypeAlias = Stored | Fenced
+
 # --- output -----------------------------------------------------------------------------------------
 
 
@@ -69,6 +108,7 @@ class RunRecord(Struct, frozen=True, kw_only=True):
     conversation_id: str
     owner: str
     instance: str
+    epoch: int
     state: RunState
     model: str
     mode: Mode
@@ -96,7 +136,6 @@ class ConversationRecord(Struct, frozen=True, kw_only=True):
     session_id: str | None  # the agent's own
     fingerprint: str | None
     is_running: bool
-    is_pinned: bool = False
 
 
 class MessageRecord(Struct, frozen=True, kw_only=True):
@@ -140,29 +179,28 @@ class IdempotentRun(Struct, frozen=True):
 class Store(Protocol):
     """All methods may raise `StoreUnavailable`. A local engine may complete without ever yielding to the loop."""
 
-    async def begin_run(self, new: NewRun) -> bool:
-        """False, with nothing stored, if the idempotency key belongs to another run."""
+    async def begin_run(self, new: NewRun) -> Begun:
+        """The lease of the new run, with epoch 1; with `KeyTaken` and `Busy`, nothing is stored."""
         ...
 
-    async def append(self, run_id: str, first_number: int, events: Sequence[DocumentEvent]) -> int | None:
+    async def claim_run(self, run_id: str, epoch: int) -> Lease | None:
+        """Takes over a run whose process died. None if it is not running any more, or has another epoch than this."""
+        ...
+
+    async def append(self, lease: Lease, first_number: int, events: Sequence[DocumentEvent]) -> Written:
         """Appends the events of one read of the agent; the first of them may be stored already. Numbers start at 1.
 
-        Returns the bytes stored. None: some are not stored and never will be, because the run was deleted or was
-        ended by another process.
+        The calls that a `Paused` event waits for are open calls of the run from then on.
         """
         ...
 
-    async def end_run(self, run_id: str, first_number: int, events: Sequence[DocumentEvent], end: RunEnd) -> int | None:
-        """Stores the last events and the end of the run in one transaction. Returns the same as `append`."""
+    async def end_run(self, lease: Lease, first_number: int, events: Sequence[DocumentEvent], end: RunEnd) -> Written:
+        """Stores the last events and the end of the run in one transaction."""
         ...
 
     async def set_session(
         self, conversation_id: str, owner: str, session_id: str | None, fingerprint: str | None
     ) -> None: ...
-
-    async def change_conversation(self, id: str, owner: str, title: str | None, is_pinned: bool | None) -> bool:
-        """None leaves it as it is. False if there is no such conversation."""
-        ...
 
     async def delete_conversation(self, id: str, owner: str) -> bool:
         """Takes effect at once for readers; space is reclaimed later. False if there is no such conversation."""
@@ -192,8 +230,8 @@ class Store(Protocol):
         """In the order in which they started."""
         ...
 
-    async def recent_runs(self, owner: str, limit: int) -> list[tuple[RunRecord, str, str]]:
-        """Newest first, each with its conversation's title and the first line of its prompt."""
+    async def recent_runs(self, owner: str, limit: int) -> list[tuple[RunRecord, str]]:
+        """Newest first, each with its conversation's title."""
         ...
 
     async def unfinished_runs(self) -> list[RunRecord]:
@@ -216,10 +254,6 @@ class Store(Protocol):
         """
         ...
 
-    async def pinned_conversations(self, owner: str) -> list[ConversationRecord]:
-        """Newest first; at most a hundred."""
-        ...
-
     async def messages(self, conversation_id: str, owner: str) -> list[MessageRecord]: ...
 
     async def find_by_fingerprint(self, owner: str, fingerprint: str) -> list[ConversationRecord]:
@@ -228,6 +262,10 @@ class Store(Protocol):
 
     async def unknown_conversations(self, ids: Sequence[str]) -> list[str]:
         """Those of the ids that have no conversation."""
+        ...
+
+    async def find_run_by_calls(self, owner: str, call_ids: Iterable[str]) -> RunRecord | None:
+        """The running run that asked its caller for one of these calls."""
         ...
 
     async def find_run_by_idempotency(self, owner: str, key: str) -> IdempotentRun | None: ...

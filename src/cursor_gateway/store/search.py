@@ -1,6 +1,5 @@
 """A search query in, its words out; documents in, their searchable text out; both, and the text around a match, out."""
 
-import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -21,22 +20,13 @@ from cursor_gateway.model.documents import (
     is_tool_use,
 )
 from cursor_gateway.stages import search_tokens
+from cursor_gateway.wire.surrogates import repair
 
-_SURROGATE = re.compile("[\ud800-\udfff]")
 _MOST_WORDS = 32  # of a query: each costs a lookup
 _LONGEST_QUERY = 1_000  # characters
 _LONGEST_TEXT = 250_000  # characters indexed per run, which takes about 50 ms of a background thread
 _MOST_VALUES = 5_000  # of a tool's arguments
 _BEFORE, _AFTER = 40, 120  # characters of a snippet
-
-
-def sound(text: str) -> str:
-    """Replaces lone surrogates, which no database can store."""
-    try:
-        text.encode()  # much faster than searching for them
-    except UnicodeEncodeError:
-        return _SURROGATE.sub("\ufffd", text)
-    return text
 
 
 # --- queries ----------------------------------------------------------------------------------------
@@ -46,7 +36,7 @@ def query_words(query: str) -> list[str]:
     """Words without a letter or digit are dropped: the index ignores them, and they would match nothing."""
     if len(query) > _LONGEST_QUERY:
         raise InvalidRequest(f"A search is limited to {_LONGEST_QUERY:,} characters; use fewer words.", param="q")
-    words = sound(query).replace("\0", " ").split()
+    words = repair(query).replace("\0", " ").split()
     return [word for word in words if any(character.isalnum() for character in word)][:_MOST_WORDS]
 
 
@@ -78,7 +68,7 @@ def searchable(texts: Iterable[str]) -> str:
             break
         kept.append(text[:room])
         room -= len(text) + 1
-    return sound("\n".join(kept))
+    return repair("\n".join(kept))
 
 
 class Words:

@@ -9,6 +9,7 @@ from typing import Any, NoReturn, TypeVar
 import msgspec
 
 from cursor_gateway.errors import InvalidRequest
+from cursor_gateway.wire.surrogates import repair
 
 T = TypeVar("T")
 
@@ -50,7 +51,7 @@ def _repaired(body: bytes) -> str:
     """
     value = json.loads(body.decode("utf-8-sig"), parse_constant=_refuse_constant)
     text = json.dumps(value, ensure_ascii=False)
-    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    return repair(text)
 
 
 def _refuse_constant(constant: str) -> NoReturn:

@@ -1,3 +1,7 @@
+import json
+
+from msgspec.structs import replace
+
 from cursor_gateway.cli.clients.base import JsonFile
 from cursor_gateway.cli.clients.claude import CLAUDE
 from tests.cli.clients.endpoints import FOLDER, FULL, PLAIN
@@ -11,6 +15,13 @@ def test_the_environment_names_the_gateway_and_nothing_leads_elsewhere() -> None
     assert start.environment["ANTHROPIC_CUSTOM_HEADERS"] == "x-cursor-workspace: /home/me/my project"
     assert start.environment["ANTHROPIC_API_KEY"] is None
     assert start.environment["CLAUDE_CODE_ENABLE_GATEWAY_MODEL_DISCOVERY"] == "1"
+    assert start.arguments == ("--settings", f"{FOLDER}/settings.json")
+    settings = json.loads(start.files["settings.json"])  # above the user's own, which would win over variables
+    assert settings["env"] == {name: value or "" for name, value in start.environment.items()}
+    assert start.environment["ANTHROPIC_MODEL"] == "claude-opus-4.6"  # as its picker lists it
+    sonnet = replace(FULL, model="claude-sonnet-5", workspace="")
+    assert CLAUDE.launch.start(sonnet, FOLDER).environment["ANTHROPIC_MODEL"] == "claude-sonnet-5"
+    assert "ANTHROPIC_MODEL" not in CLAUDE.launch.start(PLAIN, FOLDER).environment  # then it has its own
     assert "ANTHROPIC_CUSTOM_HEADERS" not in CLAUDE.launch.start(PLAIN, FOLDER).environment
 
 

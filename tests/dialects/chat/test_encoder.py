@@ -842,3 +842,7 @@ def test_a_run_that_paused_has_several_replies_and_each_is_numbered_as_its_event
             assert {frame.id for piece in pieces for frame in piece} - {""} == {
                 str(number) for number, piece in enumerate(expected, start + 1) if piece and number > after
             }
+
+
+def test_silence_is_a_comment() -> None:
+    assert ChunkEncoder(HEAD).keep_alive() == b": keep-alive\n\n"

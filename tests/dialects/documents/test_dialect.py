@@ -10,6 +10,7 @@ from cursor_gateway.dialects.base import (
     SSE,
     ContinueRun,
     Form,
+    PermissionDecisions,
     PlanDecision,
     QuestionAnswers,
     RunAction,
@@ -22,6 +23,7 @@ from cursor_gateway.dialects.documents.encoder import NdjsonEncoder, SseEncoder
 from cursor_gateway.dialects.errors import encode_error
 from cursor_gateway.errors import AgentCrashed, InvalidRequest
 from cursor_gateway.model.messages import UserMessage
+from cursor_gateway.model.permissions import Permission
 from tests.dialects.runs import RUN, done, paused, words
 
 DIALECT = documents_dialect(max_images=1)
@@ -79,6 +81,8 @@ def test_a_run_is_continued_with_what_it_waits_for() -> None:
     assert isinstance(answers, QuestionAnswers)
     assert answers.answers[0].text == "yes"
     assert go_on({"plan": "reject", "text": "Smaller."}).given == PlanDecision("reject", "Smaller.")
+    allowed = go_on({"permissions": [{"documentId": "doc_002", "decision": "once"}]})
+    assert allowed.given == PermissionDecisions({"doc_002": Permission("once")})
 
 
 @pytest.mark.parametrize(("form", "encoder"), [(SSE, SseEncoder), (NDJSON, NdjsonEncoder)])

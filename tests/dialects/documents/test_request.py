@@ -15,6 +15,7 @@ from cursor_gateway.dialects.documents.request import (
     ToolAnswer,
     answers_of,
     offer_of,
+    permissions_of,
     read_answer,
     read_chat_request,
     results_of,
@@ -32,6 +33,7 @@ from cursor_gateway.model.caller_tools import (
 )
 from cursor_gateway.model.documents import ClarificationAnswer
 from cursor_gateway.model.images import Image
+from cursor_gateway.model.permissions import Permission
 
 
 def read(**fields: Any) -> ChatRequest:
@@ -268,6 +270,31 @@ def test_what_is_wrong_with_an_answer_is_named(fields: dict[str, Any], param: st
         results_of(answer(**fields).tool_results or ())
     assert caught.value.param == param
     assert caught.value.status == 400
+
+
+def permission(decision: str, reason: str = "", document: str = "doc_002") -> dict[str, Any]:
+    return {"documentId": document, "decision": decision, "reason": reason}
+
+
+def test_commands_are_decided_on_by_their_documents() -> None:
+    told = answer(permissions=[permission("workspace"), permission("deny", "Not now.", "doc_003")])
+    assert permissions_of(told.permissions or ()) == {
+        "doc_002": Permission("workspace"),
+        "doc_003": Permission("deny", "Not now."),
+    }
+
+
+@pytest.mark.parametrize(
+    ("permissions", "param"),
+    [
+        ([permission("once", "because")], "permissions[0].reason"),
+        ([permission("once"), permission("deny")], "permissions[1]"),
+    ],
+)
+def test_a_decision_is_one_and_only_a_denial_has_a_reason(permissions: list[dict[str, Any]], param: str) -> None:
+    with pytest.raises(InvalidRequest) as refused:
+        permissions_of(answer(permissions=permissions).permissions or ())
+    assert refused.value.param == param
 
 
 def test_images_of_results_are_counted_together_before_any_is_decoded() -> None:

@@ -11,9 +11,8 @@ from cursor_gateway.dialects.messages.claude_code import (
     is_claude_code,
     session_of,
     side_request,
-    without_call_ids,
 )
-from cursor_gateway.model.messages import AssistantMessage, Call, Instructions, Message, ToolMessage, UserMessage
+from cursor_gateway.model.messages import Instructions, UserMessage
 
 SESSION = "c0ffee00-0000-4000-8000-000000000000"
 
@@ -62,13 +61,6 @@ def test_only_a_search_may_use_a_tool() -> None:
     assert "Search the web" in instructions_for("search")
     assert instructions_for("title") == instructions_for("summary")
     assert "use no tools" in instructions_for("title")
-
-
-def test_calls_lose_their_ids() -> None:
-    others: list[Message] = [Instructions("Be kind."), UserMessage("Hi")]
-    called: list[Message] = [AssistantMessage("", (Call("call_1", "look", "{}"),)), ToolMessage("ok", "call_1", "look")]
-    quoted: list[Message] = [AssistantMessage("", (Call("", "look", "{}"),)), ToolMessage("ok", "", "look")]
-    assert without_call_ids([*others, *called]) == [*others, *quoted]
 
 
 @pytest.mark.parametrize(

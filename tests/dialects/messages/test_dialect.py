@@ -193,8 +193,10 @@ def test_a_limit_cuts() -> None:
 
 def test_a_run_that_failed_is_an_error() -> None:
     failure = AgentCrashed("It crashed.").failure()
-    failed = whole([*words("x"), done(failure)])
+    failed = whole([done(failure), done(failure)])
     assert failed.failure == failure
+    assert failure.retryable
+    assert whole([*words("x"), done(failure)]).failure == replace(failure, retryable=False)
     assert json.loads(failed.error_body(failure))["error"] == {"type": "api_error", "message": "It crashed."}
 
 

@@ -5,7 +5,7 @@ import json
 import msgspec
 import pytest
 
-from cursor_gateway.dialects.messages.errors import encode_error, error_type, stream_error
+from cursor_gateway.dialects.messages.errors import ANTHROPIC_ERRORS, encode_error, error_type, stream_error
 from cursor_gateway.errors import (
     AgentCrashed,
     AgentMissing,
@@ -48,6 +48,14 @@ def test_the_type_follows_from_the_status(error: type[GatewayError], type: str) 
 
 def test_anthropics_own_statuses_are_known() -> None:
     assert [error_type(status) for status in (402, 500, 529)] == ["billing_error", "api_error", "overloaded_error"]
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [(TooManyRuns, True), (AgentOverloaded, True), (AgentCrashed, False), (AgentTimedOut, False), (KeyRefused, False)],
+)
+def test_clients_are_told_to_retry_only_what_runs_no_agent_again(error: type[GatewayError], expected: bool) -> None:
+    assert ANTHROPIC_ERRORS.is_worth_retrying(error("Why it failed.").failure()) == expected
 
 
 @pytest.mark.parametrize(

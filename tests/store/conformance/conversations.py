@@ -12,7 +12,7 @@ from cursor_gateway.errors import InvalidRequest, StoreUnavailable
 from cursor_gateway.model.document_events import ContentDelta, DocumentEvent
 from cursor_gateway.model.documents import Document
 from cursor_gateway.stages import search_tokens
-from cursor_gateway.store.base import Idempotency, IdempotentRun, MessageRecord, NewMessage, Store
+from cursor_gateway.store.base import Busy, Fenced, Idempotency, IdempotentRun, Lease, MessageRecord, NewMessage, Store
 from tests.store.conformance.law import (
     all_pages,
     everything,
@@ -25,7 +25,7 @@ from tests.store.conformance.law import (
     the_conversation,
     whole_run,
 )
-from tests.store.making import DAY_MS, EVERY_DOCUMENT, ME, YOU, deltas, new_run, run_end, text_document
+from tests.store.making import DAY_MS, EVERY_DOCUMENT, ME, YOU, deltas, lease, new_run, run_end, text_document
 from tests.store.test_search import queries
 
 # --- conversations ----------------------------------------------------------------------------------
@@ -50,68 +50,43 @@ async def a_conversation_goes_on_with_its_next_run(store: Store) -> None:
 
 
 @law
-async def a_conversation_is_renamed_and_pinned(store: Store) -> None:
-    await whole_run(store, "a", "conv", "Mend the login", at=1000)
-    await whole_run(store, "b", "other", "Another", at=2000)
-    assert await store.pinned_conversations(ME) == []
-    assert await store.change_conversation("conv", ME, "Login", None)
-    assert await store.change_conversation("conv", ME, None, True)
-    found = await the_conversation(store)
-    assert (found.title, found.is_pinned, found.updated_ms) == ("Login", True, 1000)
-    assert await store.pinned_conversations(ME) == [found]
-    assert await store.pinned_conversations(YOU) == []
-    await whole_run(store, "c", "conv", "And now?", at=5000)
-    found = await the_conversation(store)
-    assert (found.title, found.is_pinned) == ("Login", True)
-    assert await store.change_conversation("conv", ME, None, False)
-    assert await store.pinned_conversations(ME) == []
-
-
-@law
-async def only_its_owner_changes_a_conversation(store: Store) -> None:
-    await whole_run(store, "a", "conv", "Mend the login")
-    assert not await store.change_conversation("conv", YOU, "Mine now", True)
-    assert not await store.change_conversation("nowhere", ME, "New", True)
-    await store.change_conversation("conv", ME, None, True)
-    await store.delete_conversation("conv", ME)
-    assert not await store.change_conversation("conv", ME, "Back", True)
-    assert await store.pinned_conversations(ME) == []
-
-
-@law
-async def a_recent_run_tells_its_own_prompt(store: Store) -> None:
-    await whole_run(store, "a", "conv", "Mend the login")
-    await whole_run(store, "b", "conv", "Before", "And now?\nMore.")
-    assert [prompt for _, _, prompt in await store.recent_runs(ME, 10)] == ["And now?", "Mend the login"]
-
-
-@law
 async def messages_are_numbered_in_the_order_in_which_they_were_said(store: Store) -> None:
     for id, said in (("a", ("one", "two")), ("b", ("three",))):
         await store.begin_run(new_run(id, "conv", *said))
-    for id in ("b", "a"):  # the other way round
-        await store.end_run(id, 1, [], run_end(id, answer=f"answer of {id}"))
+        await store.end_run(lease(id), 1, [], run_end(id, answer=f"answer of {id}"))
     found = await store.messages("conv", ME)
     assert [(message.number, message.run_id, message.text) for message in found] == [
         (1, "a", "one"),
         (2, "a", "two"),
-        (3, "b", "three"),
-        (4, "b", "answer of b"),
-        (5, "a", "answer of a"),
+        (3, "a", "answer of a"),
+        (4, "b", "three"),
+        (5, "b", "answer of b"),
     ]
 
 
+@law
+async def a_conversation_has_one_running_run(store: Store) -> None:
+    await store.begin_run(new_run("a", "conv", "one"))
+    assert await store.begin_run(new_run("b", "conv", "two")) == Busy("a")
+    assert await store.begin_run(new_run("a", "conv", "one")) == lease("a")
+    assert await store.run("b", ME) is None
+    assert await texts(store) == ["one"]
+    assert await store.begin_run(new_run("yours", "conv", owner=YOU)) == lease("yours")
+    await store.end_run(lease("a"), 1, [], run_end("a"))
+    assert await store.begin_run(new_run("b", "conv", "two")) == lease("b")
+    assert await texts(store) == ["one", "Hi", "two"]
+
+
 @law_of_two
-async def runs_that_begin_at_once_share_a_conversation(store: Store, other: Store) -> None:
+async def of_runs_that_begin_at_once_in_a_conversation_one_does(store: Store, other: Store) -> None:
     names = [f"run{number}" for number in range(10)]
     begun = await asyncio.gather(
         *((store, other)[number % 2].begin_run(new_run(id, "conv", id)) for number, id in enumerate(names))
     )
-    assert begun == [True] * 10
-    messages = await store.messages("conv", ME)
-    assert [message.number for message in messages] == list(range(1, 11))
-    assert sorted(message.text for message in messages) == names
-    assert sorted(run.id for run in await store.runs_of("conv", ME)) == names
+    (winner,) = (one.run_id for one in begun if isinstance(one, Lease))
+    assert [one for one in begun if not isinstance(one, Lease)] == [Busy(winner)] * 9
+    assert [run.id for run in await store.runs_of("conv", ME)] == [winner]
+    assert await texts(store) == [winner]
     assert await ids(store) == ["conv"]
 
 
@@ -130,7 +105,7 @@ async def a_history_that_a_client_brings_is_kept_in_its_order_and_titled_by_the_
 @law
 async def a_conversation_without_a_word_of_the_user_has_a_title(store: Store) -> None:
     await store.begin_run(msgspec.structs.replace(new_run(), messages=[]))
-    await store.end_run("run", 1, [], run_end(answer=""))
+    await store.end_run(lease("run"), 1, [], run_end(answer=""))
     assert (await the_conversation(store)).title == "Untitled"
     assert await store.messages("conv", ME) == []
 
@@ -196,8 +171,8 @@ async def nothing_of_another_owner_is_found(store: Store) -> None:
 @law
 async def two_owners_may_use_the_same_names(store: Store) -> None:
     key = Idempotency("key", "hash")
-    assert await store.begin_run(new_run("a", "conv", "mine", idempotency=key))
-    assert await store.begin_run(new_run("b", "conv", "yours", owner=YOU, idempotency=key))
+    assert isinstance(await store.begin_run(new_run("a", "conv", "mine", idempotency=key)), Lease)
+    assert isinstance(await store.begin_run(new_run("b", "conv", "yours", owner=YOU, idempotency=key)), Lease)
     assert [run.id for run in await store.runs_of("conv", ME)] == ["a"]
     assert [run.id for run in await store.runs_of("conv", YOU)] == ["b"]
     assert await store.find_run_by_idempotency(YOU, "key") == IdempotentRun("b", "hash")
@@ -335,10 +310,10 @@ async def a_run_is_found_by_its_question_while_it_goes_on(store: Store) -> None:
 @law_of_two
 async def what_one_stores_another_finds(store: Store, other: Store) -> None:
     await store.begin_run(new_run("run", "conv", "Mend the login", idempotency=Idempotency("key", "hash")))
-    await store.append("run", 1, deltas(1, 2))
+    await store.append(lease("run"), 1, deltas(1, 2))
     assert await other.find_run_by_idempotency(ME, "key") == IdempotentRun("run", "hash")
     assert await everything(other) == deltas(1, 2)
-    await store.end_run("run", 3, deltas(3), run_end(fingerprint="f1"))
+    await store.end_run(lease("run"), 3, deltas(3), run_end(fingerprint="f1"))
     assert await everything(other) == deltas(1, 2, 3)
     assert [found.id for found in await other.find_by_fingerprint(ME, "f1")] == ["conv"]
     assert await ids(other) == ["conv"]
@@ -381,7 +356,7 @@ async def any_text_can_be_kept_and_looked_for(store: Store) -> None:
 async def what_is_deleted_is_found_nowhere_at_once(store: Store) -> None:
     await whole_run(store, "other", "other", "word")
     await store.begin_run(new_run("run", "conv", "word", idempotency=Idempotency("key", "hash")))
-    await store.append("run", 1, deltas(1))
+    await store.append(lease("run"), 1, deltas(1))
     await store.set_session("conv", ME, "s", "f1")
     assert await store.delete_conversation("conv", ME)
     assert not await store.delete_conversation("conv", ME)
@@ -390,7 +365,7 @@ async def what_is_deleted_is_found_nowhere_at_once(store: Store) -> None:
     assert (await store.events("run", ME)).events == []
     assert await store.messages("conv", ME) == []
     assert await store.runs_of("conv", ME) == []
-    assert [run.id for run, _, _ in await store.recent_runs(ME, 10)] == ["other"]
+    assert [run.id for run, _ in await store.recent_runs(ME, 10)] == ["other"]
     assert await store.unfinished_runs() == []
     assert await store.find_by_fingerprint(ME, "f1") == []
     assert await store.find_run_by_idempotency(ME, "key") is None
@@ -401,11 +376,11 @@ async def what_is_deleted_is_found_nowhere_at_once(store: Store) -> None:
 @law
 async def a_run_that_goes_on_after_its_conversation_was_deleted_is_not_stored(store: Store) -> None:
     await store.begin_run(new_run())
-    await store.append("run", 1, deltas(1))
+    await store.append(lease("run"), 1, deltas(1))
     assert await store.delete_conversation("conv", ME)
     await store.prune(None, None, 0)  # to the last row
-    assert await store.append("run", 2, deltas(2)) is None
-    assert await store.end_run("run", 2, deltas(2), run_end()) is None
+    assert isinstance(await store.append(lease("run"), 2, deltas(2)), Fenced)
+    assert isinstance(await store.end_run(lease("run"), 2, deltas(2), run_end()), Fenced)
     assert await store.run("run", ME) is None
     await whole_run(store, "again", "conv", "anew")  # the name is free
     assert [run.id for run in await store.runs_of("conv", ME)] == ["again"]
@@ -436,9 +411,9 @@ async def each_owner_has_a_share_and_loses_its_own_oldest(store: Store) -> None:
     batch: list[DocumentEvent] = [ContentDelta("doc_001", "x" * 10_000)]
     for number, owner in enumerate([ME] + [YOU] * 30):
         await store.begin_run(new_run(f"run{number}", f"conv{number:02}", owner=owner, at=1000 + number))
-        await store.append(f"run{number}", 1, batch)
+        await store.append(lease(f"run{number}"), 1, batch)
         if number != 1:  # the oldest of the greedy one goes on
-            await store.end_run(f"run{number}", 2, [], run_end(at=1000 + number))
+            await store.end_run(lease(f"run{number}"), 2, [], run_end(at=1000 + number))
     assert await store.prune_owners(105_000) == 19
     assert await ids(store, ME) == ["conv00"]
     assert await ids(store, YOU) == [*(f"conv{number}" for number in range(30, 20, -1)), "conv01"]
@@ -473,6 +448,6 @@ async def a_store_that_is_closed_says_so(store: Store) -> None:
     await store.begin_run(new_run())
     for _ in range(2):
         await store.close()
-    for call in (store.append("run", 1, []), store.run("run", ME), store.events("run", ME), store.size()):
+    for call in (store.append(lease("run"), 1, []), store.run("run", ME), store.events("run", ME), store.size()):
         with pytest.raises(StoreUnavailable, match="closed"):
             await call

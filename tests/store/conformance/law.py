@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from cursor_gateway.model.document_events import DocumentEvent, Done
 from cursor_gateway.model.documents import Document
-from cursor_gateway.store.base import ConversationRecord, RunRecord, Store
+from cursor_gateway.store.base import ConversationRecord, Lease, RunRecord, Store, Stored
 from tests.laws.strategies import examples
-from tests.store.making import ME, deltas, envelope, new_run, run_end
+from tests.store.making import ME, deltas, envelope, lease, new_run, run_end
 
 Open: TypeAlias = Callable[[], Awaitable[Store]]
 Law: TypeAlias = Callable[[Open], Awaitable[None]]
@@ -57,10 +57,10 @@ async def whole_run(
     documents: Sequence[Document] = (),
     fingerprint: str | None = None,
 ) -> None:
-    assert await store.begin_run(new_run(id, conversation, *said, owner=owner, at=at))
-    assert await store.append(id, 1, deltas(1, 2, 3))
+    assert isinstance(await store.begin_run(new_run(id, conversation, *said, owner=owner, at=at)), Lease)
+    assert isinstance(await store.append(lease(id), 1, deltas(1, 2, 3)), Stored)
     end = run_end(id, documents=documents, at=at, fingerprint=fingerprint)
-    assert await store.end_run(id, 4, [Done(envelope(id))], end)
+    assert isinstance(await store.end_run(lease(id), 4, [Done(envelope(id))], end), Stored)
 
 
 async def everything(store: Store, run: str = "run", owner: str = ME) -> list[DocumentEvent]:

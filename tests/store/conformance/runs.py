@@ -9,11 +9,21 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from cursor_gateway.model.agent_events import AgentEvent
-from cursor_gateway.model.document_events import DocumentEvent, Done
-from cursor_gateway.model.documents import Usage
+from cursor_gateway.model.document_events import DocumentEvent, Done, Paused
+from cursor_gateway.model.documents import ResponseMetadata, Usage, WaitingCall
 from cursor_gateway.model.run_info import RunInfo
 from cursor_gateway.stages.assembler import Assembler
-from cursor_gateway.store.base import ConversationRecord, Idempotency, IdempotentRun, RunRecord, Store
+from cursor_gateway.store.base import (
+    ConversationRecord,
+    Fenced,
+    Idempotency,
+    IdempotentRun,
+    KeyTaken,
+    Lease,
+    RunRecord,
+    Store,
+    Stored,
+)
 from tests.laws.strategies import agent_events
 from tests.store.conformance.law import (
     everything,
@@ -26,7 +36,7 @@ from tests.store.conformance.law import (
     the_run,
     whole_run,
 )
-from tests.store.making import EVERY_DOCUMENT, EVERY_EVENT, ME, YOU, deltas, envelope, new_run, run_end
+from tests.store.making import EVERY_DOCUMENT, EVERY_EVENT, ME, YOU, deltas, envelope, lease, new_run, run_end
 
 # --- events -----------------------------------------------------------------------------------------
 
@@ -35,7 +45,7 @@ from tests.store.making import EVERY_DOCUMENT, EVERY_EVENT, ME, YOU, deltas, env
 async def every_kind_of_event_comes_back_as_it_was(store: Store) -> None:
     assert {type(event) for event in EVERY_EVENT} == set(get_args(DocumentEvent))
     await store.begin_run(new_run())
-    assert await store.append("run", 1, EVERY_EVENT)
+    assert isinstance(await store.append(lease("run"), 1, EVERY_EVENT), Stored)
     back = await everything(store)
     assert back == EVERY_EVENT
     assert [type(event) for event in back] == [type(event) for event in EVERY_EVENT]
@@ -53,7 +63,7 @@ async def whatever_an_agent_does_comes_back_as_it_was(store: Store) -> None:
         events = [out for event in did for out in assembler.push(event)]
         await store.begin_run(new_run(id, id))
         for start in range(0, len(events), size):
-            assert await store.append(id, start + 1, events[start : start + size])
+            assert isinstance(await store.append(lease(id), start + 1, events[start : start + size]), Stored)
         assert await everything(store, id) == events
         for after in range(len(events) + 2):
             assert (await store.events(id, ME, after=after)).events == events[after:]
@@ -65,7 +75,7 @@ async def whatever_an_agent_does_comes_back_as_it_was(store: Store) -> None:
 async def events_come_in_pages_that_join_without_a_gap(store: Store) -> None:
     await store.begin_run(new_run())
     for first in range(1, 100, 7):
-        await store.append("run", first, deltas(*range(first, first + 7)))
+        await store.append(lease("run"), first, deltas(*range(first, first + 7)))
     for max_bytes in (1, 100, 10_000):
         for after in (0, 1, 6, 7, 8, 50):
             found, place = list[DocumentEvent](), after
@@ -80,7 +90,7 @@ async def events_come_in_pages_that_join_without_a_gap(store: Store) -> None:
 async def a_page_of_events_has_about_so_many_bytes(store: Store) -> None:
     await store.begin_run(new_run())
     for number in range(1, 101):
-        await store.append("run", number, deltas(number))
+        await store.append(lease("run"), number, deltas(number))
     assert len((await store.events("run", ME, max_bytes=1)).events) == 1
     assert 1 < len((await store.events("run", ME, max_bytes=1000)).events) < 100
     assert len((await store.events("run", ME)).events) == 100
@@ -89,7 +99,7 @@ async def a_page_of_events_has_about_so_many_bytes(store: Store) -> None:
 @law
 async def after_the_last_event_there_is_none(store: Store) -> None:
     await store.begin_run(new_run())
-    await store.append("run", 1, deltas(1, 2, 3))
+    await store.append(lease("run"), 1, deltas(1, 2, 3))
     for after in (3, 4, 2**31, 2**63, 10**30):
         assert (await store.events("run", ME, after=after)).events == []
     for after in (0, -1, -(10**30)):
@@ -99,11 +109,11 @@ async def after_the_last_event_there_is_none(store: Store) -> None:
 @law
 async def of_a_batch_whose_beginning_is_stored_only_the_rest_is(store: Store) -> None:
     await store.begin_run(new_run())
-    assert await store.append("run", 1, deltas(1, 2)) is not None
-    assert await store.append("run", 1, deltas(1, 2)) is not None
-    assert await store.append("run", 1, deltas(1, 2, 3, 4))
-    assert await store.append("run", 4, deltas(4, 5))
-    assert await store.append("run", 6, []) is not None
+    assert isinstance(await store.append(lease("run"), 1, deltas(1, 2)), Stored)
+    assert isinstance(await store.append(lease("run"), 1, deltas(1, 2)), Stored)
+    assert isinstance(await store.append(lease("run"), 1, deltas(1, 2, 3, 4)), Stored)
+    assert isinstance(await store.append(lease("run"), 4, deltas(4, 5)), Stored)
+    assert isinstance(await store.append(lease("run"), 6, []), Stored)
     assert await everything(store) == deltas(1, 2, 3, 4, 5)
     assert (await the_run(store)).event_count == 5
 
@@ -111,20 +121,20 @@ async def of_a_batch_whose_beginning_is_stored_only_the_rest_is(store: Store) ->
 @law
 async def a_gap_is_a_mistake(store: Store) -> None:
     await store.begin_run(new_run())
-    await store.append("run", 1, deltas(1))
+    await store.append(lease("run"), 1, deltas(1))
     with pytest.raises(ValueError, match="before number 4 are missing: 2"):
-        await store.append("run", 4, deltas(4))
+        await store.append(lease("run"), 4, deltas(4))
     with pytest.raises(ValueError, match="before number 4 are missing: 2"):
-        await store.end_run("run", 4, deltas(4), run_end())
+        await store.end_run(lease("run"), 4, deltas(4), run_end())
     assert await everything(store) == deltas(1)
     assert (await the_run(store)).state == "running"
 
 
 @law
 async def events_of_a_run_that_is_not_there_are_not_stored(store: Store) -> None:
-    assert await store.append("run", 1, deltas(1)) is None
-    assert await store.append("run", 1, []) is None
-    assert await store.end_run("run", 1, deltas(1), run_end()) is None
+    assert isinstance(await store.append(lease("run"), 1, deltas(1)), Fenced)
+    assert isinstance(await store.append(lease("run"), 1, []), Fenced)
+    assert isinstance(await store.end_run(lease("run"), 1, deltas(1), run_end()), Fenced)
     assert await everything(store) == []
 
 
@@ -133,7 +143,8 @@ async def the_same_batches_from_two_at_once_are_stored_once(store: Store, other:
     await store.begin_run(new_run())
     for first in range(1, 60, 3):
         batch = deltas(first, first + 1, first + 2)
-        assert None not in await asyncio.gather(store.append("run", first, batch), other.append("run", first, batch))
+        both = await asyncio.gather(*(of.append(lease("run"), first, batch) for of in (store, other)))
+        assert all(isinstance(written, Stored) for written in both)
     assert await everything(store) == deltas(*range(1, 61))
 
 
@@ -153,7 +164,7 @@ async def readers_see_each_event_once_and_in_order_while_one_writes(store: Store
 
     readers = [asyncio.ensure_future(read(of)) for of in [store, other] * 3]
     for number in range(1, 201):
-        await store.append("run", number, deltas(number))
+        await store.append(lease("run"), number, deltas(number))
         await asyncio.sleep(0)
     is_written = True
     for reader in readers:
@@ -165,13 +176,14 @@ async def readers_see_each_event_once_and_in_order_while_one_writes(store: Store
 
 @law
 async def a_run_is_kept_as_it_began(store: Store) -> None:
-    assert await store.begin_run(new_run())
-    await store.append("run", 1, deltas(1, 2))
+    assert isinstance(await store.begin_run(new_run()), Lease)
+    await store.append(lease("run"), 1, deltas(1, 2))
     expected = RunRecord(
         id="run",
         conversation_id="conv",
         owner=ME,
         instance="host:1",
+        epoch=1,
         state="running",
         model="auto",
         mode="agent",
@@ -188,7 +200,7 @@ async def a_run_is_kept_as_it_began(store: Store) -> None:
     assert await store.run("run", ME) == expected
     assert await store.runs_of("conv", ME) == [expected]
     assert await store.unfinished_runs() == [expected]
-    assert await store.recent_runs(ME, 10) == [(expected, "Hello", "Hello")]
+    assert await store.recent_runs(ME, 10) == [(expected, "Hello")]
     assert await store.conversation("conv", ME) == ConversationRecord(
         id="conv",
         owner=ME,
@@ -207,9 +219,9 @@ async def a_run_is_kept_as_it_began(store: Store) -> None:
 @law
 async def a_run_is_kept_as_it_ended(store: Store) -> None:
     await store.begin_run(new_run())
-    await store.append("run", 1, deltas(1, 2))
+    await store.append(lease("run"), 1, deltas(1, 2))
     end = run_end(documents=EVERY_DOCUMENT, session_id="s1", fingerprint="f1")
-    assert await store.end_run("run", 3, [Done(envelope())], end)
+    assert isinstance(await store.end_run(lease("run"), 3, [Done(envelope())], end), Stored)
     run, conversation = await the_run(store), await the_conversation(store)
     assert (run.state, run.model, run.event_count, run.failure_code) == ("completed", "opus", 3, None)
     assert (run.started_ms, run.first_event_ms, run.ended_ms) == (1000, 1500, 2000)
@@ -227,7 +239,7 @@ async def usage_comes_back_with_what_was_given_and_nothing_more(store: Store) ->
     await store.begin_run(new_run())
     end = run_end(status="error")
     end = msgspec.structs.replace(end, envelope=msgspec.structs.replace(end.envelope, usage=usage))
-    assert await store.end_run("run", 1, [], end) is not None
+    assert isinstance(await store.end_run(lease("run"), 1, [], end), Stored)
     run = await the_run(store)
     assert run.usage == usage
     assert (run.state, run.failure_code) == ("error", "agent_crashed")
@@ -236,10 +248,10 @@ async def usage_comes_back_with_what_was_given_and_nothing_more(store: Store) ->
 @law
 async def what_is_done_twice_is_done_once(store: Store) -> None:
     for _ in range(2):
-        assert await store.begin_run(new_run("run", "conv", "one", "two"))
+        assert isinstance(await store.begin_run(new_run("run", "conv", "one", "two")), Lease)
     for _ in range(2):
-        assert await store.end_run("run", 1, [*deltas(1), Done(envelope())], run_end()) is not None
-    assert await store.begin_run(new_run("run", "conv", "one", "two"))  # and does not begin again
+        assert isinstance(await store.end_run(lease("run"), 1, [*deltas(1), Done(envelope())], run_end()), Stored)
+    assert isinstance(await store.begin_run(new_run("run", "conv", "one", "two")), Lease)  # and does not begin again
     assert await texts(store) == ["one", "two", "Hi"]
     assert await everything(store) == [*deltas(1), Done(envelope())]
     assert await ids(store, query="one") == ["conv"]
@@ -250,12 +262,12 @@ async def what_is_done_twice_is_done_once(store: Store) -> None:
 async def what_comes_after_the_end_is_not_stored(store: Store) -> None:
     """Somebody else has ended it: whoever thought that its process was dead."""
     await store.begin_run(new_run())
-    await store.end_run("run", 1, deltas(1), run_end())
-    assert await store.append("run", 1, deltas(1)) is not None
-    assert await store.append("run", 1, deltas(1, 2)) is None
-    assert await store.append("run", 2, deltas(2)) is None
-    assert await store.end_run("run", 1, deltas(1, 2), run_end(status="error")) is None
-    assert await store.end_run("run", 1, deltas(1), run_end(status="error")) is not None
+    await store.end_run(lease("run"), 1, deltas(1), run_end())
+    assert isinstance(await store.append(lease("run"), 1, deltas(1)), Stored)
+    assert isinstance(await store.append(lease("run"), 1, deltas(1, 2)), Fenced)
+    assert isinstance(await store.append(lease("run"), 2, deltas(2)), Fenced)
+    assert isinstance(await store.end_run(lease("run"), 1, deltas(1, 2), run_end(status="error")), Fenced)
+    assert isinstance(await store.end_run(lease("run"), 1, deltas(1), run_end(status="error")), Stored)
     assert await everything(store) == deltas(1)
     assert (await the_run(store)).state == "completed"
     assert await texts(store) == ["Hello", "Hi"]
@@ -265,10 +277,10 @@ async def what_comes_after_the_end_is_not_stored(store: Store) -> None:
 async def a_run_that_two_end_at_once_has_one_end(store: Store, other: Store) -> None:
     await store.begin_run(new_run())
     ends = (
-        store.end_run("run", 1, deltas(1), run_end(answer="one")),
-        other.end_run("run", 1, deltas(1), run_end(answer="two", status="error")),
+        store.end_run(lease("run"), 1, deltas(1), run_end(answer="one")),
+        other.end_run(lease("run"), 1, deltas(1), run_end(answer="two", status="error")),
     )
-    assert None not in await asyncio.gather(*ends)
+    assert all(isinstance(written, Stored) for written in await asyncio.gather(*ends))
     run, said = await the_run(store), await texts(store)
     assert (run.state, said) in (("completed", ["Hello", "one"]), ("error", ["Hello", "two"]))
     assert await everything(store) == deltas(1)
@@ -289,13 +301,137 @@ async def recent_runs_are_the_newest_of_all_conversations(store: Store) -> None:
         await whole_run(store, f"run{number}", f"conv{number % 2}", f"Title {number}", at=1000 + number)
     await whole_run(store, "yours", "yours", owner=YOU, at=5000)
     found = await store.recent_runs(ME, 3)
-    assert [(run.id, title) for run, title, _ in found] == [
-        ("run4", "Title 0"),
-        ("run3", "Title 1"),
-        ("run2", "Title 0"),
-    ]
+    assert [(run.id, title) for run, title in found] == [("run4", "Title 0"), ("run3", "Title 1"), ("run2", "Title 0")]
     await store.delete_conversation("conv0", ME)
-    assert [run.id for run, _, _ in await store.recent_runs(ME, 10)] == ["run3", "run1"]
+    assert [run.id for run, _ in await store.recent_runs(ME, 10)] == ["run3", "run1"]
+
+
+# --- leases -----------------------------------------------------------------------------------------
+
+
+@law
+async def a_writer_whose_run_was_claimed_is_fenced_and_stores_nothing(store: Store) -> None:
+    old = await store.begin_run(new_run())
+    assert old == lease("run", 1)
+    await store.append(old, 1, deltas(1))
+    new = await store.claim_run("run", 1)
+    assert new == lease("run", 2)
+    assert (await the_run(store)).epoch == 2
+    for first, events in ((2, deltas(2)), (1, deltas(1)), (2, [])):
+        assert await store.append(old, first, events) == Fenced("claimed")
+        assert await store.end_run(old, first, events, run_end(answer="old")) == Fenced("claimed")
+    assert await store.begin_run(new_run()) == old  # who begins it again has the same lease, and is fenced as well
+    assert isinstance(await store.append(new, 2, deltas(2)), Stored)
+    assert isinstance(await store.end_run(new, 3, deltas(3), run_end(answer="new")), Stored)
+    assert await store.end_run(old, 3, deltas(3), run_end(answer="old")) == Fenced("claimed")
+    assert await everything(store) == deltas(1, 2, 3)
+    assert await texts(store) == ["Hello", "new"]
+
+
+@law
+async def only_a_running_run_of_that_epoch_can_be_claimed(store: Store) -> None:
+    assert await store.claim_run("run", 1) is None
+    await store.begin_run(new_run())
+    for epoch in (-1, 0, 2, 10**18):
+        assert await store.claim_run("run", epoch) is None
+    assert await store.claim_run("run", 1) == lease("run", 2)
+    assert await store.claim_run("run", 1) is None
+    assert await store.claim_run("run", 2) == lease("run", 3)
+    await store.end_run(lease("run", 3), 1, [], run_end())
+    assert await store.claim_run("run", 3) is None
+    assert (await the_run(store)).state == "completed"
+
+
+@law_of_two
+async def of_two_who_claim_a_run_at_once_one_gets_it(store: Store, other: Store) -> None:
+    await store.begin_run(new_run())
+    for epoch in range(1, 20):
+        claims = await asyncio.gather(store.claim_run("run", epoch), other.claim_run("run", epoch))
+        assert sorted(claim is None for claim in claims) == [False, True]
+
+
+@law
+async def each_refusal_says_why(store: Store) -> None:
+    assert await store.append(lease("run"), 1, deltas(1)) == Fenced("deleted")
+    await store.begin_run(new_run())
+    await store.end_run(lease("run"), 1, deltas(1), run_end())
+    assert await store.append(lease("run"), 2, deltas(2)) == Fenced("ended")
+    assert await store.end_run(lease("run"), 2, deltas(2), run_end()) == Fenced("ended")
+    assert await store.append(lease("run", 2), 2, deltas(2)) == Fenced("claimed")
+
+
+@law_of_two
+async def whoever_writes_and_claims_there_is_one_log_by_one_writer_at_a_time(store: Store, other: Store) -> None:
+    """Writers that know no more than what they were told: their lease, and how far they have written."""
+    tried = 0
+
+    async def try_it(steps: list[tuple[int, bool]]) -> None:
+        nonlocal tried
+        tried += 1
+        id, stores = f"run{tried}", (store, other, store)
+        first = await store.begin_run(new_run(id, id))
+        assert isinstance(first, Lease)
+        leases: list[Lease] = [first] * 3
+        log, epoch = list[DocumentEvent](), 1
+        for writer, claims in steps:
+            if claims:
+                got = await stores[writer].claim_run(id, leases[writer].epoch)
+                assert (got is not None) == (leases[writer].epoch == epoch)
+                run = await stores[writer].run(id, ME)
+                assert run is not None
+                epoch = run.epoch
+                leases[writer] = got or Lease(id, run.epoch)
+            else:
+                said = deltas(100 * writer + len(log))
+                written = await stores[writer].append(leases[writer], len(log) + 1, said)
+                assert isinstance(written, Stored) == (leases[writer].epoch == epoch)
+                log += said if isinstance(written, Stored) else []
+            assert await everything(store, id) == log
+
+    await for_all(try_it, 40, st.lists(st.tuples(st.integers(0, 2), st.booleans()), max_size=12))
+
+
+# --- open calls -------------------------------------------------------------------------------------
+
+
+def _paused(*call_ids: str) -> Paused:
+    calls = [WaitingCall(tool_call_id=id, tool_name="t", arguments={}, document_id="doc_001") for id in call_ids]
+    metadata = ResponseMetadata(duration_ms=0, tool_call_count=0, turn_count=1, waiting_for=calls)
+    return Paused(msgspec.structs.replace(envelope(), metadata=metadata))
+
+
+@law_of_two
+async def a_run_is_found_by_the_calls_it_has_made_until_it_ends(store: Store, other: Store) -> None:
+    await store.begin_run(new_run())
+    assert await other.find_run_by_calls(ME, ["a", "b"]) is None
+    written = await store.append(lease("run"), 1, [*deltas(1), _paused("a", "b"), *deltas(3)])
+    assert isinstance(written, Stored)
+    for calls in (["a"], ["b"], ["x", "\ud800", "b"]):
+        assert await other.find_run_by_calls(ME, calls) == await the_run(store)
+    assert await other.find_run_by_calls(ME, ["x"]) is None
+    assert await other.find_run_by_calls(ME, []) is None
+    assert await other.find_run_by_calls(YOU, ["a"]) is None
+    await store.append(lease("run"), 4, [_paused("c")])
+    assert await other.find_run_by_calls(ME, ["c"]) == await other.find_run_by_calls(ME, ["a"]) == await the_run(store)
+    await store.end_run(lease("run"), 5, [], run_end())
+    for call in "abc":
+        assert await other.find_run_by_calls(ME, [call]) is None
+
+
+@law
+async def two_owners_may_have_calls_of_the_same_name_and_deleted_ones_are_nobodys(store: Store) -> None:
+    for id, owner in (("mine", ME), ("yours", YOU)):
+        await store.begin_run(new_run(id, id, owner=owner))
+        await store.append(lease(id), 1, [_paused("call")])
+    assert [run.id for owner in (ME, YOU) if (run := await store.find_run_by_calls(owner, ["call"]))] == [
+        "mine",
+        "yours",
+    ]
+    assert await store.delete_conversation("mine", ME)
+    assert await store.find_run_by_calls(ME, ["call"]) is None
+    assert await store.find_run_by_calls(YOU, ["call"]) is not None
+    await store.prune(None, None, 0)
+    assert await store.find_run_by_calls(ME, ["call"]) is None
 
 
 # --- keys -------------------------------------------------------------------------------------------
@@ -305,13 +441,13 @@ async def recent_runs_are_the_newest_of_all_conversations(store: Store) -> None:
 async def an_idempotency_key_is_one_runs(store: Store) -> None:
     key = Idempotency("key", "hash")
     assert await store.find_run_by_idempotency(ME, "key") is None
-    assert await store.begin_run(new_run("run", idempotency=key))
-    assert await store.begin_run(new_run("run", idempotency=key))
-    assert not await store.begin_run(new_run("other", "another", idempotency=key))
+    assert isinstance(await store.begin_run(new_run("run", idempotency=key)), Lease)
+    assert isinstance(await store.begin_run(new_run("run", idempotency=key)), Lease)
+    assert await store.begin_run(new_run("other", "another", idempotency=key)) == KeyTaken()
     assert await store.run("other", ME) is None
     assert await store.conversation("another", ME) is None
     assert await store.find_run_by_idempotency(ME, "key") == IdempotentRun("run", "hash")
-    await store.end_run("run", 1, [], run_end())
+    await store.end_run(lease("run"), 1, [], run_end())
     assert await store.find_run_by_idempotency(ME, "key") == IdempotentRun("run", "hash")
 
 
@@ -323,19 +459,19 @@ async def of_two_runs_that_begin_at_once_one_gets_the_key(store: Store, other: S
         begun = await asyncio.gather(
             *(of.begin_run(new_run(id, id, idempotency=key)) for of, id in zip((store, other), names, strict=True))
         )
-        assert sorted(begun) == [False, True]
-        winner = names[begun.index(True)]
+        assert sorted(type(one).__name__ for one in begun) == ["KeyTaken", "Lease"]
+        winner = names[begun.index(KeyTaken()) - 1]
         assert await store.find_run_by_idempotency(ME, key.key) == IdempotentRun(winner, "hash")
-        assert [await store.run(id, ME) is not None for id in names] == begun
+        assert [await store.run(id, ME) is not None for id in names] == [id == winner for id in names]
 
 
 @law
 async def a_run_that_failed_frees_its_key_if_another_try_may_help(store: Store) -> None:
     key = Idempotency("key", "hash")
     await store.begin_run(new_run("run", idempotency=key))
-    await store.end_run("run", 1, [], msgspec.structs.replace(run_end(status="error"), frees_key=True))
+    await store.end_run(lease("run"), 1, [], msgspec.structs.replace(run_end(status="error"), frees_key=True))
     assert await store.find_run_by_idempotency(ME, "key") is None
-    assert await store.begin_run(new_run("again", idempotency=key))
+    assert isinstance(await store.begin_run(new_run("again", idempotency=key)), Lease)
     assert await store.find_run_by_idempotency(ME, "key") == IdempotentRun("again", "hash")
 
 
@@ -360,7 +496,7 @@ async def a_question_keeps_its_key_when_its_run_fails(store: Store) -> None:
     await store.begin_run(new_run("run", "run"))
     for key, hashed in (("question", ""), ("named", "hash")):
         await store.name_reply(ME, key, IdempotentRun("run", hashed), 1000)
-    await store.end_run("run", 1, deltas(1), replace(run_end(), frees_key=True))
+    await store.end_run(lease("run"), 1, deltas(1), replace(run_end(), frees_key=True))
     assert await store.find_run_by_idempotency(ME, "question") == IdempotentRun("run", "")
     assert await store.find_run_by_idempotency(ME, "named") is None
 

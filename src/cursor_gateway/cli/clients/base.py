@@ -53,8 +53,8 @@ class Folder(Struct, frozen=True):
     """Where a client keeps its configuration."""
 
     default: str  # `~` is the home directory
-    variable: str = ""  # names another folder
-    below: str = ""  # within the folder of the variable only
+    variable: str = ""  # an environment variable that names another folder
+    below_config: str = ""  # its name in $XDG_CONFIG_HOME, if the client follows that
     macos: str = ""  # if it is another one there
 
 

@@ -352,7 +352,10 @@ def _start_llm(endpoint: Endpoint, folder: str) -> Start:
 
 def _keep_llm(endpoint: Endpoint) -> NewFile:
     folder = Folder(
-        "~/.config/io.datasette.llm", "LLM_USER_PATH", macos="~/Library/Application Support/io.datasette.llm"
+        "~/.config/io.datasette.llm",
+        "LLM_USER_PATH",
+        below_config="io.datasette.llm",
+        macos="~/Library/Application Support/io.datasette.llm",
     )
     return NewFile(folder, "extra-openai-models.yaml", _llm_models(endpoint))
 

@@ -1,6 +1,6 @@
 """Claude Code: speaks Anthropic's Messages API; the environment says where."""
 
-from cursor_gateway.cli.clients.base import Client, Endpoint, Folder, JsonFile, Launch, Start
+from cursor_gateway.cli.clients.base import CONTEXT_TOKENS, Client, Endpoint, Folder, JsonFile, Launch, Start, to_json
 
 # What would make it use another provider or account instead.
 _OTHERS = (
@@ -18,19 +18,26 @@ def _environment(endpoint: Endpoint) -> dict[str, str]:
         "ANTHROPIC_AUTH_TOKEN": endpoint.key,
         "CLAUDE_CODE_ENABLE_GATEWAY_MODEL_DISCOVERY": "1",
         "CLAUDE_CODE_ATTRIBUTION_HEADER": "0",
+        "CLAUDE_CODE_MAX_CONTEXT_TOKENS": str(CONTEXT_TOKENS),
         "DISABLE_TELEMETRY": "1",
         "DISABLE_ERROR_REPORTING": "1",
+        **({} if endpoint.model == "auto" else {"ANTHROPIC_MODEL": _name(endpoint.model)}),
     }
 
 
+def _name(id: str) -> str:
+    """Its picker lists only models whose names say that they are Anthropic's; the gateway accepts these."""
+    return id if "claude" in id or "anthropic" in id else f"claude-{id}"
+
+
 def _start(endpoint: Endpoint, folder: str) -> Start:
+    """Both as variables and as settings: the `env` of the user's settings would win over variables alone."""
     headers = "\n".join(f"{name}: {value}" for name, value in endpoint.headers.items())
+    environment = {**_environment(endpoint), **({"ANTHROPIC_CUSTOM_HEADERS": headers} if headers else {})}
     return Start(
-        environment={
-            **dict.fromkeys(_OTHERS),
-            **_environment(endpoint),
-            **({"ANTHROPIC_CUSTOM_HEADERS": headers} if headers else {}),
-        }
+        arguments=("--settings", f"{folder}/settings.json"),
+        environment={**dict.fromkeys(_OTHERS), **environment},
+        files={"settings.json": to_json({"env": {**dict.fromkeys(_OTHERS, ""), **environment}})},
     )
 
 

@@ -30,7 +30,7 @@ def _keep_zed(endpoint: Endpoint) -> JsonFile:
             for model in endpoint.models
         ],
     }
-    folder = Folder("~/.config/zed", "XDG_CONFIG_HOME", below="zed", macos="~/.config/zed")
+    folder = Folder("~/.config/zed", below_config="zed", macos="~/.config/zed")
     return JsonFile(folder, "settings.json", [(("language_models", "openai_compatible", TITLE), provider)])
 
 

@@ -49,12 +49,12 @@ def _start_kilo(endpoint: Endpoint, folder: str) -> Start:
 
 
 def _keep_opencode(endpoint: Endpoint) -> JsonFile:
-    folder = Folder("~/.config/opencode", "XDG_CONFIG_HOME", below="opencode")
+    folder = Folder("~/.config/opencode", below_config="opencode")
     return JsonFile(folder, "opencode.json", [(("provider", PROVIDER), _provider(endpoint))])
 
 
 def _keep_kilo(endpoint: Endpoint) -> JsonFile:
-    folder = Folder("~/.config/kilo", "XDG_CONFIG_HOME", below="kilo")
+    folder = Folder("~/.config/kilo", below_config="kilo")
     return JsonFile(folder, "kilo.json", [(("provider", PROVIDER), _provider(endpoint))])
 
 

@@ -29,6 +29,7 @@ from cursor_gateway.dialects.deltas import (
     cached_tokens,
 )
 from cursor_gateway.dialects.errors import ErrorBody, encode_error, error_body
+from cursor_gateway.dialects.resuming import numbered
 from cursor_gateway.errors import Failure
 from cursor_gateway.model.document_events import ContentDelta, DocumentEvent, Reasoning
 from cursor_gateway.model.documents import Usage
@@ -229,13 +230,8 @@ class ChunkEncoder:
             frames.insert(0, self._role())
         self.is_over = bool(deltas) and isinstance(deltas[-1], Ended)
         self._says_all = self._deltas is self._translator and not self.is_over
-        return self._numbered(b"".join(frames))
-
-    def _numbered(self, frames: bytes) -> bytes:
-        if not frames or self._cutter is not None:
-            return frames
-        last = frames.rfind(b"\n\n", 0, -2) + 2 if b"\n\n" in frames[:-2] else 0
-        return b"%bid: %d\n%b" % (frames[:last], self._number, frames[last:])
+        joined = b"".join(frames)
+        return joined if self._cutter is not None else numbered(joined, self._number)
 
     def push_all(self, events: Sequence[DocumentEvent], /) -> bytes:
         return b"".join(map(self.push, events))

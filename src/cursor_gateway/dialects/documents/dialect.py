@@ -13,6 +13,7 @@ from cursor_gateway.dialects.base import (
     Dialect,
     Encoder,
     Form,
+    PermissionDecisions,
     PlanDecision,
     QuestionAnswers,
     Replay,
@@ -27,6 +28,7 @@ from cursor_gateway.dialects.documents.request import (
     AnswerRequest,
     answers_of,
     offer_of,
+    permissions_of,
     read_answer,
     read_chat_request,
     results_of,
@@ -125,7 +127,6 @@ def _read_start(body: bytes, headers: Mapping[str, str], max_images: int) -> Sta
         mode=asked.mode,
         workspace=asked.workspace,
         conversation_id=asked.conversation_id,
-        follows=asked.follows,
         fences=asked.fences,
         include=frozenset(asked.include),
         when_client_leaves=asked.when_client_leaves or ("finish" if responds_async else None),
@@ -145,11 +146,13 @@ def _read_continue(body: bytes, headers: Mapping[str, str], max_images: int) -> 
     )
 
 
-def _given(asked: AnswerRequest, max_images: int) -> ToolResults | QuestionAnswers | PlanDecision:
+def _given(asked: AnswerRequest, max_images: int) -> ToolResults | QuestionAnswers | PlanDecision | PermissionDecisions:
     if asked.answers is not None:
         return QuestionAnswers(answers_of(asked.answers))
     if asked.plan is not None:
         return PlanDecision(asked.plan, asked.text)
+    if asked.permissions is not None:
+        return PermissionDecisions(permissions_of(asked.permissions))
     return ToolResults(results_of(asked.tool_results or (), max_images))
 
 

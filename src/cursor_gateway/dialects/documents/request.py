@@ -20,6 +20,8 @@ from cursor_gateway.model.caller_tools import (
 )
 from cursor_gateway.model.documents import ClarificationAnswer, Mode
 from cursor_gateway.model.images import check_images, read_image
+from cursor_gateway.model.permissions import Decision as PermissionDecision
+from cursor_gateway.model.permissions import Permission
 from cursor_gateway.model.run_info import Fences, Include, WhenClientLeaves
 from cursor_gateway.prompting.replies import Decision
 from cursor_gateway.wire.json_body import read_json
@@ -56,7 +58,6 @@ class ChatRequest(Struct, frozen=True, kw_only=True, rename="camel", forbid_unkn
 
     message: str
     conversation_id: str | None = None  # to go on with a conversation
-    follows: str | None = None  # a run's id: to continue after its answer, in a new conversation if later ones exist
     model: str | None = None
     mode: Mode | None = None
     stream: bool = False
@@ -88,12 +89,22 @@ class QuestionAnswer(Struct, frozen=True, kw_only=True, rename="camel", forbid_u
     text: str = ""
 
 
+class PermissionAnswer(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+    """What somebody decides about a document with `metadata.permission`."""
+
+    document_id: _NonEmpty
+    decision: PermissionDecision
+    reason: str = ""  # with `deny`: what the agent is told
+
+
 class AnswerRequest(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
-    """What a run waits for, or what its agent has asked: one of `toolResults`, `answers` and `plan`."""
+    """What a run waits for, or what its agent has asked: one of `toolResults`, `answers`, `plan` and
+    `permissions`."""
 
     tool_results: Annotated[list[ToolAnswer], Meta(min_length=1)] | None = None
     answers: Annotated[list[QuestionAnswer], Meta(min_length=1)] | None = None
     plan: Decision | None = None
+    permissions: Annotated[list[PermissionAnswer], Meta(min_length=1)] | None = None
     text: str = ""  # beside `plan`
     stream: bool = False
     when_client_leaves: WhenClientLeaves | None = None
@@ -104,8 +115,6 @@ def read_chat_request(body: bytes) -> ChatRequest:
     request = read_json(body, ChatRequest)
     if not request.message.strip():
         raise InvalidRequest("`message` is empty; send a prompt.", param="message")
-    if request.follows is not None and request.conversation_id is not None:
-        raise InvalidRequest("Send `conversationId` or `follows`, not both.", param="follows")
     if request.model == "":
         raise InvalidRequest("`model` is empty; use an id from GET /v1/models, or omit it.", param="model")
     return request
@@ -143,14 +152,29 @@ def _choice(request: ChatRequest, tools: dict[str, Tool]) -> ToolChoice:
 def read_answer(body: bytes) -> AnswerRequest:
     """Raises `InvalidRequest`."""
     request = read_json(body, AnswerRequest)
-    given = [told is not None for told in (request.tool_results, request.answers, request.plan)]
+    given = [told is not None for told in (request.tool_results, request.answers, request.plan, request.permissions)]
     if sum(given) != 1:
-        raise InvalidRequest("Send one of `toolResults`, `answers` and `plan`.", param="toolResults")
+        raise InvalidRequest("Send one of `toolResults`, `answers`, `plan` and `permissions`.", param="toolResults")
     if request.text and request.plan is None:
         raise InvalidRequest(
             "`text` can only be sent with `plan`; each entry of `answers` has its own `text`.", param="text"
         )
     return request
+
+
+def permissions_of(answers: Sequence[PermissionAnswer]) -> dict[str, Permission]:
+    """By their documents. Raises `InvalidRequest`."""
+    decided: dict[str, Permission] = {}
+    for number, answer in enumerate(answers):
+        param = f"permissions[{number}]"
+        if answer.reason and answer.decision != "deny":
+            raise InvalidRequest(
+                f"{param}.reason: A reason can only be sent with `deny`; omit it.", param=f"{param}.reason"
+            )
+        if answer.document_id in decided:
+            raise InvalidRequest(f"{param}: This document is decided twice; send one decision.", param=param)
+        decided[answer.document_id] = Permission(answer.decision, answer.reason)
+    return decided
 
 
 def answers_of(answers: Sequence[QuestionAnswer]) -> list[ClarificationAnswer]:

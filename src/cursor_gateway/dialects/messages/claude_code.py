@@ -9,9 +9,8 @@ from collections.abc import Mapping, Sequence
 from typing import Literal, TypeAlias
 
 import msgspec
-from msgspec.structs import replace
 
-from cursor_gateway.model.messages import AssistantMessage, Instructions, Message, ToolMessage, UserMessage
+from cursor_gateway.model.messages import Instructions, Message
 from cursor_gateway.wire.payload import Fields
 
 Side: TypeAlias = Literal["title", "search", "summary"]
@@ -58,20 +57,6 @@ def instructions_for(side: Side) -> str:
             return "Search the web for this, then answer with what you found. Do not read or change files."
         case "title" | "summary":
             return "Answer from what is written here alone: use no tools, read no files, and change nothing."
-
-
-def without_call_ids(messages: Sequence[Message]) -> list[Message]:
-    """So that the results in them are taken for no run's: they are quoted, not brought."""
-    quoted: list[Message] = []
-    for message in messages:
-        match message:
-            case AssistantMessage(calls=calls):
-                quoted.append(replace(message, calls=tuple(replace(call, id="") for call in calls)))
-            case ToolMessage():
-                quoted.append(replace(message, call_id=""))
-            case Instructions() | UserMessage():
-                quoted.append(message)
-    return quoted
 
 
 def folder_of(messages: Sequence[Message]) -> str | None:

@@ -31,7 +31,6 @@ from cursor_gateway.dialects.messages.claude_code import (
     is_claude_code,
     session_of,
     side_request,
-    without_call_ids,
 )
 from cursor_gateway.dialects.messages.encoder import PING, MessageEncoder, MessageHead, message_of
 from cursor_gateway.dialects.messages.errors import ANTHROPIC_ERRORS, encode_error, stream_error
@@ -41,7 +40,7 @@ from cursor_gateway.dialects.options import with_headers
 from cursor_gateway.dialects.resuming import Resumed
 from cursor_gateway.errors import Failure
 from cursor_gateway.model.document_events import DocumentEvent
-from cursor_gateway.model.messages import UserMessage
+from cursor_gateway.model.messages import UserMessage, without_call_ids
 from cursor_gateway.prompting.prompt import quotes_calls
 from cursor_gateway.prompting.structured import instructions
 from cursor_gateway.stages.cutting import Cutter
@@ -127,8 +126,11 @@ class WholeMessage:
         return self._composer.is_cut
 
     def push(self, event: DocumentEvent, /) -> None:
+        has_begun = bool(self._steps)
         self._steps += self._composer.push(event)
-        self.failure = self._composer.failure
+        if (failure := self._composer.failure) is not None and self.failure is None:
+            # What has begun to answer would work again if the client retried.
+            self.failure = msgspec.structs.replace(failure, retryable=failure.retryable and not has_begun)
 
     def error_body(self, failure: Failure) -> bytes:
         return encode_error(failure)

@@ -66,4 +66,9 @@ def stream_error(failure: Failure) -> bytes:
     return frame(msgspec.json.encode(ErrorResponse(error=ErrorBody(shown, failure.message))), event="error")
 
 
-ANTHROPIC_ERRORS = Errors(encode_error)
+def _is_worth_retrying(failure: Failure) -> bool:
+    """Claude Code retries ten times, and each would run the agent again: only for what ends before the agent works."""
+    return failure.retryable and (failure.source == "gateway" or failure.status == 429)
+
+
+ANTHROPIC_ERRORS = Errors(encode_error, is_worth_retrying=_is_worth_retrying)

@@ -38,6 +38,7 @@ class ToolCall(Struct):
     title: str
     kind: str
     args: dict[str, Any]
+    payload: dict[str, Any] = {}  # as it was first reported
     is_denied: bool = False  # the gateway refused permission
     is_reported: bool = False  # its start was an event
     started_ms: float | None = None
@@ -70,7 +71,7 @@ def call_of(update: Fields) -> ToolCall:
             args["command"] = subject
         case "read" | "edit" | "write" | "delete" if path and not args.get("path"):
             args["path"] = path
-    return ToolCall(update.text("toolCallId"), tool, title, kind, args)
+    return ToolCall(update.text("toolCallId"), tool, title, kind, args, payload=update.all)
 
 
 def _tool(title: str, kind: str, given: Fields) -> str:

@@ -25,9 +25,9 @@ from cursor_gateway.model.agent_events import (
 )
 from cursor_gateway.sources.acp.calls import ToolCall, call_of, ended, learn, started
 from cursor_gateway.sources.acp.trailers import TrailerWatch
-from cursor_gateway.sources.cursor.records import repair_surrogates
 from cursor_gateway.sources.cursor.tools import read_call, read_result
 from cursor_gateway.wire.payload import Fields, too_deep
+from cursor_gateway.wire.surrogates import join_halves, repair
 
 _SILENT = {
     "available_commands_update",
@@ -107,10 +107,24 @@ class AcpDecoder:
         self._out.append(ToolEnded(call_id, action, outcome))
         return self._take()
 
-    def deny(self, call_id: str) -> None:
-        """The gateway refused permission for this call."""
-        if call_id in self._calls:
-            self._calls[call_id].is_denied = True
+    def begin(self, call_id: str) -> list[AgentEvent]:
+        """The call is allowed, so it runs now."""
+        call = self._calls.get(call_id)
+        if call is not None and self._is_unreported(call):
+            self._start(call)
+        return self._take()
+
+    def deny(self, call_id: str, outcome: Outcome) -> list[AgentEvent]:
+        """The call is not allowed, so it ends like this, whatever the agent reports."""
+        call = self._calls.get(call_id)
+        if call is not None and call_id not in self._settled:
+            call.is_denied = True
+            if self._is_unreported(call):
+                self._start(call)
+            action, _ = ended(call, Fields({}))
+            self._settled.add(call_id)
+            self._out.append(ToolEnded(call_id, action, outcome, payload=call.payload))
+        return self._take()
 
     def call(self, call_id: str) -> ToolCall | None:
         """A call that has started."""
@@ -150,11 +164,11 @@ class AcpDecoder:
             self._out.append(Unrecognized(f"content {content.text('type')!r}"))
             return
         self._end_thinking()
-        text, self._half = _joined(self._half, content.text("text"))
+        text, self._half = join_halves(self._half, content.text("text"))
         self._emit_text(self._watch.push(text))
 
     def _thought(self, content: Fields) -> None:
-        text, self._half_thought = _joined(self._half_thought, content.text("text"))
+        text, self._half_thought = join_halves(self._half_thought, content.text("text"))
         if text:
             self._end_text()
             self._is_thinking = True
@@ -170,7 +184,7 @@ class AcpDecoder:
 
     def _end_text(self) -> None:
         half, self._half = self._half, ""
-        self._emit_text(self._watch.push(repair_surrogates(half)) + self._watch.release())
+        self._emit_text(self._watch.push(repair(half)) + self._watch.release())
 
     def _end_thinking(self) -> None:
         if self._half_thought:
@@ -184,7 +198,7 @@ class AcpDecoder:
     def _end(self) -> Failure | None:
         self._end_thinking()
         half, self._half = self._half, ""
-        self._emit_text(self._watch.push(repair_surrogates(half)))
+        self._emit_text(self._watch.push(repair(half)))
         rest, failure = self._watch.finish()
         self._emit_text(rest)
         return None if failure is None else failure.failure()
@@ -200,16 +214,21 @@ class AcpDecoder:
         else:
             learn(call, update)
         has_ended = update.text("status") in ("completed", "failed")
-        if not call.is_reported and not self._is_callers(call) and not (call.has_own_message and not has_ended):
+        if self._is_unreported(call) and (has_ended or not call.has_own_message):
             self._boundary()
-            self._start(call, started(call), update)
+            if update.text("status") != "pending":  # then it may need permission first, and does not run yet
+                self._start(call)
         if has_ended and call.id not in self._settled:
             self._end_call(call, update, at_ms)
 
-    def _start(self, call: ToolCall, action: Action, update: Fields) -> None:
+    def _is_unreported(self, call: ToolCall) -> bool:
+        return not call.is_reported and not self._is_callers(call)
+
+    def _start(self, call: ToolCall) -> None:
+        self._boundary()
         call.is_reported = True
         if call.id not in self._settled:
-            self._out.append(ToolStarted(call.id, action, payload=update.all))
+            self._out.append(ToolStarted(call.id, started(call), payload=call.payload))
 
     def _end_call(self, call: ToolCall, update: Fields, at_ms: float | None) -> None:
         self._settled.add(call.id)
@@ -278,10 +297,3 @@ def _applied(known: dict[str, tuple[str, str]], update: TodoUpdate) -> dict[str,
         content = todo.content if isinstance(todo.content, str) else todos.get(todo.id, ("", ""))[0]
         todos[todo.id] = (content, todo.status)
     return todos
-
-
-def _joined(half: str, text: str) -> tuple[str, str]:
-    """Prepends the pending surrogate. Returns the complete text, and a high surrogate left at its end."""
-    text = half + text
-    half = text[-1:] if "\ud800" <= text[-1:] <= "\udbff" else ""
-    return repair_surrogates(text[:-1] if half else text), half

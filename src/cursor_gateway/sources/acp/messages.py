@@ -8,8 +8,9 @@ from typing import Any
 
 import msgspec
 
-from cursor_gateway.sources.cursor.records import REFUSED, repair_surrogates
+from cursor_gateway.sources.cursor.records import REFUSED
 from cursor_gateway.wire.payload import Fields, too_deep
+from cursor_gateway.wire.surrogates import repair_json
 
 Message = dict[str, Any]
 
@@ -34,7 +35,7 @@ def line_of(message: Message) -> bytes:
     try:
         return msgspec.json.encode(message) + b"\n"
     except UnicodeEncodeError:
-        return msgspec.json.encode(repair_surrogates(message)) + b"\n"
+        return msgspec.json.encode(repair_json(message)) + b"\n"
 
 
 def error_text(message: str, data: object) -> str:
@@ -60,7 +61,7 @@ def _read_again(line: bytes) -> Message | None:
     if not isinstance(message, dict) or too_deep(message):
         return None
     update = Fields(message.get("params")).object("update").text("sessionUpdate")
-    return message if update.endswith("_chunk") else dict(repair_surrogates(message))
+    return message if update.endswith("_chunk") else dict(repair_json(message))
 
 
 def _is_id(id: object) -> bool:

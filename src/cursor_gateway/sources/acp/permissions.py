@@ -10,35 +10,28 @@ from posixpath import join, normpath, relpath
 from typing import Any
 
 from cursor_gateway.sources.acp.calls import ToolCall
+from cursor_gateway.sources.cursor.permissions import BREAK, HOST, parsed
 from cursor_gateway.wire.payload import Fields
 
-_RULE = re.compile(r"(Shell|Write|Read|Mcp|WebFetch)\((.+)\)", re.DOTALL)
-_BREAK = re.compile(r"&&|\|\||[;|&\n]")
 _HIDDEN = re.compile(r"\$\(|`|[<>]|\$\{|\\\n")  # may run more than is visible, or write files
-_HOST = re.compile(r"https?://(?:[^/?#@\\\s]*@)?([^/:?#@\\\s]+)(?:[/:?#]|\Z)")
-
-
-def wrong_rules(rules: Sequence[str]) -> list[str]:
-    """Those that are not valid rules."""
-    return [rule for rule in rules if not _RULE.fullmatch(rule)]
 
 
 def is_allowed(call: ToolCall, rules: Sequence[str], workspace: str) -> bool:
     args = Fields(call.args)
     match call.tool:
         case "shell":
-            return _is_allowed_command(args.text("command"), _patterns("Shell", rules))
+            return _is_allowed_command(args.text("command"), parsed(rules, "Shell"))
         case "edit" | "write" | "delete":
-            return _is_allowed_path(args.text("path"), _patterns("Write", rules), workspace)
+            return _is_allowed_path(args.text("path"), parsed(rules, "Write"), workspace)
         case "read" | "ls" | "grep" | "glob":
             path = args.text("path", "targetDirectory") or workspace
-            return _is_allowed_path(path, _patterns("Read", rules), workspace)
+            return _is_allowed_path(path, parsed(rules, "Read"), workspace)
         case "mcp":
             name = f"{call.server}:{args.text('toolName')}"
-            return any(_matches(pattern, name, ".*") for pattern in _patterns("Mcp", rules))
+            return any(_matches(pattern, name, ".*") for pattern in parsed(rules, "Mcp"))
         case "webFetch":
-            host = found[1] if (found := _HOST.match(args.text("url"))) else ""
-            return bool(host) and any(_matches(pattern, host, ".*") for pattern in _patterns("WebFetch", rules))
+            host = found[1] if (found := HOST.match(args.text("url"))) else ""
+            return bool(host) and any(_matches(pattern, host, ".*") for pattern in parsed(rules, "WebFetch"))
         case _:
             return False
 
@@ -52,11 +45,6 @@ def option_for(options: Sequence[object], allow: bool) -> dict[str, Any]:
     return {"outcome": {"outcome": "cancelled"}}
 
 
-def _patterns(kind: str, rules: Sequence[str]) -> list[str]:
-    found = [_RULE.fullmatch(rule) for rule in rules]
-    return [rule[2] for rule in found if rule and rule[1] == kind]
-
-
 def _is_allowed_command(command: str, patterns: list[str]) -> bool:
     """Whether every simple command in the line is allowed."""
     if not command.strip() or command.endswith("…"):
@@ -65,7 +53,7 @@ def _is_allowed_command(command: str, patterns: list[str]) -> bool:
         return True
     if _HIDDEN.search(command):
         return False
-    commands = [one.strip() for one in _BREAK.split(command) if one.strip()]
+    commands = [one.strip() for one in BREAK.split(command) if one.strip()]
     return bool(commands) and all(any(_is_command(pattern, one) for pattern in patterns) for one in commands)
 
 

@@ -10,19 +10,34 @@ from msgspec import UNSET, Struct
 
 from cursor_gateway.errors import AgentError, AgentOutputTooLarge
 from cursor_gateway.model.actions import Outcome, Plan, Question
-from cursor_gateway.model.agent_events import AgentEvent, TextDelta, ThinkingDelta, TokenCounts
-from cursor_gateway.model.documents import ClarificationAnswer, ClarificationOption, ClarificationQuestion
+from cursor_gateway.model.agent_events import AgentEvent, TextDelta, TokenCounts, merge_deltas
+from cursor_gateway.model.documents import (
+    ClarificationAnswer,
+    ClarificationOption,
+    ClarificationQuestion,
+    PermissionRequest,
+)
+from cursor_gateway.model.permissions import Decision, Permission
+from cursor_gateway.prompting.replies import permissions_message
 from cursor_gateway.sources.acp.calls import ToolCall
 from cursor_gateway.sources.acp.connection import SKIPPED, Refused, Session
 from cursor_gateway.sources.acp.decoder import AcpDecoder, counted
 from cursor_gateway.sources.acp.permissions import is_allowed, option_for
 from cursor_gateway.sources.base import Turn
+from cursor_gateway.sources.cursor.permissions import explained, needed
 from cursor_gateway.sources.cursor.tools import read_call, read_result
 from cursor_gateway.wire.payload import Fields
 
 Answer = TypeVar("Answer")
 
-_ALLOW, _DENY = "allow", "deny"
+_LABELS: dict[Decision, str] = {
+    "once": "Allow once",
+    "conversation": "Always allow in this conversation",
+    "workspace": "Always allow in this workspace",
+    "deny": "Deny",
+}
+_REJECTED = Outcome(state="rejected", code="NOT_ALLOWED", message="Not run: it was not allowed.")
+_UNDECIDED = Outcome(state="unanswered", code="UNANSWERED", message="Nobody decided in time, so it was not allowed.")
 _DECISIONS: dict[bool | None, tuple[str, dict[str, Any]]] = {
     True: ("accepted", {"success": {}}),
     False: ("rejected", {"rejected": {"reason": "The plan was rejected."}}),
@@ -48,6 +63,8 @@ class RunningTurn:
         self._events: list[AgentEvent] = []
         self._change = asyncio.Event()
         self._questions: set[asyncio.Task[Any]] = set()
+        self._allowed = [*policy.allow, *turn.allow]
+        self._denied: list[tuple[PermissionRequest, Permission]] = []  # of which the agent is to be told
         self._question_count = 0
         self._size = 0
         self._began_ms = self._now_ms()
@@ -65,7 +82,7 @@ class RunningTurn:
             if self._error is not None:
                 raise self._error
             if events:
-                yield joined(events)
+                yield merge_deltas(events)
             if self._is_over and not self._events:
                 return
 
@@ -126,26 +143,44 @@ class RunningTurn:
         if not self.knows(call_id):
             self._put(self._decoder.push({**requested.all, "sessionUpdate": "tool_call"}, self._now_ms()))
         call = self._decoder.call(call_id)
-        allowed = call is not None and await self._is_allowed(call, requested)
-        if not allowed:
-            self._decoder.deny(call_id)
-        return option_for([] if self._is_closed else params.items("options"), allowed)
+        refused = _REJECTED if call is None else await self._refusal(call, requested)
+        self._put(self._decoder.begin(call_id) if refused is None else self._decoder.deny(call_id, refused))
+        return option_for([] if self._is_closed else params.items("options"), refused is None)
+
+    def take_denials(self) -> str:
+        """What the agent is to be told when its answer is complete: a refusal over ACP has no reason."""
+        denied, self._denied = self._denied, []
+        if not denied or self._is_closed:
+            return ""
+        self._put([TextDelta("\n\n")])
+        return permissions_message(denied)
 
     # --- questions ----------------------------------------------------------------------------------
 
-    async def _is_allowed(self, call: ToolCall, requested: Fields) -> bool:
+    async def _refusal(self, call: ToolCall, requested: Fields) -> Outcome | None:
+        """How the call ends if it is not allowed. None: it is."""
         offered, person = self._turn.offered, self._turn.person
         if offered is not None:  # only the caller's tools, whatever the operator's rules allow
-            return bool(call.server) and call.server == offered.server
-        if is_allowed(call, self._policy.allow, self._turn.workspace):
-            return True
+            return None if call.server and call.server == offered.server else _REJECTED
+        if is_allowed(call, self._allowed, self._turn.workspace):
+            return None
+        request = needed(call.tool, call.args)
         if person is None or not self._policy.ask:
-            return False
-        question, id = _permission_question(call, requested), self._own_id(f"{call.id} permission")
+            return explained(_REJECTED, request)
+        asked = request or PermissionRequest(subject=requested.text("title") or call.title or call.kind, rules=[])
+        question, id = _permission_question(asked, requested), self._own_id(f"{call.id} permission")
         self._put(self._decoder.ask(id, question, requested.all))
-        answers = await self._answer(person.answer(id, question))
-        self._put(self._decoder.settle(id, msgspec.structs.replace(question, answers=answers or []), Outcome()))
-        return answers is not None and any(answer.selected_option_ids == [_ALLOW] for answer in answers)
+        decided = await self._answer(person.permit(id, question))
+        if decided is None:
+            self._put(self._decoder.settle(id, question, _UNDECIDED))
+            return explained(_REJECTED, request)
+        question = msgspec.structs.replace(question, answers=[_answer_of(question, decided)])
+        self._put(self._decoder.settle(id, question, Outcome()))
+        if decided.decision in ("conversation", "workspace"):
+            self._allowed += asked.rules
+        if decided.reason:
+            self._denied.append((asked, decided))
+        return None if decided.is_allowed else _REJECTED
 
     async def _question(self, params: Fields) -> dict[str, Any]:
         call_id, person = params.text("toolCallId") or self._own_id("question"), self._turn.person
@@ -227,28 +262,24 @@ class RunningTurn:
         )
 
 
-def joined(events: Sequence[AgentEvent]) -> list[AgentEvent]:
-    """Merges adjacent deltas."""
-    out: list[AgentEvent] = []
-    for event in events:
-        match (out[-1] if out else None), event:
-            case TextDelta(text=before), TextDelta(text=text):
-                out[-1] = TextDelta(before + text)
-            case ThinkingDelta(text=before), ThinkingDelta(text=text):
-                out[-1] = ThinkingDelta(before + text)
-            case _:
-                out.append(event)
-    return out
-
-
-def _permission_question(call: ToolCall, requested: Fields) -> Question:
+def _permission_question(asked: PermissionRequest, requested: Fields) -> Question:
     reasons = [part.object("content").text("text") for part in requested.objects("content")]
     reason = " ".join(f"({text})" for text in reasons if text)
-    text = f"May the agent do this: {requested.text('title') or call.title or call.kind}? {reason}".strip()
-    options = [ClarificationOption(id=_ALLOW, label="Allow once"), ClarificationOption(id=_DENY, label="Deny")]
+    text = f"May the agent do this: {asked.subject}? {reason}".strip()
+    decisions = [one for one in _LABELS if asked.rules or one in ("once", "deny")]
+    options = [ClarificationOption(id=one, label=_LABELS[one]) for one in decisions]
     # A unique id: an answer that is sent twice must not allow the next request.
     question = ClarificationQuestion(id=f"permission_{uuid4().hex}", text=text, options=options)
-    return Question(tool="request_permission", title="The agent asks for permission", questions=[question])
+    title = "The agent asks for permission"
+    return Question(tool="request_permission", title=title, questions=[question], permission=asked)
+
+
+def _answer_of(question: Question, decided: Permission) -> ClarificationAnswer:
+    return ClarificationAnswer(
+        question_id=question.questions[0].id,
+        selected_option_ids=[decided.decision],
+        text=decided.reason or UNSET,
+    )
 
 
 def _encoded(answer: ClarificationAnswer) -> dict[str, Any]:

@@ -28,6 +28,7 @@ from cursor_gateway.model.agent_events import (
 )
 from cursor_gateway.sources.cli.reconcile import Reconciler
 from cursor_gateway.sources.cursor.failures import failure_of, reported_failure
+from cursor_gateway.sources.cursor.permissions import explained, needed
 from cursor_gateway.sources.cursor.records import (
     REFUSED,
     Assistant,
@@ -47,10 +48,10 @@ from cursor_gateway.sources.cursor.records import (
     decode,
     read_again,
     read_arguments,
-    repair_surrogates,
 )
 from cursor_gateway.sources.cursor.tools import read_call, read_named, read_result
 from cursor_gateway.wire.payload import Fields, too_deep
+from cursor_gateway.wire.surrogates import join_halves, repair
 
 _STRAY_LINES = 40  # lines of non-JSON output kept to explain a failure
 _QUERY_SUFFIXES = ("RequestQuery", "InteractionQuery", "Query", "Args")
@@ -209,17 +210,17 @@ class CursorDecoder:
                 is_other_half = bool(self._half_text) and "\udc00" <= text[:1] <= "\udfff"
                 if text and not is_other_half:
                     self._settle_half_text()
-                if not is_other_half and self._reconciler.is_repetition(repair_surrogates(text)):
-                    text = repair_surrogates(text)
+                if not is_other_half and self._reconciler.is_repetition(repair(text)):
+                    text = repair(text)
                 else:
-                    text, self._half_text = _join_halves(self._half_text, text)
+                    text, self._half_text = join_halves(self._half_text, text)
                 self._out.append(TextDelta(self._reconciler.delta(text)))
                 self._reconciler.floor = 0  # no fast path for the next delta: it may be the other half
             case Assistant(message=message):
-                self._repetition(repair_surrogates(message.text))
+                self._repetition(repair(message.text))
             case Thinking(subtype=subtype, text=text, content=content):
                 self._release()
-                text, self._half_thought = _join_halves(self._half_thought, text or content)
+                text, self._half_thought = join_halves(self._half_thought, text or content)
                 self._out.append(ThinkingDelta(text))
                 if subtype == "completed":
                     self._settle_half_thought()
@@ -342,9 +343,14 @@ class CursorDecoder:
                     (call.integer("startedAtMs") or started.started_ms, call.integer("completedAtMs")),
                     (started.seen_ms, record.timestamp_ms),
                 )
+                outcome = self._explained(outcome, tool, args or started.args)
                 self._out.append(ToolEnded(call_id, action, outcome, record.model_call_id, record.tool_call))
             case subtype:
                 self._unrecognized(f"tool_call {subtype}")
+
+    def _explained(self, outcome: Outcome, tool: str, args: object) -> Outcome:
+        """With the caller's tools no rule can allow the agent its own."""
+        return outcome if self._callers_server else explained(outcome, needed(tool, args))
 
     def _is_callers(self, tool: str, args: object) -> bool:
         if not self._callers_server or tool not in ("mcp", "getMcpTools"):
@@ -416,6 +422,7 @@ class CursorDecoder:
             call = self._calls[call_id]
             if call.answer is not None:
                 action, outcome = read_result(call.tool, call.args, call.answer)
+                outcome = self._explained(outcome, call.tool, call.args)
                 self._out.append(ToolEnded(call_id, action, outcome, payload=call.answer))
         self._query_only = {}
 
@@ -468,10 +475,3 @@ def _token_counts(usage: UsageFigures | None) -> TokenCounts | None:
         completion=usage.output_tokens,
         cached=usage.cache_read_tokens,
     )
-
-
-def _join_halves(half: str, text: str) -> tuple[str, str]:
-    """Prepends the pending surrogate. Returns the complete text, and a high surrogate left at its end."""
-    text = half + text
-    half = text[-1:] if "\ud800" <= text[-1:] <= "\udbff" else ""
-    return repair_surrogates(text.removesuffix(half) if half else text), half

@@ -14,7 +14,12 @@ from cursor_gateway.model.agent_events import AgentEvent
 from cursor_gateway.sources.base import LONGEST_LINE, TOOLS_SERVER, Model, SourceState, Turn
 from cursor_gateway.sources.cli.decoder import CursorDecoder
 from cursor_gateway.sources.cursor.command import CommandOptions, Program, command_for, environment_for
-from cursor_gateway.sources.cursor.configuration import configuration_stamp, copy_configuration, user_configuration
+from cursor_gateway.sources.cursor.configuration import (
+    configuration_stamp,
+    copy_configuration,
+    set_rules,
+    user_configuration,
+)
 from cursor_gateway.sources.cursor.confinement import (
     ALLOWED_TOOLS,
     check_confinable,
@@ -39,6 +44,7 @@ class CliOptions(Struct, frozen=True, kw_only=True):
     program: str = ""
     command: CommandOptions = CommandOptions()
     environment: Sequence[str] = ()  # extra variable names to pass on
+    allow: Sequence[str] = ()  # rules, besides those of the user's own configuration
     max_output_bytes: int = 256 * 1024 * 1024
     grace_seconds: float = 2.0
     models_seconds: float = 600.0
@@ -180,6 +186,7 @@ class CursorCliSource:
         else:
             configuration, images = configuration_of(turn), f"{turn.folder}/images"
             copy_configuration(original, configuration, data_of(turn.folder))
+            set_rules(original, configuration, data_of(turn.folder), [*self._options.allow, *turn.allow])
             command = command_for(turn, program, options, [images] if os.path.isdir(images) else [])
             environment = self._environment(str(configuration))
         return AgentProcess.start(

@@ -1,17 +1,23 @@
 """The user's cursor-agent configuration in; a private copy for one conversation out.
 
 `--model` rewrites the configuration, which would change the user's later runs, so each conversation gets its own
-copy. The copy keeps its path for as long as the conversation lives, because the agent stores its chats in it.
+copy. The copy keeps its path for as long as the conversation lives, because the agent stores its chats in it. Rules
+that somebody allowed are added to the copy alone, and only for one run at a time.
 """
 
 import os
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
+
+import msgspec
 
 from cursor_gateway.errors import AgentMisconfigured, GatewayError, host_exhausted
 from cursor_gateway.sources.private_files import private_folder, write_private
 
+SETTINGS = "cli-config.json"
+_DEFAULT_ALLOW = ("Shell(ls)",)  # of an agent without settings
 _LARGEST = 4 * 1024 * 1024  # settings, MCP servers and logins are small; skip larger files
 
 
@@ -52,6 +58,38 @@ def copy_configuration(original: Path, copy: Path, data: Path, without: Collecti
                         write_private(folder, entry.name, entry.read_bytes())
     except OSError as error:
         raise unusable(error) from error
+
+
+def set_rules(original: Path, copy: Path, data: Path, rules: Sequence[str]) -> None:
+    """Allows what the original's settings allow, and these rules. What they deny stays denied.
+
+    The copy may have the rules of an earlier run. Raises as `copy_configuration`.
+    """
+    own = read_settings(original).get("permissions")
+    own = own if isinstance(own, dict) else {}
+    allowed = own.get("allow")
+    allowed = allowed if isinstance(allowed, list) else list(_DEFAULT_ALLOW)
+    settings = read_settings(copy)
+    wanted = {**own, "allow": [*allowed, *(rule for rule in rules if rule not in allowed)]}
+    wanted.setdefault("deny", [])
+    if settings.get("permissions") == wanted or not (rules or "permissions" in settings):
+        return
+    try:
+        with private_folder(data, copy) as folder:
+            write_private(folder, SETTINGS, encode_settings({"version": 1, **settings, "permissions": wanted}))
+    except OSError as error:
+        raise unusable(error) from error
+
+
+def read_settings(configuration: Path) -> dict[str, Any]:
+    try:
+        return msgspec.json.decode((configuration / SETTINGS).read_bytes(), type=dict[str, Any])
+    except (FileNotFoundError, msgspec.DecodeError):  # missing, or not readable by the agent either
+        return {}
+
+
+def encode_settings(settings: dict[str, Any]) -> bytes:
+    return msgspec.json.format(msgspec.json.encode(settings))
 
 
 def unusable(error: OSError) -> GatewayError:

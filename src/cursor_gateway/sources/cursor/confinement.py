@@ -7,22 +7,25 @@ a run never gets `--force`, which would override the rules.
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
-import msgspec
 from msgspec import Struct
 
 from cursor_gateway.errors import AgentMisconfigured
 from cursor_gateway.sources.base import Offered, Turn
 from cursor_gateway.sources.cursor.command import Program
-from cursor_gateway.sources.cursor.configuration import copy_configuration, unusable
+from cursor_gateway.sources.cursor.configuration import (
+    SETTINGS,
+    copy_configuration,
+    encode_settings,
+    read_settings,
+    unusable,
+)
 from cursor_gateway.sources.private_files import data_of, private_folder, remove_entry, write_private
 
 ALLOWED_TOOLS = ("mcp_tool_call", "get_mcp_tools_tool_call")  # as the protocol names them; the second reads schemas
 _DENIED = ("Shell(*)", "Read(**)", "Read(/**)", "Write(**)", "Write(/**)", "WebFetch(*)")
 _OTHERS = frozenset({"mcp.json", "hooks.json"})  # callers must not reach the user's own servers and programs
 _FIRST = "2026.08"  # earlier builds lack `--allowed-tools`: they keep grep, glob and subagents despite deny rules
-_SETTINGS = "cli-config.json"
 
 
 class Confinement(Struct, frozen=True):
@@ -53,12 +56,12 @@ def confine(turn: Turn, offered: Offered, original: Path) -> Confinement:
         empty_workspace(turn)
         servers = {offered.server: {"url": offered.url}} if offered.url else {}
         with private_folder(data_of(turn.folder), workspace / ".cursor") as folder:
-            write_private(folder, "mcp.json", _encoded({"mcpServers": servers}))
-        settings = _read(configuration / _SETTINGS)
+            write_private(folder, "mcp.json", encode_settings({"mcpServers": servers}))
+        settings = read_settings(configuration)
         rules = {"allow": [f"Mcp({offered.server}:*)"], "deny": list(_DENIED)}
         changed = {"version": 1, **settings, "permissions": rules, "approvalMode": "allowlist"}
         with private_folder(data_of(turn.folder), configuration) as folder:
-            write_private(folder, _SETTINGS, _encoded(changed))
+            write_private(folder, SETTINGS, encode_settings(changed))
     except OSError as error:
         raise unusable(error) from error
     return Confinement(str(workspace), str(configuration))
@@ -77,14 +80,3 @@ def without_proxy(environment: Mapping[str, str]) -> dict[str, str]:
     """The tool server is on this machine; a proxy could not reach it."""
     names = {name: environment.get(name, "") for name in ("NO_PROXY", "no_proxy")}
     return {**environment, **{name: ",".join(filter(None, (value, "127.0.0.1"))) for name, value in names.items()}}
-
-
-def _read(path: Path) -> dict[str, Any]:
-    try:
-        return msgspec.json.decode(path.read_bytes(), type=dict[str, Any])
-    except (FileNotFoundError, msgspec.DecodeError):  # missing, or not readable by the agent either
-        return {}
-
-
-def _encoded(value: dict[str, Any]) -> bytes:
-    return msgspec.json.format(msgspec.json.encode(value))

@@ -18,11 +18,12 @@ from msgspec import Struct, structs
 from cursor_gateway.errors import InvalidRequest
 from cursor_gateway.model.actions import Action, Command, FileEdit, OtherTool, Plan, Question, TodoUpdate
 from cursor_gateway.model.caller_tools import Tool
-from cursor_gateway.model.documents import Diff
+from cursor_gateway.model.documents import ClarificationQuestion, Diff
 from cursor_gateway.prompting.structured import Uncheckable, check_schema, violation
 from cursor_gateway.wire.payload import Fields
 
 _LONGEST_DESCRIPTION = 60
+_LONGEST_HEADER = 12
 
 
 def _plain(name: str) -> str:
@@ -63,6 +64,7 @@ _TOOLS: dict[str, list[str]] = {
     ],
     "write": ["write", "write_file", "write_to_file", "create_file", "create_new_file", "create", "file_write"],
     "delete": ["delete", "delete_file", "remove_file", "file_delete", "rm"],
+    "question": ["ask_user_question"],
 }
 
 # Property names for each meaning, best first.
@@ -95,6 +97,7 @@ _PROPERTIES: dict[str, tuple[str, ...]] = {
     "old": _names("old_string old_str old_text old_content old search find"),
     "new": _names("new_string new_str new_text new_content new replace replacement replace_with"),
     "edits": _names("edits replacements"),
+    "questions": _names("questions"),
 }
 
 _MAY_BE_SEVERAL = {"file", "folder", "regex", "glob", "include"}  # the schema may require a list of them
@@ -175,6 +178,8 @@ def _requests(action: Action, scratch: str) -> tuple[str, list[Request]]:
         case OtherTool(tool="glob_file_search", arguments={"glob_pattern": str(pattern)}) if pattern:
             folder = _placed(Fields(action.arguments).text("target_directory"), scratch)
             return "glob", [Request(pattern, {"glob": pattern}, {"folder": folder} if folder else {})]
+        case Question(questions=[first, *_] as questions):
+            return "question", [Request(first.text, {"questions": questions})]
         case Command() | FileEdit() | OtherTool() | Plan() | Question() | TodoUpdate():
             return "", []
 
@@ -300,10 +305,22 @@ def _forms(meaning: str, name: str, value: Any) -> list[Any]:
             return [[{its_old: old, its_new: new}] for its_old, its_new in _EDIT_NAMES]
         case "file", _:
             return [value, [value], [{"path": value}]]
+        case "questions", _:
+            return [[_asked(question) for question in value]]
         case _, str() if meaning in _MAY_BE_SEVERAL:
             return [value, [value]]
         case _:
             return [value]
+
+
+def _asked(question: ClarificationQuestion) -> dict[str, Any]:
+    """As Claude Code's tool takes it."""
+    return {
+        "question": question.text,
+        "header": " ".join(question.text.split())[:_LONGEST_HEADER].rstrip(),
+        "options": [{"label": option.label, "description": option.label} for option in question.options],
+        "multiSelect": bool(question.allow_multiple),
+    }
 
 
 def _default_values(name: str, request: Request, offered: Offered) -> Iterator[Any]:

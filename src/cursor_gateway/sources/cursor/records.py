@@ -5,15 +5,13 @@ lone surrogates (a character that the agent split in two), numbers written as st
 """
 
 import json
-import re
 from typing import Any, TypeAlias
 
 import msgspec
 from msgspec import Struct
 
 from cursor_gateway.wire.payload import Fields, too_deep
-
-_LONE_SURROGATE = re.compile("[\ud800-\udfff]")
+from cursor_gateway.wire.surrogates import repair_json
 
 
 class Part(Struct, gc=False):
@@ -145,7 +143,7 @@ def _read_loosely(line: bytes) -> Line:
     record = {key: field for key, field in value.items() if field is not None}
     name = record.get("type")
     if name not in ("assistant", "thinking"):  # their surrogates are joined with the neighbouring record's
-        record = repair_surrogates(record)
+        record = repair_json(record)
     if isinstance(usage := record.get("usage"), dict):
         record["usage"] = {key: field for key, field in usage.items() if field is not None}
     if "message" in record and name != "result":
@@ -186,22 +184,7 @@ def read_arguments(arguments: object) -> dict[str, Any]:
             value = json.loads(arguments)
         except (ValueError, RecursionError):
             value = arguments
-        arguments = arguments if too_deep(value) else repair_surrogates(value)
+        arguments = arguments if too_deep(value) else repair_json(value)
     if isinstance(arguments, dict):
         return arguments
     return {} if arguments is None else {"input": arguments}
-
-
-def repair_surrogates(value: Any) -> Any:
-    """Surrogate pairs become their character, a lone surrogate becomes U+FFFD."""
-    match value:
-        case str(text):
-            if _LONE_SURROGATE.search(text) is None:
-                return text
-            return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-        case list(items):
-            return [repair_surrogates(item) for item in items]
-        case dict(fields):
-            return {repair_surrogates(key): repair_surrogates(field) for key, field in fields.items()}
-        case _:
-            return value

@@ -46,6 +46,8 @@ def read_result(tool: str, args: object, result: object) -> tuple[Action, Outcom
     call = Call(Fields(args), Fields(value), Fields(result), outcome.state)
     if tool == "mcp" and call.value.flag("isError"):
         outcome = Outcome(state="failed", code="TOOL_ERROR", message=_mcp_text(call.value) or "The MCP tool failed.")
+    if tool == "askQuestion" and outcome.state == "rejected":
+        outcome = _UNANSWERED
     if outcome.state != "completed" and not outcome.details:
         outcome = structs.replace(outcome, details=call.args.text(*_SUBJECTS))
     milliseconds = call.value.integer("executionTime") or call.value.integer("durationMs")
@@ -116,6 +118,10 @@ _ABORTED: dict[str, State] = {
     "SHELL_ABORT_REASON_TIMEOUT": "timed_out", "2": "timed_out",
 }  # fmt: skip
 _STATES: dict[str, State] = {"rejected": "rejected", "timeout": "timed_out"}
+# The agent's own reason is that the user skipped the question, who may never have seen it.
+_UNANSWERED = Outcome(
+    state="unanswered", code="UNANSWERED", message="The agent went on without an answer; you can still answer."
+)
 
 
 def _ending(result: object) -> tuple[Outcome, Any]:

@@ -25,12 +25,13 @@ from cursor_gateway.model.agent_events import (
     ToolEnded,
     ToolStarted,
     Unrecognized,
+    merge_deltas,
 )
-from cursor_gateway.sources.cursor.records import repair_surrogates
 from cursor_gateway.sources.cursor.tools import read_call, read_result
 from cursor_gateway.sources.sdk.failures import run_failure
 from cursor_gateway.sources.sdk.payloads import protocol_arguments, protocol_result
 from cursor_gateway.wire.payload import Fields, too_deep
+from cursor_gateway.wire.surrogates import join_halves, repair_json
 
 CALLERS_SERVER = "custom-user-tools"  # the SDK's name for the tools that it is given
 
@@ -94,24 +95,7 @@ class SdkDecoder:
     def take(self) -> list[AgentEvent]:
         """The events since the last call. Adjacent deltas are merged."""
         out, self._out = self._out, []
-        joined: list[AgentEvent] = []
-        texts: list[str] = []
-        kind: type[TextDelta | ThinkingDelta] | None = None
-        for event in out:
-            if isinstance(event, TextDelta | ThinkingDelta):
-                if kind is not type(event) and kind is not None:
-                    joined.append(kind("".join(texts)))
-                    texts = []
-                kind = type(event)
-                texts.append(event.text)
-                continue
-            if kind is not None:
-                joined.append(kind("".join(texts)))
-                kind, texts = None, []
-            joined.append(event)
-        if kind is not None:
-            joined.append(kind("".join(texts)))
-        return joined
+        return merge_deltas(out)
 
     def flush(self, failure: Failure | None = None) -> list[AgentEvent]:
         """The end of the stream. Without a result the run has failed: see `failure`, or else the status."""
@@ -141,9 +125,9 @@ class SdkDecoder:
                 self._settle()
                 self._out.append(ThinkingEnded())
             case {"type": "tool-call-started", "call_id": str(call_id), "tool_call": dict(call)}:
-                self._tool_started(repair_surrogates(call_id), call, _model_call(update), at_ms)
+                self._tool_started(repair_json(call_id), call, _model_call(update), at_ms)
             case {"type": "tool-call-completed", "call_id": str(call_id), "tool_call": dict(call)}:
-                self._tool_ended(repair_surrogates(call_id), call, _model_call(update), at_ms)
+                self._tool_ended(repair_json(call_id), call, _model_call(update), at_ms)
             case {"type": "turn-ended"}:
                 self._counted = _added(self._counted, update.get("usage"))
             case _:
@@ -183,7 +167,7 @@ class SdkDecoder:
         if too_deep(call):
             self._out.append(Unrecognized("nested too deeply"))
             return
-        call = repair_surrogates(call)
+        call = repair_json(call)
         tool = Fields(call).text("type")
         args = protocol_arguments(tool, call.get("args"))
         self._calls[call_id] = _Call(tool, args, at_ms)
@@ -196,7 +180,7 @@ class SdkDecoder:
         if too_deep(call):
             self._out.append(Unrecognized("nested too deeply"))
             return
-        call = repair_surrogates(call)
+        call = repair_json(call)
         started = self._calls.pop(call_id, None)
         tool = Fields(call).text("type") or (started.tool if started else "")
         args = protocol_arguments(tool, call["args"]) if call.get("args") else started.args if started else None
@@ -218,14 +202,14 @@ class SdkDecoder:
     def _message(self, message: Mapping[str, Any]) -> None:
         match message:
             case {"type": "system"}:
-                self._model = repair_surrogates(Fields(message.get("model")).text("id")) or self._model
+                self._model = repair_json(Fields(message.get("model")).text("id")) or self._model
                 self._start()
             case {"type": "user", "message": dict(user)}:
                 self._start()
                 prompt = "".join(part.text("text") for part in Fields(user).objects("content"))
-                self._out.append(PromptEchoed(repair_surrogates(prompt)))
+                self._out.append(PromptEchoed(repair_json(prompt)))
             case {"type": "status", "status": str(status)}:
-                self._status, self._reason = status.lower(), repair_surrogates(Fields(dict(message)).text("message"))
+                self._status, self._reason = status.lower(), repair_json(Fields(dict(message)).text("message"))
             case {"type": "usage"}:
                 self._reported = _added(self._reported, message.get("usage"))
             case {"type": "task"}:
@@ -247,7 +231,7 @@ class SdkDecoder:
             differs = self._complete(result.text("result"))
             self._out.append(RunFinished(usage=usage, duration_ms=duration_ms, text_differs=differs))
         else:
-            message = repair_surrogates(result.text("errorMessage")) or self._reason
+            message = repair_json(result.text("errorMessage")) or self._reason
             failure = run_failure(status, result.text("errorCode"), message)
             self._out.append(RunFailed(failure=failure, usage=usage, duration_ms=duration_ms))
         self.finished = True
@@ -255,7 +239,7 @@ class SdkDecoder:
     def _complete(self, result: str) -> bool:
         """Emits the rest of the result. Returns whether it disagrees; it may be only the last part of the text."""
         emitted = "".join(self._emitted)
-        result = repair_surrogates(result)
+        result = repair_json(result)
         if emitted.endswith(result):
             return False
         if result.startswith(emitted):
@@ -276,9 +260,7 @@ class _Halves:
 
     def joined(self, text: str) -> str:
         """The complete part of it."""
-        text = self._half + text
-        self._half = text[-1:] if "\ud800" <= text[-1:] <= "\udbff" else ""
-        whole: str = repair_surrogates(text.removesuffix(self._half) if self._half else text)
+        whole, self._half = join_halves(self._half, text)
         return whole
 
     def rest(self) -> str:
@@ -287,7 +269,7 @@ class _Halves:
 
 
 def _model_call(update: Mapping[str, Any]) -> str | None:
-    return repair_surrogates(Fields(dict(update)).text("model_call_id")) or None
+    return repair_json(Fields(dict(update)).text("model_call_id")) or None
 
 
 def _added(before: TokenCounts | None, usage: object) -> TokenCounts | None:

@@ -4,7 +4,8 @@ A batch of events is one row and one short transaction, in the WAL before `appen
 that loses none of it (a power failure may). Batches of a run are stored in order and without gaps, so the last row
 says how many events there are, and a repeated `append` stores only what is missing.
 
-A run is `running` until exactly one `end_run` ends it; after that, nothing can be appended. Deleting a conversation
+A run is `running` until exactly one `end_run` ends it; after that, nothing can be appended. The statement that appends
+a batch also compares the epoch and the number of the last event, so fencing costs no statement. Deleting a conversation
 first sets its owner to NULL, which hides it from every query in the same transaction; its rows are removed in the
 background. So a deleted conversation never reappears, even after a crash halfway through.
 """
@@ -20,29 +21,38 @@ import msgspec
 from msgspec import UNSET, Meta, Struct
 
 from cursor_gateway.errors import InvalidRequest
-from cursor_gateway.model.document_events import DocumentEvent
+from cursor_gateway.model.document_events import DocumentEvent, Paused
 from cursor_gateway.model.documents import Usage
 from cursor_gateway.stages import search_tokens
 from cursor_gateway.stages.search_tokens import Query
 from cursor_gateway.store.base import (
+    Begun,
+    Busy,
     ConversationPage,
     ConversationRecord,
     EventPage,
+    Fenced,
     FoundConversation,
     IdempotentRun,
+    KeyTaken,
+    Lease,
     MessageRecord,
     NewRun,
     RunEnd,
     RunRecord,
+    Stored,
+    Written,
 )
-from cursor_gateway.store.search import query_words, searchable, snippet, sound
+from cursor_gateway.store.search import query_words, searchable, snippet
 from cursor_gateway.store.sqlite import batches
 from cursor_gateway.store.sqlite.connections import Connections
 from cursor_gateway.store.sqlite.indexing import Indexer, Note, conversation_scope, expression, owner_scope
 from cursor_gateway.store.sqlite.maintenance import Maintenance
 from cursor_gateway.store.sqlite.opening import FILE
 from cursor_gateway.store.titles import title_of
+from cursor_gateway.wire.surrogates import repair
 
+_FIRST_EPOCH = 1
 _MOST = 2**62  # SQLite's integers have 64 bits
 _LAST_NUMBER = 2**32 - 1  # of an event: it is one half of a batch's place
 _HIDDEN_AT_ONCE = 20  # conversations hidden per transaction
@@ -77,13 +87,22 @@ _EVENT_COUNT = """coalesce((
     SELECT (place & 0xffffffff) + count - 1 FROM events
     WHERE place BETWEEN runs.key << 32 AND runs.key << 32 | 0xffffffff ORDER BY place DESC LIMIT 1
 ), 0)"""
-_PLACE = f"SELECT key, conversation, state, {_EVENT_COUNT} FROM runs WHERE id = ?"
+_PLACE = f"SELECT key, conversation, epoch, state, {_EVENT_COUNT} FROM runs WHERE id = ?"
 _ADD_EVENTS = "INSERT INTO events (place, count, data) VALUES (? << 32 | ?, ?, ?)"
-# The common case in one statement: the run is running, and these are its next events.
+# The common case in one statement: the run is running under this lease, and these are its next events.
 _APPEND = f"""
     INSERT INTO events (place, count, data)
     SELECT key << 32 | :first, :count, :data FROM runs
-    WHERE id = :id AND state = 'running' AND {_EVENT_COUNT} = :first - 1
+    WHERE id = :id AND epoch = :epoch AND state = 'running' AND {_EVENT_COUNT} = :first - 1
+"""
+_ADD_CALL = """
+    INSERT OR REPLACE INTO calls (owner, id, run)
+    SELECT owner, ?, ? FROM conversations WHERE key = ? AND owner IS NOT NULL
+"""
+_CLAIM = "UPDATE runs SET epoch = epoch + 1 WHERE id = :id AND epoch = :epoch AND state = 'running'"
+_RUNNING_IN = """
+    SELECT runs.id FROM conversations JOIN runs ON runs.conversation = conversations.key
+    WHERE conversations.owner = ? AND conversations.id = ? AND runs.state = 'running'
 """
 _ADD_CONVERSATION = """
     INSERT INTO conversations (id, owner, title, workspace, mode, model, created_ms, updated_ms)
@@ -105,19 +124,17 @@ _END_TURN = """
     WHERE key = ?
 """
 _RUNS = f"""
-    SELECT runs.id, conversations.id AS conversation_id, conversations.owner, runs.instance, runs.state, runs.model,
-        runs.mode, runs.created, runs.fences, runs.include, runs.started_ms, runs.first_event_ms, runs.ended_ms,
-        runs.prompt_tokens, runs.completion_tokens, runs.total_tokens, runs.cached_tokens, runs.estimated,
-        runs.failure_code, runs.tool_uses, {_EVENT_COUNT} AS event_count
+    SELECT runs.id, conversations.id AS conversation_id, conversations.owner, runs.instance, runs.epoch, runs.state,
+        runs.model, runs.mode, runs.created, runs.fences, runs.include, runs.started_ms, runs.first_event_ms,
+        runs.ended_ms, runs.prompt_tokens, runs.completion_tokens, runs.total_tokens, runs.cached_tokens,
+        runs.estimated, runs.failure_code, runs.tool_uses, {_EVENT_COUNT} AS event_count
     FROM runs JOIN conversations ON conversations.key = runs.conversation
 """
 _CONVERSATIONS = """
-    SELECT id, owner, title, workspace, mode, model, created_ms, updated_ms, session_id, fingerprint, pinned,
+    SELECT id, owner, title, workspace, mode, model, created_ms, updated_ms, session_id, fingerprint,
         EXISTS (SELECT 1 FROM runs WHERE runs.conversation = conversations.key AND runs.state = 'running') AS is_running
     FROM conversations
 """
-_PROMPT = "(SELECT text FROM messages WHERE run = runs.key AND role = 'user' ORDER BY number DESC LIMIT 1)"
-_MOST_PINNED = 100
 _EVENTS_AFTER = """
     SELECT place & 0xffffffff, data FROM events
     WHERE place >= coalesce(
@@ -194,12 +211,15 @@ class Database:
 
     # --- runs ---------------------------------------------------------------------------------------
 
-    def begin_run(self, new: NewRun) -> bool:
+    def begin_run(self, new: NewRun) -> Begun:
+        lease = Lease(new.id, _FIRST_EPOCH)
         with self._connections.writing() as connection:
             if connection.execute("SELECT 1 FROM runs WHERE id = ?", (new.id,)).fetchone():
-                return True
+                return lease
             if new.idempotency and connection.execute(_IDEMPOTENT, (new.owner, new.idempotency.key)).fetchone():
-                return False
+                return KeyTaken()
+            if running := connection.execute(_RUNNING_IN, (new.owner, new.conversation_id)).fetchone():
+                return Busy(running[0])
             conversation = _conversation_of(connection, new)
             run = connection.execute(
                 _ADD_RUN,
@@ -208,7 +228,7 @@ class Database:
                     *(_encoder.encode(sorted(new.include)).decode(), new.started_ms),
                 ),
             ).lastrowid
-            texts = [sound(message.text) for message in new.messages]
+            texts = [repair(message.text) for message in new.messages]
             messages = zip((message.role for message in new.messages), texts, strict=True)
             _add_messages(connection, conversation, run, messages, new.started_ms)
             if new.idempotency:
@@ -219,63 +239,82 @@ class Database:
         assert run is not None
         self._indexer.note(run, Note(new.id, searchable(texts), is_whole=False))
         self._maintenance.wrote(sum(map(len, texts)))
-        return True
+        return lease
 
-    def append(self, run_id: str, first_number: int, events: Sequence[DocumentEvent]) -> int | None:
+    def claim_run(self, run_id: str, epoch: int) -> Lease | None:
+        is_claimed = self._connections.write(_CLAIM, {"id": run_id, "epoch": epoch})
+        return Lease(run_id, epoch + 1) if is_claimed else None
+
+    def append(self, lease: Lease, first_number: int, events: Sequence[DocumentEvent]) -> Written:
         data = batches.encode(events)
-        batch = {"id": run_id, "first": first_number, "count": len(events), "data": data}
-        if not events or not self._connections.write(_APPEND, batch):
-            return self._append_rest(run_id, first_number, events)
+        batch = {"id": lease.run_id, "epoch": lease.epoch, "first": first_number, "count": len(events), "data": data}
+        is_special = not events or Paused in map(type, events)
+        if is_special or not self._connections.write(_APPEND, batch):
+            return self._append_rest(lease, first_number, events)
         self._maintenance.wrote(len(data))
-        return len(data)
+        return Stored(len(data))
 
-    def _append_rest(self, run_id: str, first_number: int, events: Sequence[DocumentEvent]) -> int | None:
-        """Some of the events are stored already, or the run has ended or was deleted."""
+    def _append_rest(self, lease: Lease, first_number: int, events: Sequence[DocumentEvent]) -> Written:
+        """Some of the events are stored already, the lease is not valid any more, or there are calls to store."""
         with self._connections.writing() as connection:
-            place = _place(connection, run_id)
+            place = _place(connection, lease)
+            if isinstance(place, Fenced):
+                return place
             rest = _rest(place, first_number, events)
-            if place is None or (rest and place.state != "running"):
-                return None
+            if rest and place.state != "running":
+                return Fenced("ended")
             size = _add_events(connection, place, rest)
+            _add_calls(connection, place, rest)
         self._maintenance.wrote(size)
-        return size
+        return Stored(size)
 
-    def end_run(self, run_id: str, first_number: int, events: Sequence[DocumentEvent], end: RunEnd) -> int | None:
+    def end_run(self, lease: Lease, first_number: int, events: Sequence[DocumentEvent], end: RunEnd) -> Written:
         with self._connections.writing() as connection:
-            place = _place(connection, run_id)
+            place = _place(connection, lease)
+            if isinstance(place, Fenced):
+                return place
             rest = _rest(place, first_number, events)
-            if place is None or place.state != "running":
-                return 0 if place is not None and not rest else None
+            if place.state != "running":
+                return Fenced("ended") if rest else Stored(0)
             size = _add_events(connection, place, rest)
             prompts = _end(connection, place, end)
-        self._indexer.note(place.run, Note(run_id, searchable([*prompts, *end.words]), is_whole=True))
+        self._indexer.note(place.run, Note(lease.run_id, searchable([*prompts, *end.words]), is_whole=True))
         self._maintenance.wrote(size)
-        return size
+        return Stored(size)
 
     def run(self, id: str, owner: str) -> RunRecord | None:
-        found = self._select(f"{_RUNS} WHERE runs.id = ? AND conversations.owner = ?", (sound(id), owner))
+        found = self._select(f"{_RUNS} WHERE runs.id = ? AND conversations.owner = ?", (repair(id), owner))
         return _run(found[0]) if found else None
 
     def runs_of(self, conversation_id: str, owner: str) -> list[RunRecord]:
         where = "WHERE conversations.owner = ? AND conversations.id = ? ORDER BY runs.key"
-        return [_run(row) for row in self._select(f"{_RUNS} {where}", (owner, sound(conversation_id)))]
+        return [_run(row) for row in self._select(f"{_RUNS} {where}", (owner, repair(conversation_id)))]
 
-    def recent_runs(self, owner: str, limit: int) -> list[tuple[RunRecord, str, str]]:
-        runs = _RUNS.replace("SELECT ", f"SELECT conversations.title, {_PROMPT} AS prompt, ", 1)
+    def recent_runs(self, owner: str, limit: int) -> list[tuple[RunRecord, str]]:
+        runs = _RUNS.replace("SELECT ", "SELECT conversations.title, ", 1)
         rows = self._select(f"{runs} WHERE conversations.owner = ? ORDER BY runs.key DESC LIMIT ?", (owner, limit))
-        titled = [(row.pop("title"), row.pop("prompt") or "", row) for row in rows]
-        return [(_run(row), title, title_of(prompt)) for title, prompt, row in titled]
+        titled = [(row.pop("title"), row) for row in rows]
+        return [(_run(row), title) for title, row in titled]
 
     def unfinished_runs(self) -> list[RunRecord]:
         where = "WHERE runs.state = 'running' AND conversations.owner IS NOT NULL"  # in any order: the index is small
         return [_run(row) for row in self._select(f"{_RUNS} {where}", ())]
 
+    def find_run_by_calls(self, owner: str, call_ids: Iterable[str]) -> RunRecord | None:
+        for id in call_ids:
+            where = (
+                "JOIN calls ON calls.run = runs.key WHERE calls.owner = ? AND calls.id = ? AND conversations.owner = ?"
+            )
+            if found := self._select(f"{_RUNS} {where}", (owner, repair(id), owner)):
+                return _run(found[0])
+        return None
+
     def find_run_by_idempotency(self, owner: str, key: str) -> IdempotentRun | None:
-        found = self._select(_IDEMPOTENT, (owner, sound(key)))
+        found = self._select(_IDEMPOTENT, (owner, repair(key)))
         return msgspec.convert(found[0], IdempotentRun) if found else None
 
     def name_reply(self, owner: str, key: str, reply: IdempotentRun, now_ms: int) -> None:
-        values = (sound(key), reply.body_hash, now_ms, reply.after, reply.run_id, owner)
+        values = (repair(key), reply.body_hash, now_ms, reply.after, reply.run_id, owner)
         with self._connections.writing() as connection:
             connection.execute(_NAME_REPLY, values)
         self._maintenance.wrote(0)
@@ -284,20 +323,20 @@ class Database:
         with self._connections.writing() as connection:
             connection.execute(
                 f"INSERT OR IGNORE INTO requests (run, after, data) SELECT key, ?, ? FROM ({_OWN_RUN})",
-                (after, data, sound(run_id), owner),
+                (after, data, repair(run_id), owner),
             )
         self._maintenance.wrote(len(data))
 
     def kept_request(self, run_id: str, owner: str, after: int) -> bytes | None:
         found = self._select(
-            f"SELECT data FROM requests WHERE run = ({_OWN_RUN}) AND after = ?", (sound(run_id), owner, after)
+            f"SELECT data FROM requests WHERE run = ({_OWN_RUN}) AND after = ?", (repair(run_id), owner, after)
         )
         return found[0]["data"] if found else None
 
     def forget_request(self, run_id: str, owner: str, after: int) -> bool:
         with self._connections.writing() as connection:
             deleted = connection.execute(
-                f"DELETE FROM requests WHERE run = ({_OWN_RUN}) AND after = ?", (sound(run_id), owner, after)
+                f"DELETE FROM requests WHERE run = ({_OWN_RUN}) AND after = ?", (repair(run_id), owner, after)
             )
         self._maintenance.wrote(0)
         return deleted.rowcount > 0
@@ -306,7 +345,7 @@ class Database:
         next = min(max(after, 0), _LAST_NUMBER - 1) + 1
         found: list[tuple[int, bytes]] = []
         with self._connections.reading() as connection:
-            key = connection.execute(_OWN_RUN, (sound(run_id), owner)).fetchone()
+            key = connection.execute(_OWN_RUN, (repair(run_id), owner)).fetchone()
             if key is not None:
                 found = _up_to(connection.execute(_EVENTS_AFTER, {"run": key[0], "next": next}), max_bytes)
         # The first batch contains event `next`, so its first events may have to be skipped.
@@ -317,11 +356,11 @@ class Database:
     # --- conversations ------------------------------------------------------------------------------
 
     def conversation(self, id: str, owner: str) -> ConversationRecord | None:
-        found = self._select(f"{_CONVERSATIONS} WHERE owner = ? AND id = ?", (owner, sound(id)))
+        found = self._select(f"{_CONVERSATIONS} WHERE owner = ? AND id = ?", (owner, repair(id)))
         return _conversation(found[0]) if found else None
 
     def messages(self, conversation_id: str, owner: str) -> list[MessageRecord]:
-        return msgspec.convert(self._select(_MESSAGES, (owner, sound(conversation_id))), list[MessageRecord])
+        return msgspec.convert(self._select(_MESSAGES, (owner, repair(conversation_id))), list[MessageRecord])
 
     def conversations(
         self, owner: str, *, limit: int = 20, before: str | None = None, query: str | None = None
@@ -336,20 +375,6 @@ class Database:
         rows = self._select(f"{_CONVERSATIONS} {where}", (owner, fingerprint, _SAME_FINGERPRINT))
         return [_conversation(row) for row in rows]
 
-    def pinned_conversations(self, owner: str) -> list[ConversationRecord]:
-        where = "WHERE owner = ? AND pinned = 1 ORDER BY updated_ms DESC LIMIT ?"
-        return [_conversation(row) for row in self._select(f"{_CONVERSATIONS} {where}", (owner, _MOST_PINNED))]
-
-    def change_conversation(self, id: str, owner: str, title: str | None, is_pinned: bool | None) -> bool:
-        with self._connections.writing() as connection:
-            changed = connection.execute(
-                "UPDATE conversations SET title = coalesce(?, title), pinned = coalesce(?, pinned)"
-                " WHERE owner = ? AND id = ?",
-                (None if title is None else sound(title), is_pinned, owner, sound(id)),
-            )
-        self._maintenance.wrote(0)
-        return changed.rowcount > 0
-
     def set_session(self, conversation_id: str, owner: str, session_id: str | None, fingerprint: str | None) -> None:
         with self._connections.writing() as connection:
             connection.execute(
@@ -361,14 +386,14 @@ class Database:
     def unknown_conversations(self, ids: Sequence[str]) -> list[str]:
         with self._connections.reading() as connection:
             known = "SELECT 1 FROM conversations WHERE id = ? AND owner IS NOT NULL"
-            return [id for id in ids if connection.execute(known, (sound(id),)).fetchone() is None]
+            return [id for id in ids if connection.execute(known, (repair(id),)).fetchone() is None]
 
     # --- deleting -----------------------------------------------------------------------------------
 
     def delete_conversation(self, id: str, owner: str) -> bool:
         with self._connections.writing() as connection:
             key = connection.execute(
-                "SELECT key FROM conversations WHERE owner = ? AND id = ?", (owner, sound(id))
+                "SELECT key FROM conversations WHERE owner = ? AND id = ?", (owner, repair(id))
             ).fetchone()
             if key is None:
                 return False
@@ -455,7 +480,7 @@ class Database:
         if before is not None:
             place = _cursor(before, _ByTime)
             where += " AND (updated_ms, id) < (?, ?)"
-            values += [place.updated_ms, sound(place.id)]
+            values += [place.updated_ms, repair(place.id)]
         rows = self._select(f"{_CONVERSATIONS} {where} ORDER BY updated_ms DESC, id DESC LIMIT ?", (*values, limit + 1))
         page = [_conversation(row) for row in rows[:limit]]
         last = page[-1] if page and len(rows) > limit else None
@@ -501,18 +526,22 @@ class Database:
 class _Place(NamedTuple):
     run: int
     conversation: int
+    epoch: int
     state: str
     stored: int
 
 
-def _place(connection: sqlite3.Connection, run_id: str) -> _Place | None:
-    row = connection.execute(_PLACE, (run_id,)).fetchone()
-    return None if row is None else _Place._make(row)
+def _place(connection: sqlite3.Connection, lease: Lease) -> _Place | Fenced:
+    row = connection.execute(_PLACE, (lease.run_id,)).fetchone()
+    if row is None:
+        return Fenced("deleted")
+    place = _Place._make(row)
+    return place if place.epoch == lease.epoch else Fenced("claimed")
 
 
-def _rest(place: _Place | None, first_number: int, events: Sequence[DocumentEvent]) -> Sequence[DocumentEvent]:
+def _rest(place: _Place, first_number: int, events: Sequence[DocumentEvent]) -> Sequence[DocumentEvent]:
     """The events that are not stored yet."""
-    known = 0 if place is None else place.stored + 1 - first_number
+    known = place.stored + 1 - first_number
     if known < 0:
         raise ValueError(f"events before number {first_number} are missing: {-known} of them")
     return events[known:] if known else events
@@ -524,6 +553,12 @@ def _add_events(connection: sqlite3.Connection, place: _Place, events: Sequence[
     data = batches.encode(events)
     connection.execute(_ADD_EVENTS, (place.run, place.stored + 1, len(events), data))
     return len(data)
+
+
+def _add_calls(connection: sqlite3.Connection, place: _Place, events: Sequence[DocumentEvent]) -> None:
+    paused = [event.envelope.metadata for event in events if isinstance(event, Paused)]
+    calls = [(call.tool_call_id, place.run, place.conversation) for one in paused for call in one.waiting_for or ()]
+    connection.executemany(_ADD_CALL, calls)
 
 
 def _conversation_of(connection: sqlite3.Connection, new: NewRun) -> int:
@@ -539,7 +574,7 @@ def _conversation_of(connection: sqlite3.Connection, new: NewRun) -> int:
         )
         return key
     prompts = [message.text for message in new.messages if message.role == "user"]
-    title = title_of(sound(prompts[0] if prompts else ""))
+    title = title_of(repair(prompts[0] if prompts else ""))
     values = (new.conversation_id, new.owner, title, new.workspace, new.mode, new.model, new.started_ms, new.started_ms)
     created = connection.execute(_ADD_CONVERSATION, values).lastrowid
     assert created is not None
@@ -570,13 +605,14 @@ def _end(connection: sqlite3.Connection, place: _Place, end: RunEnd) -> list[str
         ),
     )
     connection.execute("INSERT OR IGNORE INTO unindexed (run) VALUES (?)", (place.run,))
+    connection.execute("DELETE FROM calls WHERE run = ?", (place.run,))
     if end.frees_key:
         # A key without a hash names a question, whose next repetition decides for itself; see `runs.repeats`.
         connection.execute("DELETE FROM idempotency WHERE run = ? AND body_hash != ''", (place.run,))
     connection.execute(_END_TURN, (envelope.model, end.ended_ms, end.session_id, end.fingerprint, place.conversation))
     prompts = [text for (text,) in connection.execute("SELECT text FROM messages WHERE run = ?", (place.run,))]
     if end.answer:
-        messages = [("assistant", sound(end.answer))]
+        messages = [("assistant", repair(end.answer))]
         _add_messages(connection, place.conversation, place.run, messages, end.ended_ms)
     return prompts
 
@@ -584,7 +620,7 @@ def _end(connection: sqlite3.Connection, place: _Place, end: RunEnd) -> list[str
 def _hide(connection: sqlite3.Connection, keys: Iterable[tuple[int]]) -> None:
     """Hides conversations from every query; their rows are removed later."""
     keys = list(keys)
-    for table in ("idempotency", "requests"):
+    for table in ("idempotency", "requests", "calls"):
         connection.executemany(f"DELETE FROM {table} WHERE run IN (SELECT key FROM runs WHERE conversation = ?)", keys)
     connection.executemany(
         "UPDATE conversations SET owner = NULL, title = '', workspace = '', session_id = NULL, fingerprint = NULL"
@@ -616,8 +652,7 @@ def _run(row: dict[str, Any]) -> RunRecord:
 
 
 def _conversation(row: dict[str, Any]) -> ConversationRecord:
-    flags = {"is_running": bool(row["is_running"]), "is_pinned": bool(row["pinned"])}
-    return msgspec.convert({**row, **flags}, ConversationRecord)
+    return msgspec.convert({**row, "is_running": bool(row["is_running"])}, ConversationRecord)
 
 
 def _up_to(rows: Iterable[tuple[int, bytes]], max_bytes: int) -> list[tuple[int, bytes]]:

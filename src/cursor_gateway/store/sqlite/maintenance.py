@@ -23,7 +23,7 @@ _FEW_PAGES = 1000  # fewer free pages than this are not worth a sweep
 _PAUSE = 0.005  # seconds between steps, to let writers in
 _EVENTS_PER_STEP = 100  # rows
 _PAGES_PER_STEP = 100
-_MANY_LEVELS, _LEVELS = 64, 9  # of the index, before and after empty ones are removed
+_MERGES_PER_REBUILD = 800  # of the index
 
 _DELETED_RUN = """
     SELECT runs.key FROM conversations JOIN runs ON runs.conversation = conversations.key
@@ -86,8 +86,7 @@ class Maintenance:
             if self._is_anything_deleted():
                 while self._remove_rows():
                     self._pause()
-                self._merge_index()
-                self._lower_index()
+                self._remove_words()
                 with self._connections.writing() as connection:
                     connection.execute(_DELETE_EMPTY)
             elif not self._has_free_pages():  # a migration may leave some
@@ -188,12 +187,22 @@ class Maintenance:
                 connection.execute("DELETE FROM search WHERE rowid = -?", (run,))
                 connection.execute("DELETE FROM messages WHERE run = ?", (run,))
                 connection.execute("DELETE FROM idempotency WHERE run = ?", (run,))
+                connection.execute("DELETE FROM calls WHERE run = ?", (run,))
                 connection.execute("DELETE FROM runs WHERE key = ?", (run,))
             return True
 
+    def _remove_words(self) -> None:
+        """FTS5 only marks a row as deleted; its words remain until the segments that hold them are merged. Each merge
+        adds a level or two, and SQLite 3.40 reports more than 2,000 levels as corruption (newer versions stop at 65).
+        So the index is rebuilt from time to time instead, which starts again with one level."""
+        with self._connections.writing() as connection:
+            (merges,) = connection.execute("UPDATE upkeep SET merges = merges + 1 RETURNING merges").fetchone()
+        if merges <= _MERGES_PER_REBUILD or not self._rebuild_index():
+            self._merge_index()
+
     def _merge_index(self) -> None:
-        """FTS5 only marks a row as deleted; its words remain until the segments that hold them are merged. A negative
-        number starts merging all segments into one, positive ones continue (https://sqlite.org/fts5.html, 6.8)."""
+        """A negative number starts merging all segments into one, positive ones continue
+        (https://sqlite.org/fts5.html, 6.8)."""
         pages = -_PAGES_PER_STEP
         while True:
             with self._connections.writing() as connection:
@@ -205,18 +214,17 @@ class Maintenance:
             pages = _PAGES_PER_STEP
             self._pause()
 
-    def _lower_index(self) -> None:
-        """FTS5 moves merged segments up a level or two each time, and reports more than 2,000 levels as corruption
-        (SQLite 3.40: after a thousand deletions). With a single segment, the empty levels below it can be removed.
-
-        Uses a separate connection: other connections then reload the levels, but the one that changes them would not.
-        """
+    def _rebuild_index(self) -> bool:
+        """In one transaction, which takes a few seconds for 10 MB of tokens. On a separate connection, so that writers
+        do not block the event loop: they are refused at once, keep their events and retry. False if it was refused."""
         with suppress(sqlite3.Error), closing(self._connections.another()) as connection:
+            connection.execute("PRAGMA secure_delete = ON")
             connection.execute("BEGIN IMMEDIATE")
-            (block,) = connection.execute("SELECT block FROM search_data WHERE id = 10").fetchone()
-            if (lower := lowered(block)) is not None:
-                connection.execute("UPDATE search_data SET block = ? WHERE id = 10", (lower,))
+            connection.execute("INSERT INTO search (search) VALUES ('rebuild')")
+            connection.execute("UPDATE upkeep SET merges = 0")
             connection.execute("COMMIT")
+            return True
+        return False
 
     def _give_back(self) -> bool:
         with self._connections.writing() as connection:
@@ -224,30 +232,3 @@ class Maintenance:
             for _ in range(min(free, _PAGES_PER_STEP)):  # sqlite3 steps each statement once, which frees one page
                 connection.execute("PRAGMA incremental_vacuum")
             return bool(free > _PAGES_PER_STEP)
-
-
-def lowered(structure: bytes) -> bytes | None:
-    """FTS5's structure record (four bytes; counts of levels, segments and writes; each level) with fewer levels; None
-    if there are few levels, more segments than one at the top, or an unknown format."""
-    try:
-        levels, after_levels = _varint(structure, 4)
-        segments, at = _varint(structure, after_levels)
-        _, at = _varint(structure, at)
-    except IndexError:
-        return None
-    top = at + 2 * (levels - 1)
-    if levels <= _MANY_LEVELS or segments != 1 or top >= len(structure) or any(structure[at:top]):
-        return None
-    return b"".join(
-        (structure[:4], bytes([_LEVELS]), structure[after_levels:at], bytes(2 * (_LEVELS - 1)), structure[top:])
-    )
-
-
-def _varint(data: bytes, at: int) -> tuple[int, int]:
-    """A big-endian varint, seven bits per byte; and the position after it."""
-    value = 0
-    while True:
-        value = value << 7 | data[at] & 0x7F
-        at += 1
-        if not data[at - 1] & 0x80:
-            return value, at

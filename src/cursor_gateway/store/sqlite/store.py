@@ -5,19 +5,22 @@ that may be long run in a worker thread.
 """
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from cursor_gateway.model.document_events import DocumentEvent
 from cursor_gateway.store.base import (
+    Begun,
     ConversationPage,
     ConversationRecord,
     EventPage,
     IdempotentRun,
+    Lease,
     MessageRecord,
     NewRun,
     RunEnd,
     RunRecord,
+    Written,
 )
 from cursor_gateway.store.sqlite.database import Database
 
@@ -38,14 +41,17 @@ class SqliteStore:
 
     # --- in the event loop --------------------------------------------------------------------------
 
-    async def begin_run(self, new: NewRun) -> bool:
+    async def begin_run(self, new: NewRun) -> Begun:
         return self.database.begin_run(new)
 
-    async def append(self, run_id: str, first_number: int, events: Sequence[DocumentEvent]) -> int | None:
-        return self.database.append(run_id, first_number, events)
+    async def claim_run(self, run_id: str, epoch: int) -> Lease | None:
+        return self.database.claim_run(run_id, epoch)
 
-    async def end_run(self, run_id: str, first_number: int, events: Sequence[DocumentEvent], end: RunEnd) -> int | None:
-        return self.database.end_run(run_id, first_number, events, end)
+    async def append(self, lease: Lease, first_number: int, events: Sequence[DocumentEvent]) -> Written:
+        return self.database.append(lease, first_number, events)
+
+    async def end_run(self, lease: Lease, first_number: int, events: Sequence[DocumentEvent], end: RunEnd) -> Written:
+        return self.database.end_run(lease, first_number, events, end)
 
     async def set_session(
         self, conversation_id: str, owner: str, session_id: str | None, fingerprint: str | None
@@ -63,6 +69,9 @@ class SqliteStore:
 
     async def find_by_fingerprint(self, owner: str, fingerprint: str) -> list[ConversationRecord]:
         return self.database.find_by_fingerprint(owner, fingerprint)
+
+    async def find_run_by_calls(self, owner: str, call_ids: Iterable[str]) -> RunRecord | None:
+        return self.database.find_run_by_calls(owner, call_ids)
 
     async def find_run_by_idempotency(self, owner: str, key: str) -> IdempotentRun | None:
         return self.database.find_run_by_idempotency(owner, key)
@@ -96,13 +105,7 @@ class SqliteStore:
     async def forget_request(self, run_id: str, owner: str, after: int) -> bool:
         return await asyncio.to_thread(self.database.forget_request, run_id, owner, after)
 
-    async def change_conversation(self, id: str, owner: str, title: str | None, is_pinned: bool | None) -> bool:
-        return await asyncio.to_thread(self.database.change_conversation, id, owner, title, is_pinned)
-
-    async def pinned_conversations(self, owner: str) -> list[ConversationRecord]:
-        return await asyncio.to_thread(self.database.pinned_conversations, owner)
-
-    async def recent_runs(self, owner: str, limit: int) -> list[tuple[RunRecord, str, str]]:
+    async def recent_runs(self, owner: str, limit: int) -> list[tuple[RunRecord, str]]:
         return await asyncio.to_thread(self.database.recent_runs, owner, limit)
 
     async def unfinished_runs(self) -> list[RunRecord]:

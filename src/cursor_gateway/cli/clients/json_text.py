@@ -1,0 +1,247 @@
+"""JSON as text: one value set or removed, and every other byte left as it is, comments and trailing commas too."""
+
+import json
+import re
+from collections.abc import Sequence
+
+from msgspec import Struct
+
+_SKIPPED = re.compile(r"(?:[ \t\r\n]++|//[^\n]*+|/\*.*?\*/)*+", re.DOTALL)
+_STRING = re.compile(r'"(?:[^"\\\x00-\x1f]|\\.)*+"')
+_SCALAR = re.compile(r"[-+.0-9A-Za-z]++")
+_BLANK = " \t\r\n"
+
+
+class NotEditable(ValueError):
+    """Says why, as the rest of a sentence."""
+
+
+class Member(Struct):
+    name: str
+    start: int  # of its name
+    value: "Node"
+    comma: int | None  # the place of the comma after it
+
+
+class Node(Struct):
+    start: int
+    end: int
+    members: list[Member] | None = None  # None: it is no object
+    inner_end: int = 0  # of an object: after the last thing before its brace that is not blank
+
+    def member(self, name: str) -> Member | None:
+        """The last one of that name, as parsers have it."""
+        return next((member for member in reversed(self.members or []) if member.name == name), None)
+
+
+# --- reading --------------------------------------------------------------------------------------------
+
+
+def parse(text: str) -> Node:
+    """The whole text must be one object. Raises `NotEditable`."""
+    try:
+        node = _value(text, _skip(text, 0))
+    except RecursionError:
+        raise NotEditable("is nested too deeply") from None
+    end = _skip(text, node.end)
+    if end != len(text):
+        raise _unexpected(text, end)
+    if node.members is None:
+        raise NotEditable("is not a JSON object")
+    return node
+
+
+def _skip(text: str, at: int) -> int:
+    found = _SKIPPED.match(text, at)
+    assert found is not None
+    return found.end()
+
+
+def _unexpected(text: str, at: int) -> NotEditable:
+    line = text.count("\n", 0, at) + 1
+    return NotEditable(f"is not valid JSON (line {line})")
+
+
+def _value(text: str, at: int) -> Node:
+    match text[at : at + 1]:
+        case "{":
+            return _object(text, at)
+        case "[":
+            return _array(text, at)
+        case '"':
+            return Node(at, _string_end(text, at))
+        case _:
+            found = _SCALAR.match(text, at)
+            if found is None:
+                raise _unexpected(text, at)
+            _decoded(text, at, found.end())
+            return Node(at, found.end())
+
+
+def _string_end(text: str, at: int) -> int:
+    found = _STRING.match(text, at)
+    if found is None:
+        raise _unexpected(text, at)
+    _decoded(text, at, found.end())
+    return found.end()
+
+
+def _decoded(text: str, start: int, end: int) -> object:
+    try:
+        return json.loads(text[start:end])
+    except ValueError:
+        raise _unexpected(text, start) from None
+
+
+def _array(text: str, at: int) -> Node:
+    place = _skip(text, at + 1)
+    while text[place : place + 1] != "]":
+        place = _skip(text, _value(text, place).end)
+        if text[place : place + 1] == ",":
+            place = _skip(text, place + 1)
+        elif text[place : place + 1] != "]":
+            raise _unexpected(text, place)
+    return Node(at, place + 1)
+
+
+def _object(text: str, at: int) -> Node:
+    members: list[Member] = []
+    place = _skip(text, at + 1)
+    while text[place : place + 1] != "}":
+        if text[place : place + 1] != '"':
+            raise _unexpected(text, place)
+        start, end = place, _string_end(text, place)
+        place = _skip(text, end)
+        if text[place : place + 1] != ":":
+            raise _unexpected(text, place)
+        member = Member(str(_decoded(text, start, end)), start, _value(text, _skip(text, place + 1)), None)
+        members.append(member)
+        place = _skip(text, member.value.end)
+        if text[place : place + 1] == ",":
+            member.comma = place
+            place = _skip(text, place + 1)
+        elif text[place : place + 1] != "}":
+            raise _unexpected(text, place)
+    inner_end = place
+    while text[inner_end - 1] in _BLANK:
+        inner_end -= 1
+    return Node(at, place + 1, members, inner_end)
+
+
+def find(text: str, path: Sequence[str]) -> Node | None:
+    node: Node | None = parse(text)
+    for name in path:
+        member = node.member(name) if node is not None else None
+        node = member.value if member is not None else None
+    return node
+
+
+def raw(text: str, path: Sequence[str]) -> str | None:
+    """The value as it is written; None: there is none."""
+    node = find(text, path)
+    return None if node is None else text[node.start : node.end]
+
+
+def depth(text: str, path: Sequence[str]) -> int:
+    """How many names of the path exist already."""
+    return next(count for count in range(len(path), -1, -1) if find(text, path[:count]) is not None)
+
+
+def same_value(text: str, path: Sequence[str], value: object) -> bool:
+    written = raw(text, path)
+    if written is None:
+        return False
+    try:
+        return json.dumps(json.loads(written), sort_keys=True) == json.dumps(value, sort_keys=True)
+    except ValueError:  # comments in it
+        return False
+
+
+# --- writing --------------------------------------------------------------------------------------------
+
+
+def set_value(text: str, path: Sequence[str], value: object) -> str:
+    """Nothing changes if it has this value. Raises `NotEditable`, too, if something on the way is no object."""
+    if same_value(text, path, value):
+        return text
+    known = depth(text, path)
+    node = find(text, path[:known])
+    assert node is not None
+    if known == len(path):
+        return _replaced(text, node.start, node.end, _written(text, value, _indent_of_line(text, node.start)))
+    if node.members is None:
+        raise NotEditable(f"has a value at `{'.'.join(path[:known])}` that is not an object")
+    for name in reversed(path[known + 1 :]):
+        value = {name: value}
+    return _inserted(text, node, path[known], value)
+
+
+def set_raw(text: str, path: Sequence[str], written: str) -> str:
+    """A value, as it was written before; of a path that is gone, nothing."""
+    node = find(text, path)
+    return text if node is None else _replaced(text, node.start, node.end, written)
+
+
+def remove_value(text: str, path: Sequence[str]) -> str:
+    """With one comma, and the blanks before it. Comments stay."""
+    parent = find(text, path[:-1])
+    member = parent.member(path[-1]) if parent is not None else None
+    if parent is None or member is None:
+        return text
+    members = parent.members or []
+    start, end = member.start, member.value.end
+    while text[start - 1] in _BLANK:
+        start -= 1
+    place = next(number for number, other in enumerate(members) if other is member)
+    if member.comma is not None:
+        return text[:start] + text[end : member.comma] + text[member.comma + 1 :]
+    before = members[place - 1].comma if place else None
+    if before is None:
+        return text[:start] + text[end:]
+    return text[:before] + text[before + 1 : start] + text[end:]
+
+
+def is_empty(text: str, path: Sequence[str]) -> bool:
+    node = find(text, path)
+    return node is not None and node.members == []
+
+
+def _inserted(text: str, parent: Node, name: str, value: object) -> str:
+    members = parent.members or []
+    outer = _indent_of_line(text, parent.start)
+    indent = _indent_of_line(text, members[0].start) if members else outer + _unit(text)
+    if members and "\n" not in text[parent.start : members[0].start]:
+        indent = outer + _unit(text)
+    line_end = "\r\n" if "\r\n" in text else "\n"
+    written = f"{line_end}{indent}{json.dumps(name, ensure_ascii=False)}: {_written(text, value, indent)}"
+    place = parent.inner_end
+    if members and members[-1].comma is not None:
+        written += ","
+    if "\n" not in text[place : parent.end]:
+        written += line_end + outer
+    text = text[:place] + written + text[place:]
+    if members and members[-1].comma is None:
+        last = members[-1].value.end
+        text = text[:last] + "," + text[last:]
+    return text
+
+
+def _written(text: str, value: object, indent: str) -> str:
+    line_end = "\r\n" if "\r\n" in text else "\n"
+    lines = json.dumps(value, indent=_unit(text), ensure_ascii=False).split("\n")
+    return f"{line_end}{indent}".join(lines)
+
+
+def _replaced(text: str, start: int, end: int, written: str) -> str:
+    return text[:start] + written + text[end:]
+
+
+def _indent_of_line(text: str, at: int) -> str:
+    line = text[text.rfind("\n", 0, at) + 1 : at]
+    return line[: len(line) - len(line.lstrip(" \t"))]
+
+
+def _unit(text: str) -> str:
+    """One step of indentation, as the text has it."""
+    found = re.search(r"\n([ \t]+)\S", text)
+    return found[1] if found else "  "

@@ -1,0 +1,170 @@
+"""`cursor-gateway connect`: the name of a client in; the configuration that it keeps, printed or written, out."""
+
+import asyncio
+import difflib
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+
+from cursor_gateway.cli.clients.base import NO_KEY, Client, Endpoint, JsonFile, Kept, NewFile, Offered, Steps, to_json
+from cursor_gateway.cli.clients.json_text import NotEditable
+from cursor_gateway.cli.clients.merging import Change, merged, nested
+from cursor_gateway.cli.clients.table import CLIENTS
+from cursor_gateway.cli.configuration import config, configuration, data_dir
+from cursor_gateway.cli.kept_files import Connection, Connections, KeptFile, path_of
+from cursor_gateway.cli.models import list_models
+from cursor_gateway.cli.output import RunFailed, Trouble, aside, write_text
+from cursor_gateway.cli.remote import local_url, url_option
+from cursor_gateway.settings import Settings
+
+
+def _list_of_clients() -> str:
+    width = max(map(len, CLIENTS))
+    return "\n".join(f"      {name:{width}}  {client.title}" for name, client in CLIENTS.items())
+
+
+@click.command(
+    epilog=f"""\b
+    Clients:
+{_list_of_clients()}
+
+    \b
+    Examples:
+      cursor-gateway connect opencode
+      cursor-gateway connect opencode --write
+      cursor-gateway connect opencode --undo
+
+    \b
+    Only the configuration is written to standard output. Exit status: 0
+    success; 2 the file cannot be changed.""",
+)
+@click.argument("name", metavar="NAME", type=click.Choice(list(CLIENTS)))
+@config
+@url_option
+@click.option("--write", is_flag=True, help="Add the configuration to the client's file; a backup is kept.")
+@click.option("--undo", is_flag=True, help="Take back what --write did.")
+def connect(name: str, config: str | None, url: str | None, write: bool, undo: bool) -> int:
+    """Print the configuration with which a client always uses the gateway.
+
+    With `launch`, nothing needs to be configured.
+    """
+    if write and undo:
+        raise click.UsageError("--write and --undo cannot be combined.")
+    settings, client = configuration(config).settings, CLIENTS[name]
+    connections = Connections(data_dir(settings))
+    if undo:
+        _undo(client, connections)
+        return 0
+    kept = client.keep(asyncio.run(_endpoint(settings, url)))
+    if write:
+        _write(client, kept, connections)
+    else:
+        _print(client, kept)
+    return 0
+
+
+async def _endpoint(settings: Settings, url: str | None) -> Endpoint:
+    """Where the gateway will be, whether it runs now or not."""
+    address = url or settings.url or local_url(settings)
+    if not (url or settings.url) and settings.port == 0:
+        raise Trouble("the gateway has a different port each time; set `port`, or name its address with --url.")
+    try:
+        models = await list_models(settings, url, direct=False)
+    except RunFailed as error:  # the configuration is the same without them
+        aside(f"The models are not known, so only the default is listed: {error.message}")
+        models = []
+    default = next((model.id for model in models if model.is_default), settings.model)
+    return Endpoint(
+        url=address.rstrip("/"),
+        key=settings.api_key or NO_KEY,
+        models=[Offered(model.id, model.label) for model in models] or [Offered(default, default)],
+        model=default,
+    )
+
+
+# --- printing -------------------------------------------------------------------------------------------
+
+
+def _print(client: Client, kept: Kept) -> None:
+    match kept:
+        case Steps(lines=lines):
+            aside(f"{client.title}:")
+            write_text("".join(f"{line}\n" for line in lines))
+        case JsonFile() | NewFile():
+            verb = "Add to" if isinstance(kept, JsonFile) else "Write to"
+            aside(f"{client.title}. {verb} {path_of(kept)}, or let --write do it:")
+            write_text(_text(kept))
+    aside(f"Then: {client.then}")
+
+
+def _text(kept: JsonFile | NewFile) -> str:
+    """As a file that holds nothing else."""
+    return kept.text if isinstance(kept, NewFile) else to_json(nested(kept.values))
+
+
+# --- writing --------------------------------------------------------------------------------------------
+
+
+def _write(client: Client, kept: Kept, connections: Connections) -> None:
+    if isinstance(kept, Steps):
+        _print(client, kept)
+        raise Trouble(f"{client.title} has no file that could be written; enter the values above.")
+    file = KeptFile(path_of(kept))
+    base = current = file.read()
+    known = connections.read(client.name)
+    try:
+        if known is not None and current is not None and known.file == str(file.path):
+            base = known.taken_back(current)
+        after, changes = _with(kept, base)
+    except NotEditable as error:
+        write_text(_text(kept))
+        raise Trouble(f"{file.path} {error}; add the configuration above yourself.") from None
+    if after == current:
+        aside(f"{client.title} is connected already: {file.path} has this configuration.")
+        return
+    _show_difference(current, after, str(file.path))
+    backup = file.back_up(base)
+    connections.write(
+        client.name, Connection(file=str(file.path), before=base, written=after, changes=changes, backup=backup)
+    )
+    file.write(after)
+    aside(f"Wrote {file.path}{f'; the backup is {backup}' if backup else ''}. Then: {client.then}")
+
+
+def _with(kept: JsonFile | NewFile, base: str | None) -> tuple[str, Sequence[Change]]:
+    """Raises `NotEditable`."""
+    match kept:
+        case JsonFile(values=values):
+            return merged(base or "", values)
+        case NewFile(text=text):
+            if base not in (None, text):
+                raise NotEditable("exists already and is not JSON")
+            return text, ()
+
+
+def _undo(client: Client, connections: Connections) -> None:
+    known = connections.read(client.name)
+    if known is None:
+        raise Trouble(f"{client.title} was not connected with --write, so there is nothing to undo.")
+    file = KeptFile(Path(known.file))
+    current = file.read()
+    try:
+        after = None if current is None else known.taken_back(current)
+    except NotEditable as error:
+        raise Trouble(f"{file.path} {error}; take the configuration out yourself.") from None
+    _show_difference(current, after, str(file.path))
+    if after is None:
+        file.remove()
+    elif after != current:
+        file.write(after)
+    if known.backup:
+        KeptFile(Path(known.backup)).remove()
+    connections.remove(client.name)
+    aside(f"{client.title} is no longer connected.")
+
+
+def _show_difference(before: str | None, after: str | None, name: str) -> None:
+    old, new = ("" if text is None else text for text in (before, after))
+    difference = difflib.unified_diff(old.splitlines(), new.splitlines(), name, name, lineterm="")
+    write_text("".join(f"{line}\n" for line in difference))

@@ -1,0 +1,145 @@
+"""The configuration files of clients: where they are, how they are changed, and what was done to them."""
+
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from tempfile import mkstemp
+
+import msgspec
+from msgspec import Struct
+
+from cursor_gateway.cli.clients.base import Folder, JsonFile, NewFile
+from cursor_gateway.cli.clients.json_text import NotEditable, is_empty
+from cursor_gateway.cli.clients.merging import Change, undone
+from cursor_gateway.cli.output import Trouble
+
+_BACKUP = ".cursor-gateway-backup"
+
+
+def path_of(kept: JsonFile | NewFile, environ: Mapping[str, str] = os.environ, platform: str = sys.platform) -> Path:
+    folder = _folder(kept.folder, environ, platform)
+    path = folder / kept.name
+    if isinstance(kept, JsonFile) and not path.exists() and (commented := folder / f"{kept.name}c").exists():
+        return commented  # JSON with comments has a name of its own in some clients
+    return path
+
+
+def _folder(folder: Folder, environ: Mapping[str, str], platform: str) -> Path:
+    if folder.variable and (named := environ.get(folder.variable)):
+        return Path(named)
+    if folder.macos and platform == "darwin":
+        return Path(folder.macos).expanduser()
+    if folder.below_config and (configurations := environ.get("XDG_CONFIG_HOME")):
+        return Path(configurations, folder.below_config)
+    return Path(folder.default).expanduser()
+
+
+class KeptFile:
+    """Somebody else's file. What goes wrong with it becomes `Trouble`."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def read(self) -> str | None:
+        """None: it does not exist."""
+        try:
+            return self.path.read_bytes().decode()
+        except FileNotFoundError:
+            return None
+        except UnicodeDecodeError:
+            raise Trouble(f"{self.path} is not UTF-8; change it yourself.") from None
+        except OSError as error:
+            raise self._trouble("read", error) from None
+
+    def write(self, text: str) -> None:
+        """All of it or nothing, with its permissions; a link stays one."""
+        target = self.path.resolve()
+        try:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            mode = target.stat().st_mode & 0o777 if target.exists() else 0o600  # it may hold a key
+            _replace(target, text, mode)
+        except OSError as error:
+            raise self._trouble("written", error) from None
+
+    def back_up(self, text: str | None) -> str:
+        """Its path; empty: there was nothing to keep."""
+        if text is None:
+            return ""
+        backup = Path(f"{self.path}{_BACKUP}")
+        try:
+            _replace(backup, text, self.path.stat().st_mode & 0o777)
+        except OSError as error:
+            raise self._trouble("backed up", error) from None
+        return str(backup)
+
+    def remove(self) -> None:
+        try:
+            self.path.unlink(missing_ok=True)
+        except OSError as error:
+            raise self._trouble("removed", error) from None
+
+    def _trouble(self, verb: str, error: OSError) -> Trouble:
+        return Trouble(f"{self.path} cannot be {verb}: {error.strerror}; check its permissions.")
+
+
+def _replace(path: Path, text: str, mode: int) -> None:
+    descriptor, made = mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with open(descriptor, "wb") as file:
+            file.write(text.encode())
+            file.flush()
+            os.fsync(file.fileno())
+        os.chmod(made, mode)
+        os.replace(made, path)
+    except BaseException:
+        os.unlink(made)
+        raise
+
+
+# --- what was done --------------------------------------------------------------------------------------
+
+
+class Connection(Struct, frozen=True, kw_only=True):
+    """What `connect --write` did to a file."""
+
+    file: str
+    before: str | None  # its text; None: it did not exist
+    written: str
+    changes: Sequence[Change] = ()
+    backup: str = ""
+
+    def taken_back(self, current: str) -> str | None:
+        """The file without it; None: no file. Raises `NotEditable`."""
+        if current == self.written:
+            return self.before
+        if not self.changes:
+            raise NotEditable("was changed since")
+        text = undone(current, self.changes)
+        return None if self.before is None and is_empty(text, ()) else text
+
+
+class Connections:
+    """One file for each client, in the gateway's data directory."""
+
+    def __init__(self, data: Path) -> None:
+        self._folder = data / "connections"
+
+    def read(self, name: str) -> Connection | None:
+        try:
+            return msgspec.json.decode(self._path(name).read_bytes(), type=Connection)
+        except (FileNotFoundError, msgspec.DecodeError):
+            return None
+
+    def write(self, name: str, connection: Connection) -> None:
+        try:
+            self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            _replace(self._path(name), msgspec.json.encode(connection).decode(), 0o600)
+        except OSError as error:
+            raise Trouble(f"{self._folder} cannot be written: {error.strerror}; set `data_dir`.") from None
+
+    def remove(self, name: str) -> None:
+        self._path(name).unlink(missing_ok=True)
+
+    def _path(self, name: str) -> Path:
+        return self._folder / f"{name}.json"

@@ -1,0 +1,45 @@
+"""What Codex says about itself in its headers and its `client_metadata`."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+_TURN = "x-codex-turn-metadata"
+_PARENT = "x-codex-parent-thread-id"
+
+
+class Codex(Struct, frozen=True):
+    session: str = ""  # of the thread, or of one of its subagents
+    workspace: str | None = None
+    is_compaction: bool = False  # it asks for a summary of the conversation
+
+
+def read_codex(headers: Mapping[str, str], metadata: Mapping[str, Any], cache_key: str | None) -> Codex | None:
+    """None: it is another client."""
+    if not headers.get("originator", "").startswith("codex_"):
+        return None
+    turn = {**_object(metadata.get(_TURN)), **_object(headers.get(_TURN))}
+    thread = headers.get("session-id") or headers.get("thread-id") or cache_key or ""
+    subagent = (_text(turn.get("agent_name")), headers.get(_PARENT) or _text(metadata.get(_PARENT)))
+    workspaces = turn.get("workspaces")
+    return Codex(
+        session="/".join(filter(None, (thread, *subagent))),
+        workspace=next(iter(workspaces), None) if isinstance(workspaces, dict) else None,
+        is_compaction=turn.get("request_kind") == "compaction",
+    )
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def _object(value: Any) -> dict[str, Any]:
+    """JSON in a string, or the object itself."""
+    if isinstance(value, str):
+        try:
+            value = msgspec.json.decode(value)
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            return {}
+    return value if isinstance(value, dict) else {}

@@ -1,0 +1,329 @@
+"""The input items of a request in; the conversation that they are, with its images, out.
+
+An answer is one message, however many items it came in: the texts and the calls of one reply are joined again, which
+the ids of our own items tell. Items that only show what happened (reasoning, searches, the agent's own actions) and
+items that are not known are skipped.
+"""
+
+import base64
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from cursor_gateway.dialects.base import AnswerId
+from cursor_gateway.dialects.responses.compaction import PREVIOUS_RESPONSE, unpack
+from cursor_gateway.dialects.responses.ids import read_item_id
+from cursor_gateway.dialects.responses.toolbox import Forms, arguments_of
+from cursor_gateway.errors import InvalidRequest
+from cursor_gateway.model.images import Image, check_images, read_image
+from cursor_gateway.model.messages import AssistantMessage, Call, Instructions, Message, ToolMessage, UserMessage
+
+_MOST_ITEMS = 50_000
+_CALLS = ("function_call", "custom_tool_call")
+_RESULTS = ("function_call_output", "custom_tool_call_output")
+_OURS = ("reasoning", "web_search_call", "mcp_call", *_CALLS)  # beside messages
+
+
+class Placed(Struct, frozen=True):
+    """An item, and its path in the request."""
+
+    item: dict[str, Any]
+    param: str
+
+    @property
+    def type(self) -> str:
+        kind = self.item.get("type", "message" if "role" in self.item else "")
+        return kind if isinstance(kind, str) else ""
+
+    @property
+    def answer(self) -> AnswerId | None:
+        """The reply of ours that it is part of."""
+        id = self.item.get("id")
+        found = read_item_id(id) if isinstance(id, str) else None
+        return None if found is None else found.answer
+
+
+# --- items ------------------------------------------------------------------------------------------
+
+
+def read_items(input: str | Sequence[Any] | None) -> list[Placed]:
+    """All items, those of compactions unpacked. Raises `InvalidRequest`."""
+    if input is None:
+        return []
+    if isinstance(input, str):
+        return [Placed({"type": "message", "role": "user", "content": input}, "input")]
+    if len(input) > _MOST_ITEMS:
+        raise InvalidRequest(
+            f"input: The limit is {_MOST_ITEMS:,} items; start a new conversation, or compact it.", param="input"
+        )
+    return [unpacked for number, item in enumerate(input) for unpacked in _placed(item, f"input[{number}]")]
+
+
+def _placed(item: Any, param: str) -> Iterator[Placed]:
+    if not isinstance(item, dict):
+        raise InvalidRequest(f"{param}: An item must be an object.", param=param)
+    packed = item.get("encrypted_content")
+    if item.get("type") == "compaction" and isinstance(packed, str):
+        yield from (Placed(inner, param) for inner in unpack(packed))
+    else:
+        yield Placed(item, param)
+
+
+def declared_tools(items: Sequence[Placed]) -> list[tuple[str, dict[str, Any]]]:
+    """Tools that are declared within the conversation, each with its path."""
+    return [
+        (f"{placed.param}.tools[{number}]", tool)
+        for placed in items
+        if placed.type in ("additional_tools", "tool_search_output") and isinstance(placed.item.get("tools"), list)
+        for number, tool in enumerate(placed.item["tools"])
+        if isinstance(tool, dict)
+    ]
+
+
+def followed(items: Sequence[Placed]) -> str | None:
+    """The response that a compaction stands for, beside the items in it."""
+    ids = [placed.item.get("id") for placed in items if placed.type == PREVIOUS_RESPONSE]
+    return next((id for id in ids if isinstance(id, str)), None)
+
+
+def without_retried(items: list[Placed]) -> tuple[list[Placed], frozenset[str]]:
+    """Without our own items at the end, which a client that retries has already got; and their ids."""
+    kept = len(items)
+    while kept and _is_ours(items[kept - 1]):
+        kept -= 1
+    return items[:kept], frozenset(placed.item["id"] for placed in items[kept:])
+
+
+def _is_ours(placed: Placed) -> bool:
+    is_output = placed.type in _OURS or (placed.type == "message" and placed.item.get("role") == "assistant")
+    return is_output and placed.answer is not None
+
+
+# --- messages ---------------------------------------------------------------------------------------
+
+
+class Conversation(Struct, frozen=True):
+    messages: tuple[Message, ...]
+    images: tuple[Image, ...]
+
+
+class _Message(Struct, frozen=True):
+    role: str
+    content: str | list[Any] | None = None
+    phase: str | None = None
+
+
+class _FunctionCall(Struct, frozen=True):
+    call_id: str
+    name: str
+    arguments: str = ""
+    namespace: str | None = None
+
+
+class _CustomCall(Struct, frozen=True):
+    call_id: str
+    name: str
+    input: str = ""
+    namespace: str | None = None
+
+
+class _Output(Struct, frozen=True):
+    call_id: str
+    output: str | list[Any] | None = None
+
+
+class _Text(Struct, frozen=True):
+    text: str
+
+
+class _ImagePart(Struct, frozen=True):
+    image_url: str | None = None
+    file_id: str | None = None
+
+
+class _FilePart(Struct, frozen=True):
+    file_data: str | None = None
+    filename: str | None = None
+
+
+def converse(items: Sequence[Placed], instructions: str, forms: Forms, max_images: int) -> Conversation:
+    """Raises `InvalidRequest`."""
+    check_images(sum(map(_count_images, items)), max_images, "input")
+    reader = _Reader(forms, instructions)
+    first = len(reader.messages)
+    for placed in items:
+        reader.read(placed)
+    if not any(_says_something(message) for message in reader.messages[first:]):
+        raise InvalidRequest("input: It contains no text and no image; add a user message.", param="input")
+    return Conversation(tuple(reader.messages), tuple(reader.images))
+
+
+class _Reader:
+    def __init__(self, forms: Forms, instructions: str) -> None:
+        self.messages: list[Message] = [Instructions(instructions)] if instructions else []
+        self.images: list[Image] = []
+        self._forms = forms
+        self._called: dict[str, str] = {}  # the names of the tools, by the ids of their calls
+        self._answered = -1  # the number of the last answer
+        self._answer: AnswerId | None = None  # whose items it has
+
+    def read(self, placed: Placed) -> None:
+        match placed.type:
+            case "message":
+                self._message(_convert(placed, _Message), placed)
+            case "function_call":
+                call = _convert(placed, _FunctionCall)
+                self._call(call.call_id, call.name, call.namespace or "", call.arguments, placed)
+            case "custom_tool_call":
+                custom = _convert(placed, _CustomCall)
+                arguments = arguments_of(custom.input)
+                self._call(custom.call_id, custom.name, custom.namespace or "", arguments, placed)
+            case "function_call_output" | "custom_tool_call_output":
+                output = _convert(placed, _Output)
+                text, names = self._content(output.output, placed, "output")
+                self.messages.append(ToolMessage(text, output.call_id, self._called.get(output.call_id, ""), names))
+            case _:
+                pass
+
+    def _message(self, message: _Message, placed: Placed) -> None:
+        text, names = self._content(message.content, placed, "content")
+        if names and message.role != "user":
+            param = f"{placed.param}.content"
+            raise InvalidRequest(f"{param}: Images are only allowed in user messages and tool results.", param=param)
+        match message.role:
+            case "user":
+                self.messages.append(UserMessage(text, names))
+            case "system" | "developer":
+                self.messages.append(Instructions(text))
+            case "assistant":
+                if message.phase != "commentary" or placed.answer is None:  # ours only tells of actions
+                    self._say(text, placed)
+            case role:
+                raise InvalidRequest(
+                    f"{placed.param}.role: {role[:100]!r} is unknown; send user, assistant, system or developer.",
+                    param=f"{placed.param}.role",
+                )
+
+    def _say(self, text: str, placed: Placed) -> None:
+        before = self._open_answer(placed)
+        if before is None:
+            self._new_answer(AssistantMessage(text), placed)
+        else:
+            apart = "\n\n" if before.text and placed.answer is None else ""
+            self.messages[self._answered] = replace(before, text=f"{before.text}{apart}{text}")
+
+    def _call(self, id: str, name: str, namespace: str, arguments: str, placed: Placed) -> None:
+        call = Call(id, self._forms.flat_name(name, namespace), arguments)
+        self._called[id] = call.name
+        before = self._open_answer(placed)
+        if before is None:
+            self._new_answer(AssistantMessage("", (call,)), placed)
+        else:
+            self.messages[self._answered] = replace(before, calls=(*before.calls, call))
+
+    def _open_answer(self, placed: Placed) -> AssistantMessage | None:
+        """The answer that this item is part of: the message before it, or that of the same reply."""
+        if self._answered < 0:
+            return None
+        is_last = self._answered == len(self.messages) - 1
+        is_same = placed.answer is not None and placed.answer == self._answer
+        before = self.messages[self._answered]
+        return before if isinstance(before, AssistantMessage) and (is_last or is_same) else None
+
+    def _new_answer(self, message: AssistantMessage, placed: Placed) -> None:
+        self._answered, self._answer = len(self.messages), placed.answer
+        self.messages.append(message)
+
+    def _content(self, content: str | list[Any] | None, placed: Placed, field: str) -> tuple[str, tuple[str, ...]]:
+        """Its text, and the names of its images. Parts of text are paragraphs of their own."""
+        if content is None or isinstance(content, str):
+            return content or "", ()
+        texts: list[str] = []
+        names: list[str] = []
+        for number, value in enumerate(content):
+            param = f"{placed.param}.{field}[{number}]"
+            part = Placed(value if isinstance(value, dict) else {}, param)
+            match part.type:
+                case "input_text" | "output_text" | "text" | "summary_text":
+                    texts.append(_convert(part, _Text).text)
+                case "refusal":
+                    texts.append(str(part.item.get("refusal", "")))
+                case "input_image":
+                    names.append(self._image(_image_address(part), f"{param}.image_url"))
+                case "input_file":
+                    file = _file(part)
+                    if isinstance(file, str):
+                        texts.append(file)
+                    else:
+                        names.append(self._image(file.file_data or "", f"{param}.file_data"))
+                case _:
+                    pass
+        is_one_text = placed.item.get("role") == "assistant"  # whose parts follow each other
+        return ("" if is_one_text else "\n").join(texts), tuple(names)
+
+    def _image(self, address: str, param: str) -> str:
+        image = read_image(address, param, len(self.messages))
+        self.images.append(image)
+        return image.name
+
+
+def _convert(placed: Placed, shape: Any) -> Any:
+    try:
+        return msgspec.convert(placed.item, shape)
+    except msgspec.ValidationError as error:
+        reason, _, path = str(error).partition(" - at `$")
+        field = path.removesuffix("`")
+        raise InvalidRequest(f"{placed.param}{field}: {reason}.", param=f"{placed.param}{field}") from None
+
+
+def _image_address(part: Placed) -> str:
+    image = _convert(part, _ImagePart)
+    if image.image_url is None:
+        raise InvalidRequest(
+            f"{part.param}: This gateway stores no files; send the image as a data: URI in `image_url`.",
+            param=f"{part.param}.file_id",
+        )
+    return str(image.image_url)
+
+
+def _file(part: Placed) -> "str | _FilePart":
+    """The file's text, or the file itself if it is an image."""
+    file: _FilePart = _convert(part, _FilePart)
+    if file.file_data is None:
+        raise InvalidRequest(
+            f"{part.param}: This gateway neither stores nor fetches files; send the text in `file_data`.",
+            param=f"{part.param}.file_id" if "file_id" in part.item else part.param,
+        )
+    header, _, data = file.file_data.partition(",") if file.file_data.startswith("data:") else ("", "", file.file_data)
+    if header.startswith("data:image/"):
+        return file
+    try:
+        text = base64.b64decode("".join(data.split()), validate=True).decode()
+    except ValueError:
+        raise InvalidRequest(
+            f"{part.param}.file_data: Only text files and images can be read; send the base64 of UTF-8 text.",
+            param=f"{part.param}.file_data",
+        ) from None
+    return f"File {file.filename}:\n\n{text}" if file.filename else text
+
+
+def _count_images(placed: Placed) -> int:
+    parts = placed.item.get("output" if placed.type in _RESULTS else "content")
+    if not isinstance(parts, list):
+        return 0
+    return sum(isinstance(part, dict) and part.get("type") in ("input_image", "input_file") for part in parts)
+
+
+def _says_something(message: Message) -> bool:
+    match message:
+        case AssistantMessage(calls=calls) if calls:
+            return True
+        case UserMessage(images=images) | ToolMessage(images=images) if images:
+            return True
+        case ToolMessage():
+            return True  # a result may be empty
+        case _:
+            return bool(message.text.strip())

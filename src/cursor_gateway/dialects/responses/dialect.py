@@ -1,0 +1,253 @@
+"""OpenAI's Responses API as a dialect: `/v1/responses` and what is below it."""
+
+import hashlib
+from collections.abc import Callable, Mapping
+from functools import partial
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from cursor_gateway.dialects.base import (
+    SSE,
+    CheckedReply,
+    ComputedRoute,
+    Dialect,
+    Encoder,
+    Form,
+    Replay,
+    Route,
+    RunView,
+    Start,
+    StartRun,
+    StoredAnswers,
+    StoredReply,
+)
+from cursor_gateway.dialects.deltas import Answer, AnswerFold
+from cursor_gateway.dialects.errors import OPENAI_ERRORS
+from cursor_gateway.dialects.responses.compaction import PREVIOUS_RESPONSE, pack
+from cursor_gateway.dialects.responses.conversation import Placed, converse, declared_tools, read_items
+from cursor_gateway.dialects.responses.encoder import (
+    NumberedResponse,
+    ResponseStream,
+    WholeResponse,
+    failure_frames,
+    keep_alive,
+    response_of,
+)
+from cursor_gateway.dialects.responses.ids import answer_id
+from cursor_gateway.dialects.responses.output import Head
+from cursor_gateway.dialects.responses.request import Asked, ResponsesRequest, read_body, read_request
+from cursor_gateway.dialects.responses.stored import deleted, list_items, starting_after
+from cursor_gateway.dialects.responses.toolbox import Forms
+from cursor_gateway.dialects.resuming import Resumed
+from cursor_gateway.errors import Failure, InvalidRequest, WebSocketRefused
+from cursor_gateway.model.messages import Instructions, without_call_ids
+from cursor_gateway.prompting.prompt import quotes_calls
+from cursor_gateway.prompting.structured import instructions
+from cursor_gateway.stages.cutting import Cutter
+from cursor_gateway.stages.tokens import estimate_tokens_by_sample
+
+_PATH = "/v1/responses"
+_CODEX_SSE = Form(SSE.media_type, keep_alive())
+_RETRIES = "x-stainless-retry-count"
+
+
+def responses_dialect(max_images: int, now: Callable[[], float]) -> Dialect:
+    """`now` tells the seconds since 1970."""
+    return Dialect(
+        routes=[Route(_PATH, "responses", partial(_read, max_images=max_images))],
+        computed=[
+            ComputedRoute("GET", _PATH, "responses", _refuse_websocket),
+            ComputedRoute("POST", f"{_PATH}/input_tokens", "input_tokens", _count_tokens),
+            ComputedRoute("POST", f"{_PATH}/compact", "compact", partial(_compact, now=now)),
+        ],
+        answers=StoredAnswers(
+            path=f"{_PATH}/{{id}}",
+            items_path=f"{_PATH}/{{id}}/input_items",
+            name="responses",
+            open=_open,
+            items=lambda kept, query: list_items(_kept(kept).input, query),
+            deleted=deleted,
+        ),
+        replays=[Replay("responses", SSE, _resumed)],
+        errors=OPENAI_ERRORS,
+        answer_id=answer_id,
+    )
+
+
+# --- replies ----------------------------------------------------------------------------------------
+
+
+class ResponsesReply(Struct, frozen=True, kw_only=True):
+    asked: Asked
+    known: frozenset[str] = frozenset()  # the items that the client has got before
+    starting_after: int = -1  # the number of the last event that it has
+    media_type: str = "application/json"
+
+    @property
+    def form(self) -> Form:
+        return _CODEX_SSE if self.asked.is_codex else SSE
+
+    @property
+    def streams_failures(self) -> bool:
+        """Codex shows the message of a response that failed, but retries most statuses."""
+        return self.asked.is_codex
+
+    def headers(self, run: RunView) -> Mapping[str, str]:
+        """Codex repeats it in all requests of the same turn."""
+        return {"x-codex-turn-state": run.info.id} if self.asked.is_codex else {}
+
+    def stream(self, run: RunView, start: Start) -> ResponseStream:
+        head = _head(self.asked, run, start.after)
+        return ResponseStream(head, _context(run, start), known=self.known, after=self.starting_after)
+
+    def whole(self, run: RunView, start: Start) -> WholeResponse:
+        return WholeResponse(_head(self.asked, run, start.after), _context(run, start))
+
+    def fold(self, run: RunView, start: Start) -> AnswerFold:
+        limit = self.asked.max_tokens
+        cutter = None if limit is None else Cutter((), limit)
+        return AnswerFold(run.info.id, "reasoning", cutter, _context(run, start))
+
+    def body(self, run: RunView, start: Start, answer: Answer) -> bytes:
+        return msgspec.json.encode(response_of(_head(self.asked, run, start.after), answer))
+
+    def frames(self, run: RunView, start: Start, answer: Answer | Failure) -> bytes:
+        head = _head(self.asked, run, start.after)
+        return failure_frames(head, answer) if isinstance(answer, Failure) else ResponseStream(head).answer(answer)
+
+
+def _head(asked: Asked, run: RunView, after: int) -> Head:
+    return Head(run.info.id, after, run.created, run.info.model or asked.model, asked)
+
+
+def _context(run: RunView, start: Start) -> int:
+    """About how many tokens the agent has before it when it begins this reply."""
+    if start.usage is None:
+        return run.info.known_tokens + estimate_tokens_by_sample(run.prompt)
+    return start.usage.total_tokens
+
+
+def _resumed(run: RunView, after: int) -> tuple[Encoder, int]:
+    return Resumed(lambda pause: NumberedResponse(_head(Asked(), run, pause)), after), 0
+
+
+def _open(kept: bytes, query: Mapping[str, str]) -> StoredReply:
+    reply = ResponsesReply(asked=_kept(kept), starting_after=starting_after(query))
+    return StoredReply(reply, query.get("stream") == "true")
+
+
+def _kept(kept: bytes) -> Asked:
+    return msgspec.json.decode(kept, type=Asked)
+
+
+# --- requests ---------------------------------------------------------------------------------------
+
+
+def _read(body: bytes, headers: Mapping[str, str], max_images: int) -> StartRun:
+    request = read_request(body, headers, max_images)
+    codex, options, messages = request.codex, request.cursor, request.conversation.messages
+    session = codex.session if codex is not None else headers.get("x-session-id") or headers.get("session-id") or ""
+    told = [request.instructions, instructions(request.format) if request.format is not None else ""]
+    conversation_id = request.conversation_id or options.conversation_id
+    start = StartRun(
+        messages=messages,
+        reply=_reply(request),
+        stream=request.stream,
+        background=request.background,
+        kept=msgspec.json.encode(request.asked) if request.store else b"",
+        joins_retries=codex is not None or _RETRIES in headers,
+        is_first_try=codex is None and headers.get(_RETRIES) == "0",
+        images=request.conversation.images,
+        instructions="\n\n".join(filter(None, told)),
+        has_full_history=conversation_id is None and request.follows is None,
+        client_session=session,
+        # Only clients that run tools themselves name their sessions, or quote calls.
+        has_own_tools=bool(session) or quotes_calls(messages),
+        offer=request.toolbox.offer,
+        model=request.model,
+        mode=options.mode,
+        workspace=options.workspace,
+        workspace_if_allowed=codex.workspace if codex is not None else None,
+        conversation_id=conversation_id,
+        follows=request.follows,
+        fences=options.fences,
+        include=frozenset(options.include or ()),
+        when_client_leaves=options.when_client_leaves,
+        source=options.source,
+    )
+    is_summary = request.asked.is_compaction or (codex is not None and codex.is_compaction)
+    return _beside(start) if is_summary else start
+
+
+def _beside(start: StartRun) -> StartRun:
+    """A summary is written in a conversation of its own: a run that waits for results must not take them for it, and
+    nothing must be changed for it."""
+    return replace(
+        start,
+        messages=without_call_ids(start.messages),
+        has_full_history=False,
+        client_session=f"{start.client_session} summary",
+        mode="ask",
+    )
+
+
+def _reply(request: ResponsesRequest) -> ResponsesReply | CheckedReply:
+    reply = ResponsesReply(asked=request.asked, known=request.known)
+    if request.format is None or request.background:
+        return reply
+    return CheckedReply(request.format, reply)
+
+
+# --- without an agent -------------------------------------------------------------------------------
+
+
+def _refuse_websocket(body: bytes, headers: Mapping[str, str]) -> bytes:
+    raise WebSocketRefused("This gateway does not speak WebSocket; send a POST request.")
+
+
+def _count_tokens(body: bytes, headers: Mapping[str, str]) -> bytes:
+    """An estimate: the model's own count is known only after it has answered."""
+    wire = read_body(body)
+    items = read_items(wire.input)
+    told = wire.instructions if isinstance(wire.instructions, str) else ""
+    tools = [*(wire.tools or ()), *(tool for _, tool in declared_tools(items))]
+    offered = sum(estimate_tokens_by_sample(msgspec.json.encode(tool).decode()) for tool in tools)
+    return msgspec.json.encode({"object": "response.input_tokens", "input_tokens": _tokens(items, told) + offered})
+
+
+def _tokens(items: list[Placed], told: str) -> int:
+    read = converse(items, told, Forms(), len(items) * 100).messages if items else [Instructions(told)]
+    return sum(estimate_tokens_by_sample(message.text) for message in read)
+
+
+def _compact(body: bytes, headers: Mapping[str, str], now: Callable[[], float]) -> bytes:
+    """The conversation as one item: it is packed, not shortened, which is for the agent to do when it has to."""
+    wire = read_body(body)
+    if wire.model is None:
+        raise InvalidRequest("model is missing.", param="model")
+    items = read_items(wire.input)
+    packed_items = [placed.item for placed in items]
+    if wire.previous_response_id is not None:
+        packed_items.insert(0, {"type": PREVIOUS_RESPONSE, "id": wire.previous_response_id})
+    packed = pack(packed_items)
+    tokens = _tokens(items, "")
+    name = hashlib.sha256(packed.encode()).hexdigest()[:32]
+    usage = {
+        "input_tokens": tokens,
+        "input_tokens_details": {"cached_tokens": 0, "cache_write_tokens": 0},
+        "output_tokens": 0,
+        "output_tokens_details": {"reasoning_tokens": 0},
+        "total_tokens": tokens,
+        "estimated": True,
+    }
+    return msgspec.json.encode(
+        {
+            "id": f"resp_{name}",
+            "object": "response.compaction",
+            "created_at": int(now()),
+            "output": [{"type": "compaction", "id": f"cmp_{name}", "encrypted_content": packed}],
+            "usage": usage,
+        }
+    )

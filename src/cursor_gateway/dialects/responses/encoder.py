@@ -1,0 +1,263 @@
+"""Document events in; a response as Server-Sent Events, or the whole response, out."""
+
+from collections.abc import Sequence, Set
+
+import msgspec
+from msgspec.structs import replace
+
+from cursor_gateway.dialects.deltas import (
+    Answer,
+    AnswerFold,
+    Called,
+    Content,
+    CutDeltas,
+    Delta,
+    Deltas,
+    Ended,
+    Thought,
+    Translator,
+)
+from cursor_gateway.dialects.errors import encode_error
+from cursor_gateway.dialects.responses.output import Growing, Head, Output
+from cursor_gateway.dialects.responses.shapes import Event, ItemAdded, ItemDone, Response
+from cursor_gateway.dialects.resuming import numbered
+from cursor_gateway.errors import Failure
+from cursor_gateway.model.document_events import (
+    ContentDelta,
+    DocumentEnded,
+    DocumentEvent,
+    DocumentStarted,
+    Done,
+    Reasoning,
+)
+from cursor_gateway.model.documents import Usage
+from cursor_gateway.prompting.structured import extract_json
+from cursor_gateway.stages.cutting import Cutter
+from cursor_gateway.wire.sse import frame
+
+_encode = msgspec.json.encode
+_DELTA = b'event: %b\ndata: {"type":"%b","sequence_number":'
+_TEXT_DELTA = _DELTA % ((b"response.output_text.delta",) * 2)
+_SUMMARY_DELTA = _DELTA % ((b"response.reasoning_summary_text.delta",) * 2)
+
+
+class ResponseEvents:
+    """A run's events to those of its response, up to where the run pauses, is cut or ends."""
+
+    def __init__(self, head: Head, prompt_tokens: int = 0) -> None:
+        """`prompt_tokens` estimates the context of a response that is cut."""
+        asked = self._asked = head.asked
+        self.output = Output(head)
+        self.failure: Failure | None = None
+        self.is_over = False
+        cutter = self._cutter = None if asked.max_tokens is None else Cutter((), asked.max_tokens)
+        self._translator = translator = Translator(head.run_id, "none")
+        self._deltas: Deltas = translator if cutter is None else CutDeltas(translator, cutter, prompt_tokens)
+        # The whole text of these becomes something else.
+        self._fold: AnswerFold | None = None
+        if asked.is_compaction or asked.is_json:
+            self._fold = AnswerFold(head.run_id, "reasoning", cutter, prompt_tokens)
+
+    @property
+    def is_cut(self) -> bool:
+        return self._cutter is not None and self._cutter.reason is not None
+
+    @property
+    def growing(self) -> Growing | None:
+        """The item to which the next text of its kind is only added."""
+        return self.output.open_item if self._cutter is None and self._fold is None else None
+
+    def think_on(self, text: str) -> int:
+        """More of the open reasoning; the number of the delta."""
+        self._translator.thinks_on(text)
+        return self.output.grow(text)
+
+    def push(self, event: DocumentEvent, /) -> list[Event]:
+        if self.is_over:
+            return []
+        events = self.output.begin()
+        if self._fold is not None:
+            return events + self._folded(self._fold, event)
+        deltas = self._deltas.push(event)
+        for delta in deltas:
+            events += self._delta(delta, event)
+        if deltas and isinstance(deltas[-1], Ended):
+            return events
+        match event:
+            case DocumentStarted():
+                return events + self.output.start_action(event)
+            case DocumentEnded(document=document):
+                return events + self.output.end_action(document)
+            case _:
+                return events
+
+    def _delta(self, delta: Delta, event: DocumentEvent) -> list[Event]:
+        match delta:
+            case Content(text=text):
+                return self.output.say(text)
+            case Thought(text=text):
+                return self.output.think(text)
+            case Called(call=call):
+                return self.output.call(call)
+            case Ended(failure=failure):
+                self.is_over, self.failure = True, failure
+                return self.output.end(delta, event.envelope.metadata.duration_ms if isinstance(event, Done) else 0)
+
+    def _folded(self, fold: AnswerFold, event: DocumentEvent) -> list[Event]:
+        fold.push(event)
+        answer = fold.answer()
+        if answer is None:
+            return []
+        self.is_over, self.failure = True, answer.end.failure
+        if self._asked.is_compaction:
+            return [*self.output.compact(answer.text), *self.output.end(answer.end)]
+        return answer_events(self.output, replace(answer, text=extract_json(answer.text) or answer.text))
+
+
+def answer_events(output: Output, answer: Answer) -> list[Event]:
+    """Of an answer that is there already."""
+    events = [*output.begin(), *output.think(answer.reasoning)]
+    events += output.say(answer.text) if answer.text else []
+    for call in answer.calls:
+        events += output.call(call)
+    return [*events, *output.end(answer.end)]
+
+
+class ResponseStream:
+    """The streaming reply. It begins with `response.created` and ends with one event that has the whole response.
+
+    `known` are items that the client has already got: their events are left out. `after` is the number of the last
+    event that it has. The numbers stay those of the whole stream.
+    """
+
+    is_slow = False
+
+    def __init__(self, head: Head, prompt_tokens: int = 0, *, known: Set[str] = frozenset(), after: int = -1) -> None:
+        self._events = ResponseEvents(head, prompt_tokens)
+        self._output = self._events.output
+        self._known, self._after = known, after
+        self._sends_all = not known and after < 0
+        # The item that grows, if one does and all of it is sent, and what is the same in each of its deltas.
+        self._growing: Growing | None = None
+        self._before = b""
+
+    @property
+    def is_over(self) -> bool:
+        return self._events.is_over
+
+    @property
+    def is_cut(self) -> bool:
+        return self._events.is_cut
+
+    def push(self, event: DocumentEvent, /) -> bytes:
+        if event.__class__ is ContentDelta and event.raw is None and self._growing == "message":  # nearly every event
+            number = self._output.grow(event.text)
+            return b'%b%d%b%b,"logprobs":[]}\n\n' % (_TEXT_DELTA, number, self._before, _encode(event.text))
+        if event.__class__ is Reasoning and not event.opens and self._growing == "reasoning":
+            number = self._events.think_on(event.text)
+            return b"%b%d%b%b}\n\n" % (_SUMMARY_DELTA, number, self._before, _encode(event.text))
+        frames = b"".join(map(self._frame, self._events.push(event)))
+        self._growing = self._events.growing if self._sends_all else None
+        if self._growing is not None:
+            part = b"content_index" if self._growing == "message" else b"summary_index"
+            place = (_encode(self._output.item_id), self._output.index, part)
+            self._before = b',"item_id":%b,"output_index":%d,"%b":0,"delta":' % place
+        return frames
+
+    def push_all(self, events: Sequence[DocumentEvent], /) -> bytes:
+        return b"".join(map(self.push, events))
+
+    def keep_alive(self) -> bytes:
+        """An event: Codex counts no comments. It has no number of its own, so that the stream stays the same."""
+        if not self._output.has_begun:
+            return b"".join(map(self._frame, self._output.begin()))
+        return keep_alive(self._output.last_number)
+
+    def answer(self, answer: Answer) -> bytes:
+        """All frames of an answer that is there already."""
+        return b"".join(map(self._frame, answer_events(self._output, answer)))
+
+    def _frame(self, event: Event) -> bytes:
+        if not self._sends_all and (event.sequence_number <= self._after or self._is_known(event)):
+            return b""
+        return frame(_encode(event), event=str(event.__struct_config__.tag))
+
+    def _is_known(self, event: Event) -> bool:
+        if isinstance(event, ItemAdded | ItemDone):
+            return event.item.id in self._known
+        return getattr(event, "item_id", "") in self._known
+
+
+class NumberedResponse:
+    """The stream with the numbers of the run's events as ids, for readers that resume."""
+
+    def __init__(self, head: Head) -> None:
+        self._stream, self._number = ResponseStream(head), head.after
+
+    @property
+    def is_over(self) -> bool:
+        return self._stream.is_over
+
+    @property
+    def is_cut(self) -> bool:
+        return self._stream.is_cut
+
+    def push(self, event: DocumentEvent, /) -> bytes:
+        self._number += 1
+        return numbered(self._stream.push(event), self._number)
+
+    def keep_alive(self) -> bytes:
+        return keep_alive()
+
+
+class WholeResponse:
+    """The whole reply; as far as it is there before it is over."""
+
+    def __init__(self, head: Head, prompt_tokens: int = 0) -> None:
+        self.after = head.after
+        self._events = ResponseEvents(head, prompt_tokens)
+        self._growing: Growing | None = None
+
+    @property
+    def is_over(self) -> bool:
+        return self._events.is_over
+
+    @property
+    def is_cut(self) -> bool:
+        return self._events.is_cut
+
+    @property
+    def failure(self) -> Failure | None:
+        return self._events.failure
+
+    def push(self, event: DocumentEvent, /) -> None:
+        if event.__class__ is ContentDelta and event.raw is None and self._growing == "message":
+            self._events.output.grow(event.text)
+        elif event.__class__ is Reasoning and not event.opens and self._growing == "reasoning":
+            self._events.think_on(event.text)
+        else:
+            self._events.push(event)
+            self._growing = self._events.growing
+
+    def error_body(self, failure: Failure) -> bytes:
+        return encode_error(failure)
+
+    def body(self) -> bytes:
+        return _encode(self._events.output.response())
+
+
+def keep_alive(number: int = 0) -> bytes:
+    return b'event: keepalive\ndata: {"type":"keepalive","sequence_number":%d}\n\n' % number
+
+
+def response_of(head: Head, answer: Answer) -> Response:
+    """Of an answer that is there already."""
+    output = Output(head)
+    answer_events(output, answer)
+    return output.response()
+
+
+def failure_frames(head: Head, failure: Failure) -> bytes:
+    """The whole stream of a run that failed."""
+    nothing = Usage(prompt_tokens=0, completion_tokens=0, total_tokens=0)
+    return ResponseStream(head).answer(Answer("", "", (), Ended(nothing, failure=failure)))

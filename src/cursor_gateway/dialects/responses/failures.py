@@ -1,0 +1,20 @@
+"""A failed run in; the error of its response out.
+
+Codex knows a few codes and acts on them: what another try cannot help must not be tried again, and what it can help
+needs the time to wait in its message. Other clients show the message, so they get the gateway's own code.
+"""
+
+from cursor_gateway.dialects.responses.shapes import ResponseError
+from cursor_gateway.errors import Failure
+
+_CODEX_OWN = frozenset({"insufficient_quota", "context_length_exceeded"})
+_DEFAULT_WAIT = 2  # seconds
+
+
+def response_error(failure: Failure, *, is_codex: bool) -> ResponseError:
+    if not is_codex or failure.code in _CODEX_OWN:
+        return ResponseError(failure.code, failure.message)
+    if failure.retryable:
+        wait = failure.retry_after or _DEFAULT_WAIT
+        return ResponseError("rate_limit_exceeded", f"{failure.message} Please try again in {wait}s.")
+    return ResponseError("invalid_prompt", failure.message)

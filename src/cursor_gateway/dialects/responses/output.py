@@ -1,0 +1,426 @@
+"""Deltas and documents in; the events of a response, and the response that they add up to, out.
+
+A response begins once, has one item open at a time, and ends once. The stream sends each event; the whole answer is the
+response of the last one.
+"""
+
+from collections.abc import Sequence
+from typing import Any, Literal, TypeAlias
+
+import msgspec
+from msgspec import UNSET, Struct
+from msgspec.structs import replace
+
+from cursor_gateway.dialects.actions import Action, action_of
+from cursor_gateway.dialects.deltas import Call, Ended, cached_tokens
+from cursor_gateway.dialects.responses.compaction import pack_summary
+from cursor_gateway.dialects.responses.failures import response_error
+from cursor_gateway.dialects.responses.ids import Prefix, item_id, response_id
+from cursor_gateway.dialects.responses.request import Asked
+from cursor_gateway.dialects.responses.shapes import (
+    ArgumentsDelta,
+    ArgumentsDone,
+    CompactionItem,
+    Completed,
+    Created,
+    CursorFields,
+    CustomInputDelta,
+    CustomInputDone,
+    CustomToolCallItem,
+    Event,
+    Failed,
+    FunctionCallItem,
+    Incomplete,
+    IncompleteDetails,
+    InProgress,
+    InputTokensDetails,
+    Item,
+    ItemAdded,
+    ItemDone,
+    McpArgumentsDelta,
+    McpArgumentsDone,
+    McpCallItem,
+    McpCompleted,
+    McpError,
+    McpFailed,
+    McpInProgress,
+    McpText,
+    MessageItem,
+    OpenPage,
+    OutputText,
+    PartAdded,
+    PartDone,
+    ReasoningItem,
+    Response,
+    ResponseUsage,
+    Search,
+    SummaryDelta,
+    SummaryDone,
+    SummaryPartAdded,
+    SummaryPartDone,
+    SummaryText,
+    TextDelta,
+    TextDone,
+    WebCompleted,
+    WebInProgress,
+    WebSearchCallItem,
+    WebSearching,
+)
+from cursor_gateway.dialects.responses.toolbox import input_of
+from cursor_gateway.dialects.responses.work import doing, web_action
+from cursor_gateway.model.document_events import DocumentStarted
+from cursor_gateway.model.documents import Document, PlanDocument, Usage
+from cursor_gateway.stages.summary import one_line
+
+SERVER_LABEL = "cursor"  # the MCP server that the agent's own actions are shown as calls of
+_PIECE = 1024  # characters of a call's arguments in one delta
+
+
+class Head(Struct, frozen=True):
+    """What is known of a response before it begins."""
+
+    run_id: str
+    after: int
+    created: int  # seconds since 1970
+    model: str
+    asked: Asked
+
+    @property
+    def id(self) -> str:
+        return response_id(self.run_id, self.after)
+
+
+class _Message(Struct):
+    item: MessageItem
+    pieces: list[str]
+
+
+class _Reasoning(Struct):
+    item: ReasoningItem
+    pieces: list[str]
+
+
+_Open: TypeAlias = _Message | _Reasoning
+Growing: TypeAlias = Literal["message", "reasoning"]
+
+
+class Output:
+    """A response in the making. Each method returns the events that it causes."""
+
+    def __init__(self, head: Head) -> None:
+        self._head, self._asked = head, head.asked
+        self._items: list[Item] = []
+        self._open: _Open | None = None
+        self._next = 0  # the number of the next event
+        self._end: Ended | None = None
+        self._duration = 0  # seconds
+
+    # --- what there is ------------------------------------------------------------------------------
+
+    @property
+    def has_begun(self) -> bool:
+        return self._next > 0
+
+    @property
+    def last_number(self) -> int:
+        return max(0, self._next - 1)
+
+    @property
+    def index(self) -> int:
+        """Of the item that is open, or of the next one."""
+        return len(self._items)
+
+    @property
+    def open_item(self) -> Growing | None:
+        match self._open:
+            case None:
+                return None
+            case _Message():
+                return "message"
+            case _Reasoning():
+                return "reasoning"
+
+    @property
+    def item_id(self) -> str:
+        """Of the item that the last events are about."""
+        if self._open is not None:
+            return self._open.item.id
+        return self._items[-1].id if self._items else ""
+
+    def response(self) -> Response:
+        """As it is now."""
+        head, end = self._head, self._end
+        response = Response(
+            **_fields(self._asked.echo),
+            id=head.id,
+            created_at=head.created,
+            status="in_progress" if self.has_begun else "queued",
+            model=head.model,
+            output=tuple(self._items),
+        )
+        if end is None:
+            if self._open is not None:
+                response = replace(response, output=(*self._items, _grown(self._open)))
+            return response
+        response = replace(
+            response,
+            usage=_usage(end.usage),
+            cursor=UNSET if end.total is None else CursorFields(usage=_usage(end.total)),
+        )
+        if end.failure is not None:
+            error = response_error(end.failure, is_codex=self._asked.is_codex)
+            return replace(response, status="cancelled" if end.failure.code == "cancelled" else "failed", error=error)
+        if end.reason == "length":
+            details = IncompleteDetails("max_output_tokens")
+            return replace(response, status="incomplete", incomplete_details=details)
+        return replace(response, status="completed", completed_at=head.created + self._duration)
+
+    # --- what happens -------------------------------------------------------------------------------
+
+    def begin(self) -> list[Event]:
+        """Before anything else, once."""
+        if self.has_begun:
+            return []
+        self._next = 2
+        response = replace(self.response(), output=())
+        return [Created(sequence_number=0, response=response), InProgress(sequence_number=1, response=response)]
+
+    def grow(self, text: str) -> int:
+        """More text of the open item; the number of the delta."""
+        assert self._open is not None
+        self._open.pieces.append(text)
+        self._next += 1
+        return self._next - 1
+
+    def say(self, text: str) -> list[Event]:
+        events: list[Event] = []
+        if not isinstance(self._open, _Message):
+            events += self.close()
+            events += self._open_message_item()
+        at = self._at()
+        return [*events, TextDelta(sequence_number=self.grow(text), delta=text, **at)]
+
+    def think(self, text: str) -> list[Event]:
+        events: list[Event] = []
+        if not isinstance(self._open, _Reasoning):
+            text = text.lstrip("\n")
+            if not text:
+                return []
+            events += self.close()
+            id = self._id("rs")
+            item = ReasoningItem(id=id, encrypted_content=id if self._asked.has_encrypted_content else UNSET)
+            self._open = _Reasoning(item, [])
+            events.append(ItemAdded(sequence_number=self._number(), output_index=self.index, item=item))
+            part = SummaryText(text="")
+            events.append(SummaryPartAdded(sequence_number=self._number(), part=part, **self._at()))
+        at = self._at()
+        return [*events, SummaryDelta(sequence_number=self.grow(text), delta=text, **at)]
+
+    def close(self) -> list[Event]:
+        """Ends the item that is open."""
+        opened = self._open
+        if opened is None:
+            return []
+        at, text, item = self._at(), "".join(opened.pieces), _done(opened)
+        events: list[Event]
+        match opened:
+            case _Message():
+                part = OutputText(text=text)
+                events = [
+                    TextDone(sequence_number=self._number(), text=text, **at),
+                    PartDone(sequence_number=self._number(), part=part, **at),
+                ]
+            case _Reasoning():
+                summary = SummaryText(text=text)
+                events = [
+                    SummaryDone(sequence_number=self._number(), text=text, **at),
+                    SummaryPartDone(sequence_number=self._number(), part=summary, **at),
+                ]
+        self._open = None
+        return [*events, self._finished(item)]
+
+    def call(self, call: Call) -> list[Event]:
+        """A tool of the client's, in the form in which the client declared it."""
+        declared = self._asked.forms.of(call.name)
+        namespace = declared.namespace or UNSET
+        events = self.close()
+        at: dict[str, Any]
+        match declared.kind:
+            case "function":
+                item = FunctionCallItem(
+                    id=self._id("fc"),
+                    call_id=call.id,
+                    name=declared.name,
+                    namespace=namespace,
+                    arguments=call.arguments,
+                    status="completed",
+                )
+                events.append(self._added(replace(item, arguments="", status="in_progress")))
+                at = self._at(item.id)
+                events += [
+                    ArgumentsDelta(sequence_number=self._number(), delta=piece, **at) for piece in _cut(call.arguments)
+                ]
+                events.append(
+                    ArgumentsDone(sequence_number=self._number(), name=item.name, arguments=call.arguments, **at)
+                )
+                return [*events, self._finished(item)]
+            case "custom":
+                text = input_of(msgspec.json.decode(call.arguments, type=dict[str, Any]))
+                custom = CustomToolCallItem(
+                    id=self._id("ctc"),
+                    call_id=call.id,
+                    name=declared.name,
+                    namespace=namespace,
+                    input=text,
+                    status="completed",
+                )
+                events.append(self._added(replace(custom, input="", status="in_progress")))
+                at = self._at(custom.id)
+                events += [CustomInputDelta(sequence_number=self._number(), delta=piece, **at) for piece in _cut(text)]
+                events.append(CustomInputDone(sequence_number=self._number(), input=text, **at))
+                return [*events, self._finished(custom)]
+
+    def start_action(self, started: DocumentStarted) -> list[Event]:
+        """Codex shows the newest line of reasoning as what is going on."""
+        now = doing(started)
+        return self.think(f"\n\n**{now}**\n\n") if self._asked.is_codex and now else []
+
+    def end_action(self, document: Document) -> list[Event]:
+        """Something that the agent did itself: never in a form that makes a client do it again."""
+        action = action_of(document)
+        if action is None:
+            return []
+        web = web_action(action) if self._asked.knows_searches or self._asked.is_codex else None
+        if web is not None:
+            return self._web_search(web, action.error)
+        return self._comment(document) if self._asked.is_codex else self._mcp_call(action)
+
+    def end(self, end: Ended, duration_ms: int = 0) -> list[Event]:
+        events = self.close()
+        self._end, self._duration = end, duration_ms // 1000
+        response, number = self.response(), self._number()
+        if end.failure is not None:
+            return [*events, Failed(sequence_number=number, response=response)]
+        if end.reason == "length":
+            return [*events, Incomplete(sequence_number=number, response=response)]
+        return [*events, Completed(sequence_number=number, response=response)]
+
+    def compact(self, summary: str) -> list[Event]:
+        """The only item of a response that compacts a conversation."""
+        item = CompactionItem(id=self._id("cmp"), encrypted_content=pack_summary(summary))
+        return [self._added(item), self._finished(item)]
+
+    # --- items --------------------------------------------------------------------------------------
+
+    def _open_message_item(self) -> list[Event]:
+        item = MessageItem(id=self._id("msg"), status="in_progress")
+        self._open = _Message(item, [])
+        return [
+            ItemAdded(sequence_number=self._number(), output_index=self.index, item=item),
+            PartAdded(sequence_number=self._number(), part=OutputText(text=""), **self._at()),
+        ]
+
+    def _comment(self, document: Document) -> list[Event]:
+        """Codex drops MCP calls; a commentary stays on its screen."""
+        text = one_line(document) or ""
+        if isinstance(document, PlanDocument):
+            text = f"{text}\n\n{document.content}"
+        part = OutputText(text=text)
+        item = MessageItem(id=self._id("msg", after_open=True), status="completed", content=(part,), phase="commentary")
+        events = [*self.close(), self._added(replace(item, status="in_progress", content=()))]
+        at = self._at(item.id)
+        events += [
+            PartAdded(sequence_number=self._number(), part=OutputText(text=""), **at),
+            TextDelta(sequence_number=self._number(), delta=text, **at),
+            TextDone(sequence_number=self._number(), text=text, **at),
+            PartDone(sequence_number=self._number(), part=part, **at),
+        ]
+        return [*events, self._finished(item)]
+
+    def _mcp_call(self, action: Action) -> list[Event]:
+        events = self.close()
+        arguments = msgspec.json.encode(action.arguments).decode()
+        item = McpCallItem(
+            id=self._id("mcp"),
+            status="completed" if action.error is None else "failed",
+            server_label=SERVER_LABEL,
+            name=action.name,
+            arguments=arguments,
+            output=action.output,
+            error=None if action.error is None else McpError(content=(McpText(text=action.error),)),
+        )
+        events.append(self._added(replace(item, status="in_progress", arguments="", output=None, error=None)))
+        at = self._at(item.id)
+        events.append(McpInProgress(sequence_number=self._number(), **at))
+        events += [McpArgumentsDelta(sequence_number=self._number(), delta=piece, **at) for piece in _cut(arguments)]
+        events.append(McpArgumentsDone(sequence_number=self._number(), arguments=arguments, **at))
+        ending = McpCompleted if action.error is None else McpFailed
+        events.append(ending(sequence_number=self._number(), **at))
+        return [*events, self._finished(item)]
+
+    def _web_search(self, action: Search | OpenPage, error: str | None) -> list[Event]:
+        events = self.close()
+        item = WebSearchCallItem(id=self._id("ws"), status="completed" if error is None else "failed", action=action)
+        events.append(self._added(replace(item, status="in_progress")))
+        at = self._at(item.id)
+        events += [
+            WebInProgress(sequence_number=self._number(), **at),
+            WebSearching(sequence_number=self._number(), **at),
+        ]
+        if error is None:
+            events.append(WebCompleted(sequence_number=self._number(), **at))
+        return [*events, self._finished(item)]
+
+    # --- numbers ------------------------------------------------------------------------------------
+
+    def _number(self) -> int:
+        self._next += 1
+        return self._next - 1
+
+    def _id(self, prefix: Prefix, *, after_open: bool = False) -> str:
+        index = self.index + (1 if after_open and self._open is not None else 0)
+        return item_id(prefix, self._head.run_id, self._head.after, index)
+
+    def _at(self, id: str = "") -> dict[str, Any]:
+        return {"item_id": id or self.item_id, "output_index": self.index}
+
+    def _added(self, item: Item) -> Event:
+        return ItemAdded(sequence_number=self._number(), output_index=self.index, item=item)
+
+    def _finished(self, item: Item) -> Event:
+        event = ItemDone(sequence_number=self._number(), output_index=self.index, item=item)
+        self._items.append(item)
+        return event
+
+
+def _fields(echo: Any) -> dict[str, Any]:
+    return {name: getattr(echo, name) for name in echo.__struct_fields__}
+
+
+def _done(opened: _Open) -> Item:
+    text = "".join(opened.pieces)
+    match opened:
+        case _Message(item=message):
+            return replace(message, status="completed", content=(OutputText(text=text),))
+        case _Reasoning(item=reasoning):
+            return replace(reasoning, summary=(SummaryText(text=text),))
+
+
+def _grown(opened: _Open) -> Item:
+    """An item that is not finished yet."""
+    item = _done(opened)
+    return replace(item, status="in_progress") if isinstance(item, MessageItem) else item
+
+
+def _usage(usage: Usage) -> ResponseUsage:
+    return ResponseUsage(
+        input_tokens=usage.prompt_tokens,
+        input_tokens_details=InputTokensDetails(cached_tokens(usage)),
+        output_tokens=usage.completion_tokens,
+        total_tokens=usage.total_tokens,
+        estimated=usage.estimated,
+    )
+
+
+def _cut(text: str) -> Sequence[str]:
+    return [text[at : at + _PIECE] for at in range(0, len(text), _PIECE)]

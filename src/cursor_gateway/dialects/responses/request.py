@@ -1,0 +1,329 @@
+"""OpenAI's request for a response: the body and the headers in; what is asked for out.
+
+Unknown fields are ignored, as clients send new ones all the time. `IGNORED` are those that are known and change nothing
+here; `REFUSED` are those whose answer would be wrong. Ours is `cursor`, where a name that is not known is a mistake.
+"""
+
+from collections.abc import Mapping
+from typing import Annotated, Any, TypeAlias, get_args
+
+import msgspec
+from msgspec import UNSET, Meta, Struct
+
+from cursor_gateway.dialects.options import CursorOptions, with_headers
+from cursor_gateway.dialects.responses.codex import Codex, read_codex
+from cursor_gateway.dialects.responses.compaction import SUMMARY_REQUEST
+from cursor_gateway.dialects.responses.conversation import (
+    Conversation,
+    Placed,
+    converse,
+    declared_tools,
+    followed,
+    read_items,
+    without_retried,
+)
+from cursor_gateway.dialects.responses.shapes import ConversationReference, Echo
+from cursor_gateway.dialects.responses.toolbox import Forms, Toolbox, read_tools
+from cursor_gateway.errors import InvalidRequest
+from cursor_gateway.model.caller_tools import LARGEST_SCHEMA
+from cursor_gateway.model.documents import MODES
+from cursor_gateway.model.run_info import Fences, Include, WhenClientLeaves
+from cursor_gateway.prompting.structured import Format, JsonObject, JsonSchema, check_schema
+from cursor_gateway.wire.json_body import read_json
+
+_NO_SWITCH = "Cursor's agent has no such setting."
+_NO_EFFECT = "It changes nothing about the answer."
+
+IGNORED: dict[str, str] = {
+    "temperature": _NO_SWITCH,
+    "top_p": _NO_SWITCH,
+    "top_logprobs": _NO_SWITCH,
+    "truncation": "The agent shortens a conversation that is too long itself.",
+    "context_management": "The agent shortens a conversation that is too long itself.",
+    "reasoning": "Cursor's models have their effort in their names: choose it with `model`. Summaries are always sent.",
+    "text.verbosity": _NO_SWITCH,
+    "max_tool_calls": _NO_SWITCH,
+    "stream_options": _NO_EFFECT,
+    "service_tier": _NO_EFFECT,
+    "prompt_cache_key": _NO_EFFECT,
+    "prompt_cache_retention": _NO_EFFECT,
+    "safety_identifier": _NO_EFFECT,
+    "user": "Conversations belong to the API key.",
+    "tools[].strict": "Arguments are always checked against the tool's schema.",
+    "tools[].defer_loading": "The agent knows all tools from the start.",
+}
+
+REFUSED: dict[str, str] = {
+    "prompt": "This gateway stores no prompt templates; send `input` and `instructions`.",
+    "conversation": "Send either `conversation` or `previous_response_id`, not both.",
+    "input[].content[].file_id": "This gateway stores no files; send a data: URI, or the text.",
+    "text.format.type": "Send text, json_object or json_schema.",
+}
+
+
+# --- what is asked for ------------------------------------------------------------------------------
+
+_NonEmpty: TypeAlias = Annotated[str, Meta(min_length=1)]
+
+
+class Asked(Struct, frozen=True, kw_only=True):
+    """What a response depends on beside the run. It is kept, so that the response can be made again."""
+
+    model: str = ""
+    echo: Echo = Echo()
+    input: list[dict[str, Any]] = []  # as it came
+    forms: Forms = Forms()
+    max_tokens: int | None = None
+    is_codex: bool = False
+    knows_searches: bool = False  # it declares a tool for them; to others they are actions like any other
+    is_compaction: bool = False  # the answer becomes one compaction item
+    has_encrypted_content: bool = False
+    is_json: bool = False  # the answer is the JSON in the agent's text
+
+
+class ResponsesRequest(Struct, frozen=True, kw_only=True):
+    asked: Asked
+    model: str | None
+    conversation: Conversation
+    instructions: str  # for this turn alone
+    toolbox: Toolbox
+    format: Format | None
+    stream: bool
+    background: bool
+    store: bool
+    follows: str | None
+    conversation_id: str | None
+    codex: Codex | None
+    known: frozenset[str]  # the items that the client has got before
+    cursor: CursorOptions
+
+
+# --- the body's shape -------------------------------------------------------------------------------
+
+
+class _TextFormat(Struct, frozen=True, tag_field="type", tag="text"):
+    pass
+
+
+class _ObjectFormat(Struct, frozen=True, tag_field="type", tag="json_object"):
+    pass
+
+
+class _SchemaFormat(Struct, frozen=True, tag_field="type", tag="json_schema"):
+    name: str = ""
+    description: str | None = None
+    schema: dict[str, Any] | None = None
+    strict: bool | None = None
+
+
+_WireFormat: TypeAlias = _TextFormat | _ObjectFormat | _SchemaFormat
+
+
+class _TextOptions(Struct, frozen=True):
+    format: _WireFormat | None = None
+
+
+class _Reference(Struct, frozen=True):
+    id: _NonEmpty
+
+
+_Limit: TypeAlias = Annotated[int, Meta(ge=1)]
+
+
+class Body(Struct, frozen=True, kw_only=True):
+    input: str | list[Any] | None = None
+    model: _NonEmpty | None = None
+    instructions: str | list[Any] | None = None
+    stream: bool | None = None
+    store: bool | None = None
+    background: bool | None = None
+    previous_response_id: _NonEmpty | None = None
+    conversation: _NonEmpty | _Reference | None = None
+    tools: list[dict[str, Any]] | None = None
+    tool_choice: Any = None
+    parallel_tool_calls: bool | None = None
+    text: dict[str, Any] | None = None
+    reasoning: dict[str, Any] | None = None
+    include: list[str] | None = None
+    max_output_tokens: _Limit | None = None
+    metadata: dict[str, Any] | None = None
+    prompt_cache_key: str | None = None
+    client_metadata: dict[str, Any] | None = None
+    prompt: Any = None
+    cursor: CursorOptions | None = None
+    # Only echoed:
+    temperature: float | None = None
+    top_p: float | None = None
+    top_logprobs: int | None = None
+    truncation: str | None = None
+    service_tier: str | None = None
+    max_tool_calls: int | None = None
+    safety_identifier: str | None = None
+    presence_penalty: float | None = None
+    frequency_penalty: float | None = None
+
+
+def _one_of(names: tuple[str, ...]) -> str:
+    return f"Send one of {', '.join(names)}."
+
+
+_HINTS = {
+    "input": "Send a text, or a list of items.",
+    "cursor.mode": _one_of(MODES),
+    "cursor.fences": _one_of(get_args(Fences)),
+    "cursor.include[]": _one_of(get_args(Include)),
+    "cursor.whenClientLeaves": _one_of(get_args(WhenClientLeaves)),
+}
+
+
+# --- reading it -------------------------------------------------------------------------------------
+
+
+def read_body(body: bytes) -> Body:
+    """Raises `InvalidRequest`, with the field that is to blame."""
+    return read_json(body, Body, _HINTS)
+
+
+def read_request(body: bytes, headers: Mapping[str, str], max_images: int = 50) -> ResponsesRequest:
+    """Raises `InvalidRequest`."""
+    wire = read_body(body)
+    _refuse_what_would_be_wrong(wire)
+    codex = read_codex(headers, wire.client_metadata or {}, wire.prompt_cache_key)
+    items = read_items(wire.input)
+    received = [placed.item for placed in items]
+    known: frozenset[str] = frozenset()
+    if codex is not None:
+        items, known = without_retried(items)
+    is_compaction = bool(items) and items[-1].type == "compaction_trigger"
+    if is_compaction:
+        items = [*items[:-1], Placed({"type": "message", "role": "user", "content": SUMMARY_REQUEST}, "input")]
+    toolbox = _toolbox(wire, items)
+    if is_compaction or (codex is not None and codex.is_compaction):
+        toolbox = Toolbox(toolbox.forms, None)
+    told = _instructions(wire)
+    follows = wire.previous_response_id or followed(items)
+    continues = follows is not None or wire.conversation is not None
+    format = _format(wire)
+    return ResponsesRequest(
+        asked=Asked(
+            model=wire.model or "",
+            echo=_echo(wire) if codex is None else _brief_echo(wire),
+            input=received,
+            forms=toolbox.forms,
+            max_tokens=wire.max_output_tokens,
+            is_codex=codex is not None,
+            knows_searches=any(str(tool.get("type")).startswith("web_search") for tool in wire.tools or ()),
+            is_compaction=is_compaction,
+            has_encrypted_content="reasoning.encrypted_content" in (wire.include or ()),
+            is_json=format is not None,
+        ),
+        model=wire.model,
+        # Instructions are no part of the conversation that `previous_response_id` continues.
+        conversation=converse(items, "" if continues else told, toolbox.forms, max_images),
+        instructions=told if continues else "",
+        toolbox=toolbox,
+        format=None if is_compaction else format,
+        stream=wire.stream or False,
+        background=wire.background or False,
+        store=wire.store is not False,
+        follows=follows,
+        conversation_id=_conversation_id(wire),
+        codex=codex,
+        known=known,
+        cursor=with_headers(wire.cursor or CursorOptions(), headers),
+    )
+
+
+def _refuse_what_would_be_wrong(wire: Body) -> None:
+    if wire.prompt is not None:
+        raise InvalidRequest(f"prompt: {REFUSED['prompt']}", param="prompt")
+    if wire.conversation is not None and wire.previous_response_id is not None:
+        raise InvalidRequest(f"conversation: {REFUSED['conversation']}", param="conversation")
+
+
+def _toolbox(wire: Body, items: list[Placed]) -> Toolbox:
+    declared = [(f"tools[{number}]", tool) for number, tool in enumerate(wire.tools or ())]
+    parallel = wire.parallel_tool_calls is not False
+    return read_tools([*declared, *declared_tools(items)], wire.tool_choice, parallel=parallel)
+
+
+def _instructions(wire: Body) -> str:
+    """Also as items, as clients that repeat a response's `instructions` send them."""
+    if wire.instructions is None or isinstance(wire.instructions, str):
+        return wire.instructions or ""
+    try:
+        read = converse(read_items(wire.instructions), "", Forms(), 0)
+    except InvalidRequest:
+        raise InvalidRequest("instructions: Send a text.", param="instructions") from None
+    return "\n\n".join(message.text for message in read.messages)
+
+
+def _conversation_id(wire: Body) -> str | None:
+    return wire.conversation.id if isinstance(wire.conversation, _Reference) else wire.conversation
+
+
+def _format(wire: Body) -> Format | None:
+    try:
+        options = msgspec.convert(wire.text or {}, _TextOptions)
+    except msgspec.ValidationError as error:
+        reason, _, path = str(error).partition(" - at `$")
+        param = f"text{path.removesuffix('`')}"
+        raise InvalidRequest(f"{param}: {reason}. {REFUSED['text.format.type']}", param=param) from None
+    match options.format:
+        case None | _TextFormat():
+            return None
+        case _ObjectFormat():
+            return JsonObject()
+        case _SchemaFormat(name=name, description=description, schema=schema, strict=strict):
+            param = "text.format.schema"
+            if len(msgspec.json.encode(schema)) > LARGEST_SCHEMA:
+                raise InvalidRequest(
+                    f"{param}: The schema is larger than {LARGEST_SCHEMA} bytes; use a smaller one.", param=param
+                )
+            check_schema(schema or {}, param)
+            return JsonSchema(schema or {}, name, description or "", strict or False)
+
+
+# --- what is repeated -------------------------------------------------------------------------------
+
+_DEFAULT_FORMAT: dict[str, Any] = {"format": {"type": "text"}}
+
+
+def _echo(wire: Body) -> Echo:
+    conversation = _conversation_id(wire)
+    reasoning = wire.reasoning or {}
+    return Echo(
+        background=wire.background or False,
+        conversation=UNSET if conversation is None else ConversationReference(conversation),
+        frequency_penalty=wire.frequency_penalty or 0.0,
+        instructions=wire.instructions,
+        max_output_tokens=wire.max_output_tokens,
+        max_tool_calls=wire.max_tool_calls,
+        metadata=wire.metadata or {},
+        parallel_tool_calls=wire.parallel_tool_calls is not False,
+        presence_penalty=wire.presence_penalty or 0.0,
+        previous_response_id=wire.previous_response_id,
+        prompt_cache_key=wire.prompt_cache_key,
+        reasoning={**reasoning, "effort": reasoning.get("effort"), "summary": reasoning.get("summary")},
+        safety_identifier=wire.safety_identifier,
+        service_tier=wire.service_tier or "default",
+        store=wire.store is not False,
+        temperature=1.0 if wire.temperature is None else wire.temperature,
+        text={**_DEFAULT_FORMAT, **{name: value for name, value in (wire.text or {}).items() if value is not None}},
+        tool_choice="auto" if wire.tool_choice is None else wire.tool_choice,
+        tools=[_echoed(tool) for tool in wire.tools or ()],
+        top_logprobs=wire.top_logprobs or 0,
+        top_p=1.0 if wire.top_p is None else wire.top_p,
+        truncation=wire.truncation or "disabled",
+    )
+
+
+def _brief_echo(wire: Body) -> Echo:
+    """Without what Codex sends much of, and does not read: it would come three times in each stream."""
+    return msgspec.structs.replace(_echo(wire), tools=[], instructions=None)
+
+
+def _echoed(tool: dict[str, Any]) -> dict[str, Any]:
+    if tool.get("type") != "function":
+        return tool
+    return {"description": None, "parameters": None, **tool, "strict": tool.get("strict") or False}

@@ -1,0 +1,361 @@
+"""The objects of OpenAI's Responses API that the gateway sends: items, events, and the response."""
+
+from typing import Any, Literal, TypeAlias
+
+from msgspec import UNSET, Struct, UnsetType
+
+ItemStatus: TypeAlias = Literal["in_progress", "completed", "incomplete"]
+ResponseStatus: TypeAlias = Literal["queued", "in_progress", "completed", "incomplete", "failed", "cancelled"]
+
+
+class _Typed(Struct, frozen=True, kw_only=True, tag_field="type"):
+    pass
+
+
+# --- items ------------------------------------------------------------------------------------------
+
+
+class OutputText(_Typed, frozen=True, kw_only=True, tag="output_text"):
+    text: str
+    annotations: tuple[()] = ()
+    logprobs: tuple[()] = ()
+
+
+class SummaryText(_Typed, frozen=True, kw_only=True, tag="summary_text"):
+    text: str
+
+
+class MessageItem(_Typed, frozen=True, kw_only=True, tag="message"):
+    id: str
+    status: ItemStatus
+    role: Literal["assistant"] = "assistant"
+    content: tuple[OutputText, ...] = ()
+    phase: Literal["commentary"] | UnsetType = UNSET
+
+
+class ReasoningItem(_Typed, frozen=True, kw_only=True, tag="reasoning"):
+    id: str
+    summary: tuple[SummaryText, ...] = ()
+    encrypted_content: str | UnsetType = UNSET
+
+
+class FunctionCallItem(_Typed, frozen=True, kw_only=True, tag="function_call"):
+    id: str
+    call_id: str
+    name: str
+    namespace: str | UnsetType = UNSET
+    arguments: str
+    status: ItemStatus
+
+
+class CustomToolCallItem(_Typed, frozen=True, kw_only=True, tag="custom_tool_call"):
+    id: str
+    call_id: str
+    name: str
+    namespace: str | UnsetType = UNSET
+    input: str
+    status: ItemStatus
+
+
+class McpText(_Typed, frozen=True, kw_only=True, tag="text"):
+    text: str
+
+
+class McpError(_Typed, frozen=True, kw_only=True, tag="mcp_tool_execution_error"):
+    content: tuple[McpText, ...]
+
+
+class McpCallItem(_Typed, frozen=True, kw_only=True, tag="mcp_call"):
+    id: str
+    status: Literal["in_progress", "completed", "failed"]
+    approval_request_id: None = None
+    server_label: str
+    name: str
+    arguments: str
+    output: str | None = None
+    error: McpError | None = None
+
+
+class WebSource(_Typed, frozen=True, kw_only=True, tag="url"):
+    url: str
+
+
+class Search(_Typed, frozen=True, kw_only=True, tag="search"):
+    query: str
+    queries: tuple[str, ...]
+    sources: tuple[WebSource, ...] = ()
+
+
+class OpenPage(_Typed, frozen=True, kw_only=True, tag="open_page"):
+    url: str
+
+
+class WebSearchCallItem(_Typed, frozen=True, kw_only=True, tag="web_search_call"):
+    id: str
+    status: Literal["in_progress", "searching", "completed", "failed"]
+    action: Search | OpenPage
+
+
+class CompactionItem(_Typed, frozen=True, kw_only=True, tag="compaction"):
+    id: str
+    encrypted_content: str
+
+
+Item: TypeAlias = (
+    MessageItem
+    | ReasoningItem
+    | FunctionCallItem
+    | CustomToolCallItem
+    | McpCallItem
+    | WebSearchCallItem
+    | CompactionItem
+)
+
+
+# --- the response -----------------------------------------------------------------------------------
+
+
+class InputTokensDetails(Struct, frozen=True):
+    cached_tokens: int
+    cache_write_tokens: int = 0
+
+
+class OutputTokensDetails(Struct, frozen=True):
+    reasoning_tokens: int = 0
+
+
+class ResponseUsage(Struct, frozen=True, kw_only=True):
+    input_tokens: int
+    input_tokens_details: InputTokensDetails
+    output_tokens: int
+    output_tokens_details: OutputTokensDetails = OutputTokensDetails()
+    total_tokens: int
+    estimated: bool | UnsetType = UNSET  # ours: these are not the agent's own figures
+
+
+class ResponseError(Struct, frozen=True):
+    code: str
+    message: str
+
+
+class IncompleteDetails(Struct, frozen=True):
+    reason: Literal["max_output_tokens"]
+
+
+class ConversationReference(Struct, frozen=True):
+    id: str
+
+
+class CursorFields(Struct, frozen=True, kw_only=True):
+    """Ours: what OpenAI's API has no place for."""
+
+    usage: ResponseUsage  # all model calls of the run added up, as the agent reports it
+
+
+class Echo(Struct, frozen=True, kw_only=True):
+    """What a response repeats of its request."""
+
+    background: bool = False
+    conversation: ConversationReference | UnsetType = UNSET
+    frequency_penalty: float = 0.0
+    instructions: Any = None
+    max_output_tokens: int | None = None
+    max_tool_calls: int | None = None
+    metadata: dict[str, Any] = {}
+    parallel_tool_calls: bool = True
+    presence_penalty: float = 0.0
+    previous_response_id: str | None = None
+    prompt_cache_key: str | None = None
+    reasoning: dict[str, Any] = {}
+    safety_identifier: str | None = None
+    service_tier: str = "default"
+    store: bool = True
+    temperature: float = 1.0
+    text: dict[str, Any] = {}
+    tool_choice: Any = "auto"
+    tools: list[dict[str, Any]] = []
+    top_logprobs: int = 0
+    top_p: float = 1.0
+    truncation: str = "disabled"
+
+
+class Response(Echo, frozen=True, kw_only=True):
+    id: str
+    object: Literal["response"] = "response"
+    created_at: int
+    completed_at: int | None = None
+    status: ResponseStatus
+    error: ResponseError | None = None
+    incomplete_details: IncompleteDetails | None = None
+    model: str
+    output: tuple[Item, ...] = ()
+    usage: ResponseUsage | None = None  # of the last model call: clients take it for the size of the conversation
+    cursor: CursorFields | UnsetType = UNSET
+
+
+# --- events -----------------------------------------------------------------------------------------
+
+
+class _Event(_Typed, frozen=True, kw_only=True):
+    sequence_number: int
+
+
+class _ResponseEvent(_Event, frozen=True, kw_only=True):
+    response: Response
+
+
+class Created(_ResponseEvent, frozen=True, kw_only=True, tag="response.created"):
+    pass
+
+
+class InProgress(_ResponseEvent, frozen=True, kw_only=True, tag="response.in_progress"):
+    pass
+
+
+class Completed(_ResponseEvent, frozen=True, kw_only=True, tag="response.completed"):
+    pass
+
+
+class Incomplete(_ResponseEvent, frozen=True, kw_only=True, tag="response.incomplete"):
+    pass
+
+
+class Failed(_ResponseEvent, frozen=True, kw_only=True, tag="response.failed"):
+    pass
+
+
+class ItemAdded(_Event, frozen=True, kw_only=True, tag="response.output_item.added"):
+    output_index: int
+    item: Item
+
+
+class ItemDone(_Event, frozen=True, kw_only=True, tag="response.output_item.done"):
+    output_index: int
+    item: Item
+
+
+class _ItemEvent(_Event, frozen=True, kw_only=True):
+    item_id: str
+    output_index: int
+
+
+class PartAdded(_ItemEvent, frozen=True, kw_only=True, tag="response.content_part.added"):
+    content_index: int = 0
+    part: OutputText
+
+
+class PartDone(_ItemEvent, frozen=True, kw_only=True, tag="response.content_part.done"):
+    content_index: int = 0
+    part: OutputText
+
+
+class TextDelta(_ItemEvent, frozen=True, kw_only=True, tag="response.output_text.delta"):
+    content_index: int = 0
+    delta: str
+    logprobs: tuple[()] = ()
+
+
+class TextDone(_ItemEvent, frozen=True, kw_only=True, tag="response.output_text.done"):
+    content_index: int = 0
+    text: str
+    logprobs: tuple[()] = ()
+
+
+class SummaryPartAdded(_ItemEvent, frozen=True, kw_only=True, tag="response.reasoning_summary_part.added"):
+    summary_index: int = 0
+    part: SummaryText
+
+
+class SummaryPartDone(_ItemEvent, frozen=True, kw_only=True, tag="response.reasoning_summary_part.done"):
+    summary_index: int = 0
+    part: SummaryText
+
+
+class SummaryDelta(_ItemEvent, frozen=True, kw_only=True, tag="response.reasoning_summary_text.delta"):
+    summary_index: int = 0
+    delta: str
+
+
+class SummaryDone(_ItemEvent, frozen=True, kw_only=True, tag="response.reasoning_summary_text.done"):
+    summary_index: int = 0
+    text: str
+
+
+class ArgumentsDelta(_ItemEvent, frozen=True, kw_only=True, tag="response.function_call_arguments.delta"):
+    delta: str
+
+
+class ArgumentsDone(_ItemEvent, frozen=True, kw_only=True, tag="response.function_call_arguments.done"):
+    name: str
+    arguments: str
+
+
+class CustomInputDelta(_ItemEvent, frozen=True, kw_only=True, tag="response.custom_tool_call_input.delta"):
+    delta: str
+
+
+class CustomInputDone(_ItemEvent, frozen=True, kw_only=True, tag="response.custom_tool_call_input.done"):
+    input: str
+
+
+class McpInProgress(_ItemEvent, frozen=True, kw_only=True, tag="response.mcp_call.in_progress"):
+    pass
+
+
+class McpArgumentsDelta(_ItemEvent, frozen=True, kw_only=True, tag="response.mcp_call_arguments.delta"):
+    delta: str
+
+
+class McpArgumentsDone(_ItemEvent, frozen=True, kw_only=True, tag="response.mcp_call_arguments.done"):
+    arguments: str
+
+
+class McpCompleted(_ItemEvent, frozen=True, kw_only=True, tag="response.mcp_call.completed"):
+    pass
+
+
+class McpFailed(_ItemEvent, frozen=True, kw_only=True, tag="response.mcp_call.failed"):
+    pass
+
+
+class WebInProgress(_ItemEvent, frozen=True, kw_only=True, tag="response.web_search_call.in_progress"):
+    pass
+
+
+class WebSearching(_ItemEvent, frozen=True, kw_only=True, tag="response.web_search_call.searching"):
+    pass
+
+
+class WebCompleted(_ItemEvent, frozen=True, kw_only=True, tag="response.web_search_call.completed"):
+    pass
+
+
+Event: TypeAlias = (
+    Created
+    | InProgress
+    | Completed
+    | Incomplete
+    | Failed
+    | ItemAdded
+    | ItemDone
+    | PartAdded
+    | PartDone
+    | TextDelta
+    | TextDone
+    | SummaryPartAdded
+    | SummaryPartDone
+    | SummaryDelta
+    | SummaryDone
+    | ArgumentsDelta
+    | ArgumentsDone
+    | CustomInputDelta
+    | CustomInputDone
+    | McpInProgress
+    | McpArgumentsDelta
+    | McpArgumentsDone
+    | McpCompleted
+    | McpFailed
+    | WebInProgress
+    | WebSearching
+    | WebCompleted
+)

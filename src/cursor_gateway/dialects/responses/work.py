@@ -1,0 +1,56 @@
+"""What the agent does itself in; how a response shows it out: a line of status, or a search of the web."""
+
+import msgspec
+
+from cursor_gateway.dialects.actions import Action
+from cursor_gateway.dialects.responses.shapes import OpenPage, Search, WebSource
+from cursor_gateway.model.document_events import DocumentStarted
+
+_PAGES = ("web_fetch", "fetch", "exa_fetch")
+_SEARCHES = ("web_search", "exa_search")
+_LONGEST = 100  # characters of a command or a path
+
+
+def doing(started: DocumentStarted) -> str:
+    """What goes on now; empty for what is no action of the agent's."""
+    about, known = "", started.metadata
+    if known is not None:
+        if known.ran_by == "caller":
+            return ""
+        about = " ".join((known.command or known.file_path or "").split())[:_LONGEST]
+    match started.type:
+        case "terminal_command":
+            return f"Running `{about}`" if about else "Running a command"
+        case "file_edit":
+            return f"Editing {about}" if about else "Editing a file"
+        case "plan":
+            return "Planning"
+        case "tool_call":
+            return "Using a tool"
+        case _:
+            return ""
+
+
+def web_action(action: Action) -> Search | OpenPage | None:
+    """None: it is something else."""
+    if action.name in _PAGES:
+        return OpenPage(url=_text(action, "url"))
+    if action.name in _SEARCHES:
+        query = _text(action, "search_term") or _text(action, "query")
+        sources = tuple(WebSource(url=url) for url in _urls(action.output))
+        return Search(query=query, queries=(query,), sources=sources)
+    return None
+
+
+def _text(action: Action, name: str) -> str:
+    value = action.arguments.get(name)
+    return value if isinstance(value, str) else ""
+
+
+def _urls(output: str) -> list[str]:
+    try:
+        found = msgspec.json.decode(output)
+    except msgspec.DecodeError:
+        return []
+    pages = found if isinstance(found, list) else []
+    return [page["url"] for page in pages if isinstance(page, dict) and isinstance(page.get("url"), str)]

@@ -1,0 +1,53 @@
+"""A model's name as a client knows it in; one of Cursor's models out.
+
+Clients of Anthropic's send Claude's names unasked, also names that Cursor does not have. An alias stands for a model of
+Cursor's, or for a word: then for the newest of the models that have it in their names.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+
+from cursor_gateway.sources.base import Model
+from cursor_gateway.sources.cursor.models import is_known
+
+CLAUDE = "claude-"
+FAMILIES = ("opus", "sonnet", "haiku", "fable")
+_FALLBACK = "auto"
+_VERSION = re.compile(r"\d+(?![0-9A-Za-z])")  # without the 1m of a context's size
+_DATE = 1000  # larger numbers are dates
+
+
+def is_alias(name: str, aliases: Mapping[str, str]) -> bool:
+    return name in aliases or name.startswith(CLAUDE)
+
+
+def resolve(name: str, aliases: Mapping[str, str], models: Sequence[Model]) -> str:
+    """Any name that `is_alias` stands for a model; if nothing better is listed, for `auto`."""
+    if name not in aliases:
+        for listed in (name, name.removeprefix(CLAUDE)):  # the second: a name under which Claude Code lists it
+            if _is_listed(listed, models):
+                return listed
+    family = next((family for family in (*aliases, *FAMILIES) if family in name), "")
+    return _meant(aliases.get(name) or aliases.get(family, family), models)
+
+
+def name_for_claude_code(id: str) -> str:
+    """It shows only models whose names say that they are Anthropic's."""
+    return id if "claude" in id or "anthropic" in id else f"{CLAUDE}{id}"
+
+
+def _meant(target: str, models: Sequence[Model]) -> str:
+    if _is_listed(target, models):
+        return target
+    found = [model.id for model in models if target and target in model.id]
+    return max(found, key=lambda name: (_version(name), -len(name)), default=_FALLBACK)
+
+
+def _is_listed(name: str, models: Sequence[Model]) -> bool:
+    """By its id; a base name, of which only variants are listed, is one if it has a version."""
+    is_listed = any(name.partition("[")[0] == model.id for model in models)
+    return is_listed or name == _FALLBACK or (any(map(str.isdigit, name)) and is_known(name, models))
+
+
+def _version(id: str) -> tuple[int, ...]:
+    return tuple(number for found in _VERSION.findall(id) if (number := int(found[:9])) < _DATE)

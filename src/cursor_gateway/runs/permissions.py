@@ -1,0 +1,143 @@
+"""Decisions about what an agent may do in; the rules for its next run out. One file per owner, in the data directory.
+
+Rules come from documents that the gateway has written, never from a request. Nobody sees or changes another owner's.
+"""
+
+import fcntl
+import hashlib
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from uuid import uuid4
+
+import msgspec
+
+from cursor_gateway.errors import ApprovalForbidden, InvalidRequest
+from cursor_gateway.model.documents import PermissionRequest
+from cursor_gateway.model.permissions import Permission, PermissionEntry
+from cursor_gateway.sources.private_files import private_folder, write_private
+
+_MOST = 1000  # decisions of one owner; the oldest that are no rules go first
+
+
+class Permissions:
+    def __init__(self, data: Path, now_ms: Callable[[], int], *, can_allow: bool = True) -> None:
+        """`can_allow` False: callers may allow nothing, and what they allowed before has no effect."""
+        self._data, self._now_ms, self.can_allow = data, now_ms, can_allow
+
+    def check(self, permissions: Sequence[Permission]) -> None:
+        if not self.can_allow and any(permission.is_allowed for permission in permissions):
+            raise ApprovalForbidden(
+                "This gateway does not let callers allow commands (`permissions` is `deny`); ask its operator to add "
+                "a rule to `allow`."
+            )
+
+    def rules(self, owner: str, conversation_id: str, workspace: str) -> list[str]:
+        """What the owner has allowed there. A file that cannot be read allows nothing."""
+        if not self.can_allow:
+            return []
+        try:
+            entries = self._read(owner)
+        except OSError:
+            return []
+        found = [entry.rules for entry in entries if entry.applies_to(conversation_id, workspace)]
+        return list(dict.fromkeys(rule for rules in found for rule in rules))
+
+    def every(self, owner: str) -> list[PermissionEntry]:
+        """The newest first. Raises `OSError`."""
+        return self._read(owner)[::-1]
+
+    def record(
+        self,
+        owner: str,
+        place: tuple[str, str],
+        asked: tuple[str, str],
+        request: PermissionRequest,
+        permission: Permission,
+    ) -> PermissionEntry:
+        """`place` is a workspace and a conversation, `asked` a run and its document. The same again is the same entry.
+
+        Raises `InvalidRequest` if it was decided otherwise, and `OSError`.
+        """
+        with self._locked(owner) as folder:
+            entries = self._read(owner)
+            known = next((entry for entry in entries if (entry.chat_id, entry.document_id) == asked), None)
+            if known is not None and known.decision != permission.decision:
+                raise InvalidRequest(
+                    f"This was already decided: {known.decision}; revoke it with DELETE /v1/permissions/{known.id} "
+                    "to decide again.",
+                    param="permissions",
+                )
+            if known is not None:
+                return known
+            new = PermissionEntry(
+                id=f"perm_{uuid4().hex}",
+                decision=permission.decision,
+                rules=request.rules,
+                subject=request.subject,
+                reason=permission.reason,
+                workspace=place[0],
+                conversation_id=place[1],
+                chat_id=asked[0],
+                document_id=asked[1],
+                created=datetime.fromtimestamp(self._now_ms() / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+            )
+            self._write(folder, owner, _bounded([*entries, new]))
+            return new
+
+    def revoke(self, owner: str, id: str) -> bool:
+        """False: there is none. Takes effect with the next run. Raises `OSError`."""
+        return self._remove(owner, lambda entry: entry.id == id)
+
+    def forget_conversation(self, owner: str, conversation_id: str) -> None:
+        """Raises `OSError`. Rules of the workspace stay."""
+        self._remove(owner, lambda entry: entry.conversation_id == conversation_id and entry.decision != "workspace")
+
+    def _remove(self, owner: str, is_old: Callable[[PermissionEntry], bool]) -> bool:
+        with self._locked(owner) as folder:
+            entries = self._read(owner)
+            kept = [entry for entry in entries if not is_old(entry)]
+            if len(kept) < len(entries):
+                self._write(folder, owner, kept)
+            return len(kept) < len(entries)
+
+    # --- the file -----------------------------------------------------------------------------------
+
+    @contextmanager
+    def _locked(self, owner: str) -> Iterator[int]:
+        """Another process may use the same directory."""
+        with private_folder(self._data, self._data / "permissions") as folder:
+            lock = os.open(".lock", os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600, dir_fd=folder)
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX)
+                yield folder
+            finally:
+                os.close(lock)
+
+    def _read(self, owner: str) -> list[PermissionEntry]:
+        try:
+            return msgspec.json.decode(
+                (self._data / "permissions" / _file(owner)).read_bytes(), type=list[PermissionEntry]
+            )
+        except (FileNotFoundError, msgspec.DecodeError):
+            return []
+
+    def _write(self, folder: int, owner: str, entries: Sequence[PermissionEntry]) -> None:
+        write_private(folder, _file(owner), msgspec.json.encode(entries))
+
+
+def _file(owner: str) -> str:
+    return f"{hashlib.sha256(owner.encode()).hexdigest()[:32]}.json"
+
+
+def _bounded(entries: list[PermissionEntry]) -> list[PermissionEntry]:
+    surplus = len(entries) - _MOST
+    kept = []
+    for entry in entries:
+        if surplus > 0 and entry.decision in ("once", "deny"):
+            surplus -= 1
+        else:
+            kept.append(entry)
+    return kept[-_MOST:]

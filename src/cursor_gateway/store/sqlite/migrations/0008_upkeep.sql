@@ -1,0 +1,4 @@
+-- How often the index was merged since it was made anew.
+CREATE TABLE upkeep (merges INTEGER NOT NULL);
+
+INSERT INTO upkeep (merges) VALUES (0);

@@ -1,0 +1,44 @@
+"""What Codex says about itself."""
+
+import json
+from typing import Any
+
+import pytest
+
+from cursor_gateway.dialects.responses.codex import Codex, read_codex
+
+CODEX = {"originator": "codex_cli_rs"}
+
+
+def test_other_clients_are_not_codex() -> None:
+    assert read_codex({}, {}, None) is None
+    assert read_codex({"originator": "my_app"}, {}, "key") is None
+
+
+def test_the_session_is_the_thread() -> None:
+    assert read_codex({**CODEX, "session-id": "s", "thread-id": "t"}, {}, "k") == Codex("s")
+    assert read_codex({**CODEX, "thread-id": "t"}, {}, "k") == Codex("t")
+    assert read_codex(CODEX, {}, "k") == Codex("k")
+    assert read_codex(CODEX, {}, None) == Codex("")
+
+
+def test_subagents_have_sessions_of_their_own() -> None:
+    named = {"x-codex-turn-metadata": json.dumps({"agent_name": "review"})}
+    assert read_codex({**CODEX, **named, "session-id": "s"}, {}, None) == Codex("s/review")
+    assert read_codex({**CODEX, "session-id": "s", "x-codex-parent-thread-id": "p"}, {}, None) == Codex("s/p")
+    assert read_codex({**CODEX, "session-id": "s"}, {"x-codex-parent-thread-id": "p"}, None) == Codex("s/p")
+
+
+def test_the_turn_tells_its_kind_and_folder() -> None:
+    turn = {"request_kind": "compaction", "workspaces": {"/home/me/project": {}, "/tmp": {}}}
+    expected = Codex("", "/home/me/project", is_compaction=True)
+    assert read_codex({**CODEX, "x-codex-turn-metadata": json.dumps(turn)}, {}, None) == expected
+    assert read_codex(CODEX, {"x-codex-turn-metadata": json.dumps(turn)}, None) == expected
+    assert read_codex(CODEX, {"x-codex-turn-metadata": turn}, None) == expected
+
+
+@pytest.mark.parametrize(
+    "turn", ["", "{", "[]", "7", '{"workspaces": {}}', '{"workspaces": ["/"]}', '{"agent_name": 1}']
+)
+def test_what_cannot_be_read_tells_nothing(turn: Any) -> None:
+    assert read_codex({**CODEX, "x-codex-turn-metadata": turn}, {}, None) == Codex("")

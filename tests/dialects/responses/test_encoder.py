@@ -1,0 +1,186 @@
+"""Runs as responses, streamed and whole."""
+
+import json
+from typing import Any
+
+import pytest
+
+from cursor_gateway.dialects.deltas import Answer, Call, Ended
+from cursor_gateway.dialects.responses.compaction import unpack
+from cursor_gateway.dialects.responses.encoder import (
+    NumberedResponse,
+    ResponseStream,
+    WholeResponse,
+    failure_frames,
+    response_of,
+)
+from cursor_gateway.dialects.responses.output import Head
+from cursor_gateway.dialects.responses.request import Asked
+from cursor_gateway.errors import AgentCrashed
+from cursor_gateway.model.document_events import (
+    ContentDelta,
+    DocumentEvent,
+    DocumentStarted,
+    Reasoning,
+    ToolCallArguments,
+)
+from cursor_gateway.model.documents import TerminalCommandMetadata
+from cursor_gateway.wire.sse import SseDecoder
+from tests.dialects.runs import USAGE, done, ended, paused, words
+from tests.responses_shapes import (
+    Compaction,
+    FunctionCall,
+    KeepAlive,
+    McpCall,
+    Message,
+    Response,
+    read_events,
+    read_response,
+    read_stream,
+    text_of,
+)
+from tests.responses_shapes import Reasoning as ReasoningItem
+
+COMMAND = TerminalCommandMetadata(command="ls", exit_code=0, output="a", duration_ms=1, permissions=[])
+ACTION: list[DocumentEvent] = [DocumentStarted("doc_002", "terminal_command", 2, raw="\n"), ended(COMMAND, sequence=2)]
+RUN: list[DocumentEvent] = [Reasoning("Hm.", opens=True), *words("Hel", "lo"), *ACTION, *words(" you"), done()]
+
+
+def head(**asked: Any) -> Head:
+    return Head("chat_0a1b", 0, 1_771_842_600, "auto", Asked(**asked))
+
+
+def both(events: list[DocumentEvent], prompt_tokens: int = 0, **asked: Any) -> Response:
+    """Streamed and whole, which must be the same."""
+    stream, whole = ResponseStream(head(**asked), prompt_tokens), WholeResponse(head(**asked), prompt_tokens)
+    sent = stream.push_all(events)
+    for event in events:
+        whole.push(event)
+    assert (stream.is_over, stream.is_cut) == (whole.is_over, whole.is_cut)
+    assert sent.endswith(b'"response":%b}\n\n' % whole.body())
+    assert read_stream(sent) == read_response(whole.body())
+    return read_stream(sent)
+
+
+def test_a_run() -> None:
+    response = both(RUN)
+    assert [type(item) for item in response.output] == [ReasoningItem, Message, McpCall, Message]
+    assert text_of(response) == "Hello\n you"
+
+
+def test_events_that_say_nothing_say_nothing() -> None:
+    assert both([ToolCallArguments("doc_001", {}), done()]).output == []
+
+
+def test_a_pause_ends_the_response_with_its_calls() -> None:
+    response = both([*words("I look."), paused("c1", "c2")])
+    assert [item.call_id for item in response.output if isinstance(item, FunctionCall)] == ["c1", "c2"]
+    assert response.status == "completed"
+
+
+def test_nothing_follows_the_end() -> None:
+    stream = ResponseStream(head())
+    stream.push_all(RUN)
+    assert stream.is_over
+    assert stream.push_all(RUN) == b""
+
+
+def test_a_failure_is_told_in_the_stream_and_is_an_error_of_the_whole() -> None:
+    failure = AgentCrashed("It broke.").failure()
+    response = both([*words("Hel"), done(failure)])
+    assert (response.status, text_of(response)) == ("failed", "Hel")
+    whole = WholeResponse(head())
+    whole.push(done(failure))
+    assert whole.failure == failure
+    assert json.loads(whole.error_body(failure))["error"]["code"] == "agent_crashed"
+
+
+def test_the_answer_so_far() -> None:
+    whole = WholeResponse(head())
+    assert read_response(whole.body()).status == "queued"
+    for event in RUN[:-1]:
+        whole.push(event)
+    assert read_response(whole.body()).status == "in_progress"
+    assert (whole.is_over, whole.failure, whole.after) == (False, None, 0)
+
+
+def test_a_limit_of_tokens_cuts_it() -> None:
+    events = [*words("one two three four five"), *ACTION, done()]
+    response = both(events, prompt_tokens=7, max_tokens=2)
+    assert (response.status, len(response.output)) == ("incomplete", 1)
+    assert text_of(response) == "one two "
+    assert response.usage is not None
+    assert (response.usage.input_tokens, response.usage.estimated) == (7, True)
+    assert both([*words("one"), done()], max_tokens=9).status == "completed"
+
+
+def test_json_is_taken_out_of_the_answer() -> None:
+    events = [*words("Here:\n```json\n", '{"a": 1}\n```\n'), *ACTION, paused("c1")]
+    response = both(events, is_json=True)
+    assert text_of(response) == '{"a": 1}'
+    assert [type(item) for item in response.output] == [ReasoningItem, Message, FunctionCall]
+    assert text_of(both([*words("No."), done()], is_json=True)) == "No."
+
+
+def test_a_compaction_has_the_whole_answer_in_one_item() -> None:
+    (item,) = both(RUN, is_compaction=True).output
+    assert isinstance(item, Compaction)
+    assert unpack(item.encrypted_content)[0]["content"].endswith("Hello\n you")
+
+
+def test_silence() -> None:
+    stream = ResponseStream(head())
+    begun = stream.keep_alive()
+    assert [event.sequence_number for event in read_events(begun)] == [0, 1]
+    (alive,) = read_events(stream.keep_alive())
+    assert alive == KeepAlive(sequence_number=1)
+    sent = begun + stream.keep_alive() + stream.push_all(RUN)
+    assert read_stream(sent) == both(RUN)
+
+
+def test_a_reader_gets_only_what_it_lacks() -> None:
+    everything = read_events(ResponseStream(head()).push_all(RUN))
+    rest = read_events(ResponseStream(head(), after=5).push_all(RUN))
+    assert rest == everything[6:]
+    known = frozenset({"rs_0a1b_0_0", "msg_0a1b_0_1"})
+    unknown = read_events(ResponseStream(head(), known=known).push_all(RUN))
+    assert [getattr(event, "output_index", None) for event in unknown].count(1) == 0
+    assert unknown[-1] == everything[-1]
+
+
+def test_events_are_numbered_for_readers_that_resume() -> None:
+    numbered = NumberedResponse(head())
+    frames = SseDecoder().push(b"".join(map(numbered.push, RUN)))
+    assert [frame.id for frame in frames if frame.id][-1] == str(len(RUN))
+    assert (numbered.is_over, numbered.is_cut) == (True, False)
+    assert read_events(numbered.keep_alive()) == [KeepAlive(sequence_number=0)]
+
+
+def test_an_answer_that_is_there_already() -> None:
+    answer = Answer("Hello", "Hm.", (Call("c1", "f", "{}"),), Ended(USAGE))
+    stream = read_stream(ResponseStream(head()).answer(answer))
+    assert [type(item) for item in stream.output] == [ReasoningItem, Message, FunctionCall]
+    assert both([done()]).id == response_of(head(), answer).id
+    assert text_of(read_stream(ResponseStream(head()).answer(Answer("", "", (), Ended(USAGE))))) == ""
+    failed = read_stream(failure_frames(head(), AgentCrashed("It broke.").failure()))
+    assert (failed.status, failed.output) == ("failed", [])
+
+
+@pytest.mark.parametrize("is_codex", [False, True])
+def test_fast_and_slow_ways_send_the_same(is_codex: bool) -> None:
+    """Text that comes with a raw form of itself, and a stream of which not all is sent, take the slow way."""
+    thoughts = [
+        Reasoning("a", opens=True),
+        Reasoning("b"),
+        Reasoning("c\n"),
+        Reasoning("d", opens=True),
+        Reasoning("e"),
+    ]
+    fast = [*thoughts, *words("a", "b", "c"), done()]
+    slow: list[DocumentEvent] = [
+        ContentDelta(event.id, event.text, event.text) if isinstance(event, ContentDelta) else event for event in fast
+    ]
+    expected = ResponseStream(head(is_codex=is_codex), known={"none"}).push_all(slow)
+    for events in (fast, slow):
+        assert ResponseStream(head(is_codex=is_codex)).push_all(events) == expected
+    assert both(fast, is_codex=is_codex) == read_stream(expected)

@@ -1,0 +1,21 @@
+"""The error of a response whose run failed."""
+
+import pytest
+
+from cursor_gateway.dialects.responses.failures import response_error
+from cursor_gateway.dialects.responses.shapes import ResponseError
+from cursor_gateway.errors import AgentCrashed, AgentOverloaded, AgentQuotaExhausted, AgentUnauthenticated, GatewayError
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        (AgentUnauthenticated("Log in."), ResponseError("invalid_prompt", "Log in.")),
+        (AgentQuotaExhausted("No more."), ResponseError("insufficient_quota", "No more.")),
+        (AgentOverloaded("Busy."), ResponseError("rate_limit_exceeded", "Busy. Please try again in 10s.")),
+        (AgentCrashed("Broken."), ResponseError("rate_limit_exceeded", "Broken. Please try again in 2s.")),
+    ],
+)
+def test_codex_gets_a_code_that_it_acts_on(error: GatewayError, expected: ResponseError) -> None:
+    assert response_error(error.failure(), is_codex=True) == expected
+    assert response_error(error.failure(), is_codex=False) == ResponseError(error.code, str(error))

@@ -1,0 +1,33 @@
+"""Adjacent deltas are merged, and nothing else changes."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cursor_gateway.model.agent_events import AgentEvent, TextDelta, ThinkingDelta, ThinkingEnded, merge_deltas
+
+events = st.lists(
+    st.one_of(st.builds(TextDelta, st.text()), st.builds(ThinkingDelta, st.text()), st.just(ThinkingEnded()))
+)
+
+
+def test_adjacent_deltas_of_a_kind_are_one() -> None:
+    given: list[AgentEvent] = [TextDelta("a"), TextDelta("b"), ThinkingDelta("c"), ThinkingEnded(), TextDelta("d")]
+    assert merge_deltas(given) == [TextDelta("ab"), *given[2:]]
+    assert merge_deltas([]) == []
+
+
+@given(events)
+def test_merging_changes_no_text_and_no_order(some: list[AgentEvent]) -> None:
+    merged = merge_deltas(some)
+    assert merge_deltas(merged) == merged
+    assert _characters(merged) == _characters(some)
+
+
+def _characters(events: list[AgentEvent]) -> list[object]:
+    found: list[object] = []
+    for event in events:
+        if isinstance(event, TextDelta | ThinkingDelta):
+            found += [(type(event), one) for one in event.text]
+        else:
+            found.append(event)
+    return found

@@ -1,0 +1,449 @@
+"""OpenAI's Responses API over a socket: creating, streaming, looking up, continuing, tools, retries."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import msgspec
+import pytest
+from openai import OpenAI
+
+from tests.gateways import RunningGateway
+from tests.responses_shapes import (
+    Compaction,
+    CustomToolCall,
+    Failed,
+    FunctionCall,
+    McpCall,
+    Message,
+    Reasoning,
+    Response,
+    read_events,
+    read_response,
+    read_stream,
+    text_of,
+)
+from tests.server.conftest import Json, eventually, invocations, standin, unique
+from tests.server.test_caller_tools import CITY, PNG, call, own_gateway, program, say
+
+CODEX = {"originator": "codex_cli_rs"}
+TOOLS: list[Json] = [
+    {"type": "function", "name": "weather", "parameters": CITY},
+    {
+        "type": "custom",
+        "name": "apply_patch",
+        "format": {"type": "grammar", "syntax": "lark", "definition": "start: /.+/"},
+    },
+    {
+        "type": "namespace",
+        "name": "notes",
+        "description": "The user's notes.",
+        "tools": [{"type": "function", "name": "find", "parameters": CITY}, {"type": "custom", "name": "add"}],
+    },
+    {"type": "web_search"},
+    {"type": "tool_search", "execution": "client"},
+    {"type": "something_new"},
+]
+
+
+def create(client: httpx2.Client, input: Any, headers: Json | None = None, **fields: Any) -> httpx2.Response:
+    return client.post("/v1/responses", json={"model": "auto", "input": input, **fields}, headers=headers)
+
+
+def created(client: httpx2.Client, input: Any, headers: Json | None = None, **fields: Any) -> Response:
+    """Whole or streamed, it must be right."""
+    reply = create(client, input, headers, **fields)
+    assert reply.status_code == 200, reply.text
+    return read_stream(reply.content) if fields.get("stream") else read_response(reply.content)
+
+
+def error(reply: httpx2.Response) -> tuple[int, str, str | None]:
+    told = reply.json()["error"]
+    return reply.status_code, told["code"], told["param"]
+
+
+# --- creating and looking up ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_response(http: httpx2.Client, stream: bool) -> None:
+    response = created(http, "hello", stream=stream, metadata={"a": "b"}, temperature=0.5)
+    assert text_of(response) == "You said: hello"
+    assert (response.status, response.model, response.metadata) == ("completed", "auto", {"a": "b"})
+    assert response.temperature == 0.5
+    assert response.usage is not None
+    assert response.id.startswith("resp_")
+
+
+def test_openais_own_client_reads_it(openai: OpenAI) -> None:
+    response = openai.responses.create(model="auto", input="hello")
+    assert response.output_text == "You said: hello"
+    with openai.responses.stream(model="auto", input=standin("tools")) as stream:
+        events = list(stream)
+        final = stream.get_final_response()
+    assert [event.type for event in events][:2] == ["response.created", "response.in_progress"]
+    assert final.output_text.startswith("I'll look around first.")
+    assert {item.type for item in final.output} == {"message", "mcp_call"}
+    assert openai.responses.retrieve(final.id).output_text == final.output_text
+
+
+def test_what_the_agent_does_is_shown_and_cannot_be_run_again(http: httpx2.Client) -> None:
+    response = created(http, standin("tools"), stream=True)
+    actions = [item for item in response.output if isinstance(item, McpCall)]
+    assert {action.server_label for action in actions} == {"cursor"}
+    names = [action.name for action in actions]
+    assert "run_terminal_cmd" in names
+    edit = actions[names.index("edit_file")]
+    assert edit.output is not None
+    assert edit.output.startswith("--- ")
+    failed = [action for action in actions if action.status == "failed"]
+    assert [action.error is not None for action in failed] == [True] * len(failed)
+    assert {type(item) for item in response.output} == {Message, McpCall}
+
+
+def test_codex_gets_comments_instead(http: httpx2.Client) -> None:
+    response = created(http, standin("tools"), CODEX, stream=True, store=False)
+    comments = [item.content[0].text for item in response.output if isinstance(item, Message) and item.phase]
+    assert "Ran `pytest -q` (exit status 0)" in comments
+    assert any(
+        isinstance(item, Reasoning) and "**Running `pytest -q`**" in item.summary[0].text for item in response.output
+    )
+    assert {type(item) for item in response.output} == {Message, Reasoning}
+    assert text_of(response).startswith("I'll look around first.")
+
+
+def test_an_answer_is_looked_up(http: httpx2.Client) -> None:
+    first = create(http, "hello")
+    id = first.json()["id"]
+    again = http.get(f"/v1/responses/{id}")
+    assert again.json() == first.json()
+    stream = http.get(f"/v1/responses/{id}", params={"stream": "true"})
+    assert read_stream(stream.content) == read_response(first.content)
+    rest = http.get(f"/v1/responses/{id}", params={"stream": "true", "starting_after": "3"})
+    assert stream.content.endswith(rest.content)
+    assert read_events(rest.content)[0].sequence_number == 4
+    replay = http.get(f"/v1/chat/{first.headers['x-chat-id']}/events", params={"dialect": "responses"})
+    assert text_of(read_stream(replay.content)) == "You said: hello"
+
+
+def test_the_stream_that_is_looked_up_is_the_same_to_the_byte(http: httpx2.Client) -> None:
+    reply = create(http, standin("tools"), stream=True)
+    id = read_stream(reply.content).id
+    assert http.get(f"/v1/responses/{id}", params={"stream": "true"}).content == reply.content
+
+
+def test_what_is_not_stored_is_not_found(http: httpx2.Client) -> None:
+    id = create(http, "hello", store=False).json()["id"]
+    assert error(http.get(f"/v1/responses/{id}"))[:2] == (404, "not_found")
+    assert error(http.get("/v1/responses/resp_nothing"))[:2] == (404, "not_found")
+
+
+def test_an_answer_is_deleted(http: httpx2.Client) -> None:
+    id = create(http, "hello").json()["id"]
+    assert http.delete(f"/v1/responses/{id}").json() == {"id": id, "object": "response", "deleted": True}
+    assert http.get(f"/v1/responses/{id}").status_code == 404
+
+
+def test_input_items(http: httpx2.Client) -> None:
+    items = [{"role": "developer", "content": "Be brief."}, {"role": "user", "content": "hello"}]
+    id = create(http, items).json()["id"]
+    listed = http.get(f"/v1/responses/{id}/input_items").json()
+    assert [item["role"] for item in listed["data"]] == ["user", "developer"]
+    assert listed["data"][0]["content"] == [{"type": "input_text", "text": "hello"}]
+    page = http.get(f"/v1/responses/{id}/input_items", params={"limit": 1, "order": "asc"}).json()
+    assert (page["has_more"], page["data"][0]["role"]) == (True, "developer")
+    rest = http.get(f"/v1/responses/{id}/input_items", params={"order": "asc", "after": page["last_id"]}).json()
+    assert (rest["has_more"], [item["role"] for item in rest["data"]]) == (False, ["user"])
+
+
+def test_in_the_background_and_cancelled(http: httpx2.Client) -> None:
+    reply = create(http, standin("hang-after-init"), background=True)
+    response = read_response(reply.content)
+    assert response.status in ("queued", "in_progress")
+    cancelled = read_response(http.post(f"/v1/responses/{response.id}/cancel", json={}).content)
+    assert cancelled.status == "cancelled"
+    assert read_response(http.get(f"/v1/responses/{response.id}").content).status == "cancelled"
+
+
+def test_in_the_background_to_its_end(http: httpx2.Client) -> None:
+    id = create(http, "hello", background=True).json()["id"]
+    eventually(lambda: http.get(f"/v1/responses/{id}").json()["status"] == "completed")
+    assert text_of(read_response(http.get(f"/v1/responses/{id}").content)) == "You said: hello"
+
+
+# --- going on ---------------------------------------------------------------------------------------
+
+
+def test_a_response_is_continued_by_its_id(gateway: RunningGateway, http: httpx2.Client) -> None:
+    mark = unique()
+    first = created(http, f"{mark} one", instructions="Be brief.")
+    second = created(http, f"{mark} two", previous_response_id=first.id)
+    assert second.previous_response_id == first.id
+    one, two = invocations(gateway, mark)
+    assert "--resume" in json.dumps(two["argv"])
+    assert "Be brief." in one["prompt"]
+    assert "Be brief." not in two["prompt"]
+
+
+def test_an_unknown_previous_response_is_an_error_that_codex_knows(http: httpx2.Client) -> None:
+    reply = create(http, "hello", previous_response_id="resp_00000000000000000000000000000000")
+    assert error(reply) == (400, "previous_response_not_found", "previous_response_id")
+
+
+def test_a_client_that_sends_everything_again_goes_on_in_the_same_session(
+    gateway: RunningGateway, http: httpx2.Client
+) -> None:
+    mark = unique()
+    items: list[Json] = [{"role": "user", "content": f"{mark} {standin('tools')}"}]
+    first = create(http, items, stream=False).json()
+    items += [*first["output"], {"role": "user", "content": f"{mark} again"}]
+    created(http, items)
+    _, second = invocations(gateway, mark)
+    assert "--resume" in json.dumps(second["argv"])
+
+
+# --- tools ------------------------------------------------------------------------------------------
+
+
+class Looping:
+    """A client that runs its tools itself, and sends all items back."""
+
+    def __init__(self, http: httpx2.Client, prompt: str, headers: Json | None = None, **fields: Any) -> None:
+        self.http, self.headers, self.fields = http, headers, {"tools": TOOLS, **fields}
+        self.items: list[Json] = [{"type": "message", "role": "user", "content": prompt}]
+
+    def ask(self) -> list[Json]:
+        """The items of one reply."""
+        response = created(self.http, self.items, self.headers, stream=True, **self.fields)
+        output: list[Json] = json.loads(json.dumps(_plain(response.output)))
+        self.items += output
+        return output
+
+    def give(self, kind: str, call_id: str, output: Any) -> None:
+        self.items.append({"type": f"{kind}_output", "call_id": call_id, "output": output})
+
+
+def _plain(output: object) -> Any:
+    return msgspec.to_builtins(output)
+
+
+FORMS = [
+    ("weather", {"city": "Paris"}, "function_call", {"name": "weather", "arguments": '{"city":"Paris"}'}),
+    ("apply_patch", {"input": "*** Begin"}, "custom_tool_call", {"name": "apply_patch", "input": "*** Begin"}),
+    (
+        "notes__find",
+        {"city": "Paris"},
+        "function_call",
+        {"name": "find", "namespace": "notes", "arguments": '{"city":"Paris"}'},
+    ),
+    ("notes__add", {"input": "x"}, "custom_tool_call", {"name": "add", "namespace": "notes", "input": "x"}),
+]
+
+
+@pytest.mark.parametrize(("flat", "arguments", "type", "expected"), FORMS)
+@pytest.mark.parametrize("headers", [None, CODEX])
+def test_each_tool_is_called_in_the_form_in_which_it_was_declared(
+    gateway: RunningGateway,
+    http: httpx2.Client,
+    flat: str,
+    arguments: Json,
+    type: str,
+    expected: Json,
+    headers: Json | None,
+) -> None:
+    mark = unique()
+    prompt = f"{mark} {program(say('I look. '), call(flat, **arguments), say('It is $1.'))}"
+    client = Looping(http, prompt, headers)
+    message, called = client.ask()
+    assert message["content"][0]["text"] == "I look. "
+    assert called["type"] == type
+    assert called | expected == called
+    client.give(type, called["call_id"], "sunny")
+    (answer,) = client.ask()
+    assert answer["content"][0]["text"] == "It is sunny."
+    assert len(invocations(gateway, mark)) == 1
+
+
+def test_the_result_may_come_with_the_id_of_the_response_alone(gateway: RunningGateway, http: httpx2.Client) -> None:
+    mark = unique()
+    first = created(http, f"{mark} {program(call('weather', city='Rome'), say('It is $1.'))}", tools=TOOLS)
+    (asked,) = first.output
+    assert isinstance(asked, FunctionCall)
+    given = {
+        "type": "function_call_output",
+        "call_id": asked.call_id,
+        "output": [{"type": "input_text", "text": "hot"}],
+    }
+    second = created(http, [given], tools=TOOLS, previous_response_id=first.id)
+    assert text_of(second) == "It is hot."
+    assert first.id != second.id
+    assert len(invocations(gateway, mark)) == 1
+    assert read_response(http.get(f"/v1/responses/{first.id}").content) == first
+    assert read_response(http.get(f"/v1/responses/{second.id}").content) == second
+
+
+def test_tools_that_are_declared_in_an_item(http: httpx2.Client) -> None:
+    prompt = program(call("notes__add", input="x"), say("Done."))
+    items = [{"type": "additional_tools", "tools": TOOLS}, {"role": "user", "content": prompt}]
+    (asked,) = created(http, items).output
+    assert isinstance(asked, CustomToolCall)
+    assert (asked.name, asked.namespace, asked.input) == ("add", "notes", "x")
+
+
+def test_an_image_is_shown_to_the_agent(gateway: RunningGateway, http: httpx2.Client) -> None:
+    mark = unique()
+    content = [{"type": "input_text", "text": mark}, {"type": "input_image", "image_url": PNG}]
+    created(http, [{"role": "user", "content": content}])
+    assert ".png" in invocations(gateway, mark)[0]["prompt"]
+
+
+# --- retries ----------------------------------------------------------------------------------------
+
+
+def test_codex_that_retries_gets_the_same_run_and_only_what_it_lacks(
+    gateway: RunningGateway, http: httpx2.Client
+) -> None:
+    mark = unique()
+    headers = {**CODEX, "session-id": mark}
+    items: list[Json] = [{"type": "message", "role": "user", "content": f"{mark} {standin('tools')}"}]
+    reply = create(http, items, headers, stream=True, store=False)
+    assert reply.headers["x-codex-turn-state"] == reply.headers["x-chat-id"]
+    first = read_stream(reply.content)
+    known = _plain(first.output[:3])
+    again = create(http, items + known, headers, stream=True, store=False)
+    assert again.headers["x-chat-id"] == reply.headers["x-chat-id"]
+    done = [event.item.id for event in read_events(again.content) if type(event).__name__ == "ItemDone"]  # type: ignore[union-attr]
+    assert done == [item.id for item in first.output[3:]]
+    assert len(invocations(gateway, mark)) == 1
+
+
+def test_an_sdk_that_retries_gets_the_same_run_but_asking_twice_gives_two(
+    gateway: RunningGateway, http: httpx2.Client
+) -> None:
+    mark = unique()
+    ids = [create(http, mark, {"x-stainless-retry-count": count}).json()["id"] for count in ("0", "1", "0")]
+    assert ids[0] == ids[1] != ids[2]
+    assert len(invocations(gateway, mark)) == 2
+
+
+# --- failures ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_failure_is_a_status_for_most(http: httpx2.Client, stream: bool) -> None:
+    reply = create(http, standin("fail-auth"), stream=stream)
+    assert error(reply)[:2] == (401, "agent_unauthenticated")
+
+
+def test_a_failure_is_a_response_that_failed_for_codex(http: httpx2.Client) -> None:
+    reply = create(http, standin("fail-auth"), CODEX, stream=True)
+    *_, last = read_events(reply.content)
+    assert isinstance(last, Failed)
+    assert last.response.error is not None
+    assert last.response.error.code == "invalid_prompt"
+
+
+@pytest.mark.parametrize(
+    ("fields", "param"),
+    [
+        ({"input": None}, "input"),
+        ({"input": []}, "input"),
+        ({"input": 7}, "input"),
+        ({"prompt": {"id": "pmpt_1"}}, "prompt"),
+        ({"conversation": "conv_1", "previous_response_id": "resp_1"}, "conversation"),
+        (
+            {"input": [{"role": "user", "content": [{"type": "input_image", "file_id": "file-1"}]}]},
+            "input[0].content[0].file_id",
+        ),
+        ({"text": {"format": {"type": "xml"}}}, "text.format"),
+    ],
+)
+def test_what_is_refused(http: httpx2.Client, fields: Json, param: str) -> None:
+    reply = http.post("/v1/responses", json={"model": "auto", "input": "hello", **fields})
+    status, code, named = error(reply)
+    assert (status, code) == (400, "invalid_request")
+    assert str(named).startswith(param)
+
+
+def test_a_websocket_is_refused_with_the_status_that_codex_knows(http: httpx2.Client) -> None:
+    headers = {"connection": "upgrade", "upgrade": "websocket", "sec-websocket-version": "13", "sec-websocket-key": "x"}
+    assert http.get("/v1/responses", headers=headers).status_code == 426
+    assert error(http.get("/v1/responses"))[:2] == (426, "websocket_not_supported")
+
+
+# --- other forms ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_an_answer_that_must_be_json(http: httpx2.Client, stream: bool) -> None:
+    schema = {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]}
+    format = {"type": "json_schema", "name": "answer", "schema": schema, "strict": True}
+    prompt = standin("say", 'Here:\n```json\n{"a": 1}\n```\n')
+    response = created(http, prompt, stream=stream, text={"format": format})
+    assert text_of(response) == '{"a": 1}'
+    assert read_response(http.get(f"/v1/responses/{response.id}").content) == response
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_limit_of_tokens(http: httpx2.Client, stream: bool) -> None:
+    response = created(http, "one two three four five six", stream=stream, max_output_tokens=3)
+    assert response.status == "incomplete"
+    assert response.incomplete_details is not None
+    assert text_of(response) in "You said: one two"
+
+
+def test_tokens_are_counted(http: httpx2.Client) -> None:
+    counted = http.post("/v1/responses/input_tokens", json={"model": "auto", "input": "one two three", "tools": TOOLS})
+    assert counted.json()["object"] == "response.input_tokens"
+    assert counted.json()["input_tokens"] > 3
+
+
+def test_a_compacted_conversation_is_known_when_it_comes_back(gateway: RunningGateway, http: httpx2.Client) -> None:
+    mark, secret = unique(), unique()
+    items = [{"role": "user", "content": secret}, {"role": "assistant", "content": "I see."}]
+    packed = http.post("/v1/responses/compact", json={"model": "auto", "input": items}).json()
+    assert packed["object"] == "response.compaction"
+    created(http, [*packed["output"], {"role": "user", "content": mark}])
+    assert secret in invocations(gateway, mark)[0]["prompt"]
+    assert error(http.post("/v1/responses/compact", json={"input": items})) == (400, "invalid_request", "model")
+
+
+def test_codex_compacts_with_one_item(gateway: RunningGateway, http: httpx2.Client) -> None:
+    mark = unique()
+    items = [{"role": "user", "content": f"{mark} {standin('tools')}"}, {"type": "compaction_trigger"}]
+    response = created(http, items, CODEX, stream=True, store=False, tools=TOOLS)
+    (item,) = response.output
+    assert isinstance(item, Compaction)
+    assert "ask" in invocations(gateway, mark)[0]["argv"]
+    later = unique()
+    created(http, [_plain(item), {"role": "user", "content": later}])
+    assert "I'll look around first." in invocations(gateway, later)[0]["prompt"]
+
+
+def test_a_run_that_waits_for_results_does_not_take_those_of_a_compaction(
+    gateway: RunningGateway, http: httpx2.Client
+) -> None:
+    mark = unique()
+    client = Looping(http, f"{mark} {program(call('weather', city='Rome'), say('It is $1.'))}", CODEX)
+    (called,) = client.ask()
+    client.give("function_call", called["call_id"], "hot")
+    (item,) = created(http, [*client.items, {"type": "compaction_trigger"}], CODEX, stream=True, tools=TOOLS).output
+    assert isinstance(item, Compaction)
+    summarising = invocations(gateway, mark)[1]
+    assert "ask" in summarising["argv"]
+    assert "--resume" not in summarising["argv"]
+    (answer,) = client.ask()
+    assert answer["content"][0]["text"] == "It is hot."
+    assert len(invocations(gateway, mark)) == 2
+
+
+def test_codex_works_in_its_folder_if_it_may(tmp_path: Path) -> None:
+    with own_gateway(tmp_path) as (gateway, http):
+        inside, mark, other = gateway.workspace / "inside", unique(), unique()
+        inside.mkdir()
+        for folder, word in ((str(inside), mark), ("/", other)):
+            turn = json.dumps({"workspaces": {folder: {}}})
+            created(http, word, {**CODEX, "x-codex-turn-metadata": turn}, stream=True)
+        assert invocations(gateway, mark)[0]["cwd"] == str(inside)
+        assert invocations(gateway, other)[0]["cwd"] == str(gateway.workspace)
