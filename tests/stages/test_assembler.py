@@ -51,14 +51,16 @@ from cursor_gateway.model.documents import (
     Purpose,
     ResponseMetadata,
     TerminalCommandDocument,
+    TextMetadata,
     ToolCallDocument,
     Usage,
     WaitingCall,
     document_type,
 )
 from cursor_gateway.model.run_info import RunInfo
-from cursor_gateway.stages.assembler import Assembler
+from cursor_gateway.stages.assembler import Assembler, OpenProse, OpenTool, Progress
 from cursor_gateway.stages.tokens import estimate_tokens
+from cursor_gateway.stages.turns import Turns
 
 Told: TypeAlias = tuple[object, ...]
 Step: TypeAlias = tuple[AgentEvent, list[Told]]
@@ -866,3 +868,32 @@ def test_whoever_is_to_decide_on_a_plan_sees_it_at_once_and_once() -> None:
     (ended,) = assembler.push(ToolEnded("p", plan, Outcome()))
     assert isinstance(ended, DocumentEnded)
     assert ended.document.content == "# Move"
+
+
+def test_a_run_that_is_resumed_ends_as_if_it_had_never_stopped() -> None:
+    so_far: list[AgentEvent] = [
+        PromptEchoed("Do it."),
+        ToolStarted("c", OtherTool(tool="grep", arguments={"p": 1})),
+        TextDelta("Well"),
+    ]
+    whole = Assembler(RUN)
+    for event in so_far:
+        whole.push(event)
+    turns = Turns()
+    turns.tool(None)
+    turns.output()
+    resumed = Assembler(RUN)
+    resumed.resume(
+        Progress(
+            sequence=2,
+            prose=OpenProse("doc_002", 2, TextMetadata(), ["Well"]),
+            tools=[OpenTool("doc_001", 1, "c", OtherTool(tool="grep", arguments={"p": 1}))],
+            tool_calls=1,
+            turns=turns,
+            model_output=["Well"],
+            prompt="Do it.",
+        )
+    )
+    failed = RunFailed(failure=AgentCrashed().failure())
+    assert resumed.push(failed) == whole.push(failed)
+    assert resumed.push(FINISHED) == []

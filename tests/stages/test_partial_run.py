@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 from msgspec import UNSET
 
 from cursor_gateway.errors import AgentCrashed
+from cursor_gateway.model.actions import INTERRUPTED
 from cursor_gateway.model.document_events import (
     ContentDelta,
     DocumentEvent,
@@ -48,6 +49,7 @@ FAILURE = AgentCrashed("The gateway was killed.").failure()
 RESULT = ToolCallResult(status="success", data="x")
 
 # of each type: what is told while it is open, and its metadata when it never ends
+REASON = INTERRUPTED.message
 OPEN: dict[str, tuple[list[DocumentEvent], Metadata, Metadata]] = {
     "text": ([DocumentStarted("doc_001", "text", 1)], TextMetadata(), TextMetadata()),
     "thinking": ([DocumentStarted("doc_001", "thinking", 1)], ThinkingMetadata(), ThinkingMetadata()),
@@ -76,7 +78,7 @@ OPEN: dict[str, tuple[list[DocumentEvent], Metadata, Metadata]] = {
     "file_edit": (
         [DocumentStarted("doc_001", "file_edit", 1, KnownMetadata(file_path="a.py"))],
         FileEditMetadata(file_path="a.py", operation="edit", language="python", state="running"),
-        FileEditMetadata(file_path="a.py", operation="edit", language="python", state="interrupted"),
+        FileEditMetadata(file_path="a.py", operation="edit", language="python", state="interrupted", reason=REASON),
     ),
     "terminal_command": (
         [DocumentStarted("doc_001", "terminal_command", 1, KnownMetadata(command="ls", working_directory="/w"))],
@@ -97,22 +99,23 @@ OPEN: dict[str, tuple[list[DocumentEvent], Metadata, Metadata]] = {
             duration_ms=0,
             permissions=[],
             state="interrupted",
+            reason=REASON,
         ),
     ),
     "plan": (
         [DocumentStarted("doc_001", "plan", 1, KnownMetadata(title="t", overview="o", todos=[]))],
         PlanMetadata(title="t", overview="o", todos=[], state="running"),
-        PlanMetadata(title="t", overview="o", todos=[], state="interrupted"),
+        PlanMetadata(title="t", overview="o", todos=[], state="interrupted", reason=REASON),
     ),
     "clarification": (
         [DocumentStarted("doc_001", "clarification", 1)],
         ClarificationMetadata(questions=[], state="running"),
-        ClarificationMetadata(questions=[], state="interrupted"),
+        ClarificationMetadata(questions=[], state="interrupted", reason=REASON),
     ),
     "todo_update": (
         [DocumentStarted("doc_001", "todo_update", 1)],
         TodoUpdateMetadata(todos=[], state="running"),
-        TodoUpdateMetadata(todos=[], state="interrupted"),
+        TodoUpdateMetadata(todos=[], state="interrupted", reason=REASON),
     ),
     "tool_call": (
         [
@@ -132,9 +135,10 @@ OPEN: dict[str, tuple[list[DocumentEvent], Metadata, Metadata]] = {
             tool_name="grep",
             tool_call_id="c",
             arguments={"p": 1},
-            result=ToolCallResult(status="error", data=None),
+            result=ToolCallResult(status="error", data=REASON),
             duration_ms=0,
             state="interrupted",
+            reason=REASON,
         ),
     ),
     "tool_call with its result": (
@@ -147,7 +151,13 @@ OPEN: dict[str, tuple[list[DocumentEvent], Metadata, Metadata]] = {
             tool_name="grep", tool_call_id="c", arguments={}, result=RESULT, duration_ms=0, state="running"
         ),
         ToolCallMetadata(
-            tool_name="grep", tool_call_id="c", arguments={}, result=RESULT, duration_ms=0, state="interrupted"
+            tool_name="grep",
+            tool_call_id="c",
+            arguments={},
+            result=RESULT,
+            duration_ms=0,
+            state="interrupted",
+            reason=REASON,
         ),
     ),
     "tool_call of the caller's": (
@@ -168,9 +178,10 @@ OPEN: dict[str, tuple[list[DocumentEvent], Metadata, Metadata]] = {
             tool_name="look",
             tool_call_id="k",
             arguments={},
-            result=ToolCallResult(status="error", data=None),
+            result=ToolCallResult(status="error", data=REASON),
             duration_ms=0,
             state="interrupted",
+            reason=REASON,
             ran_by="caller",
         ),
     ),

@@ -8,6 +8,8 @@ from msgspec import UNSET
 
 from cursor_gateway.model.actions import (
     INTERRUPTED,
+    RUNNING,
+    WAITING,
     Action,
     Command,
     FileEdit,
@@ -30,7 +32,7 @@ from cursor_gateway.model.documents import (
     document_type,
 )
 from cursor_gateway.model.images import Image
-from cursor_gateway.stages.tool_documents import answered, content_of, metadata_of, started
+from cursor_gateway.stages.tool_documents import ToolType, action_of, answered, content_of, metadata_of, started
 
 DIFF = Diff(old_string="a", new_string="b", start_line=1, end_line=1)
 TODO = PlanTodo(id="1", content="x", status="pending", dependencies=[])
@@ -228,3 +230,30 @@ def test_a_call_says_that_the_caller_ran_it() -> None:
     assert isinstance(told, ToolCallMetadata)
     assert told.ran_by == "caller"
     assert "ranBy" not in _json(ASKED, Outcome())
+
+
+@pytest.mark.parametrize(
+    ("type", "action"),
+    [
+        ("file_edit", FileEdit(tool="", path="a.py", operation="edit", content="text")),
+        ("terminal_command", Command(tool="", command="ls", working_directory="/w")),
+        ("plan", Plan(tool="", title="t", overview="o", markdown="text", todos=[TODO])),
+        ("clarification", Question(tool="", title="text", questions=[QUESTION])),
+        ("todo_update", TodoUpdate(tool="", todos=[])),
+        ("tool_call", OtherTool(tool="", arguments={})),
+    ],
+)
+def test_what_is_known_at_the_start_gives_the_action_again(type: ToolType, action: Action) -> None:
+    begun, known = started(action)
+    assert begun == type
+    assert action_of(type, known or KnownMetadata(), "text") == action
+    nothing = action_of(type, KnownMetadata(), "")
+    assert started(nothing)[0] == type
+    assert not content_of(nothing)
+
+
+@pytest.mark.parametrize("outcome", [RUNNING, WAITING])
+def test_a_call_that_has_not_ended_has_a_state_and_no_reason(outcome: Outcome) -> None:
+    metadata = metadata_of(OtherTool(tool="t", arguments={}), outcome, call_id="c", agent_call_id="c", payload=UNSET)
+    assert isinstance(metadata, ToolCallMetadata)
+    assert (metadata.state, metadata.reason, metadata.result.data) == (outcome.state, UNSET, None)

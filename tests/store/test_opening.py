@@ -9,11 +9,12 @@ from pathlib import Path
 import pytest
 
 from cursor_gateway.errors import SettingsError, StoreUnavailable
+from cursor_gateway.model.document_events import DocumentEnded
 from cursor_gateway.store.base import Lease, Stored
-from cursor_gateway.store.sqlite import opening
+from cursor_gateway.store.sqlite import batches, opening
 from cursor_gateway.store.sqlite.database import Database
 from cursor_gateway.store.sqlite.opening import FILE, migrations, open_database
-from tests.store.making import EVERY_DOCUMENT, ME, deltas, new_run, whole_run
+from tests.store.making import EVERY_DOCUMENT, ME, deltas, new_run, run_end, text_document, whole_run
 
 NOW = 1_771_842_600_000  # 2026-02-23T10:30:00Z
 ASIDE = f"{FILE}.damaged-20260223T103000Z"
@@ -96,6 +97,35 @@ def test_migrations_are_applied_once_each_and_in_their_order(tmp_path: Path, mon
         assert connection.execute("SELECT a FROM extra").fetchall() == [("x;\n",)]
         assert connection.execute("SELECT count(*) FROM conversations").fetchone() == (30,)
     assert pragma(path, "user_version") == len(known) + 1
+
+
+def test_an_older_history_is_searched_by_the_tokens_of_today(tmp_path: Path) -> None:
+    """As format 5 stored it: the words in an index of their own, and no epochs."""
+    with closing(sqlite3.connect(tmp_path / FILE)) as connection:
+        for _, script in list(migrations())[:5]:
+            connection.executescript(script)
+        connection.execute(f"PRAGMA application_id = {opening._APPLICATION_ID}")
+        connection.execute("PRAGMA user_version = 5")
+        values = "1, 'conv', ?, 'T', '/w', 'agent', 'auto', 1, 1, NULL, NULL"
+        connection.execute(f"INSERT INTO conversations VALUES ({values})", (ME,))
+        for key, state in ((1, "completed"), (2, "running")):
+            connection.execute(
+                "INSERT INTO runs (key, id, conversation, instance, state, model, mode, created, fences, include,"
+                " started_ms) VALUES (?, ?, 1, 'i', ?, 'auto', 'agent', '2026', 'split', '[]', 1)",
+                (key, f"run{key}", state),
+            )
+        connection.execute("INSERT INTO messages VALUES (1, 1, 'user', 'Rename getUserName', 1, 1)")
+        said = batches.encode([DocumentEnded(text_document("修复登录页面"))])
+        connection.execute("INSERT INTO events VALUES (1 << 32 | 1, 1, ?)", (said,))
+        connection.execute("INSERT INTO search (rowid, scope, words) VALUES (-1, 'o c1', 'Rename getUserName')")
+        connection.commit()
+    store = Database(tmp_path)
+    assert store.open(NOW) is None
+    for query in ("rename", "getUserName", "user_name", "登录"):
+        assert [found.conversation.id for found in store.conversations(ME, query=query).found] == ["conv"], query
+    assert [run.epoch for run in store.runs_of("conv", ME)] == [1, 1]
+    assert isinstance(store.end_run(Lease("run2", 1), 1, [], run_end("run2")), Stored)
+    store.close()
 
 
 def test_a_migration_that_fails_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -76,4 +76,5 @@ class Outcome(Struct, frozen=True, kw_only=True):
     permission: PermissionRequest | None = None  # without which it was rejected
 
 
+RUNNING, WAITING = Outcome(state="running"), Outcome(state="waiting")  # so far
 INTERRUPTED = Outcome(state="interrupted", code="INTERRUPTED", message="The run ended before this tool did.")

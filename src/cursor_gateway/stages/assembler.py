@@ -91,7 +91,7 @@ _SAFE_ID = re.compile(r"[A-Za-z0-9_.:-]{1,64}")
 _PURPOSE: dict[Mode, Purpose] = {"agent": "new_code", "debug": "new_code", "plan": "suggestion", "ask": "example"}
 
 
-class _Prose(Struct):
+class OpenProse(Struct):
     """The open document of text, code or thinking."""
 
     id: str
@@ -100,7 +100,7 @@ class _Prose(Struct):
     pieces: list[str]
 
 
-class _Tool(Struct):
+class OpenTool(Struct):
     """An open call."""
 
     id: str
@@ -112,6 +112,18 @@ class _Tool(Struct):
     content: str | None = None  # sent at the start, where the call waits: a plan must be seen to be decided on
 
 
+class Progress(Struct, kw_only=True):
+    """How far a run has come, as its events show it."""
+
+    sequence: int  # of the last document
+    prose: OpenProse | None
+    tools: list[OpenTool]
+    tool_calls: int  # how many have started
+    turns: Turns
+    model_output: list[str]
+    prompt: str
+
+
 class Assembler:
     def __init__(self, run: RunInfo) -> None:
         self._run = run
@@ -119,12 +131,12 @@ class Assembler:
         self._done = False
         self._sequence = 0
         self._fences = FenceSplitter(run.fences)
-        self._prose: _Prose | None = None
+        self._prose: OpenProse | None = None
         self._space: list[str] = []  # white space after the text so far, part of it if more text follows
         self._loose: list[str] = []  # white space that belongs to no document
         self._shows_thinking = "thinking" in run.include
         self._thinking = False  # a block of thinking is open
-        self._tools: dict[str, _Tool] = {}  # by the agent's ids
+        self._tools: dict[str, OpenTool] = {}  # by the agent's ids
         self._ended_calls: set[str] = set()
         self._call_ids: set[str] = set()
         self._tool_call_count = 0
@@ -135,6 +147,15 @@ class Assembler:
         self._model = run.model
         self._usage = RunUsage(self._turns, run.known_tokens)
         self._model_output = self._usage.model_output
+
+    def resume(self, progress: Progress) -> None:
+        """As if it had assembled the run so far; called before anything else."""
+        self._sequence, self._prose = progress.sequence, progress.prose
+        self._tools = {tool.call_id or tool.id: tool for tool in progress.tools}  # the agent's ids are not known
+        self._tool_call_count, self._turns = progress.tool_calls, progress.turns
+        self._usage = RunUsage(self._turns, self._run.known_tokens)
+        self._usage.prompt, self._usage.model_output = progress.prompt, progress.model_output
+        self._model_output = progress.model_output
 
     @property
     def model(self) -> str:
@@ -300,7 +321,7 @@ class Assembler:
     def _start_prose(self, metadata: Metadata, known: KnownMetadata | None, raw: str = "") -> None:
         self._turns.output()
         id, sequence = self._start(document_type(metadata), known, raw)
-        self._prose = _Prose(id, sequence, metadata, [])
+        self._prose = OpenProse(id, sequence, metadata, [])
 
     def _grow(self, text: str, raw: str | None = None) -> None:
         if self._prose is not None and (text or raw):
@@ -348,7 +369,7 @@ class Assembler:
 
     def _start_tool(
         self, call_id: str, action: Action, model_call: str | None, *, waits: bool = False, by_caller: bool = False
-    ) -> _Tool:
+    ) -> OpenTool:
         self._end_thinking()
         self._end_text()
         self._turns.tool(model_call)
@@ -357,7 +378,7 @@ class Assembler:
             ran_by: Literal["caller"] | UnsetType = "caller" if by_caller else UNSET
             known = structs.replace(known or KnownMetadata(), state="waiting", ran_by=ran_by)
         id, sequence = self._start(type, known)
-        tool = _Tool(id, sequence, self._own_call_id(call_id), action, waits, by_caller)
+        tool = OpenTool(id, sequence, self._own_call_id(call_id), action, waits, by_caller)
         self._tools[call_id] = tool
         if waits and (content := tool_documents.content_of(action)):
             tool.content = content
@@ -395,7 +416,7 @@ class Assembler:
         self._ended_calls.add(call_id)
         self._turns.tool_ended()
 
-    def _close_tool(self, tool: _Tool, agent_call_id: str, action: Action, outcome: Outcome, payload: Any) -> None:
+    def _close_tool(self, tool: OpenTool, agent_call_id: str, action: Action, outcome: Outcome, payload: Any) -> None:
         if type(action) is not type(tool.action):  # a different tool than the one that started with this id
             action = tool.action
         if isinstance(action, OtherTool) and isinstance(tool.action, OtherTool):

@@ -1,11 +1,13 @@
 """The events of a run without an end in; a snapshot of it, or the events that end it, out."""
 
 from collections.abc import Iterable
-from typing import Any, Literal, TypeAlias
+from typing import Any, TypeGuard
 
-from msgspec import UNSET, Struct
+from msgspec import UNSET, Struct, structs
 
 from cursor_gateway.errors import Failure
+from cursor_gateway.model.actions import INTERRUPTED, RUNNING, WAITING, OtherTool, Outcome
+from cursor_gateway.model.agent_events import RunFailed
 from cursor_gateway.model.document_events import (
     ContentDelta,
     DocumentEnded,
@@ -22,22 +24,17 @@ from cursor_gateway.model.document_events import (
 )
 from cursor_gateway.model.documents import (
     ChatResponse,
-    ClarificationMetadata,
     CodeBlockMetadata,
     CodeReferenceMetadata,
     Document,
     DocumentType,
     Envelope,
     ErrorMetadata,
-    FileEditMetadata,
     Metadata,
-    PlanMetadata,
     ResponseMetadata,
     Status,
-    TerminalCommandMetadata,
     TextMetadata,
     ThinkingMetadata,
-    TodoUpdateMetadata,
     ToolCallMetadata,
     ToolCallResult,
     Usage,
@@ -46,12 +43,12 @@ from cursor_gateway.model.documents import (
     whole_response,
 )
 from cursor_gateway.model.run_info import RunInfo
-from cursor_gateway.stages.languages import language_of
+from cursor_gateway.stages import tool_documents
+from cursor_gateway.stages.assembler import Assembler, OpenProse, OpenTool, Progress
 from cursor_gateway.stages.tokens import estimate_tokens_by_sample
+from cursor_gateway.stages.tool_documents import ToolType
 from cursor_gateway.stages.transcript import Transcript
 from cursor_gateway.stages.turns import Turns
-
-OpenState: TypeAlias = Literal["running", "waiting", "interrupted"]
 
 _PROSE: frozenset[DocumentType] = frozenset({"text", "code_reference", "code_block", "thinking"})
 _NOTHING = KnownMetadata()
@@ -119,30 +116,40 @@ class PartialRun:
 
     def snapshot(self, run: RunInfo, prompt: str) -> ChatResponse:
         """The response so far. A tool that is still running, or waits for the caller, says so and has no result."""
-        unfinished = [self._document(open, open.known.state or "running") for open in self._open.values()]
+        unfinished = [self._document(open, WAITING if open.known.state else RUNNING) for open in self._open.values()]
         documents = sorted([*self._transcript.documents, *unfinished], key=lambda document: document.sequence)
         return whole_response(self._paused or self._envelope(run, "streaming", prompt), documents)
 
     def end(self, run: RunInfo, prompt: str, failure: Failure) -> list[DocumentEvent]:
-        """Ends open documents, then adds an `error` document with the reason, then `Done`."""
+        """The events that end it, as they end any run that failed."""
         events: list[DocumentEvent] = []
-        for open in self._open.values():
+        for open in list(self._open.values()):
             if open.type == "tool_call" and not open.call_id:  # cut off between its start and its name
                 open.tool_name, open.call_id = "unknown", f"call_{open.sequence:03d}"
                 events.append(ToolCallStarted(open.id, open.tool_name, open.call_id))
-            document = self._document(open, "interrupted")
-            if isinstance(document.metadata, ToolCallMetadata) and open.result is None:
-                events.append(ToolCallEnded(open.id, document.metadata.result))
-            events.append(DocumentEnded(document))
-        id, sequence = f"doc_{self._last_sequence + 1:03d}", self._last_sequence + 1
-        error = ErrorMetadata(error_code=failure.code.upper(), source=failure.source, details=failure.details)
-        events += [
-            DocumentStarted(id, "error", sequence),
-            ContentDelta(id, failure.message, raw=""),
-            DocumentEnded(make_document(id, sequence, failure.message, error)),
-            Done(self._envelope(run, "error", prompt), failure),
+            if open.result is not None:  # cut off between its result and its end
+                events.append(DocumentEnded(self._document(open, INTERRUPTED)))
+                del self._open[open.id]
+        assembler = Assembler(run)
+        assembler.resume(self._progress(prompt))
+        return events + assembler.push(RunFailed(failure=failure))
+
+    def _progress(self, prompt: str) -> Progress:
+        tools = [_tool(open, open.type) for open in self._open.values() if _is_tool(open.type)]
+        prose = [
+            OpenProse(open.id, open.sequence, _prose_metadata(open.type, open.known), open.pieces)
+            for open in self._open.values()
+            if not _is_tool(open.type)
         ]
-        return events
+        return Progress(
+            sequence=self._last_sequence,
+            prose=prose[0] if prose else None,
+            tools=tools,
+            tool_calls=self._calls,
+            turns=self._turns,
+            model_output=list(self._output),
+            prompt=prompt,
+        )
 
     def _envelope(self, run: RunInfo, status: Status, prompt: str) -> Envelope:
         prompted, output = estimate_tokens_by_sample(prompt), estimate_tokens_by_sample("".join(self._output))
@@ -171,14 +178,38 @@ class PartialRun:
             if open.known.state == "waiting" and open.call_id
         ]
 
-    def _document(self, open: _Open, state: OpenState) -> Document:
-        content = "".join(open.pieces)
-        return make_document(open.id, open.sequence, content or None, _metadata(open, state))
+    def _document(self, open: _Open, outcome: Outcome) -> Document:
+        return make_document(open.id, open.sequence, "".join(open.pieces) or None, _metadata(open, outcome))
 
 
-def _metadata(open: _Open, state: OpenState) -> Metadata:
-    known = open.known
-    match open.type:
+def _is_tool(type: DocumentType) -> TypeGuard[ToolType]:
+    return type not in _PROSE and type != "error"
+
+
+def _tool(open: _Open, type: ToolType) -> OpenTool:
+    content = "".join(open.pieces)
+    action = tool_documents.action_of(type, open.known, content)
+    if isinstance(action, OtherTool):
+        action = OtherTool(tool=open.tool_name, arguments=open.arguments)
+    by_caller = open.known.ran_by == "caller"
+    return OpenTool(open.id, open.sequence, open.call_id, action, by_caller=by_caller, content=content or None)
+
+
+def _metadata(open: _Open, outcome: Outcome) -> Metadata:
+    if not _is_tool(type := open.type):
+        return _prose_metadata(type, open.known)
+    tool = _tool(open, type)
+    id = tool.call_id
+    metadata = tool_documents.metadata_of(
+        tool.action, outcome, call_id=id, agent_call_id=id, payload=UNSET, by_caller=tool.by_caller
+    )
+    if isinstance(metadata, ToolCallMetadata) and open.result is not None:
+        return structs.replace(metadata, result=open.result)
+    return metadata
+
+
+def _prose_metadata(type: DocumentType, known: KnownMetadata) -> Metadata:
+    match type:
         case "text":
             return TextMetadata()
         case "thinking":
@@ -195,37 +226,5 @@ def _metadata(open: _Open, state: OpenState) -> Metadata:
             return CodeBlockMetadata(
                 language=known.language or "text", purpose=known.purpose or "new_code", indent=known.indent
             )
-        case "file_edit":
-            path = known.file_path or ""
-            return FileEditMetadata(file_path=path, operation="edit", language=language_of(path), state=state)
-        case "terminal_command":
-            return TerminalCommandMetadata(
-                command=known.command or "",
-                working_directory=known.working_directory,
-                exit_code=-1,
-                output="",
-                duration_ms=0,
-                permissions=[],
-                state=state,
-            )
-        case "plan":
-            return PlanMetadata(
-                title=known.title or "", overview=known.overview or "", todos=known.todos or [], state=state
-            )
-        case "clarification":
-            return ClarificationMetadata(questions=known.questions or [], state=state, permission=known.permission)
-        case "todo_update":
-            return TodoUpdateMetadata(todos=[], state=state)
-        case "tool_call":
-            return ToolCallMetadata(
-                tool_name=open.tool_name,
-                tool_call_id=open.call_id,
-                arguments=open.arguments,
-                # Without a result it is not a success; `state` says whether there will be one.
-                result=open.result or ToolCallResult(status="error", data=None),
-                duration_ms=0,
-                state=state,
-                ran_by=known.ran_by,
-            )
-        case "error":
+        case _:
             return ErrorMetadata(error_code="UNKNOWN", source="agent", details="")

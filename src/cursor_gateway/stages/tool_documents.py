@@ -1,6 +1,6 @@
 """An action and its outcome in; the document's metadata and content out."""
 
-from typing import Any, TypedDict
+from typing import Any, Literal, TypeAlias, TypedDict
 
 from msgspec import UNSET, UnsetType
 
@@ -21,6 +21,8 @@ from cursor_gateway.model.documents import (
     ToolCallResult,
 )
 from cursor_gateway.stages.languages import language_of
+
+ToolType: TypeAlias = Literal["file_edit", "terminal_command", "plan", "clarification", "todo_update", "tool_call"]
 
 
 class _Trace(TypedDict):
@@ -47,6 +49,26 @@ def started(action: Action) -> tuple[DocumentType, KnownMetadata | None]:
             return "todo_update", None
         case OtherTool():
             return "tool_call", None
+
+
+def action_of(type: ToolType, known: KnownMetadata, content: str) -> Action:
+    """The action of a document that has started and not ended, as far as its events show it: the inverse of `started`.
+    The name and the arguments of other tools are not part of `known`."""
+    match type:
+        case "file_edit":
+            return FileEdit(tool="", path=known.file_path or "", operation="edit", content=content or None)
+        case "terminal_command":
+            return Command(tool="", command=known.command or "", working_directory=known.working_directory or "")
+        case "plan":
+            title, overview = known.title or "", known.overview or ""
+            return Plan(tool="", title=title, overview=overview, markdown=content, todos=known.todos or [])
+        case "clarification":
+            permission = known.permission or None
+            return Question(tool="", title=content, questions=known.questions or [], permission=permission)
+        case "todo_update":
+            return TodoUpdate(tool="", todos=[])
+        case "tool_call":
+            return OtherTool(tool="", arguments={})
 
 
 def content_of(action: Action) -> str | None:
@@ -81,7 +103,8 @@ def metadata_of(
     asked = action.permission if isinstance(action, Question) else outcome.permission
     trace: _Trace = {"state": UNSET, "reason": UNSET, "permission": asked or UNSET, "raw": payload}
     if not plain:
-        trace |= {"state": outcome.state, "reason": outcome.message}
+        has_ended = outcome.state not in ("running", "waiting")
+        trace |= {"state": outcome.state, "reason": outcome.message if has_ended else UNSET}
     match action:
         case FileEdit():
             return FileEditMetadata(
@@ -128,7 +151,7 @@ def metadata_of(
                 arguments=action.arguments,
                 result=ToolCallResult(status="success", data=action.data)
                 if plain
-                else ToolCallResult(status="error", data=action.data or outcome.message),
+                else ToolCallResult(status="error", data=action.data or outcome.message or None),
                 duration_ms=outcome.duration_ms or 0,
                 agent_call_id=UNSET if agent_call_id == call_id else agent_call_id,
                 ran_by="caller" if by_caller else UNSET,
