@@ -10,7 +10,7 @@ from tests.gateways import RunningGateway, running_gateway
 from tests.page.browsers import Watch
 from tests.page.conftest import Contexts, opened, skip_or_fail
 from tests.page.scripts import Script
-from tests.page.using import ask, ask_and_wait, expect_state, of_type
+from tests.page.using import ask, ask_and_wait, choose, choose_folder, expect_state, menu, of_type
 
 AXE = Path(__file__).resolve().parents[2] / ".venv" / "axe" / "node_modules" / "axe-core" / "axe.min.js"
 
@@ -57,8 +57,12 @@ def test_an_answer_with_all_types_of_documents(contexts: Contexts, demo: Running
     ask_and_wait(page, "Implement JWT authentication")
     page.locator("article details").evaluate_all("all => all.forEach((one) => { one.open = true; })")
     assert violations(page, axe) == []
-    page.get_by_role("button", name="Delete").click()
-    expect(page.get_by_role("dialog")).to_be_visible()
+    menu(page)
+    assert violations(page, axe) == []
+    page.keyboard.press("Escape")
+    page.get_by_role("button", name="Changes:").click()
+    expect(page.get_by_role("complementary", name="Changes").locator("details").first).to_be_visible()
+    page.locator("#changes details").evaluate_all("all => all.forEach((one) => { one.open = true; })")
     assert violations(page, axe) == []
 
 
@@ -82,11 +86,14 @@ def test_a_stopped_answer_and_a_refusal(
 ) -> None:
     page = opened(contexts(color_scheme=scheme, reduced_motion="reduce"), gateway.url)
     watch[0].allow("status of 40")
-    page.get_by_label("Folder").fill("/nowhere")
+    page.get_by_role("button", name="Model:").click()
+    assert violations(page, axe) == []
+    page.keyboard.press("Escape")
+    choose_folder(page, "/nowhere")
     ask(page, "Where?")
     expect(page.get_by_role("alert")).to_be_visible()
     assert violations(page, axe) == []
-    page.get_by_label("Folder").fill("")
+    choose(page, "Folder", str(gateway.workspace))
     ask(page, script.say("Half").gate("never").prompt())
     expect(of_type(page, "text")).to_have_text("Half")
     page.get_by_role("button", name="Stop").click()

@@ -7,7 +7,19 @@ from tests.gateways import RunningGateway
 from tests.page.browsers import Watch
 from tests.page.conftest import Contexts, opened
 from tests.page.scripts import Script
-from tests.page.using import answers, ask, ask_and_wait, conversations, documents, expect_state, expect_types, of_type
+from tests.page.using import (
+    answers,
+    ask,
+    ask_and_wait,
+    conversations,
+    documents,
+    expect_state,
+    expect_types,
+    menu,
+    of_type,
+    prompt_box,
+    turns,
+)
 from tests.server.conftest import unique
 
 
@@ -64,24 +76,127 @@ def test_search_finds_words_of_the_prompt_and_of_the_answer(page: Page, script: 
     expect(conversations(page)).to_have_count(1)
     expect(conversations(page)).to_contain_text(title)
     page.get_by_role("searchbox", name="Search conversations").fill(unique())
-    expect(page.get_by_role("navigation", name="Conversations")).to_contain_text("Nothing was found")
+    expect(page.get_by_role("navigation", name="Conversations")).to_contain_text("Nothing found")
 
 
-def test_a_conversation_is_deleted_only_when_that_is_confirmed(page: Page) -> None:
+def test_a_deleted_conversation_can_be_brought_back(page: Page, gateway: RunningGateway) -> None:
     title = unique()
     ask_and_wait(page, title)
+    address = page.url
     listed = conversations(page).filter(has_text=title)
     expect(listed).to_have_count(1)
-    page.get_by_role("button", name="Delete").click()
-    asked = page.get_by_role("dialog", name="Delete this conversation?")
-    asked.get_by_role("button", name="Keep it").click()
-    expect(asked).to_be_hidden()
-    expect(listed).to_have_count(1)
-    page.get_by_role("button", name="Delete").click()
-    asked.get_by_role("button", name="Delete").click()
+    menu(page).get_by_role("button", name="Delete").click()
     expect(listed).to_have_count(0)
-    expect(answers(page)).to_have_count(0)
     expect(page.get_by_role("heading", level=1)).to_have_text("New conversation")
+    page.get_by_role("button", name="Undo").click()
+    expect(listed).to_have_count(1)
+    expect(page).to_have_url(address)
+    expect(documents(answers(page))).to_contain_text(title)
+
+
+def test_a_deleted_conversation_is_gone_when_the_page_is_left(
+    page: Page, gateway: RunningGateway, watch: list[Watch]
+) -> None:
+    watch[0].allow("status of 404")
+    title = unique()
+    ask_and_wait(page, title)
+    address = page.url
+    menu(page).get_by_role("button", name="Delete").click()
+    expect(page.get_by_role("button", name="Undo")).to_be_visible()
+    page.reload()
+    expect(conversations(page).filter(has_text=title)).to_have_count(0)
+    page.goto(address)
+    expect(page.get_by_role("alert")).to_be_visible()
+
+
+def test_a_conversation_is_renamed_and_pinned(page: Page) -> None:
+    first, second = unique(), unique()
+    ask_and_wait(page, first)
+    menu(page).get_by_role("button", name="Rename").click()
+    page.get_by_role("textbox", name="Title").fill(f"Renamed {first}")
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("heading", level=1)).to_have_text(f"Renamed {first}")
+    menu(page).get_by_role("button", name="Pin").click()
+    page.get_by_role("link", name="New conversation").click()
+    ask_and_wait(page, second)
+    nav = page.get_by_role("navigation", name="Conversations")
+    expect(nav.get_by_role("heading").first).to_have_text("Pinned")
+    expect(nav.get_by_role("link").first).to_contain_text(f"Renamed {first}")
+    page.reload()
+    expect(nav.get_by_role("link").first).to_contain_text(f"Renamed {first}")
+    nav.get_by_role("link").first.click()
+    expect(page.get_by_role("heading", level=1)).to_have_text(f"Renamed {first}")
+    menu(page).get_by_role("button", name="Unpin").click()
+    expect(nav.get_by_role("link").filter(has_text=first)).to_have_count(1)
+    expect(nav.get_by_role("heading", name="Pinned")).to_have_count(0)
+
+
+@pytest.mark.parametrize(("form", "words"), [("Markdown", "## You"), ("JSON", '"messages"')])
+def test_a_whole_conversation_is_exported(page: Page, form: str, words: str) -> None:
+    first, second = unique(), unique()
+    ask_and_wait(page, first)
+    ask_and_wait(page, second)
+    with page.expect_download() as download:
+        menu(page).get_by_role("button", name=f"Export as {form}").click()
+    text = download.value.path().read_text(encoding="utf-8")
+    assert all(word in text for word in (words, first, second))
+
+
+def test_an_edited_prompt_starts_a_branch_and_the_original_stays(page: Page) -> None:
+    first, second, third = unique(), unique(), unique()
+    ask_and_wait(page, first)
+    ask_and_wait(page, second)
+    original = page.url
+    turns(page).last.hover()
+    turns(page).last.get_by_role("button", name="Edit prompt").click()
+    box = page.get_by_role("textbox", name="Edited prompt")
+    expect(box).to_have_value(second)
+    box.fill(third)
+    page.locator("form.edit").get_by_role("button", name="Send").click()
+    expect(page).not_to_have_url(original)
+    expect(answers(page)).to_have_count(1)
+    expect_state(page, "completed")
+    expect(documents(answers(page))).to_contain_text(first)  # the agent knows what was said before
+    expect(documents(answers(page))).not_to_contain_text(second)
+    page.reload()
+    page.get_by_role("link", name="another conversation").click()
+    expect(page).to_have_url(original)
+    expect(answers(page)).to_have_count(2)
+    expect(documents(answers(page).last)).to_contain_text(second)
+
+
+def test_retry_after_a_failure_asks_the_same_again_in_place(page: Page) -> None:
+    ask(page, "standin: fail-quota")
+    expect_state(page, "error")
+    address = page.url
+    answers(page).last.get_by_role("button", name="Retry").click()
+    expect(answers(page)).to_have_count(2)
+    expect(turns(page).last).to_contain_text("standin: fail-quota")
+    expect(page).to_have_url(address)
+
+
+def test_retry_of_an_answer_is_a_branch(page: Page) -> None:
+    title = unique()
+    ask_and_wait(page, title)
+    address = page.url
+    answers(page).last.get_by_role("button", name="Retry").click()
+    expect(page).not_to_have_url(address)
+    expect(answers(page)).to_have_count(1)
+    expect_state(page, "completed")
+    expect(conversations(page).filter(has_text=title)).to_have_count(2)
+
+
+def test_drafts_are_kept_for_each_conversation(page: Page) -> None:
+    ask_and_wait(page, unique())
+    prompt_box(page).fill("Half a thought")
+    page.get_by_role("link", name="New conversation").click()
+    expect(prompt_box(page)).to_have_value("")
+    prompt_box(page).fill("Another one")
+    page.reload()
+    expect(prompt_box(page)).to_have_value("Another one")
+    page.go_back()
+    expect(answers(page)).to_have_count(1)
+    expect(prompt_box(page)).to_have_value("Half a thought")
 
 
 def test_a_conversation_that_does_not_exist_is_told(gateway: RunningGateway, page: Page, watch: list[Watch]) -> None:

@@ -74,7 +74,7 @@ def test_keys_lead_to_the_search_to_a_conversation_and_to_a_new_one(page: Page) 
 def test_help_tells_the_keys_and_closes(page: Page) -> None:
     page.evaluate("document.activeElement.blur()")
     page.keyboard.press("?")
-    dialog = page.get_by_role("dialog", name="Keys")
+    dialog = page.get_by_role("dialog", name="Keyboard shortcuts")
     expect(dialog).to_be_visible()
     page.keyboard.press("Escape")
     expect(dialog).to_be_hidden()

@@ -12,7 +12,7 @@ from tests.page.conftest import Contexts, opened
 from tests.page.using import answers, ask_and_wait, conversations, expect_state, prompt_box
 
 _SOURCE = Path(cursor_gateway.__file__).parent
-_MOST_BYTES = 60_000
+_MOST_BYTES = 150_000
 _PHONE = {"viewport": {"width": 390, "height": 844}, "has_touch": True, "is_mobile": True, "device_scale_factor": 2}
 
 
@@ -129,5 +129,5 @@ def test_without_the_gateway_the_page_says_so(contexts: Contexts, gateway: Runni
     page = opened(context, gateway.url)
     expect(page.get_by_role("alert")).to_contain_text("does not answer")
     context.unroute_all()
-    page.get_by_role("button", name="Try again").click()
+    page.get_by_role("button", name="Retry").click()
     expect(page.get_by_role("alert")).to_be_hidden()

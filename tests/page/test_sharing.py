@@ -11,7 +11,7 @@ from tests.gateways import RunningGateway
 from tests.page.browsers import Watch
 from tests.page.conftest import Contexts, opened
 from tests.page.scripts import Script
-from tests.page.using import answers, ask_and_wait, documents, expect_types
+from tests.page.using import answer_menu, answers, ask_and_wait, documents, expect_types, turns
 from tests.server.conftest import http_client, sse, unique
 
 
@@ -21,7 +21,7 @@ def clipboard_page(contexts: Contexts, gateway: RunningGateway) -> Page:
 
 
 def _copied(page: Page, button: str) -> str:
-    answers(page).last.get_by_role("button", name=button).click()
+    answer_menu(answers(page).last).get_by_role("button", name=button).click()
     expect(answers(page).last.get_by_text("Copied")).to_be_visible()
     text: str = page.evaluate("navigator.clipboard.readText()")
     return text
@@ -46,12 +46,23 @@ def test_the_command_asks_the_same(clipboard_page: Page, gateway: RunningGateway
 def test_a_link_leads_to_one_answer(clipboard_page: Page, contexts: Contexts) -> None:
     for message in ("The first", "The second", "The third"):
         ask_and_wait(clipboard_page, "line\n" * 60 + message)
-    answers(clipboard_page).nth(1).get_by_role("button", name="Copy link to this answer").click()
+    answers(clipboard_page).nth(1).hover()
+    answer_menu(answers(clipboard_page).nth(1)).get_by_role("button", name="Copy link to this answer").click()
     expect(answers(clipboard_page).nth(1).get_by_text("Copied")).to_be_visible()
     other = opened(contexts(), clipboard_page.evaluate("navigator.clipboard.readText()"))
     expect(documents(answers(other).nth(1))).to_contain_text("The second")
     expect(answers(other).nth(1)).to_be_focused()
-    expect(answers(other).nth(1).get_by_role("button", name="Copy as curl")).to_be_in_viewport()
+    expect(turns(other).nth(1).locator(".asked")).to_be_in_viewport()
+
+
+def test_an_answer_is_copied_as_text_or_as_markdown_with_all_that_was_done(
+    clipboard_page: Page, script: Script
+) -> None:
+    ask_and_wait(clipboard_page, script.say("It is **done**.").shell("make all", "all is made").prompt())
+    answers(clipboard_page).last.get_by_role("button", name="Copy answer").click()
+    expect(answers(clipboard_page).last.get_by_role("button", name="Copied")).to_be_visible()
+    assert clipboard_page.evaluate("navigator.clipboard.readText()").strip() == "It is **done**."
+    assert "$ make all\nall is made" in _copied(clipboard_page, "Copy as Markdown")
 
 
 def test_code_is_copied_as_it_is(clipboard_page: Page, script: Script) -> None:
@@ -64,7 +75,7 @@ def test_code_is_copied_as_it_is(clipboard_page: Page, script: Script) -> None:
 def test_the_downloaded_page_opens_by_itself(page: Page, script: Script, tmp_path: Path, browser: Browser) -> None:
     ask_and_wait(page, script.say("# A heading\n\n```python\nx = 1\n```\n").shell("ls", "a.txt\n").prompt("Show me."))
     with page.expect_download() as download:
-        page.get_by_role("button", name="Download HTML").click()
+        answer_menu(answers(page).last).get_by_role("button", name="Download HTML").click()
     file = tmp_path / download.value.suggested_filename
     download.value.save_as(file)
     assert file.suffix == ".html"
@@ -85,7 +96,7 @@ def test_the_downloaded_page_opens_by_itself(page: Page, script: Script, tmp_pat
 def test_the_downloaded_json_is_the_answer(page: Page, script: Script, gateway: RunningGateway) -> None:
     ask_and_wait(page, script.say("Said.").shell("ls", "a.txt\n").prompt())
     with page.expect_download() as download:
-        page.get_by_role("button", name="Download JSON").click()
+        answer_menu(answers(page).last).get_by_role("button", name="Download JSON").click()
     told = json.loads(download.value.path().read_bytes())
     assert [document["type"] for document in told["documents"]] == ["text", "terminal_command"]
     with http_client(gateway) as client:

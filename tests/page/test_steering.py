@@ -8,7 +8,17 @@ from playwright.sync_api import Page, Route, expect
 from tests.gateways import RunningGateway
 from tests.page.browsers import Watch
 from tests.page.scripts import Script
-from tests.page.using import answers, ask, documents, expect_state, of_type, prompt_box, turns
+from tests.page.using import (
+    answers,
+    ask,
+    choose,
+    choose_folder,
+    documents,
+    expect_state,
+    of_type,
+    prompt_box,
+    turns,
+)
 from tests.server.conftest import eventually, invocation, is_gone, unique
 
 
@@ -20,21 +30,58 @@ def test_stop_ends_the_agent_and_keeps_what_it_said(page: Page, gateway: Running
     expect_state(page, "stopped")
     expect(of_type(page, "text")).to_have_text("Half of it")
     expect(page.get_by_role("button", name="Stop")).to_be_hidden()
-    expect(page.get_by_role("button", name="Send")).to_be_enabled()
+    expect(page.get_by_role("button", name="Send", exact=True)).to_be_enabled()
     pid = invocation(gateway, mark)["pid"]
     eventually(lambda: is_gone(pid))
 
 
-def test_a_message_cannot_be_sent_while_the_agent_works(page: Page, script: Script) -> None:
+def test_a_message_waits_in_the_queue_while_the_agent_works(page: Page, script: Script) -> None:
     ask(page, script.say("Working").gate("1").say(" still.").prompt())
     expect(of_type(page, "text")).to_have_text("Working")
-    expect(page.get_by_role("button", name="Send")).to_be_hidden()
-    prompt_box(page).fill("The next one, written early")
-    prompt_box(page).press("Enter")
+    for message in ("The next one", "And one more", "Not this one"):
+        prompt_box(page).fill(message)
+        prompt_box(page).press("Enter")
+    expect(prompt_box(page)).to_have_value("")
     expect(answers(page)).to_have_count(1)
+    queue = page.get_by_role("list", name="Queued messages").get_by_role("listitem")
+    expect(queue).to_have_count(3)
+    queue.last.get_by_role("button", name="Remove from the queue").click()
+    expect(queue).to_have_count(2)
     script.open("1")
+    expect(answers(page)).to_have_count(3)
     expect_state(page, "completed")
-    expect(prompt_box(page)).to_have_value("The next one, written early")
+    expect(queue).to_have_count(0)
+    expect(documents(answers(page).nth(1))).to_contain_text("The next one")
+    expect(documents(answers(page).last)).to_contain_text("And one more")
+
+
+def test_a_queued_message_outlives_the_window_and_waits_for_its_sender(page: Page, script: Script) -> None:
+    ask(page, script.say("Working").gate("1").say(" still.").prompt())
+    expect(of_type(page, "text")).to_have_text("Working")
+    prompt_box(page).fill("Later")
+    prompt_box(page).press("Enter")
+    queue = page.get_by_role("list", name="Queued messages").get_by_role("listitem")
+    expect(queue).to_have_count(1)
+    page.reload()
+    expect(of_type(page, "text")).to_have_text("Working")
+    expect(queue).to_have_text("Later")
+    page.get_by_role("button", name="Stop").click()
+    expect_state(page, "stopped")
+    expect(queue).to_have_text("Later")  # a stop is no reason to go on
+    queue.get_by_role("button", name="Send now").click()
+    expect(answers(page)).to_have_count(2)
+    expect(documents(answers(page).last)).to_contain_text("Later")
+
+
+def test_sending_a_queued_message_now_stops_the_agent_first(page: Page, script: Script) -> None:
+    ask(page, script.say("Working").gate("never").prompt())
+    expect(of_type(page, "text")).to_have_text("Working")
+    prompt_box(page).fill("Do this instead")
+    prompt_box(page).press("Enter")
+    page.get_by_role("button", name="Send now").click()
+    expect(answers(page)).to_have_count(2)
+    expect(answers(page).first.locator("[data-run]")).to_have_attribute("data-run", "stopped")
+    expect(documents(answers(page).last)).to_contain_text("Do this instead")
 
 
 def test_the_answer_to_a_question_starts_the_next_turn(page: Page, script: Script) -> None:
@@ -101,8 +148,11 @@ def test_a_plan_is_accepted_or_rejected(page: Page, script: Script, decision: st
 
 def test_the_mode_and_the_model_are_what_was_chosen(page: Page, gateway: RunningGateway) -> None:
     mark = unique()
-    page.get_by_role("combobox", name="Model").select_option(label="GPT-5 Mini")
-    page.get_by_role("combobox", name="Mode", exact=True).select_option("ask")
+    page.get_by_role("button", name="Model:").click()
+    page.get_by_role("combobox", name="Search models").fill("5 mini")
+    expect(page.get_by_role("option")).to_have_count(1)
+    page.keyboard.press("Enter")
+    choose(page, "Mode", "Ask")
     ask(page, mark)
     expect_state(page, "completed")
     argv = invocation(gateway, mark)["argv"]
@@ -110,14 +160,16 @@ def test_the_mode_and_the_model_are_what_was_chosen(page: Page, gateway: Running
     assert argv[argv.index("--mode") + 1] == "ask"
 
 
-def test_what_the_gateway_refuses_is_told_and_can_be_sent_again(page: Page, watch: list[Watch]) -> None:
+def test_what_the_gateway_refuses_is_told_and_can_be_sent_again(
+    page: Page, gateway: RunningGateway, watch: list[Watch]
+) -> None:
     watch[0].allow("status of 40[03]")
-    page.get_by_label("Folder").fill("/nowhere/at/all")
+    choose_folder(page, "/nowhere/at/all")
     ask(page, "Where am I?")
     expect(page.get_by_role("alert")).to_contain_text("folder")
     expect(prompt_box(page)).to_have_value("Where am I?")
-    page.get_by_label("Folder").fill("")
-    page.get_by_role("button", name="Send").click()
+    choose(page, "Folder", str(gateway.workspace))
+    page.get_by_role("button", name="Send", exact=True).click()
     expect_state(page, "completed")
     expect(page.get_by_role("alert")).to_be_hidden()
 
@@ -126,4 +178,4 @@ def test_a_run_that_fails_says_why(page: Page) -> None:
     ask(page, "standin: fail-quota")
     expect_state(page, "error")
     expect(of_type(page, "error")).to_be_visible()
-    expect(page.get_by_role("button", name="Send")).to_be_enabled()
+    expect(page.get_by_role("button", name="Send", exact=True)).to_be_enabled()

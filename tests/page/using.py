@@ -11,7 +11,7 @@ def prompt_box(page: Page) -> Locator:
 
 def ask(page: Page, text: str) -> None:
     prompt_box(page).fill(text)
-    page.get_by_role("button", name="Send").click()
+    page.get_by_role("button", name="Send", exact=True).click()
 
 
 def ask_and_wait(page: Page, text: str) -> None:
@@ -47,6 +47,29 @@ def expect_types(within: Page | Locator, types: Sequence[str]) -> None:
 def expect_state(page: Page, state: str) -> None:
     """Of the last answer."""
     expect(answers(page).last.locator("[data-run]")).to_have_attribute("data-run", state)
+
+
+def choose(page: Page, picker: str, option: str) -> None:
+    """Of the pickers in the prompt box: Mode, Model or Folder."""
+    page.get_by_role("button", name=f"{picker}:").click()
+    page.get_by_role("option", name=option).first.click()
+
+
+def choose_folder(page: Page, path: str) -> None:
+    page.get_by_role("button", name="Folder:").click()
+    page.get_by_role("combobox", name="Path of a folder").fill(path)
+    page.get_by_role("option", name=path).first.click()
+
+
+def menu(page: Page) -> Locator:
+    """What can be done with the whole conversation."""
+    page.get_by_label("Conversation menu").click()
+    return page.locator("#conversation-menu")
+
+
+def answer_menu(answer: Locator) -> Locator:
+    answer.get_by_label("More actions").click()
+    return answer.locator(".menu")
 
 
 def conversations(page: Page) -> Locator:

@@ -267,7 +267,7 @@ def test_a_tool_is_folded_with_its_arguments_and_result() -> None:
     assert "{\n  &quot;query&quot;: &quot;Where?&quot;\n}" in found
     assert "&quot;é&quot;" in found
     assert "line 1\nline 2</code>" in html(call("line 1\nline 2"))
-    assert "Nothing more is known" in html(call())
+    assert "No details." in html(call())
 
 
 def test_a_tool_that_did_not_complete_says_so() -> None:
@@ -288,7 +288,7 @@ def test_durations(milliseconds: int, told: str) -> None:
         result=ToolCallResult(status="success", data=None),
         duration_ms=milliseconds,
     )
-    assert text(metadata).strip() == f"✓t{told}Nothing more is known of it."
+    assert text(metadata).strip() == f"✓t{told}No details."
 
 
 # --- plans, questions, errors -----------------------------------------------------------------------
@@ -367,8 +367,36 @@ def test_an_error_tells_what_where_and_what_to_do() -> None:
     assert '<p class="message">Try later.</p>' in found
     assert "<code>AGENT_OVERLOADED</code>" in found
     assert "from agent" in found
-    assert "ask again" in found
+    assert "This may be temporary. Retry." in found
     assert "HTTP 529" in found
+    assert 'data-of="run"' in found
     other = html(ErrorMetadata(error_code="FILE_NOT_FOUND", source="", details=""), "")
     assert "It failed without a message." in other
-    assert "ask again" not in other
+    assert "Retry" not in other
+
+
+def test_names_in_errors_are_code() -> None:
+    found = html(ErrorMetadata(error_code="GONE", source="edit_file", details=""), "Set `port` to <b>, or `a\nb`.")
+    assert "Set <code>port</code> to &lt;b&gt;, or `a\nb`." in found
+    assert 'data-of="tool"' in found
+
+
+def test_a_run_that_was_stopped_is_no_error() -> None:
+    found = html(ErrorMetadata(error_code="CANCELLED", source="agent", details=""), "The run was cancelled.")
+    assert 'class="document error stopped"' in found
+    assert 'aria-label="Stopped"' in found
+    assert "CANCELLED" not in found
+
+
+def test_a_tool_that_failed_says_why() -> None:
+    failed = FileEditMetadata(
+        file_path="a.py", operation="edit", language="python", state="failed", reason="`a.py` is locked"
+    )
+    assert '<span class="state">failed</span> <code>a.py</code> is locked' in html(failed)
+    assert "nobody wants it" in text(command(-1, state="timed_out"))
+
+
+def test_edits_and_commands_can_be_summed_up() -> None:
+    diff = Diff(old_string="a\nb\n", new_string="a\nc\nd\n", start_line=1, end_line=2)
+    assert 'data-path="src/a.py" data-operation="edit" data-added="2" data-removed="1"' in html(edit("edit", diff))
+    assert 'data-exit="2"' in html(command(2))

@@ -114,9 +114,8 @@ def contrast(one: str, other: str) -> float:
 
 _CODE = ("ink", "quiet", "comment", "keyword", "string", "number", "function", "class", "builtin", "good", "bad")
 _READ = [
-    *product(("ink", "quiet", "accent", "good", "bad", "wait"), ("paper", "raised")),
+    *product(("ink", "quiet", "accent", "good", "bad", "wait"), ("paper", "raised", "side")),
     *product(_CODE, ("raised", "added", "removed")),
-    *product(("terminal-ink", "terminal-quiet", "terminal-good", "terminal-bad", "terminal-wait"), ("terminal",)),
     ("on-accent", "accent"),
 ]
 

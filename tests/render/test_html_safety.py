@@ -52,7 +52,7 @@ _PAGE_TAGS = _TAGS | {
 }  # fmt: skip
 _ATTRIBUTES = {
     "class", "id", "tabindex", "aria-label", "aria-hidden", "aria-labelledby", "data-part", "data-type",
-    "data-sequence",
+    "data-sequence", "data-path", "data-operation", "data-added", "data-removed", "data-exit", "data-of",
     "data-state", "data-status", "data-copy", "data-answer", "data-question", "type", "name", "value", "checked",
     "disabled", "autocomplete", "href", "rel", "target", "title", "start",
 }  # fmt: skip

@@ -39,6 +39,8 @@ LONG: dict[str, Call] = {
     "keep_request": lambda store: store.keep_request("run", ME, 0, b"{}"),
     "kept_request": lambda store: store.kept_request("run", ME, 0),
     "forget_request": lambda store: store.forget_request("run", ME, 0),
+    "change_conversation": lambda store: store.change_conversation("conv", ME, "t", True),
+    "pinned_conversations": lambda store: store.pinned_conversations(ME),
     "recent_runs": lambda store: store.recent_runs(ME, 10),
     "unfinished_runs": lambda store: store.unfinished_runs(),
     "events": lambda store: store.events("run", ME),

@@ -1,8 +1,8 @@
 """The history as the API returns it: conversations, messages and runs."""
 
-from typing import Literal, TypeAlias
+from typing import Annotated, Literal, TypeAlias
 
-from msgspec import UNSET, Struct, UnsetType
+from msgspec import UNSET, Meta, Struct, UnsetType
 
 from cursor_gateway.model.documents import Mode, Usage
 
@@ -20,6 +20,8 @@ class ConversationEntry(Struct, frozen=True, kw_only=True, rename="camel"):
     mode: Mode  # of its newest run, and so the model
     model: str
     is_running: bool
+    is_waiting: bool | UnsetType = UNSET  # a person must answer before it continues
+    pinned: bool = False
     snippet: str | UnsetType = UNSET  # where the words of a search were found
 
 
@@ -28,6 +30,13 @@ class ConversationList(Struct, frozen=True, kw_only=True):
 
     conversations: list[ConversationEntry]
     next: str | None  # what to send as `before` for the next page
+
+
+class ConversationChange(Struct, frozen=True, forbid_unknown_fields=True):
+    """What to change of a conversation; what is left out stays."""
+
+    title: Annotated[str, Meta(max_length=200)] | None = None
+    pinned: bool | None = None
 
 
 class RemovalPending(Struct, frozen=True):
@@ -64,6 +73,7 @@ class RecentRun(RunEntry, frozen=True, kw_only=True, rename="camel"):
 
     conversation_id: str
     title: str  # of the conversation
+    prompt: str  # the first line of it
     tool_calls: int | None  # edits and commands included; None until it has ended
 
 

@@ -93,6 +93,16 @@ def as_markdown(conversation: WholeConversation) -> str:
     return "\n\n".join(part for part in _parts(conversation) if part) + "\n"
 
 
+def answer_as_markdown(response: ChatResponse) -> str:
+    """All that was said and done."""
+    return "\n\n".join(part for part in _documents(response.documents) if part) + "\n"
+
+
+def answer_as_text(response: ChatResponse) -> str:
+    """What was said: the Markdown that the agent wrote."""
+    return "\n\n".join(said for document in response.documents if (said := _said(document))) + "\n"
+
+
 def fenced(info: str, code: str) -> str:
     mark = "```"
     while mark in code:

@@ -205,6 +205,11 @@ class Run:
         return self.waiting.since is not None
 
     @property
+    def waits_for_a_person(self) -> bool:
+        """For an answer, not for the results of the caller's tools."""
+        return self.is_waiting and self.questions is not None and self.caller is None
+
+    @property
     def waited(self) -> float:
         """Seconds, for answers that have come."""
         return self.waiting.seconds

@@ -44,6 +44,24 @@ class Workspaces:
         folder = self._allowed(name) if name and "\0" not in name else None
         return str(folder) if folder is not None and _is_folder(folder) else None
 
+    def folders(self, query: str, limit: int) -> list[str]:
+        """Folders below the roots that begin with this path; without one, the roots and what is directly in them."""
+        found = self._beginning_with(query.strip()) if query.strip() else self._first_folders()
+        return [str(folder) for folder in dict.fromkeys(found) if self._allowed(str(folder)) is not None][:limit]
+
+    def _first_folders(self) -> list[Path]:
+        return [folder for root in self._roots for folder in (root, *_subfolders(root))]
+
+    def _beginning_with(self, query: str) -> list[Path]:
+        try:
+            typed = self.default / Path(query).expanduser()
+        except RuntimeError:  # somebody's home that is not there
+            return []
+        parent, start = (typed, "") if query.endswith("/") else (typed.parent, typed.name)
+        inside = _subfolders(parent) if self._allowed(str(parent)) is not None else []
+        above = [root for root in self._roots if str(root).startswith(str(typed))]
+        return [*above, *(folder for folder in inside if folder.name.startswith(start))]
+
     def check(self, workspace: str) -> None:
         """Before each run in it: an agent may have written the files. Raises `WorkspaceForbidden`."""
         found = brought_by(Path(workspace)) if self._refuse_hooks else None
@@ -60,6 +78,16 @@ class Workspaces:
         except (OSError, RuntimeError, ValueError):  # a circle of links, somebody's home that is not there
             return None
         return folder if any(folder.is_relative_to(root) for root in self._roots) else None
+
+
+def _subfolders(folder: Path) -> list[Path]:
+    """Without hidden ones."""
+    try:
+        with os.scandir(folder) as entries:
+            names = [entry.name for entry in entries if not entry.name.startswith(".") and entry.is_dir()]
+    except (OSError, ValueError):
+        return []
+    return [folder / name for name in sorted(names)]
 
 
 def _is_folder(path: Path) -> bool:

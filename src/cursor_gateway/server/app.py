@@ -18,6 +18,7 @@ from cursor_gateway.server.routes import Endpoint, Routes
 from cursor_gateway.server.runs import RunEndpoints
 from cursor_gateway.server.stored_answers import ComputedEndpoint, StoredAnswerEndpoints
 from cursor_gateway.server.streaming import Reading
+from cursor_gateway.server.workspace import WorkspaceEndpoints
 from cursor_gateway.settings import Settings
 
 
@@ -37,7 +38,8 @@ def build_app(
     )
     runs = RunEndpoints(service, spoken, reading)
     models = ModelEndpoints(service)
-    history = HistoryEndpoints(service)
+    history = HistoryEndpoints(service, settings, reading.renderings)
+    files = WorkspaceEndpoints(service)
     operations = OperationEndpoints(service, settings, metrics)
     page = PageEndpoints()
     permissions = PermissionEndpoints(service, settings)
@@ -60,7 +62,15 @@ def build_app(
             "/v1/chat/{id}/events": {"GET": runs.events},
             "/v1/chat/{id}/cancel": {"POST": runs.cancel},
             "/v1/conversations": {"GET": history.conversations},
-            "/v1/conversations/{id}": {"GET": history.conversation, "DELETE": history.remove},
+            "/v1/conversations/{id}": {
+                "GET": history.conversation,
+                "PATCH": history.change,
+                "DELETE": history.remove,
+            },
+            "/v1/conversations/{id}/export": {"GET": history.export},
+            "/v1/conversations/{id}/changes": {"GET": history.changes},
+            "/v1/workspace/files": {"GET": files.files},
+            "/v1/workspace/folders": {"GET": files.folders},
             "/v1/runs": {"GET": history.runs},
             "/v1/permissions": {"GET": permissions.every},
             "/v1/permissions/{id}": {"DELETE": permissions.revoke},

@@ -270,7 +270,7 @@ def _preflight(headers: Headers) -> Response:
     return Response(
         status_code=204,
         headers={
-            "access-control-allow-methods": "GET, POST, DELETE, OPTIONS",
+            "access-control-allow-methods": "GET, POST, PATCH, DELETE, OPTIONS",
             "access-control-allow-headers": _text(headers, b"access-control-request-headers") or "",
             "access-control-max-age": "600",
         },

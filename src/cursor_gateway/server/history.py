@@ -1,4 +1,4 @@
-"""What was said before, over HTTP: conversations, the newest first, searched, looked at, deleted."""
+"""The history over HTTP: conversations are listed, searched, read, renamed, pinned, exported and deleted."""
 
 import msgspec
 from msgspec import Struct
@@ -6,9 +6,24 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from cursor_gateway.errors import InvalidRequest, NotFound
-from cursor_gateway.model.history import ConversationList, RemovalPending, RunList
+from cursor_gateway.model.documents import ChatResponse
+from cursor_gateway.model.history import (
+    ConversationChange,
+    ConversationDetail,
+    ConversationEntry,
+    ConversationList,
+    RemovalPending,
+    RunList,
+)
 from cursor_gateway.runs.service import Service
+from cursor_gateway.server.bodies import read_body
+from cursor_gateway.server.rendering import Renderings
+from cursor_gateway.server.runs import HTML_HEADERS
+from cursor_gateway.settings import Settings
+from cursor_gateway.stages.changes import FileChange, file_changes
+from cursor_gateway.store.base import ConversationRecord, FoundConversation
 from cursor_gateway.store.entries import detail_of, entry_of, recent_of
+from cursor_gateway.wire.json_body import read_json
 
 _MOST = 100
 _PENDING = (
@@ -17,33 +32,93 @@ _PENDING = (
 )
 
 
+_EXPORTS = {"markdown": ("text/markdown", "md"), "json": ("application/json", "json"), "text": ("text/plain", "txt")}
+
+
+class ConversationChanges(Struct, frozen=True):
+    """The files that the agent changed in a conversation."""
+
+    files: list[FileChange]
+
+
 class HistoryEndpoints:
-    def __init__(self, service: Service) -> None:
-        self._service = service
+    def __init__(self, service: Service, settings: Settings, renderings: Renderings) -> None:
+        self._service, self._settings, self._renderings = service, settings, renderings
 
     async def conversations(self, request: Request) -> Response:
-        """`limit`, `before` (a page's `next`) and `q` (words to search for)."""
+        """`limit`, `before` (a page's `next`) and `q` (words to search for); or all that are `pinned`."""
         query = request.query_params
+        if query.get("pinned"):
+            pinned = await self._service.store.pinned_conversations(request.state.owner)
+            return _json(
+                ConversationList(conversations=[self._entry(FoundConversation(one)) for one in pinned], next=None)
+            )
         page = await self._service.store.conversations(
             request.state.owner,
             limit=_limit(request, 20),
             before=query.get("before") or None,
             query=query.get("q"),
         )
-        return _json(ConversationList(conversations=[entry_of(found) for found in page.found], next=page.next))
+        return _json(ConversationList(conversations=[self._entry(found) for found in page.found], next=page.next))
 
     async def conversation(self, request: Request) -> Response:
+        return _json(await self._detail(request))
+
+    async def change(self, request: Request) -> Response:
+        change = read_json(await read_body(request, self._settings), ConversationChange)
+        title = None if change.title is None else " ".join(change.title.split())
+        if title == "":
+            raise InvalidRequest("`title` is empty; send some text.", param="title")
         id, owner = request.path_params["id"], request.state.owner
-        store = self._service.store
-        found = await store.conversation(id, owner)
+        if not await self._service.store.change_conversation(id, owner, title, change.pinned):
+            raise _none(id)
+        return _json(self._entry(FoundConversation(await self._found(request))))
+
+    async def export(self, request: Request) -> Response:
+        """The whole conversation as a file: `format` is markdown, json or text."""
+        form = request.query_params.get("format") or "markdown"
+        if form not in _EXPORTS:
+            raise InvalidRequest(f"`format` must be one of {', '.join(_EXPORTS)}.", param="format")
+        detail = await self._detail(request)
+        responses = await self._responses(request, detail)
+        return await self._renderings.run_for(request, lambda: _exported(detail, responses, form))
+
+    async def changes(self, request: Request) -> Response:
+        """The files that the agent has changed, the edits of each combined."""
+        detail = await self._detail(request)
+        responses = await self._responses(request, detail)
+        found = file_changes(document for response in responses for document in response.documents)
+        match request.query_params.get("dialect") or "json":
+            case "json":
+                return _json(ConversationChanges(found))
+            case "html":
+                renderings = self._renderings
+                return await renderings.run_for(request, lambda: _changes_as_html(found, renderings))
+            case _:
+                raise InvalidRequest("`dialect` must be json or html.", param="dialect")
+
+    def _entry(self, found: FoundConversation) -> ConversationEntry:
+        latest = self._service.conversations.latest(found.conversation.id)
+        is_waiting = found.conversation.is_running and latest is not None and latest.waits_for_a_person
+        return entry_of(found, is_waiting=is_waiting)
+
+    async def _found(self, request: Request) -> ConversationRecord:
+        id = request.path_params["id"]
+        found = await self._service.store.conversation(id, request.state.owner)
         if found is None:
             raise _none(id)
-        return _json(await detail_of(store, found))
+        return found
+
+    async def _detail(self, request: Request) -> ConversationDetail:
+        return await detail_of(self._service.store, await self._found(request))
+
+    async def _responses(self, request: Request, detail: ConversationDetail) -> list[ChatResponse]:
+        return [await self._service.response(run.id, request.state.owner) for run in detail.runs]
 
     async def runs(self, request: Request) -> Response:
         """The newest of all conversations."""
         found = await self._service.store.recent_runs(request.state.owner, _limit(request, 50))
-        return _json(RunList(runs=[recent_of(run, title) for run, title in found]))
+        return _json(RunList(runs=[recent_of(run, title, prompt) for run, title, prompt in found]))
 
     async def remove(self, request: Request) -> Response:
         id = request.path_params["id"]
@@ -61,6 +136,21 @@ def _limit(request: Request, default: int) -> int:
     if not (told.isascii() and told.isdigit() and 1 <= int(told[:4]) <= _MOST and len(told) < 4):
         raise InvalidRequest(f"`limit` must be a number from 1 to {_MOST}.", param="limit")
     return int(told)
+
+
+def _exported(detail: ConversationDetail, responses: list[ChatResponse], form: str) -> Response:
+    from cursor_gateway.render.export import as_json, as_markdown, as_text, whole
+
+    write = {"markdown": as_markdown, "json": as_json, "text": as_text}[form]
+    media_type, suffix = _EXPORTS[form]
+    headers = {"content-disposition": f'attachment; filename="{detail.id}.{suffix}"'}
+    return Response(write(whole(detail, responses)), media_type=media_type, headers=headers)
+
+
+def _changes_as_html(changes: list[FileChange], renderings: Renderings) -> Response:
+    from cursor_gateway.render.html import render_changes
+
+    return Response(render_changes(changes, renderings.do), media_type="text/html", headers=HTML_HEADERS)
 
 
 def _none(id: str) -> NotFound:

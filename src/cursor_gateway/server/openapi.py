@@ -50,6 +50,7 @@ from cursor_gateway.errors import (
     TooManyRequests,
     UnusableInput,
     WebSocketRefused,
+    WorkspaceForbidden,
     WorkspaceUntrusted,
 )
 from cursor_gateway.model.documents import Mode
@@ -91,6 +92,7 @@ _TAGS = {
     "Documents": "The answer as an ordered list of typed documents.",
     "History": "What was said before.",
     "Permissions": "What callers have allowed the agent to do.",
+    "Workspace": "The folders that the agent may work in.",
     "OpenAI": "The same agent for any client of OpenAI's API.",
     "Anthropic": "The same agent for any client of Anthropic's API, Claude Code among them.",
     "Operation": "For operators, and about the API itself.",
@@ -173,6 +175,8 @@ def _paths() -> Json:
                     {
                         "application/json": {"schema": ref("ChatResponse"), "example": examples.response},
                         **_text("text/html"),
+                        **_text("text/markdown"),
+                        **_text("text/plain"),
                     },
                 ),
                 {*_ANYWHERE, KeyRefused, InvalidRequest, NotFound, StoreUnavailable},
@@ -180,8 +184,9 @@ def _paths() -> Json:
                     _CHAT_ID,
                     _query(
                         "dialect",
-                        "`documents`; `html` for a piece of a page, `page` for a whole one.",
-                        {"enum": ["documents", "html", "page"]},
+                        "`documents`; `html` for a piece of a page, `page` for a whole one; `markdown` for all that "
+                        "was said and done, `text` for what was said.",
+                        {"enum": ["documents", "html", "page", "markdown", "text"]},
                     ),
                 ],
             )
@@ -275,6 +280,25 @@ def _paths() -> Json:
                 {*_ANYWHERE, KeyRefused, NotFound, StoreUnavailable},
                 parameters=[_CONVERSATION_ID],
             ),
+            "patch": _operation(
+                "changeConversation",
+                "History",
+                "Rename or pin a conversation",
+                "What is left out stays as it is.",
+                _body("ConversationChange", {"Rename and pin": {"value": {"title": "Login", "pinned": True}}}),
+                _reply("The conversation as it is now.", _json(ref("ConversationEntry"), _CONVERSATION)),
+                {
+                    *_ANYWHERE,
+                    KeyRefused,
+                    InvalidRequest,
+                    MediaTypeRefused,
+                    NotFound,
+                    RequestTooLarge,
+                    RequestTooSlow,
+                    StoreUnavailable,
+                },
+                parameters=[_CONVERSATION_ID],
+            ),
             "delete": _operation(
                 "deleteConversation",
                 "History",
@@ -294,6 +318,70 @@ def _paths() -> Json:
                     "204": _reply("It is gone.", {}),
                 },
             ),
+        },
+        "/v1/conversations/{id}/export": {
+            "get": _operation(
+                "exportConversation",
+                "History",
+                "Export a conversation",
+                "With everything that was said and done, as a file.",
+                None,
+                _reply(
+                    "The conversation.",
+                    {
+                        **_text("text/markdown"),
+                        **_text("text/plain"),
+                        "application/json": {"schema": {"type": "object"}},
+                    },
+                ),
+                {*_ANYWHERE, KeyRefused, InvalidRequest, NotFound, StoreUnavailable},
+                parameters=[
+                    _CONVERSATION_ID,
+                    _query("format", "Default: `markdown`.", {"enum": ["markdown", "json", "text"]}),
+                ],
+            )
+        },
+        "/v1/conversations/{id}/changes": {
+            "get": _operation(
+                "getConversationChanges",
+                "History",
+                "List the files that the agent changed",
+                "All edits of a file are combined. Changes that the agent made by running commands are not included.",
+                None,
+                _reply("The files.", {**_json(ref("ConversationChanges"), _CHANGES), **_text("text/html")}),
+                {*_ANYWHERE, KeyRefused, InvalidRequest, NotFound, StoreUnavailable},
+                parameters=[
+                    _CONVERSATION_ID,
+                    _query("dialect", "`html` for a piece of a page.", {"enum": ["json", "html"]}),
+                ],
+            )
+        },
+        "/v1/workspace/files": {
+            "get": _operation(
+                "findFiles",
+                "Workspace",
+                "Find files",
+                "At most 20 files of a workspace, best match first. Files that git ignores are left out.",
+                None,
+                _reply("The files.", _json(ref("WorkspaceFiles"), {"files": ["src/app.py"]})),
+                {*_ANYWHERE, KeyRefused, InvalidRequest, WorkspaceForbidden},
+                parameters=[
+                    _query("q", "Part of a path.", {"type": "string", "maxLength": 1000}),
+                    _query("workspace", "The folder; by default the gateway's.", {"type": "string"}),
+                ],
+            )
+        },
+        "/v1/workspace/folders": {
+            "get": _operation(
+                "findFolders",
+                "Workspace",
+                "Find folders",
+                "At most 20 folders that a conversation may use as its workspace.",
+                None,
+                _reply("The folders.", _json(ref("WorkspaceFolders"), {"folders": ["/home/me/calculator"]})),
+                {*_ANYWHERE, KeyRefused},
+                parameters=[_query("q", "The beginning of a path.", {"type": "string", "maxLength": 1000})],
+            )
         },
         "/v1/runs": {
             "get": _operation(
@@ -712,6 +800,7 @@ _LISTING: list[Json] = [
     _query("q", "Words to search for; the last may be the beginning of one.", {"type": "string", "maxLength": 1000}),
     _limit(20),
     _query("before", "A page's `next`: the page after it. Another text is refused.", {"type": "string"}),
+    _query("pinned", "`true` for all pinned conversations, on one page.", {"enum": ["true"]}),
 ]
 
 
@@ -1059,6 +1148,17 @@ _CONVERSATION: Json = {
     "mode": "ask",
     "model": "auto",
     "isRunning": False,
+    "pinned": False,
+}
+_CHANGES: Json = {
+    "files": [
+        {
+            "path": "src/app.py",
+            "operation": "edit",
+            "language": "python",
+            "diffs": [{"oldString": "x = 1", "newString": "x = 2", "startLine": 3, "endLine": 3}],
+        }
+    ]
 }
 _RUN_ENTRY: Json = {
     "id": "chat_7f3a2b1c",
@@ -1103,7 +1203,13 @@ _PERMISSIONS: Json = {
     "canAllow": True,
     "allowsEverything": False,
 }
-_RECENT: Json = {**_RUN_ENTRY, "conversationId": "conv_9e8d7c6b", "title": _QUESTION, "toolCalls": 0}
+_RECENT: Json = {
+    **_RUN_ENTRY,
+    "conversationId": "conv_9e8d7c6b",
+    "title": _QUESTION,
+    "prompt": _QUESTION,
+    "toolCalls": 0,
+}
 _METRICS = """\
 # HELP cursor_gateway_runs_running Runs whose agent is there.
 # TYPE cursor_gateway_runs_running gauge

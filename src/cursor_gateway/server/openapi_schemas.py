@@ -16,10 +16,12 @@ from cursor_gateway.dialects.deltas import FinishReason
 from cursor_gateway.dialects.documents.request import AnswerRequest, ChatRequest
 from cursor_gateway.dialects.errors import ErrorBody
 from cursor_gateway.model.documents import Mode
-from cursor_gateway.model.history import ConversationDetail, ConversationList, RunList
+from cursor_gateway.model.history import ConversationChange, ConversationDetail, ConversationList, RunList
 from cursor_gateway.model.permissions import PermissionList
 from cursor_gateway.schema import openapi_components
+from cursor_gateway.server.history import ConversationChanges
 from cursor_gateway.server.models import ModelList, ModelPage
+from cursor_gateway.server.workspace import WorkspaceFiles, WorkspaceFolders
 
 Schema = dict[str, Any]
 
@@ -29,13 +31,14 @@ REFS = "#/components/schemas/"
 def schemas() -> dict[str, Schema]:
     """In the order in which people read them: what is asked, what is answered, what both are made of."""
     documents = openapi_components()["schemas"]
-    types = [ChatRequest, AnswerRequest, openai_request._Body]
+    types = [ChatRequest, AnswerRequest, ConversationChange, openai_request._Body]
     asked = _described(_components(types, _REQUEST_NAMES, "ChatCompletionRequest"))
     told = _described(_always_written(_components(_REPLIES, _REPLY_NAMES, "ChatCompletion")))
     del told["ChatCompletion"]["properties"]["error"]  # over HTTP an error has its own reply
     first = {
         "ChatRequest": asked["ChatRequest"],
         "AnswerRequest": asked["AnswerRequest"],
+        "ConversationChange": asked["ConversationChange"],
         "ChatResponse": documents["ChatResponse"],
         "FailedChatResponse": _FAILED,
         "StreamEvent": documents["StreamEvent"],
@@ -153,6 +156,9 @@ _REPLIES: list[type[Struct]] = [
     Health,
     ConversationList,
     ConversationDetail,
+    ConversationChanges,
+    WorkspaceFiles,
+    WorkspaceFolders,
     RunList,
     PermissionList,
 ]
@@ -165,6 +171,7 @@ _REQUEST_NAMES = {
     "Declaration": "OfferedFunction",
     "ChosenTool": "ChosenTool",
     "AnswerRequest": "AnswerRequest",
+    "ConversationChange": "ConversationChange",
     "ToolAnswer": "ToolAnswer",
     "QuestionAnswer": "QuestionAnswer",
     "PermissionAnswer": "PermissionAnswer",
@@ -210,6 +217,11 @@ _REPLY_NAMES = {
     "ConversationDetail": "ConversationDetail",
     "MessageEntry": "MessageEntry",
     "RunEntry": "RunEntry",
+    "ConversationChanges": "ConversationChanges",
+    "FileChange": "FileChange",
+    "Diff": "Diff",
+    "WorkspaceFiles": "WorkspaceFiles",
+    "WorkspaceFolders": "WorkspaceFolders",
     "RunList": "RunList",
     "PermissionList": "PermissionList",
     "PermissionEntry": "PermissionEntry",
@@ -344,6 +356,8 @@ _MEANINGS: dict[str, str] = {
     "ChatRequest.images": "Images to look at, as data: URIs: png, jpeg, gif or webp in base64.",
     "ChatRequest.tools": "Tools that the caller runs, with different names. With any, the agent's own are switched "
     "off; the run pauses where the agent calls one, and goes on with `POST /v1/chat/{id}/answer`.",
+    "ChatRequest.follows": "The id of a run, instead of `conversationId`: to continue after its answer. If later runs "
+    "exist, this starts a new conversation with what was said up to there.",
     "ChatRequest.mayAsk": "Whether an agent that can wait (`acp`) may ask questions; else they are skipped at once.",
     "ChatRequest.source": "What answers, of those that `/health` names; without it the usual one.",
     "CursorOptions.source": "What answers, of those that `/health` names; without it the usual one.",
@@ -592,6 +606,21 @@ _MEANINGS: dict[str, str] = {
     "PermissionEntry.chatId": "The run that asked.",
     "PermissionEntry.documentId": "The document that asked.",
     "PermissionEntry.created": "When it was decided: ISO 8601, UTC.",
+    "ConversationChange": "What to change of a conversation; what is left out stays.",
+    "ConversationChange.title": "Its new title.",
+    "ConversationChange.pinned": "Whether it is listed at the top.",
+    "ConversationChanges": "The files that the agent changed in a conversation.",
+    "ConversationChanges.files": "In the order in which they were first changed.",
+    "FileChange": "What became of a file.",
+    "FileChange.path": "Its path, as the agent named it.",
+    "FileChange.operation": "`create`, `edit`, `delete` or `rename`.",
+    "FileChange.language": "The language of its code.",
+    "FileChange.diffs": "Its changes, by line.",
+    "WorkspaceFiles": "Files of a workspace.",
+    "WorkspaceFiles.files": "Paths below the workspace, best match first.",
+    "WorkspaceFolders": "Folders that a conversation may use.",
+    "WorkspaceFolders.folders": "Their paths.",
+    "RecentRun.prompt": "The first line of its prompt.",
     "RunList": "The newest runs of all conversations.",
     "RunList.runs": "The newest first.",
     "RecentRun": "One run of any conversation.",
@@ -617,6 +646,8 @@ _MEANINGS: dict[str, str] = {
             "updated": "When it was used last.",
             "workspace": "The folder that it works in.",
             "isRunning": "Whether it has a run now.",
+            "isWaiting": "Whether that run waits for a person's answer.",
+            "pinned": "Whether it is listed at the top.",
             "snippet": "Where the words of a search were found.",
             "mode": "Of its newest run.",
             "model": "Of its newest run.",

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Mapping
 from importlib import import_module
+from typing import Literal
 
 import msgspec
 from starlette.requests import Request
@@ -18,7 +19,7 @@ from cursor_gateway.server.rendering import Renderings
 from cursor_gateway.server.streaming import EventStream, Reading, run_headers, view_of
 
 _HTML = "html"  # the page's own stream, which is rendered here
-_HTML_HEADERS = {  # whatever an answer says: opened by itself, it does nothing
+HTML_HEADERS = {  # whatever an answer says: opened by itself, it does nothing
     "content-security-policy": "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; "
     "sandbox"
 }
@@ -42,8 +43,10 @@ class RunEndpoints:
                 prompt = await self._service.prompt_of(id, owner)
                 renderings = self._reading.renderings
                 return await renderings.run_for(request, lambda: _as_page(response, prompt, renderings))
+            case "markdown" | "text" as form:
+                return await self._reading.renderings.run_for(request, lambda: _as_plain(response, form))
             case _:
-                raise InvalidRequest("`dialect` must be documents, html or page.", param="dialect")
+                raise InvalidRequest("`dialect` must be documents, html, page, markdown or text.", param="dialect")
 
     async def events(self, request: Request) -> ASGIApp:
         """The run's stream, from its beginning or after the event that the reader had last."""
@@ -102,7 +105,15 @@ def run_response(response: ChatResponse, status: int = 200, headers: Mapping[str
 def _as_html(response: ChatResponse, renderings: Renderings) -> Response:
     from cursor_gateway.render.html import render_answer  # with a parser of Markdown: only those who ask wait for it
 
-    return Response(render_answer(response.documents, renderings.do), media_type="text/html", headers=_HTML_HEADERS)
+    return Response(render_answer(response.documents, renderings.do), media_type="text/html", headers=HTML_HEADERS)
+
+
+def _as_plain(response: ChatResponse, form: Literal["markdown", "text"]) -> Response:
+    from cursor_gateway.render.export import answer_as_markdown, answer_as_text
+
+    if form == "markdown":
+        return Response(answer_as_markdown(response), media_type="text/markdown")
+    return Response(answer_as_text(response), media_type="text/plain")
 
 
 def _as_page(response: ChatResponse, prompt: str, renderings: Renderings) -> Response:
@@ -110,7 +121,7 @@ def _as_page(response: ChatResponse, prompt: str, renderings: Renderings) -> Res
 
     file = f'attachment; filename="{response.id}.html"'
     page = render_page(response, prompt=prompt, do=renderings.do)
-    return Response(page, media_type="text/html", headers={**_HTML_HEADERS, "content-disposition": file})
+    return Response(page, media_type="text/html", headers={**HTML_HEADERS, "content-disposition": file})
 
 
 def _after(request: Request) -> int:

@@ -136,6 +136,7 @@ class ConversationRecord(Struct, frozen=True, kw_only=True):
     session_id: str | None  # the agent's own
     fingerprint: str | None
     is_running: bool
+    is_pinned: bool = False
 
 
 class MessageRecord(Struct, frozen=True, kw_only=True):
@@ -202,6 +203,10 @@ class Store(Protocol):
         self, conversation_id: str, owner: str, session_id: str | None, fingerprint: str | None
     ) -> None: ...
 
+    async def change_conversation(self, id: str, owner: str, title: str | None, is_pinned: bool | None) -> bool:
+        """None leaves it as it is. False if there is no such conversation."""
+        ...
+
     async def delete_conversation(self, id: str, owner: str) -> bool:
         """Takes effect at once for readers; space is reclaimed later. False if there is no such conversation."""
         ...
@@ -230,8 +235,8 @@ class Store(Protocol):
         """In the order in which they started."""
         ...
 
-    async def recent_runs(self, owner: str, limit: int) -> list[tuple[RunRecord, str]]:
-        """Newest first, each with its conversation's title."""
+    async def recent_runs(self, owner: str, limit: int) -> list[tuple[RunRecord, str, str]]:
+        """Newest first, each with its conversation's title and the first line of its prompt."""
         ...
 
     async def unfinished_runs(self) -> list[RunRecord]:
@@ -252,6 +257,10 @@ class Store(Protocol):
         The last word may be a prefix. `before` is `next` of the previous page; raises `InvalidRequest` if it is
         malformed.
         """
+        ...
+
+    async def pinned_conversations(self, owner: str) -> list[ConversationRecord]:
+        """Newest first; at most a hundred."""
         ...
 
     async def messages(self, conversation_id: str, owner: str) -> list[MessageRecord]: ...

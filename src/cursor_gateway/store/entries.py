@@ -9,7 +9,7 @@ from cursor_gateway.model.history import ConversationDetail, ConversationEntry, 
 from cursor_gateway.store.base import ConversationRecord, FoundConversation, MessageRecord, RunRecord, Store
 
 
-def entry_of(found: FoundConversation) -> ConversationEntry:
+def entry_of(found: FoundConversation, *, is_waiting: bool = False) -> ConversationEntry:
     of = found.conversation
     return ConversationEntry(
         id=of.id,
@@ -20,6 +20,8 @@ def entry_of(found: FoundConversation) -> ConversationEntry:
         mode=of.mode,
         model=of.model,
         is_running=of.is_running,
+        is_waiting=is_waiting or UNSET,
+        pinned=of.is_pinned,
         snippet=UNSET if found.snippet is None else found.snippet,
     )
 
@@ -33,11 +35,12 @@ async def detail_of(store: Store, conversation: ConversationRecord) -> Conversat
     )
 
 
-def recent_of(run: RunRecord, title: str) -> RecentRun:
+def recent_of(run: RunRecord, title: str, prompt: str) -> RecentRun:
     return RecentRun(
         **msgspec.structs.asdict(_run(run)),
         conversation_id=run.conversation_id,
         title=title,
+        prompt=prompt,
         tool_calls=run.tool_uses,
     )
 

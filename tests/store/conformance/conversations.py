@@ -50,6 +50,42 @@ async def a_conversation_goes_on_with_its_next_run(store: Store) -> None:
 
 
 @law
+async def a_conversation_is_renamed_and_pinned(store: Store) -> None:
+    await whole_run(store, "a", "conv", "Mend the login", at=1000)
+    await whole_run(store, "b", "other", "Another", at=2000)
+    assert await store.pinned_conversations(ME) == []
+    assert await store.change_conversation("conv", ME, "Login", None)
+    assert await store.change_conversation("conv", ME, None, True)
+    found = await the_conversation(store)
+    assert (found.title, found.is_pinned, found.updated_ms) == ("Login", True, 1000)
+    assert await store.pinned_conversations(ME) == [found]
+    assert await store.pinned_conversations(YOU) == []
+    await whole_run(store, "c", "conv", "And now?", at=5000)
+    found = await the_conversation(store)
+    assert (found.title, found.is_pinned) == ("Login", True)
+    assert await store.change_conversation("conv", ME, None, False)
+    assert await store.pinned_conversations(ME) == []
+
+
+@law
+async def only_its_owner_changes_a_conversation(store: Store) -> None:
+    await whole_run(store, "a", "conv", "Mend the login")
+    assert not await store.change_conversation("conv", YOU, "Mine now", True)
+    assert not await store.change_conversation("nowhere", ME, "New", True)
+    await store.change_conversation("conv", ME, None, True)
+    await store.delete_conversation("conv", ME)
+    assert not await store.change_conversation("conv", ME, "Back", True)
+    assert await store.pinned_conversations(ME) == []
+
+
+@law
+async def a_recent_run_tells_its_own_prompt(store: Store) -> None:
+    await whole_run(store, "a", "conv", "Mend the login")
+    await whole_run(store, "b", "conv", "Before", "And now?\nMore.")
+    assert [prompt for _, _, prompt in await store.recent_runs(ME, 10)] == ["And now?", "Mend the login"]
+
+
+@law
 async def messages_are_numbered_in_the_order_in_which_they_were_said(store: Store) -> None:
     for id, said in (("a", ("one", "two")), ("b", ("three",))):
         await store.begin_run(new_run(id, "conv", *said))
@@ -365,7 +401,7 @@ async def what_is_deleted_is_found_nowhere_at_once(store: Store) -> None:
     assert (await store.events("run", ME)).events == []
     assert await store.messages("conv", ME) == []
     assert await store.runs_of("conv", ME) == []
-    assert [run.id for run, _ in await store.recent_runs(ME, 10)] == ["other"]
+    assert [run.id for run, _, _ in await store.recent_runs(ME, 10)] == ["other"]
     assert await store.unfinished_runs() == []
     assert await store.find_by_fingerprint(ME, "f1") == []
     assert await store.find_run_by_idempotency(ME, "key") is None

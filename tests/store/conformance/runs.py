@@ -200,7 +200,7 @@ async def a_run_is_kept_as_it_began(store: Store) -> None:
     assert await store.run("run", ME) == expected
     assert await store.runs_of("conv", ME) == [expected]
     assert await store.unfinished_runs() == [expected]
-    assert await store.recent_runs(ME, 10) == [(expected, "Hello")]
+    assert await store.recent_runs(ME, 10) == [(expected, "Hello", "Hello")]
     assert await store.conversation("conv", ME) == ConversationRecord(
         id="conv",
         owner=ME,
@@ -301,9 +301,13 @@ async def recent_runs_are_the_newest_of_all_conversations(store: Store) -> None:
         await whole_run(store, f"run{number}", f"conv{number % 2}", f"Title {number}", at=1000 + number)
     await whole_run(store, "yours", "yours", owner=YOU, at=5000)
     found = await store.recent_runs(ME, 3)
-    assert [(run.id, title) for run, title in found] == [("run4", "Title 0"), ("run3", "Title 1"), ("run2", "Title 0")]
+    assert [(run.id, title) for run, title, _ in found] == [
+        ("run4", "Title 0"),
+        ("run3", "Title 1"),
+        ("run2", "Title 0"),
+    ]
     await store.delete_conversation("conv0", ME)
-    assert [run.id for run, _ in await store.recent_runs(ME, 10)] == ["run3", "run1"]
+    assert [run.id for run, _, _ in await store.recent_runs(ME, 10)] == ["run3", "run1"]
 
 
 # --- leases -----------------------------------------------------------------------------------------

@@ -127,6 +127,7 @@ def _read_start(body: bytes, headers: Mapping[str, str], max_images: int) -> Sta
         mode=asked.mode,
         workspace=asked.workspace,
         conversation_id=asked.conversation_id,
+        follows=asked.follows,
         fences=asked.fences,
         include=frozenset(asked.include),
         when_client_leaves=asked.when_client_leaves or ("finish" if responds_async else None),

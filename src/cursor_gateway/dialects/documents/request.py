@@ -58,6 +58,7 @@ class ChatRequest(Struct, frozen=True, kw_only=True, rename="camel", forbid_unkn
 
     message: str
     conversation_id: str | None = None  # to go on with a conversation
+    follows: str | None = None  # a run's id: to continue after its answer, in a new conversation if later ones exist
     model: str | None = None
     mode: Mode | None = None
     stream: bool = False
@@ -115,6 +116,8 @@ def read_chat_request(body: bytes) -> ChatRequest:
     request = read_json(body, ChatRequest)
     if not request.message.strip():
         raise InvalidRequest("`message` is empty; send a prompt.", param="message")
+    if request.follows is not None and request.conversation_id is not None:
+        raise InvalidRequest("Send `conversationId` or `follows`, not both.", param="follows")
     if request.model == "":
         raise InvalidRequest("`model` is empty; use an id from GET /v1/models, or omit it.", param="model")
     return request

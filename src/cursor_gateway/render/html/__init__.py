@@ -6,7 +6,7 @@ Nothing here reads a clock or a file but its own stylesheet, and no script is ne
 from cursor_gateway.render.html.answers import render_answer, render_document
 from cursor_gateway.render.html.live import Added, Appended, Fragment, LiveRenderer, Replaced
 from cursor_gateway.render.html.page import page_style, render_page
-from cursor_gateway.render.html.work import Do, Job, Rendered, perform
+from cursor_gateway.render.html.work import Do, Job, Rendered, perform, render_changes
 
 __all__ = [
     "Added",
@@ -20,6 +20,7 @@ __all__ = [
     "page_style",
     "perform",
     "render_answer",
+    "render_changes",
     "render_document",
     "render_page",
 ]

@@ -4,6 +4,7 @@ An article's `data-part`s are what a live page replaces or appends to; its `aria
 """
 
 import json
+import re
 from collections.abc import Callable
 from functools import cache, partial
 from typing import Any, NamedTuple
@@ -46,9 +47,10 @@ from cursor_gateway.render.words import duration
 from cursor_gateway.stages.summary import main_argument
 
 _ABOUT = 160  # characters of what a tool was called with
-_FOLLOWED_BY_AN_ERROR = ("failed", "timed_out")
+_RUN_LEVEL = ("agent", "gateway")  # sources of errors that are not a tool's
 _MARKS = {"completed": "✓", "running": "●", "waiting": "●"}
 _PLAINLY = '<p class="ending">Shown as plain text, because formatting it took too long.</p>'
+_CODE = re.compile(r"`([^`\n]+)`")
 _OPERATIONS = {"create": "Created", "edit": "Edited", "delete": "Deleted", "rename": "Renamed"}
 
 
@@ -98,14 +100,15 @@ def _any_article(document: Document, todos: str, answerable: bool, look: _Look) 
             return _error(document)
 
 
-def _article(document: Document, name: str, body: str) -> str:
-    """`name` is text, `body` is HTML."""
+def _article(document: Document, name: str, body: str, kind: str = "", **data: str | int) -> str:
+    """`name` is text, `body` is HTML; `data` are attributes, which scripts read."""
     type = document_type(document.metadata)
     trace = document.metadata
     state = f' data-state="{exact(trace.state)}"' if isinstance(trace, ToolTrace) and trace.state else ""
+    more = "".join(f' data-{key}="{exact_line(str(value))}"' for key, value in data.items())
     return (
-        f'<article class="document {type}" id="{exact(document.id)}" data-type="{type}"'
-        f' data-sequence="{document.sequence}"{state} aria-label="{label(name)}">\n{body}\n</article>\n'
+        f'<article class="document {type}{kind}" id="{exact(document.id)}" data-type="{type}"'
+        f' data-sequence="{document.sequence}"{state}{more} aria-label="{label(name)}">\n{body}\n</article>\n'
     )
 
 
@@ -120,8 +123,8 @@ def _badge(trace: ToolTrace) -> str:
 
 
 def _ending(trace: ToolTrace) -> str:
-    """The same with the reason. Why a tool failed is told by the error that follows it."""
-    reason = f" {prose(trace.reason)}" if trace.reason and trace.state not in _FOLLOWED_BY_AN_ERROR else ""
+    """The same with the reason."""
+    reason = f" {_message(trace.reason)}" if trace.reason else ""
     badge = _badge(trace)
     return f'<p class="ending">{badge}{reason}</p>' if badge else ""
 
@@ -163,21 +166,29 @@ def _file_edit(document: FileEditDocument, look: _Look) -> str:
     metadata, content = document.metadata, document.content or ""
     what = _OPERATIONS[metadata.operation] if metadata.state is UNSET else metadata.operation.capitalize()
     head = [span(what, "what"), literal(metadata.file_path, "path")]
-    body = ""
+    body, lines = "", (0, 0)
     if metadata.operation == "rename":
         head.append(span(f"was {literal(metadata.old_path or 'unknown', 'path')}", "note"))
     if metadata.operation == "create":
         created = creation(content, look.language(metadata.language))
         head += [created.counts, code.COPY if content else ""]
-        body = created.html
+        body, lines = created.html, (created.added, 0)
     elif metadata.diff:
         changed = change(metadata.diff, look.language(metadata.language), compares=not look.is_plain)
         head.append(changed.counts)
-        body = changed.html
+        body, lines = changed.html, (changed.added, changed.removed)
     elif content:
         body = code.listing(content, look.language(metadata.language))
     body = f"<figcaption>{''.join(head)}</figcaption>{body}{_ending(metadata)}"
-    return _article(document, f"{what} {metadata.file_path}", f'<figure class="code">{body}</figure>')
+    return _article(
+        document,
+        f"{what} {metadata.file_path}",
+        f'<figure class="code">{body}</figure>',
+        path=metadata.file_path,
+        operation=metadata.operation,
+        added=lines[0],
+        removed=lines[1],
+    )
 
 
 def _command(document: TerminalCommandDocument) -> str:
@@ -190,8 +201,8 @@ def _command(document: TerminalCommandDocument) -> str:
         ending = span(f"{'✓' if good else '✗'} exit {metadata.exit_code}", "good" if good else "bad")
     else:
         ending = _badge(metadata) or span("ended without an exit status", "bad")
-        if metadata.reason and metadata.state not in _FOLLOWED_BY_AN_ERROR:
-            ending += span(prose(metadata.reason), "reason")
+        if metadata.reason:
+            ending += span(_message(metadata.reason), "reason")
     where = literal(metadata.working_directory, "path") if metadata.working_directory else ""
     allowed = span(f"with {prose_line(', '.join(metadata.permissions))}", "note") if metadata.permissions else ""
     body = (
@@ -200,7 +211,7 @@ def _command(document: TerminalCommandDocument) -> str:
         + (f'<pre class="output" tabindex="0"><code>{exact(output)}</code></pre>' if output else "")
         + f'<p class="ending">{ending}{span(took, "note")}</p></figure>'
     )
-    return _article(document, f"Command {command}", body)
+    return _article(document, f"Command {command}", body, exit=metadata.exit_code)
 
 
 def _tool_call(document: ToolCallDocument, look: _Look) -> str:
@@ -217,9 +228,9 @@ def _tool_call(document: ToolCallDocument, look: _Look) -> str:
     parts = [
         _named("Arguments", look.json(metadata.arguments)) if metadata.arguments else "",
         _named("Result", data if isinstance(data, str) else look.json(data)) if data not in (None, "") else "",
-        f'<p class="ending">{prose(metadata.reason)}</p>' if metadata.reason else "",
+        f'<p class="ending">{_message(metadata.reason)}</p>' if metadata.reason else "",
     ]
-    body = "".join(parts) or '<p class="ending">Nothing more is known of it.</p>'
+    body = "".join(parts) or '<p class="ending">No details.</p>'
     return _article(
         document,
         f"Tool {metadata.tool_name}",
@@ -280,14 +291,14 @@ def _question(
         f"{' checked' if option.id in chosen else ''}{off}><span>{look.line(option.label)}</span></label>"
         for option in question.options
     )
-    words = "Something else" if question.options else "Answer"
+    words = "Something else" if question.options else "Your answer"
     text = (
         f'<label class="words"><span>{words}</span><input type="text" name="{group}-text" value="{exact_line(said)}"'
         f' autocomplete="off"{off}></label>'
         if answerable or said
         else ""
     )
-    hint = span("several may be chosen", "note") if several else ""
+    hint = span("choose any that apply", "note") if several else ""
     return (
         f'<fieldset data-question="{exact(question.id)}"><legend>{look.line(question.text)}{hint}</legend>'
         f"{options}{text}</fieldset>"
@@ -302,19 +313,30 @@ def _answer(metadata: ClarificationMetadata, question_id: str) -> tuple[set[str]
 
 
 def _error(document: ErrorDocument) -> str:
+    """A tool's error repeats what the tool's own document says; the page hides it."""
     metadata = document.metadata
+    if metadata.error_code == "CANCELLED":
+        return _article(document, "Stopped", f'<p class="message">{_message(document.content)}</p>', " stopped")
     message = document.content.strip() or "It failed without a message."
     facts = [
         literal(metadata.error_code) if metadata.error_code else "",
         span(f"from {exact_line(metadata.source)}", "note") if metadata.source else "",
     ]
     advice = (
-        '<p class="advice">It may pass: ask again.</p>' if metadata.error_code in _codes_worth_another_try() else ""
+        '<p class="advice">This may be temporary. Retry.</p>'
+        if metadata.error_code in _codes_worth_another_try()
+        else ""
     )
     details = visible_output(metadata.details).strip()
     shown = f'<pre class="value" tabindex="0"><code>{exact(details)}</code></pre>' if details else ""
-    body = f'{_head("Error", *facts)}<p class="message">{prose(message)}</p>{advice}{shown}'
-    return _article(document, f"Error {metadata.error_code}", body)
+    body = f'{_head("Error", *facts)}<p class="message">{_message(message)}</p>{advice}{shown}'
+    of = "run" if metadata.source in _RUN_LEVEL else "tool"
+    return _article(document, f"Error {metadata.error_code}", body, of=of)
+
+
+def _message(text: str) -> str:
+    """A sentence, with its names in code."""
+    return _CODE.sub(r"<code>\1</code>", prose(text))
 
 
 @cache

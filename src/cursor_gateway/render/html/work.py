@@ -5,14 +5,16 @@ it here and now, a server has it done in another process that is killed when it 
 result, and the document is shown as plain text). Everything else in this package is linear.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TypeAlias
 
 from msgspec import Struct
 
 from cursor_gateway.model.documents import CodeBlockDocument, CodeReferenceDocument, Document
 from cursor_gateway.render.html import markdown
+from cursor_gateway.render.html.changes import changed_file, framed
 from cursor_gateway.render.html.documents import article, code_part
+from cursor_gateway.stages.changes import FileChange
 
 
 class Article(Struct, frozen=True, tag="article"):
@@ -47,7 +49,13 @@ class OpenText(Struct, frozen=True, tag="open"):
     text: str
 
 
-Job: TypeAlias = Article | CodePart | Lines | Blocks | OpenText
+class ChangedFile(Struct, frozen=True, tag="changed"):
+    """The combined edits of a file."""
+
+    file: FileChange
+
+
+Job: TypeAlias = Article | CodePart | Lines | Blocks | OpenText | ChangedFile
 
 
 class Rendered(Struct, frozen=True):
@@ -75,6 +83,8 @@ def perform(job: Job) -> Rendered:
         case OpenText(text=text):
             grown = markdown.render_open(text)
             return Rendered([grown.finished, grown.open], grown.rest, grown.goes_on, grown.refers)
+        case ChangedFile(file=file):
+            return Rendered([changed_file(file)])
 
 
 def render_article(document: Document, todos: str, do: Do, *, answerable: bool = True) -> str:
@@ -83,3 +93,9 @@ def render_article(document: Document, todos: str, do: Do, *, answerable: bool =
     if done is not None:
         return done.html[0]
     return article(document, todos, answerable=answerable, plainly=True)
+
+
+def render_changes(files: Iterable[FileChange], do: Do = perform) -> str:
+    """All files, each as plain text if it would take too long."""
+    done = [(file, do(ChangedFile(file))) for file in files]
+    return framed([changed_file(file, plainly=True) if it is None else it.html[0] for file, it in done])

@@ -78,8 +78,10 @@ export class Answer {
 
 	#tell() {
 		const { model, mode, created, usage, durationMs } = this.run;
+		const hasEnded = !this.isRunning;
+		this.element.querySelector("footer > .row").hidden = !hasEnded;
 		const state = stateOf(this.run);
-		const spent = usage?.totalTokens && `${number(usage.totalTokens)} tokens`;
+		const spent = usage?.totalTokens ? `${number(usage.totalTokens)} tokens` : "";
 		const facts = [model !== "unknown" && model, mode, created && when(created), duration(durationMs), spent];
 		const told = this.element.querySelector(".told");
 		told.title = tokens(usage);
@@ -90,10 +92,16 @@ export class Answer {
 	/** @param button one of the answer's actions */
 	async act(button) {
 		const { action } = button.dataset;
+		if (action === "copy") return copy(await this.#text("text"), button);
+		if (action === "markdown") return copy(await this.#text("markdown"), button);
 		if (action === "link") return copy(`${location.origin}/${answerPath(this.conversationId, this.id)}`, button);
 		if (action === "curl") return copy(this.#curl(), button);
 		const response = await request(chatPath(this.id, action === "html" ? "?dialect=page" : ""));
 		save(await response.blob(), `${this.id}.${action}`);
+	}
+
+	async #text(dialect) {
+		return (await request(chatPath(this.id, `?dialect=${dialect}`))).text();
 	}
 
 	#curl() {

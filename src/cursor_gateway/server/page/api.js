@@ -17,11 +17,11 @@ export class ApiError extends Error {
 }
 
 /** @returns {Promise<Response>} one that succeeded */
-export async function request(path, { method = "GET", body, headers, signal } = {}) {
+export async function request(path, { method = "GET", body, headers, signal, keepalive } = {}) {
 	for (;;) {
 		const key = localStorage.getItem(KEY);
 		const added = { ...(body && { "Content-Type": "application/json" }), ...(key && { Authorization: `Bearer ${key}` }) };
-		const response = await fetch(path, { method, signal, headers: { ...headers, ...added }, body: body && JSON.stringify(body) }).catch(unreachable);
+		const response = await fetch(path, { method, signal, keepalive, headers: { ...headers, ...added }, body: body && JSON.stringify(body) }).catch(unreachable);
 		if (response.ok) return response;
 		const told = (await response.json().catch(() => null))?.error;
 		const error = new ApiError(told?.message ?? `The gateway answered with status ${response.status}.`, response.status, told?.code);
@@ -32,11 +32,11 @@ export async function request(path, { method = "GET", body, headers, signal } = 
 }
 
 export const json = async (path, options) => (await request(path, options)).json();
-export const post = (path, body) => json(path, { method: "POST", headers: { Prefer: "respond-async" }, body });
+export const post = (path, body, headers) => json(path, { method: "POST", headers: { Prefer: "respond-async", ...headers }, body });
 
 function unreachable(error) {
 	if (error.name === "AbortError") throw error;
-	throw new ApiError("The gateway does not answer. If it was stopped, start it again: cursor-gateway serve", 0);
+	throw new ApiError("The gateway does not answer. If it was stopped, start it again with `cursor-gateway serve`.", 0);
 }
 
 let asking = null;
@@ -48,7 +48,7 @@ function askForKey(refused) {
 
 async function keyGiven(refused) {
 	const input = byId("key");
-	byId("key-reason").textContent = refused ? "This gateway does not know that key." : "This gateway wants an API key.";
+	byId("key-reason").textContent = refused ? "This gateway does not accept that key." : "This gateway requires an API key.";
 	const isGiven = (await ask(byId("key-dialog"))) === "ok";
 	if (isGiven) localStorage.setItem(KEY, input.value.trim());
 	input.value = "";

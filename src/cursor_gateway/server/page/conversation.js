@@ -1,11 +1,16 @@
 // The conversation that is shown: its turns, what is sent to it, what it asks back.
 import { Answer } from "./answer.js";
-import { chatPath, conversationUrl, json, post, request } from "./api.js";
-import { ask, byId, cloned, copy, on } from "./dom.js";
+import { chatPath, conversationUrl, json, post } from "./api.js";
+import { showChanges } from "./changes.js";
+import { byId, cloned, copy, make, on } from "./dom.js";
+import { keepDraft, keepOrigin, origin } from "./drafts.js";
+import { setHeader, setTotal } from "./header.js";
+import { enqueue, openQueue, putBack, sendNext, setUpQueue } from "./queue.js";
 import { answersOf, decisionOf, offerReplies, setEnabled } from "./replies.js";
 import { conversationPath } from "./router.js";
 import { followEnd, toElement, toEnd } from "./scroll.js";
 import { hideProblem, say, showProblem } from "./status.js";
+import { showTodos } from "./todos.js";
 import { stateOf } from "./words.js";
 
 const LONG = 1500; // characters of a prompt; what is longer scrolls
@@ -14,14 +19,15 @@ export class Conversation {
 	#id = null;
 	#answers = [];
 	#workspace = null;
+	#next = null; // a queued message that is sent when the run has been stopped
 
-	/** @param callbacks isModel(name), onChange() when the list may look different, onState({isRunning, workspace}) */
+	/** @param callbacks isModel(name), onChange() when the list may look different, onState({id, isRunning, isWaiting, workspace}) */
 	constructor(callbacks) {
 		Object.assign(this, callbacks);
 		followEnd(byId("conversation"));
+		setUpQueue((item) => this.#sendQueued(item));
 		on("turns", "click", ({ target }) => this.#press(target.closest("button")));
-		on("turns", "submit", (event) => (event.preventDefault(), this.#reply(event.target, event.submitter)));
-		on("delete", "click", () => this.#remove().catch(showProblem));
+		on("turns", "submit", (event) => (event.preventDefault(), this.#submit(event.target, event.submitter)));
 	}
 
 	get #running() {
@@ -31,14 +37,14 @@ export class Conversation {
 	// --- opening ---
 
 	startNew() {
-		this.#clear(null, "New conversation");
+		this.#clear(null);
 		this.#settle();
 		toElement(document.body);
 	}
 
 	async open(id, answerId) {
 		if (id !== this.#id) {
-			this.#clear(id, "…");
+			this.#clear(id);
 			const answers = this.#answers;
 			try {
 				await this.#showNewTurns();
@@ -48,7 +54,8 @@ export class Conversation {
 				if (answers !== this.#answers) return;
 			} catch (error) {
 				if (answers !== this.#answers) return;
-				this.#clear(null, "Cannot be shown");
+				this.#clear(null);
+				setHeader(null, "Not found");
 				byId("welcome").hidden = true;
 				showProblem(error, () => this.open(id, answerId));
 			}
@@ -62,32 +69,30 @@ export class Conversation {
 		}
 	}
 
-	#clear(id, title) {
+	#clear(id) {
 		for (const answer of this.#answers) answer.leave();
 		this.#id = id;
 		this.#answers = [];
 		this.#workspace = null;
+		this.#next = null;
 		byId("turns").replaceChildren();
 		byId("welcome").hidden = id !== null;
 		hideProblem();
 		say("");
-		this.#title(title);
-	}
-
-	#title(title) {
-		byId("title").textContent = title;
-		document.title = `${title} · cursor-gateway`;
+		openQueue(id);
+		setHeader(null, id === null ? "New conversation" : "…");
 	}
 
 	/** All turns, or those that a reply has begun. */
 	async #showNewTurns() {
 		const answers = this.#answers;
-		const { title, workspace, messages, runs } = await json(conversationUrl(this.#id));
+		const conversation = await json(conversationUrl(this.#id));
 		if (answers !== this.#answers) return;
+		const { workspace, messages, runs } = conversation;
 		this.#workspace = workspace;
-		this.#title(title || "Untitled");
+		setHeader(conversation);
 		for (const run of runs.slice(answers.length)) {
-			const said = messages.filter((message) => message.role === "user" && message.chatId === run.id);
+			const said = messages.filter(({ role, chatId }) => role === "user" && chatId === run.id);
 			const message = said.map(({ text }) => text).join("\n\n");
 			this.#addTurn(run, this.#body({ message, workspace, mode: run.mode, model: this.isModel(run.model) && run.model }));
 		}
@@ -95,9 +100,9 @@ export class Conversation {
 
 	// --- turns ---
 
-	#body({ message, mode, model, workspace }) {
+	#body({ message, images, mode, model, workspace }) {
 		const place = this.#answers.length ? { conversationId: this.#id } : workspace && { workspace };
-		return { message, ...place, ...(model && { model }), ...(mode !== "agent" && { mode }) };
+		return { message, ...place, ...(images?.length && { images }), ...(model && { model }), ...(mode !== "agent" && { mode }) };
 	}
 
 	#addTurn(run, asked) {
@@ -105,8 +110,11 @@ export class Conversation {
 		const turn = cloned("turn-template");
 		const said = turn.querySelector(".asked");
 		said.textContent = asked.message;
+		for (const url of asked.images ?? []) said.append(make("img", { src: url, alt: "Attached image" }));
 		if (asked.message.length > LONG) said.tabIndex = 0;
 		turn.append(answer.element);
+		const from = this.#answers.length ? "" : origin(this.#id);
+		if (from) turn.prepend(make("p", { class: "hint" }, "Branched from ", make("a", { href: from }, "another conversation"), ", which is unchanged. The agent knows what was said before."));
 		byId("turns").append(turn);
 		this.#answers.push(answer);
 		if (!answer.isRunning) return;
@@ -117,7 +125,10 @@ export class Conversation {
 	#changed(answer) {
 		if (!this.#answers.includes(answer)) return;
 		this.#settle();
-		if (!answer.isRunning) this.onChange();
+		if (answer.isRunning) return;
+		this.onChange();
+		if (this.#next) this.#sendQueued(this.#next);
+		else if (answer.run.state === "completed" && answer === this.#answers.at(-1)) sendNext();
 	}
 
 	/** All that depends on what runs. */
@@ -125,8 +136,10 @@ export class Conversation {
 		const running = this.#running;
 		const last = this.#answers.at(-1);
 		offerReplies(this.#answers);
-		byId("delete").hidden = !last || Boolean(running);
-		this.onState({ isRunning: Boolean(running), workspace: this.#workspace });
+		setTotal(this.#answers.map(({ run }) => run));
+		showTodos(running);
+		showChanges(this.#id);
+		this.onState({ id: this.#id, isRunning: Boolean(running), isWaiting: running?.run.state === "waiting", workspace: this.#workspace });
 		if (running) say(doing(running), running.run.state === "running" && Date.parse(running.run.created));
 		else if (last?.wasWatched) say({ completed: "Answer complete", stopped: "Stopped" }[stateOf(last.run)] ?? "The answer ended with an error");
 	}
@@ -134,54 +147,108 @@ export class Conversation {
 	// --- what people do ---
 
 	/** @returns {Promise<boolean>} whether it was taken */
-	async send(asked) {
+	async send(asked, key) {
 		hideProblem();
+		if (this.#running) {
+			enqueue(asked);
+			return true;
+		}
 		const answers = this.#answers;
 		const body = this.#body(asked);
 		try {
-			const run = await post("/v1/chat", { ...body, include: ["thinking"], whenClientLeaves: "finish" });
-			this.onChange();
+			const run = await this.#start(body, key);
 			if (answers === this.#answers) this.#begin(run, body); // else another one is shown by now
 			return true;
 		} catch (error) {
-			return showProblem(error);
+			showProblem(error);
+			return false;
 		}
+	}
+
+	async #start(body, key) {
+		const run = await post("/v1/chat", { ...body, include: ["thinking"], whenClientLeaves: "finish" }, key && { "Idempotency-Key": key });
+		this.onChange();
+		return run;
 	}
 
 	#begin({ id, conversationId, model, mode, created }, asked) {
 		if (this.#id === null) {
 			this.#id = conversationId;
-			this.#title(asked.message.split("\n")[0].slice(0, 80));
+			setHeader({ id: conversationId, title: asked.message.split("\n")[0].slice(0, 80), pinned: false });
 			byId("welcome").hidden = true;
+			openQueue(conversationId);
+			keepDraft(null, "");
 			location.hash = conversationPath(conversationId);
 		}
 		this.#addTurn({ id, state: "running", model, mode, created }, asked);
 		toEnd();
 	}
 
-	stop() {
-		if (!this.#running) return;
-		say("Stopping…");
-		this.#running.stop().catch(showProblem);
+	/** A message whose turn has come; or at once: then what runs is stopped first. */
+	async #sendQueued(item) {
+		this.#next = null;
+		if (this.#running) {
+			this.#next = item;
+			return this.stop();
+		}
+		if (!(await this.send(item.asked, item.key))) putBack(item);
 	}
 
-	async #remove() {
-		if ((await ask(byId("delete-dialog"))) !== "delete") return;
-		await request(conversationUrl(this.#id), { method: "DELETE" });
-		location.hash = "#/";
-		this.onChange();
+	/** @returns {boolean} whether there was something to stop */
+	stop() {
+		const running = this.#running;
+		if (!running) return false;
+		say("Stopping…");
+		running.stop().catch(showProblem);
+		return true;
 	}
 
 	#press(button) {
 		if (button?.matches("[data-copy]")) copy(button.closest("figure").querySelector('[data-part="code"]').textContent, button);
-		if (!button?.dataset.action) return;
-		const answer = this.#answers.find(({ element }) => element.contains(button));
-		answer.act(button).catch(showProblem);
+		const turn = button?.closest(".turn");
+		if (!turn) return;
+		const place = [...byId("turns").children].indexOf(turn);
+		const answer = this.#answers[place];
+		if (button.dataset.action) return answer.act(button).catch(showProblem);
+		const acts = { copy: () => copy(answer.asked.message, button), edit: () => edit(turn, answer), cancel: () => endEdit(turn), retry: () => this.#retry(place) };
+		acts[button.dataset.turn]?.();
+	}
+
+	/** What failed or was stopped last is asked again in its place; else in a branch. */
+	#retry(place) {
+		const { asked, run } = this.#answers[place];
+		const isLast = place === this.#answers.length - 1;
+		if (isLast && run.state === "error") return this.send({ ...asked, mode: run.mode });
+		return this.#branch(place, asked.message);
+	}
+
+	/** The same conversation up to this turn, with another message: a conversation of its own. */
+	async #branch(place, message) {
+		hideProblem();
+		const { asked, run } = this.#answers[place];
+		const { conversationId, ...rest } = asked;
+		const start = place ? { follows: this.#answers[place - 1].id } : this.#workspace && { workspace: this.#workspace };
+		try {
+			const begun = await this.#start({ ...rest, ...(run.mode !== "agent" && { mode: run.mode }), message, ...start });
+			keepOrigin(begun.conversationId, location.hash);
+			location.hash = conversationPath(begun.conversationId);
+		} catch (error) {
+			showProblem(error);
+		}
+	}
+
+	#submit(form, button) {
+		if (!form.matches(".edit")) return this.#reply(form, button);
+		const message = form.querySelector("textarea").value.trim();
+		const turn = form.closest(".turn");
+		if (!message) return;
+		endEdit(turn);
+		return this.#branch([...byId("turns").children].indexOf(turn), message);
 	}
 
 	async #reply(form, button) {
 		const reply = form.dataset.answer ? answersOf(form) : decisionOf(form, button);
-		if (!reply) return showProblem(new Error("A question is still open: choose an option, or write an answer of your own."));
+		if (!reply) return showProblem(new Error("Not sent: a question is still open. Choose an option, or write your own answer."));
 		const { id } = this.#answers.at(-1);
 		setEnabled(form, false);
 		hideProblem();
@@ -191,6 +258,7 @@ export class Conversation {
 			await this.#showNewTurns();
 			const last = this.#answers.at(-1);
 			if (!last.isRunning) await last.load();
+			this.#settle();
 			toEnd();
 			this.onChange();
 		} catch (error) {
@@ -200,8 +268,26 @@ export class Conversation {
 	}
 }
 
+// --- editing a prompt ---
+
+function edit(turn, answer) {
+	if (turn.querySelector(".edit")) return;
+	const form = cloned("edit-template");
+	const box = form.querySelector("textarea");
+	box.value = answer.asked.message;
+	turn.querySelector(".asked").hidden = true;
+	turn.querySelector(".asked-actions").before(form);
+	turn.querySelector(".asked-actions").hidden = true;
+	box.focus();
+}
+
+function endEdit(turn) {
+	turn.querySelector(".edit")?.remove();
+	turn.querySelector(".asked").hidden = turn.querySelector(".asked-actions").hidden = false;
+}
+
 function doing({ run, waitingFor }) {
-	if (run.state === "reconnecting") return "The connection was lost. Reconnecting…";
+	if (run.state === "reconnecting") return "Connection lost. Reconnecting…";
 	if (run.state === "running") return "Working…";
 	const tools = waitingFor.map((call) => call.toolName).join(", ");
 	return `Waiting for ${tools ? `the results of ${tools}` : "your answer"}`;

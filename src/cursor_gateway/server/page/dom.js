@@ -5,6 +5,7 @@ export const byId = (id) => document.getElementById(id);
 export const on = (id, event, act) => byId(id).addEventListener(event, act);
 export const cloned = (id) => byId(id).content.cloneNode(true).firstElementChild;
 export const make = (tag, attributes, ...children) => filled(document.createElement(tag), attributes, children);
+export const icon = (name) => draw("svg", { class: "i", "aria-hidden": "true" }, draw("use", { href: `#i-${name}` }));
 export const draw = (tag, attributes, ...children) =>
 	filled(document.createElementNS("http://www.w3.org/2000/svg", tag), attributes, children);
 
@@ -36,11 +37,16 @@ export function save(blob, name) {
 
 /** Copies, and says so on the button that was pressed. */
 export async function copy(text, button) {
-	const name = (button.dataset.name ??= button.textContent);
 	if (navigator.clipboard) await navigator.clipboard.writeText(text);
 	else copyByEvent(text);
-	button.textContent = "Copied";
-	setTimeout(() => (button.textContent = name), 1500);
+	const shown = (button.shownBefore ??= { content: [...button.childNodes], label: button.ariaLabel });
+	const isIcon = button.matches(".icon");
+	button.ariaLabel = isIcon ? "Copied" : null;
+	button.replaceChildren(isIcon ? icon("check") : "Copied");
+	setTimeout(() => {
+		button.replaceChildren(...shown.content);
+		button.ariaLabel = shown.label;
+	}, 1500);
 }
 
 /** There is no clipboard where the page came over plain HTTP from another machine. */

@@ -1,15 +1,17 @@
-// Puts the page together: routes, keys, colours, and which source is live.
+// Puts the page together: routes, keys, colours, menus, and which source is live.
 import { forgetKey, hasKey, json } from "./api.js";
 import { Conversation } from "./conversation.js";
 import { ask, byId, on } from "./dom.js";
-import { focusPrompt, isModel, loadModels, setDefaults, setPromptState, setUpPrompt } from "./prompt.js";
+import { DEMO, examplesFor } from "./examples.js";
+import { folder, focusPrompt, isModel, loadModels, setDefaults, setPromptState, setUpPrompt, showExamples } from "./prompt.js";
 import { route } from "./router.js";
 import { showRuns } from "./runs.js";
 import { focusSearch, mark, refresh } from "./sidebar.js";
 import { showProblem } from "./status.js";
 
 const conversation = new Conversation({ isModel, onChange: refresh, onState: setPromptState });
-setUpPrompt((asked) => conversation.send(asked), () => conversation.stop());
+let isDemo = false;
+setUpPrompt((asked) => conversation.send(asked), () => conversation.stop(), offerExamples);
 
 function show() {
 	const { view, id, answer } = route();
@@ -38,11 +40,19 @@ async function look() {
 		}
 		byId("about").textContent = `cursor-gateway ${version}. Source: ${source.detail || source.name}.`;
 		byId("demo").hidden = !source.demo;
-		byId("where").hidden = source.demo;
+		isDemo = source.demo;
 		setDefaults(workspace, model);
 	} catch (error) {
 		showProblem(error, look);
 	}
+	offerExamples();
+}
+
+async function offerExamples() {
+	if (isDemo) return showExamples(DEMO);
+	const query = new URLSearchParams({ q: "", ...(folder() && { workspace: folder() }) });
+	const { files } = await json(`/v1/workspace/files?${query}`).catch(() => ({}));
+	showExamples(examplesFor(files));
 }
 
 // --- colours ---
@@ -55,18 +65,41 @@ on("theme", "click", () => {
 	localStorage.setItem("theme", (root.dataset.theme = isDark ? "light" : "dark"));
 });
 
+// --- menus: one is open at a time, until something is chosen ---
+
+const menus = (but) => [...document.querySelectorAll(".menu[open]")].filter((menu) => menu !== but);
+
+document.addEventListener("click", ({ target }) => {
+	const inside = target.closest(".menu");
+	for (const menu of menus(inside)) menu.open = false;
+	if (target.closest(".menu button")) setTimeout(() => (inside.open = false), target.closest("[data-action]") ? 900 : 0);
+});
+
 // --- keys ---
 
 const KEYS = { "/": focusSearch, n: () => byId("new").click(), "?": help };
 
 addEventListener("keydown", (event) => {
 	const { key, target } = event;
-	if (event.ctrlKey || event.metaKey || event.altKey || event.isComposing || document.querySelector("dialog[open], :popover-open")) return;
-	if (key === "Escape" && target !== byId("search")) conversation.stop();
-	if (!(key in KEYS) || target.matches("input, textarea, select")) return;
+	if (event.isComposing || document.querySelector("dialog[open], :popover-open")) return;
+	if ((event.ctrlKey || event.metaKey) && key === "k") return event.preventDefault(), focusSearch();
+	if (event.ctrlKey || event.metaKey || event.altKey) return;
+	if (key === "Escape") return escape(target);
+	const isTyping = target.matches("input, textarea, [role=listbox]") && !(key === "?" && target === byId("message") && !target.value);
+	if (!(key in KEYS) || isTyping) return;
 	event.preventDefault();
 	KEYS[key]();
 });
+
+/** Closes a menu; else stops the agent; else leaves the prompt, so that the other keys work. */
+function escape(target) {
+	const [open] = menus();
+	if (open) {
+		open.open = false;
+		open.querySelector("summary").focus();
+	} else if (target !== byId("search") && conversation.stop()) return;
+	else target.blur();
+}
 
 async function help() {
 	byId("forget").hidden = !hasKey();

@@ -1,60 +1,139 @@
-// The prompt box: what to ask, with which model, how and where.
+// The prompt box: what to ask, with which files, model and mode, and where.
 import { json } from "./api.js";
+import { attached, clearAttachments, setUpAttachments, withTexts } from "./attachments.js";
+import { isCompleting, setUpCompletion } from "./completion.js";
 import { byId, make, on } from "./dom.js";
+import { draft, keepDraft } from "./drafts.js";
+import { Picker } from "./picker.js";
+import { showNote } from "./status.js";
 
-const [message, model, mode, workspace, send] = ["message", "model", "mode", "workspace", "send"].map(byId);
+const [message, send] = ["message", "send"].map(byId);
+const MODES = [
+	{ value: "agent", label: "Agent", hint: "Edits files and runs commands" },
+	{ value: "plan", label: "Plan", hint: "Makes a plan first; changes nothing" },
+	{ value: "ask", label: "Ask", hint: "Answers questions; changes nothing" },
+	{ value: "debug", label: "Debug", hint: "Investigates a problem step by step" },
+];
+const FOLDER = "Folder of the gateway";
 
-/** @param start is given {message, model, mode, workspace} and tells whether it was taken */
-export function setUpPrompt(start, stop) {
-	const submit = async () => {
-		const asked = { message: message.value.trim(), model: model.value, mode: mode.value, workspace: workspace.value.trim() };
-		if (!asked.message || send.disabled || send.hidden) return;
-		send.disabled = true;
-		if (await start(asked)) message.value = ""; // what was refused stays, to be sent again
-		send.disabled = false;
+const mode = new Picker(byId("mode"), { label: "Mode", picture: "agent" });
+const model = new Picker(byId("model"), { label: "Model", search: "Search models" });
+const workspace = new Picker(byId("workspace"), { label: "Folder", picture: "folder", search: "Path of a folder", find: folders, onChange: () => onFolder?.(workspace.value) });
+
+let onFolder;
+let isSending = false;
+let state = { isRunning: false, isWaiting: false };
+
+/**
+ * @param start is given {message, images, model, mode, workspace} and tells whether it was taken
+ * @param changedFolder is called when another folder is chosen
+ */
+export function setUpPrompt(start, stop, changedFolder) {
+	onFolder = changedFolder;
+	mode.options = MODES;
+	mode.set("agent");
+	model.options = [{ value: "", label: "default" }];
+	workspace.options = [{ value: "", label: FOLDER }];
+	setUpAttachments();
+	setUpCompletion(message, { folder: () => workspace.value, commands });
+	const submit = async (change) => {
+		const text = message.value.trim();
+		if (isSending || (!text && !attached().length)) return;
+		if (state.isWaiting) return showNote("Not sent: the agent is waiting for your answer above. Answer it, or stop the run first.");
+		const id = state.id;
+		const asked = { message: withTexts(text), images: attached().filter(({ url }) => url).map(({ url }) => url), model: model.value, mode: mode.value, workspace: workspace.value, ...change };
+		isSending = send.disabled = true;
+		if (await start(asked)) {
+			clearAttachments(); // what was refused stays, to be sent again
+			keepDraft(id, "");
+			if (message.value.trim() === text) message.value = "";
+		}
+		isSending = send.disabled = false;
 		fit();
 		focusPrompt();
 	};
 	on("prompt", "submit", (event) => (event.preventDefault(), submit()));
 	on("message", "keydown", (event) => {
-		if (event.key !== "Enter" || event.shiftKey || event.isComposing) return;
+		if (event.key !== "Enter" || event.shiftKey || event.isComposing || isCompleting()) return;
 		event.preventDefault();
 		submit();
 	});
-	on("message", "input", fit);
+	on("message", "input", () => (fit(), keepDraft(state.id, message.value)));
 	on("stop", "click", stop);
 	on("suggestions", "click", ({ target }) => {
 		const suggested = target.closest("button");
 		if (!suggested) return;
 		message.value = suggested.dataset.ask;
-		const before = mode.value;
-		mode.value = suggested.dataset.mode;
-		submit().then(() => (mode.value = before));
+		submit({ mode: suggested.dataset.mode });
 	});
-	byId("options").open = matchMedia("(min-width: 48rem)").matches;
 }
 
 /** Not where a keyboard would cover the page. */
 export const focusPrompt = () => matchMedia("(hover: hover)").matches && message.focus();
 
-export function setPromptState({ isRunning, workspace: bound }) {
+/** @param state {id, isRunning, isWaiting, workspace} of the conversation that is shown */
+export function setPromptState({ id, isRunning, isWaiting, workspace: bound }) {
+	if (id !== state.id && !isSending) message.value = draft(id);
+	state = { id, isRunning, isWaiting };
 	byId("stop").hidden = !isRunning;
-	send.hidden = isRunning;
-	if (bound || workspace.readOnly) workspace.value = bound ?? "";
-	workspace.readOnly = Boolean(bound); // a conversation stays where it began
+	send.ariaLabel = isRunning ? "Queue" : "Send";
+	send.title = isRunning ? "Send when the agent is done (Enter)" : "Send (Enter)";
+	if (bound) setFolder(bound);
+	else if (byId("workspace").dataset.bound) workspace.set("");
+	byId("workspace").toggleAttribute("data-bound", Boolean(bound));
+	workspace.isFixed = Boolean(bound); // a conversation stays where it began
+	fit();
+}
+
+function setFolder(path) {
+	if (!workspace.options.some(({ value }) => value === path)) workspace.options = [...workspace.options, folderOption(path)];
+	workspace.set(path);
 }
 
 export function setDefaults(folder, name) {
-	workspace.placeholder = folder ?? "";
-	model.options[0].textContent = name ?? "default";
+	const [, ...others] = workspace.options;
+	workspace.options = [{ value: "", label: folder ?? FOLDER, short: folder ? lastPart(folder) : "Default folder", hint: folder }, ...others];
+	const [, ...models] = model.options;
+	model.options = [{ value: "", label: name ?? "default", hint: "The gateway's default" }, ...models];
+	byId("about-folder").textContent = folder ?? "the gateway's default";
+	byId("about-model").textContent = name ?? "the gateway's default";
 }
 
 export async function loadModels() {
 	const { data } = await json("/v1/models");
-	model.append(...data.map(({ id, name }) => make("option", { value: id }, name || id)));
+	model.options = [model.options[0], ...data.map(({ id, name }) => ({ value: id, label: name || id, hint: name && name !== id ? id : "" }))];
+	const chosen = data.find(({ id }) => id === model.options[0].label);
+	if (chosen?.name) byId("about-model").textContent = chosen.name;
 }
 
-export const isModel = (name) => [...model.options].some((option) => option.value === name);
+export const isModel = (name) => model.options.some(({ value }) => value === name);
+export const folder = () => workspace.value;
+
+// --- folders and commands ---
+
+async function folders(words) {
+	const query = new URLSearchParams({ q: words });
+	const { folders: found } = await json(`/v1/workspace/folders?${query}`).catch(() => ({ folders: [] }));
+	const typed = words.trim() && !found.includes(words.trim()) ? [{ value: words.trim(), label: words.trim(), hint: "Use this path" }] : [];
+	return [...(words ? [] : [workspace.options[0]]), ...found.map(folderOption), ...typed];
+}
+
+const lastPart = (path) => path.split("/").filter(Boolean).at(-1) ?? path;
+const folderOption = (path) => ({ value: path, label: path, short: lastPart(path), hint: "" });
+
+function commands() {
+	const modes = MODES.map(({ value, hint }) => ({ value: `/${value}`, label: `/${value}`, hint, act: () => mode.set(value) }));
+	return [...modes, { value: "/new", label: "/new", hint: "Start a new conversation", act: () => byId("new").click() }];
+}
+
+// --- examples ---
+
+/** @param examples [{ask, mode, note}] */
+export function showExamples(examples) {
+	byId("suggestions").replaceChildren(
+		...examples.map(({ ask, mode, note }) => make("li", {}, make("button", { type: "button", "data-ask": ask, "data-mode": mode }, ask, make("small", {}, note)))),
+	);
+}
 
 /** For browsers whose text areas do not grow by themselves. */
 function fit() {

@@ -3,7 +3,7 @@ import { json } from "./api.js";
 import { byId, make, on } from "./dom.js";
 import { plot } from "./plots.js";
 import { answerPath } from "./router.js";
-import { duration, number, short, stateName, stateOf, tokens, when } from "./words.js";
+import { clock, duration, number, short, stateName, stateOf, tokens, when } from "./words.js";
 
 const REFRESH_MS = 5000; // while something runs and somebody looks
 
@@ -48,15 +48,16 @@ function draw(runs) {
 
 function row(run) {
 	const cells = [
-		make("span", { class: "run-state", "data-run": stateOf(run) }, run.errorCode?.replaceAll("_", " ") ?? stateName(run.state)),
+		make("span", { class: "run-state", "data-run": stateOf(run) }, stateOf(run) === "error" ? (run.errorCode ?? "Failed").replaceAll("_", " ") : stateName(stateOf(run))),
 		run.model,
 		run.mode,
-		when(run.created),
+		new Date(run.created).toDateString() === new Date().toDateString() ? clock(run.created) : `${when(run.created)} ${clock(run.created)}`,
 		duration(run.firstEventMs),
 		duration(run.durationMs),
 		number(run.usage?.totalTokens),
 		number(run.toolCalls),
 	].map((cell) => make("td", {}, cell || "–"));
-	const link = make("a", { href: answerPath(run.conversationId, run.id) }, run.title || "Untitled");
-	return make("tr", {}, make("th", { scope: "row" }, link), ...cells);
+	const link = make("a", { href: answerPath(run.conversationId, run.id), title: run.prompt || run.title }, run.prompt || run.title || "Untitled");
+	const where = run.prompt && run.prompt !== run.title ? [make("small", {}, `in ${run.title || "Untitled"}`)] : [];
+	return make("tr", {}, make("th", { scope: "row" }, link, ...where), ...cells);
 }

@@ -1,16 +1,21 @@
-// The list of conversations: the newest first, searched, page by page.
+// The list of conversations: pinned first, then by date, each with its state now; searched, page by page.
 import { json } from "./api.js";
 import { byId, make, on } from "./dom.js";
 import { conversationPath } from "./router.js";
-import { stateName, when } from "./words.js";
+import { dayGroup, stateName, when } from "./words.js";
 
 const TYPING_MS = 200;
+const BUSY_MS = 3000; // between two looks while something runs
+const IDLE_MS = 15_000;
 const [sidebar, list, search, more, empty] = ["sidebar", "conversations", "search", "more", "no-conversations"].map(byId);
 
 let current;
+let shown = [];
 let next;
 let asked = 0; // counts, so that a late reply does not replace a newer one
 let typing;
+let looking;
+const hidden = new Set(); // deleted, and can be undone
 
 on("search", "input", () => {
 	clearTimeout(typing);
@@ -33,31 +38,63 @@ export function mark(id = current) {
 
 export const refresh = () => load(null);
 
+export function hideConversation(id) {
+	hidden.add(id);
+	show();
+}
+
+export function unhideConversation(id) {
+	hidden.delete(id);
+	refresh();
+}
+
 async function load(before) {
 	const turn = ++asked;
 	const words = search.value.trim();
-	const query = new URLSearchParams({ limit: 30, ...(before && { before }), ...(words && { q: words }) });
+	const query = new URLSearchParams({ limit: before ? 30 : Math.min(Math.max(shown.length, 30), 100), ...(before && { before }), ...(words && { q: words }) });
+	clearTimeout(looking);
 	try {
-		const page = await json(`/v1/conversations?${query}`);
+		const wantsPinned = !before && !words;
+		const [page, pinned] = await Promise.all([json(`/v1/conversations?${query}`), wantsPinned ? json("/v1/conversations?pinned=true") : { conversations: [] }]);
 		if (turn !== asked) return;
-		const focused = document.activeElement?.dataset.id;
-		const items = page.conversations.map(item);
-		if (before) list.append(...items);
-		else list.replaceChildren(...items);
-		const place = before ? items[0] : focused && items.find((item) => item.firstChild.dataset.id === focused);
-		place?.firstChild.focus();
+		const first = page.conversations[0]?.id;
+		const others = page.conversations.filter((one) => words || !one.pinned);
+		shown = before ? [...shown, ...others] : [...pinned.conversations, ...others];
 		next = page.next;
 		more.hidden = !next;
-		empty.textContent = list.firstChild ? "" : words ? "Nothing was found." : "No conversations yet.";
-		mark();
+		empty.textContent = shown.length ? "" : words ? "Nothing found." : "No conversations yet.";
+		show(before && first, Boolean(words));
 	} catch (error) {
 		if (turn === asked) empty.textContent = error.message;
 	}
+	if (turn === asked) looking = setTimeout(() => document.hidden || load(null), shown.some(({ isRunning }) => isRunning) ? BUSY_MS : IDLE_MS);
 }
 
-function item({ id, title, updated, isRunning, snippet }) {
-	const note = isRunning ? make("span", { class: "run-state", "data-run": "running" }, stateName("running")) : make("time", {}, when(updated));
-	const link = make("a", { href: conversationPath(id), "data-id": id, title }, make("span", {}, title || "Untitled"), note);
+/** Keeps the focus where it was. */
+function show(focused = document.activeElement?.dataset?.id, isSearch = Boolean(search.value.trim())) {
+	const visible = shown.filter(({ id }) => !hidden.has(id));
+	const groups = new Map();
+	for (const one of visible) {
+		const name = isSearch ? "Found" : one.pinned ? "Pinned" : dayGroup(one.updated);
+		groups.set(name, [...(groups.get(name) ?? []), item(one)]);
+	}
+	const sorted = [...groups].sort(([one], [other]) => (other === "Pinned") - (one === "Pinned"));
+	list.replaceChildren(...sorted.flatMap(([name, items]) => [make("h2", {}, name), make("ul", {}, ...items)]));
+	mark();
+	if (focused) [...list.querySelectorAll("a")].find(({ dataset }) => dataset.id === focused)?.focus({ preventScroll: true });
+	countWaiting(visible.filter(({ isWaiting }) => isWaiting).length);
+}
+
+function item({ id, title, updated, isRunning, isWaiting, snippet }) {
+	const state = isWaiting ? "waiting" : "running";
+	const note = isRunning ? make("span", { class: "run-state", "data-run": state }, stateName(state)) : make("time", {}, when(updated));
+	const link = make("a", { href: conversationPath(id), "data-id": id, title: title || "Untitled" }, make("span", {}, title || "Untitled"), note);
 	if (snippet) link.append(make("small", {}, snippet));
 	return make("li", {}, link);
+}
+
+/** In the title of the window. */
+function countWaiting(count) {
+	const name = document.title.replace(/^\(\d+\) /, "");
+	document.title = count ? `(${count}) ${name}` : name;
 }

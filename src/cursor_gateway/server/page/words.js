@@ -19,10 +19,23 @@ export function tokens(usage) {
 /** The time of today, the day of what is older. */
 export function when(created) {
 	const date = new Date(created);
-	if (date.toDateString() === new Date().toDateString()) return date.toTimeString().slice(0, 5);
+	if (date.toDateString() === new Date().toDateString()) return clock(created);
 	return date.toLocaleDateString("en-GB", { day: "numeric", month: "short" });
+}
+
+export const clock = (created) => new Date(created).toTimeString().slice(0, 5);
+
+/** The heading under which a conversation of that time is listed. */
+export function dayGroup(time) {
+	const start = new Date().setHours(0, 0, 0, 0);
+	const days = Math.ceil((start - new Date(time)) / 86_400_000);
+	if (days <= 0) return "Today";
+	if (days === 1) return "Yesterday";
+	if (days <= 7) return "Previous 7 days";
+	if (days <= 30) return "Previous 30 days";
+	return "Older";
 }
 
 /** An error that somebody wanted is none. */
 export const stateOf = (run) => (run.state === "error" && run.errorCode === "cancelled" ? "stopped" : run.state);
-export const stateName = (state) => ({ running: "working", error: "failed" })[state] ?? state;
+export const stateName = (state) => ({ running: "Working", waiting: "Waiting for you", error: "Failed", completed: "Completed", stopped: "Stopped", reconnecting: "Reconnecting" })[state] ?? state;

@@ -131,10 +131,12 @@ _RUNS = f"""
     FROM runs JOIN conversations ON conversations.key = runs.conversation
 """
 _CONVERSATIONS = """
-    SELECT id, owner, title, workspace, mode, model, created_ms, updated_ms, session_id, fingerprint,
+    SELECT id, owner, title, workspace, mode, model, created_ms, updated_ms, session_id, fingerprint, pinned,
         EXISTS (SELECT 1 FROM runs WHERE runs.conversation = conversations.key AND runs.state = 'running') AS is_running
     FROM conversations
 """
+_PROMPT = "(SELECT text FROM messages WHERE run = runs.key AND role = 'user' ORDER BY number DESC LIMIT 1)"
+_MOST_PINNED = 100
 _EVENTS_AFTER = """
     SELECT place & 0xffffffff, data FROM events
     WHERE place >= coalesce(
@@ -290,11 +292,11 @@ class Database:
         where = "WHERE conversations.owner = ? AND conversations.id = ? ORDER BY runs.key"
         return [_run(row) for row in self._select(f"{_RUNS} {where}", (owner, repair(conversation_id)))]
 
-    def recent_runs(self, owner: str, limit: int) -> list[tuple[RunRecord, str]]:
-        runs = _RUNS.replace("SELECT ", "SELECT conversations.title, ", 1)
+    def recent_runs(self, owner: str, limit: int) -> list[tuple[RunRecord, str, str]]:
+        runs = _RUNS.replace("SELECT ", f"SELECT conversations.title, {_PROMPT} AS prompt, ", 1)
         rows = self._select(f"{runs} WHERE conversations.owner = ? ORDER BY runs.key DESC LIMIT ?", (owner, limit))
-        titled = [(row.pop("title"), row) for row in rows]
-        return [(_run(row), title) for title, row in titled]
+        titled = [(row.pop("title"), row.pop("prompt") or "", row) for row in rows]
+        return [(_run(row), title, title_of(prompt)) for title, prompt, row in titled]
 
     def unfinished_runs(self) -> list[RunRecord]:
         where = "WHERE runs.state = 'running' AND conversations.owner IS NOT NULL"  # in any order: the index is small
@@ -374,6 +376,20 @@ class Database:
         where = "WHERE owner = ? AND fingerprint = ? AND NOT is_running ORDER BY updated_ms DESC LIMIT ?"
         rows = self._select(f"{_CONVERSATIONS} {where}", (owner, fingerprint, _SAME_FINGERPRINT))
         return [_conversation(row) for row in rows]
+
+    def pinned_conversations(self, owner: str) -> list[ConversationRecord]:
+        where = "WHERE owner = ? AND pinned = 1 ORDER BY updated_ms DESC LIMIT ?"
+        return [_conversation(row) for row in self._select(f"{_CONVERSATIONS} {where}", (owner, _MOST_PINNED))]
+
+    def change_conversation(self, id: str, owner: str, title: str | None, is_pinned: bool | None) -> bool:
+        with self._connections.writing() as connection:
+            changed = connection.execute(
+                "UPDATE conversations SET title = coalesce(?, title), pinned = coalesce(?, pinned)"
+                " WHERE owner = ? AND id = ?",
+                (title, is_pinned, owner, id),
+            )
+        self._maintenance.wrote(0)
+        return changed.rowcount > 0
 
     def set_session(self, conversation_id: str, owner: str, session_id: str | None, fingerprint: str | None) -> None:
         with self._connections.writing() as connection:
@@ -652,7 +668,8 @@ def _run(row: dict[str, Any]) -> RunRecord:
 
 
 def _conversation(row: dict[str, Any]) -> ConversationRecord:
-    return msgspec.convert({**row, "is_running": bool(row["is_running"])}, ConversationRecord)
+    flags = {"is_running": bool(row["is_running"]), "is_pinned": bool(row["pinned"])}
+    return msgspec.convert({**row, **flags}, ConversationRecord)
 
 
 def _up_to(rows: Iterable[tuple[int, bytes]], max_bytes: int) -> list[tuple[int, bytes]]:

@@ -105,7 +105,13 @@ class SqliteStore:
     async def forget_request(self, run_id: str, owner: str, after: int) -> bool:
         return await asyncio.to_thread(self.database.forget_request, run_id, owner, after)
 
-    async def recent_runs(self, owner: str, limit: int) -> list[tuple[RunRecord, str]]:
+    async def change_conversation(self, id: str, owner: str, title: str | None, is_pinned: bool | None) -> bool:
+        return await asyncio.to_thread(self.database.change_conversation, id, owner, title, is_pinned)
+
+    async def pinned_conversations(self, owner: str) -> list[ConversationRecord]:
+        return await asyncio.to_thread(self.database.pinned_conversations, owner)
+
+    async def recent_runs(self, owner: str, limit: int) -> list[tuple[RunRecord, str, str]]:
         return await asyncio.to_thread(self.database.recent_runs, owner, limit)
 
     async def unfinished_runs(self) -> list[RunRecord]:

@@ -1,0 +1,33 @@
+"""The changed files of a conversation in, a folded diff of each out."""
+
+from collections.abc import Sequence
+
+from cursor_gateway.model.documents import Diff
+from cursor_gateway.render.html.diffs import Change, change, creation
+from cursor_gateway.render.html.pieces import count, exact_line, literal, span
+from cursor_gateway.stages.changes import FileChange
+
+_NOTHING = '<p class="ending">No lines to show.</p>'
+_NOTES = {"create": "new", "delete": "deleted", "rename": "renamed", "edit": ""}
+
+
+def changed_file(file: FileChange, *, plainly: bool = False) -> str:
+    language = "" if plainly else file.language
+    parts = [_change(file, diff, language, plainly) for diff in file.diffs]
+    total = Change(sum(part.added for part in parts), sum(part.removed for part in parts), "")
+    body = "".join(f'<figure class="code">{part.html}</figure>' for part in parts if part.html)
+    note = span(_NOTES.get(file.operation, ""), "note")
+    return (
+        f'<details data-path="{exact_line(file.path)}"><summary>{literal(file.path)}{note}{total.counts}</summary>'
+        f"{body or _NOTHING}</details>"
+    )
+
+
+def _change(file: FileChange, diff: Diff, language: str, plainly: bool) -> Change:
+    if file.operation == "create" and not diff.old_string:
+        return creation(diff.new_string, language)
+    return change(diff, language, compares=not plainly)
+
+
+def framed(files: Sequence[str]) -> str:
+    return f"<h3>{count(len(files), 'file')} changed</h3>{''.join(files)}" if files else ""

@@ -1,0 +1,104 @@
+// Images and text files that go with the next message: dropped, pasted or picked.
+import { byId, icon, make, on } from "./dom.js";
+import { showNote } from "./status.js";
+
+const IMAGES = ["image/png", "image/jpeg", "image/gif", "image/webp"];
+const MOST_IMAGE_BYTES = 10_000_000;
+const MOST_TEXT_BYTES = 200_000;
+
+let files = []; // {name, url} of an image, {name, text} of a text
+
+export const attached = () => files;
+
+/** The message with the text files below it. */
+export function withTexts(message) {
+	const texts = files.filter(({ text }) => text !== undefined).map(({ name, text }) => `${name}:\n${fenced(name, text)}`);
+	return [message, ...texts].filter(Boolean).join("\n\n") || "See the attached image.";
+}
+
+function fenced(name, text) {
+	let mark = "```";
+	while (text.includes(mark)) mark += "`";
+	return `${mark}${/\.(\w+)$/.exec(name)?.[1] ?? ""}\n${text.replace(/\n$/, "")}\n${mark}`;
+}
+
+export function clearAttachments() {
+	files = [];
+	show();
+}
+
+export function setUpAttachments() {
+	const form = byId("prompt");
+	on("attach", "click", () => byId("files").click());
+	on("files", "change", ({ target }) => (add(target.files), (target.value = "")));
+	on("message", "paste", (event) => {
+		if (!event.clipboardData.files.length) return;
+		event.preventDefault();
+		add(event.clipboardData.files);
+	});
+	addEventListener("dragover", (event) => {
+		if (!event.dataTransfer.types.includes("Files")) return;
+		event.preventDefault();
+		form.classList.add("dropping");
+	});
+	addEventListener("dragleave", ({ relatedTarget }) => relatedTarget || form.classList.remove("dropping"));
+	addEventListener("drop", (event) => {
+		form.classList.remove("dropping");
+		if (!event.dataTransfer.files.length) return;
+		event.preventDefault();
+		add(event.dataTransfer.files);
+	});
+	on("attachments", "click", ({ target }) => {
+		const item = target.closest("button")?.closest("li");
+		if (!item) return;
+		files = files.filter((_, place) => place !== [...item.parentElement.children].indexOf(item));
+		show();
+		byId("message").focus();
+	});
+}
+
+async function add(added) {
+	for (const file of added) {
+		try {
+			files = [...files, await read(file)];
+		} catch (error) {
+			showNote(error.message);
+		}
+	}
+	show();
+	byId("message").focus();
+}
+
+async function read(file) {
+	const name = file.name || "pasted image";
+	if (IMAGES.includes(file.type)) {
+		if (file.size > MOST_IMAGE_BYTES) throw new Error(`${name} is larger than 10 MB.`);
+		return { name, url: await asUrl(file) };
+	}
+	if (file.size > MOST_TEXT_BYTES) throw new Error(`${name} is larger than 200 kB. Put it in the folder and name it with @.`);
+	const text = new TextDecoder("utf-8", { fatal: true });
+	try {
+		return { name, text: text.decode(await file.arrayBuffer()) };
+	} catch {
+		throw new Error(`${name} is neither a text nor a PNG, JPEG, GIF or WebP image.`);
+	}
+}
+
+function asUrl(file) {
+	return new Promise((resolve, reject) => {
+		const reader = new FileReader();
+		reader.onload = () => resolve(reader.result);
+		reader.onerror = () => reject(new Error(`${file.name} cannot be read.`));
+		reader.readAsDataURL(file);
+	});
+}
+
+function show() {
+	byId("attachments").hidden = !files.length;
+	byId("attachments").replaceChildren(
+		...files.map(({ name, url }) => {
+			const picture = url ? [make("img", { src: url, alt: "" })] : [];
+			return make("li", {}, ...picture, make("span", {}, name), make("button", { type: "button", class: "icon", "aria-label": `Remove ${name}` }, icon("close")));
+		}),
+	);
+}

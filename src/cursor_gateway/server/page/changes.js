@@ -1,0 +1,76 @@
+// What the agent did: the files it changed, each with its combined diff, and the commands it ran.
+import { conversationUrl, request } from "./api.js";
+import { byId, make, on, parsed } from "./dom.js";
+import { showProblem } from "./status.js";
+
+const PAUSE_MS = 400; // between two looks at an answer that grows
+
+const [turns, panel, button, list] = ["turns", "changes", "show-changes", "changes-list"].map(byId);
+let id = null;
+let timer = null;
+let shown = "";
+
+new MutationObserver(() => (timer ??= setTimeout(look, PAUSE_MS))).observe(turns, { childList: true, subtree: true });
+on("show-changes", "click", () => toggle(panel.hidden));
+on("hide-changes", "click", () => (toggle(false), button.focus()));
+on("changes", "keydown", (event) => event.key === "Escape" && (event.stopPropagation(), toggle(false), button.focus()));
+
+export function showChanges(conversation) {
+	if (conversation === id) return;
+	id = conversation;
+	toggle(false);
+	look();
+}
+
+function toggle(isOpen) {
+	panel.hidden = !isOpen;
+	button.ariaExpanded = String(isOpen);
+	shown = "";
+	if (isOpen) load();
+}
+
+const edits = () => [...turns.querySelectorAll(".file_edit:not([data-state])")];
+const commands = () => [...turns.querySelectorAll(".terminal_command:not([data-state=running])")];
+
+function look() {
+	timer = null;
+	const files = new Set(edits().map(({ dataset }) => dataset.path)).size;
+	const runs = commands().length;
+	const sum = (name) => edits().reduce((total, { dataset }) => total + Number(dataset[name]), 0);
+	button.hidden = !files && !runs;
+	const parts = [files ? `${files} file${files > 1 ? "s" : ""}` : "", !files && runs ? `${runs} command${runs > 1 ? "s" : ""}` : ""];
+	const [added, removed] = [sum("added"), sum("removed")];
+	const lines = [...(added ? [make("ins", {}, `+${added}`), " "] : []), ...(removed ? [make("del", {}, `−${removed}`)] : [])];
+	byId("changes-count").replaceChildren(parts.filter(Boolean).join(", "), " ", make("span", { class: "counts" }, ...lines));
+	if (!panel.hidden) load();
+}
+
+async function load() {
+	const state = `${id} ${edits().length} ${commands().length}`;
+	if (state === shown || !id) return;
+	shown = state;
+	try {
+		const response = await request(`${conversationUrl(id)}/changes?dialect=html`);
+		const content = parsed(await response.text());
+		if (state !== shown) return;
+		const open = new Set([...list.querySelectorAll("details[open]")].map(({ dataset }) => dataset.path));
+		for (const file of content.querySelectorAll("details")) file.open = open.has(file.dataset.path);
+		list.replaceChildren(content, ...commandList());
+	} catch (error) {
+		showProblem(error);
+	}
+}
+
+function commandList() {
+	const all = commands();
+	if (!all.length) return [];
+	const items = all.map((article) => {
+		const { exit } = article.dataset;
+		const isGood = exit === "0";
+		const state = article.querySelector(".state")?.textContent ?? (exit === "-1" ? "no exit status" : `exit ${exit}`);
+		const link = make("a", { href: "#" }, make("code", {}, article.querySelector(".command code").textContent), make("span", { class: isGood ? "good" : "bad" }, state));
+		link.addEventListener("click", (event) => (event.preventDefault(), article.scrollIntoView({ block: "center" })));
+		return make("li", {}, link);
+	});
+	return [make("h3", {}, `${all.length} command${all.length > 1 ? "s" : ""}`), make("ul", {}, ...items)];
+}

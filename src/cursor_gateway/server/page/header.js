@@ -1,0 +1,88 @@
+// The bar above a conversation: its title, and what can be done with the whole of it.
+import { conversationUrl, json, request } from "./api.js";
+import { byId, on, save } from "./dom.js";
+import { forget } from "./drafts.js";
+import { hideConversation, refresh, unhideConversation } from "./sidebar.js";
+import { offerUndo, showProblem } from "./status.js";
+import { duration, number } from "./words.js";
+
+let shown = null; // {id, title, pinned}
+
+/** @param conversation null when there is none, then `title` says what there is instead */
+export function setHeader(conversation, title) {
+	shown = conversation;
+	const name = conversation ? conversation.title || "Untitled" : title;
+	byId("title").textContent = name;
+	byId("title").title = name;
+	document.title = `${name} · cursor-gateway`;
+	byId("conversation-menu").hidden = !conversation;
+	byId("pin").querySelector("span").textContent = conversation?.pinned ? "Unpin" : "Pin";
+	showRename(false);
+}
+
+/** Of all its runs. */
+export function setTotal(runs) {
+	const tokens = runs.reduce((sum, { usage }) => sum + (usage?.totalTokens ?? 0), 0);
+	const ms = runs.reduce((sum, { durationMs }) => sum + (durationMs ?? 0), 0);
+	byId("total").textContent = runs.length > 1 ? [tokens && `${number(tokens)} tokens`, ms && duration(ms)].filter(Boolean).join(" · ") : "";
+	byId("total").title = "In the whole conversation";
+}
+
+function showRename(isOn) {
+	byId("rename").hidden = !isOn;
+	byId("title").hidden = isOn;
+	if (!isOn) return;
+	byId("new-title").value = shown.title;
+	byId("new-title").focus();
+	byId("new-title").select();
+}
+
+async function change(changes) {
+	const { id } = shown;
+	const changed = await json(conversationUrl(id), { method: "PATCH", body: changes });
+	if (shown?.id === id) setHeader(changed);
+	refresh();
+}
+
+on("rename-button", "click", () => showRename(true));
+on("rename", "submit", (event) => {
+	event.preventDefault();
+	change({ title: byId("new-title").value.trim() }).catch(showProblem);
+});
+on("rename", "keydown", (event) => {
+	if (event.key !== "Escape") return;
+	event.stopPropagation();
+	showRename(false);
+});
+on("pin", "click", () => change({ pinned: !shown.pinned }).catch(showProblem));
+
+on("conversation-menu", "click", async ({ target }) => {
+	const form = target.closest("[data-export]")?.dataset.export;
+	if (!form) return;
+	const { id } = shown;
+	try {
+		const response = await request(`${conversationUrl(id)}/export?format=${form}`);
+		save(await response.blob(), `${id}.${form === "markdown" ? "md" : form}`);
+	} catch (error) {
+		showProblem(error);
+	}
+});
+
+on("delete", "click", () => {
+	const { id } = shown;
+	const back = location.hash;
+	hideConversation(id);
+	location.hash = "#/";
+	const remove = async () => {
+		forget(id);
+		await request(conversationUrl(id), { method: "DELETE", keepalive: true });
+	};
+	offerUndo(
+		"Conversation deleted.",
+		() => remove().catch(showProblem).finally(() => unhideConversation(id)),
+		() => {
+			unhideConversation(id);
+			location.hash = back;
+		},
+	);
+});

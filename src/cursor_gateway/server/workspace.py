@@ -1,0 +1,43 @@
+"""The folders that the agent may work in, over HTTP: their files, for completion, and the folders to choose from."""
+
+import asyncio
+
+import msgspec
+from msgspec import Struct
+from starlette.requests import Request
+from starlette.responses import Response
+
+from cursor_gateway.runs.service import Service
+from cursor_gateway.runs.workspace_files import find_files
+
+_MOST = 20
+
+
+class WorkspaceFiles(Struct, frozen=True):
+    """Paths below the workspace, best match first."""
+
+    files: list[str]
+
+
+class WorkspaceFolders(Struct, frozen=True):
+    """Folders that a conversation may use as its workspace."""
+
+    folders: list[str]
+
+
+class WorkspaceEndpoints:
+    def __init__(self, service: Service) -> None:
+        self._service = service
+
+    async def files(self, request: Request) -> Response:
+        """`q` is part of a path; `workspace` is the folder, by default the gateway's."""
+        folder = self._service.workspaces.find(request.query_params.get("workspace") or None)
+        query = request.query_params.get("q", "")
+        found = await asyncio.to_thread(find_files, folder, query, _MOST)
+        return Response(msgspec.json.encode(WorkspaceFiles(found)), media_type="application/json")
+
+    async def folders(self, request: Request) -> Response:
+        """`q` is the beginning of a path."""
+        query = request.query_params.get("q", "")
+        found = await asyncio.to_thread(self._service.workspaces.folders, query, _MOST)
+        return Response(msgspec.json.encode(WorkspaceFolders(found)), media_type="application/json")

@@ -1,0 +1,5 @@
+-- Conversations that somebody wants to find at the top of the list.
+
+ALTER TABLE conversations ADD COLUMN pinned INTEGER NOT NULL DEFAULT 0;
+
+CREATE INDEX conversations_pinned ON conversations (owner, updated_ms DESC) WHERE pinned = 1;

@@ -1,0 +1,110 @@
+"""Edits of files, one after the other, in; one change of each file out."""
+
+from itertools import pairwise
+
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec import UNSET
+
+from cursor_gateway.model.documents import (
+    Diff,
+    Document,
+    FileEditDocument,
+    FileEditMetadata,
+    Operation,
+    State,
+    TextDocument,
+    TextMetadata,
+)
+from cursor_gateway.stages.changes import FileChange, file_changes
+from cursor_gateway.stages.diffs import line_diff
+from tests.laws.strategies import examples
+
+
+def edited(
+    path: str,
+    operation: Operation = "edit",
+    diff: Diff | None = None,
+    content: str | None = None,
+    old_path: str | None = None,
+    state: State | None = None,
+) -> Document:
+    metadata = FileEditMetadata(
+        file_path=path,
+        operation=operation,
+        language="text",
+        diff=diff or UNSET,
+        old_path=old_path or UNSET,
+        state=state or UNSET,
+    )
+    return FileEditDocument(id="doc", sequence=1, content=content, metadata=metadata)
+
+
+def apply(text: str, change: FileChange) -> str:
+    """The way a person reads the diffs: at their old lines."""
+    lines, shift = text.split("\n"), 0
+    for diff in change.diffs:
+        old = diff.old_string.split("\n") if diff.old_string else []
+        new = diff.new_string.split("\n") if diff.new_string else []
+        place = diff.start_line - 1 + shift
+        assert lines[place : place + len(old)] == old
+        lines[place : place + len(old)] = new
+        shift += len(new) - len(old)
+    return "\n".join(lines)
+
+
+_texts = st.lists(st.sampled_from("abcd"), min_size=2, max_size=9).map("\n".join)
+
+
+@given(st.lists(_texts, min_size=1, max_size=6))
+@examples(300)
+def test_the_combined_change_makes_the_last_version_of_the_first(versions: list[str]) -> None:
+    edits = [edited("a", diff=line_diff(before, after)) for before, after in pairwise(versions) if before != after]
+    for change in file_changes(edits):
+        assert apply(versions[0], change) == versions[-1]
+        assert [diff.start_line for diff in change.diffs] == sorted(diff.start_line for diff in change.diffs)
+
+
+def test_two_edits_of_one_place_are_one_change() -> None:
+    first = line_diff("a\nb\nc", "a\nx\ny\nc")
+    second = line_diff("a\nx\ny\nc", "a\nx\nz\nc")
+    (change,) = file_changes([edited("f", diff=first), edited("f", diff=second)])
+    assert change.operation == "edit"
+    assert change.diffs == [Diff(old_string="b", new_string="x\nz", start_line=2, end_line=2)]
+
+
+def test_what_is_taken_back_is_no_change() -> None:
+    there, back = line_diff("a\nb", "a\nc"), line_diff("a\nc", "a\nb")
+    (change,) = file_changes([edited("f", diff=there), edited("f", diff=back)])
+    assert change.diffs == []
+
+
+def test_a_new_file_is_shown_as_it_is_at_the_end() -> None:
+    (change,) = file_changes([edited("f", "create", content="a\nb\n"), edited("f", diff=line_diff("a\nb\n", "a\nc\n"))])
+    assert (change.operation, [diff.new_string for diff in change.diffs]) == ("create", ["a\nc"])
+    (empty,) = file_changes([edited("f", "create")])
+    assert empty.diffs == []
+
+
+def test_a_file_that_is_written_anew_or_deleted() -> None:
+    (change,) = file_changes([edited("f", diff=line_diff("a", "b")), edited("f", "create", content="c")])
+    assert (change.operation, [diff.new_string for diff in change.diffs]) == ("edit", ["c"])
+    (change,) = file_changes([edited("f", diff=line_diff("a", "b")), edited("f", "delete")])
+    assert (change.operation, change.diffs) == ("delete", [])
+
+
+def test_a_renamed_file_keeps_its_changes() -> None:
+    changes = file_changes([edited("f", diff=line_diff("a", "b")), edited("g", "rename", old_path="f")])
+    assert [(change.path, change.operation, len(change.diffs)) for change in changes] == [("g", "edit", 1)]
+    (renamed,) = file_changes([edited("g", "rename", old_path="f")])
+    assert (renamed.path, renamed.operation) == ("g", "rename")
+
+
+def test_a_file_that_somebody_else_changed_in_between_has_both_changes() -> None:
+    changes = file_changes([edited("f", diff=line_diff("a\nb", "a\nc")), edited("f", diff=line_diff("x\ny", "x\nz"))])
+    assert [(diff.old_string, diff.new_string) for diff in changes[0].diffs] == [("b", "c"), ("y", "z")]
+
+
+def test_what_did_not_happen_does_not_count() -> None:
+    text = TextDocument(id="t", sequence=1, content="Hi", metadata=TextMetadata())
+    assert file_changes([text, edited("f", state="rejected", diff=line_diff("a", "b"))]) == []
