@@ -344,6 +344,18 @@ def test_a_failure_is_a_response_that_failed_for_codex(http: httpx2.Client) -> N
     assert last.response.error.code == "invalid_prompt"
 
 
+def test_codex_asks_once_also_when_the_failure_is_known_before(tmp_path: Path) -> None:
+    mark = unique()
+    with own_gateway(tmp_path, settings={"account_error_seconds": "60"}) as (gateway, http):
+        for _ in range(2):
+            *_, last = read_events(create(http, f"{mark} {standin('fail-auth')}", CODEX, stream=True).content)
+            assert isinstance(last, Failed)
+            assert last.response.error is not None
+            assert last.response.error.code == "invalid_prompt"
+        assert len(invocations(gateway, mark)) == 1
+        assert create(http, "hello", stream=True).status_code == 401
+
+
 @pytest.mark.parametrize(
     ("fields", "param"),
     [

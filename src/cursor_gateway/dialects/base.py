@@ -170,6 +170,7 @@ class StartRun(Struct, frozen=True, kw_only=True):
 
     messages: Sequence[Message]
     reply: Reply | CheckedReply
+    refused: Callable[[Failure], bytes] | None = None  # the stream of a run that cannot start; None: a status says it
     stream: bool = False
     responds_async: bool = False  # only the run's id is wanted
     background: bool = False  # the answer as it is at once; the run goes on without readers

@@ -5,6 +5,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp
 
 from cursor_gateway.dialects.base import (
+    SSE,
     CheckedReply,
     ContinueRun,
     Dialects,
@@ -19,7 +20,7 @@ from cursor_gateway.dialects.base import (
     ToolResults,
 )
 from cursor_gateway.dialects.errors import Errors
-from cursor_gateway.errors import Failure
+from cursor_gateway.errors import Failure, GatewayError, RequestError
 from cursor_gateway.model.document_events import DocumentEvent
 from cursor_gateway.runs.answering import Answering, Asker
 from cursor_gateway.runs.continuing import Continued, Continuing
@@ -49,7 +50,12 @@ class RouteEndpoint:
         match asked:
             case StartRun(reply=reply):
                 run_request = self._run_request(asked, request, body)
-                continued = await self._continuing.take(run_request)
+                try:
+                    continued = await self._continuing.take(run_request)
+                except GatewayError as error:
+                    if asked.refused is None or isinstance(error, RequestError):
+                        raise
+                    return Response(asked.refused(error.failure()), media_type=SSE.media_type)
                 if isinstance(reply, CheckedReply):
                     return await self._checked(request, run_request, continued, reply, stream=asked.stream)
                 if asked.background and not asked.stream:

@@ -34,8 +34,9 @@ def test_a_summary_is_a_message_of_the_users() -> None:
         "cg1." + base64.urlsafe_b64encode(zlib.compress(b"[1]")).decode(),
         "cg1." + base64.urlsafe_b64encode(zlib.compress(b"[" * 100_000)).decode(),
         "cg1." + base64.urlsafe_b64encode(zlib.compress(b"[" + b" " * 40_000_000 + b"]")).decode(),
+        "cg1." + base64.urlsafe_b64encode(zlib.compress(b"[" + b"{}," * 1_000_000 + b"{}]")).decode(),
     ],
-    ids=["empty", "foreign", "nothing", "letters", "short", "plain", "object", "numbers", "nested", "huge"],
+    ids=["empty", "foreign", "nothing", "letters", "short", "plain", "object", "numbers", "nested", "huge", "many"],
 )
 def test_anything_else_is_nothing(text: str) -> None:
     assert unpack(text) == []

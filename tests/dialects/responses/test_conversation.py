@@ -65,10 +65,14 @@ def test_a_text_is_one_message() -> None:
     assert converse([placed], "Be brief.", FORMS, 0).messages == (Instructions("Be brief."), UserMessage("Hi"))
 
 
-def test_a_compaction_is_unpacked_in_its_place() -> None:
-    packed = {"type": "compaction", "id": "cmp_1", "encrypted_content": pack([user("old")])}
-    foreign = {"type": "compaction", "encrypted_content": "gAAAA"}
-    assert messages(packed, foreign, {"type": "compaction"}, user("new")) == [UserMessage("old"), UserMessage("new")]
+def test_the_last_compaction_is_unpacked_in_its_place() -> None:
+    first, last = ({"type": "compaction", "encrypted_content": pack([user(text)])} for text in ("older", "old"))
+    assert messages(first, user("a"), last, user("b")) == [UserMessage("a"), UserMessage("old"), UserMessage("b")]
+
+
+@pytest.mark.parametrize("compaction", [{"encrypted_content": "gAAAA"}, {"encrypted_content": None}, {}])
+def test_a_compaction_of_others_is_skipped(compaction: dict[str, Any]) -> None:
+    assert messages({"type": "compaction", **compaction}, user("Hi")) == [UserMessage("Hi")]
 
 
 def test_what_is_no_item_is_refused() -> None:

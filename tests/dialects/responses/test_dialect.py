@@ -12,7 +12,7 @@ from cursor_gateway.dialects.responses.compaction import unpack
 from cursor_gateway.dialects.responses.dialect import ResponsesReply, responses_dialect
 from cursor_gateway.dialects.responses.ids import answer_id
 from cursor_gateway.dialects.responses.request import Asked
-from cursor_gateway.errors import AgentCrashed, InvalidRequest, WebSocketRefused
+from cursor_gateway.errors import AgentCrashed, AgentUnauthenticated, InvalidRequest, WebSocketRefused
 from cursor_gateway.model.messages import ToolMessage, UserMessage
 from cursor_gateway.prompting.structured import JsonObject, instructions
 from tests.dialects.runs import RUN, USAGE, done, words
@@ -84,6 +84,16 @@ def test_codex() -> None:
     assert b"keepalive" in codex.form.keep_alive
     other = reply(start({"session-id": "s"}))
     assert (other.streams_failures, other.headers(RUN), other.form) == (False, {}, SSE)
+
+
+def test_codex_is_told_in_a_stream_why_a_run_cannot_start() -> None:
+    refused = start(CODEX, stream=True).refused
+    assert refused is not None
+    response = read_stream(refused(AgentUnauthenticated("Log in.").failure()))
+    assert response.error is not None
+    assert (response.status, response.error.code, response.error.message) == ("failed", "invalid_prompt", "Log in.")
+    assert start(CODEX).refused is None
+    assert start(stream=True).refused is None
 
 
 def test_a_summary_is_written_beside_the_conversation_in_the_mode_that_changes_nothing() -> None:

@@ -14,6 +14,7 @@ import msgspec
 PREVIOUS_RESPONSE = "previous_response"  # an item of ours within a compaction
 _MARK = "cg1."
 _LARGEST = 32 * 1024 * 1024  # bytes, unpacked
+_MOST_VALUES = 1_000_000  # decoding them blocks the event loop
 
 SUMMARY_REQUEST = (
     "Write a summary of this conversation for somebody who continues it and knows nothing else of it: what the user "
@@ -34,6 +35,8 @@ def unpack(text: str) -> list[dict[str, Any]]:
     unpacking = zlib.decompressobj()
     try:
         data = unpacking.decompress(base64.urlsafe_b64decode(text.removeprefix(_MARK)), _LARGEST)
+        if data.count(b"{") + data.count(b"[") > _MOST_VALUES:
+            return []
         return msgspec.json.decode(data, type=list[dict[str, Any]])
     except (ValueError, zlib.error, msgspec.MsgspecError, RecursionError):
         return []

@@ -6,7 +6,7 @@ items that are not known are skipped.
 """
 
 import base64
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -50,7 +50,9 @@ class Placed(Struct, frozen=True):
 
 
 def read_items(input: str | Sequence[Any] | None) -> list[Placed]:
-    """All items, those of compactions unpacked. Raises `InvalidRequest`."""
+    """All items; in the place of the last compaction, which stands for the earlier ones, too, what is packed in it.
+
+    Raises `InvalidRequest`."""
     if input is None:
         return []
     if isinstance(input, str):
@@ -59,17 +61,20 @@ def read_items(input: str | Sequence[Any] | None) -> list[Placed]:
         raise InvalidRequest(
             f"input: The limit is {_MOST_ITEMS:,} items; start a new conversation, or compact it.", param="input"
         )
-    return [unpacked for number, item in enumerate(input) for unpacked in _placed(item, f"input[{number}]")]
+    items = [_placed(item, f"input[{number}]") for number, item in enumerate(input)]
+    compactions = [number for number, placed in enumerate(items) if placed.type == "compaction"]
+    if not compactions:
+        return items
+    last = compactions[-1]
+    packed, param = items[last].item.get("encrypted_content"), items[last].param
+    unpacked = [Placed(item, param) for item in unpack(packed)] if isinstance(packed, str) else []
+    return [*items[:last], *unpacked, *items[last + 1 :]]
 
 
-def _placed(item: Any, param: str) -> Iterator[Placed]:
+def _placed(item: Any, param: str) -> Placed:
     if not isinstance(item, dict):
         raise InvalidRequest(f"{param}: An item must be an object.", param=param)
-    packed = item.get("encrypted_content")
-    if item.get("type") == "compaction" and isinstance(packed, str):
-        yield from (Placed(inner, param) for inner in unpack(packed))
-    else:
-        yield Placed(item, param)
+    return Placed(item, param)
 
 
 def declared_tools(items: Sequence[Placed]) -> list[tuple[str, dict[str, Any]]]:

@@ -51,12 +51,13 @@ from cursor_gateway.stages.tokens import estimate_tokens_by_sample
 _PATH = "/v1/responses"
 _CODEX_SSE = Form(SSE.media_type, keep_alive())
 _RETRIES = "x-stainless-retry-count"
+_NO_RUN = "chat_none"
 
 
 def responses_dialect(max_images: int, now: Callable[[], float]) -> Dialect:
     """`now` tells the seconds since 1970."""
     return Dialect(
-        routes=[Route(_PATH, "responses", partial(_read, max_images=max_images))],
+        routes=[Route(_PATH, "responses", partial(_read, max_images=max_images, now=now))],
         computed=[
             ComputedRoute("GET", _PATH, "responses", _refuse_websocket),
             ComputedRoute("POST", f"{_PATH}/input_tokens", "input_tokens", _count_tokens),
@@ -145,7 +146,7 @@ def _kept(kept: bytes) -> Asked:
 # --- requests ---------------------------------------------------------------------------------------
 
 
-def _read(body: bytes, headers: Mapping[str, str], max_images: int) -> StartRun:
+def _read(body: bytes, headers: Mapping[str, str], max_images: int, now: Callable[[], float]) -> StartRun:
     request = read_request(body, headers, max_images)
     codex, options, messages = request.codex, request.cursor, request.conversation.messages
     session = codex.session if codex is not None else headers.get("x-session-id") or headers.get("session-id") or ""
@@ -154,6 +155,7 @@ def _read(body: bytes, headers: Mapping[str, str], max_images: int) -> StartRun:
     start = StartRun(
         messages=messages,
         reply=_reply(request),
+        refused=partial(_refused, request.asked, now) if codex is not None and request.stream else None,
         stream=request.stream,
         background=request.background,
         kept=msgspec.json.encode(request.asked) if request.store else b"",
@@ -179,6 +181,10 @@ def _read(body: bytes, headers: Mapping[str, str], max_images: int) -> StartRun:
     )
     is_summary = request.asked.is_compaction or (codex is not None and codex.is_compaction)
     return _beside(start) if is_summary else start
+
+
+def _refused(asked: Asked, now: Callable[[], float], failure: Failure) -> bytes:
+    return failure_frames(Head(_NO_RUN, 0, int(now()), asked.model, asked), failure)
 
 
 def _beside(start: StartRun) -> StartRun:
