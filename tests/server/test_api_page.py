@@ -62,7 +62,7 @@ TEXT = READER.texts["body"][0]
 
 
 def test_it_says_what_it_is_and_where() -> None:
-    assert READER.texts["title"] == ["cursor-gateway: the API"]
+    assert READER.texts["title"] == ["cursor-gateway API"]
     assert READER.texts["h1"] == ["cursor-gateway 1.2.3"]
     assert f"Base URL: {BASE}." in TEXT
 

@@ -289,7 +289,7 @@ def test_a_new_error_appears_by_itself() -> None:
     responses = openapi_document("1")["paths"]["/v1/chat"]["post"]["responses"]
     del Teapot
     gc.collect()  # or later tests meet it
-    assert responses["418"]["description"] == "`teapot`: Teapot. `Retry-After` says when to try again."
+    assert responses["418"]["description"] == "`teapot`: Teapot. `Retry-After` says when to retry."
     assert "Retry-After" in responses["418"]["headers"]
     assert all(error.__name__ != "Teapot" for error in raised())
 

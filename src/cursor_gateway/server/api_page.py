@@ -1,7 +1,7 @@
 """The OpenAPI document in; a page for people, and its style, out.
 
-The page needs no script and nothing from elsewhere, so the strictest Content-Security-Policy suits it. Every text is
-escaped: even the base URL comes from a request.
+The page needs no script and no external resources, so it works with the strictest Content-Security-Policy. All text is
+escaped, because even the base URL comes from a request.
 """
 
 import json
@@ -26,7 +26,7 @@ def api_style() -> str:
 
 
 def api_page(document: Json, base_url: str) -> str:
-    """`base_url` is where the reader has found the gateway, without a slash at its end."""
+    """`base_url` is the URL under which the reader reached the gateway, without a trailing slash."""
     info = document["info"]
     return _PAGE.format(
         title=escape(info["title"]),
@@ -48,11 +48,11 @@ _PAGE = """\
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <meta name="color-scheme" content="light dark">
-<title>{title}: the API</title>
+<title>{title} API</title>
 <link rel="stylesheet" href="docs.css">
 </head>
 <body>
-<a class="skip" href="#content">Skip to the content</a>
+<a class="skip" href="#content">Skip to content</a>
 <nav aria-label="On this page">
 <p class="brand"><a href="#top">{title}</a></p>
 {navigation}
@@ -64,13 +64,13 @@ _PAGE = """\
 </header>
 {about}
 <section aria-labelledby="start">
-<h2 id="start">Start</h2>
+<h2 id="start">Getting started</h2>
 {start}
 </section>
 <section aria-labelledby="endpoints">
 <h2 id="endpoints">Endpoints</h2>
 {endpoints}
-<p>The same for programs: <a href="openapi.json">openapi.json</a>.</p>
+<p>Machine-readable: <a href="openapi.json">openapi.json</a>.</p>
 </section>
 {groups}
 <section aria-labelledby="schemas">
@@ -94,7 +94,7 @@ def _operations(document: Json) -> Iterator[tuple[str, str, Json]]:
 
 
 def _navigation(document: Json) -> str:
-    parts = ['<ul><li><a href="#start">Start</a></li><li><a href="#endpoints">Endpoints</a></li></ul>']
+    parts = ['<ul><li><a href="#start">Getting started</a></li><li><a href="#endpoints">Endpoints</a></li></ul>']
     for tag in document["tags"]:
         links = "".join(
             f'<li><a href="#{escape(operation["operationId"])}">{escape(operation["summary"])}</a></li>'
@@ -112,18 +112,18 @@ def _tag_id(tag: Json) -> str:
 def _start(document: Json, base_url: str) -> str:
     post = {path: operation for method, path, operation in _operations(document) if method == "post"}
     shown = [
-        ("Ask, and have the answer as documents", _block(_curl("post", "/v1/chat", post["/v1/chat"], base_url))),
-        ("The same as it happens", _block(_curl("post", "/v1/chat", post["/v1/chat"], base_url, "stream"))),
+        ("An answer as documents", _block(_curl("post", "/v1/chat", post["/v1/chat"], base_url))),
+        ("A streamed answer", _block(_curl("post", "/v1/chat", post["/v1/chat"], base_url, "stream"))),
         (
-            "With the `openai` package, or any other client of OpenAI's API",
+            "With the `openai` package, or any other OpenAI client",
             _indented_block(_PYTHON.format(json.dumps(f"{base_url}/v1"))),
         ),
     ]
-    parts = [f"<p>Base URL: {_code(base_url)}. Clients of OpenAI's API want {_code(f'{base_url}/v1')}.</p>"]
+    parts = [f"<p>Base URL: {_code(base_url)}. OpenAI clients use {_code(f'{base_url}/v1')}.</p>"]
     parts += [f"<h3>{_inline(what)}</h3>{how}" for what, how in shown]
     note = (
-        "A gateway with API keys also wants `-H 'Authorization: Bearer KEY'`, or the key as `api_key`. Without keys, "
-        "any `api_key` will do."
+        "If the gateway has API keys, add `-H 'Authorization: Bearer KEY'`, or pass the key as `api_key`. Otherwise, "
+        "any `api_key` works."
     )
     return "".join([*parts, f"<p>{_inline(note)}</p>"])
 
@@ -151,7 +151,7 @@ def _endpoints(document: Json) -> str:
         )
         for method, path, operation in _operations(document)
     ]
-    return _table(("Endpoint", "What for"), rows)
+    return _table(("Endpoint", "Description"), rows)
 
 
 def _group(document: Json, tag: Json, base_url: str) -> str:
@@ -187,7 +187,7 @@ def _operation(document: Json, method: str, path: str, operation: Json, base_url
 
 
 def _openness(operation: Json) -> str:
-    return ' <span class="note">needs no key</span>' if operation.get("security") == [] else ""
+    return ' <span class="note">no key required</span>' if operation.get("security") == [] else ""
 
 
 def _parameters(document: Json, operation: Json) -> str:
@@ -218,7 +218,7 @@ def _replies(document: Json, operation: Json) -> str:
 
 
 def _reply(document: Json, status: str, reply: Json) -> str:
-    parts = [f"<h4>Reply {_code(status)}</h4><p>{_inline(reply['description'])}</p>"]
+    parts = [f"<h4>Response {_code(status)}</h4><p>{_inline(reply['description'])}</p>"]
     for media_type, content in reply.get("content", {}).items():
         about = (
             _inline(content["x-itemSchema"]["description"]) if "x-itemSchema" in content else _type(content["schema"])

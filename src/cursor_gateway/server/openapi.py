@@ -75,27 +75,25 @@ __all__ = ["api_page", "api_style", "openapi_document"]
 Json = dict[str, Any]
 
 _ABOUT = """\
-Cursor's agent over HTTP. The agent works in a folder on the machine where the gateway runs; what it says and does \
-comes back as an ordered list of typed **documents**, or in the form of **OpenAI's** or **Anthropic's API**, at once \
-or as it happens.
+Cursor's agent over HTTP. The agent works in a folder on the gateway's machine. Its answers are ordered lists of typed \
+**documents**, or have the form of **OpenAI's** or **Anthropic's API**, whole or streamed.
 
-- Requests are JSON and say so: `Content-Type: application/json`.
-- A gateway with API keys wants one in every request: `Authorization: Bearer …`.
-- Every reply has an `X-Request-Id`; the log has the same. A request may bring its own.
-- Errors have OpenAI's form (Anthropic's below `/v1/messages`), a stable `code` and a sentence that says what to do.
-- A streaming reply waits for the first sign of the agent, so that a run that cannot start has its own status. \
-After that, an error is the last thing that the stream tells. A silent stream is kept \
-open by comments, NDJSON by white space before the next line.
+- Requests are JSON, with `Content-Type: application/json`.
+- If the gateway has API keys, every request needs one: `Authorization: Bearer …`.
+- Every reply has an `X-Request-Id`, which is also in the log. A request may send its own.
+- Errors have OpenAI's form (Anthropic's below `/v1/messages`), a stable `code` and a message that says what to do.
+- A streaming reply starts when the agent produces output, so a run that cannot start has its own status. After that, \
+an error ends the stream. Comments keep a silent stream open; in NDJSON, white space before the next line does.
 """
 
 _TAGS = {
-    "Documents": "The answer as an ordered list of typed documents.",
-    "History": "What was said before.",
+    "Documents": "Answers as ordered lists of typed documents.",
+    "History": "Conversations and runs.",
     "Permissions": "What callers have allowed the agent to do.",
     "Workspace": "The folders that the agent may work in.",
-    "OpenAI": "The same agent for any client of OpenAI's API.",
-    "Anthropic": "The same agent for any client of Anthropic's API, Claude Code among them.",
-    "Operation": "For operators, and about the API itself.",
+    "OpenAI": "For any client of OpenAI's API.",
+    "Anthropic": "For any client of Anthropic's API, such as Claude Code.",
+    "Operation": "Monitoring, and the description of this API.",
 }
 
 
@@ -105,7 +103,7 @@ def openapi_document(version: str) -> Json:
         "info": {
             "title": "cursor-gateway",
             "version": version,
-            "summary": "Cursor's agent as documents, and as OpenAI's and Anthropic's APIs.",
+            "summary": "Cursor's agent as typed documents, and over OpenAI's and Anthropic's APIs.",
             "description": _ABOUT,
             "license": {"name": "MIT", "identifier": "MIT"},
         },
@@ -118,7 +116,7 @@ def openapi_document(version: str) -> Json:
             "headers": {name: _header(about) for name, about in _HEADERS.items()},
             "parameters": _PARAMETERS,
             "securitySchemes": {
-                "bearer": {"type": "http", "scheme": "bearer", "description": "A key that `cursor-gateway key` made."},
+                "bearer": {"type": "http", "scheme": "bearer", "description": "An API key from `cursor-gateway key`."},
                 "header": {"type": "apiKey", "in": "header", "name": "X-Api-Key", "description": "The same key."},
             },
         },
@@ -135,12 +133,12 @@ def _paths() -> Json:
             "post": _operation(
                 "createChat",
                 "Documents",
-                "Ask the agent",
-                "Runs the agent with one message. The answer is a `ChatResponse`; with `stream` it comes as it "
-                "happens: Server-Sent Events, or NDJSON for `Accept: application/x-ndjson`. A client that leaves "
-                "cancels the run, unless the operator has decided otherwise. Where the agent calls one of `tools`, the "
-                "reply ends: its `status` is `streaming`, `metadata.waitingFor` has the calls, and their results go to "
-                "`/v1/chat/{id}/answer`.",
+                "Start a run",
+                "Runs the agent with one message and returns a `ChatResponse`. With `stream`, the answer is "
+                "streamed as Server-Sent Events, or as NDJSON with `Accept: application/x-ndjson`. A client that "
+                "disconnects cancels the run, unless configured otherwise. If the agent calls one of `tools`, the "
+                "reply ends: its `status` is `streaming`, and `metadata.waitingFor` lists the calls. Send their "
+                "results to `/v1/chat/{id}/answer`.",
                 _body("ChatRequest", _CHATS),
                 _reply(
                     "The answer.",
@@ -155,7 +153,7 @@ def _paths() -> Json:
                 parameters=[_IDEMPOTENCY, _PREFER],
                 more={
                     "202": _reply(
-                        "The run has begun; for `Prefer: respond-async`. Read it at `/v1/chat/{id}/events`.",
+                        "The run has started (with `Prefer: respond-async`). Read it at `/v1/chat/{id}/events`.",
                         _json(ref("ChatResponse"), examples.begun),
                         (*_RUN_HEADERS, "Location"),
                     )
@@ -166,9 +164,10 @@ def _paths() -> Json:
             "get": _operation(
                 "getChat",
                 "Documents",
-                "Look at an answer",
-                "The whole answer, or what there is of it now: then its `status` is `streaming`, and a tool that has "
-                "not ended has the `state` `running`, or `waiting` where its caller is to run it.",
+                "Get an answer",
+                "Returns the answer, or a snapshot while the run is active. A snapshot has the `status` "
+                "`streaming`; a tool that has not ended has the `state` `running`, or `waiting` if the caller has "
+                "to run it.",
                 None,
                 _reply(
                     "The answer.",
@@ -195,29 +194,29 @@ def _paths() -> Json:
             "get": _operation(
                 "getChatEvents",
                 "Documents",
-                "Read an answer's stream, or read on",
-                "From the beginning, or after the event that the reader had last: while the run goes on, after it has "
-                "ended, after the gateway was restarted. Any number of readers see the same events. Who has them all "
-                "gets 204, which tells an `EventSource` not to come again. A number that the run does not have gets "
-                "400.",
+                "Stream or resume a run",
+                "Streams a run's events from the beginning, or after a given event: during the run, after it "
+                "ended, and after a restart of the gateway. Any number of clients can read the same events. "
+                "Returns 204 when the run is over and nothing is left, which stops an `EventSource`. An event "
+                "number that the run does not have returns 400.",
                 None,
                 _reply("The stream.", _streams(examples), _RUN_HEADERS),
                 {*_ANYWHERE, KeyRefused, InvalidRequest, NotFound, StoreUnavailable},
                 parameters=[_CHAT_ID, *_READING],
-                more={"204": _reply("There is nothing after that event, and there will be nothing.", {})},
+                more={"204": _reply("The run is over, and there are no events after this one.", {})},
             )
         },
         "/v1/chat/{id}/answer": {
             "post": _operation(
                 "answerChat",
                 "Documents",
-                "Answer the agent",
-                "With the results of the caller's tools, for which a run waits: the same run goes on, and the reply is "
-                "like that of `POST /v1/chat`, a stream from where the run had paused. The same results again have the "
-                "same reply; results for a run that is gone start a new one in its conversation, which knows them. "
-                "Answers to the agent's questions and the decision on its plan are the next message of the "
-                "conversation, when the run has ended. So is a decision about a command that was rejected; if the "
-                "run waits for it, the run goes on.",
+                "Answer a run",
+                "Sends what a run waits for. After tool results, the same run continues, and the reply is like "
+                "that of `POST /v1/chat`; a stream starts where the run paused. Repeating the same results returns "
+                "the same reply. Results for a run that is gone start a new run in its conversation, which "
+                "includes them. If the run has ended, answers to the agent's questions and the decision on its "
+                "plan become the next message of the conversation. So does a decision about a command that was "
+                "rejected; if the run waits for the decision, it continues.",
                 _body("AnswerRequest", _ANSWERS),
                 _reply(
                     "The answer.",
@@ -232,7 +231,7 @@ def _paths() -> Json:
                 parameters=[_CHAT_ID, _PREFER],
                 more={
                     "202": _reply(
-                        "The run goes on; for `Prefer: respond-async`. Read it at `/v1/chat/{id}/events`.",
+                        "The run continues (with `Prefer: respond-async`). Read it at `/v1/chat/{id}/events`.",
                         _json(ref("ChatResponse"), examples.begun),
                         (*_RUN_HEADERS, "Location"),
                     )
@@ -244,14 +243,14 @@ def _paths() -> Json:
                 "cancelChat",
                 "Documents",
                 "Stop a run",
-                "Stops the agent and all that it has started, and waits for its end. A run that is over stays as it "
-                "is. The body may be empty, but it needs its `Content-Type`.",
+                "Stops the agent and every process it started, and waits until they have ended. A run that is over "
+                "does not change. The body may be empty, but needs a `Content-Type`.",
                 # Marked as required although an empty one is taken: clients would leave out its type otherwise.
                 {
                     "required": True,
                     "content": {"application/json": {"schema": {"type": "object"}, "example": {}}},
                 },
-                _reply("What the run's `done` says.", _json(ref("DonePayload"), examples.cancelled)),
+                _reply("The run's `done` payload.", _json(ref("DonePayload"), examples.cancelled)),
                 {*_ANYWHERE, KeyRefused, MediaTypeRefused, NotFound, StoreUnavailable},
                 parameters=[_CHAT_ID],
             )
@@ -260,9 +259,9 @@ def _paths() -> Json:
             "get": _operation(
                 "listConversations",
                 "History",
-                "List or search the conversations",
-                "The newest first. With `q` those in which all its words were said, run or written: in messages, "
-                "documents, commands and paths.",
+                "List or search conversations",
+                "Newest first. With `q`, only those that contain all its words: in messages, documents, commands "
+                "and paths.",
                 None,
                 _reply("A page.", _json(ref("ConversationList"), {"conversations": [_CONVERSATION], "next": None})),
                 {*_ANYWHERE, KeyRefused, InvalidRequest, StoreUnavailable},
@@ -273,8 +272,8 @@ def _paths() -> Json:
             "get": _operation(
                 "getConversation",
                 "History",
-                "Look at a conversation",
-                "All that was said in it; the documents of its answers are at `/v1/chat/{id}`.",
+                "Get a conversation",
+                "Returns all messages. The documents of the answers are at `/v1/chat/{id}`.",
                 None,
                 _reply("The conversation.", _json(ref("ConversationDetail"), _DETAIL)),
                 {*_ANYWHERE, KeyRefused, NotFound, StoreUnavailable},
@@ -303,19 +302,20 @@ def _paths() -> Json:
                 "deleteConversation",
                 "History",
                 "Delete a conversation",
-                "With its answers, its images and the agent's own copies on this machine. A run in it is stopped. "
-                "Not deleted: recordings (`record_dir`), what the agent has changed in the workspace, and what was "
-                "sent to Cursor.",
+                "Deletes its answers, its images and the agent's own copies on this machine. An active run is "
+                "stopped. Recordings (`record_dir`), files that the agent has changed, and data sent to Cursor are "
+                "not deleted.",
                 None,
                 None,
                 {*_ANYWHERE, KeyRefused, NotFound, StoreUnavailable},
                 parameters=[_CONVERSATION_ID],
                 more={
                     "202": _reply(
-                        "It is gone from the history; the agents' own copies are deleted as soon as possible.",
+                        "The conversation is deleted from the history; the agents' own copies are deleted as soon "
+                        "as possible.",
                         _json(_PENDING, {"message": "The conversation is deleted. …"}),
                     ),
-                    "204": _reply("It is gone.", {}),
+                    "204": _reply("Deleted.", {}),
                 },
             ),
         },
@@ -387,8 +387,8 @@ def _paths() -> Json:
             "get": _operation(
                 "listRuns",
                 "History",
-                "List the newest runs",
-                "Of all conversations.",
+                "List recent runs",
+                "Of all conversations, newest first.",
                 None,
                 _reply("The runs.", _json(ref("RunList"), {"runs": [_RECENT]})),
                 {*_ANYWHERE, KeyRefused, InvalidRequest, StoreUnavailable},
@@ -399,8 +399,8 @@ def _paths() -> Json:
             "get": _operation(
                 "listPermissions",
                 "Permissions",
-                "List what the agent may do",
-                "The caller's own decisions, the newest first, and the operator's rules.",
+                "List permissions",
+                "The caller's own decisions, newest first, and the operator's rules.",
                 None,
                 _reply("The permissions.", _json(ref("PermissionList"), _PERMISSIONS)),
                 {*_ANYWHERE, KeyRefused},
@@ -411,33 +411,33 @@ def _paths() -> Json:
                 "revokePermission",
                 "Permissions",
                 "Revoke a permission",
-                "From the next run on. The document can be decided on again.",
+                "Applies from the next run on. The document can then be decided again.",
                 None,
                 None,
                 {*_ANYWHERE, KeyRefused, NotFound},
                 parameters=[_path("id", "The permission's id.", "perm_3b1d")],
-                more={"204": _reply("It is revoked.", {})},
+                more={"204": _reply("Revoked.", {})},
             ),
         },
         "/v1/chat/completions": {
             "post": _operation(
                 "createChatCompletion",
                 "OpenAI",
-                "Ask the agent, as OpenAI's clients do",
-                "The whole conversation in, the agent's text out. Thinking, and a line for each thing that the agent "
-                "did, come as `reasoning_content`. Where the agent calls one of `tools`, the reply ends with "
-                "`tool_calls`, and the request that brings their results goes on with the same run. What would make "
-                "the answer wrong is refused; what only cannot be honoured is ignored, and says so below.",
+                "Create a chat completion",
+                "Takes the whole conversation and returns the agent's text. Thinking, and a line for each of the "
+                "agent's actions, are in `reasoning_content`. If the agent calls one of `tools`, the reply ends "
+                "with `tool_calls`, and the request with their results continues the same run. Options that would "
+                "make the answer wrong are rejected; others that cannot be honoured are ignored, as noted below.",
                 _body("ChatCompletionRequest", _COMPLETIONS),
                 _reply(
                     "The answer.",
                     {
                         "application/json": {"schema": ref("ChatCompletion"), "example": examples.completion},
                         "text/event-stream": _stream(
-                            "The data of each event is a `ChatCompletionChunk`, or an `ErrorReply` when the run "
-                            "fails; the last is `[DONE]`. Its id is its number in the run, for "
-                            "`/v1/chat/{id}/events?dialect=openai`; with `stop`, `max_tokens` or `response_format` "
-                            "there are none.",
+                            "The data of each event is a `ChatCompletionChunk`, or an `ErrorReply` if the run "
+                            "fails; the last is `[DONE]`. The id of an event is its number in the run, for "
+                            "`/v1/chat/{id}/events?dialect=openai`; with `stop`, `max_tokens` or "
+                            "`response_format`, events have no ids.",
                             _event(("ChatCompletionChunk", "ErrorReply")),
                             examples.chunks,
                         ),
@@ -453,17 +453,18 @@ def _paths() -> Json:
             "post": _operation(
                 "createMessage",
                 "Anthropic",
-                "Ask the agent, as Anthropic's clients do",
-                "The whole conversation in, a message out. Where the agent calls one of `tools`, the message ends with "
-                "`tool_use`, and the request that brings the results goes on with the same run. Almost nothing is "
-                "refused; what cannot be honoured is ignored, and says so below. `?beta=true` changes nothing.",
+                "Create a message",
+                "Takes the whole conversation and returns a message. If the agent calls one of `tools`, the "
+                "message ends with `tool_use`, and the request with the results continues the same run. Almost "
+                "nothing is rejected; options that cannot be honoured are ignored, as noted below. `?beta=true` "
+                "changes nothing.",
                 _body("MessagesRequest", MESSAGES_EXAMPLES),
                 _reply(
                     "The answer.",
                     {
                         "application/json": {"schema": ref("Message"), "example": examples.message},
                         "text/event-stream": _stream(
-                            "Each event has its type as its name. A silent stream is kept open by `ping`.",
+                            "The name of each event is its type. `ping` events keep a silent stream open.",
                             _event(("MessagesEvent",), event={"type": "string"}),
                             examples.message_events,
                         ),
@@ -480,8 +481,8 @@ def _paths() -> Json:
             "post": _operation(
                 "countTokens",
                 "Anthropic",
-                "Count the tokens of a request",
-                "At once, by an estimate, without the agent.",
+                "Count tokens",
+                "Returns an estimate without running the agent.",
                 _body("MessagesCountRequest", COUNT_EXAMPLES),
                 _reply("The count.", _json(ref("MessagesTokenCount"), {"input_tokens": 4})),
                 {*_ANYWHERE, KeyRefused, MediaTypeRefused, RequestTooLarge, TooManyRequests},
@@ -493,9 +494,9 @@ def _paths() -> Json:
             "get": _operation(
                 "listModels",
                 "OpenAI",
-                "List the models",
-                "Those of the agent's account. The list is kept for a while. A request with `anthropic-version` gets a "
-                "`ModelPage`.",
+                "List models",
+                "Lists the models of the agent's account. The list is cached for a while. A request with "
+                "`anthropic-version` gets a `ModelPage`.",
                 None,
                 _reply("The models.", _json({"anyOf": [ref("ModelList"), ref("ModelPage")]}, _MODELS)),
                 _MODEL_ERRORS,
@@ -506,8 +507,8 @@ def _paths() -> Json:
             "get": _operation(
                 "getModel",
                 "OpenAI",
-                "Look up a model",
-                "One of the list, also by one of Claude's names.",
+                "Get a model",
+                "Returns a model of the list. Claude's model names are accepted too.",
                 None,
                 _reply("The model.", _json(ref("Model"), _MODEL)),
                 {*_MODEL_ERRORS, ModelUnavailable},
@@ -518,10 +519,11 @@ def _paths() -> Json:
             "get": _operation(
                 "getHealth",
                 "Operation",
-                "See whether it works",
-                "Whether the gateway is there, and what answers. 503 while the agent is gone, with the same facts.",
+                "Health",
+                "Shows that the gateway is running, and which agent answers. Returns 503, with the same fields, if "
+                "the agent is not installed any more.",
                 None,
-                _reply("It is there.", _json(ref("Health"), _HEALTH)),
+                _reply("The gateway is running.", _json(ref("Health"), _HEALTH)),
                 {*_ANYWHERE, AgentMissing},
                 is_open=True,
             )
@@ -530,10 +532,10 @@ def _paths() -> Json:
             "get": _operation(
                 "getMetrics",
                 "Operation",
-                "Read the figures",
-                "Runs, tokens, failures, requests and times, for Prometheus.",
+                "Metrics",
+                "Runs, tokens, failures, requests and times, in Prometheus format.",
                 None,
-                _reply("The figures.", _text("text/plain", _METRICS)),
+                _reply("The metrics.", _text("text/plain", _METRICS)),
                 {*_ANYWHERE, KeyRefused},
             )
         },
@@ -541,8 +543,8 @@ def _paths() -> Json:
             "get": _operation(
                 "getOpenapi",
                 "Operation",
-                "Read this description",
-                "This document, for programs.",
+                "OpenAPI document",
+                "This API as an OpenAPI document.",
                 None,
                 _reply("An OpenAPI 3.1 document.", {"application/json": {"schema": {"type": "object"}}}),
                 _ANYWHERE,
@@ -553,8 +555,8 @@ def _paths() -> Json:
             "get": _operation(
                 "getDocs",
                 "Operation",
-                "Read this page",
-                "This document, for people.",
+                "API documentation",
+                "This API as a web page.",
                 None,
                 _reply("A page.", _text("text/html")),
                 _ANYWHERE,
@@ -568,7 +570,7 @@ def _response_paths(examples: "_Examples") -> Json:
     """OpenAI's Responses API."""
     body = {"schema": ref("Response"), "example": examples.responses_body}
     stream = _stream(
-        "Each event has its type as its name. A silent stream is kept open by `keepalive`.",
+        "The name of each event is its type. `keepalive` events keep a silent stream open.",
         _event(("ResponseEvent",), event={"type": "string"}),
         examples.responses.events,
     )
@@ -580,11 +582,11 @@ def _response_paths(examples: "_Examples") -> Json:
             "post": _operation(
                 "createResponse",
                 "OpenAI",
-                "Ask the agent, as OpenAI's newer clients do",
-                "The whole conversation in, or what follows `previous_response_id`; items out. Where the agent calls "
-                "one of `tools`, the response ends with the calls, each in the form in which its tool was declared, "
-                "and the request that brings their results goes on with the same run. What cannot be honoured is "
-                "ignored, and says so below.",
+                "Create a response",
+                "Takes the whole conversation, or what follows `previous_response_id`, and returns items. If the "
+                "agent calls one of `tools`, the response ends with the calls, each in the form in which its tool "
+                "was declared, and the request with their results continues the same run. Options that cannot be "
+                "honoured are ignored, as noted below.",
                 _body("ResponsesRequest", RESPONSE_EXAMPLES),
                 _reply("The response.", both, _RUN_HEADERS),
                 _all_errors(),
@@ -594,8 +596,8 @@ def _response_paths(examples: "_Examples") -> Json:
             "get": _operation(
                 "refuseWebSocket",
                 "OpenAI",
-                "Not served",
-                "The API over WebSocket is not served; clients then use HTTP.",
+                "WebSocket (not supported)",
+                "WebSocket is not supported, so clients use HTTP.",
                 None,
                 None,
                 {*_ANYWHERE, KeyRefused, WebSocketRefused},
@@ -605,25 +607,26 @@ def _response_paths(examples: "_Examples") -> Json:
             "get": _operation(
                 "getResponse",
                 "OpenAI",
-                "Look at a response",
-                "As it is now; with `stream=true` its events, from the first or after `starting_after`, while the run "
-                "goes on and after it has ended.",
+                "Get a response",
+                "Returns the response in its current state. With `stream=true`, streams its events, from the first "
+                "or after `starting_after`, during the run and after it ended.",
                 None,
                 _reply("The response.", both, _RUN_HEADERS),
                 stored,
                 parameters=[
                     _RESPONSE_ID,
                     _query("stream", "`true` for a stream.", {"enum": ["true", "false"]}),
-                    _query("starting_after", "The `sequence_number` of the last event that the reader has.", _NUMBER),
+                    _query("starting_after", "The `sequence_number` of the last event received.", _NUMBER),
                 ],
             ),
             "delete": _operation(
                 "deleteResponse",
                 "OpenAI",
                 "Delete a response",
-                "It cannot be looked up any more. Its conversation stays in the history: see `/v1/conversations/{id}`.",
+                "The response can no longer be looked up. Its conversation stays in the history: see "
+                "`/v1/conversations/{id}`.",
                 None,
-                _reply("It is gone.", _json(ref("ResponseDeleted"), _DELETED)),
+                _reply("Deleted.", _json(ref("ResponseDeleted"), _DELETED)),
                 stored,
                 parameters=[_RESPONSE_ID],
             ),
@@ -633,7 +636,7 @@ def _response_paths(examples: "_Examples") -> Json:
                 "cancelResponse",
                 "OpenAI",
                 "Stop a response",
-                "Stops the agent and waits for its end. A response that has ended stays as it is.",
+                "Stops the agent and waits until it has ended. A response that is complete does not change.",
                 {
                     "required": True,
                     "content": {"application/json": {"schema": {"type": "object"}, "example": {}}},
@@ -647,16 +650,16 @@ def _response_paths(examples: "_Examples") -> Json:
             "get": _operation(
                 "listInputItems",
                 "OpenAI",
-                "List the items that a response answers",
-                "A page of what was sent as `input`.",
+                "List input items",
+                "Lists the items that were sent as `input`.",
                 None,
                 _reply("The items.", _json(ref("ResponseInputItems"), ITEMS)),
                 stored,
                 parameters=[
                     _RESPONSE_ID,
                     _limit(20),
-                    _query("order", "The latest first, or last.", {"enum": ["asc", "desc"], "default": "desc"}),
-                    _query("after", "A page's `last_id`: the page after it.", {"type": "string"}),
+                    _query("order", "`desc` is newest first.", {"enum": ["asc", "desc"], "default": "desc"}),
+                    _query("after", "The `last_id` of the previous page.", {"type": "string"}),
                 ],
             )
         },
@@ -664,8 +667,8 @@ def _response_paths(examples: "_Examples") -> Json:
             "post": _operation(
                 "countInputTokens",
                 "OpenAI",
-                "Count the tokens of a request for a response",
-                "At once, by an estimate, without the agent.",
+                "Count input tokens",
+                "Returns an estimate without running the agent.",
                 _body("ResponsesRequest", RESPONSE_COUNT_EXAMPLES),
                 _reply(
                     "The count.",
@@ -678,8 +681,9 @@ def _response_paths(examples: "_Examples") -> Json:
             "post": _operation(
                 "compactResponse",
                 "OpenAI",
-                "Pack a conversation into one item",
-                "At once, without the agent. The item stands for the conversation wherever it is sent in its place.",
+                "Compact a conversation",
+                "Packs a conversation into one item, without running the agent. Send the item in place of the "
+                "conversation.",
                 _body("ResponsesRequest", COMPACT_EXAMPLES),
                 _reply("The item.", _json(ref("ResponseCompaction"), COMPACTION)),
                 computed,
@@ -741,7 +745,9 @@ def _query(name: str, about: str, schema: Json) -> Json:
 
 
 _CHAT_ID = _path(
-    "id", "The answer's id, from `X-Chat-Id` or its `id`; that of a chat completion will do.", "chat_7f3a2b1c"
+    "id",
+    "The run's id, from `X-Chat-Id` or the `id` of the answer. The id of a chat completion works too.",
+    "chat_7f3a2b1c",
 )
 _RESPONSE_ID = _path("id", "The response's id.", "resp_7f3a2b1c")
 _DELETED: Json = {"id": "resp_7f3a2b1c", "object": "response", "deleted": True}
@@ -750,56 +756,58 @@ _PENDING: Json = {"type": "object", "properties": {"message": {"type": "string"}
 _IDEMPOTENCY: Json = {
     "name": "Idempotency-Key",
     "in": "header",
-    "description": "A name of the caller's for this request. The same request with the same key joins the run that it "
-    "has started, however often it comes, also later.",
+    "description": "A unique key for this request. Repeating the request with the same key joins the existing run "
+    "instead of starting another.",
     "schema": {"type": "string", "pattern": "^[!-~]{1,255}$"},
 }
 _PREFER = _header_parameter(
-    "Prefer", "`respond-async`: reply at once with the run's id; it goes on, whoever reads it, unless told otherwise."
+    "Prefer",
+    "`respond-async` returns the run's id at once. The run continues without a client, unless "
+    "`whenClientLeaves` says otherwise.",
 )
 _SESSION_HEADERS = [
-    _header_parameter(name, "The client's own name for its session: two of the same opening are told apart by it.")
+    _header_parameter(name, "The client's session id. It separates conversations that start with the same messages.")
     for name in ("X-Session-Id", "X-Session-Affinity")
 ]
 _CLAUDE_CODE_HEADERS = [
-    _header_parameter("X-Claude-Code-Session-Id", "Claude Code's own name for its session."),
-    _header_parameter("X-Claude-Code-Agent-Id", "Its subagent, which has a conversation of its own."),
+    _header_parameter("X-Claude-Code-Session-Id", "Claude Code's session id."),
+    _header_parameter("X-Claude-Code-Agent-Id", "The id of a Claude Code subagent, which has its own conversation."),
 ]
 _NUMBER: Json = {"type": "integer", "minimum": 0, "maximum": 1_000_000_000}
 _READING: list[Json] = [
     {
         "name": "Last-Event-ID",
         "in": "header",
-        "description": "The number of the last event that the reader has, as an `EventSource` sends it.",
+        "description": "The number of the last event received, as sent by `EventSource`.",
         "schema": _NUMBER,
     },
-    _query("after", "The same, for readers who cannot send a header.", _NUMBER),
+    _query("after", "The same, for clients that cannot send headers.", _NUMBER),
     _query(
         "dialect",
-        "`documents`; `ndjson`; `openai` for chunks as of `/v1/chat/completions`, up to the next pause; `responses` "
-        "and `messages` for events as of `/v1/responses` and `/v1/messages`, likewise; `html` for what a page must do "
-        "to show it.",
+        "`documents`; `ndjson`; `openai` for chunks as in `/v1/chat/completions`, up to the next pause; "
+        "`responses` and `messages` for events as in `/v1/responses` and `/v1/messages`, also up to the next "
+        "pause; `html` for HTML fragments.",
         {"enum": ["documents", "ndjson", "openai", "responses", "messages", "html"]},
     ),
 ]
 
 _MODEL_PAGES: list[Json] = [
-    _header_parameter("anthropic-version", "Any: the list comes as Anthropic's clients read it."),
-    _query("limit", "The most of them, for Anthropic's clients.", {"type": "integer", "minimum": 1, "maximum": 1000}),
-    _query("after_id", "Those after this one, for Anthropic's clients.", {"type": "string"}),
-    _query("before_id", "Those before this one, for Anthropic's clients.", {"type": "string"}),
+    _header_parameter("anthropic-version", "Any value returns the list in Anthropic's form."),
+    _query("limit", "The page size, for Anthropic clients.", {"type": "integer", "minimum": 1, "maximum": 1000}),
+    _query("after_id", "Returns the models after this one, for Anthropic clients.", {"type": "string"}),
+    _query("before_id", "Returns the models before this one, for Anthropic clients.", {"type": "string"}),
 ]
 
 
 def _limit(default: int) -> Json:
     schema = {"type": "integer", "minimum": 1, "maximum": 100, "default": default}
-    return _query("limit", "The most of them.", schema)
+    return _query("limit", "The page size.", schema)
 
 
 _LISTING: list[Json] = [
-    _query("q", "Words to search for; the last may be the beginning of one.", {"type": "string", "maxLength": 1000}),
+    _query("q", "Words to search for; the last one may be a prefix.", {"type": "string", "maxLength": 1000}),
     _limit(20),
-    _query("before", "A page's `next`: the page after it. Another text is refused.", {"type": "string"}),
+    _query("before", "The `next` of the previous page. Other values are rejected.", {"type": "string"}),
     _query("pinned", "`true` for all pinned conversations, on one page.", {"enum": ["true"]}),
 ]
 
@@ -807,16 +815,16 @@ _LISTING: list[Json] = [
 # --- replies --------------------------------------------------------------------------------------------
 
 _HEADERS = {
-    "X-Request-Id": "The request's id, as in the log: the caller's own, or a new one.",
-    "X-Cursor-Gateway-Source": "What answers: `cli`, `acp` or `sdk` for the agent, `replay` or `demo` for recordings, "
-    "`history` for a run that has ended.",
-    "X-Chat-Id": "The answer's id, there before the answer is.",
-    "X-Conversation-Id": "The conversation, to go on with as `conversationId`.",
-    "X-Should-Retry": "`false` where the same request would fail again; OpenAI's own clients obey it.",
-    "Retry-After": "How many seconds to wait before another try, where that is known.",
-    "WWW-Authenticate": "`Bearer`, where a key of the gateway's is missing.",
-    "Allow": "The methods that the path knows.",
-    "Location": "Where the run is: `/v1/chat/{id}`.",
+    "X-Request-Id": "The request's id, as in the log: the one that the client sent, or a new one.",
+    "X-Cursor-Gateway-Source": "What answered: `cli`, `acp` or `sdk` for the agent, `replay` or `demo` for "
+    "recordings, `history` for a run that has ended.",
+    "X-Chat-Id": "The run's id, sent before the answer.",
+    "X-Conversation-Id": "The conversation's id. Send it as `conversationId` to continue.",
+    "X-Should-Retry": "`false` if the same request would fail again. OpenAI's SDKs obey it.",
+    "Retry-After": "Seconds to wait before a retry, if known.",
+    "WWW-Authenticate": "`Bearer`, if an API key is missing.",
+    "Allow": "The methods that the path supports.",
+    "Location": "The URL of the run: `/v1/chat/{id}`.",
 }
 _EVERY_REPLY = ("X-Request-Id", "X-Cursor-Gateway-Source")
 _RUN_HEADERS = ("X-Chat-Id", "X-Conversation-Id")
@@ -825,8 +833,8 @@ _PARAMETERS: Json = {
     "X-Request-Id": {
         "name": "X-Request-Id",
         "in": "header",
-        "description": "An id of the caller's for this request: up to 128 letters, digits, `.`, `_`, `:` and `-`. Any "
-        "other is replaced.",
+        "description": "The client's id for this request: up to 128 letters, digits, `.`, `_`, `:` and `-`. An "
+        "invalid one is replaced.",
         "schema": {"type": "string"},
         "example": "my-request-1",
     }
@@ -835,7 +843,7 @@ _CURSOR_HEADERS: list[Json] = [
     {
         "name": f"X-Cursor-{name}",
         "in": "header",
-        "description": f"For clients that cannot send `{field}`, which wins over it.{more}",
+        "description": f"For clients that cannot send `{field}`, which takes precedence.{more}",
         "schema": schema,
     }
     for name, field, schema, more in [
@@ -856,7 +864,7 @@ _CURSOR_HEADERS: list[Json] = [
 _ACTIONS_HEADER: Json = {
     "name": "X-Cursor-Actions",
     "in": "header",
-    "description": "For clients that cannot send `cursor.actions`, which wins over it.",
+    "description": "For clients that cannot send `cursor.actions`, which takes precedence.",
     "schema": {"enum": list(get_args(ActionDisplay))},
 }
 
@@ -893,13 +901,13 @@ def _event(data: Iterable[str], **fields: Json) -> Json:
 def _streams(examples: "_Examples") -> Json:
     return {
         "text/event-stream": _stream(
-            "Each event has the name and the data of a `StreamEvent`, and a number of its own.",
+            "Each event has the name and data of a `StreamEvent`. Its id is the event number.",
             _event(_PAYLOADS, event=ref("StreamEventType"), id={"type": "string"}),
             examples.sse,
         ),
         "application/x-ndjson": _stream(
-            "Each line is a `StreamEvent`, with its number. None is empty: a silent stream is kept open by white space "
-            "before the next line.",
+            "Each line is a `StreamEvent` with its number. Lines are never empty: white space before the next line "
+            "keeps a silent stream open.",
             ref("StreamEvent"),
             examples.ndjson,
         ),
@@ -1003,7 +1011,7 @@ def _error_response(errors: list[type[GatewayError]], failed: Sequence[Json], en
 
 def _sentence(error: type[GatewayError]) -> str:
     sentence = _meanings().get(error.__name__) or f"{error.code.replace('_', ' ').capitalize()}."
-    return sentence if error.retry_after is None else f"{sentence} `Retry-After` says when to try again."
+    return sentence if error.retry_after is None else f"{sentence} `Retry-After` says when to retry."
 
 
 @cache
@@ -1025,7 +1033,7 @@ _QUESTION = "What does this project do?"
 _CHATS: Json = {
     "question": {"summary": "A question", "value": {"message": _QUESTION, "mode": "ask"}},
     "stream": {
-        "summary": "The answer as it happens",
+        "summary": "A streamed answer",
         "value": {"message": _QUESTION, "stream": True},
     },
     "continued": {
@@ -1039,12 +1047,12 @@ _WEATHER: Json = {
     "parameters": {"type": "object", "properties": {"town": {"type": "string"}}, "required": ["town"]},
 }
 _CHATS["tools"] = {
-    "summary": "A tool that the caller runs",
+    "summary": "A caller's tool",
     "value": {"message": "Do I need an umbrella in Bergen?", "tools": [_WEATHER]},
 }
 _ANSWERS: Json = {
     "results": {
-        "summary": "What the caller's tool gave",
+        "summary": "A tool result",
         "value": {"toolResults": [{"toolCallId": "call_5d1e", "content": {"town": "Bergen", "rain": True}}]},
     },
     "failed": {
@@ -1055,13 +1063,13 @@ _ANSWERS: Json = {
         "summary": "Answers to the agent's questions",
         "value": {"answers": [{"questionId": "q1", "selectedOptionIds": ["postgres"], "text": "Version 16."}]},
     },
-    "plan": {"summary": "A plan that is accepted", "value": {"plan": "accept", "stream": True}},
+    "plan": {"summary": "Accepting a plan", "value": {"plan": "accept", "stream": True}},
     "permissions": {
-        "summary": "A command that is allowed",
+        "summary": "Allowing a command",
         "value": {"permissions": [{"documentId": "doc_002", "decision": "conversation"}], "stream": True},
     },
     "denied": {
-        "summary": "A command that is denied",
+        "summary": "Denying a command",
         "value": {"permissions": [{"documentId": "doc_002", "decision": "deny", "reason": "Use pnpm here."}]},
     },
 }
@@ -1069,7 +1077,7 @@ _ASKED: list[Json] = [{"role": "user", "content": _QUESTION}]
 _COMPLETIONS: Json = {
     "question": {"summary": "A question", "value": {"model": "auto", "messages": _ASKED}},
     "stream": {
-        "summary": "The answer as it happens, and its tokens",
+        "summary": "A streamed answer with usage",
         "value": {
             "model": "auto",
             "messages": _ASKED,
@@ -1078,7 +1086,7 @@ _COMPLETIONS: Json = {
         },
     },
     "json": {
-        "summary": "An answer that is JSON",
+        "summary": "A JSON answer",
         "value": {
             "model": "auto",
             "messages": [{"role": "user", "content": "Which languages is this project written in?"}],
@@ -1098,7 +1106,7 @@ _COMPLETIONS: Json = {
     },
 }
 _COMPLETIONS["tools"] = {
-    "summary": "The result of a tool that the caller has run",
+    "summary": "A tool result",
     "value": {
         "model": "auto",
         "messages": [

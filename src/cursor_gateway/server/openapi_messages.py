@@ -36,16 +36,18 @@ def _object(title: str, about: str, properties: Schema, required: list[str]) -> 
 def message_schemas() -> dict[str, Schema]:
     """By name."""
     found = [
-        _object("MessagesRequest", "What Anthropic's clients send.", _request(), ["model", "max_tokens", "messages"]),
+        _object(
+            "MessagesRequest", "A request of Anthropic's Messages API.", _request(), ["model", "max_tokens", "messages"]
+        ),
         _object(
             "MessagesCountRequest",
-            "A request whose tokens are to be counted.",
+            "A request for counting tokens.",
             {name: _request()[name] for name in ("messages", "system", "tools")},
             ["messages"],
         ),
         _object(
             "MessagesTokenCount",
-            "How large a request is.",
+            "The size of a request.",
             {"input_tokens": _told(_COUNT, "An estimate.")},
             ["input_tokens"],
         ),
@@ -53,7 +55,7 @@ def message_schemas() -> dict[str, Schema]:
             "MessagesMessage",
             "One message of the conversation.",
             {
-                "role": _told({"enum": ["user", "assistant", "system"]}, "Whose it is."),
+                "role": _told({"enum": ["user", "assistant", "system"]}, "The role of the message."),
                 "content": _told(
                     _CONTENT,
                     "A text, or blocks: `text`, `image`, `document`, `tool_use`, `tool_result`, `search_result`. "
@@ -64,10 +66,10 @@ def message_schemas() -> dict[str, Schema]:
         ),
         _object(
             "MessagesTool",
-            "A tool of the caller's.",
+            "A caller's tool.",
             {
                 "name": _told(
-                    {"type": "string", "pattern": "^[A-Za-z0-9_./:-]{1,128}$"}, "Its name, different from all others."
+                    {"type": "string", "pattern": "^[A-Za-z0-9_./:-]{1,128}$"}, "Its name, which must be unique."
                 ),
                 "description": _told(_TEXT, "What it does, for the model."),
                 "input_schema": _told(
@@ -77,31 +79,31 @@ def message_schemas() -> dict[str, Schema]:
             },
             ["name"],
         ),
-        _object("Message", "The answer, as Anthropic's clients read it.", _message(), list(_message())),
+        _object("Message", "A message of Anthropic's Messages API.", _message(), list(_message())),
         _object("MessagesUsage", "The tokens of the last model call.", _usage(), list(_usage())),
         _object(
             "MessagesEvent",
             "One event of a stream: `message_start`, then for each block `content_block_start`, "
             "`content_block_delta` and `content_block_stop`, then `message_delta` and `message_stop`; `ping` between "
             "them; `error` instead of the rest if the run fails.",
-            {"type": _told(_TEXT, "Which one it is, as in its `event` line.")},
+            {"type": _told(_TEXT, "The type of the event, as in its `event` line.")},
             ["type"],
         ),
         _object(
             "MessagesError",
-            "An error, as Anthropic's clients read it.",
+            "An error in Anthropic's form.",
             {
                 "type": _told({"const": "error"}, "Always `error`."),
-                "error": _ref("MessagesErrorBody", "What is wrong."),
+                "error": _ref("MessagesErrorBody", "The error."),
             },
             ["type", "error"],
         ),
         _object(
             "MessagesErrorBody",
-            "What is wrong, and what to do.",
+            "The error, and what to do.",
             {
-                "type": _told({"enum": list(get_args(ErrorType))}, "The kind of error, which follows from the status."),
-                "message": _told(_NAME, "A sentence that says what to do."),
+                "type": _told({"enum": list(get_args(ErrorType))}, "The error type, which follows from the status."),
+                "message": _told(_NAME, "A message that says what to do."),
             },
             ["type", "message"],
         ),
@@ -114,22 +116,22 @@ def _request() -> Schema:
     return {
         "model": _told(
             _NAME,
-            "One of `/v1/models`, or any of Claude's names, which the setting `model_aliases` maps.",
+            "A model id from `GET /v1/models`, or any Claude model name, which the setting `model_aliases` maps.",
         ),
         "max_tokens": _told(
             {"type": "integer", "minimum": 1},
-            "The most tokens of the answer's text, by an estimate. 16,000 and more are no limit.",
+            "The maximum number of tokens of the answer's text, by estimate. Values of 16,000 and more set no limit.",
         ),
         "messages": _told(
             {"type": "array", "minItems": 1, "items": {"$ref": "#/components/schemas/MessagesMessage"}},
             "The whole conversation. If the last message is the assistant's, the answer continues it.",
         ),
-        "system": _told(_CONTENT, "The instructions: a text, or blocks of text."),
-        "stream": _told({"type": "boolean"}, "Whether the answer comes as it happens."),
-        "stop_sequences": _told({"type": "array", "items": _NAME}, "Texts before which the answer ends."),
+        "system": _told(_CONTENT, "The instructions: a string, or text blocks."),
+        "stream": _told({"type": "boolean"}, "Whether to stream the answer."),
+        "stop_sequences": _told({"type": "array", "items": _NAME}, "Sequences at which the answer ends."),
         "tools": _told(
             {"type": "array", "items": {"$ref": "#/components/schemas/MessagesTool"}},
-            "Tools of the caller's. With them the agent may use none of its own.",
+            "The caller's tools. They replace the agent's own.",
         ),
         "tool_choice": _told(
             _ANY, "`auto`, `any`, `none`, or `tool` with a `name`; `disable_parallel_tool_use` for one call at a time."
@@ -142,7 +144,7 @@ def _request() -> Schema:
             _ANY,
             "With a `format` of type `json_schema` the answer is JSON. `effort`: " + IGNORED["output_config.effort"],
         ),
-        "metadata": _told(_ANY, "`user_id` may name the session, as Claude Code's does."),
+        "metadata": _told(_ANY, "`user_id` may contain the session id, as in Claude Code."),
         "cursor": _told(
             {
                 "type": "object",
@@ -153,7 +155,7 @@ def _request() -> Schema:
                     "actions": {"enum": list(get_args(ActionDisplay))},
                 },
             },
-            "The gateway's own options, as of `/v1/chat/completions`, and `actions`: how the agent's tools are shown.",
+            "Gateway options, as in `/v1/chat/completions`, and `actions`: how the agent's own actions are shown.",
         ),
         **{name: {"description": f"Ignored. {about}"} for name, about in ignored.items()},
     }
@@ -165,7 +167,7 @@ def _message() -> Schema:
         "id": _told({"type": "string", "pattern": "^msg_"}, "The answer's id."),
         "type": _told({"const": "message"}, "Always `message`."),
         "role": _told({"const": "assistant"}, "Always `assistant`."),
-        "model": _told(_TEXT, "As the request has it."),
+        "model": _told(_TEXT, "The model, as in the request."),
         "content": _told({"type": "array", "items": _ANY}, "Blocks: `text`, `thinking`, `tool_use`, server tools."),
         "stop_reason": _told({"enum": reasons}, "Why the answer ends."),
         "stop_sequence": _told({"type": ["string", "null"]}, "The stop sequence that was found."),
@@ -175,10 +177,10 @@ def _message() -> Schema:
 
 def _usage() -> Schema:
     return {
-        "input_tokens": _told(_COUNT, "Without those from the cache."),
+        "input_tokens": _told(_COUNT, "Tokens read, without those from the cache."),
         "cache_creation_input_tokens": _told(_COUNT, "Always 0."),
-        "cache_read_input_tokens": _told(_COUNT, "From the cache."),
-        "output_tokens": _told(_COUNT, "Of the answer."),
+        "cache_read_input_tokens": _told(_COUNT, "Tokens read from the cache."),
+        "output_tokens": _told(_COUNT, "Tokens of the answer."),
     }
 
 
@@ -192,7 +194,7 @@ MESSAGES_EXAMPLES: Schema = {
         },
     },
     "stream": {
-        "summary": "The answer as it happens, with the agent's thinking",
+        "summary": "A streamed answer with thinking",
         "value": {
             "model": "auto",
             "max_tokens": 32000,
@@ -202,7 +204,7 @@ MESSAGES_EXAMPLES: Schema = {
         },
     },
     "tools": {
-        "summary": "A tool of the caller's",
+        "summary": "A caller's tool",
         "value": {
             "model": "auto",
             "max_tokens": 32000,

@@ -27,7 +27,7 @@ _NULL: Schema = {"type": "null"}
 RESPONSE_EXAMPLES: Schema = {
     "question": {"summary": "A question", "value": {"model": "auto", "input": "What does this project do?"}},
     "stream": {
-        "summary": "The answer as it happens",
+        "summary": "A streamed answer",
         "value": {"model": "auto", "input": "What does this project do?", "stream": True},
     },
     "continued": {
@@ -35,7 +35,7 @@ RESPONSE_EXAMPLES: Schema = {
         "value": {"model": "auto", "input": "Now in Rust.", "previous_response_id": "resp_7f3a2b1c"},
     },
     "result": {
-        "summary": "The result of a tool that the caller has run",
+        "summary": "A tool result",
         "value": {
             "model": "auto",
             "previous_response_id": "resp_7f3a2b1c",
@@ -99,37 +99,37 @@ class ResponseReplies:
 def response_schemas() -> dict[str, Schema]:
     """By name."""
     found = [
-        _object("ResponsesRequest", "What OpenAI's newer clients send.", _request(), []),
+        _object("ResponsesRequest", "A request of OpenAI's Responses API.", _request(), []),
         _object(
             "ResponsesItem",
             "One item of a conversation: `message`, `function_call`, `function_call_output`, `custom_tool_call`, "
             "`custom_tool_call_output`, `compaction`, `additional_tools`; without `type`, a message. Items of other "
             "types are skipped.",
-            {"type": _told(_TEXT, "What it is.")},
+            {"type": _told(_TEXT, "The type of the item.")},
             [],
         ),
         _object(
             "ResponsesTool",
-            "A tool of the caller's: `function` or `custom`, or a `namespace` of such. Other types are accepted and "
-            "ignored: the agent has its own.",
+            "A caller's tool: `function` or `custom`, or a `namespace` of these. Other types are accepted and "
+            "ignored, because the agent has its own.",
             {"type": _told(_TEXT, "Its type."), "name": _told(_TEXT, "Its name.")},
             ["type"],
         ),
-        _object("Response", "The answer, as OpenAI's newer clients read it.", _response(), list(_response())),
+        _object("Response", "A response of OpenAI's Responses API.", _response(), list(_response())),
         _object("ResponseUsage", "The tokens of the last model call.", _usage(), list(_usage())),
         _object(
             "ResponseEvent",
             "One event of a stream: `response.created`, `response.in_progress`, the events of each item, then one of "
             "`response.completed`, `response.incomplete` and `response.failed`; `keepalive` between them.",
             {
-                "type": _told(_TEXT, "Which one it is, as in its `event` line."),
+                "type": _told(_TEXT, "The type of the event, as in its `event` line."),
                 "sequence_number": _told(_NUMBER, "Its number in the stream."),
             },
             ["type", "sequence_number"],
         ),
         _object(
             "ResponseDeleted",
-            "A response that is deleted.",
+            "A deleted response.",
             {
                 "id": _told(_TEXT, "The response."),
                 "object": _told({"const": "response"}, "Always `response`."),
@@ -139,19 +139,19 @@ def response_schemas() -> dict[str, Schema]:
         ),
         _object(
             "ResponseInputItems",
-            "A page of the items that a response answers.",
+            "A page of the input items of a response.",
             {
                 "object": _told({"const": "list"}, "Always `list`."),
                 "data": _told({"type": "array", "items": _ref("ResponsesItem")}, "The items."),
-                "first_id": _told(_TEXT, "The id of the first; empty if there is none."),
-                "last_id": _told(_TEXT, "The id of the last, for `after`; empty if there is none."),
-                "has_more": _told(_FLAG, "Whether another page follows."),
+                "first_id": _told(_TEXT, "The first id on the page; empty if there is none."),
+                "last_id": _told(_TEXT, "The last id on the page, for `after`; empty if there is none."),
+                "has_more": _told(_FLAG, "Whether there is another page."),
             },
             ["object", "data", "first_id", "last_id", "has_more"],
         ),
         _object(
             "ResponseTokenCount",
-            "How large a request is.",
+            "The size of a request.",
             {
                 "object": _told({"const": "response.input_tokens"}, "Always `response.input_tokens`."),
                 "input_tokens": _told(_NUMBER, "An estimate."),
@@ -192,29 +192,33 @@ def _request() -> Schema:
     ignored = {name: about for name, about in IGNORED.items() if not {".", "["} & set(name)}
     items = {"type": "array", "items": _ref("ResponsesItem")}
     return {
-        "input": _told({"anyOf": [_TEXT, items]}, "The conversation, or its next message: a text, or items."),
-        "model": _told(_NAME, "One of `GET /v1/models`; left out, the operator's choice."),
+        "input": _told(
+            {"anyOf": [_TEXT, items]}, "The conversation, or its next message: a string, or a list of items."
+        ),
+        "model": _told(_NAME, "A model id from `GET /v1/models`. The default is the operator's setting."),
         "instructions": _told(_TEXT, "Instructions for this response. They do not carry over to the next one."),
-        "stream": _told(_FLAG, "Whether the answer comes as it happens."),
-        "store": _told(_FLAG, "`false`: the response cannot be looked up."),
-        "background": _told(_FLAG, "Reply at once; the run goes on without readers."),
-        "previous_response_id": _told(_NAME, "Goes on after this response, of any age."),
-        "conversation": _told({"anyOf": [_NAME, _OBJECT]}, "Goes on with this conversation: its id, or `{id}`."),
+        "stream": _told(_FLAG, "Whether to stream the answer."),
+        "store": _told(_FLAG, "With `false`, the response cannot be looked up."),
+        "background": _told(_FLAG, "Returns at once; the run continues without a client."),
+        "previous_response_id": _told(_NAME, "Continues after this response, which may be an older one."),
+        "conversation": _told({"anyOf": [_NAME, _OBJECT]}, "Continues this conversation: its id, or `{id}`."),
         "tools": _told(
             {"type": "array", "items": _ref("ResponsesTool")},
-            "Tools of the caller's. With them the agent may use none of its own.",
+            "The caller's tools. They replace the agent's own.",
         ),
         "tool_choice": _told(
             {"anyOf": [{"enum": ["none", "auto", "required"]}, _OBJECT]},
-            "What must be called: also an object that names a tool, or `allowed_tools`.",
+            "What the agent may or must call. An object names a tool, or `allowed_tools`.",
         ),
-        "parallel_tool_calls": _told(_FLAG, "`false`: one call at a time."),
-        "text": _told(_OBJECT, "With a `format` of type `json_object` or `json_schema` the answer is JSON."),
+        "parallel_tool_calls": _told(_FLAG, "With `false`, one call at a time."),
+        "text": _told(_OBJECT, "With a `format` of type `json_object` or `json_schema`, the answer is JSON."),
         "include": _told({"type": "array", "items": _TEXT}, "`reasoning.encrypted_content` adds it to reasoning."),
-        "max_output_tokens": _told({"type": "integer", "minimum": 1}, "The most tokens of the answer, by an estimate."),
+        "max_output_tokens": _told(
+            {"type": "integer", "minimum": 1}, "The maximum number of tokens of the answer, by estimate."
+        ),
         "metadata": _told(_OBJECT, "Repeated in the response."),
-        "client_metadata": _told(_OBJECT, "What Codex says about its turn."),
-        "cursor": _told(_cursor(), "Ours: what OpenAI has no field for."),
+        "client_metadata": _told(_OBJECT, "Codex's data about its turn."),
+        "cursor": _told(_cursor(), "Gateway options."),
         **{name: {"description": f"Ignored. {about}"} for name, about in ignored.items()},
     }
 
@@ -237,15 +241,16 @@ def _response() -> Schema:
         "id": _told(_NAME, "Its id, for `previous_response_id` and `/v1/responses/{id}`."),
         "object": _told({"const": "response"}, "Always `response`."),
         "created_at": _told(_NUMBER, "Seconds since 1970."),
-        "completed_at": _told({"anyOf": [_NUMBER, _NULL]}, "When it was complete."),
-        "status": _told({"enum": list(get_args(ResponseStatus))}, "How far it is, or how it ended."),
+        "completed_at": _told({"anyOf": [_NUMBER, _NULL]}, "When it was completed."),
+        "status": _told({"enum": list(get_args(ResponseStatus))}, "The state of the response."),
         "error": _told({"anyOf": [_OBJECT, _NULL]}, "Why it failed: `code` and `message`."),
         "incomplete_details": _told({"anyOf": [_OBJECT, _NULL]}, "Why it is incomplete: `reason`."),
         "model": _told(_TEXT, "The model."),
         "output": _told(
             {"type": "array", "items": _OBJECT},
-            "What the agent said (`message`), thought (`reasoning`), did itself (`mcp_call` of the server `cursor`, "
-            "`web_search_call`), and wants the caller to run (`function_call`, `custom_tool_call`).",
+            "The agent's text (`message`), thinking (`reasoning`) and own actions (`mcp_call` of the server "
+            "`cursor`, `web_search_call`), and the calls for the caller to run (`function_call`, "
+            "`custom_tool_call`).",
         ),
         "usage": _told({"anyOf": [_ref("ResponseUsage"), _NULL]}, "Null until the response has ended."),
     }
@@ -253,9 +258,11 @@ def _response() -> Schema:
 
 def _usage() -> Schema:
     return {
-        "input_tokens": _told(_NUMBER, "Of the whole conversation."),
-        "input_tokens_details": _told(_OBJECT, "`cached_tokens` came from the cache."),
-        "output_tokens": _told(_NUMBER, "Of the answer."),
-        "output_tokens_details": _told(_OBJECT, "`reasoning_tokens` is always 0: the agent does not tell it."),
+        "input_tokens": _told(_NUMBER, "Tokens of the whole conversation."),
+        "input_tokens_details": _told(_OBJECT, "`cached_tokens` are from the cache."),
+        "output_tokens": _told(_NUMBER, "Tokens of the answer."),
+        "output_tokens_details": _told(
+            _OBJECT, "`reasoning_tokens` is always 0, because the agent does not report it."
+        ),
         "total_tokens": _told(_NUMBER, "Both."),
     }
