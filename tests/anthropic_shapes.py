@@ -219,7 +219,7 @@ def read_message(body: bytes) -> Message:
 def text_of(message: Message, *, marked: str = "▸\u2063 ") -> str:
     """What the agent said: the text blocks but those of the gateway's own."""
     texts = [block.text for block in message.content if isinstance(block, Text)]
-    return "".join(text for text in texts if not text.startswith(marked))
+    return "".join(text for text in texts if not text.lstrip("\n").startswith(marked))
 
 
 def fold(events: list[Event]) -> Message | Error:

@@ -104,7 +104,7 @@ def test_white_space_belongs_to_the_text_that_follows() -> None:
     ("events", "said"),
     [
         ([done()], text(f"{MARK}{NOTHING_SAID}")),
-        ([*words(" \n"), done()], [*text(" \n"), *text(f"{MARK}{NOTHING_SAID}")]),
+        ([*words(" \n"), done()], [*text(" \n"), *text(f"\n{MARK}{NOTHING_SAID}")]),
         ([RAN, done()], text(f"{MARK}{NOTHING_SAID}")),
         ([ASKED, RAN, done()], text(f"{MARK}Which?")),
     ],
@@ -131,7 +131,8 @@ def test_actions_are_lines_of_thinking() -> None:
 
 def test_actions_are_blocks_of_text() -> None:
     shown = steps([*words("Look:"), RAN, *words("There."), done()], actions="text")
-    assert shown == [*text("Look:"), *text(LINE), *text("There."), finished()]
+    assert shown == [*text("Look:"), *text(f"\n{LINE}"), *text("There."), finished()]
+    assert steps([RAN, *words("There."), done()], actions="text") == [*text(LINE), *text("There."), finished()]
 
 
 def test_actions_are_server_tools_where_there_is_one() -> None:

@@ -69,6 +69,7 @@ def test_an_answer_is_its_texts_joined_without_the_gateways_own() -> None:
         {"type": "thinking", "thinking": "Hm", "signature": ""},
         {"type": "redacted_thinking", "data": "x"},
         text("Look:"),
+        text(f"\n{MARK}Ran `ls`\n"),
         text(f"{MARK}Ran `ls`\n"),
         {"type": "server_tool_use", "id": "srvtoolu_1", "name": "web_search", "input": {}},
         {"type": "web_search_tool_result", "tool_use_id": "srvtoolu_1", "content": []},

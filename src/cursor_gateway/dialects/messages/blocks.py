@@ -91,7 +91,7 @@ class Composer:
         if cutter is not None:
             self._deltas = CutDeltas(self.translator, cutter, prompt_tokens)
         self._space: list[str] = []  # white space that belongs to the next block of text
-        self._is_visible = False
+        self._is_visible = self._has_text = False
         self._last_words = NOTHING_SAID
         self._server_tools = 0
 
@@ -172,8 +172,11 @@ class Composer:
         return [*self._close(), *map(Whole, blocks)]
 
     def _line(self, line: str | None) -> list[Step]:
-        """A block of the gateway's own."""
-        return [] if line is None else [*self._begin("text"), Grew(line), *self._close()]
+        """A block of the gateway's own, which begins a line also where a client joins the texts."""
+        if line is None:
+            return []
+        line = f"\n{line}" if self._has_text else line
+        return [*self._begin("text"), Grew(line), *self._close()]
 
     def _finish(self, end: Ended) -> list[Step]:
         self.is_over, self.failure = True, end.failure
@@ -200,6 +203,7 @@ class Composer:
     def _begin(self, kind: Growing) -> list[Step]:
         steps = [*self._close(), Opened(kind)]
         self.open = kind
+        self._has_text = self._has_text or kind == "text"
         return steps
 
     def _close(self) -> list[Step]:

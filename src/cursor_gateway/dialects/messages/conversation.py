@@ -83,7 +83,7 @@ class _Reader:
 
     def _assistant(self, content: Content) -> None:
         """Its texts are one, as they were streamed; those of the gateway's own are not the agent's."""
-        texts = [text for text in texts_of(content) if not text.startswith(MARK)]
+        texts = [text for text in texts_of(content) if not text.lstrip("\n").startswith(MARK)]
         uses = [Fields(block) for block in _blocks(content) if block.get("type") == "tool_use"]
         calls = [Call(use.text("id"), use.text("name"), _json(use.all.get("input", {}))) for use in uses]
         self._names |= {call.id: call.name for call in calls}
