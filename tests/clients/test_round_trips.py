@@ -11,11 +11,21 @@ from tests.gateways import RunningGateway, running_gateway
 from tests.server.conftest import eventually, invocations, unique
 from tests.server.test_leaks import ended_agents
 
+WHOLE_AND_STREAM = ("whole", "stream")
 WAYS = [
-    *(("openai_chat", way) for way in ("whole", "stream")),
-    *(("langchain_agent", way) for way in ("whole", "stream", "agent")),
-    *(("pydantic_agent", way) for way in ("whole", "stream")),
-    *(("ai_sdk.mjs", way) for way in ("whole", "stream")),
+    *(("openai_chat", way) for way in WHOLE_AND_STREAM),
+    *(("langchain_agent", way) for way in (*WHOLE_AND_STREAM, "agent")),
+    *(("pydantic_agent", way) for way in WHOLE_AND_STREAM),
+    *(("ai_sdk.mjs", way) for way in WHOLE_AND_STREAM),
+    *(("openai_responses", way) for way in WHOLE_AND_STREAM),
+    *(("openai_agent", way) for way in WHOLE_AND_STREAM),
+    *(("pydantic_agent", f"{way} responses") for way in WHOLE_AND_STREAM),
+    *(("ai_sdk.mjs", f"{way} responses") for way in WHOLE_AND_STREAM),
+    *(("anthropic_messages", way) for way in WHOLE_AND_STREAM),
+    *(("anthropic_sdk.mjs", way) for way in WHOLE_AND_STREAM),
+    *(("langchain_agent", f"{way} messages") for way in WHOLE_AND_STREAM),
+    *(("pydantic_agent", f"{way} messages") for way in WHOLE_AND_STREAM),
+    *(("ai_sdk.mjs", f"{way} messages") for way in WHOLE_AND_STREAM),
 ]
 each_way = pytest.mark.parametrize(("driver", "way"), WAYS)
 

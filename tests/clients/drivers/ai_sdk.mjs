@@ -1,13 +1,22 @@
-// The AI SDK with a tool that it runs itself: `generateText`, or `streamText`.
+// The AI SDK with a tool that it runs itself: `generateText`, or `streamText`, over each of the three APIs.
 
 import { appendFileSync, readFileSync } from "node:fs";
+import { createAnthropic } from "@ai-sdk/anthropic";
+import { createOpenAI } from "@ai-sdk/openai";
 import { createOpenAICompatible } from "@ai-sdk/openai-compatible";
 import { generateText, isStepCount, streamText, tool } from "ai";
 import { z } from "zod";
 
 const { url, prompt, way } = JSON.parse(readFileSync(0, "utf8"));
+const [form, api] = way.split(" ");
+const settings = { name: "gateway", baseURL: url, apiKey: "any" };
+const providers = {
+  chat: () => createOpenAICompatible({ ...settings, includeUsage: true })("auto"),
+  responses: () => createOpenAI(settings).responses("auto"),
+  messages: () => createAnthropic(settings)("auto"),
+};
 const options = {
-  model: createOpenAICompatible({ name: "gateway", baseURL: url, apiKey: "any", includeUsage: true })("auto"),
+  model: providers[api ?? "chat"](),
   prompt,
   maxRetries: 0,
   stopWhen: isStepCount(20),
@@ -26,5 +35,5 @@ const options = {
 const fail = ({ error }) => {
   throw error;
 };
-const result = way === "stream" ? streamText({ ...options, onError: fail }) : await generateText(options);
+const result = form === "stream" ? streamText({ ...options, onError: fail }) : await generateText(options);
 process.stdout.write(JSON.stringify(await result.text));

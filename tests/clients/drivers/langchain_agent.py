@@ -1,9 +1,11 @@
-"""LangChain: a model with bound tools in a loop of our own, whole or streaming; or its own agent."""
+"""LangChain: a model with bound tools in a loop of our own, whole or streaming; or its own agent. Over two APIs."""
 
 from functools import reduce
 from operator import add
 
 from langchain.agents import create_agent
+from langchain_anthropic import ChatAnthropic
+from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from langchain_core.tools import StructuredTool
 from langchain_openai import ChatOpenAI
@@ -13,7 +15,7 @@ from tests.clients.drivers.weather import answer, asked, get_weather
 TOOL = StructuredTool.from_function(get_weather)
 
 
-def by_hand(model: ChatOpenAI, prompt: str, *, streams: bool) -> AIMessage:
+def by_hand(model: BaseChatModel, prompt: str, *, streams: bool) -> AIMessage:
     bound = model.bind_tools([TOOL])
     messages: list[BaseMessage] = [HumanMessage(prompt)]
     while True:
@@ -25,14 +27,19 @@ def by_hand(model: ChatOpenAI, prompt: str, *, streams: bool) -> AIMessage:
 
 def main() -> None:
     question = asked()
-    model = ChatOpenAI(base_url=question["url"], api_key="any", model="auto", max_retries=0)
-    if question["way"] == "agent":
+    form, _, api = question["way"].partition(" ")
+    if api == "messages":
+        url = question["url"].removesuffix("/v1")
+        model = ChatAnthropic(base_url=url, api_key="any", model="auto", max_retries=0)
+    else:
+        model = ChatOpenAI(base_url=question["url"], api_key="any", model="auto", max_retries=0)
+    if form == "agent":
         told = create_agent(model, tools=[TOOL]).invoke(
             {"messages": [HumanMessage(question["prompt"])]}, {"recursion_limit": 100}
         )
         answer(told["messages"][-1].text)
     else:
-        answer(by_hand(model, question["prompt"], streams=question["way"] == "stream").text)
+        answer(by_hand(model, question["prompt"], streams=form == "stream").text)
 
 
 if __name__ == "__main__":

@@ -1,10 +1,16 @@
-"""Pydantic AI: an agent with a tool, whole or streaming; or one whose answer is a value, for which it demands calls."""
+"""Pydantic AI: an agent with a tool, whole or streaming; or one whose answer is a value, for which it demands calls.
+
+Over each of the three APIs.
+"""
 
 from collections.abc import AsyncIterable
 
 from pydantic import BaseModel
 from pydantic_ai import Agent, AgentStreamEvent, RunContext
-from pydantic_ai.models.openai import OpenAIChatModel
+from pydantic_ai.models import Model
+from pydantic_ai.models.anthropic import AnthropicModel
+from pydantic_ai.models.openai import OpenAIChatModel, OpenAIResponsesModel
+from pydantic_ai.providers.anthropic import AnthropicProvider
 from pydantic_ai.providers.openai import OpenAIProvider
 
 from tests.clients.drivers.weather import answer, asked, get_weather
@@ -20,10 +26,21 @@ async def read_all(_: RunContext[None], events: AsyncIterable[AgentStreamEvent])
         pass
 
 
+def model_of(api: str, url: str) -> Model:
+    match api:
+        case "responses":
+            return OpenAIResponsesModel("auto", provider=OpenAIProvider(base_url=url, api_key="any"))
+        case "messages":
+            return AnthropicModel("auto", provider=AnthropicProvider(base_url=url.removesuffix("/v1"), api_key="any"))
+        case _:
+            return OpenAIChatModel("auto", provider=OpenAIProvider(base_url=url, api_key="any"))
+
+
 def main() -> None:
     question = asked()
-    model = OpenAIChatModel("auto", provider=OpenAIProvider(base_url=question["url"], api_key="any"))
-    match question["way"]:
+    form, _, api = question["way"].partition(" ")
+    model = model_of(api, question["url"])
+    match form:
         case "structured":
             reporter = Agent(model, tools=[get_weather], output_type=Report)
             answer(reporter.run_sync(question["prompt"]).output.model_dump_json())
