@@ -288,7 +288,7 @@ def test_leave_is_given_for_one_command_alone(asking: tuple[RunningGateway, http
     told = client.post("/v1/chat", json={"message": program(*steps, say("end"))}).json()
     ((id, text),) = leave_of(told)
     assert "touch" in text
-    body = {"answers": [{"questionId": id, "selectedOptionIds": ["allow"]}]}
+    body = {"answers": [{"questionId": id, "selectedOptionIds": ["once"]}]}
     second = client.post(f"/v1/chat/{told['id']}/answer", json=body).json()
     assert (one.exists(), two.exists()) == (True, False)
     # The same answer once more, as a retry sends it, is not the answer to what is asked now.
@@ -313,7 +313,7 @@ def test_questions_at_once_wait_together_and_are_answered_one_by_one(
         answered = 0
         while told["status"] == "streaming" and answered < 3:
             id, _ = leave_of(told)[0]
-            body = {"answers": [{"questionId": id, "selectedOptionIds": ["allow"]}]}
+            body = {"answers": [{"questionId": id, "selectedOptionIds": ["once"]}]}
             told = client.post(f"/v1/chat/{told['id']}/answer", json=body).json()
             answered += 1
         assert (told["status"], answered) == ("completed", 2)

@@ -5,7 +5,7 @@ import os
 import select
 import signal
 import sys
-from collections.abc import AsyncGenerator, Coroutine
+from collections.abc import AsyncGenerator, Callable, Coroutine
 from contextlib import AsyncExitStack, aclosing
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias, get_args
@@ -21,7 +21,7 @@ from cursor_gateway.cli.interview import Answer, Interview, can_be_asked
 from cursor_gateway.cli.output import RunFailed, Trouble, aside, aside_demo
 from cursor_gateway.cli.remote import Remote, direct_option, open_gateway, url_option
 from cursor_gateway.cli.terminals import unechoed
-from cursor_gateway.dialects.documents.request import AnswerRequest, ChatRequest, answers_of
+from cursor_gateway.dialects.documents.request import AnswerRequest, ChatRequest, answers_of, permissions_of
 from cursor_gateway.errors import Failure, RunCancelled
 from cursor_gateway.model.document_events import (
     DocumentEvent,
@@ -33,6 +33,7 @@ from cursor_gateway.model.history import ConversationEntry
 from cursor_gateway.model.messages import UserMessage
 from cursor_gateway.model.run_info import Fences, Include
 from cursor_gateway.settings import Settings
+from cursor_gateway.sources.router import INTERACTIVE
 
 if TYPE_CHECKING:
     from cursor_gateway.client.connection import ChatOptions
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from cursor_gateway.store.base import Store
 
 Batches: TypeAlias = AsyncGenerator[list[DocumentEvent], None]
+Follow: TypeAlias = Callable[[str], Batches]  # the events of the run of that id
 
 _WAIT_SECONDS = 2.0  # for a pipe, before somebody who forgot about it is told
 
@@ -133,6 +135,11 @@ class Asked(Struct, frozen=True):
     url: str | None
     is_direct: bool
     goes_on: bool  # with the newest conversation
+
+    @property
+    def is_interactive(self) -> bool:
+        """Somebody is here to be asked."""
+        return self.form == "view" and can_be_asked()
 
 
 # --- the prompt -----------------------------------------------------------------------------------------
@@ -229,17 +236,31 @@ async def _ask_gateway(asked: Asked, remote: Remote) -> int:
         "workspace": named or here,
         "fences": asked.request.fences,
         "include": asked.request.include,
-        "may_ask": asked.form == "view" and can_be_asked(),
+        "may_ask": asked.is_interactive,
+        "source": INTERACTIVE if asked.is_interactive else None,
     }
 
-    async def answer(run_id: str, told: AnswerRequest) -> None:
+    async def answer(run_id: str, told: AnswerRequest) -> str:
+        if told.permissions is not None:
+            return await remote.client.answer(run_id, permissions=told.permissions)
         if told.answers is not None:
-            await remote.client.answer(run_id, answers=told.answers)
-        elif told.plan is not None:
-            await remote.client.answer(run_id, plan=told.plan)
+            return await remote.client.answer(run_id, answers=told.answers)
+        return await remote.client.answer(run_id, plan=told.plan or "reject")
+
+    async def follow(run_id: str) -> Batches:
+        """Left before the end, it stops the run."""
+        is_over = False
+        try:
+            async with remote.client.events(run_id) as stream:
+                async for events in stream.batches():
+                    is_over = isinstance(events[-1], Done)
+                    yield events
+        finally:
+            if not is_over:
+                await remote.client.cancel(run_id)
 
     events = _gateway_events(remote, asked.request.message, options, is_folder_named=named is not None)
-    done = await _present(events, asked.form, answer)
+    done = await _present(events, asked, answer, follow)
     _tell_how_to_go_on(asked, done)
     return _status(done.failure, asked.form)
 
@@ -263,8 +284,15 @@ async def _gateway_events(remote: Remote, message: str, options: "ChatOptions", 
             )
             options["workspace"] = None
             stream = await opened.enter_async_context(remote.client.stream(message, **options))
+        if stream.fallback:
+            _tell_of_fallback(stream.fallback)
         async for events in stream.batches():
             yield events
+
+
+def _tell_of_fallback(name: str, reason: str = "") -> None:
+    why = f" ({reason})" if reason else ""
+    aside(f"The agent cannot wait for your answers here{why}; the backend `{name}` is used instead.")
 
 
 async def _ask_agent(asked: Asked, settings: Settings) -> int:
@@ -295,12 +323,14 @@ async def _ask_agent(asked: Asked, settings: Settings) -> int:
             conversation_id=None if known is None else known.id,
             fences=request.fences,
             include=frozenset(request.include),
-            may_be_asked=asked.form == "view" and can_be_asked(),
+            may_be_asked=asked.is_interactive,
+            source=INTERACTIVE if asked.is_interactive else None,
         )
         run = await gateway.service.start(run_request)
         assert isinstance(run, Run)  # a new one: no idempotency key was given
         try:
-            done = await _present(_agent_events(run), asked.form, answer_to(gateway.service, owner))
+            answer, follow = answer_to(gateway.service, owner), _follow_in(gateway.service, owner)
+            done = await _present(_agent_events(run), asked, answer, follow)
         except BaseException:  # Ctrl-C: the agent is given its time, since it has processes of its own to end
             run.stop(RunCancelled("The run was cancelled; start it again to get the whole answer."))
             await run.gone()
@@ -360,21 +390,43 @@ def _folder(name: str) -> Path:
 def answer_to(service: "Service", owner: str) -> Answer:
     from cursor_gateway.runs.answering import Answering, Asker
 
-    async def answer(run_id: str, told: AnswerRequest) -> None:
+    async def answer(run_id: str, told: AnswerRequest) -> str:
         answering, asker = Answering(service), Asker(owner=owner)
-        if told.answers is not None:
-            await answering.with_answers(run_id, asker, answers_of(told.answers))
-        elif told.plan is not None:
-            await answering.with_decision(run_id, asker, told.plan, told.text)
+        if told.permissions is not None:
+            continued = await answering.with_permissions(run_id, asker, permissions_of(told.permissions))
+        elif told.answers is not None:
+            continued = await answering.with_answers(run_id, asker, answers_of(told.answers))
+        else:
+            continued = await answering.with_decision(run_id, asker, told.plan or "reject", told.text)
+        return continued.run.id
 
     return answer
 
 
-async def _agent_events(run: "Run") -> Batches:
+def _follow_in(service: "Service", owner: str) -> Follow:
+    async def follow(run_id: str) -> Batches:
+        """Left before the end, it stops the run."""
+        run = service.runs.find(run_id, owner)
+        assert run is not None  # it was started here
+        try:
+            async for events in _agent_events(run):
+                yield events
+        finally:
+            run.stop(RunCancelled("The run was cancelled; start it again to get the whole answer."))
+            await run.gone()
 
+    return follow
+
+
+async def _agent_events(run: "Run") -> Batches:
+    is_first = True
     with run.reader() as reader:
         while not reader.at_end:
-            yield await reader.next()
+            events = await reader.next()
+            if is_first and run.fallback is not None:
+                _tell_of_fallback(run.fallback, run.source_failure.message if run.source_failure is not None else "")
+            is_first = False
+            yield events
 
 
 def _status(failure: Failure | None, form: Form) -> int:
@@ -388,15 +440,22 @@ def _status(failure: Failure | None, form: Form) -> int:
 # --- showing --------------------------------------------------------------------------------------------
 
 
-async def _present(batches: Batches, form: Form, answer: Answer) -> Done:
-    interview = Interview()
-    if form == "view":
+async def _present(batches: Batches, asked: Asked, answer: Answer, follow: Follow) -> Done:
+    """With the runs that follow from what somebody decides at the end of one."""
+    if asked.form == "view":
         aside()
-    async with aclosing(batches):
-        while not isinstance(last := await _shown(batches, form, interview), Done):
-            if (told := await interview.hold(last)) is not None:
-                await answer(last.envelope.id, told)
-    return last
+    while True:
+        interview = Interview()
+        async with aclosing(batches):
+            while not isinstance(last := await _shown(batches, asked.form, interview), Done):
+                if (told := await interview.hold(last)) is not None:
+                    await answer(last.envelope.id, told)
+        if not asked.is_interactive or last.failure is not None or (told := await interview.after()) is None:
+            return last
+        next_id = await answer(last.envelope.id, told)
+        if next_id == last.envelope.id:  # there was nothing to tell the agent
+            return last
+        batches = follow(next_id)
 
 
 async def _shown(batches: Batches, form: Form, interview: Interview) -> Paused | Done:

@@ -228,7 +228,8 @@ async def choose_source(
         warn(str(error))
     if "sdk" not in refused and (usual == "sdk" or _has_sdk(environ)):
         sources["sdk"] = _sdk(settings, ledger, environ)
-    return SourceRouter(sources, usual, "cli", refused, _secrets(settings, environ)), ""
+    interactive = "acp" if settings.source == "auto" and "acp" in sources else None
+    return SourceRouter(sources, usual, "cli", refused, _secrets(settings, environ), interactive), ""
 
 
 def unsupported(source: str, settings: Settings) -> str:

@@ -364,7 +364,11 @@ def of_permissions(settings: Settings, is_unrestricted: bool) -> list[Finding]:
         findings.append(Finding("warning", "permissions", told, advice))
     else:
         told = "the agent reads and edits files, and runs the commands that its configuration allows"
-        findings.append(Finding("good", "permissions", told))
+        if settings.allow:
+            told += f", and what `allow` adds: {', '.join(settings.allow)}"
+        asks = "everything else is rejected, and callers may allow it for themselves"
+        denies = "everything else is rejected, and callers cannot allow it (`permissions` is `deny`)"
+        findings.append(Finding("good", "permissions", f"{told}; {asks if settings.permissions == 'ask' else denies}"))
     if not settings.trust:
         told = "`trust` is off: runs fail in folders that the agent does not trust"
         findings.append(Finding("warning", "permissions", told, "run the agent once in each, or set `trust` to true."))

@@ -1,18 +1,36 @@
-"""What an agent waits to be told in; the questions on the terminal, and the answers of whoever sits there, out."""
+"""What an agent asks in; the questions on the terminal, and the answers of whoever sits there, out.
+
+Some agents wait for the answer. Others go on without it: then they are asked about at the end of the run.
+"""
 
 import asyncio
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from typing import TypeAlias
 
 import click
 
-from cursor_gateway.dialects.documents.request import AnswerRequest, QuestionAnswer
+from cursor_gateway.dialects.documents.request import AnswerRequest, PermissionAnswer, QuestionAnswer
 from cursor_gateway.model.document_events import ContentDelta, DocumentEnded, DocumentEvent, DocumentStarted, Paused
-from cursor_gateway.model.documents import ClarificationQuestion
+from cursor_gateway.model.documents import (
+    ClarificationDocument,
+    ClarificationQuestion,
+    Document,
+    PermissionRequest,
+    ToolTrace,
+)
+from cursor_gateway.model.permissions import Decision
 from cursor_gateway.render.visible import visible, visible_line
 
-Answer: TypeAlias = Callable[[str, AnswerRequest], Awaitable[None]]  # for the run of that id
+Answer: TypeAlias = Callable[[str, AnswerRequest], Awaitable[str]]  # for the run of that id: the run that goes on
+
+_KEYS: dict[str, Decision] = {"o": "once", "c": "conversation", "w": "workspace", "d": "deny"}
+_MEANINGS: dict[Decision, str] = {
+    "once": "allow once",
+    "conversation": "always allow in this conversation",
+    "workspace": "always allow in this workspace",
+    "deny": "deny",
+}
 
 
 def can_be_asked() -> bool:
@@ -26,6 +44,7 @@ class Interview:
     def __init__(self) -> None:
         self._open: dict[str, DocumentStarted] = {}
         self._plans: dict[str, list[str]] = {}  # what stands in them
+        self._ended: list[Document] = []
 
     def push(self, event: DocumentEvent, /) -> None:
         match event:
@@ -35,6 +54,7 @@ class Interview:
                 self._plans.setdefault(id, []).append(text)
             case DocumentEnded(document=document):
                 self._open.pop(document.id, None)
+                self._ended.append(document)
             case _:
                 pass
 
@@ -46,8 +66,54 @@ class Interview:
                 continue
             if started.type == "plan":
                 return await _decide(started.metadata.title or "", "".join(self._plans.get(started.id, [])))
+            if started.metadata.permission:
+                decided = await _permit(waiting.document_id, started.metadata.permission, can_skip=False)
+                assert decided is not None
+                return AnswerRequest(permissions=[decided])
             return AnswerRequest(answers=[await _ask(question) for question in started.metadata.questions or []])
         return None
+
+    async def after(self) -> AnswerRequest | None:
+        """What the agent went on without. None: there is nothing, or nobody wants to say anything."""
+        asked = {request.subject: (document.id, request) for document, request in self._rejected()}
+        decided = [await _permit(id, request, can_skip=True) for id, request in asked.values()]
+        if permissions := [one for one in decided if one is not None]:
+            return AnswerRequest(permissions=permissions)
+        answers = [await _ask(question) for question in self._unanswered()]
+        if given := [one for one in answers if one.selected_option_ids or one.text]:
+            return AnswerRequest(answers=given)
+        return None
+
+    def _rejected(self) -> Iterator[tuple[Document, PermissionRequest]]:
+        for document in self._ended:
+            trace = document.metadata
+            if isinstance(trace, ToolTrace) and trace.state == "rejected" and trace.permission:
+                yield document, trace.permission
+
+    def _unanswered(self) -> list[ClarificationQuestion]:
+        found = [one.metadata for one in self._ended if isinstance(one, ClarificationDocument)]
+        unanswered = [one for one in found if one.state == "unanswered" and not one.permission]
+        return [question for one in unanswered for question in one.questions]
+
+
+async def _permit(id: str, request: PermissionRequest, *, can_skip: bool) -> PermissionAnswer | None:
+    """None: nobody decides about what the agent went on without."""
+    asks = "The agent was not allowed to run" if can_skip else "The agent wants to run"
+    click.echo(f"\n{click.style('?', fg='yellow', bold=True)} {asks}: {visible_line(request.subject)}")
+    keys = {key: one for key, one in _KEYS.items() if request.rules or one in ("once", "deny")}
+    for key, one in keys.items():
+        rules = f" ({visible_line(', '.join(request.rules))})" if one in ("conversation", "workspace") else ""
+        click.echo(f"  {click.style(key, bold=True)}  {_MEANINGS[one]}{rules}")
+    skips = ", Enter to leave it" if can_skip else ""
+    while True:
+        told = (await _line(f"  {', '.join(keys)}{skips}: ")).strip().lower()
+        if not told and can_skip:
+            return None
+        if told in keys:
+            break
+        click.echo(f"  Type one of {', '.join(keys)}.")
+    reason = (await _line("  Why not? (for the agent; Enter for no reason): ")).strip() if told == "d" else ""
+    return PermissionAnswer(document_id=id, decision=keys[told], reason=reason)
 
 
 async def _ask(question: ClarificationQuestion) -> QuestionAnswer:

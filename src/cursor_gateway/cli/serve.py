@@ -33,6 +33,7 @@ _T = TypeVar("_T")
     Examples:
       cursor-gateway serve
       cursor-gateway serve --port 0 --workspace ~/project
+      cursor-gateway serve --allow 'Shell(git)' --allow 'Shell(npm)'
       cursor-gateway serve --host 0.0.0.0          with API keys: see `cursor-gateway key`
 
     Every setting can also be set in the configuration file or the environment: see `cursor-gateway settings`.""",
@@ -46,6 +47,12 @@ _T = TypeVar("_T")
 @click.option("--workspace", metavar="DIR", help="The default folder to work in.")
 @click.option("--model", metavar="NAME", help="The default model.")
 @click.option("--force/--no-force", default=None, help="Let the agent run every command without asking. Dangerous.")
+@click.option(
+    "--allow",
+    multiple=True,
+    metavar="RULE",
+    help="Let the agent do this without asking, such as 'Shell(npm test)'; can be repeated.",
+)
 @click.option("--record", "record_dir", metavar="DIR", help="Write a recording of every run into this folder.")
 @click.option("--record-prompts/--no-record-prompts", default=None, help="Whether recordings include the prompts.")
 @click.option("--replay", "replay_dir", metavar="DIR", help="Play the recordings in this folder; no agent runs.")

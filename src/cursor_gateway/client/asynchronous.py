@@ -22,6 +22,7 @@ from cursor_gateway.client.steps import Close, Head, Heard, Link, Open, Pause, R
 from cursor_gateway.model.document_events import DocumentEvent
 from cursor_gateway.model.documents import ChatResponse, Envelope
 from cursor_gateway.model.history import ConversationDetail, ConversationEntry
+from cursor_gateway.model.permissions import PermissionList
 
 if TYPE_CHECKING:
     import httpx2
@@ -83,7 +84,7 @@ class AsyncClient:
         return AsyncStream(self._http, Following(self._link, id=id, after=after))
 
     async def answer(self, id: str, **told: Unpack[AnswerFields]) -> str:
-        """What the run waits for, or its agent has asked: `tool_results`, `answers` or `plan`.
+        """What the run waits for, or its agent has asked: `tool_results`, `answers`, `plan` or `permissions`.
 
         Returns the id of the run that goes on with it: the same, whose stream goes on, or the conversation's next.
         """
@@ -110,6 +111,16 @@ class AsyncClient:
     async def delete_conversation(self, id: str) -> None:
         """With all its runs; one that goes on is stopped."""
         return await self._asked(calls.delete_conversation(self._link, id))
+
+    # --- permissions --------------------------------------------------------------------------------
+
+    async def permissions(self) -> PermissionList:
+        """What was allowed, and the operator's rules."""
+        return await self._asked(calls.permissions(self._link))
+
+    async def revoke_permission(self, id: str) -> None:
+        """From the next run on."""
+        return await self._asked(calls.revoke_permission(self._link, id))
 
     # --- the gateway --------------------------------------------------------------------------------
 

@@ -27,11 +27,13 @@ from cursor_gateway.dialects.documents.request import (
     ChatRequest,
     ChosenTool,
     OfferedTool,
+    PermissionAnswer,
     QuestionAnswer,
     ToolAnswer,
 )
 from cursor_gateway.model.documents import ChatResponse, Envelope, Mode
 from cursor_gateway.model.history import ConversationDetail, ConversationEntry, ConversationList
+from cursor_gateway.model.permissions import PermissionList
 from cursor_gateway.model.run_info import Fences, Include
 from cursor_gateway.prompting.replies import Decision
 
@@ -106,6 +108,7 @@ class AnswerFields(TypedDict, total=False):
     tool_results: Iterable[ToolAnswer]
     answers: Iterable[QuestionAnswer]
     plan: Decision
+    permissions: Iterable[PermissionAnswer]
 
 
 def answer(link: Link, id: str, fields: AnswerFields) -> TurnBuilder[str]:
@@ -114,6 +117,7 @@ def answer(link: Link, id: str, fields: AnswerFields) -> TurnBuilder[str]:
         tool_results=list(fields["tool_results"]) if "tool_results" in fields else None,
         answers=list(fields["answers"]) if "answers" in fields else None,
         plan=fields.get("plan"),
+        permissions=list(fields["permissions"]) if "permissions" in fields else None,
         when_client_leaves="finish",
     )
     request = Request(
@@ -155,12 +159,18 @@ def conversation(link: Link, id: str) -> TurnBuilder[ConversationDetail]:
 
 
 def delete_conversation(link: Link, id: str) -> TurnBuilder[None]:
-    tries = Tries(link)
-    try:
-        yield from ask(Request(method="DELETE", path=("v1", "conversations", id)), tries)
-    except CallFailed as error:
-        if error.status != 404 or not tries.used:  # else the first try did it, and only its reply was lost
-            raise
+    yield from _delete(link, "v1", "conversations", id)
+
+
+# --- permissions ------------------------------------------------------------------------------------
+
+
+def permissions(link: Link) -> TurnBuilder[PermissionList]:
+    return (yield from _get(link, PermissionList, "v1", "permissions"))
+
+
+def revoke_permission(link: Link, id: str) -> TurnBuilder[None]:
+    yield from _delete(link, "v1", "permissions", id)
 
 
 # --- the gateway ------------------------------------------------------------------------------------
@@ -220,3 +230,12 @@ def health(link: Link) -> TurnBuilder[Health]:
 def _get(link: Link, shape: type[T], *path: str) -> TurnBuilder[T]:
     reply = yield from ask(Request(method="GET", path=path), Tries(link))
     return read_value(link, reply, shape)
+
+
+def _delete(link: Link, *path: str) -> TurnBuilder[None]:
+    tries = Tries(link)
+    try:
+        yield from ask(Request(method="DELETE", path=path), tries)
+    except CallFailed as error:
+        if error.status != 404 or not tries.used:  # else the first try did it, and only its reply was lost
+            raise

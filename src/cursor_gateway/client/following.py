@@ -43,7 +43,7 @@ Numbered: TypeAlias = tuple[int, DocumentEvent]  # with its number in the run
 class Following:
     def __init__(self, link: Link, *, start: Request | None = None, id: str = "", after: int = 0) -> None:
         """`start` begins a run, which is then ours to stop; else the run `id` is only read, after that event."""
-        self.id, self.conversation_id, self.request_id = id, "", ""
+        self.id, self.conversation_id, self.request_id, self.fallback = id, "", "", ""
         self.done: Done | None = None
         self.error: CallFailed | None = None
         self.stops_when_left = start is not None
@@ -99,6 +99,7 @@ class Following:
             raise unreadable(self._link, "it is no run's stream of events")
         self.conversation_id = headers.get("x-conversation-id", "")
         self.request_id = headers.get("x-request-id", "")
+        self.fallback = headers.get("x-cursor-gateway-fallback", "")
         self._sse.flush()  # a frame that the last connection cut comes again, whole
 
     def _read(self, tries: Tries) -> Generator[Step | Told[Numbered], Heard, Lost | None]:
@@ -206,6 +207,11 @@ class Reading:
     @property
     def conversation_id(self) -> str:
         return self._following.conversation_id
+
+    @property
+    def fallback(self) -> str:
+        """The backend that answers in place of one that failed; empty if none did."""
+        return self._following.fallback
 
     @property
     def response(self) -> ChatResponse | None:

@@ -23,6 +23,7 @@ from cursor_gateway.client.steps import Close, Head, Heard, Link, Open, Pause, R
 from cursor_gateway.model.document_events import DocumentEvent
 from cursor_gateway.model.documents import ChatResponse, Envelope
 from cursor_gateway.model.history import ConversationDetail, ConversationEntry
+from cursor_gateway.model.permissions import PermissionList
 
 if TYPE_CHECKING:
     import httpx2
@@ -84,7 +85,7 @@ class Client:
         return Stream(self._http, Following(self._link, id=id, after=after))
 
     def answer(self, id: str, **told: Unpack[AnswerFields]) -> str:
-        """What the run waits for, or its agent has asked: `tool_results`, `answers` or `plan`.
+        """What the run waits for, or its agent has asked: `tool_results`, `answers`, `plan` or `permissions`.
 
         Returns the id of the run that goes on with it: the same, whose stream goes on, or the conversation's next.
         """
@@ -108,6 +109,16 @@ class Client:
     def delete_conversation(self, id: str) -> None:
         """With all its runs; one that goes on is stopped."""
         return self._asked(calls.delete_conversation(self._link, id))
+
+    # --- permissions --------------------------------------------------------------------------------
+
+    def permissions(self) -> PermissionList:
+        """What was allowed, and the operator's rules."""
+        return self._asked(calls.permissions(self._link))
+
+    def revoke_permission(self, id: str) -> None:
+        """From the next run on."""
+        return self._asked(calls.revoke_permission(self._link, id))
 
     # --- the gateway --------------------------------------------------------------------------------
 

@@ -44,9 +44,10 @@ class Questions:
         """False: no question is open. Raises `InvalidRequest` for answers that fit none that is."""
         every: dict[str, ClarificationQuestion] = {}
         for call_id, asked in self._asked.items():
-            if isinstance(asked, Question) and asked.permission is None:
+            if isinstance(asked, Question):
                 questions = {question.id: question for question in asked.questions}
-                if any(answer.question_id in questions for answer in answers):
+                is_meant = any(answer.question_id in questions for answer in answers)
+                if is_meant and asked.permission is None:
                     check_answers(questions, answers)
                     self._waiting.answer({call_id: list(answers)})
                     return True

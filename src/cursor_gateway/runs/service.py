@@ -48,8 +48,8 @@ from cursor_gateway.runs.stored_run import StoredRun
 from cursor_gateway.runs.turn_builder import Conversation
 from cursor_gateway.runs.waiting import WaitLimits
 from cursor_gateway.runs.workspaces import Workspaces
-from cursor_gateway.sources.base import Model
-from cursor_gateway.sources.router import SourceOrRouter, routed
+from cursor_gateway.sources.base import Model, Turn
+from cursor_gateway.sources.router import INTERACTIVE, SourceOrRouter, routed
 from cursor_gateway.sources.tool_server.endpoint import ToolEndpoint
 from cursor_gateway.stages.partial_run import PartialRun
 from cursor_gateway.store.base import Busy, IdempotentRun, KeyTaken, Store
@@ -105,6 +105,7 @@ class Service:
 
     async def start(self, request: RunRequest) -> RunHandle:
         """Raises a `RequestError` for what cannot be, `ModelUnavailable` for a model that is known to be none."""
+        request = await self._with_source(request)
         model = await self._model(request)
         if (key := request.idempotency_key or request.repeat_key) == "":
             return await self._start(request, model)
@@ -240,6 +241,31 @@ class Service:
             self.runs.notify_repeated(error.failure(), request.owner, request.request_id)
             raise error
         return asked
+
+    async def _with_source(self, request: RunRequest) -> RunRequest:
+        """A person's request goes to an agent that waits for answers, unless the other one knows the conversation."""
+        if request.source != INTERACTIVE:
+            return request
+        knows = self.source.interactive is not None and await self._default_knows(request)
+        return replace(request, source=None if knows else self.source.interactive)
+
+    async def _default_knows(self, request: RunRequest) -> bool:
+        """Whether the default source has the session of the request's conversation."""
+        if request.conversation_id is None:
+            return False
+        id = await self._conversation_of(request.conversation_id, request.owner)
+        known = await self.store.conversation(id, request.owner)
+        if known is None or known.session_id is None:
+            return False
+        turn = Turn(
+            run_id="",
+            prompt="",
+            model="",
+            workspace=known.workspace,
+            folder=str(self.conversations.folder(id)),
+            session_id=known.session_id,
+        )
+        return self.source.has_session(turn)
 
     def _with_tools(self, request: RunRequest) -> RunRequest:
         """The request, as far as its tools can be offered."""

@@ -360,8 +360,8 @@ _MEANINGS: dict[str, str] = {
     "exist, this starts a new conversation with what was said up to there.",
     "ChatRequest.mayAsk": "Whether an agent that can wait (`acp`) may ask questions. Otherwise they are skipped at "
     "once.",
-    "ChatRequest.source": "The backend to use, one of those listed by `/health`. The default is the operator's "
-    "setting.",
+    "ChatRequest.source": "The backend to use, one of those listed by `/health`; or `interactive`, which prefers an "
+    "agent that waits for decisions and answers. The default is the operator's setting.",
     "CursorOptions.source": "The backend to use, one of those listed by `/health`. The default is the operator's "
     "setting.",
     "ChatRequest.toolChoice": "Whether the agent may call the caller's tools, must call one, or must call the "

@@ -11,6 +11,8 @@ from cursor_gateway.model.agent_events import AgentEvent
 from cursor_gateway.sources.base import Model, Source, SourceState, Turn
 from cursor_gateway.sources.leftovers import noted_sessions
 
+INTERACTIVE = "interactive"  # names the source that is best where a person can answer
+
 
 class SourceRouter:
     def __init__(
@@ -20,11 +22,13 @@ class SourceRouter:
         fallback: str | None = None,
         refused: Mapping[str, str] | None = None,
         secrets: Sequence[str] = (),
+        interactive: str | None = None,
     ) -> None:
         """`fallback` takes turns that fail elsewhere before producing output; `refused` maps sources that the
-        operator's settings rule out to the reason; `secrets` are the agents' credentials, redacted from errors."""
+        operator's settings rule out to the reason; `secrets` are the agents' credentials, redacted from errors;
+        `interactive` is for requests of people, where that is not the default."""
         self._sources, self._default, self._fallback, self._refused = sources, default, fallback, refused or {}
-        self._secrets = secrets
+        self._secrets, self.interactive = secrets, interactive
 
     @property
     def names(self) -> list[str]:

@@ -1,0 +1,186 @@
+"""`cursor-gateway permissions`: what the agent may do, listed and revoked, at a gateway or on this machine."""
+
+import asyncio
+import sys
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
+from typing import Protocol, TypeVar
+
+import click
+import msgspec
+
+from cursor_gateway.cli.configuration import config, configuration, data_dir
+from cursor_gateway.cli.histories import owner_here
+from cursor_gateway.cli.output import Trouble, aside, write_json
+from cursor_gateway.cli.remote import Remote, open_gateway, url_option
+from cursor_gateway.model.permissions import PermissionEntry, PermissionList
+from cursor_gateway.render.visible import visible_line
+from cursor_gateway.settings import Settings
+
+Command = TypeVar("Command", bound=Callable[..., int])
+_Result = TypeVar("_Result")
+
+_SHORT_ID = 13  # characters: enough to tell thousands apart
+
+
+class Permitting(Protocol):
+    async def every(self) -> PermissionList: ...
+
+    async def revoke(self, id: str) -> None: ...
+
+
+def where(command: Command) -> Command:
+    direct = click.option("--direct", is_flag=True, help="Do not use a gateway; read this machine's files.")
+    return config(url_option(direct(command)))
+
+
+@click.group(
+    invoke_without_command=True,
+    epilog="""\b
+    Examples:
+      cursor-gateway permissions
+      cursor-gateway permissions revoke perm_1a2b3c4d
+      cursor-gateway permissions revoke --all
+
+    \b
+    In a pipe, one per line: id, where, rules, workspace, what was asked for.
+    Exit status: 0 success; 1 nothing to revoke; 2 the gateway cannot be reached.""",
+)
+@where
+@click.option("--json", "as_json", is_flag=True, help="Print JSON, with past decisions.")
+@click.pass_context
+def permissions(context: click.Context, config: str | None, url: str | None, direct: bool, as_json: bool) -> int:
+    """List what you have allowed the agent to do."""
+    if (part := context.invoked_subcommand) is not None:
+        given = {"config": config, "url": url, "direct": direct}
+        context.default_map = {part: {name: value for name, value in given.items() if value not in (None, False)}}
+        return 0
+    found = _with(config, url, direct, lambda permitting: permitting.every())
+    if as_json:
+        write_json(msgspec.json.encode(found))
+    else:
+        _print(found)
+    return 0
+
+
+@permissions.command(short_help="Revoke permissions.")
+@click.argument("ids", nargs=-1, metavar="[ID…]")
+@where
+@click.option("--all", "is_all", is_flag=True, help="Revoke all of them.")
+def revoke(ids: tuple[str, ...], config: str | None, url: str | None, direct: bool, is_all: bool) -> int:
+    """Revoke permissions, from the agent's next run on. ID is an id from the list, or its first characters."""
+    if bool(ids) == is_all:
+        raise click.UsageError("Name some permissions, or use --all.")
+    count = _with(config, url, direct, lambda permitting: _revoke(permitting, ids))
+    aside(f"Revoked {count} permission{'' if count == 1 else 's'}.")
+    return 0 if count else 1
+
+
+async def _revoke(permitting: Permitting, ids: tuple[str, ...]) -> int:
+    entries = (await permitting.every()).permissions
+    if ids:
+        chosen = [_named(entries, id) for id in dict.fromkeys(ids)]
+    else:
+        chosen = [entry for entry in entries if _is_rule(entry)]
+    for entry in chosen:
+        await permitting.revoke(entry.id)
+    return len(chosen)
+
+
+def _named(entries: list[PermissionEntry], id: str) -> PermissionEntry:
+    found = [entry for entry in entries if entry.id.startswith(id)]
+    if len(found) == 1:
+        return found[0]
+    many = "several permissions begin" if found else "no permission begins"
+    raise Trouble(f"{many} with {id!r}; see `cursor-gateway permissions`.")
+
+
+# --- where they are -------------------------------------------------------------------------------------
+
+
+class _AtGateway:
+    def __init__(self, remote: Remote) -> None:
+        self._client = remote.client
+
+    async def every(self) -> PermissionList:
+        return await self._client.permissions()
+
+    async def revoke(self, id: str) -> None:
+        await self._client.revoke_permission(id)
+
+
+class _Here:
+    def __init__(self, settings: Settings) -> None:
+        from cursor_gateway.runs.permissions import Permissions
+
+        can_allow = settings.permissions == "ask"
+        self._permissions = Permissions(data_dir(settings), lambda: 0, can_allow=can_allow)
+        self._settings, self._owner = settings, owner_here(settings)
+
+    async def every(self) -> PermissionList:
+        return PermissionList(
+            permissions=self._permissions.every(self._owner),
+            settings=self._settings.allow,
+            can_allow=self._permissions.can_allow,
+            allows_everything=self._settings.force,
+        )
+
+    async def revoke(self, id: str) -> None:
+        self._permissions.revoke(self._owner, id)
+
+
+@asynccontextmanager
+async def _open(settings: Settings, url: str | None, direct: bool) -> AsyncIterator[Permitting]:
+    if not direct:
+        async with open_gateway(settings, url) as remote:
+            if remote is not None:
+                yield _AtGateway(remote)
+                return
+    yield _Here(settings)
+
+
+def _with(
+    config: str | None, url: str | None, direct: bool, do: Callable[[Permitting], Coroutine[None, None, _Result]]
+) -> _Result:
+    if direct and url:
+        raise click.UsageError("--direct and --url cannot be combined.")
+
+    async def run() -> _Result:
+        async with _open(configuration(config).settings, url, direct) as permitting:
+            return await do(permitting)
+
+    try:
+        return asyncio.run(run())
+    except OSError as error:
+        raise Trouble(f"the permissions cannot be read: {error.strerror}; check the data directory.") from None
+
+
+# --- showing --------------------------------------------------------------------------------------------
+
+
+def _is_rule(entry: PermissionEntry) -> bool:
+    return entry.decision in ("conversation", "workspace")
+
+
+def _print(found: PermissionList) -> None:
+    rules = [entry for entry in found.permissions if _is_rule(entry)]
+    if not sys.stdout.isatty():
+        for entry in rules:
+            told = (entry.id, entry.decision, ", ".join(entry.rules), entry.workspace, entry.subject)
+            click.echo("\t".join(map(visible_line, told)))
+        return
+    if found.allows_everything:
+        click.echo("The agent may do everything: `force` is set.")
+    if found.settings:
+        click.echo(f"Allowed for everybody (setting `allow`): {visible_line(', '.join(found.settings))}")
+    if not found.can_allow:
+        click.echo("Callers cannot allow commands: `permissions` is `deny`.")
+    if not rules:
+        click.echo("You have allowed nothing else.")
+    for entry in rules:
+        conversation = f"conversation {entry.conversation_id[:_SHORT_ID]}"
+        place = entry.workspace if entry.decision == "workspace" else conversation
+        click.echo(
+            f"{click.style(entry.id[:_SHORT_ID], bold=True)}  {visible_line(', '.join(entry.rules))}  "
+            f"in {visible_line(place)}, since {entry.created} ({visible_line(entry.subject)})"
+        )
