@@ -1,52 +1,52 @@
-"""What can go wrong, as types: a stable code, an HTTP status, and a sentence that says what to do.
+"""Every error as a type: a stable code, an HTTP status, and a message that says what to do.
 
-GatewayError            foreseen; raise a subclass
-├── RequestError        the caller's to mend
-│   ├── UnusableInput       400   no event of cursor-agent in the input
-│   ├── InvalidRequest      400   a field that is missing, wrong or cannot be honoured
-│   ├── KeyRefused          401   no API key, or one that is not known here
-│   ├── RequestForbidden    403   a foreign web page, or a Host that is not ours
-│   ├── WorkspaceForbidden  403   a folder outside the allowed roots
-│   ├── ApprovalForbidden   403   callers may not allow commands here
-│   ├── PreviousAnswerUnknown 400 an answer to continue from that is not stored here
-│   ├── NotFound            404   no such path, run or conversation, or somebody else's
-│   ├── MethodRefused       405   a path that knows other methods
+GatewayError            an expected failure; raise a subclass
+├── RequestError        the caller has to fix it
+│   ├── UnusableInput       400   the input contains no cursor-agent events
+│   ├── InvalidRequest      400   a field is missing or invalid, or cannot be honoured
+│   ├── KeyRefused          401   the API key is missing or unknown
+│   ├── RequestForbidden    403   the request comes from a foreign web page or names an unknown host
+│   ├── WorkspaceForbidden  403   the workspace is outside the allowed roots
+│   ├── ApprovalForbidden   403   callers may not allow commands
+│   ├── PreviousAnswerUnknown 400 the answer to continue from is not stored
+│   ├── NotFound            404   the path, run or conversation does not exist or belongs to another owner
+│   ├── MethodRefused       405   the path does not support the method
 │   ├── RequestTooSlow      408   the request did not arrive in time
 │   ├── CallerGone          408   the results of the caller's tools did not arrive in time
-│   ├── ConversationBusy    409   one run at a time in a conversation
-│   ├── IdempotencyMismatch 409   an idempotency key that another request has used
+│   ├── ConversationBusy    409   the conversation already has an active run
+│   ├── IdempotencyMismatch 409   the idempotency key was used for another request
 │   ├── RequestTooLarge     413   the body is over the limit
-│   ├── MediaTypeRefused    415   not application/json
-│   ├── WebSocketRefused    426   an API that is served over HTTP only
-│   ├── TooManyRuns         429   all places are taken
-│   ├── TooManyRequests     429   more requests in a minute than the key may send
-│   ├── HeadTooLarge        431   too many headers, or too long ones
-│   └── SettingsError       400   a setting that is unknown or wrong
-├── GatewayFault            500   a mistake of ours; the log has the details
-├── GatewayRestarted        503   the gateway was killed during the run
-├── ShuttingDown            503   the gateway is about to stop
-├── HostExhausted           503   no descriptors, processes, memory or room are left for now
-├── TooManyConnections      503   all places for connections are taken
-├── StoreUnavailable        503   the history cannot be read or written now
-└── AgentError          the agent's side; in a running answer it becomes an `error` document
-    ├── AgentUnauthenticated 401  not logged in, or a key that is refused
-    ├── WorkspaceUntrusted   403  the folder is not trusted
-    ├── ModelUnavailable     404  the agent does not know, or may not use, the model
-    ├── SessionLost          404  a chat that cannot be resumed
-    ├── AgentQuotaExhausted  429  the account's usage limit
-    ├── AgentOverloaded      429  capacity or rate, worth another try
-    ├── AgentMisconfigured   500  an option that this agent or account refuses
+│   ├── MediaTypeRefused    415   the body is not application/json
+│   ├── WebSocketRefused    426   WebSocket is not supported
+│   ├── TooManyRuns         429   too many active runs
+│   ├── TooManyRequests     429   the key has sent too many requests in a minute
+│   ├── HeadTooLarge        431   the headers are too many or too long
+│   └── SettingsError       400   a setting is unknown or invalid
+├── GatewayFault            500   a bug in the gateway; details are in the log
+├── GatewayRestarted        503   the gateway was restarted during the run
+├── ShuttingDown            503   the gateway is shutting down
+├── HostExhausted           503   the system is out of file descriptors, processes, memory or disk space
+├── TooManyConnections      503   too many open connections
+├── StoreUnavailable        503   the history cannot be read or written
+└── AgentError          the agent failed; in a running answer it becomes an `error` document
+    ├── AgentUnauthenticated 401  the agent is not logged in, or its key was rejected
+    ├── WorkspaceUntrusted   403  the workspace is not trusted
+    ├── ModelUnavailable     404  the model is unknown or not available to the account
+    ├── SessionLost          404  the agent's session cannot be resumed
+    ├── AgentQuotaExhausted  429  the account has reached its usage limit
+    ├── AgentOverloaded      429  the agent's service is overloaded or limits the rate
+    ├── AgentMisconfigured   500  the agent or the account does not support an option
     ├── AgentUnreachable     502  the agent cannot reach its service
-    ├── AgentCrashed         502  it ended without a result
-    ├── AgentFailed          502  it says itself that it failed
-    ├── AgentOutputTooLarge  502  more output than is allowed
-    ├── AnswerUnfit          502  the answer is not in the form that was asked for
-    ├── ToolNotCalled        502  the agent did not call the tool that it had to
-    ├── AgentLooped          502  it makes the same calls again and again
-    ├── AgentUnconfined      502  it used a tool of its own that was denied to it
-    ├── AgentMissing         503  no agent is installed, or it cannot be started
-    ├── AgentTimedOut        504  no first event, silence, or a run that is too long
-    └── RunCancelled         499  stopped on request
+    ├── AgentCrashed         502  the agent ended without a result
+    ├── AgentFailed          502  the agent reported a failure
+    ├── AgentOutputTooLarge  502  the agent produced more output than allowed
+    ├── AnswerUnfit          502  the answer does not have the requested format
+    ├── ToolNotCalled        502  the agent did not call the required tool
+    ├── AgentLooped          502  the agent repeats the same calls
+    ├── AgentUnconfined      502  the agent used one of its own tools although it was denied
+    ├── AgentMissing         503  the agent is not installed or cannot be started
+    ├── AgentTimedOut        504  the agent was silent for too long, or the run took too long
+    └── RunCancelled         499  the run was cancelled
 
 An error states facts; each dialect has one function that shapes it.
 """

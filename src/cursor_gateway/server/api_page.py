@@ -17,7 +17,7 @@ from markdown_it import MarkdownIt
 Json = dict[str, Any]
 
 _REFS = "#/components/schemas/"
-_METHODS = ("get", "post", "delete")
+_METHODS = ("get", "post", "patch", "delete")
 _MARKDOWN = MarkdownIt("commonmark", {"html": False}).disable(["image"])
 
 
@@ -257,7 +257,8 @@ def _curl(method: str, path: str, operation: Json, base_url: str, example: str =
     value = examples[example or next(iter(examples))]["value"]
     unbuffered = " -N" if value.get("stream") else ""
     body = shlex.quote(json.dumps(value, ensure_ascii=False))
-    return f"curl{unbuffered} {url} \\\n  -H 'Content-Type: {media_type}' \\\n  -d {body}"
+    sent = "" if method == "post" else f" -X {method.upper()}"
+    return f"curl{unbuffered}{sent} {url} \\\n  -H 'Content-Type: {media_type}' \\\n  -d {body}"
 
 
 # --- schemas --------------------------------------------------------------------------------------------

@@ -283,9 +283,12 @@ def _paths() -> Json:
                 "changeConversation",
                 "History",
                 "Rename or pin a conversation",
-                "What is left out stays as it is.",
-                _body("ConversationChange", {"Rename and pin": {"value": {"title": "Login", "pinned": True}}}),
-                _reply("The conversation as it is now.", _json(ref("ConversationEntry"), _CONVERSATION)),
+                "Omitted fields do not change.",
+                _body(
+                    "ConversationChange",
+                    {"rename": {"summary": "Rename and pin", "value": {"title": "Login", "pinned": True}}},
+                ),
+                _reply("The changed conversation.", _json(ref("ConversationEntry"), _CONVERSATION)),
                 {
                     *_ANYWHERE,
                     KeyRefused,
