@@ -2,6 +2,7 @@
 
 import json
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import httpx2
@@ -21,7 +22,7 @@ from tests.anthropic_shapes import (
     text_of,
 )
 from tests.gateways import RunningGateway
-from tests.server.conftest import Json, at_once, eventually, invocation, invocations, option, standin, unique
+from tests.server.conftest import Json, ask, at_once, eventually, invocation, invocations, option, standin, told, unique
 from tests.server.test_caller_tools import CITY, call, own_gateway, program, say
 from tests.server.test_failures import ROWS, Row
 from tests.sources.test_native_requests import ASK
@@ -98,6 +99,15 @@ def test_a_message(http: httpx2.Client, stream: bool) -> None:
     assert message.usage.input_tokens + message.usage.cache_read_input_tokens > 0
     assert reply.headers["request-id"] == reply.headers["x-request-id"]
     assert message.id == reply.headers["x-chat-id"].replace("chat_", "msg_")
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("scenario", ["tools", "thinking", "parallel", "question", "query-flush", "text", "plan"])
+def test_the_text_is_that_of_the_other_dialects(http: httpx2.Client, scenario: str, stream: bool) -> None:
+    expected = told(ask(http, "openai", standin(scenario)), "openai").text
+    for actions in ("text", "native"):
+        options: Json = {"thinking": {"type": "adaptive"}, "cursor": {"actions": actions}, "stream": stream}
+        assert text_of(created(http, standin(scenario), **options)) == expected
 
 
 def test_a_name_of_claudes_is_answered_and_repeated(gateway: RunningGateway, http: httpx2.Client) -> None:
@@ -238,15 +248,15 @@ def test_a_tool_that_failed_says_so(http: httpx2.Client) -> None:
 
 def test_the_agents_question_is_claude_codes(gateway: RunningGateway, http: httpx2.Client) -> None:
     """Its answer goes on with the same run."""
-    ask = {"name": ASK.name, "description": "Asks.", "input_schema": ASK.parameters}
+    asking = {"name": ASK.name, "description": "Asks.", "input_schema": ASK.parameters}
     messages, headers = [user(standin("question"))], claude_code()
-    reply = create(http, messages, headers, tools=[ask, WEATHER], stream=True)
+    reply = create(http, messages, headers, tools=[asking, WEATHER], stream=True)
     asked = read(reply)
     (use,) = [block for block in asked.content if isinstance(block, ToolUse)]
     assert (use.name, asked.stop_reason) == ("AskUserQuestion", "tool_use")
     assert use.input["questions"][0]["question"] == "Which file is meant?"
     messages += [echoed(asked), results(asked, "User has answered: notes.txt")]
-    answer = create(http, messages, headers, tools=[ask, WEATHER], stream=True)
+    answer = create(http, messages, headers, tools=[asking, WEATHER], stream=True)
     assert answer.headers["x-chat-id"] == reply.headers["x-chat-id"]
     assert "notes.txt" in text_of(read(answer))
 
@@ -273,6 +283,16 @@ def test_a_client_that_leaves_comes_back_to_its_run(gateway: RunningGateway, htt
         next(reply.iter_raw())
     assert text_of(created(http, prompt, headers, tools=[WEATHER])) == "One. Two."
     assert len(invocations(gateway, mark)) == 1
+
+
+def test_a_retry_after_a_restart_gets_the_same_answer(tmp_path: Path) -> None:
+    mark, headers = unique(), claude_code()
+    answers = []
+    for _ in range(2):
+        with own_gateway(tmp_path) as (gateway, http):
+            answers.append(created(http, mark, headers, tools=[WEATHER], stream=True))
+            assert len(invocations(gateway, mark)) == 1
+    assert answers[0] == answers[1]
 
 
 def test_an_sdk_joins_its_run_only_when_it_retries(gateway: RunningGateway, http: httpx2.Client) -> None:
@@ -308,7 +328,7 @@ def test_what_it_asks_beside_a_turn_runs_apart_and_writes_nothing(gateway: Runni
     assert len({reply.headers["x-conversation-id"] for reply in replies.values()}) == 3
 
 
-def test_a_search_has_what_the_agent_found(tmp_path: Any) -> None:
+def test_a_search_has_what_the_agent_found(tmp_path: Path) -> None:
     with own_gateway(tmp_path, settings={"force": "true"}) as (_, http):
         message = created(http, standin("websearch"), claude_code(), tools=[SEARCH], stream=True)
     _, use, found, _ = message.content
@@ -326,8 +346,8 @@ def test_a_summary_leaves_the_run_that_waits_alone(gateway: RunningGateway, http
     asked = created(http, messages, headers, tools=[WEATHER], stream=True)
     messages += [echoed(asked), results(asked, "sunny")]
     compaction = f"CRITICAL: Respond with TEXT ONLY. {summary}"
-    told = create(http, [*messages, user(compaction)], headers, tools=[WEATHER], stream=True)
-    assert read(told).stop_reason == "end_turn"
+    summed = create(http, [*messages, user(compaction)], headers, tools=[WEATHER], stream=True)
+    assert read(summed).stop_reason == "end_turn"
     assert mode_of(gateway, summary) == "ask"
     answer = created(http, messages, headers, tools=[WEATHER], stream=True)
     assert text_of(answer) == "It is sunny."

@@ -70,8 +70,8 @@ class CheckedAnswer:
                 return _with_usage_of(first, await self._noted(answer))
             case Misfit(reason=reason):
                 return AnswerUnfit(
-                    f"The agent's answer does not match `response_format`, even when asked again: {reason} Rephrase "
-                    "the request, or change `response_format`.",
+                    f"The agent's answer does not match the requested format, even when asked again: {reason} "
+                    "Rephrase the request, or change the format.",
                     param="response_format",
                 ).failure()
 
