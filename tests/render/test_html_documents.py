@@ -4,6 +4,7 @@ import re
 import subprocess
 import sys
 
+import msgspec
 import pytest
 from msgspec import UNSET
 
@@ -19,6 +20,7 @@ from cursor_gateway.model.documents import (
     FileEditMetadata,
     Metadata,
     Operation,
+    PermissionRequest,
     PlanMetadata,
     PlanTodo,
     State,
@@ -400,3 +402,25 @@ def test_edits_and_commands_can_be_summed_up() -> None:
     diff = Diff(old_string="a\nb\n", new_string="a\nc\nd\n", start_line=1, end_line=2)
     assert 'data-path="src/a.py" data-operation="edit" data-added="2" data-removed="1"' in html(edit("edit", diff))
     assert 'data-exit="2"' in html(command(2))
+
+
+@pytest.mark.parametrize("rules", [["Shell(npm)", "Shell(tail)"], []])
+def test_a_command_that_needs_permission_has_the_decisions(rules: list[str]) -> None:
+    asked = PermissionRequest(subject="npm test | tail", rules=rules)
+    found = html(msgspec.structs.replace(command(-1, state="rejected"), permission=asked))
+    assert 'data-permission="doc_001"' in found
+    assert "Allow once" in found
+    assert ("Always in this conversation" in found) == bool(rules)
+    assert ("<code>Shell(tail)</code>" in found) == bool(rules)
+    assert "data-permission" not in html(msgspec.structs.replace(command(), permission=asked))
+
+
+def test_a_request_for_permission_shows_what_is_asked_for() -> None:
+    asked = PermissionRequest(subject="npm <b>", rules=["Shell(npm)"])
+    waiting = msgspec.structs.replace(question(), permission=asked, state="waiting")
+    found = html(waiting, "The agent asks for permission")
+    assert "npm &lt;b&gt;" in found
+    assert "waiting for you" in found
+    assert "<fieldset" not in found
+    decided = ClarificationAnswer(question_id="q1", selected_option_ids=["j"])
+    assert "<fieldset" in html(msgspec.structs.replace(question(decided), permission=asked))

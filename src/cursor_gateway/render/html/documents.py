@@ -21,7 +21,9 @@ from cursor_gateway.model.documents import (
     Document,
     ErrorDocument,
     FileEditDocument,
+    PermissionRequest,
     PlanDocument,
+    PlanMetadata,
     TerminalCommandDocument,
     TextDocument,
     ThinkingDocument,
@@ -105,6 +107,8 @@ def _article(document: Document, name: str, body: str, kind: str = "", **data: s
     type = document_type(document.metadata)
     trace = document.metadata
     state = f' data-state="{exact(trace.state)}"' if isinstance(trace, ToolTrace) and trace.state else ""
+    if isinstance(trace, ToolTrace) and trace.permission and trace.state in ("rejected", "waiting"):
+        body += _permission(document.id, trace.permission)
     more = "".join(f' data-{key}="{exact_line(str(value))}"' for key, value in data.items())
     return (
         f'<article class="document {type}{kind}" id="{exact(document.id)}" data-type="{type}"'
@@ -119,7 +123,30 @@ def _head(what: str, *more: str) -> str:
 
 def _badge(trace: ToolTrace) -> str:
     """How a tool ended, where it did not simply complete."""
-    return span(exact(trace.state.replace("_", " ")), "state") if trace.state and trace.state != "completed" else ""
+    if not trace.state or trace.state == "completed":
+        return ""
+    waits_for_you = trace.state == "waiting" and isinstance(trace, ClarificationMetadata | PlanMetadata)
+    return span("waiting for you" if waits_for_you else exact(trace.state.replace("_", " ")), "state")
+
+
+_QUIET = ' class="quiet"'
+_DECISIONS = {"once": "Allow once", "conversation": "Always in this conversation", "workspace": "Always in this folder"}
+
+
+def _permission(id: str, asked: PermissionRequest) -> str:
+    """The form is only shown where somebody can decide."""
+    buttons = "".join(
+        f'<button type="submit" name="decision" value="{value}"{_QUIET if value != "once" else ""}>{words}</button>'
+        for value, words in _DECISIONS.items()
+        if value == "once" or asked.rules
+    )
+    rules = ", ".join(map(literal, asked.rules))
+    note = f'<p class="note">Always allows {rules}</p>' if rules else ""
+    return (
+        f'<form class="permission" data-permission="{exact(id)}">{note}{buttons}'
+        '<label class="words"><span>Reason</span><input type="text" name="reason" autocomplete="off"></label>'
+        '<button type="submit" name="decision" value="deny" class="quiet">Deny</button></form>'
+    )
 
 
 def _ending(trace: ToolTrace) -> str:
@@ -265,6 +292,11 @@ def _plan(document: PlanDocument, todos: str, look: _Look) -> str:
 def _clarification(document: ClarificationDocument, answerable: bool, look: _Look) -> str:
     metadata = document.metadata
     answerable = answerable and not metadata.answers
+    if metadata.permission and not metadata.answers:
+        asks = (
+            f"{_head('Permission', _badge(metadata))}<p>The agent asks to run:</p>{plain(metadata.permission.subject)}"
+        )
+        return _article(document, "Permission", asks)
     questions = "".join(
         _question(document, number, question, answerable, look) for number, question in enumerate(metadata.questions, 1)
     )

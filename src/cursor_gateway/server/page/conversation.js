@@ -1,12 +1,12 @@
 // The conversation that is shown: its turns, what is sent to it, what it asks back.
 import { Answer } from "./answer.js";
-import { chatPath, conversationUrl, json, post } from "./api.js";
+import { chatPath, conversationUrl, json, post, request } from "./api.js";
 import { showChanges } from "./changes.js";
 import { byId, cloned, copy, make, on } from "./dom.js";
 import { keepDraft, keepOrigin, origin } from "./drafts.js";
 import { setHeader, setTotal } from "./header.js";
 import { enqueue, openQueue, putBack, sendNext, setUpQueue } from "./queue.js";
-import { answersOf, decisionOf, offerReplies, setEnabled } from "./replies.js";
+import { answersOf, decisionOf, offerReplies, permissionOf, setEnabled, showDecision } from "./replies.js";
 import { conversationPath } from "./router.js";
 import { followEnd, toElement, toEnd } from "./scroll.js";
 import { hideProblem, say, showProblem } from "./status.js";
@@ -60,6 +60,7 @@ export class Conversation {
 				showProblem(error, () => this.open(id, answerId));
 			}
 			this.#settle();
+			this.#showDecisions().catch(showProblem);
 		}
 		for (const { id, element } of this.#answers) {
 			element.classList.toggle("linked", id === answerId);
@@ -237,6 +238,21 @@ export class Conversation {
 		}
 	}
 
+	/** What was decided before about what is shown. */
+	async #showDecisions() {
+		const answers = this.#answers;
+		if (!byId("turns").querySelector("form[data-permission], .decided")) return;
+		const { permissions, canAllow } = await json("/v1/permissions");
+		if (answers !== this.#answers) return;
+		if (!canAllow) for (const form of byId("turns").querySelectorAll("form[data-permission]")) form.remove();
+		for (const { id, chatId, documentId, decision } of permissions) {
+			const article = answers.find((answer) => answer.id === chatId)?.element.querySelector(`article[id="${CSS.escape(documentId)}"]`);
+			const place = article?.querySelector("form[data-permission], .decided");
+			const isRule = decision === "conversation" || decision === "workspace";
+			if (place && !place.querySelector(".quiet:not([type=submit])")) showDecision(place, decision, isRule && (() => revoke(id)));
+		}
+	}
+
 	#submit(form, button) {
 		if (!form.matches(".edit")) return this.#reply(form, button);
 		const message = form.querySelector("textarea").value.trim();
@@ -247,13 +263,17 @@ export class Conversation {
 	}
 
 	async #reply(form, button) {
-		const reply = form.dataset.answer ? answersOf(form) : decisionOf(form, button);
+		const reply = form.dataset.permission ? permissionOf(form, button) : form.dataset.answer ? answersOf(form) : decisionOf(form, button);
 		if (!reply) return showProblem(new Error("Not sent: a question is still open. Choose an option, or write your own answer."));
 		const { id } = this.#answers.at(-1);
 		setEnabled(form, false);
 		hideProblem();
 		try {
 			const taken = await post(chatPath(id, "/answer"), reply);
+			if (form.dataset.permission) {
+				showDecision(form, button.value);
+				this.#showDecisions().catch(showProblem);
+			}
 			if (taken.id === id) return; // its open stream shows it
 			await this.#showNewTurns();
 			const last = this.#answers.at(-1);
@@ -265,6 +285,16 @@ export class Conversation {
 			setEnabled(form, true);
 			showProblem(error);
 		}
+	}
+}
+
+async function revoke(id) {
+	try {
+		await request(`/v1/permissions/${encodeURIComponent(id)}`, { method: "DELETE" });
+		return true;
+	} catch (error) {
+		showProblem(error);
+		return false;
 	}
 }
 

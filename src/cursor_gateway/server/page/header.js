@@ -2,7 +2,7 @@
 import { conversationUrl, json, request } from "./api.js";
 import { byId, on, save } from "./dom.js";
 import { forget } from "./drafts.js";
-import { hideConversation, refresh, unhideConversation } from "./sidebar.js";
+import { hideConversation, refresh, setWindowTitle, unhideConversation } from "./sidebar.js";
 import { offerUndo, showProblem } from "./status.js";
 import { duration, number } from "./words.js";
 
@@ -14,7 +14,7 @@ export function setHeader(conversation, title) {
 	const name = conversation ? conversation.title || "Untitled" : title;
 	byId("title").textContent = name;
 	byId("title").title = name;
-	document.title = `${name} · cursor-gateway`;
+	setWindowTitle(name);
 	byId("conversation-menu").hidden = !conversation;
 	byId("pin").querySelector("span").textContent = conversation?.pinned ? "Unpin" : "Pin";
 	showRename(false);

@@ -1,5 +1,5 @@
 // What an answer asks back: forms of questions and plans in, the body of a reply out.
-import { cloned } from "./dom.js";
+import { cloned, make } from "./dom.js";
 
 /** @returns {{answers: object[]} | null} null when a question is left open; it then has the focus */
 export function answersOf(form) {
@@ -21,12 +21,37 @@ export function decisionOf(form, button) {
 	return { plan: button.value, ...(text && { text }) };
 }
 
+/** @returns {{permissions: object[]}} */
+export function permissionOf(form, button) {
+	const reason = form.elements.reason.value.trim();
+	const isDenied = button.value === "deny";
+	return { permissions: [{ documentId: form.dataset.permission, decision: button.value, ...(isDenied && reason && { reason }) }] };
+}
+
+const DECIDED = { once: "Allowed once.", conversation: "Allowed in this conversation.", workspace: "Allowed in this folder.", deny: "Denied." };
+
+/** In the place of the form, with a way back where it is a rule. */
+export function showDecision(form, decision, revoke) {
+	const told = make("p", { class: "ending decided" }, make("span", {}, DECIDED[decision]));
+	if (revoke) {
+		const button = make("button", { type: "button", class: "quiet" }, "Revoke");
+		button.addEventListener("click", async () => {
+			button.disabled = true;
+			if (await revoke()) told.replaceChildren("Revoked.");
+			else button.disabled = false;
+		});
+		told.append(button);
+	}
+	form.replaceWith(told);
+}
+
 /** What the newest answer asks may be replied to; what older ones have asked is over. */
 export function offerReplies(answers) {
 	for (const answer of answers) {
 		const isLast = answer === answers.at(-1);
 		const isOpen = isLast && (!answer.isRunning || answer.run.state === "waiting");
 		if (!isLast) for (const form of answer.element.querySelectorAll("form[data-answer]")) setEnabled(form, false);
+		for (const form of answer.element.querySelectorAll("form[data-permission]")) form.hidden = !isOpen;
 		for (const plan of answer.element.querySelectorAll(".plan")) offerDecision(plan, isOpen);
 	}
 }

@@ -3,6 +3,7 @@ import { json } from "./api.js";
 import { byId, make, on } from "./dom.js";
 import { plot } from "./plots.js";
 import { answerPath } from "./router.js";
+import { setWindowTitle } from "./sidebar.js";
 import { clock, duration, number, short, stateName, stateOf, tokens, when } from "./words.js";
 
 const REFRESH_MS = 5000; // while something runs and somebody looks
@@ -12,7 +13,7 @@ let timer;
 on("refresh", "click", showRuns);
 
 export async function showRuns() {
-	document.title = "Runs · cursor-gateway";
+	setWindowTitle("Runs");
 	clearTimeout(timer);
 	try {
 		const { runs } = await json("/v1/runs?limit=100");

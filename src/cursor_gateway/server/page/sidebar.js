@@ -93,8 +93,17 @@ function item({ id, title, updated, isRunning, isWaiting, snippet }) {
 	return make("li", {}, link);
 }
 
-/** In the title of the window. */
+// --- the title of the window: how many wait for somebody, and what is shown ---
+
+let waiting = 0;
+let name = "";
+
+export function setWindowTitle(title = name) {
+	name = title;
+	document.title = `${waiting ? `(${waiting}) ` : ""}${name} · cursor-gateway`;
+}
+
 function countWaiting(count) {
-	const name = document.title.replace(/^\(\d+\) /, "");
-	document.title = count ? `(${count}) ${name}` : name;
+	waiting = count;
+	setWindowTitle();
 }

@@ -1,0 +1,108 @@
+"""A command that needs permission is allowed, denied and revoked on the page, whether or not the agent waits for it."""
+
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.gateways import RunningGateway
+from tests.page.test_held import held_page, holding  # noqa: F401 -- fixtures
+from tests.page.using import answers, ask, expect_state, of_type, prompt_box
+from tests.server.conftest import unique
+
+
+def counter(workspace: Path) -> tuple[str, Path]:
+    """A prompt that runs a program, and the file to which that adds a line each time."""
+    mark = unique()
+    (workspace / f"{mark}.py").write_text(f"open({str(workspace / mark)!r}, 'a').write('ran\\n')\n")
+    return f'{mark} standin: shell command="python3 {mark}.py"', workspace / mark
+
+
+def times(ran: Path) -> int:
+    return len(ran.read_text().splitlines()) if ran.exists() else 0
+
+
+def rejected(page: Page, prompt: str) -> None:
+    ask(page, prompt)
+    expect_state(page, "completed")
+    expect(of_type(page, "terminal_command").last).to_contain_text("rejected")
+
+
+def test_a_rejected_command_is_allowed_once_and_runs_once(page: Page, gateway: RunningGateway) -> None:
+    prompt, ran = counter(gateway.workspace)
+    rejected(page, prompt)
+    command = of_type(page, "terminal_command").first
+    expect(command).to_contain_text("Shell(python3)")
+    assert times(ran) == 0
+    command.get_by_role("button", name="Allow once").click()
+    expect(answers(page)).to_have_count(2)
+    expect_state(page, "completed")
+    expect(of_type(answers(page).last, "terminal_command")).to_contain_text("exit 0")
+    expect(command).to_contain_text("Allowed once.")
+    expect(command.get_by_role("button", name="Allow once")).to_have_count(0)
+    assert times(ran) == 1
+
+
+def test_a_rule_is_shown_and_revoked(page: Page, gateway: RunningGateway) -> None:
+    prompt, ran = counter(gateway.workspace)
+    rejected(page, prompt)
+    of_type(page, "terminal_command").first.get_by_role("button", name="Always in this conversation").click()
+    expect(answers(page)).to_have_count(2)
+    expect_state(page, "completed")
+    ask(page, prompt)
+    expect(answers(page)).to_have_count(3)
+    expect_state(page, "completed")
+    assert times(ran) == 2
+    page.reload()
+    first = of_type(answers(page).first, "terminal_command")
+    expect(first).to_contain_text("Allowed in this conversation.")
+    first.get_by_role("button", name="Revoke").click()
+    expect(first).to_contain_text("Revoked.")
+    rejected(page, prompt)
+    assert times(ran) == 2
+
+
+def test_a_denial_with_a_reason_reaches_the_agent(page: Page, gateway: RunningGateway) -> None:
+    prompt, ran = counter(gateway.workspace)
+    rejected(page, prompt)
+    command = of_type(page, "terminal_command").first
+    command.get_by_role("textbox", name="Reason").fill("Use pnpm here.")
+    command.get_by_role("button", name="Deny").click()
+    expect(answers(page)).to_have_count(2)
+    expect(answers(page).last).to_contain_text("Use pnpm here.")
+    expect(command).to_contain_text("Denied.")
+    assert times(ran) == 0
+
+
+def test_a_denial_without_a_reason_starts_nothing(page: Page, gateway: RunningGateway) -> None:
+    prompt, _ = counter(gateway.workspace)
+    rejected(page, prompt)
+    command = of_type(page, "terminal_command").first
+    command.get_by_role("button", name="Deny").click()
+    expect(command).to_contain_text("Denied.")
+    expect(answers(page)).to_have_count(1)
+
+
+@pytest.mark.parametrize(("button", "runs"), [("Allow once", 1), ("Deny", 0)])
+def test_an_agent_that_waits_goes_on_in_the_same_answer(
+    held_page: Page,  # noqa: F811 -- the fixture
+    holding: RunningGateway,  # noqa: F811
+    button: str,
+    runs: int,
+) -> None:
+    prompt, ran = counter(holding.workspace)
+    ask(held_page, prompt)
+    expect_state(held_page, "waiting")
+    asked = of_type(held_page, "clarification")
+    expect(asked).to_contain_text("waiting for you")
+    listed = held_page.get_by_role("navigation", name="Conversations").get_by_role("link").first
+    expect(listed).to_contain_text("Waiting for you")
+    assert held_page.title().startswith("(")
+    prompt_box(held_page).fill("Something else")
+    prompt_box(held_page).press("Enter")
+    expect(held_page.get_by_role("alert")).to_contain_text("waiting for your answer")
+    expect(prompt_box(held_page)).to_have_value("Something else")
+    asked.get_by_role("button", name=button).click()
+    expect_state(held_page, "completed")
+    expect(answers(held_page)).to_have_count(1)
+    assert times(ran) == runs
