@@ -23,7 +23,7 @@ export interface ChatResponse {
   metadata: ResponseMetadata;
 }
 
-/** One part of an answer. Its `type` tells which. */
+/** One part of an answer. Its kind is its `type`. */
 export type Document =
   | TextDocument
   | CodeReferenceDocument
@@ -42,9 +42,9 @@ export interface TextDocument {
   type: "text";
   /** The document's id: `doc_001`, `doc_002`, … */
   id: string;
-  /** The document's place in the answer, from 1. */
+  /** The document's position in the answer, from 1. */
   sequence: number;
-  /** Markdown, without white space around it. */
+  /** Markdown, without surrounding white space. */
   content: string;
   /** Additional information about the document. */
   metadata: TextMetadata;
@@ -52,7 +52,7 @@ export interface TextDocument {
 
 /** The metadata of a `text` document. */
 export interface TextMetadata {
-  /** How to read the content. The agent writes Markdown. */
+  /** The format of the content. The agent writes Markdown. */
   format: "markdown" | "plain";
 }
 
@@ -61,7 +61,7 @@ export interface CodeReferenceDocument {
   type: "code_reference";
   /** The document's id: `doc_001`, `doc_002`, … */
   id: string;
-  /** The document's place in the answer, from 1. */
+  /** The document's position in the answer, from 1. */
   sequence: number;
   /** The lines quoted, without the fence. */
   content: string;
@@ -71,15 +71,15 @@ export interface CodeReferenceDocument {
 
 /** The metadata of a `code_reference` document. */
 export interface CodeReferenceMetadata {
-  /** The file, as the agent names it. */
+  /** The file's path, as given by the agent. */
   filePath: string;
   /** The first line quoted, from 1. */
   startLine: number;
   /** The last line quoted. */
   endLine: number;
-  /** The language, `text` when it is not known. */
+  /** The language; `text` if unknown. */
   language: string;
-  /** Ours: the columns taken off each line, when the fence stood in a list item. */
+  /** Extension: the indentation removed from each line, if the code was in a list item. */
   indent?: number;
 }
 
@@ -88,7 +88,7 @@ export interface CodeBlockDocument {
   type: "code_block";
   /** The document's id: `doc_001`, `doc_002`, … */
   id: string;
-  /** The document's place in the answer, from 1. */
+  /** The document's position in the answer, from 1. */
   sequence: number;
   /** The code, without the fence. */
   content: string;
@@ -98,11 +98,11 @@ export interface CodeBlockDocument {
 
 /** The metadata of a `code_block` document. */
 export interface CodeBlockMetadata {
-  /** The language that the fence names. */
+  /** The language of the code fence. */
   language: string;
   /** `new_code` in the modes agent and debug, `suggestion` in plan, `example` in ask. */
   purpose: "new_code" | "example" | "suggestion";
-  /** Ours: the columns taken off each line, when the fence stood in a list item. */
+  /** Extension: the indentation removed from each line, if the code was in a list item. */
   indent?: number;
 }
 
@@ -111,7 +111,7 @@ export interface FileEditDocument {
   type: "file_edit";
   /** The document's id: `doc_001`, `doc_002`, … */
   id: string;
-  /** The document's place in the answer, from 1. */
+  /** The document's position in the answer, from 1. */
   sequence: number;
   /** The new lines of an edit, or the whole new file; null for a deletion and a rename. */
   content: string | null;
@@ -121,43 +121,43 @@ export interface FileEditDocument {
 
 /** The metadata of a `file_edit` document. */
 export interface FileEditMetadata {
-  /** The file, as the agent names it; after a rename, its new name. */
+  /** The file's path, as given by the agent; after a rename, the new path. */
   filePath: string;
-  /** What was done to the file. */
+  /** The operation. */
   operation: "create" | "edit" | "delete" | "rename";
-  /** The language, `text` when it is not known. */
+  /** The language; `text` if unknown. */
   language: string;
-  /** What an edit replaced. Left out for other operations, and when the agent shows none. */
+  /** What an edit replaced. Omitted for other operations, and if the agent reports none. */
   diff?: Diff;
-  /** Ours: how the tool ended, where it did not simply complete; `unanswered`: the agent went on without an answer to its question; in a snapshot `running`, or `waiting` where somebody else is to act. */
+  /** Extension: how the tool ended, if it did not simply complete. `unanswered`: the agent continued without an answer to its question. In a snapshot: `running`, or `waiting` for the caller. */
   state?: "completed" | "failed" | "rejected" | "unanswered" | "timed_out" | "interrupted" | "running" | "waiting";
-  /** Ours: why it ended so. */
+  /** Extension: the reason for the `state`. */
   reason?: string;
-  /** Ours: what the agent needs permission for; send `permissions` to `/v1/chat/{id}/answer` to decide. */
+  /** Extension: what the agent needs permission for. Send `permissions` to `/v1/chat/{id}/answer` to decide. */
   permission?: PermissionRequest;
-  /** Ours: the agent's own payload, with `include: ["raw"]`. */
+  /** Extension: the agent's own payload, with `include: ["raw"]`. */
   raw?: unknown;
-  /** Ours: the name before a rename. */
+  /** Extension: the path before a rename. */
   oldPath?: string;
 }
 
-/** Ours: what the agent needs permission for. It can be allowed or denied with `POST /v1/chat/{id}/answer`. */
+/** Extension: what the agent needs permission for. Decide with `POST /v1/chat/{id}/answer`. */
 export interface PermissionRequest {
-  /** The command line, the address or the tool. */
+  /** The command line, the URL or the tool. */
   subject: string;
-  /** What is allowed by `conversation` and `workspace`, in the agent's own form. */
+  /** The rules that `conversation` and `workspace` add, in the form of the agent's own configuration. */
   rules: string[];
 }
 
-/** One replacement: the smallest range of whole lines that covers all that an edit changed. */
+/** One replacement: the smallest range of whole lines that covers all changes of an edit. */
 export interface Diff {
   /** The lines before. */
   oldString: string;
   /** The lines after. */
   newString: string;
-  /** The first line replaced, counted in the old file from 1. */
+  /** The first replaced line in the old file, from 1. */
   startLine: number;
-  /** The last line replaced, counted in the old file. */
+  /** The last replaced line in the old file. */
   endLine: number;
 }
 
@@ -166,7 +166,7 @@ export interface ToolCallDocument {
   type: "tool_call";
   /** The document's id: `doc_001`, `doc_002`, … */
   id: string;
-  /** The document's place in the answer, from 1. */
+  /** The document's position in the answer, from 1. */
   sequence: number;
   /** Always null. */
   content: null;
@@ -176,7 +176,7 @@ export interface ToolCallDocument {
 
 /** The metadata of a `tool_call` document. */
 export interface ToolCallMetadata {
-  /** The tool's name, in the vocabulary of Cursor's editor; an MCP tool's own name. */
+  /** The tool's name as in Cursor's editor, or the name of an MCP tool. */
   toolName: string;
   /** The call's id. */
   toolCallId: string;
@@ -184,27 +184,27 @@ export interface ToolCallMetadata {
   arguments: Record<string, unknown>;
   /** The result of the call. */
   result: ToolCallResult;
-  /** How long it took; 0 when it is not known. */
+  /** How long it took; 0 if unknown. */
   duration_ms: number;
-  /** Ours: how the tool ended, where it did not simply complete; `unanswered`: the agent went on without an answer to its question; in a snapshot `running`, or `waiting` where somebody else is to act. */
+  /** Extension: how the tool ended, if it did not simply complete. `unanswered`: the agent continued without an answer to its question. In a snapshot: `running`, or `waiting` for the caller. */
   state?: "completed" | "failed" | "rejected" | "unanswered" | "timed_out" | "interrupted" | "running" | "waiting";
-  /** Ours: why it ended so. */
+  /** Extension: the reason for the `state`. */
   reason?: string;
-  /** Ours: what the agent needs permission for; send `permissions` to `/v1/chat/{id}/answer` to decide. */
+  /** Extension: what the agent needs permission for. Send `permissions` to `/v1/chat/{id}/answer` to decide. */
   permission?: PermissionRequest;
-  /** Ours: the agent's own payload, with `include: ["raw"]`. */
+  /** Extension: the agent's own payload, with `include: ["raw"]`. */
   raw?: unknown;
-  /** Ours: the agent's own id of the call, where it could not serve as `toolCallId`. */
+  /** Extension: the agent's own id of the call, if it could not be used as `toolCallId`. */
   agentCallId?: string;
-  /** Ours: `caller` if the caller, not the agent, ran the tool. */
+  /** Extension: `caller` if the caller, not the agent, ran the tool. */
   ranBy?: "caller";
 }
 
-/** A tool's answer. */
+/** The result of a tool call. */
 export interface ToolCallResult {
   /** Whether the call succeeded. */
   status: "success" | "error";
-  /** The useful value: a file's content, the hits of a search; or why it failed. */
+  /** The value, such as a file's content or search results; or the reason for the failure. */
   data: unknown;
 }
 
@@ -213,7 +213,7 @@ export interface TerminalCommandDocument {
   type: "terminal_command";
   /** The document's id: `doc_001`, `doc_002`, … */
   id: string;
-  /** The document's place in the answer, from 1. */
+  /** The document's position in the answer, from 1. */
   sequence: number;
   /** Always null. */
   content: null;
@@ -225,23 +225,23 @@ export interface TerminalCommandDocument {
 export interface TerminalCommandMetadata {
   /** The command line. */
   command: string;
-  /** Where it ran, when that is known. */
+  /** Where it ran, if known. */
   workingDirectory?: string;
-  /** The exit status; -1 when the command did not run to an end. */
+  /** The exit status; -1 if the command did not complete. */
   exitCode: number;
-  /** What it printed, standard output and errors in the order they came where known. */
+  /** Its output: standard output and standard error, in order if known. */
   output: string;
-  /** How long it took; 0 when it is not known. */
+  /** How long it took; 0 if unknown. */
   duration_ms: number;
-  /** What the sandbox let it do: `network`, `git_write`, or `all`. */
+  /** What the sandbox allowed: `network`, `git_write`, or `all`. */
   permissions: string[];
-  /** Ours: how the tool ended, where it did not simply complete; `unanswered`: the agent went on without an answer to its question; in a snapshot `running`, or `waiting` where somebody else is to act. */
+  /** Extension: how the tool ended, if it did not simply complete. `unanswered`: the agent continued without an answer to its question. In a snapshot: `running`, or `waiting` for the caller. */
   state?: "completed" | "failed" | "rejected" | "unanswered" | "timed_out" | "interrupted" | "running" | "waiting";
-  /** Ours: why it ended so. */
+  /** Extension: the reason for the `state`. */
   reason?: string;
-  /** Ours: what the agent needs permission for; send `permissions` to `/v1/chat/{id}/answer` to decide. */
+  /** Extension: what the agent needs permission for. Send `permissions` to `/v1/chat/{id}/answer` to decide. */
   permission?: PermissionRequest;
-  /** Ours: the agent's own payload, with `include: ["raw"]`. */
+  /** Extension: the agent's own payload, with `include: ["raw"]`. */
   raw?: unknown;
 }
 
@@ -250,7 +250,7 @@ export interface PlanDocument {
   type: "plan";
   /** The document's id: `doc_001`, `doc_002`, … */
   id: string;
-  /** The document's place in the answer, from 1. */
+  /** The document's position in the answer, from 1. */
   sequence: number;
   /** The plan, as Markdown. */
   content: string;
@@ -266,15 +266,15 @@ export interface PlanMetadata {
   overview: string;
   /** The steps. */
   todos: PlanTodo[];
-  /** How to read the content. */
+  /** The format of the content. */
   format: "markdown";
-  /** Ours: how the tool ended, where it did not simply complete; `unanswered`: the agent went on without an answer to its question; in a snapshot `running`, or `waiting` where somebody else is to act. */
+  /** Extension: how the tool ended, if it did not simply complete. `unanswered`: the agent continued without an answer to its question. In a snapshot: `running`, or `waiting` for the caller. */
   state?: "completed" | "failed" | "rejected" | "unanswered" | "timed_out" | "interrupted" | "running" | "waiting";
-  /** Ours: why it ended so. */
+  /** Extension: the reason for the `state`. */
   reason?: string;
-  /** Ours: what the agent needs permission for; send `permissions` to `/v1/chat/{id}/answer` to decide. */
+  /** Extension: what the agent needs permission for. Send `permissions` to `/v1/chat/{id}/answer` to decide. */
   permission?: PermissionRequest;
-  /** Ours: the agent's own payload, with `include: ["raw"]`. */
+  /** Extension: the agent's own payload, with `include: ["raw"]`. */
   raw?: unknown;
 }
 
@@ -286,7 +286,7 @@ export interface PlanTodo {
   content: string;
   /** The state of the step. */
   status: "pending" | "in_progress" | "completed" | "cancelled";
-  /** The ids of the steps that come before it. */
+  /** The ids of the steps it depends on. */
   dependencies: string[];
 }
 
@@ -295,7 +295,7 @@ export interface ClarificationDocument {
   type: "clarification";
   /** The document's id: `doc_001`, `doc_002`, … */
   id: string;
-  /** The document's place in the answer, from 1. */
+  /** The document's position in the answer, from 1. */
   sequence: number;
   /** An introduction to the questions, or null. */
   content: string | null;
@@ -307,15 +307,15 @@ export interface ClarificationDocument {
 export interface ClarificationMetadata {
   /** The questions. */
   questions: ClarificationQuestion[];
-  /** Ours: how the tool ended, where it did not simply complete; `unanswered`: the agent went on without an answer to its question; in a snapshot `running`, or `waiting` where somebody else is to act. */
+  /** Extension: how the tool ended, if it did not simply complete. `unanswered`: the agent continued without an answer to its question. In a snapshot: `running`, or `waiting` for the caller. */
   state?: "completed" | "failed" | "rejected" | "unanswered" | "timed_out" | "interrupted" | "running" | "waiting";
-  /** Ours: why it ended so. */
+  /** Extension: the reason for the `state`. */
   reason?: string;
-  /** Ours: what the agent needs permission for; send `permissions` to `/v1/chat/{id}/answer` to decide. */
+  /** Extension: what the agent needs permission for. Send `permissions` to `/v1/chat/{id}/answer` to decide. */
   permission?: PermissionRequest;
-  /** Ours: the agent's own payload, with `include: ["raw"]`. */
+  /** Extension: the agent's own payload, with `include: ["raw"]`. */
   raw?: unknown;
-  /** Ours: the answers, if there are any. */
+  /** Extension: the answers, if any. */
   answers?: ClarificationAnswer[];
 }
 
@@ -323,11 +323,11 @@ export interface ClarificationMetadata {
 export interface ClarificationQuestion {
   /** The question's id. */
   id: string;
-  /** The question itself. */
+  /** The text of the question. */
   text: string;
   /** The answers to choose from. */
   options: ClarificationOption[];
-  /** Ours: true when several options may be chosen. */
+  /** Extension: true if several options may be chosen. */
   allowMultiple?: boolean;
 }
 
@@ -335,17 +335,17 @@ export interface ClarificationQuestion {
 export interface ClarificationOption {
   /** The option's id. */
   id: string;
-  /** The option as people read it. */
+  /** The text of the option. */
   label: string;
 }
 
-/** Ours: what somebody answered. */
+/** Extension: the answer to a question. */
 export interface ClarificationAnswer {
-  /** The question that is answered. */
+  /** The question's id. */
   questionId: string;
-  /** The options that were chosen. */
+  /** The ids of the chosen options. */
   selectedOptionIds: string[];
-  /** Ours: what was written, where the answer is no option. */
+  /** Extension: the text of a written answer. */
   text?: string;
 }
 
@@ -354,9 +354,9 @@ export interface ErrorDocument {
   type: "error";
   /** The document's id: `doc_001`, `doc_002`, … */
   id: string;
-  /** The document's place in the answer, from 1. */
+  /** The document's position in the answer, from 1. */
   sequence: number;
-  /** What happened, in a sentence. */
+  /** What happened. */
   content: string;
   /** Additional information about the document. */
   metadata: ErrorMetadata;
@@ -364,11 +364,11 @@ export interface ErrorDocument {
 
 /** The metadata of an `error` document. */
 export interface ErrorMetadata {
-  /** A stable name of what went wrong. */
+  /** A stable error code. */
   errorCode: string;
-  /** Who failed: a tool's name, `agent` or `gateway`. */
+  /** What failed: a tool's name, `agent` or `gateway`. */
   source: string;
-  /** More about it; may be empty. */
+  /** Details; may be empty. */
   details: string;
 }
 
@@ -377,7 +377,7 @@ export interface TodoUpdateDocument {
   type: "todo_update";
   /** The document's id: `doc_001`, `doc_002`, … */
   id: string;
-  /** The document's place in the answer, from 1. */
+  /** The document's position in the answer, from 1. */
   sequence: number;
   /** Always null. */
   content: null;
@@ -389,15 +389,15 @@ export interface TodoUpdateDocument {
 export interface TodoUpdateMetadata {
   /** The steps that changed. */
   todos: TodoChange[];
-  /** Ours: how the tool ended, where it did not simply complete; `unanswered`: the agent went on without an answer to its question; in a snapshot `running`, or `waiting` where somebody else is to act. */
+  /** Extension: how the tool ended, if it did not simply complete. `unanswered`: the agent continued without an answer to its question. In a snapshot: `running`, or `waiting` for the caller. */
   state?: "completed" | "failed" | "rejected" | "unanswered" | "timed_out" | "interrupted" | "running" | "waiting";
-  /** Ours: why it ended so. */
+  /** Extension: the reason for the `state`. */
   reason?: string;
-  /** Ours: what the agent needs permission for; send `permissions` to `/v1/chat/{id}/answer` to decide. */
+  /** Extension: what the agent needs permission for. Send `permissions` to `/v1/chat/{id}/answer` to decide. */
   permission?: PermissionRequest;
-  /** Ours: the agent's own payload, with `include: ["raw"]`. */
+  /** Extension: the agent's own payload, with `include: ["raw"]`. */
   raw?: unknown;
-  /** Ours: false when these steps replace the whole list. */
+  /** Extension: false if these steps replace the whole list. */
   merge?: boolean;
 }
 
@@ -407,68 +407,68 @@ export interface TodoChange {
   id: string;
   /** The new state of the step. */
   status: "pending" | "in_progress" | "completed" | "cancelled";
-  /** Ours: a description of the step. */
+  /** Extension: a description of the step. */
   content?: string;
 }
 
-/** Ours: the model's thinking, when the request asks for it. */
+/** Extension: the model's thinking, if requested. */
 export interface ThinkingDocument {
   type: "thinking";
   /** The document's id: `doc_001`, `doc_002`, … */
   id: string;
-  /** The document's place in the answer, from 1. */
+  /** The document's position in the answer, from 1. */
   sequence: number;
-  /** The thinking, as the agent shows it. */
+  /** The thinking, as reported by the agent. */
   content: string;
   /** Additional information about the document. */
   metadata: ThinkingMetadata;
 }
 
-/** Ours: the metadata of a `thinking` document. */
+/** Extension: the metadata of a `thinking` document. */
 export interface ThinkingMetadata {
-  /** How to read the content. */
+  /** The format of the content. */
   format: "markdown" | "plain";
 }
 
 /** The tokens a run used. */
 export interface UsageInfo {
-  /** Tokens read, those from the cache included. */
+  /** Tokens read, including those from the cache. */
   promptTokens: number;
   /** Tokens written. */
   completionTokens: number;
   /** The sum of both. */
   totalTokens: number;
-  /** Ours: the part of `promptTokens` that came from the cache. */
+  /** Extension: the part of `promptTokens` that came from the cache. */
   cachedTokens?: number;
-  /** Ours: true when the agent reported no figures and these are counted from the text. */
+  /** Extension: true if the agent reported no usage and the tokens are estimated from the text. */
   estimated?: boolean;
 }
 
 /** Figures about a run. */
 export interface ResponseMetadata {
-  /** How long the run took; 0 when it is not known. */
+  /** How long the run took; 0 if unknown. */
   duration_ms: number;
-  /** How many `tool_call` documents there are. */
+  /** The number of `tool_call` documents. */
   toolCallCount: number;
-  /** How many turns the model took. */
+  /** The number of model turns. */
   turnCount: number;
-  /** Ours: the number of unknown lines and events in the agent's output. */
+  /** Extension: the number of unknown lines and events in the agent's output. */
   unrecognized?: number;
-  /** Ours: true when the agent's closing text is not the text it had streamed. */
+  /** Extension: true if the agent's final result differs from the text it streamed. */
   resultDiffers?: boolean;
-  /** Ours: false when the answer could not be stored; it is complete. */
+  /** Extension: false if the answer could not be stored. The answer itself is complete. */
   stored?: boolean;
-  /** Ours: the calls that its caller is to carry out; without their results the run cannot go on. */
+  /** Extension: the tool calls that the caller has to run. The run continues when it gets their results. */
   waitingFor?: WaitingCall[];
-  /** Ours: the recording that was replayed; no agent ran. */
+  /** Extension: the recording that was replayed; no agent ran. */
   recording?: ReplayedRecording;
 }
 
-/** Ours: a call that the run waits for its caller to carry out. */
+/** Extension: a tool call that the caller has to run. */
 export interface WaitingCall {
-  /** The call's id, to be sent with its result. */
+  /** The call's id, to send with its result. */
   toolCallId: string;
-  /** The tool's name, as it was offered. */
+  /** The tool's name, as in the request. */
   toolName: string;
   /** The arguments of the call. */
   arguments: Record<string, unknown>;
@@ -476,15 +476,15 @@ export interface WaitingCall {
   documentId: string;
 }
 
-/** Ours: the recording that a replay answers with, and why it was chosen. */
+/** Extension: the replayed recording, and why it was chosen. */
 export interface ReplayedRecording {
-  /** The recording's name: its file, without the ending. */
+  /** The recording's name: its file name without the extension. */
   name: string;
-  /** Why it was chosen: the prompt names it, is its prompt, shares words with it; or it is the demo's first, and has nothing to do with the prompt. */
+  /** Why it was chosen: the prompt names it, equals its prompt, or shares words with it; or nothing matches, and it is the demo's default. */
   reason: "named" | "same_prompt" | "similar_prompt" | "default";
 }
 
-/** The types of documents. `thinking` is ours and comes only when asked for. */
+/** The document types. `thinking` is an extension, sent only on request. */
 export type DocumentType =
   | "text"
   | "code_reference"
@@ -508,7 +508,7 @@ export type StreamEventType =
   | "document_end"
   | "done";
 
-/** One line of the NDJSON stream. In a Server-Sent Event, `type` is its name and `data` its data. */
+/** One line of an NDJSON stream. In a Server-Sent Event, `type` is the event name and `data` its data. */
 export type StreamEvent =
   | DocumentStartEvent
   | ContentDeltaEvent
@@ -518,14 +518,14 @@ export type StreamEvent =
   | DocumentEndEvent
   | DoneEvent;
 
-/** A document begins. */
+/** A document starts. */
 export interface DocumentStartEvent {
   type: "document_start";
-  /** The document it is about. */
+  /** The document's id. */
   documentId: string;
   /** The payload. */
   data: DocumentStartPayload;
-  /** Ours: the event's number in the run, as the id of a Server-Sent Event; `?after=` takes it. This gateway always sends it. */
+  /** Extension: the event's number in the run, as in the id of a Server-Sent Event. Use it with `?after=`. Always sent by this gateway. */
   id?: number;
 }
 
@@ -535,29 +535,29 @@ export interface DocumentStartPayload {
   id: string;
   /** The document's type. */
   type: DocumentType;
-  /** The document's place in the answer, from 1. */
+  /** The document's position in the answer, from 1. */
   sequence: number;
-  /** Ours: what is known at the start, so that a live view can show it at once. */
+  /** Extension: what is known at the start, for live display. */
   metadata?: KnownMetadata;
 }
 
 /** What is known about a document when it starts, so that a live view can show it at once. */
 export interface KnownMetadata {
-  /** The file, as the agent names it. */
+  /** The file's path, as given by the agent. */
   filePath?: string;
   /** The first line quoted. */
   startLine?: number;
   /** The last line quoted. */
   endLine?: number;
-  /** The language, `text` when it is not known. */
+  /** The language; `text` if unknown. */
   language?: string;
   /** `new_code` in the modes agent and debug, `suggestion` in plan, `example` in ask. */
   purpose?: "new_code" | "example" | "suggestion";
-  /** The columns taken off each line. */
+  /** The indentation removed from each line. */
   indent?: number;
   /** The command line. */
   command?: string;
-  /** Where it ran, when that is known. */
+  /** Where it ran, if known. */
   workingDirectory?: string;
   /** The plan's name. */
   title?: string;
@@ -567,28 +567,28 @@ export interface KnownMetadata {
   todos?: PlanTodo[];
   /** The questions, each with its options. */
   questions?: ClarificationQuestion[];
-  /** `waiting`: for its caller, who is to run the tool, or to answer. */
+  /** `waiting`: the caller has to run the tool or answer. */
   state?: "waiting";
   /** `caller`: the caller, not the agent, runs the tool. */
   ranBy?: "caller";
-  /** Ours: what the agent needs permission for; send `permissions` to `/v1/chat/{id}/answer` to decide. */
+  /** Extension: what the agent needs permission for. Send `permissions` to `/v1/chat/{id}/answer` to decide. */
   permission?: PermissionRequest;
 }
 
 /** A document's content grows. */
 export interface ContentDeltaEvent {
   type: "content_delta";
-  /** The document it is about. */
+  /** The document's id. */
   documentId: string;
   /** The payload. */
   data: ContentDeltaPayload;
-  /** Ours: the event's number in the run, as the id of a Server-Sent Event; `?after=` takes it. This gateway always sends it. */
+  /** Extension: the event's number in the run, as in the id of a Server-Sent Event. Use it with `?after=`. Always sent by this gateway. */
   id?: number;
 }
 
 /** A document's content grows. The deltas of a document, joined, are its content. */
 export interface ContentDeltaPayload {
-  /** The document it is about. */
+  /** The document's id. */
   documentId: string;
   /** The next piece of the content, never empty. */
   delta: string;
@@ -597,19 +597,19 @@ export interface ContentDeltaPayload {
 /** The tool of a `tool_call` document is known. */
 export interface ToolCallStartEvent {
   type: "tool_call_start";
-  /** The document it is about. */
+  /** The document's id. */
   documentId: string;
   /** The payload. */
   data: ToolCallStartPayload;
-  /** Ours: the event's number in the run, as the id of a Server-Sent Event; `?after=` takes it. This gateway always sends it. */
+  /** Extension: the event's number in the run, as in the id of a Server-Sent Event. Use it with `?after=`. Always sent by this gateway. */
   id?: number;
 }
 
 /** The tool of a `tool_call` document is known. */
 export interface ToolCallStartPayload {
-  /** The document it is about. */
+  /** The document's id. */
   documentId: string;
-  /** The tool's name, in the vocabulary of Cursor's editor; an MCP tool's own name. */
+  /** The tool's name as in Cursor's editor, or the name of an MCP tool. */
   toolName: string;
   /** The call's id. */
   toolCallId: string;
@@ -618,36 +618,36 @@ export interface ToolCallStartPayload {
 /** The arguments of a `tool_call` document. */
 export interface ToolCallArgumentsEvent {
   type: "tool_call_arguments";
-  /** The document it is about. */
+  /** The document's id. */
   documentId: string;
   /** The payload. */
   data: ToolCallArgumentsPayload;
-  /** Ours: the event's number in the run, as the id of a Server-Sent Event; `?after=` takes it. This gateway always sends it. */
+  /** Extension: the event's number in the run, as in the id of a Server-Sent Event. Use it with `?after=`. Always sent by this gateway. */
   id?: number;
 }
 
 /** The arguments of a `tool_call` document, all at once. A call without arguments has no such event. */
 export interface ToolCallArgumentsPayload {
-  /** The document it is about. */
+  /** The document's id. */
   documentId: string;
   /** The arguments of the call. */
   arguments: Record<string, unknown>;
 }
 
-/** What the tool of a `tool_call` document answered. */
+/** The result of a `tool_call` document. */
 export interface ToolResultEvent {
   type: "tool_result";
-  /** The document it is about. */
+  /** The document's id. */
   documentId: string;
   /** The payload. */
   data: ToolResultPayload;
-  /** Ours: the event's number in the run, as the id of a Server-Sent Event; `?after=` takes it. This gateway always sends it. */
+  /** Extension: the event's number in the run, as in the id of a Server-Sent Event. Use it with `?after=`. Always sent by this gateway. */
   id?: number;
 }
 
 /** What the tool of a `tool_call` document answered. */
 export interface ToolResultPayload {
-  /** The document it is about. */
+  /** The document's id. */
   documentId: string;
   /** The result of the call. */
   result: ToolCallResult;
@@ -656,21 +656,21 @@ export interface ToolResultPayload {
 /** A document is complete. */
 export interface DocumentEndEvent {
   type: "document_end";
-  /** The document it is about. */
+  /** The document's id. */
   documentId: string;
   /** The payload. */
   data: DocumentEndPayload;
-  /** Ours: the event's number in the run, as the id of a Server-Sent Event; `?after=` takes it. This gateway always sends it. */
+  /** Extension: the event's number in the run, as in the id of a Server-Sent Event. Use it with `?after=`. Always sent by this gateway. */
   id?: number;
 }
 
 /** A document is complete: with its start, this is all of it. */
 export interface DocumentEndPayload {
-  /** The document it is about. */
+  /** The document's id. */
   documentId: string;
-  /** The whole content; left out where the content is null. */
+  /** The whole content; omitted if the content is null. */
   finalContent?: string;
-  /** Ours: the document's whole metadata. This gateway always sends it. */
+  /** Extension: the document's whole metadata. Always sent by this gateway. */
   metadata?: DocumentMetadata;
 }
 
@@ -688,12 +688,12 @@ export type DocumentMetadata =
   | TodoUpdateMetadata
   | ThinkingMetadata;
 
-/** The run is over, well or not, and nothing comes after it; or its `status` is `streaming`: it waits for its caller, and goes on when it has the results. */
+/** The run is over, successfully or not, and no event follows. Or its `status` is `streaming`: the run waits for its caller, and continues when it gets the results. */
 export interface DoneEvent {
   type: "done";
   /** The payload. */
   data: DonePayload;
-  /** Ours: the event's number in the run, as the id of a Server-Sent Event; `?after=` takes it. This gateway always sends it. */
+  /** Extension: the event's number in the run, as in the id of a Server-Sent Event. Use it with `?after=`. Always sent by this gateway. */
   id?: number;
 }
 

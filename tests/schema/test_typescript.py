@@ -56,7 +56,7 @@ def test_comments_end_where_they_should() -> None:
 
 def test_what_is_ours_says_so() -> None:
     ours = sum(field.ours for record in definitions() if isinstance(record, Record) for field in record.fields)
-    assert len(re.findall(r"^  /\*\* Ours: ", typescript(), re.MULTILINE)) == ours > 20
+    assert len(re.findall(r"^  /\*\* Extension: ", typescript(), re.MULTILINE)) == ours > 20
 
 
 @pytest.mark.parametrize(

@@ -13,16 +13,17 @@ _DEFINED = {definition.name: definition for definition in definitions()}
 def documents_page() -> str:
     return page(
         "Documents",
-        "An answer is one [ChatResponse](#chatresponse); its `documents` are of the types below, in the order in\n"
-        "which they began. A field that is *ours* is not in the specification; it is there only when it says\n"
-        "something. The same as JSON Schema: [schema.json](schema.json); as TypeScript:\n"
-        "[documents.ts](documents.ts).",
-        "## The response",
+        "An answer is a [ChatResponse](#chatresponse); its `documents` have the types below, in the order in\n"
+        "which they started. An *extension* is a field that is not in the specification; it is present only\n"
+        "when it carries information. Also available as JSON Schema ([schema.json](schema.json)) and TypeScript\n"
+        "([documents.ts](documents.ts)).",
+        "## Response",
         *_record("ChatResponse", level=3),
         *_record("UsageInfo", level=3),
         *_record("ResponseMetadata", level=3),
         "## Document",
-        "Each has a `type`, an `id` (`doc_001`, `doc_002`, …), its place `sequence` (from 1), `content`, `metadata`.",
+        "Each document has a `type`, an `id` (`doc_001`, `doc_002`, …), a position `sequence` (from 1),\n"
+        "`content` and `metadata`.",
         _types_table(),
         *(part for name in _members("Document") for part in _document(_the_record(name))),
     )
@@ -33,7 +34,7 @@ def _types_table() -> str:
     for name in _members("Document"):
         record = _the_record(name)
         rows.append((f"[`{_tag(name)}`](#{_tag(name)})", record.meaning, _field(record, "content").meaning))
-    return table(["type", "what it is", "`content`"], rows)
+    return table(["type", "description", "`content`"], rows)
 
 
 def _document(record: Record) -> list[str]:
@@ -71,20 +72,20 @@ def events_page() -> str:
     sse, ndjson = SseEncoder(), NdjsonEncoder()
     return page(
         "Streaming events",
-        "While the agent works, each document is announced, grows and ends; `done` is the last event, however the run\n"
-        "ended. The joined `delta`s of a document are its `finalContent`, which is its `content`; a document without\n"
-        "`finalContent` has the content null. A document's start and its end together are the whole document.",
+        "While the agent works, each document starts, grows and ends. `done` is the last event, however the run\n"
+        "ends. The concatenated `delta`s of a document are its `finalContent`, which is its `content`; without\n"
+        "`finalContent`, the content is null. The start and end events together contain the whole document.",
         _events_table(),
-        "The three events about tools belong to `tool_call` documents only. A document that started is always ended\n"
-        "before `done`. Documents may be open at the same time, when the agent runs tools in parallel.",
+        "The three tool events are only for `tool_call` documents. Every document that starts also ends, before\n"
+        "`done`. Several documents can be open at the same time if the agent runs tools in parallel.",
         "## Server-Sent Events",
-        "The event's name is its type, its data is the payload, its id is its number in the run. Not every number\n"
-        "appears: some events of a run have no form here.",
+        "The event name is the type, the data is the payload, and the id is the event number in the run.\n"
+        "Numbers may be missing, because some events of a run have no representation here.",
         code(b"".join(sse.push(event) for event in events).decode(), "text"),
         "## NDJSON",
-        "The same payloads, one object a line: `id` (ours: its number), `type`, `documentId` (not in `done`), `data`.\n"
-        "No line is empty: while the agent is silent, a space is sent from time to time, and the next line begins\n"
-        "with it, as JSON allows.",
+        "The same payloads, one object per line: `id` (the event number, an extension), `type`, `documentId`\n"
+        "(not in `done`) and `data`. Lines are never empty: while the agent is silent, a space is sent from\n"
+        "time to time, and the next line starts with it, which JSON allows.",
         code(b"".join(ndjson.push(event) for event in events).decode(), "json"),
         "## Payloads",
         *(part for name in _members("StreamEvent") for part in _record(_payload(name), level=3)),

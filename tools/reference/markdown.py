@@ -27,17 +27,17 @@ def code(text: str, language: str) -> str:
 
 def fields_table(record: Record) -> str:
     rows = [(f"`{field.name}`", type_words(field.shape), _there(field), _meaning(field)) for field in record.fields]
-    return table(["field", "type", "there", "meaning"], rows)
+    return table(["field", "type", "present", "meaning"], rows)
 
 
 def _there(field: Field) -> str:
     if not field.optional:
         return "always"
-    return "ours" if field.ours else "optional"
+    return "extension" if field.ours else "optional"
 
 
 def _meaning(field: Field) -> str:
-    text = field.meaning.removeprefix("Ours: ")
+    text = field.meaning.removeprefix("Extension: ")
     return text[:1].upper() + text[1:]
 
 

@@ -29,16 +29,16 @@ def errors_page() -> str:
     )
     return page(
         "Errors",
-        "What can fail, by its stable code. A request that fails before it is answered has the HTTP status; in a\n"
-        "running answer the error becomes an `error` document whose `errorCode` is the code in capitals, and the\n"
-        "response's `status` is `error`.",
-        table(["code", "HTTP status", "worth another try", "meaning"], rows),
+        "Every error has a stable code. A request that fails before the answer starts has the HTTP status. In a\n"
+        "running answer, the error becomes an `error` document whose `errorCode` is the code in capitals, and\n"
+        "the response's `status` is `error`.",
+        table(["code", "HTTP status", "retry", "meaning"], rows),
         "## Tools",
-        "A tool that fails does not fail the run. Its document says so, and an `error` document follows whose\n"
-        "`source` is the tool's name. Its `errorCode` follows from the outcome that the agent reports:",
+        "A failed tool does not fail the run. Its document says so, followed by an `error` document whose\n"
+        "`source` is the tool's name. The `errorCode` depends on the outcome that the agent reports:",
         table(["`errorCode`", "the agent's outcome"], [*tool_rows, ("`TOOL_ERROR`", "any other")]),
-        "A missing file is `FILE_NOT_FOUND` also where the agent only says so in words. A rejected call is no error:\n"
-        'its document has `state: "rejected"`, and no `error` document follows.',
+        "A missing file is `FILE_NOT_FOUND` even if the agent reports it only in text. A rejected call is not\n"
+        'an error: its document has `state: "rejected"`, and no `error` document follows.',
     )
 
 
@@ -67,21 +67,21 @@ def settings_page() -> str:
         for group, members in groupby(every_setting(), key=lambda setting: setting.group)
         for part in (
             f"## {group}",
-            table(["setting", "takes", "default", "environment", "meaning"], map(_row, members)),
+            table(["setting", "type", "default", "environment", "meaning"], map(_row, members)),
         )
     ]
     return page(
         "Settings",
-        "Flags override environment variables, which override the file, which overrides defaults. A name that is\n"
-        "not known and a value that is wrong are refused, with what to do. `cursor-gateway settings` shows each\n"
-        "setting with its value and where that came from.",
-        f"The file is TOML: the one that `--config` or `{FILE_VARIABLE}` names, else\n"
+        "Flags override environment variables, which override the file, which overrides the defaults. Unknown\n"
+        "names and invalid values are errors that say what to do. `cursor-gateway settings` shows each setting\n"
+        "with its value and origin.",
+        f"The file is TOML: the one given by `--config` or `{FILE_VARIABLE}`, or else\n"
         "`$XDG_CONFIG_HOME/cursor-gateway/config.toml` or `~/.config/cursor-gateway/config.toml`, if it exists.\n"
-        "Put settings above all tables:",
+        "Put settings before all tables:",
         code(_FILE, "toml"),
-        f"In the environment each has the prefix `{PREFIX}`. Lists are separated by commas, tables are `name=value`\n"
-        "pairs separated by commas; what holds a comma itself belongs into the file. True is also `1`, `yes` or\n"
-        "`on`, false also `0`, `no` or `off`. As a flag, where a command has it, `max_runs` is `--max-runs`.",
+        f"In the environment, each name has the prefix `{PREFIX}`. Lists are separated by commas; tables are\n"
+        "`name=value` pairs separated by commas. Values that contain commas belong in the file. True is also `1`,\n"
+        "`yes` or `on`, false also `0`, `no` or `off`. As a flag, where a command has it, `max_runs` is `--max-runs`.",
         *groups,
     )
 
@@ -114,17 +114,16 @@ def tools_page() -> str:
     ]
     return page(
         "Tools",
-        "How the agent's tools are told. The agent's name is that of its protocol without the ending: `read` for\n"
-        "`readToolCall`.",
-        "## Tools with a document of their own",
-        table(["agent's tool", "document", "name in errors and calls", "also under the editor's names"], own),
+        "How the agent's tools appear in documents. The agent's name is the one in its protocol without the\n"
+        "suffix: `read` for `readToolCall`.",
+        "## Tools with their own document type",
+        table(["agent's tool", "document", "name in errors and calls", "editor's names"], own),
         "## Tools that become a `tool_call`",
-        "Arguments keep their names in snake_case (`globPattern` becomes `glob_pattern`), but for those that the\n"
-        "table renames; the ids and policies of the call itself are left out.",
+        "Arguments keep their names in snake_case (`globPattern` becomes `glob_pattern`), except those that the\n"
+        "table renames. The ids and policies of the call itself are omitted.",
         table(["agent's tool", "`toolName`", "renamed arguments"], others),
-        "`mcp` becomes a `tool_call` under the name and with the arguments of the MCP tool itself. Any tool that is\n"
-        "not listed becomes a `tool_call`, too, under its own name in snake_case, with its arguments and its result\n"
-        "as they came.",
+        "`mcp` becomes a `tool_call` with the name and arguments of the MCP tool. Every other tool becomes a\n"
+        "`tool_call` too, with its own name in snake_case and its arguments and result unchanged.",
     )
 
 

@@ -44,14 +44,14 @@ class CodeBlockMetadata(_Wire, frozen=True, kw_only=True):
 
 
 class PermissionRequest(_Wire, frozen=True, kw_only=True):
-    """Ours: what the agent needs permission for. It can be allowed or denied with `POST /v1/chat/{id}/answer`."""
+    """Extension: what the agent needs permission for. Decide with `POST /v1/chat/{id}/answer`."""
 
     subject: str  # the command line, the address, or the tool
     rules: list[str]  # in the agent's own form, such as `Shell(npm)`: what "always" allows
 
 
 class ToolTrace(_Wire, frozen=True, kw_only=True):
-    """Ours: how a tool's document ended, where it did not simply complete, and the agent's own payload."""
+    """Extension: how a tool's document ended, if it did not simply complete, and the agent's own payload."""
 
     state: State | UnsetType = UNSET
     reason: str | UnsetType = UNSET
@@ -125,7 +125,7 @@ class ClarificationQuestion(_Wire, frozen=True, kw_only=True):
 
 
 class ClarificationAnswer(_Wire, frozen=True, kw_only=True):
-    """Ours: what somebody answered."""
+    """Extension: the answer to a question."""
 
     question_id: str
     selected_option_ids: list[str]
@@ -249,7 +249,7 @@ class TodoUpdateDocument(_Document, frozen=True, kw_only=True, tag="todo_update"
 
 
 class ThinkingDocument(_Document, frozen=True, kw_only=True, tag="thinking"):
-    """Ours: the model's thinking, when the request asks for it."""
+    """Extension: the model's thinking, if requested."""
 
     content: str
     metadata: ThinkingMetadata
@@ -345,7 +345,7 @@ class Usage(_Wire, frozen=True, kw_only=True):
 
 
 class WaitingCall(_Wire, frozen=True, kw_only=True):
-    """Ours: a call that the run waits for its caller to carry out."""
+    """Extension: a tool call that the caller has to run."""
 
     tool_call_id: str
     tool_name: str
@@ -357,7 +357,7 @@ RecordingReason: TypeAlias = Literal["named", "same_prompt", "similar_prompt", "
 
 
 class ReplayedRecording(_Wire, frozen=True, kw_only=True):
-    """Ours: the recording that a replay answers with, and why it was chosen."""
+    """Extension: the replayed recording, and why it was chosen."""
 
     name: str
     reason: RecordingReason

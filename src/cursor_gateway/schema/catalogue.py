@@ -59,7 +59,7 @@ class Field(Struct, frozen=True):
 
     @property
     def ours(self) -> bool:
-        return self.meaning.startswith("Ours:")
+        return self.meaning.startswith("Extension:")
 
 
 class Record(Struct, frozen=True):
