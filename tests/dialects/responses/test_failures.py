@@ -17,5 +17,12 @@ from cursor_gateway.errors import AgentCrashed, AgentOverloaded, AgentQuotaExhau
     ],
 )
 def test_codex_gets_a_code_that_it_acts_on(error: GatewayError, expected: ResponseError) -> None:
-    assert response_error(error.failure(), is_codex=True) == expected
-    assert response_error(error.failure(), is_codex=False) == ResponseError(error.code, str(error))
+    assert response_error(error.failure(), is_codex=True, has_begun=False) == expected
+    for has_begun in (False, True):
+        plain = response_error(error.failure(), is_codex=False, has_begun=has_begun)
+        assert plain == ResponseError(error.code, str(error))
+
+
+def test_codex_does_not_retry_what_would_fail_in_the_same_way() -> None:
+    failure = AgentCrashed("Broken.").failure()
+    assert response_error(failure, is_codex=True, has_begun=True) == ResponseError("invalid_prompt", "Broken.")

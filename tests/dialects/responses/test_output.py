@@ -242,6 +242,18 @@ def test_how_it_ends(failure: Failure | None, reason: FinishReason, status: str)
     assert text_of(response) == "Hel"
 
 
+def test_codex_retries_only_a_run_that_had_not_begun() -> None:
+    failure = AgentCrashed("It broke.").failure()
+    codes = []
+    for said in ("", "Hel"):
+        output = Output(head(is_codex=True))
+        events = output.begin() + (output.say(said) if said else [])
+        response = sent(events + output.end(Ended(USAGE, None, failure)))
+        assert response.error is not None
+        codes.append(response.error.code)
+    assert codes == ["rate_limit_exceeded", "invalid_prompt"]
+
+
 def test_the_usage_is_that_of_the_last_model_call() -> None:
     total = Usage(prompt_tokens=900, completion_tokens=100, total_tokens=1000, estimated=True)
     output = Output(head())

@@ -168,7 +168,8 @@ class Output:
             cursor=UNSET if end.total is None else CursorFields(usage=_usage(end.total)),
         )
         if end.failure is not None:
-            error = response_error(end.failure, is_codex=self._asked.is_codex)
+            has_begun = bool(self._items) or head.after > 0
+            error = response_error(end.failure, is_codex=self._asked.is_codex, has_begun=has_begun)
             return replace(response, status="cancelled" if end.failure.code == "cancelled" else "failed", error=error)
         if end.reason == "length":
             details = IncompleteDetails("max_output_tokens")
