@@ -27,6 +27,7 @@ Of `cursor-agent acp`:
     acp_garbage             lines that are no messages stand before every message
     acp_ignores_files       no MCP server is known but those of `mcpServers`
     acp_ignores_servers     `mcpServers` means nothing; .cursor/mcp.json counts
+    acp_missing             an old build, which has no such command
     acp_no_config_option    `session/set_config_option` is unknown: there is only `session/set_model`
     acp_stop                the reason to stop, for every turn that goes well; end_turn
     acp_unannounced         a question comes without a call of its own before it

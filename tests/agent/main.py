@@ -247,6 +247,8 @@ class Invocation:
                 say("Logged in" if name == "login" else "Logged out")
             case "update":
                 say("Already up to date")
+            case "acp" if self.knobs.flag("acp_missing"):
+                raise Failure("error: unknown command 'acp'")
             case "acp":
                 from tests.agent.acp import Server  # here, because it needs threads and HTTP
 

@@ -349,6 +349,42 @@ def test_a_request_chooses_its_source(clients: dict[str, tuple[RunningGateway, h
         assert (refused.status_code, refused.json()["error"]["param"]) == (400, "source")
 
 
+def test_a_persons_request_goes_to_an_agent_that_waits(tmp_path: Path) -> None:
+    with ended_agents(tmp_path), running_gateway(tmp_path) as gateway, http_client(gateway) as client:
+        asked = {"message": "standin: text", "source": "interactive"}
+        person = client.post("/v1/chat", json=asked)
+        assert person.headers["x-cursor-gateway-source"] == "acp"
+        assert "x-cursor-gateway-fallback" not in person.headers
+        again = client.post("/v1/chat", json={**asked, "conversationId": person.json()["conversationId"]})
+        assert again.headers["x-cursor-gateway-source"] == "acp"
+        usual = client.post("/v1/chat", json={"message": "standin: text"})
+        assert usual.headers["x-cursor-gateway-source"] == "cli"
+        known = client.post("/v1/chat", json={**asked, "conversationId": usual.json()["conversationId"]})
+        assert known.headers["x-cursor-gateway-source"] == "cli"  # which knows the conversation
+
+
+def test_without_one_the_cli_answers_and_says_so(tmp_path: Path) -> None:
+    with (
+        ended_agents(tmp_path),
+        running_gateway(tmp_path, knobs={"acp_missing": True}) as gateway,
+        http_client(gateway) as client,
+    ):
+        person = client.post("/v1/chat", json={"message": "standin: text", "source": "interactive"})
+        assert person.json()["status"] == "completed"
+        assert person.headers["x-cursor-gateway-fallback"] == "cli"
+
+
+@pytest.mark.parametrize("source", ["cli", "acp"])
+def test_what_the_operator_chooses_holds_for_people_too(tmp_path: Path, source: str) -> None:
+    with (
+        ended_agents(tmp_path),
+        running_gateway(tmp_path, settings={"source": source}) as gateway,
+        http_client(gateway) as client,
+    ):
+        person = client.post("/v1/chat", json={"message": "standin: text", "source": "interactive"})
+        assert person.headers["x-cursor-gateway-source"] == source
+
+
 def test_a_source_that_fails_before_its_first_event_is_replaced_once(tmp_path: Path) -> None:
     broken = {"source": "sdk", "sdk_bridge": "/bin/false"}
     with (

@@ -91,6 +91,9 @@ def make_console(file: TextIO, *, plain: bool, width: int | None = None) -> Cons
     )
 
 
+_ASKING = frozenset({"ask_question", "create_plan", "request_permission"})  # of a person, not of a program
+
+
 class _Prose(Struct):
     """The open document of text, code or thinking, as far as it is not printed."""
 
@@ -230,7 +233,9 @@ class TerminalView:
                 self._end(document)
             case Paused(envelope=envelope):
                 waiting = envelope.metadata.waiting_for or []
-                region.state = f"waiting for the caller to run {', '.join(call.tool_name for call in waiting)}"
+                asks = any(call.tool_name in _ASKING for call in waiting)
+                tools = ", ".join(call.tool_name for call in waiting)
+                region.state = "waiting for you" if asks else f"waiting for the caller to run {tools}"
             case Done():
                 region.clear()
                 self._print(closing(event))
