@@ -24,8 +24,7 @@ class Shell(Struct, frozen=True):
     name: str
     arguments: Sequence[str]  # before the prompt
     tool: str
-    more: Json = {}  # arguments of the tool
-    argument: str = "command"  # the one with the command
+    given: Json  # its arguments
     environment: Mapping[str, str] = {}
     files: Mapping[str, str] = {}  # in its home: the user's own settings
     by_stdin: bool = False  # the prompt: as an argument it would be put into quotes
@@ -36,31 +35,32 @@ SHELLS = [
         "claude",
         ["--allowedTools", "Bash", "-p"],
         "Bash",
-        {"description": "Counts"},
+        {"command": COMMAND, "description": "Counts"},
         files={".claude/settings.json": '{"env": {"ANTHROPIC_BASE_URL": "http://127.0.0.1:9"}}'},
     ),
     Shell(
         "codex",
         ["exec", "--skip-git-repo-check", "--sandbox", "danger-full-access"],
         "exec_command",
-        argument="cmd",
+        {"cmd": COMMAND},
     ),
     Shell(
         "opencode",
         ["run"],
         "bash",
-        {"description": "Counts"},
+        {"command": COMMAND, "description": "Counts"},
         environment={"OPENCODE_PERMISSION": '{"*": "allow"}'},
         by_stdin=True,
     ),
-    Shell("kilo", ["run", "--auto"], "bash", {"description": "Counts"}, by_stdin=True),
-    Shell("pi", ["-p"], "bash", environment={"PI_OFFLINE": "1"}),
-    Shell("cn", ["-p", "--auto"], "Bash"),
+    Shell("kilo", ["run", "--auto"], "bash", {"command": COMMAND, "description": "Counts"}, by_stdin=True),
+    Shell("pi", ["-p"], "bash", {"command": COMMAND}, environment={"PI_OFFLINE": "1"}),
+    Shell("cn", ["-p", "--auto"], "Bash", {"command": COMMAND}),
+    Shell("cline", [], "run_commands", {"commands": [COMMAND]}),
     Shell(
         "qwen",
         ["-y", "-p"],
         "run_shell_command",
-        {"is_background": False, "description": "Counts"},
+        {"command": COMMAND, "is_background": False, "description": "Counts"},
         files={".qwen/settings.json": '{"tools": {"shell": {"enableInteractiveShell": false}}}'},
     ),
 ]
@@ -99,7 +99,7 @@ def launched(project: Project, shell: Shell, prompt: str, mark: str) -> Launched
 @pytest.mark.parametrize("shell", SHELLS, ids=lambda shell: shell.name)
 def test_a_tool_runs_once_in_the_clients_folder(shell: Shell, project: Project) -> None:
     mark = unique()
-    counts = call(shell.tool, **{shell.argument: COMMAND}, **shell.more)
+    counts = call(shell.tool, **shell.given)
     prompt = program([say("I count. "), counts, say("It is $1")], mark)
     ended = launched(project, shell, prompt, mark)
     assert "It is " in ended.said
@@ -136,7 +136,7 @@ def _worked(ended: Launched) -> list[Json]:
 
 def test_llm_asks_the_agent_in_the_current_folder(project: Project) -> None:
     mark = unique()
-    ended = launched(project, Shell("llm", [], ""), f"{mark}\nstandin: echo-args", mark)
+    ended = launched(project, Shell("llm", [], "", {}), f"{mark}\nstandin: echo-args", mark)
     assert json.loads(ended.said)["workspace"] == str(project.folder)
     assert len(ended.agents) == 1
     assert not [path for path in Path(project.home).rglob("logs.db") if "gateway" not in path.parts]

@@ -122,7 +122,7 @@ def _kept(client: Client, kept: Kept) -> Iterator[str]:
             yield f"In {_place(kept.folder, kept.name)}, a file of its own:"
             yield code(kept.text, _language(kept.name))
     if not isinstance(kept, Steps):
-        yield f"`cursor-gateway connect {client.name} --write` writes it, with all models; `--undo` takes it back."
+        yield f"`cursor-gateway connect {client.name} --write` writes it; `--undo` takes it back."
     yield f"Then: `{client.then}`." if client.launch is not None else f"{client.then}."
 
 

@@ -74,7 +74,10 @@ def test_continue_reads_a_file_whose_first_model_is_the_default() -> None:
 
 def test_cline_reads_another_file_of_providers() -> None:
     start = started(CLINE)
-    assert start.environment == {"CLINE_PROVIDER_SETTINGS_PATH": f"{FOLDER}/providers.json"}
+    assert start.environment == {
+        "CLINE_PROVIDER_SETTINGS_PATH": f"{FOLDER}/providers.json",
+        "CLINE_SESSION_BACKEND_MODE": "local",
+    }
     providers = json.loads(start.files["providers.json"])
     settings = providers["providers"][providers["lastUsedProvider"]]["settings"]
     assert settings == {

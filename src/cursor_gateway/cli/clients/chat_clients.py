@@ -206,7 +206,10 @@ def _start_cline(endpoint: Endpoint, folder: str) -> Start:
     saved = {_COMPATIBLE: _cline_provider(endpoint)}
     providers = {"version": 1, "lastUsedProvider": _COMPATIBLE, "modes": {}, "providers": saved}
     return Start(
-        environment={"CLINE_PROVIDER_SETTINGS_PATH": f"{folder}/providers.json"},
+        environment={
+            "CLINE_PROVIDER_SETTINGS_PATH": f"{folder}/providers.json",
+            "CLINE_SESSION_BACKEND_MODE": "local",  # not its background process, which has settings of its own
+        },
         files={"providers.json": to_json(providers)},
     )
 
@@ -233,10 +236,7 @@ CLINE = Client(
     keep=_keep_cline,
     then="cline",
     works=(_TOOLS, _SESSIONS),
-    limits=(
-        "Its model picker does not list the gateway's models; name one with `-m`.",
-        "Without a terminal it expects the model to call `submit_and_exit` when it is done.",
-    ),
+    limits=("Its model picker does not list the gateway's models; name one with `-m`.",),
 )
 
 

@@ -63,7 +63,9 @@ CLAUDE = Client(
         "its own tools: the agent asks, Claude Code runs them in its folder, with its permissions",
         "sessions: `--continue` and `--resume` continue the agent's session",
         "`/model` lists the gateway's models",
-        "titles, compaction, subagents and web search",
+        "titles, summaries, subagents and web searches: see [Messages API](../messages.md)",
     ),
-    limits=("Names of Claude models are mapped to Cursor's models by a setting; no request goes to Anthropic.",),
+    limits=(
+        "Claude's model names stand for Cursor's models (setting `model_aliases`); the prices shown do not apply.",
+    ),
 )
