@@ -195,17 +195,17 @@ def test_whatever_is_typed_is_a_valid_expression(typed: str) -> None:
 @pytest.mark.parametrize(
     ("typed", "written"),
     [
-        ("log", '"_c1" AND "log" *'),
-        ("src/main.py log", '"_c1" AND "src_main" AND "main_py" AND "log" *'),
-        ('say"no"', '"_c1" AND "say_no" *'),
-        ("OR x", '"_c1" AND "or" AND "x"'),  # nearly all words begin with one letter or another
+        ("log", '"__c1" AND "log" *'),
+        ("src/main.py log", '"__c1" AND "_src_main" AND "_main_py" AND "log" *'),
+        ('say"no"', '"__c1" AND "_say_no" *'),
+        ("OR x", '"__c1" AND "or" AND "x"'),  # nearly all words begin with one letter or another
     ],
 )
 def test_all_tokens_are_needed_and_the_last_may_be_a_prefix(typed: str, written: str) -> None:
-    assert expression(query(query_words(typed)), "_c1") == written
+    assert expression(query(query_words(typed)), "__c1") == written
 
 
 def test_an_owner_is_one_token_whatever_the_name() -> None:
     scopes = {owner_scope(name) for name in ("a b", "a", "b", "", '"', "\ud800")}
     assert len(scopes) == 6
-    assert all(scope.startswith("_") and scope[1:].isalnum() for scope in scopes)
+    assert all(scope.startswith("__") and scope[2:].isalnum() for scope in scopes)

@@ -3,14 +3,15 @@
 A text is a sequence of words: runs of letters and digits, where each CJK character is a word of its own. Its tokens are
 
     each word                    `UserName` -> `username`
-    each pair of neighbours      `src/main.py` -> `src_main`, `main_py`; 登录页 -> 登_录, 录_页
-    the parts of an identifier   `UserName` -> `user`, `name`, `user_name`
+    each pair of neighbours      `src/main.py` -> `_src_main`, `_main_py`; 登录页 -> `_登_录`, `_录_页`
+    the parts of an identifier   `UserName` -> `user`, `name`, `_user_name`
 
 without case and Latin accents. A query is split at white space, and a text matches if it has all of the query's tokens:
 the word, or for words without space between them (`main.py`, `1.28.3`, 登录) the pairs. The last token may be a prefix.
 
 The tokens are a set, with no positions and no operators, so every engine that can look up keys and prefixes finds the
-same. Tokens consist of letters, digits and at most one `_`, and are short enough for any engine.
+same. Words consist of letters and digits. Pairs begin with `_`, so that the prefix of a word is looked up among words
+only: there are many more pairs. No token is too long for any engine.
 """
 
 import re
@@ -51,9 +52,9 @@ def tokens(text: str) -> list[str]:
             found[token] = None
             if parts := _parts(word):
                 found |= dict.fromkeys(parts)
-                found |= dict.fromkeys(map("_".join, pairwise(parts)))
+                found |= dict.fromkeys(_pairs(parts))
         if last:
-            found[f"{last}_{token}"] = None
+            found[f"_{last}_{token}"] = None
         last = token
     return list(found)
 
@@ -61,7 +62,7 @@ def tokens(text: str) -> list[str]:
 def query(words: Sequence[str]) -> Query:
     """Of what stands between white space. Words without a letter or digit are ignored."""
     known = [found for word in words if (found := [fold(part) for part in _words(word)])]
-    needed = [token for found in known for token in (map("_".join, pairwise(found)) if len(found) > 1 else found)]
+    needed = [token for found in known for token in (_pairs(found) if len(found) > 1 else found)]
     if not needed or len(needed[-1]) < _SHORTEST_PREFIX:
         return Query(tuple(dict.fromkeys(needed[:_MOST_TOKENS])))
     return Query(tuple(dict.fromkeys(needed[:-1][:_MOST_TOKENS])), needed[-1])
@@ -77,7 +78,7 @@ def matches(query: Query, text: str) -> bool:
 def find(text: str, query: Query) -> int:
     """Where the first of the query's words is, or an identifier with it; 0 if there is none."""
     *first, last = (token.split("_") for token in (*query.tokens, query.prefix))
-    whole, begun = {part for token in (*first, last[:-1]) for part in token}, last[-1]
+    whole, begun = {part for token in (*first, last[:-1]) for part in token if part}, last[-1]
     seen: set[str] = set()
     for found in _WORD.finditer(text):
         word = found.group()[:_LONGEST_WORD]
@@ -100,6 +101,10 @@ def _without_accent(character: str) -> str:
     """`é` is an accented `e`, but `й` is a letter."""
     base = unicodedata.normalize("NFD", character)[0]
     return base if base.isascii() else character
+
+
+def _pairs(words: Sequence[str]) -> list[str]:
+    return [f"_{first}_{second}" for first, second in pairwise(words)]
 
 
 def _words(text: str) -> Iterator[str]:

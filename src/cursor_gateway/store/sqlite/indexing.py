@@ -49,16 +49,16 @@ def expression(query: Query, scope: str) -> str:
     return " AND ".join(quoted)
 
 
-# No token of a text begins with `_`.
+# No token of a text begins with `__`.
 
 
 def owner_scope(owner: str) -> str:
     """The owner as a single token, whatever characters the name has."""
-    return f"_o{hashlib.sha256(owner.encode('utf-8', 'surrogatepass')).hexdigest()[:24]}"
+    return f"__o{hashlib.sha256(owner.encode('utf-8', 'surrogatepass')).hexdigest()[:24]}"
 
 
 def conversation_scope(key: int) -> str:
-    return f"_c{key}"
+    return f"__c{key}"
 
 
 class Note(Struct, frozen=True):

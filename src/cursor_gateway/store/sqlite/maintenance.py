@@ -123,9 +123,7 @@ class Maintenance:
                 _log.exception("bug in the maintenance of the history")
 
     def _work_once(self) -> None:
-        if self._written > _LOG_BYTES:
-            self._written = 0
-            self._checkpoint()
+        self._checkpoint_if_due()
         self._index()
         if self._sweep_requested:
             self._sweep_requested = False  # before sweeping: a deletion meanwhile requests another sweep
@@ -145,12 +143,18 @@ class Maintenance:
         self._note_unknown()
         if self._indexer.has_work and not self._stop.wait(_GATHERING):  # many at once cost little more than one
             while self._indexer.step() or self._note_unknown():
+                self._checkpoint_if_due()  # writers may be faster than this loop
                 self._pause()
 
     def _note_unknown(self) -> bool:
         if self._cleanup_requested:
             self._cleanup_requested = self._indexer.note_unknown()
         return self._cleanup_requested
+
+    def _checkpoint_if_due(self) -> None:
+        if self._written > _LOG_BYTES:
+            self._written = 0
+            self._checkpoint()
 
     def _checkpoint(self) -> None:
         """The WAL restarts when a write follows a complete checkpoint. Continuous writing never allows that, so when

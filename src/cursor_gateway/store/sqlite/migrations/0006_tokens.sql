@@ -5,7 +5,7 @@
 DROP TABLE search;
 
 CREATE VIRTUAL TABLE search USING fts5 (
-    tokens, text UNINDEXED, tokenize = "ascii tokenchars '_'", detail = none, prefix = '2 3'
+    tokens, text UNINDEXED, tokenize = "ascii tokenchars '_'", detail = column, prefix = '2 3'
 );
 
 -- All runs are indexed again in the background, or before the next search.
