@@ -47,7 +47,7 @@ QUESTIONS: dict[str, Callable[[Database], object]] = {
 FINE = re.compile(
     r"SEARCH \w+ USING (COVERING )?(INTEGER PRIMARY KEY|INDEX \w+|PRIMARY KEY)"
     r"|SCAN search VIRTUAL TABLE INDEX \d+:(M\d+|=|[<>])"
-    r"|SCAN runs USING (COVERING )?INDEX runs_unfinished|SCAN unindexed"
+    r"|SCAN runs USING (COVERING )?INDEX runs_unfinished|SCAN unindexed|SCAN upkeep"
     r"|SCAN CONSTANT ROW|USING INDEX \w+ FOR IN-OPERATOR|(CORRELATED )?(SCALAR|LIST) SUBQUERY \d+|CO-ROUTINE"
     r"|LIST SUBQUERY|CREATE BLOOM FILTER"
 )
