@@ -9,6 +9,9 @@ import msgspec
 from cursor_gateway.dialects.chat.encoder import ChunkEncoder, CompletionFold, CompletionHead
 from cursor_gateway.dialects.deltas import AgentTools
 from cursor_gateway.dialects.documents.encoder import NdjsonEncoder, SseEncoder, encode_response
+from cursor_gateway.dialects.responses.encoder import ResponseStream
+from cursor_gateway.dialects.responses.output import Head
+from cursor_gateway.dialects.responses.request import Asked
 from cursor_gateway.dialects.text import TextEncoder
 from cursor_gateway.model.agent_events import AgentEvent
 from cursor_gateway.model.document_events import (
@@ -37,6 +40,7 @@ from cursor_gateway.reader import read_events
 from cursor_gateway.stages.assembler import Assembler
 from cursor_gateway.stages.partial_run import PartialRun
 from cursor_gateway.stages.transcript import Transcript
+from tests import responses_shapes
 from tests.laws.folds import fold_chunks, fold_documents, frames_of, read_ndjson, read_sse
 
 RUN = RunInfo(id="chat_1", created="2026-02-23T10:30:00Z")
@@ -125,11 +129,14 @@ def assert_says_exactly(text: str, events: list[DocumentEvent]) -> None:
     assert text_of(events) == text
     plain = TextEncoder()
     assert b"".join(plain.push(event) for event in events) == text.encode()
-    said = ""
+    said = responded = ""
     for reply in replies(events):
         chunks = b"".join(map(ChunkEncoder(HEAD).push, reply.events))
         said += fold_chunks(chunks, include_usage=False)["choices"][0]["message"]["content"] or ""
+        head = Head("chat_1", reply.after, HEAD.created, HEAD.model, Asked())
+        responded += responses_shapes.text_of(responses_shapes.read_stream(ResponseStream(head).push_all(reply.events)))
     assert said == text
+    assert responded == text
 
 
 # --- 3 ----------------------------------------------------------------------------------------------
