@@ -41,8 +41,11 @@ def test_rules_hold_where_they_were_allowed_and_for_their_owner(tmp_path: Path) 
     record(permissions, "workspace", "doc_002")
     assert permissions.rules("ada", "conv_1", "/w") == ["Shell(npm)"]  # once
     assert permissions.rules("ada", "conv_2", "/w") == ["Shell(npm)"]
-    permissions.forget_conversation("ada", "conv_1")
-    assert [entry.decision for entry in permissions.every("ada")] == ["workspace"]
+    record(permissions, "workspace", owner="bob")
+    permissions.forget_conversation("conv_1")
+    (rule,) = permissions.every("ada")
+    assert (rule.decision, rule.subject, rule.conversation_id, rule.chat_id) == ("workspace", "", "", "")
+    assert len(permissions.every("bob")) == 1
     assert permissions.revoke("ada", permissions.every("ada")[0].id)
     assert not permissions.revoke("ada", "perm_unknown")
     assert permissions.rules("ada", "conv_2", "/w") == []
@@ -55,6 +58,11 @@ def test_an_operator_who_lets_nobody_allow_anything(tmp_path: Path) -> None:
     off.check([Permission("deny", "No.")])
     with pytest.raises(ApprovalForbidden, match="`permissions` is `deny`"):
         off.check([Permission("deny"), Permission("once")])
+
+
+def test_where_nothing_was_allowed_nothing_is_made(tmp_path: Path) -> None:
+    kept(tmp_path).forget_conversation("conv_1")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_what_cannot_be_read_allows_nothing(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from cursor_gateway.errors import AgentCrashed
 from cursor_gateway.runs.conversations import Conversations
+from cursor_gateway.runs.permissions import Permissions
 from cursor_gateway.runs.removal import Removals
 from cursor_gateway.sources.leftovers import NOTE, NotedSession, note_session
 from cursor_gateway.sources.router import SourceRouter
@@ -35,7 +36,11 @@ def place(tmp_path: Path, source: Forgetting) -> tuple[Conversations, Removals, 
     (folder / "cursor" / "chats").mkdir(parents=True)
     (folder / "tools.json").write_text("[]")
     note_session(folder, tmp_path, NotedSession("acp", "0123456789", "/w"))
-    return conversations, Removals(SourceRouter({"acp": source}, "acp"), conversations), folder
+    return (
+        conversations,
+        Removals(SourceRouter({"acp": source}, "acp"), conversations, Permissions(tmp_path, lambda: 0)),
+        folder,
+    )
 
 
 def test_a_folder_goes_when_the_source_has_forgotten(tmp_path: Path) -> None:
@@ -83,7 +88,9 @@ def test_nobody_waits_for_long_and_the_removal_goes_on(tmp_path: Path) -> None:
 def test_what_another_source_keeps_is_left_to_a_gateway_that_has_it(tmp_path: Path) -> None:
     async def live() -> None:
         conversations, _, folder = place(tmp_path, Forgetting())
-        removals = Removals(SourceRouter({"cli": Forgetting(True)}, "cli"), conversations)
+        removals = Removals(
+            SourceRouter({"cli": Forgetting(True)}, "cli"), conversations, Permissions(tmp_path, lambda: 0)
+        )
         assert not await removals.remove("conv_1")
         assert [path.name for path in folder.iterdir()] == [NOTE]
 

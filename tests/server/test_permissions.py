@@ -1,6 +1,7 @@
 """A command that no rule allows: rejected, shown, allowed or denied over HTTP, listed and revoked."""
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -78,6 +79,17 @@ def test_allowed_once_it_runs_once_and_is_asked_for_again(
     assert [entry["decision"] for entry in listed(http, asked)] == ["once"]
 
 
+def test_however_often_it_is_allowed_at_once_it_runs_once(
+    gateway: RunningGateway, http: httpx2.Client, mark: str
+) -> None:
+    asked = chat(http, counting(mark))
+    with ThreadPoolExecutor(6) as pool:
+        replies = list(pool.map(lambda _: decide(http, asked, "once"), range(6)))
+    assert {reply.status_code for reply in replies} == {200}
+    assert len({reply.json()["id"] for reply in replies}) == 1
+    assert runs_of(gateway, mark) == 1
+
+
 def test_allowed_in_the_conversation_until_it_is_revoked(
     gateway: RunningGateway, http: httpx2.Client, mark: str
 ) -> None:
@@ -112,7 +124,10 @@ def test_allowed_in_the_workspace_holds_in_other_conversations(
     assert command_of(elsewhere)["metadata"]["state"] == "rejected"
     assert runs_of(gateway, mark) == 2
     http.delete(f"/v1/conversations/{asked['conversationId']}")
-    assert [entry["decision"] for entry in listed(http, asked)] == ["workspace"]
+    (rule,) = [entry for entry in http.get("/v1/permissions").json()["permissions"] if entry["decision"] == "workspace"]
+    assert (rule["rules"], rule["subject"], rule["conversationId"]) == (["Shell(python3)"], "", "")
+    third = chat(http, counting(mark))
+    assert command_of(third)["metadata"]["exitCode"] == 0  # the rule is the workspace's
 
 
 def test_a_denial_tells_the_agent_why(gateway: RunningGateway, http: httpx2.Client, mark: str) -> None:

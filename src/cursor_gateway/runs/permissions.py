@@ -39,7 +39,7 @@ class Permissions:
         if not self.can_allow:
             return []
         try:
-            entries = self._read(owner)
+            entries = self._read(_file(owner))
         except OSError:
             return []
         found = [entry.rules for entry in entries if entry.applies_to(conversation_id, workspace)]
@@ -47,7 +47,7 @@ class Permissions:
 
     def every(self, owner: str) -> list[PermissionEntry]:
         """The newest first. Raises `OSError`."""
-        return self._read(owner)[::-1]
+        return self._read(_file(owner))[::-1]
 
     def record(
         self,
@@ -61,8 +61,8 @@ class Permissions:
 
         Raises `InvalidRequest` if it was decided otherwise, and `OSError`.
         """
-        with self._locked(owner) as folder:
-            entries = self._read(owner)
+        with self._locked() as folder:
+            entries = self._read(_file(owner))
             known = next((entry for entry in entries if (entry.chat_id, entry.document_id) == asked), None)
             if known is not None and known.decision != permission.decision:
                 raise InvalidRequest(
@@ -84,29 +84,33 @@ class Permissions:
                 document_id=asked[1],
                 created=datetime.fromtimestamp(self._now_ms() / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
             )
-            self._write(folder, owner, _bounded([*entries, new]))
+            _write(folder, _file(owner), _bounded([*entries, new]))
             return new
 
     def revoke(self, owner: str, id: str) -> bool:
         """False: there is none. Takes effect with the next run. Raises `OSError`."""
-        return self._remove(owner, lambda entry: entry.id == id)
-
-    def forget_conversation(self, owner: str, conversation_id: str) -> None:
-        """Raises `OSError`. Rules of the workspace stay."""
-        self._remove(owner, lambda entry: entry.conversation_id == conversation_id and entry.decision != "workspace")
-
-    def _remove(self, owner: str, is_old: Callable[[PermissionEntry], bool]) -> bool:
-        with self._locked(owner) as folder:
-            entries = self._read(owner)
-            kept = [entry for entry in entries if not is_old(entry)]
+        with self._locked() as folder:
+            entries = self._read(_file(owner))
+            kept = [entry for entry in entries if entry.id != id]
             if len(kept) < len(entries):
-                self._write(folder, owner, kept)
+                _write(folder, _file(owner), kept)
             return len(kept) < len(entries)
+
+    def forget_conversation(self, conversation_id: str) -> None:
+        """Of a deleted conversation only rules of the workspace stay, without what was said in it. Raises `OSError`."""
+        if not (self._data / "permissions").is_dir():
+            return
+        with self._locked() as folder:
+            for path in (self._data / "permissions").glob("*.json"):
+                entries = self._read(path.name)
+                kept = [_forgotten(entry) if entry.conversation_id == conversation_id else entry for entry in entries]
+                if kept != entries:
+                    _write(folder, path.name, [entry for entry in kept if entry is not None])
 
     # --- the file -----------------------------------------------------------------------------------
 
     @contextmanager
-    def _locked(self, owner: str) -> Iterator[int]:
+    def _locked(self) -> Iterator[int]:
         """Another process may use the same directory."""
         with private_folder(self._data, self._data / "permissions") as folder:
             lock = os.open(".lock", os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600, dir_fd=folder)
@@ -116,16 +120,21 @@ class Permissions:
             finally:
                 os.close(lock)
 
-    def _read(self, owner: str) -> list[PermissionEntry]:
+    def _read(self, file: str) -> list[PermissionEntry]:
         try:
-            return msgspec.json.decode(
-                (self._data / "permissions" / _file(owner)).read_bytes(), type=list[PermissionEntry]
-            )
+            return msgspec.json.decode((self._data / "permissions" / file).read_bytes(), type=list[PermissionEntry])
         except (FileNotFoundError, msgspec.DecodeError):
             return []
 
-    def _write(self, folder: int, owner: str, entries: Sequence[PermissionEntry]) -> None:
-        write_private(folder, _file(owner), msgspec.json.encode(entries))
+
+def _write(folder: int, file: str, entries: Sequence[PermissionEntry]) -> None:
+    write_private(folder, file, msgspec.json.encode(entries))
+
+
+def _forgotten(entry: PermissionEntry) -> PermissionEntry | None:
+    if entry.decision != "workspace":
+        return None
+    return msgspec.structs.replace(entry, subject="", conversation_id="", chat_id="", document_id="")
 
 
 def _file(owner: str) -> str:

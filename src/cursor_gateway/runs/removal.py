@@ -9,6 +9,7 @@ import asyncio
 
 from cursor_gateway.errors import GatewayError
 from cursor_gateway.runs.conversations import Conversations
+from cursor_gateway.runs.permissions import Permissions
 from cursor_gateway.sources.leftovers import remove_folder
 from cursor_gateway.sources.router import SourceRouter
 
@@ -16,8 +17,8 @@ _WAIT_SECONDS = 5.0  # of whoever deletes
 
 
 class Removals:
-    def __init__(self, source: SourceRouter, conversations: Conversations) -> None:
-        self._source, self._conversations = source, conversations
+    def __init__(self, source: SourceRouter, conversations: Conversations, permissions: Permissions) -> None:
+        self._source, self._conversations, self._permissions = source, conversations, permissions
         self._going_on: dict[str, asyncio.Task[bool]] = {}
 
     async def remove(self, conversation_id: str, seconds: float = _WAIT_SECONDS) -> bool:
@@ -43,6 +44,7 @@ class Removals:
     async def _remove(self, conversation_id: str) -> bool:
         folder = self._conversations.folder(conversation_id)
         try:
+            self._permissions.forget_conversation(conversation_id)
             is_done = await self._source.forget(str(folder))
         except (GatewayError, OSError):
             is_done = False

@@ -81,9 +81,9 @@ class Service:
         """`is_alive` tells of another gateway, by its name, whether it still drives its runs."""
         self.source, self.runs, self.store, self.defaults = routed(source), runs, store, defaults
         self.workspaces, self.conversations = workspaces, conversations
-        self.removals = Removals(self.source, conversations)
         self.repeats = Repeats(store)
         self.permissions = permissions or Permissions(conversations.data, now_ms)
+        self.removals = Removals(self.source, conversations, self.permissions)
         self.starter = RunStarter(
             self.source,
             runs,
@@ -427,8 +427,6 @@ class Service:
             await latest.gone()
         if not await self.conversations.remove(conversation_id, owner):
             return "unknown"
-        with suppress(OSError):  # its rules apply to nothing any more
-            self.permissions.forget_conversation(owner, conversation_id)
         return "removed" if await self.removals.remove(conversation_id) else "pending"
 
     async def close(self, drain_seconds: float) -> None:
