@@ -13,7 +13,7 @@ from tests.page.using import answers, ask_and_wait, conversations, expect_state,
 
 _SOURCE = Path(cursor_gateway.__file__).parent
 _MOST_BYTES = 150_000
-_PHONE = {"viewport": {"width": 390, "height": 844}, "has_touch": True, "is_mobile": True, "device_scale_factor": 2}
+PHONE = {"viewport": {"width": 390, "height": 844}, "has_touch": True, "is_mobile": True, "device_scale_factor": 2}
 
 
 def _lightness(page: Page) -> float:
@@ -59,7 +59,7 @@ def _overflow(page: Page) -> list[str]:
 
 
 def test_nothing_overflows_a_phone(contexts: Contexts, demo: RunningGateway) -> None:
-    page = opened(contexts(**_PHONE), demo.url)
+    page = opened(contexts(**PHONE), demo.url)
     expect(page.get_by_role("button", name="Implement JWT authentication")).to_be_visible()
     assert _overflow(page) == []
     ask_and_wait(page, "Implement JWT authentication")
@@ -76,7 +76,7 @@ def test_nothing_overflows_a_phone(contexts: Contexts, demo: RunningGateway) -> 
 
 
 def test_a_whole_conversation_fits_on_a_phone(contexts: Contexts, demo: RunningGateway) -> None:
-    page = opened(contexts(**_PHONE), demo.url)
+    page = opened(contexts(**PHONE), demo.url)
     page.get_by_role("button", name="Store the books in a database").tap()
     expect_state(page, "completed")
     question = page.get_by_role("article", name="Question")

@@ -58,7 +58,7 @@ export function setUpAttachments() {
 }
 
 async function add(added) {
-	for (const file of added) {
+	for (const file of [...added]) { // the browser empties its own list
 		try {
 			files = [...files, await read(file)];
 		} catch (error) {

@@ -175,6 +175,7 @@ export class Conversation {
 	#begin({ id, conversationId, model, mode, created }, asked) {
 		if (this.#id === null) {
 			this.#id = conversationId;
+			this.#workspace = asked.workspace ?? null;
 			setHeader({ id: conversationId, title: asked.message.split("\n")[0].slice(0, 80), pinned: false });
 			byId("welcome").hidden = true;
 			openQueue(conversationId);

@@ -22,6 +22,7 @@ const workspace = new Picker(byId("workspace"), { label: "Folder", picture: "fol
 
 let onFolder;
 let isSending = false;
+let isFixed = false;
 let state = { isRunning: false, isWaiting: false };
 
 /**
@@ -79,9 +80,8 @@ export function setPromptState({ id, isRunning, isWaiting, workspace: bound }) {
 	send.ariaLabel = isRunning ? "Queue" : "Send";
 	send.title = isRunning ? "Send when the agent is done (Enter)" : "Send (Enter)";
 	if (bound) setFolder(bound);
-	else if (byId("workspace").dataset.bound) workspace.set("");
-	byId("workspace").toggleAttribute("data-bound", Boolean(bound));
-	workspace.isFixed = Boolean(bound); // a conversation stays where it began
+	else if (isFixed && id === null) workspace.set("");
+	workspace.isFixed = isFixed = id !== null; // a conversation stays where it began
 	fit();
 }
 

@@ -1,0 +1,125 @@
+"""What the agent did: changed files, commands, to-dos and figures, apart from the answer."""
+
+from datetime import UTC, datetime
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.gateways import RunningGateway
+from tests.page.conftest import Contexts, opened
+from tests.page.scripts import Script
+from tests.page.test_looks import PHONE
+from tests.page.using import answers, ask, ask_and_wait, expect_state, of_type
+from tests.server.conftest import unique
+
+
+@pytest.mark.parametrize("size", ["desktop", "phone"])
+def test_changed_files_are_listed_with_their_edits_combined(
+    contexts: Contexts, gateway: RunningGateway, script: Script, size: str
+) -> None:
+    page = opened(contexts(**(PHONE if size == "phone" else {})), gateway.url)
+    script.edit("a.py", "x = 1\ny = 2\n", "x = 2\ny = 2\n").edit("a.py", "x = 2\ny = 2\n", "x = 3\ny = 2\n")
+    script.edit("b.py", "", "one\ntwo\n").shell("make all", "made")
+    ask_and_wait(page, script.say("Done.").prompt())
+    button = page.get_by_role("button", name="Changes: 2 files")
+    button.click()
+    panel = page.get_by_role("complementary", name="Changes")
+    expect(panel).to_contain_text("2 files changed")
+    first = panel.locator("details").filter(has_text="a.py")
+    expect(first.locator(".counts").first).to_have_text("+1 −1")
+    first.locator("summary").click()
+    expect(first.locator("ins").last).to_have_text("x = 3")
+    expect(first).not_to_contain_text("x = 2")
+    expect(panel.get_by_role("listitem")).to_contain_text("make all")
+    expect(panel.get_by_role("listitem")).to_contain_text("exit 0")
+    panel.get_by_role("link", name="make all").click()
+    expect(of_type(page, "terminal_command")).to_be_in_viewport()
+    panel.get_by_role("button", name="Close").click()
+    expect(panel).to_be_hidden()
+    expect(button).to_be_focused()
+
+
+def test_an_open_panel_follows_the_conversation(page: Page, script: Script) -> None:
+    ask(page, script.edit("a.py", "x\n", "y\n").gate("1").edit("b.py", "x\n", "y\n").prompt())
+    page.get_by_role("button", name="Changes: 1 file").click()
+    panel = page.get_by_role("complementary", name="Changes")
+    expect(panel).to_contain_text("1 file changed")
+    panel.locator("summary").click()
+    script.open("1")
+    expect(panel).to_contain_text("2 files changed")
+    expect(panel.locator("details[open]")).to_have_count(1)
+    page.get_by_role("link", name="New conversation").click()
+    expect(panel).to_be_hidden()
+
+
+def test_a_command_that_failed_is_shown_once(demo_page: Page) -> None:
+    ask_and_wait(demo_page, "Implement JWT authentication")
+    expect(of_type(demo_page, "terminal_command").filter(has_text="exit 2")).to_have_count(1)
+    for error in of_type(demo_page, "error").all():
+        expect(error).to_be_hidden()
+
+
+def test_to_dos_are_pinned_while_the_agent_works(page: Page, script: Script) -> None:
+    script.plan("Move", [("a", "Pack the boxes"), ("b", "Carry them")]).gate("1")
+    ask(page, script.todos(("a", "Pack the boxes", "COMPLETED")).gate("2").say("Moved.").prompt())
+    pinned = page.locator("#todos")
+    expect(pinned).to_contain_text("0 of 2 done")
+    script.open("1")
+    expect(pinned).to_contain_text("1 of 2 done")
+    pinned.locator("summary").click()
+    expect(pinned.get_by_text("Carry them")).to_be_visible()
+    script.open("2")
+    expect_state(page, "completed")
+    expect(pinned).to_be_hidden()
+
+
+def test_a_stopped_run_is_no_error(page: Page, script: Script) -> None:
+    ask(page, script.say("Half").gate("never").prompt())
+    expect(of_type(page, "text")).to_have_text("Half")
+    page.get_by_role("button", name="Stop").click()
+    expect_state(page, "stopped")
+    stopped = page.get_by_role("article", name="Stopped")
+    expect(stopped).to_be_visible()
+    expect(stopped).not_to_contain_text("CANCELLED")
+    assert "Stopped" in answers(page).inner_text()
+
+
+def test_tokens_and_time_are_shown_for_each_turn_and_in_all(page: Page, script: Script) -> None:
+    ask_and_wait(page, script.say("One.").prompt())
+    ask_and_wait(page, script.prompt())
+    expect(answers(page).last).to_contain_text("1,545 tokens")
+    expect(page.locator("#total")).to_contain_text("3,090 tokens")
+
+
+def test_a_button_leads_to_the_end(page: Page, script: Script) -> None:
+    ask_and_wait(page, script.say("line\n\n" * 200).prompt())
+    button = page.get_by_role("button", name="Jump to the end")
+    expect(button).to_be_hidden()
+    page.evaluate("scrollTo(0, 0)")
+    button.click()
+    expect(page.get_by_role("button", name="Copy answer")).to_be_in_viewport()
+    expect(button).to_be_hidden()
+
+
+def test_conversations_are_grouped_by_date(contexts: Contexts, gateway: RunningGateway) -> None:
+    context = contexts()
+    ask_and_wait(opened(context, gateway.url), unique())
+    page = context.new_page()
+    for days, name in ((0, "Today"), (1, "Yesterday"), (5, "Previous 7 days"), (20, "Previous 30 days"), (90, "Older")):
+        page.clock.set_fixed_time(datetime.now(UTC).timestamp() + days * 86400)
+        page.goto(gateway.url)
+        page.reload()
+        headings = page.get_by_role("navigation", name="Conversations").get_by_role("heading")
+        expect(headings.first).to_have_text(name)
+
+
+def test_a_run_that_was_started_elsewhere_is_seen_in_the_sidebar(
+    page: Page, contexts: Contexts, gateway: RunningGateway, script: Script
+) -> None:
+    mark = unique()
+    other = opened(contexts(), gateway.url)
+    ask(other, script.say("Working").gate("1").prompt(mark))
+    listed = page.get_by_role("navigation", name="Conversations").get_by_role("link").filter(has_text=mark)
+    expect(listed).to_contain_text("Working")
+    script.open("1")
+    expect(listed).not_to_contain_text("Working")
