@@ -129,13 +129,6 @@ def test_errors_of_the_edge_are_json_for_every_caller(gateway: RunningGateway) -
         assert json.loads(reply.body)["error"]["code"] == "not_found"
 
 
-@pytest.mark.parametrize("path", ["/v1/responses"])
-def test_other_apis_are_told_which_one_there_is(gateway: RunningGateway, path: str) -> None:
-    reply = exchanged(gateway, request("POST", path, JSON, CLOSE, body=b"{}"))
-    assert (reply.status, reply.error["code"]) == (404, "not_found")
-    assert "/v1/chat/completions" in reply.error["message"]
-
-
 @pytest.mark.parametrize("host", ["localhost:8787", "127.0.0.1", "[::1]:99"])
 def test_the_page_of_the_api_names_the_address_that_it_was_found_at(gateway: RunningGateway, host: str) -> None:
     shown = exchanged(gateway, request("GET", f"http://{host}/docs", CLOSE)).body.decode()

@@ -480,15 +480,6 @@ def test_a_path_that_does_not_exist_is_told_in_one_line_of_bounded_length() -> N
             assert reply.error["message"].endswith("see /docs for the list.")
 
 
-def test_a_path_that_other_apis_have_is_told_what_to_use_instead() -> None:
-    routes = Routes({"/v1/chat": {"POST": nothing}}, {"/v1/messages": "Use /v1/chat."})
-    for path in ("/v1/messages", "/v1/messages/", "/v1/messages/count_tokens"):
-        reply = ask(HOST, method="POST", path=path, app=routes)
-        assert (reply.status, reply.error["code"]) == (404, "not_found")
-        assert reply.error["message"] == "/v1/messages is not served yet. Use /v1/chat."
-    assert "is not served yet" not in ask(HOST, path="/v1/messages2", app=routes).error["message"]
-
-
 @pytest.mark.parametrize("method", ["POST", "PUT", "PATCH", "DELETE"])
 @pytest.mark.parametrize("headers", [(), (JSON,), (("content-type", "text/plain"),)])
 def test_a_method_that_a_path_does_not_know_is_told_with_those_it_knows(

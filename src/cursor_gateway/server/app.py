@@ -84,9 +84,6 @@ def build_app(
             "/": {"GET": page.shell},
             "/page/{name}": {"GET": page.file},
         },
-        {
-            "/v1/responses": "Set your client to the Chat Completions API, /v1/chat/completions.",
-        },
         errors_by_path,
     )
     source = {"x-cursor-gateway-source": service.source.state().name}

@@ -82,7 +82,7 @@ class RouteEndpoint:
             may_be_asked=asked.may_be_asked,
             model=asked.model,
             mode=asked.mode,
-            workspace=asked.workspace or self._mentioned(asked.workspace_if_allowed),
+            workspace=self._mentioned(asked.workspace_if_allowed) if asked.workspace is None else asked.workspace,
             conversation_id=None if conversation_id is None else self._dialects.run_id(conversation_id),
             follows=None if asked.follows is None else self._dialects.run_id(asked.follows),
             fences=asked.fences,

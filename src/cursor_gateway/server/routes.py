@@ -30,16 +30,11 @@ class Routes:
     def __init__(
         self,
         endpoints: Mapping[str, Methods],
-        instead: Mapping[str, str] | None = None,
         errors: Mapping[str, Errors] | None = None,
     ) -> None:
-        """`instead`: for paths that clients ask for and that are not served, what to use, in a sentence.
-
-        `errors`: by pattern, for paths that have errors of their own.
-        """
+        """`errors`: by pattern, for paths that have errors of their own."""
         self.endpoints = endpoints
         self._errors = [(path.split("/"), own) for path, own in (errors or {}).items()]
-        self._instead = instead or {}
         self._fixed = {path: methods for path, methods in endpoints.items() if "{" not in path}
         self._patterns = [(path.split("/"), methods) for path, methods in endpoints.items() if "{" in path]
 
@@ -69,9 +64,6 @@ class Routes:
             if (named := _matched(pattern, parts)) is not None:
                 return methods, named
         shown = raw.decode("ascii") or path
-        for prefix, sentence in self._instead.items():
-            if f"{path}/".startswith(f"{prefix}/"):
-                raise NotFound(f"{prefix} is not served yet. {sentence}")
         raise NotFound(f"No endpoint at {shown}; {self._meant(shown)}see /docs for the list.")
 
     def _meant(self, path: str) -> str:
