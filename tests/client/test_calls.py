@@ -178,6 +178,20 @@ def test_what_the_lost_reply_has_deleted_is_gone() -> None:
     Shell(LOST, NOT_FOUND).asked(calls.delete_conversation(LINK, "conv_1"))
 
 
+# --- permissions ----------------------------------------------------------------------------------------
+
+
+def test_permissions_are_listed_and_revoked() -> None:
+    told = {"permissions": [], "settings": ["Shell(git)"], "canAllow": True, "allowsEverything": False}
+    shell = Shell(answer(200, json.dumps(told).encode()))
+    found = shell.asked(calls.permissions(LINK))
+    assert (found.permissions, found.settings, found.can_allow) == ([], ["Shell(git)"], True)
+    assert requested(shell) == ["GET /v1/permissions"]
+    shell = Shell(answer(204))
+    shell.asked(calls.revoke_permission(LINK, "perm_1"))
+    assert requested(shell) == ["DELETE /v1/permissions/perm_1"]
+
+
 # --- the gateway ----------------------------------------------------------------------------------------
 
 

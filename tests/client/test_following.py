@@ -42,6 +42,7 @@ class Gateway:
             assert request.path == ("v1", "chat", "chat_1", "events")
             after = int(request.headers["last-event-id"])
         headers = {"content-type": "text/event-stream", "x-chat-id": "chat_1", "x-conversation-id": "conv_1"}
+        headers["x-cursor-gateway-fallback"] = "cli"
         if after >= len(self._frames):
             return Scripted(204, headers=headers)
         body = KEEP_ALIVE + b"".join(self._frames[after:])
@@ -329,6 +330,7 @@ def test_a_stream_knows_its_place() -> None:
     stream = Read(Following(LINK, start=START), Shell(server=Gateway(EVENTS, size=10_000)))
     assert stream.fill() == []
     assert (stream.id, stream.conversation_id, stream.response, stream.last_event) == ("chat_1", "conv_1", None, 0)
+    assert stream.fallback == "cli"
     assert stream.fill() == NUMBERS
     assert stream.last_event == 0  # arrived, but not read
     assert stream.one() == over(EVENTS)[0]

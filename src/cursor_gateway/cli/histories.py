@@ -234,6 +234,7 @@ class LocalHistory:
         return unfinished.response(run_info(run), "")
 
     async def remove(self, id: str) -> bool:
+        from cursor_gateway.runs.permissions import Permissions
         from cursor_gateway.sources.leftovers import remove_offline
 
         found = await self._store.conversation(id, self._owner)
@@ -242,6 +243,8 @@ class LocalHistory:
         is_removed = await self._conversations.remove(id, self._owner)
         if is_removed:
             await asyncio.to_thread(remove_offline, self._conversations.folder(id), self._directory, os.environ)
+            with suppress(OSError):
+                Permissions(self._directory, lambda: 0).forget_conversation(id)
         with suppress(StoreUnavailable):
             await self._store.prune(None, None, 0)  # what is deleted leaves the file before this process ends
         return is_removed

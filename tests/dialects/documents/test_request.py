@@ -117,6 +117,7 @@ def test_the_message_stays_as_it_is() -> None:
         ({"message": "a", "tools": [NOW], "toolChoice": {"name": "now", "type": "function"}}, "toolChoice.type"),
         ({"message": "a", "toolChoice": "required"}, "toolChoice"),
         ({"message": "a", "toolChoice": {"name": "now"}}, "toolChoice"),
+        ({"message": "a", "conversationId": "conv_1", "follows": "chat_1"}, "follows"),
     ],
 )
 def test_what_is_wrong_is_named(fields: dict[str, Any], param: str | None) -> None:
