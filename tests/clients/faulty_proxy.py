@@ -1,0 +1,91 @@
+"""A proxy in front of a gateway that breaks one reply: it cuts it off, or puts an error in its place."""
+
+import re
+import socket
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, suppress
+from threading import Thread
+from typing import Literal, TypeAlias
+
+Fault: TypeAlias = Literal["cut", "lost", "500"]
+
+_KEPT_BYTES = 900  # of a reply that is cut: its head, and some events
+_ERROR = b'{"type":"error","error":{"type":"api_error","message":"broken","param":null,"code":null}}'
+
+
+class FaultyProxy:
+    """One request a connection. The first `POST` to `path` meets the fault, after the gateway has begun to reply."""
+
+    def __init__(self, port: int, path: str, fault: Fault) -> None:
+        self._port, self._path, self._fault = port, path.encode(), fault
+        self._socket = socket.create_server(("127.0.0.1", 0), backlog=64)
+        self.requests = 0  # to the path
+        Thread(target=self._accept, daemon=True).start()
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self._socket.getsockname()[1]}"
+
+    def close(self) -> None:
+        self._socket.close()
+
+    def _accept(self) -> None:
+        with suppress(OSError):  # it is closed
+            while True:
+                client, _ = self._socket.accept()
+                Thread(target=self._serve, args=(client,), daemon=True).start()
+
+    def _serve(self, client: socket.socket) -> None:
+        with suppress(OSError), closing(client), socket.create_connection(("127.0.0.1", self._port)) as gateway:
+            request = _request(client)
+            is_hit = request.startswith(b"POST " + self._path) and b"count_tokens" not in request.split(b"\r\n")[0]
+            self.requests += is_hit
+            gateway.sendall(request)
+            reply = iter(lambda: gateway.recv(65536), b"")
+            if not is_hit or self.requests > 1:
+                for piece in reply:
+                    client.sendall(piece)
+                return
+            match self._fault:
+                case "cut":
+                    _send_some(client, reply)
+                case "lost":  # before its first byte
+                    next(reply)
+                case "500":
+                    next(reply)
+                    head = f"HTTP/1.1 500 Error\r\ncontent-type: application/json\r\ncontent-length: {len(_ERROR)}\r\n"
+                    client.sendall(f"{head}connection: close\r\n\r\n".encode() + _ERROR)
+
+
+def _send_some(client: socket.socket, reply: Iterator[bytes]) -> None:
+    sent = 0
+    for piece in reply:
+        client.sendall(piece[: _KEPT_BYTES - sent])
+        sent += len(piece)
+        if sent >= _KEPT_BYTES:
+            return
+
+
+def _request(client: socket.socket) -> bytes:
+    """All of it, and that its connection ends with the reply."""
+    data = b""
+    while b"\r\n\r\n" not in data:
+        data += _received(client)
+    head, _, body = data.partition(b"\r\n\r\n")
+    length = int(found[1]) if (found := re.search(rb"(?i)\r\ncontent-length: *(\d+)", head)) else 0
+    while len(body) < length:
+        body += _received(client)
+    head = re.sub(rb"(?i)\r\nconnection:[^\r]*", b"", head)
+    return head + b"\r\nconnection: close\r\n\r\n" + body
+
+
+def _received(client: socket.socket) -> bytes:
+    if not (piece := client.recv(65536)):
+        raise ConnectionResetError
+    return piece
+
+
+@contextmanager
+def faulty_proxy(url: str, path: str, fault: Fault) -> Iterator[FaultyProxy]:
+    with closing(FaultyProxy(int(url.rpartition(":")[2]), path, fault)) as proxy:
+        yield proxy
