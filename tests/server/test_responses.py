@@ -186,6 +186,30 @@ def test_a_response_is_continued_by_its_id(gateway: RunningGateway, http: httpx2
     assert "Be brief." not in two["prompt"]
 
 
+def test_an_older_response_is_continued_in_a_fork(gateway: RunningGateway, http: httpx2.Client) -> None:
+    marks = [unique() for _ in range(3)]
+    first = created(http, marks[0])
+    second = created(http, marks[1], previous_response_id=first.id)
+    fork = created(http, marks[2], previous_response_id=first.id)
+    assert text_of(read_response(http.get(f"/v1/responses/{second.id}").content)) == text_of(second)
+    prompt = invocations(gateway, marks[2])[-1]["prompt"]
+    assert marks[0] in prompt
+    assert marks[1] not in prompt
+    assert len({first.id, second.id, fork.id}) == 3
+
+
+def test_responses_outlive_the_gateway(tmp_path: Path) -> None:
+    mark = unique()
+    headers = {**CODEX, "session-id": mark}
+    with own_gateway(tmp_path) as (_, http):
+        kept = create(http, standin("tools")).json()
+        stream = create(http, mark, headers, stream=True, store=False)
+    with own_gateway(tmp_path) as (gateway, http):
+        assert http.get(f"/v1/responses/{kept['id']}").json() == kept
+        assert create(http, mark, headers, stream=True, store=False).content == stream.content
+        assert len(invocations(gateway, mark)) == 1
+
+
 def test_an_unknown_previous_response_is_an_error_that_codex_knows(http: httpx2.Client) -> None:
     reply = create(http, "hello", previous_response_id="resp_00000000000000000000000000000000")
     assert error(reply) == (400, "previous_response_not_found", "previous_response_id")
@@ -315,6 +339,25 @@ def test_codex_that_retries_gets_the_same_run_and_only_what_it_lacks(
     assert again.headers["x-chat-id"] == reply.headers["x-chat-id"]
     done = [event.item.id for event in read_events(again.content) if type(event).__name__ == "ItemDone"]  # type: ignore[union-attr]
     assert done == [item.id for item in first.output[3:]]
+    assert len(invocations(gateway, mark)) == 1
+
+
+def test_codex_that_was_cut_off_joins_the_run_that_goes_on(
+    gateway: RunningGateway, http: httpx2.Client, tmp_path: Path
+) -> None:
+    mark, file = unique(), tmp_path / "go"
+    headers = {**CODEX, "session-id": mark}
+    body = {"model": "auto", "input": f"{mark} {standin(f'wait-for file={file}')}", "stream": True, "store": False}
+    with http.stream("POST", "/v1/responses", json=body, headers=headers) as reply:
+        pieces = reply.iter_raw()
+        seen = b""
+        while b"output_text.delta" not in seen:
+            seen += next(pieces)
+    with http.stream("POST", "/v1/responses", json=body, headers=headers) as again:
+        file.touch()
+        whole = again.read()
+    assert whole.startswith(seen)
+    assert text_of(read_stream(whole)).endswith("It is there.")
     assert len(invocations(gateway, mark)) == 1
 
 
