@@ -150,7 +150,7 @@ def test_the_demos_banner(tmp_path: Path) -> None:
         lines = []
         for line in process.stdout:
             lines.append(line.decode().strip())
-            if lines[-1].startswith("Ctrl-C"):
+            if lines[-1].startswith("Press Ctrl-C"):
                 break
         process.send_signal(signal.SIGTERM)
         process.wait(TIMEOUT)

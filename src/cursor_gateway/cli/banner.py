@@ -1,4 +1,4 @@
-"""A gateway that has started in; what a newcomer wants to know of it, on the terminal, out."""
+"""A running gateway in; its addresses, backend and first steps, as text for a terminal, out."""
 
 from collections.abc import Iterator
 from importlib.metadata import version
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def show_banner(gateway: "Gateway", settings: Settings, url: str) -> None:
-    """Without rich: whoever starts the gateway waits for this."""
+    """Without rich, which is slow to import: people wait for this."""
     echo("\n".join(_lines(gateway, settings, url)), color=not wants_plain())
 
 
@@ -28,20 +28,20 @@ def _lines(gateway: "Gateway", settings: Settings, url: str) -> Iterator[str]:
         yield style(f" {visible_line(gateway.why_demo)}", dim=True)
     yield ""
     for name, value in (
-        ("Page", f"{url}/"),
+        ("Web page", f"{url}/"),
         ("OpenAI API", f"{url}/v1"),
         ("Documents", f"{url}/v1/chat"),
-        ("Description", f"{url}/docs"),
-        ("Answers from", state.detail),
-        ("Works in", gateway.service.workspaces.told),
+        ("API docs", f"{url}/docs"),
+        ("Backend", state.detail),
+        ("Workspace", gateway.service.workspaces.told),
         ("API keys", _keys(settings)),
     ):
         yield f"  {style(f'{name:12}', dim=True)}  {visible_line(value)}"
-    yield "\nTry it in a shell:\n"
+    yield "\nTry it from a shell:\n"
     yield style(curl(url, has_keys=has_keys), fg="cyan")
-    yield "\nor in Python:\n"
+    yield "\nor from Python:\n"
     yield style(snippet(url, has_keys=has_keys), fg="cyan")
-    yield style("\nCtrl-C stops it.", dim=True)
+    yield style("\nPress Ctrl-C to stop.", dim=True)
 
 
 def _keys(settings: Settings) -> str:

@@ -101,23 +101,23 @@ class Metrics:
         def histogram(name: str, help: str, times: _Times) -> HistogramMetricFamily:
             return HistogramMetricFamily(_SPACE + name, help, times.buckets(), times.sum)
 
-        yield counters("runs", "Runs that ended, by how they did.", self._runs, "state")
-        yield counters("tokens", "Tokens of ended runs; `cached` is a part of `prompt`.", self._tokens, "kind")
-        yield counters("agent_failures", "Runs that the agent failed, by the error's code.", self._failures, "code")
+        yield counters("runs", "Ended runs by state.", self._runs, "state")
+        yield counters("tokens", "Tokens of ended runs; `cached` is part of `prompt`.", self._tokens, "kind")
+        yield counters("agent_failures", "Runs in which the agent failed, by error code.", self._failures, "code")
         yield counters(
             "account_errors_repeated",
-            "Requests refused with an account error that an agent had reported shortly before.",
+            "Requests answered with a remembered account error.",
             self._repeated,
             "code",
         )
-        yield counters("fallbacks", "Runs for which another source was asked after one that failed.", self._fallbacks)
+        yield counters("fallbacks", "Runs retried with the fallback backend.", self._fallbacks)
         yield counters("requests", "Answered requests.", self._requests, "route", "method", "status")
-        yield counters("log_lines_lost", "Lines of the log that nobody took.", Counter({(): lost_lines()}))
-        yield GaugeMetricFamily(f"{_SPACE}runs_running", "Runs whose agent is there.", self._running)
+        yield counters("log_lines_lost", "Log lines that were dropped.", Counter({(): lost_lines()}))
+        yield GaugeMetricFamily(f"{_SPACE}runs_running", "Runs with a running agent.", self._running)
         yield GaugeMetricFamily(f"{_SPACE}open_streams", "Event streams with a reader.", self._streams)
-        yield histogram("first_event_seconds", "From a run's start to its first event for readers.", self._first_event)
-        yield histogram("event_loop_lag_seconds", "How late the event loop was for its timer.", self._loop_lag)
-        yield histogram("run_seconds", "From a run's start until its agent is gone.", self._run)
+        yield histogram("first_event_seconds", "Time from the start of a run to its first event.", self._first_event)
+        yield histogram("event_loop_lag_seconds", "Delay of the event loop's timer.", self._loop_lag)
+        yield histogram("run_seconds", "Time from the start of a run until its agent has ended.", self._run)
 
 
 class _Times:

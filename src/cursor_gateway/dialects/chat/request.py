@@ -31,7 +31,7 @@ from cursor_gateway.model.run_info import Fences, Include, WhenClientLeaves
 from cursor_gateway.prompting.structured import Format, JsonObject, JsonSchema, check_schema
 from cursor_gateway.wire.json_body import read_json
 
-_NO_SWITCH = "Cursor's agent has no such setting."
+_NO_SWITCH = "Cursor's agent has no such option."
 _NO_EFFECT = "It changes nothing about the answer."
 
 IGNORED: dict[str, str] = {
@@ -42,30 +42,30 @@ IGNORED: dict[str, str] = {
     "logit_bias": _NO_SWITCH,
     "seed": _NO_SWITCH,
     "verbosity": _NO_SWITCH,
-    "reasoning_effort": "Cursor's models have their effort in their names: choose it with `model`.",
+    "reasoning_effort": "Effort is part of Cursor's model names: choose it with `model`.",
     "prediction": "It only makes OpenAI's own models faster.",
-    "web_search_options": "The agent searches when it sees fit.",
-    "audio": "It only says how audio is to sound, and answers are text.",
+    "web_search_options": "The agent decides when to search.",
+    "audio": "Answers are text.",
     "service_tier": _NO_EFFECT,
     "prompt_cache_key": _NO_EFFECT,
     "prompt_cache_retention": _NO_EFFECT,
     "safety_identifier": _NO_EFFECT,
-    "store": "What is kept is the operator's decision.",
+    "store": "The operator decides what is stored.",
     "metadata": "It only labels what OpenAI stores.",
     "user": "Conversations belong to the API key.",
-    "messages[].reasoning_content": "Thinking that a client sends back is no part of the conversation.",
-    "messages[].reasoning": "Thinking that a client sends back is no part of the conversation.",
+    "messages[].reasoning_content": "Thinking that a client sends back is not part of the conversation.",
+    "messages[].reasoning": "Thinking that a client sends back is not part of the conversation.",
 }
 
 REFUSED: dict[str, str] = {
-    "n": "A request has one answer; send 1 or leave it out, and send the request again for another answer.",
-    "logprobs": "Cursor's agent tells no probabilities; send false or leave it out.",
-    "top_logprobs": "Cursor's agent tells no probabilities; send 0 or leave it out.",
-    "modalities": 'Answers are text; send ["text"] or leave it out.',
-    "messages[].content[].image_url": "Images are not downloaded; send a data: URI with the base64 of a png, jpeg, "
-    "gif or webp.",
-    "messages[].content[].type": "The agent can be given text and images; send parts of type text or image_url.",
-    "functions": "It is OpenAI's old form, whose results name no call; send `tools`.",
+    "n": "A request has one answer. Send 1 or omit it; for another answer, send the request again.",
+    "logprobs": "Cursor's agent reports no probabilities; send false or omit it.",
+    "top_logprobs": "Cursor's agent reports no probabilities; send 0 or omit it.",
+    "modalities": 'Answers are text; send ["text"] or omit it.',
+    "messages[].content[].image_url": "Images are not downloaded; send a data: URI with a png, jpeg, gif or webp "
+    "in base64.",
+    "messages[].content[].type": "The agent accepts only text and images; send parts of type text or image_url.",
+    "functions": "This is the old form of `tools`, whose results name no call; use `tools`.",
     "tools[].type": "Only functions can be called; send tools of type function.",
     "tool_choice.type": "Send none, auto, required, or an object that names one function.",
     "response_format.type": "Send text, json_object or json_schema.",
