@@ -411,8 +411,8 @@ MUTATIONS: tuple[Mutation, ...] = (
         "tests/store/test_conformance.py",
         (
             "Owners: a run",
-            'WHERE runs.id = ? AND conversations.owner = ?", (sound(id), owner))',
-            'WHERE runs.id = ? AND (conversations.owner = ? OR 1)", (sound(id), owner))',
+            'WHERE runs.id = ? AND conversations.owner = ?", (repair(id), owner))',
+            'WHERE runs.id = ? AND (conversations.owner = ? OR 1)", (repair(id), owner))',
         ),
         (
             "Owners: a conversation's runs",
@@ -452,8 +452,8 @@ MUTATIONS: tuple[Mutation, ...] = (
         ),
         (
             "Owners: deleting",
-            '"SELECT key FROM conversations WHERE owner = ? AND id = ?", (owner, sound(id))',
-            '"SELECT key FROM conversations WHERE (owner = ? OR 1) AND id = ?", (owner, sound(id))',
+            '"SELECT key FROM conversations WHERE owner = ? AND id = ?", (owner, repair(id))',
+            '"SELECT key FROM conversations WHERE (owner = ? OR 1) AND id = ?", (owner, repair(id))',
         ),
         ("Owners: lists", 'where, values = "WHERE owner = ?"', 'where, values = "WHERE (owner = ? OR 1)"'),
         (
@@ -466,6 +466,22 @@ MUTATIONS: tuple[Mutation, ...] = (
             '"UPDATE conversations SET owner = NULL, title',
             '"UPDATE conversations SET title',
         ),
+        (
+            "Leases: an old writer appends nothing",
+            "epoch = :epoch AND state = 'running' AND {",
+            "state = 'running' AND {",
+        ),
+        (
+            "Leases: an old writer ends nothing",
+            "return place if place.epoch == lease.epoch else",
+            "return place if place else",
+        ),
+        (
+            "Leases: a claim names the epoch it ends",
+            "WHERE id = :id AND epoch = :epoch AND state = 'running'\"",
+            "WHERE id = :id AND :epoch AND state = 'running'\"",
+        ),
+        ("Leases: one running run in a conversation", "return Busy(running[0])", "pass"),
     ),
     *_of(
         "store/sqlite/indexing.py",
