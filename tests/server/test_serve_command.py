@@ -364,3 +364,14 @@ def _has_ended(pid: int) -> bool:
     """Also for one that nobody has reaped: its parent is gone."""
     status = Path(f"/proc/{pid}/stat")
     return is_gone(pid) or (status.exists() and status.read_text().rpartition(")")[2].split()[0] == "Z")
+
+
+def test_it_opens_the_page_in_the_browser(tmp_path: Path) -> None:
+    opened = tmp_path / "opened"
+    browser = tmp_path / "browser"
+    browser.write_text(f'#!/bin/sh\necho "$1" > {opened}.new && mv {opened}.new {opened}\n')
+    browser.chmod(0o755)
+    environment = {"BROWSER": f"{browser} %s"}
+    with running_gateway(tmp_path, "--open", has_agent=False, environment=environment) as running:
+        eventually(opened.exists)
+        assert opened.read_text().strip() == f"{running.url}/"

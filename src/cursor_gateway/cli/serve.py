@@ -32,7 +32,7 @@ _T = TypeVar("_T")
     epilog="""\b
     Examples:
       cursor-gateway serve
-      cursor-gateway serve --port 0 --workspace ~/project
+      cursor-gateway serve --workspace ~/project --open
       cursor-gateway serve --allow 'Shell(git)' --allow 'Shell(npm)'
       cursor-gateway serve --host 0.0.0.0          with API keys: see `cursor-gateway key`
 
@@ -58,7 +58,8 @@ _T = TypeVar("_T")
 @click.option("--replay", "replay_dir", metavar="DIR", help="Play the recordings in this folder; no agent runs.")
 @click.option("--log-format", metavar="FORM", help="The log format: auto, human or json.")
 @click.option("--log-level", metavar="LEVEL", help="The minimum log level: debug, info, warning or error.")
-def serve(config: str | None, **flags: object) -> int:
+@click.option("--open", "opens_page", is_flag=True, help="Open the web page in the browser.")
+def serve(config: str | None, opens_page: bool, **flags: object) -> int:
     """Start the gateway: documents, OpenAI's API and a web page."""
     if flags["replay_dir"] is not None and flags["source"] is None:
         flags["source"] = "replay"
@@ -84,7 +85,7 @@ def serve(config: str | None, **flags: object) -> int:
         ) from None
     with bound, suppress(KeyboardInterrupt), local_socket(settings, bound.getsockname()[1]) as local:
         host, port = bound.getsockname()[:2]
-        run_loop(serve_gateway(settings, [bound, *local], _banner(settings, host, port)))
+        run_loop(serve_gateway(settings, [bound, *local], _banner(settings, host, port, opens_page)))
     for stream in (sys.stdout, sys.stderr):
         _let_go(stream)
     return 0
@@ -193,14 +194,26 @@ def _listens(gateway: "Gateway", ready: Callable[["Gateway"], None]) -> None:
     gc.enable()
 
 
-def _banner(settings: Settings, host: str, port: int) -> Callable[["Gateway"], None]:
+def _banner(settings: Settings, host: str, port: int, opens_page: bool) -> Callable[["Gateway"], None]:
     def show(gateway: "Gateway") -> None:
         from cursor_gateway.cli.banner import show_banner
 
         with suppress(OSError):  # nobody reads it, or the disk that has it is full
             show_banner(gateway, settings, url_of(host, port))
+        if opens_page:
+            threading.Thread(target=_open_page, args=(f"{url_of(host, port)}/",), daemon=True).start()
 
     return show
+
+
+def _open_page(url: str) -> None:
+    """Apart from all else: some browsers return when they are closed."""
+    import webbrowser
+
+    if not webbrowser.open(url):
+        from cursor_gateway.server.logs import Log
+
+        Log().warning("no browser found", effect=f"open {url} yourself")
 
 
 def url_of(host: str, port: int) -> str:
