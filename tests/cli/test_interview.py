@@ -189,6 +189,19 @@ def test_what_was_rejected_can_be_left(tmp_path: Path) -> None:
     assert runs_in(tmp_path) == 0
 
 
+def test_a_decision_that_the_operator_forbids_does_not_spoil_the_answer(tmp_path: Path) -> None:
+    settings = {"source": "cli", "permissions": "deny"}
+    with (
+        running_gateway(tmp_path, settings=settings) as gateway,
+        chatting(tmp_path, "--url", gateway.url, counting(tmp_path)) as (terminal, process),
+    ):
+        terminal.until(b"Enter to leave it: ")
+        terminal.type("o")
+        terminal.rest()
+    assert process.returncode == 0
+    assert runs_in(tmp_path) == 0
+
+
 def test_a_question_that_the_agent_went_on_without_is_answered_in_the_next_turn(tmp_path: Path) -> None:
     with (
         running_gateway(tmp_path, settings={"source": "cli"}) as gateway,

@@ -96,6 +96,11 @@ def test_a_workspace_that_does_not_exist(tmp_path: Path) -> None:
     assert "does not exist" in refused(tmp_path, "--workspace", str(tmp_path / "nowhere"))
 
 
+def test_a_rule_that_is_none(tmp_path: Path) -> None:
+    told = refused(tmp_path, "--allow", "Shell(git)", "--allow", "git")
+    assert "'git' is not a rule; write it like Shell(git)" in told
+
+
 def test_an_address_for_everybody_needs_keys(tmp_path: Path) -> None:
     install(tmp_path / "bin")
     assert "key" in refused(tmp_path, "--host", "0.0.0.0", "--port", "0")

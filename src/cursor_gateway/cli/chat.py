@@ -22,7 +22,7 @@ from cursor_gateway.cli.output import RunFailed, Trouble, aside, aside_demo
 from cursor_gateway.cli.remote import Remote, direct_option, open_gateway, url_option
 from cursor_gateway.cli.terminals import unechoed
 from cursor_gateway.dialects.documents.request import AnswerRequest, ChatRequest, answers_of, permissions_of
-from cursor_gateway.errors import Failure, RunCancelled
+from cursor_gateway.errors import Failure, RequestError, RunCancelled
 from cursor_gateway.model.document_events import (
     DocumentEvent,
     Done,
@@ -442,6 +442,8 @@ def _status(failure: Failure | None, form: Form) -> int:
 
 async def _present(batches: Batches, asked: Asked, answer: Answer, follow: Follow) -> Done:
     """With the runs that follow from what somebody decides at the end of one."""
+    from cursor_gateway.client.failures import CallFailed
+
     if asked.form == "view":
         aside()
     while True:
@@ -452,7 +454,11 @@ async def _present(batches: Batches, asked: Asked, answer: Answer, follow: Follo
                     await answer(last.envelope.id, told)
         if not asked.is_interactive or last.failure is not None or (told := await interview.after()) is None:
             return last
-        next_id = await answer(last.envelope.id, told)
+        try:
+            next_id = await answer(last.envelope.id, told)
+        except (CallFailed, RequestError) as error:  # the run is complete all the same
+            aside(str(error))
+            return last
         if next_id == last.envelope.id:  # there was nothing to tell the agent
             return last
         batches = follow(next_id)
