@@ -104,7 +104,7 @@ def test_its_turns_join_retries_within_its_session() -> None:
 @pytest.mark.parametrize(
     ("body", "session", "model"),
     [
-        ({}, "s title", CHEAPEST),
+        ({}, "s title", "claude-opus-5-5"),
         ({"output_config": FORMAT}, "s title", CHEAPEST),
         ({"tools": [SEARCH]}, "s search", CHEAPEST),
         (

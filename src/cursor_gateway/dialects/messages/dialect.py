@@ -219,6 +219,7 @@ def _side(asked: MessagesRequest) -> Side | None:
 
 def _beside(start: StartRun, side: Side) -> StartRun:
     """In a conversation of its own, without the caller's tools, and without writing."""
+    is_simple = side == "search" or isinstance(start.reply, CheckedReply)
     return msgspec.structs.replace(
         start,
         messages=without_call_ids(start.messages),
@@ -226,7 +227,7 @@ def _beside(start: StartRun, side: Side) -> StartRun:
         has_full_history=False,
         client_session=f"{start.client_session} {side}",
         offer=None,
-        model=start.model if side == "summary" else CHEAPEST,
+        model=CHEAPEST if is_simple else start.model,
         mode="ask",
         conversation_id=None,
     )
