@@ -19,6 +19,7 @@ def _environment(endpoint: Endpoint) -> dict[str, str]:
         "CLAUDE_CODE_ENABLE_GATEWAY_MODEL_DISCOVERY": "1",
         "CLAUDE_CODE_ATTRIBUTION_HEADER": "0",
         "CLAUDE_CODE_MAX_CONTEXT_TOKENS": str(CONTEXT_TOKENS),
+        "ENABLE_TOOL_SEARCH": "false",  # offers all tools at once: the agent reads the list of tools only at its start
         "DISABLE_TELEMETRY": "1",
         "DISABLE_ERROR_REPORTING": "1",
         **({} if endpoint.model == "auto" else {"ANTHROPIC_MODEL": _name(endpoint.model)}),
