@@ -147,7 +147,8 @@ async def _launch(asked: Asked, settings: Settings) -> int:
 async def _start(asked: Asked, endpoint: Endpoint) -> int:
     from cursor_gateway.cli.foreground import run_in_foreground
 
-    with TemporaryDirectory(prefix="cursor-gateway-") as folder:  # for this user only
+    # For this user only. What the client leaves running may still write to it.
+    with TemporaryDirectory(prefix="cursor-gateway-", ignore_cleanup_errors=True) as folder:
         start = asked.how.start(endpoint, folder)
         for name, text in start.files.items():
             Path(folder, name).write_text(text, encoding="utf-8")
@@ -159,10 +160,14 @@ async def _start(asked: Asked, endpoint: Endpoint) -> int:
 
 
 def _environment(start: Start, given: Mapping[str, str]) -> dict[str, str]:
-    """For the client. A proxy is for the world outside, not for a gateway on this machine."""
+    changed = {**given, **_without_proxy(given), **start.environment}
+    return {name: value for name, value in changed.items() if value is not None}
+
+
+def _without_proxy(given: Mapping[str, str]) -> dict[str, str]:
+    """A proxy is for the world outside, not for a gateway on this machine."""
     exempt = ",".join(filter(None, (given.get("NO_PROXY") or given.get("no_proxy"), "127.0.0.1,localhost,::1")))
-    changed = {"NO_PROXY": exempt, "no_proxy": exempt, **start.environment}
-    return {name: value for name, value in {**given, **changed}.items() if value is not None}
+    return {"NO_PROXY": exempt, "no_proxy": exempt}
 
 
 # --- which gateway --------------------------------------------------------------------------------------
@@ -239,10 +244,9 @@ async def _show(asked: Asked, settings: Settings) -> None:
     shown = endpoint if endpoint.key == NO_KEY else replace(endpoint, key="KEY")
     start = asked.how.start(shown, folder)
     lines = [f"Gateway: {gateway}", "Command:", f"  {shlex.join([asked.program, *start.arguments, *asked.arguments])}"]
-    if start.environment:
-        lines.append("Environment:")
-        for name, value in start.environment.items():
-            lines.append(f"  unset {name}" if value is None else f"  {name}={shlex.quote(value)}")
+    lines.append("Environment:")
+    for name, value in {**_without_proxy(os.environ), **start.environment}.items():
+        lines.append(f"  unset {name}" if value is None else f"  {name}={shlex.quote(value)}")
     for name, text in start.files.items():
         lines += [f"File {folder}/{name}, removed afterwards:", *(f"  {line}" for line in text.splitlines())]
     write_text("\n".join(lines) + "\n")
