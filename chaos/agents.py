@@ -98,9 +98,10 @@ def _crash(setting: Setting, scenario: str) -> tuple[Failed, Failed]:
 
 
 @fault(
-    "the agent is killed in the middle",
+    "the agent is killed in the middle of a run",
     provoked="SIGKILL from outside while it streams; and an agent that kills itself.",
-    holds="What had arrived is kept; without `stream` it is a 502 `agent_crashed`, a stream ends with that error.",
+    holds="The output so far is kept. Without `stream`, the reply is a 502 `agent_crashed`; a stream ends with "
+    "that error.",
 )
 def killed(place: Place) -> str:
     with _gateway(place) as setting:
@@ -117,9 +118,9 @@ def killed(place: Place) -> str:
 
 
 @fault(
-    "the agent says nothing at all",
+    "the agent produces no output at all",
     provoked="It hangs before its first line; `first_event_seconds` is 0.5.",
-    holds="504 `agent_timed_out`, also for a stream, because nothing was sent; the agent is ended.",
+    holds="504 `agent_timed_out`, even for a stream, because nothing was sent; the agent is ended.",
 )
 def hung_at_once(place: Place) -> str:
     with _gateway(place, first_event_seconds="0.5") as setting:
@@ -131,9 +132,9 @@ def hung_at_once(place: Place) -> str:
 
 
 @fault(
-    "the agent falls silent in the middle",
-    provoked="It hangs after its first words; `idle_seconds` is 0.5.",
-    holds="What had arrived is kept, then 504 `agent_timed_out`; the agent is ended.",
+    "the agent stops producing output in the middle of a run",
+    provoked="It hangs after its first output; `idle_seconds` is 0.5.",
+    holds="The output so far is kept, then 504 `agent_timed_out`; the agent is ended.",
 )
 def hung_in_the_middle(place: Place) -> str:
     with _gateway(place, idle_seconds="0.5") as setting:
@@ -145,8 +146,8 @@ def hung_in_the_middle(place: Place) -> str:
 
 @fault(
     "the agent is silent for 757 s but healthy",
-    provoked="The clock is shortened: every limit and the silence are divided by the same number.",
-    holds="The default limits allow that silence; keep-alives come all the time; the answer is whole.",
+    provoked="Time is scaled: every timeout and the silence are divided by the same number.",
+    holds="The default timeouts allow this silence; keep-alives are sent throughout; the answer is complete.",
 )
 def silent_but_healthy(place: Place) -> str:
     usual = Settings()
@@ -174,9 +175,9 @@ def _silent(seconds: float) -> str:
 
 
 @fault(
-    "the agent exits with 0 and without a result",
-    provoked="It says something and ends, as if all were well.",
-    holds="It is a failure, 502 `agent_crashed`, with what had arrived.",
+    "the agent exits with status 0 and without a result",
+    provoked="It writes something and exits normally.",
+    holds="The run fails with 502 `agent_crashed` and the output so far.",
 )
 def no_result(place: Place) -> str:
     with _gateway(place) as setting:
@@ -187,9 +188,9 @@ def no_result(place: Place) -> str:
 
 
 @fault(
-    "the agent does not end after its result",
+    "the agent does not exit after its result",
     provoked="It hangs after `result`; `grace_seconds` is 2, the default.",
-    holds="The answer is whole at once, not after the grace; then the agent is ended.",
+    holds="The answer is complete at once, not after the grace period; then the agent is ended.",
 )
 def lingers(place: Place) -> str:
     with _gateway(place, grace_seconds="2") as setting:
@@ -204,9 +205,10 @@ def lingers(place: Place) -> str:
 
 
 @fault(
-    "the agent closes its output and lives on",
-    provoked="It closes its standard output, once before its result and once after it, and hangs.",
-    holds="Without a result it is `agent_crashed` after the grace, with one the answer is whole; then it is ended.",
+    "the agent closes its output and keeps running",
+    provoked="It closes its standard output, before or after its result, and hangs.",
+    holds="Without a result: `agent_crashed` after the grace period. With a result, the answer is complete. Then "
+    "the agent is ended.",
 )
 def closes_stdout(place: Place) -> str:
     with _gateway(place, grace_seconds="0.3") as setting:
@@ -219,8 +221,8 @@ def closes_stdout(place: Place) -> str:
 
 @fault(
     "the agent ignores SIGTERM",
-    provoked="It ignores SIGTERM and SIGINT; its client leaves. Then one that floods its pipe meanwhile.",
-    holds="It is killed after the grace, 1 s; what it still writes is not kept.",
+    provoked="It ignores SIGTERM and SIGINT; its client disconnects. Then the same with an agent that floods its pipe.",
+    holds="It is killed after the grace period of 1 s; what it writes meanwhile is not kept.",
 )
 def ignores_term(place: Place) -> str:
     took = []
@@ -237,9 +239,10 @@ def ignores_term(place: Place) -> str:
 
 
 @fault(
-    "the agent is stopped",
-    provoked="It stops itself with SIGSTOP: it runs no handler and reads no signal but SIGKILL and SIGCONT.",
-    holds="The idle limit ends the run as any silence, a leaving client ends it as any other; the agent is killed.",
+    "the agent is suspended",
+    provoked="It suspends itself with SIGSTOP, so only SIGKILL and SIGCONT have an effect.",
+    holds="The idle timeout ends the run like any silence, and a disconnecting client ends it as usual; the agent "
+    "is killed.",
 )
 def stopped(place: Place) -> str:
     with _gateway(place, idle_seconds="0.5", grace_seconds="0.3") as setting:
@@ -257,9 +260,9 @@ def stopped(place: Place) -> str:
 
 
 @fault(
-    "the agent is chatty on its standard error",
-    provoked="100 MB on stderr between the words of its answer (short form: 20 MB).",
-    holds="The answer is whole, and the gateway keeps only the last 64 kB of it.",
+    "the agent writes a lot to standard error",
+    provoked="100 MB on standard error between the words of its answer (short form: 20 MB).",
+    holds="The answer is complete, and the gateway keeps only the last 64 kB of standard error.",
 )
 def chatty(place: Place) -> str:
     count = place.size(100_000_000, 20_000_000)
@@ -273,8 +276,8 @@ def chatty(place: Place) -> str:
 
 @fault(
     "the agent writes garbage",
-    provoked="Random bytes, halves of UTF-8, NULs, broken JSON and JSON that is no record, between good lines.",
-    holds="Every good line is told; no other changes anything.",
+    provoked="Random bytes, incomplete UTF-8, NULs, broken JSON and unknown JSON, between valid lines.",
+    holds="Every valid line is delivered; the others have no effect.",
 )
 def garbage(place: Place) -> str:
     rounds = place.size(2000, 200)
@@ -288,7 +291,8 @@ def garbage(place: Place) -> str:
 @fault(
     "the agent writes a line of 20 MB",
     provoked="The result of a tool holds a file of 20 MB, in one line of JSON.",
-    holds="It is read, told and stored; others are answered meanwhile; memory stays within a small multiple of it.",
+    holds="It is read, delivered and stored; others are answered meanwhile; memory stays within a small multiple "
+    "of it.",
 )
 def long_line(place: Place) -> str:
     size = 20_000_000
@@ -325,9 +329,9 @@ def long_line(place: Place) -> str:
 
 @fault(
     "the agent writes a line of 2 GB",
-    provoked="2 GB without a line feed, with the default limits (short form: 200 MB).",
-    holds="502 `agent_output_too_large` with what had arrived, as soon as the line is longer than 32 MiB; the agent is "
-    "ended; memory grows by little more than that.",
+    provoked="2 GB without a line break, with the default limits (short form: 200 MB).",
+    holds="502 `agent_output_too_large` with the output so far, as soon as the line is longer than 32 MiB; the "
+    "agent is ended; memory grows by little more than that.",
     seconds=120,
 )
 def endless_line(place: Place) -> str:
@@ -344,8 +348,8 @@ def endless_line(place: Place) -> str:
 
 
 @fault(
-    "the agent floods its output faster than anybody reads",
-    provoked="Text without end, as fast as the pipe takes it; one client reads nothing, one waits for the whole.",
+    "the agent writes faster than anyone reads",
+    provoked="Endless text, as fast as the pipe accepts it; one client reads nothing, one waits for the whole answer.",
     holds="`max_output_bytes` ends the run with `agent_output_too_large`; others are answered; memory stays within a "
     "multiple of that limit.",
     seconds=120,
@@ -367,9 +371,9 @@ def flood(place: Place) -> str:
 
 
 @fault(
-    "the agent goes on writing after its result",
-    provoked="50 MB of further text after `result`, then it ends.",
-    holds="Nothing that comes after the result is told; it is neither kept nor does it keep the agent from ending.",
+    "the agent keeps writing after its result",
+    provoked="50 MB of further text after `result`, then it exits.",
+    holds="Nothing after the result is delivered or kept, and it does not prevent the agent from exiting.",
 )
 def after_the_result(place: Place) -> str:
     with _gateway(place) as setting:
@@ -385,8 +389,8 @@ def after_the_result(place: Place) -> str:
 
 @fault(
     "the agent does not read its prompt",
-    provoked="A prompt of 5 MB goes by standard input; the program exits at once without a look at it.",
-    holds="502 `agent_crashed`, at once and for every try; the gateway is not held up by what nobody reads.",
+    provoked="A prompt of 5 MB is sent through standard input; the program exits at once without reading it.",
+    holds="502 `agent_crashed`, at once and every time; the gateway does not wait for input that is not read.",
     seconds=120,
 )
 def unread_prompt(place: Place) -> str:
@@ -406,10 +410,11 @@ def unread_prompt(place: Place) -> str:
 
 
 @fault(
-    "the agent's program is taken away while the gateway serves",
-    provoked="It becomes a folder, a file that may not be run, a script without its interpreter, rubbish, nothing.",
-    holds="Each request is a 503 `agent_missing` that says what to do, and /health a 503 where that can be seen; what "
-    "runs goes on; when the program is back the next request is answered.",
+    "the agent's program is removed while the gateway runs",
+    provoked="It is replaced by a folder, a file that is not executable, a script without its interpreter, or "
+    "random bytes, or deleted.",
+    holds="Each request gets a 503 `agent_missing` that says what to do, and /health a 503 if it can detect this; "
+    "active runs continue; when the program is back, the next request is answered.",
 )
 def program_gone(place: Place) -> str:
     go = place.folder / "go"
@@ -472,9 +477,9 @@ def _mend(setting: Setting) -> None:
 
 
 @fault(
-    "the agent leaves a child of its group that keeps the pipe open",
-    provoked="A grandchild in the same process group inherits standard output and sleeps; the agent ends well.",
-    holds="The answer is whole at once, and the grandchild is ended with the agent's group.",
+    "the agent leaves a child in its process group that keeps the pipe open",
+    provoked="A grandchild in the same process group inherits standard output and sleeps; the agent exits normally.",
+    holds="The answer is complete at once, and the grandchild is ended with the agent's process group.",
 )
 def child_in_the_group(place: Place) -> str:
     with _gateway(place) as setting:
@@ -489,9 +494,9 @@ def child_in_the_group(place: Place) -> str:
 
 
 @fault(
-    "the agent has a crowd of children",
-    provoked="500 children of its group (short form: 100), all deaf to SIGTERM; its client leaves.",
-    holds="All are gone with the agent, and nobody is left as a zombie.",
+    "the agent has many children",
+    provoked="500 children in its process group (short form: 100), all ignoring SIGTERM; its client disconnects.",
+    holds="All end with the agent, and no zombie is left.",
 )
 def crowd(place: Place) -> str:
     count = place.size(500, 100)
@@ -507,11 +512,11 @@ def crowd(place: Place) -> str:
 
 
 @fault(
-    "the agent leaves a child in a session of its own that keeps the pipe open",
-    provoked="A grandchild calls setsid (or makes a group), keeps standard output and goes on writing to it, or "
-    "sleeps; the agent ends well, or dies.",
-    holds="The run ends and its pipe is closed: the grandchild's next write fails. It is not hunted: who asks for a "
-    "session of his own, as `setsid` and daemons do, asks to outlive the agent.",
+    "the agent leaves a child in its own session that keeps the pipe open",
+    provoked="A grandchild calls setsid (or creates a process group), keeps standard output and keeps writing to "
+    "it, or sleeps; the agent exits normally, or crashes.",
+    holds="The run ends and its pipe is closed, so the grandchild's next write fails. It is not killed: a process "
+    "that creates its own session, as `setsid` and daemons do, intends to outlive the agent.",
 )
 def child_in_its_own_session(place: Place) -> str:
     wrote = []
@@ -559,9 +564,9 @@ def _open_runs(setting: Setting) -> int:
 
 
 @fault(
-    "an agent that is kept alive is killed, or stops, in the middle of two turns",
-    provoked="`source` is acp; SIGKILL, then SIGSTOP, while two sessions of one process have begun to answer.",
-    holds="Both runs end with what had arrived and an error; the next request gets another process; none is left.",
+    "a long-running agent is killed or suspended in the middle of two turns",
+    provoked="`source` is acp; SIGKILL, then SIGSTOP, while two sessions of one process are answering.",
+    holds="Both runs end with the output so far and an error; the next request gets another process; none is left.",
 )
 def kept_alive(place: Place) -> str:
     settings = {"source": "acp", "max_agents": "1", "idle_seconds": "1", "max_runs": "32"}
@@ -585,9 +590,10 @@ def kept_alive(place: Place) -> str:
 
 
 @fault(
-    "the client of an agent that is kept alive leaves, and the agent does not heed it",
-    provoked="`source` is acp; the agent ignores `session/cancel` and SIGTERM; its client leaves in the middle.",
-    holds="The run ends as cancelled; the deaf process is killed; the next request is answered.",
+    "the client of a long-running agent disconnects, and the agent ignores the cancellation",
+    provoked="`source` is acp; the agent ignores `session/cancel` and SIGTERM; its client disconnects in the "
+    "middle of a run.",
+    holds="The run ends as cancelled; the unresponsive process is killed; the next request is answered.",
 )
 def kept_and_deaf(place: Place) -> str:
     settings = {"source": "acp", "max_agents": "1", "max_runs": "32"}

@@ -129,8 +129,8 @@ def _leaves(place: Place, requests: list[bytes], leave: Leave, seen: bytes = b""
 
 
 _HOLDS = (
-    "The agent is gone soon, the run has ended as cancelled, no descriptor and no open run is left, "
-    "and somebody else's run is not disturbed."
+    "The agent ends soon, the run ends as cancelled, no descriptor or open run is left, and other runs are not "
+    "affected."
 )
 
 
@@ -138,8 +138,8 @@ _HOLDS = (
 
 
 @fault(
-    "the client leaves before the first byte of a stream",
-    provoked="The agent has started and says nothing; the connection is closed while the 200 is held back.",
+    "the client disconnects before the first byte of a stream",
+    provoked="The agent has started and produces no output; the connection is closed while the 200 is held back.",
     holds=_HOLDS,
 )
 def before_the_first_byte(place: Place) -> str:
@@ -147,9 +147,9 @@ def before_the_first_byte(place: Place) -> str:
 
 
 @fault(
-    "the client leaves while the gateway still asks the agent for its version",
-    provoked="Every command of the agent takes 0.7 s to start; the client leaves before the first of them is over.",
-    holds="The agents that were being asked end, the run is cancelled, and the next client is answered.",
+    "the client disconnects while the gateway asks the agent for its version",
+    provoked="Every agent command takes 0.7 s to start; the client disconnects before the first one ends.",
+    holds="The queried agents end, the run is cancelled, and the next client is answered.",
 )
 def while_it_is_asked(place: Place) -> str:
     with place.gateway(settings=_SETTINGS, knobs={"slow_start_seconds": 0.7}) as gateway, client(gateway) as http:
@@ -168,9 +168,10 @@ def while_it_is_asked(place: Place) -> str:
 
 
 @fault(
-    "a caller takes a tool's call and never comes back",
-    provoked="The agent calls a tool of the caller's; the reply ends with that call; no result is ever sent.",
-    holds="The run waits for `answer_seconds` (here 1), although nobody reads it; then it and its agent are ended.",
+    "a caller receives a tool call and never answers",
+    provoked="The agent calls one of the caller's tools; the reply ends with that call; no result is ever sent.",
+    holds="The run waits for `answer_seconds` (here 1), although it has no reader; then the run and its agent are "
+    "ended.",
 )
 def never_comes_back(place: Place) -> str:
     weather = {"type": "function", "function": {"name": "weather", "description": "", "parameters": {}}}
@@ -192,7 +193,7 @@ def never_comes_back(place: Place) -> str:
 
 
 @fault(
-    "the client leaves while it waits for a whole answer",
+    "the client disconnects while it waits for a whole answer",
     provoked="The agent is in the middle of its text; the connection of a request without `stream` is closed.",
     holds=_HOLDS,
 )
@@ -201,8 +202,8 @@ def while_it_waits(place: Place) -> str:
 
 
 @fault(
-    "the client leaves after the first byte",
-    provoked="The connection is closed as soon as one byte of the reply has come.",
+    "the client disconnects after the first byte",
+    provoked="The connection is closed as soon as one byte of the reply has arrived.",
     holds=_HOLDS,
 )
 def after_the_first_byte(place: Place) -> str:
@@ -210,8 +211,8 @@ def after_the_first_byte(place: Place) -> str:
 
 
 @fault(
-    "the client leaves in the middle of a busy stream",
-    provoked="The agent says a word every 5 ms; the connection is closed after some of them, with more unread.",
+    "the client disconnects in the middle of a busy stream",
+    provoked="The agent writes a word every 5 ms; the connection is closed after some of them, with more unread.",
     holds=_HOLDS,
 )
 def in_the_middle(place: Place) -> str:
@@ -220,7 +221,7 @@ def in_the_middle(place: Place) -> str:
 
 @fault(
     "the client resets the connection",
-    provoked="SO_LINGER 0 and a close, as when a client is killed with unread data: RST in place of FIN.",
+    provoked="SO_LINGER 0 and a close, as when a client is killed with unread data: RST instead of FIN.",
     holds=_HOLDS,
 )
 def resets(place: Place) -> str:
@@ -229,10 +230,11 @@ def resets(place: Place) -> str:
 
 
 @fault(
-    "the client closes its half and goes on reading",
+    "the client closes its half of the connection and keeps reading",
     provoked="shutdown(SHUT_WR) before the reply begins, and after its first words.",
-    holds="What can be answered at once is. Who waits for an agent is taken for one that has gone, because a FIN looks "
-    "the same: the run is cancelled, and the reply is cut so that nobody takes it for a whole one.",
+    holds="Requests that can be answered at once are answered. A client that waits for an agent counts as "
+    "disconnected, because a FIN looks the same: the run is cancelled, and the reply is cut off so that it cannot "
+    "be mistaken for a whole one.",
 )
 def half_closes(place: Place) -> str:
     waiting = _leaves(place, _both("hang-mid", stream=False), _half_close)
@@ -256,10 +258,10 @@ def half_closes(place: Place) -> str:
 
 
 @fault(
-    "clients leave at any moment",
-    provoked="Each asks, waits for 0 to 100 ms by chance, and leaves in one of the three ways: before the agent has "
-    "started, while it starts, while it answers, or while it ends.",
-    holds="No agent, no open run and no descriptor is left; every run has ended.",
+    "clients disconnect at any moment",
+    provoked="Each client sends a request, waits for a random time of 0 to 100 ms, and disconnects in one of the "
+    "three ways: before the agent has started, while it starts, while it answers, or while it ends.",
+    holds="No agent, open run or descriptor is left; every run has ended.",
     seconds=120,
 )
 def at_any_moment(place: Place) -> str:
@@ -304,9 +306,9 @@ def at_any_moment(place: Place) -> str:
 
 
 @fault(
-    "some of several readers leave",
-    provoked="One client asks, nine more follow the same run; all but the last leave, each in another way.",
-    holds="The run goes on for whoever is left, and ends as cancelled when the last one leaves.",
+    "some of several readers disconnect",
+    provoked="One client starts a run, nine more read it; all but the last disconnect, in different ways.",
+    holds="The run continues for the remaining readers, and ends as cancelled when the last one disconnects.",
 )
 def several_readers(place: Place) -> str:
     with place.gateway(settings=_SETTINGS) as gateway, client(gateway) as http, ExitStack() as stack:
@@ -354,9 +356,9 @@ def _streams(http: httpx2.Client) -> int:
 
 
 @fault(
-    "a client asks, leaves, and comes back for the answer",
-    provoked="The operator lets runs finish (`when_client_leaves`); the client leaves after the first words.",
-    holds="The agent is not ended; who comes back with Last-Event-ID has every word once.",
+    "a client disconnects and returns for the answer",
+    provoked="The operator lets runs finish (`when_client_leaves`); the client disconnects after the first words.",
+    holds="The agent keeps running; a client that returns with Last-Event-ID gets every word exactly once.",
 )
 def comes_back(place: Place) -> str:
     settings = {**_SETTINGS, "when_client_leaves": "finish"}

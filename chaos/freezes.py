@@ -79,9 +79,9 @@ def _read(http: httpx2.Client, target: str) -> None:
 
 @fault(
     "answers that are slow to format",
-    provoked="Answers with deep nesting, endless quotes and tables, and code that highlighters are slow for are read "
-    "in every dialect.",
-    holds="Every reply is whole; others are answered meanwhile.",
+    provoked="Answers with deep nesting, endless quotes and tables, and code that is slow to highlight are read in "
+    "every dialect.",
+    holds="Every reply is complete; others are answered meanwhile.",
     seconds=600,
 )
 def slow_answers(place: Place) -> str:
@@ -103,8 +103,8 @@ def slow_answers(place: Place) -> str:
 
 @fault(
     "requests that are slow to read",
-    provoked="Bodies with 580,000 messages, 400,000 images, millions of empty objects, and searches for long words.",
-    holds="Each is answered or refused; others are answered meanwhile.",
+    provoked="Bodies with 580,000 messages, 400,000 images or millions of empty objects, and searches for long words.",
+    holds="Each request is answered or rejected; others are answered meanwhile.",
     seconds=300,
 )
 def slow_requests(place: Place) -> str:

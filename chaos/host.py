@@ -55,8 +55,9 @@ from tests.gateways import RunningGateway, running_gateway
 
 @fault(
     "out of file descriptors",
-    provoked="The running gateway's limit is lowered to what it has open, then to a few more, one by one.",
-    holds="Requests get a 503 with a sentence, a running answer goes on, nothing spins or leaks, and all heals.",
+    provoked="The running gateway's limit is lowered to the number of open files, then raised one by one.",
+    holds="Requests get a 503 with an explanation, an active run continues, nothing busy-loops or leaks, and "
+    "everything recovers.",
 )
 def out_of_descriptors(place: Place) -> str:
     go_on = place.folder / "go-on"
@@ -116,8 +117,8 @@ def _turned_away(gateway: RunningGateway, count: int) -> int:
 
 @fault(
     "out of process slots",
-    provoked="The kernel refuses the running gateway every new process and thread.",
-    holds="Requests get a 503 with a sentence, nothing gets a 500, a running answer goes on, and all heals.",
+    provoked="The kernel denies the running gateway every new process and thread.",
+    holds="Requests get a 503 with an explanation, never a 500, an active run continues, and everything recovers.",
 )
 def out_of_slots(place: Place) -> str:
     go_on = place.folder / "go-on"
@@ -145,8 +146,8 @@ def out_of_slots(place: Place) -> str:
 
 @fault(
     "fork refused",
-    provoked="The C library's fork fails with ENOMEM, then with EAGAIN (a library that is loaded before it).",
-    holds="Requests get a 503 that says why, at once, and the next one after it works.",
+    provoked="The C library's fork fails with ENOMEM, then with EAGAIN (by a preloaded library).",
+    holds="Requests get a 503 with the reason at once, and the first one afterwards works.",
 )
 def fork_refused(place: Place) -> str:
     switch = place.folder / "fork"
@@ -175,8 +176,9 @@ def fork_refused(place: Place) -> str:
 
 @fault(
     "full disk",
-    provoked="The history lies on a disk of 3 MB, which is filled to its last byte.",
-    holds="Answers come whole, marked `stored: false`; when there is room they are stored, and nothing is lost.",
+    provoked="The history is on a 3 MB disk, which is filled to its last byte.",
+    holds="Answers are complete and marked `stored: false`; when there is space again they are stored, and nothing "
+    "is lost.",
 )
 def full_disk(place: Place) -> str:
     home = place.folder / "home"
@@ -199,9 +201,9 @@ def full_disk(place: Place) -> str:
 
 
 @fault(
-    "files that may not grow",
-    provoked="The running gateway's limit of file sizes is lowered below its database (as a quota does).",
-    holds="Answers come whole, marked `stored: false`; when the limit is gone they are stored.",
+    "file size limit",
+    provoked="The running gateway's file size limit is set below the size of its database (like a quota).",
+    holds="Answers are complete and marked `stored: false`; when the limit is lifted they are stored.",
 )
 def files_may_not_grow(place: Place) -> str:
     settings = {"agent_program": light_agent(place.folder)}  # which writes no files
@@ -217,8 +219,8 @@ def files_may_not_grow(place: Place) -> str:
 
 @fault(
     "locked database",
-    provoked="Another program holds an exclusive transaction for 5 s, far longer than a writer's patience of 0.1 s.",
-    holds="Answers come whole and no slower than the lock costs once, marked `stored: false`, and are stored later.",
+    provoked="Another program holds an exclusive transaction for 5 s, far longer than the writer's timeout of 0.1 s.",
+    holds="Answers are complete, marked `stored: false`, delayed by the lock at most once, and stored later.",
 )
 def locked_database(place: Place) -> str:
     with place.gateway() as gateway, client(gateway) as http:
@@ -241,7 +243,7 @@ def locked_database(place: Place) -> str:
 @fault(
     "database deleted",
     provoked="The database's files are deleted while an answer streams.",
-    holds="The answer comes whole and says that it is not stored; a new history is begun without a restart.",
+    holds="The answer is complete and says that it is not stored; a new history is created without a restart.",
 )
 def deleted_database(place: Place) -> str:
     def delete(data: Path) -> None:
@@ -254,7 +256,7 @@ def deleted_database(place: Place) -> str:
 @fault(
     "data directory deleted",
     provoked="The whole data directory is deleted while an answer streams.",
-    holds="The answer comes whole and says that it is not stored; a new history is begun without a restart.",
+    holds="The answer is complete and says that it is not stored; a new history is created without a restart.",
 )
 def deleted_directory(place: Place) -> str:
     return _hit_while_streaming(place, shutil.rmtree)
@@ -262,8 +264,8 @@ def deleted_directory(place: Place) -> str:
 
 @fault(
     "database replaced",
-    provoked="Another gateway's database is moved into the place of the one in use while an answer streams.",
-    holds="The answer comes whole and says that it is not stored; what the other one has is served, and written to.",
+    provoked="Another gateway's database replaces the one in use while an answer streams.",
+    holds="The answer is complete and says that it is not stored; the other database is then served and written to.",
 )
 def replaced_database(place: Place) -> str:
     with place.gateway() as gateway, client(gateway) as http:
@@ -298,9 +300,11 @@ def _hit_while_streaming(place: Place, hit: Callable[[Path], object], known: Jso
 
 
 @fault(
-    "a history that can only be read",
-    provoked="The disk of the history is read-only when the gateway starts, as after a fault of the disk; then not.",
-    holds="Answers come whole, marked `stored: false`, the history says why it is not there; all is stored afterwards.",
+    "read-only history",
+    provoked="The history's disk is read-only when the gateway starts, as after a disk failure; later it is "
+    "writable again.",
+    holds="Answers are complete and marked `stored: false`, the history endpoints say why they are unavailable, "
+    "and everything is stored afterwards.",
 )
 def read_only_history(place: Place) -> str:
     home = place.folder / "home"
@@ -326,9 +330,9 @@ def read_only_history(place: Place) -> str:
 
 @fault(
     "database damaged",
-    provoked="Most pages of the database are overwritten with noise while the gateway serves.",
-    holds="Answers come whole, readers of the history get a 503 or what is still right, never a 500 or nonsense; "
-    "the next start sets the file aside.",
+    provoked="Most pages of the database are overwritten with random bytes while the gateway runs.",
+    holds="Answers are complete; readers of the history get a 503 or data that is still correct, never a 500 or "
+    "garbage; the next start sets the file aside.",
 )
 def damaged_database(place: Place) -> str:
     home = place.folder / "home"
@@ -386,8 +390,8 @@ def _wait_stored(http: httpx2.Client, answer: Json) -> None:
 
 @fault(
     "clock jumping backwards and forwards",
-    provoked="The time of day jumps by -5 h, +11 h and back while answers stream (a library loaded before libc).",
-    holds="Running answers go on, no duration is negative, turns keep their order, and a conversation goes on.",
+    provoked="The system time jumps by -5 h, +11 h and back while answers stream (by a preloaded library).",
+    holds="Active runs continue, no duration is negative, turns keep their order, and conversations can continue.",
 )
 def clock_jumps(place: Place) -> str:
     clock = place.folder / "clock"
@@ -426,9 +430,9 @@ def clock_jumps(place: Place) -> str:
 
 
 @fault(
-    "a lock, and a clock that jumps backwards during it",
-    provoked="The database is locked while an answer streams, and the time of day jumps by -5 h; then it is unlocked.",
-    holds="It is stored again within moments, not when the clock has come back: a SIGKILL loses nothing of it.",
+    "a locked database, and a clock that jumps backwards",
+    provoked="The database is locked while an answer streams, and the system time jumps by -5 h; then it is unlocked.",
+    holds="Storing resumes within moments, not when the clock has caught up: a SIGKILL loses nothing.",
 )
 def lock_and_jump(place: Place) -> str:
     clock, home = place.folder / "clock", place.folder / "home-1"
@@ -455,9 +459,9 @@ def lock_and_jump(place: Place) -> str:
 
 
 @fault(
-    "the gateway is stopped for longer than its limits",
-    provoked="SIGSTOP for 4 s while the agent speaks, with a limit of silence of 2 s; then SIGCONT.",
-    holds="Who slept is not taken for a silent agent: the answer comes whole.",
+    "the gateway is suspended for longer than its timeouts",
+    provoked="SIGSTOP for 4 s while the agent writes, with an idle timeout of 2 s; then SIGCONT.",
+    holds="The agent is not mistaken for a silent one: the answer is complete.",
 )
 def stopped(place: Place) -> str:
     settings = {"agent_program": light_agent(place.folder), "idle_seconds": "2", "keep_alive_seconds": "1"}
@@ -496,10 +500,10 @@ def _reading(gateway: RunningGateway, messages: list[str]) -> Iterator[tuple[lis
 
 
 @fault(
-    "SIGTERM with 100 running runs",
-    provoked="Half of the runs end within the drain, half would take minutes; new requests come meanwhile.",
-    holds="The first half is answered whole, the second is told why it ends, new requests are refused, no agent is "
-    "left, and the exit status is 0.",
+    "SIGTERM with 100 active runs",
+    provoked="Half of the runs end within the drain time, half would take minutes; new requests arrive meanwhile.",
+    holds="The first half is answered completely, the second half gets the reason why it ends, new requests are "
+    "refused, no agent is left, and the exit status is 0.",
 )
 def sigterm(place: Place) -> str:
     half = place.size(50, 10)
@@ -547,7 +551,8 @@ def _is_refused(gateway: RunningGateway) -> bool:
 @fault(
     "a second signal",
     provoked="SIGINT twice during a drain of 60 s; SIGTERM twice.",
-    holds="The second SIGINT ends all at once, a second SIGTERM changes nothing; exit 0, no agent is left.",
+    holds="The second SIGINT ends everything at once, a second SIGTERM changes nothing; the exit status is 0, and "
+    "no agent is left.",
 )
 def second_signal(place: Place) -> str:
     took = []
@@ -586,9 +591,10 @@ def _even_broken(bodies: Iterator[bytes]) -> Iterator[bytes]:
 
 
 @fault(
-    "SIGKILL with running runs",
-    provoked="SIGKILL while 20 agents speak and 20 are silent; then a new gateway with the same data.",
-    holds="What readers were told is in the history, byte for byte; unfinished runs say so; orphans are ended.",
+    "SIGKILL with active runs",
+    provoked="SIGKILL while 20 agents are writing and 20 are silent; then a new gateway with the same data.",
+    holds="Everything that readers received is in the history, byte for byte; interrupted runs say so; orphaned "
+    "agents are ended.",
 )
 def sigkill(place: Place) -> str:
     home, count = place.folder / "home", place.size(20, 8)
@@ -646,9 +652,9 @@ def _environment(place: Place, home: Path, **settings: str) -> dict[str, str]:
 
 
 @fault(
-    "logs that nobody reads",
-    provoked="Standard error is a pipe that nobody reads, and the gateway logs far more than it can hold.",
-    holds="The gateway answers as before; lines are lost, answers are not.",
+    "a log that is not read",
+    provoked="Standard error is a pipe that is not read, and the gateway logs far more than it can hold.",
+    holds="The gateway answers as before; log lines are lost, answers are not.",
 )
 def unread_logs(place: Place) -> str:
     home, count = place.folder / "home", place.size(600, 300)
@@ -669,8 +675,8 @@ def unread_logs(place: Place) -> str:
 
 @fault(
     "standard output and error closed",
-    provoked="The gateway is started as `serve 2>&-`, as `serve >&-`, and with pipes whose readers have gone.",
-    holds="It answers and ends with status 0; where nothing could be printed, it says so and does not start.",
+    provoked="The gateway is started as `serve 2>&-`, as `serve >&-`, and with pipes whose readers have exited.",
+    holds="It answers and exits with status 0; if it cannot print, it says so and does not start.",
 )
 def closed_outputs(place: Place) -> str:
     home = place.folder / "home"
@@ -699,9 +705,10 @@ def _ask(gateway: Bare) -> Json:
 
 
 @fault(
-    "no home",
-    provoked="HOME names a folder that neither exists nor can be made, with and without `data_dir`.",
-    holds="With `data_dir` all works; without, it refuses to start with a sentence that names `data_dir`.",
+    "no home directory",
+    provoked="HOME is a folder that neither exists nor can be created, with and without `data_dir`.",
+    holds="With `data_dir`, everything works; without it, the gateway refuses to start, with a message that names "
+    "`data_dir`.",
 )
 def no_home(place: Place) -> str:
     nowhere = "/proc/nobody"  # not even root can make it
@@ -724,7 +731,7 @@ def no_home(place: Place) -> str:
 @fault(
     "temporary folder full",
     provoked="TMPDIR is a disk without a free byte.",
-    holds="Short and long prompts, images, searches and exports work: nothing needs it.",
+    holds="Short and long prompts, images, searches and exports work, because nothing needs it.",
 )
 def no_temporary(place: Place) -> str:
     temporary = place.folder / "tmp"

@@ -29,8 +29,9 @@ _KEEP_ALIVE = b": keep-alive\n\n"
 
 @fault(
     "1,000 concurrent streams",
-    provoked="400 runs with a reader each, 600 further readers of 20 of them, and more runs than are allowed.",
-    holds="Every stream is whole, readers of a run get the same bytes, one run too many gets 429 with Retry-After.",
+    provoked="400 runs with one reader each, 600 more readers for 20 of them, and one run more than allowed.",
+    holds="Every stream is complete, all readers of a run get the same bytes, and one run too many gets 429 with "
+    "Retry-After.",
     seconds=180,
 )
 def concurrent_streams(place: Place) -> str:
@@ -112,9 +113,9 @@ def _one_stream(gateway: RunningGateway) -> bytes:
 
 
 @fault(
-    "many resume one run at once",
-    provoked="500 readers come in the middle of a long answer, each after another event (Last-Event-ID).",
-    holds="Each gets exactly what comes after its event, byte for byte.",
+    "many clients resume one run at once",
+    provoked="500 readers connect in the middle of a long answer, each after a different event (Last-Event-ID).",
+    holds="Each reader gets exactly the events after its own, byte for byte.",
     seconds=120,
 )
 def many_resumes(place: Place) -> str:
@@ -159,9 +160,9 @@ def _after(stream: bytes, number: int) -> bytes:
 
 
 @fault(
-    "readers that read one byte a second",
-    provoked="50 readers of one answer of 8 MB read a byte a second; one reads as usual.",
-    holds="The agent is not held back, the usual reader has all of it meanwhile, memory stays bounded.",
+    "readers that read one byte per second",
+    provoked="50 readers of one 8 MB answer read one byte per second; one reads normally.",
+    holds="The agent is not slowed down, the normal reader gets everything meanwhile, and memory stays bounded.",
     seconds=120,
 )
 def slow_readers(place: Place) -> str:
@@ -219,9 +220,9 @@ def _read_slowly(sockets: list[socket.socket], stop: threading.Event) -> None:
 
 
 @fault(
-    "request bodies sent one byte a second",
-    provoked="200 clients send a body a byte a second, with `body_seconds` of 3.",
-    holds="Each gets a 408 or is closed, and others are answered meanwhile.",
+    "request bodies sent at one byte per second",
+    provoked="200 clients send a body at one byte per second, with `body_seconds` of 3.",
+    holds="Each connection gets a 408 or is closed, and others are answered meanwhile.",
 )
 def slow_bodies(place: Place) -> str:
     count = place.size(200, 60)
@@ -230,9 +231,9 @@ def slow_bodies(place: Place) -> str:
 
 
 @fault(
-    "request heads that never end",
-    provoked="200 clients send a header a byte a second, with `head_seconds` of 3 (slow loris).",
-    holds="Each gets a 408 or is closed, and others are answered meanwhile.",
+    "request headers that never end",
+    provoked="200 clients send a header at one byte per second, with `head_seconds` of 3 (slowloris).",
+    holds="Each connection gets a 408 or is closed, and others are answered meanwhile.",
 )
 def slow_heads(place: Place) -> str:
     count = place.size(200, 60)
@@ -292,9 +293,9 @@ def _slow_requests(place: Place, count: int, settings: dict[str, str], start: by
 
 
 @fault(
-    "connections that say nothing",
-    provoked="2,000 connections are opened and say nothing; then they are left alone.",
-    holds="Others are answered meanwhile, it costs little, and they are closed when their time is over.",
+    "connections that send nothing",
+    provoked="2,000 connections are opened and send nothing.",
+    holds="Others are answered meanwhile, the cost is small, and the connections are closed after their timeout.",
     seconds=120,
 )
 def silent_connections(place: Place) -> str:
@@ -343,8 +344,8 @@ def silent_connections(place: Place) -> str:
 
 @fault(
     "pipelined requests",
-    provoked="1,000 requests are sent on one connection without waiting, in one piece and cut at odd places.",
-    holds="Each is answered, in their order.",
+    provoked="1,000 requests are sent on one connection without waiting, in one piece and split at odd places.",
+    holds="All are answered, in order.",
 )
 def pipelined(place: Place) -> str:
     count = place.size(1000, 300)
@@ -380,7 +381,7 @@ def pipelined(place: Place) -> str:
 @fault(
     "100,000 malformed requests",
     provoked="Generated: wrong methods, targets, headers, lengths, encodings, JSON, types, NULs, deep nesting, junk.",
-    holds="Never a 5xx, never a crash, nothing in the log that is our mistake, and nothing grows.",
+    holds="Never a 5xx, never a crash, no internal error in the log, and no growth.",
     seconds=600,
 )
 def malformed_requests(place: Place) -> str:
@@ -461,7 +462,7 @@ def _status(sock: socket.socket, one: Malformed) -> tuple[int, bool]:
 @fault(
     "10,000 conversations deleted while they are read",
     provoked="Four threads list, search, read and stream the history while four others delete all of it.",
-    holds="Each reply is whole, or a 404; the listing is empty in the end, and no folder is left.",
+    holds="Each reply is complete, or a 404; in the end the list is empty, and no folder is left.",
     seconds=600,
 )
 def deleted_while_read(place: Place) -> str:

@@ -35,7 +35,7 @@ def line(judged: Judged) -> Text:
 
 def table(all: Sequence[Judged]) -> Table:
     found = Table(show_lines=True, expand=True)
-    for title, ratio in (("group", 2), ("fault", 3), ("what must hold", 5), ("proof", 5)):
+    for title, ratio in (("group", 2), ("fault", 3), ("expected", 5), ("result", 5)):
         found.add_column(title, ratio=ratio)
     found.add_column("verdict", no_wrap=True)
     found.add_column("s", justify="right", no_wrap=True)
@@ -72,7 +72,7 @@ def page(all: Sequence[Judged], today: date) -> str:
 
 
 def _rows(all: Sequence[Judged]) -> str:
-    rows = ["| fault | how it is provoked | what must hold | proof | |", "|---|---|---|---|---|"]
+    rows = ["| fault | injection | expected | result | |", "|---|---|---|---|---|"]
     for judged in all:
         fault, verdict = judged.entry.fault, judged.verdict
         words = (fault.name, fault.provoked, fault.holds, verdict.told)

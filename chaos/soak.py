@@ -184,7 +184,7 @@ def _number(value: float) -> str:
     return f"{value:.1f}" if value != int(value) else str(int(value))
 
 
-_HEADS = ("", "before, at rest", "least", "most", "after, at rest", "growth in the second half")
+_HEADS = ("", "before, idle", "min", "max", "after, idle", "growth in the second half")
 
 
 def terminal_table(found: Soak) -> Table:
@@ -200,17 +200,17 @@ def markdown(found: Soak, today: date) -> str:
     rows = [f"| {' | '.join(_HEADS)} |", f"|---|{'---:|' * 5}"]
     rows += [f"| {' | '.join(_figures(measure, found))} |" for measure in _MEASURES]
     kinds = ", ".join(f"{number:,} {name}" for name, number in sorted(found.done.items(), key=lambda one: -one[1]))
-    return f"""## The soak
+    return f"""## Soak test
 
 {verdict} {found.minutes:g} minutes of mixed traffic on {today.day} {today:%B %Y}, on {machine()}: {kinds}.
-{len(found.mistakes)} replies were wrong. Each worker deletes its oldest conversations, so that the history has a size.
+{len(found.mistakes)} replies were wrong. Each worker deletes its oldest conversations, to bound the history.
 
-![What the gateway held over the time](../images/soak.svg)
+![Resource usage over time](../images/soak.svg)
 
 {chr(10).join(rows)}
 
-Growth is the median of all slopes between the samples of the second half, over its length; what goes up and down with
-the work is judged at rest alone. The same in 20 s, without a page: `python -m chaos.soak --short`.
+Growth is the median of all slopes between the samples of the second half, over its length. Values that vary with the
+load are only compared while idle. `python -m chaos.soak --short` takes 20 s and does not update this page.
 """
 
 

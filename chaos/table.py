@@ -15,11 +15,11 @@ Proof: TypeAlias = "Callable[[Place], str]"
 
 # The report keeps this order.
 GROUPS = {
-    "chaos.clients": "Clients that leave",
+    "chaos.clients": "Clients that disconnect",
     "chaos.agents": "Agents that misbehave",
-    "chaos.host": "A host that refuses",
-    "chaos.load": "Load and malice",
-    "chaos.freezes": "Attempts to freeze it",
+    "chaos.host": "Host failures",
+    "chaos.load": "Load and abuse",
+    "chaos.freezes": "Attempts to freeze the gateway",
 }
 
 

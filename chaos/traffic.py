@@ -164,18 +164,18 @@ _WORKERS = 4
 _KINDS: list[_Kind] = [
     ("whole answers", Worker.whole),
     ("whole answers", Worker.whole),
-    ("streams, resumed", Worker.streamed),
-    ("streams, resumed", Worker.streamed),
-    ("OpenAI's, whole and streaming", Worker.completed),
-    ("turns that go on", Worker.gone_on),
+    ("resumed streams", Worker.streamed),
+    ("resumed streams", Worker.streamed),
+    ("OpenAI requests, whole and streaming", Worker.completed),
+    ("continued conversations", Worker.gone_on),
     ("images", Worker.shown),
-    ("tools of the caller's", Worker.called),
-    ("agents that fail", Worker.failed),
-    ("clients that leave", Worker.left),
+    ("calls of the caller's tools", Worker.called),
+    ("failing agents", Worker.failed),
+    ("disconnecting clients", Worker.left),
     ("cancelled runs", Worker.cancelled),
     ("malformed requests", Worker.malformed),
-    ("looks at the history", Worker.looked),
-    ("pages, figures, models", Worker.browsed),
+    ("reads of the history", Worker.looked),
+    ("requests for pages, metrics and models", Worker.browsed),
 ]
 
 

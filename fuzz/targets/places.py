@@ -261,7 +261,7 @@ def _json(**fields: Any) -> bytes:
 TARGETS = [
     Target(
         "settings",
-        "Any configuration is read or refused by `SettingsError`, and no key is told.",
+        "Any configuration is accepted or rejected with `SettingsError`, and no key is shown.",
         settings,
         _settings_seeds,
         "json",
@@ -269,7 +269,7 @@ TARGETS = [
     ),
     Target(
         "search",
-        "Whatever is looked for, and wherever a list is to go on, is no error of the database.",
+        "No search text or page cursor causes a database error.",
         search,
         _search_seeds,
         "text",
@@ -277,7 +277,7 @@ TARGETS = [
     ),
     Target(
         "paths",
-        "Any request line, headers and body get an answer or an error in one JSON form, with clean headers.",
+        "Any request line, headers and body get an answer or an error in the JSON envelope, with clean headers.",
         paths,
         _path_seeds,
         "text",

@@ -322,7 +322,7 @@ def _json(**fields: Any) -> bytes:
     return json.dumps(fields, separators=(",", ":")).encode()
 
 
-_BODY = "Any body is a request that can be carried out, or a 4xx error that says what is wrong."
+_BODY = "Any body is a valid request, or a 4xx error that says what is wrong."
 
 TARGETS = [
     Target("chat_request", _BODY, chat_request, _chat_seeds, "json", 8192),
@@ -330,7 +330,7 @@ TARGETS = [
     Target("openai_request", _BODY, openai_request, _openai_seeds, "json", 8192),
     Target(
         "schemas",
-        "Any schema is used or refused; what fits it is valid; JSON that is found stands in the answer.",
+        "Any schema is accepted or rejected; what matches it is valid; extracted JSON is part of the answer.",
         schemas,
         _schema_seeds,
         "json",
@@ -338,7 +338,7 @@ TARGETS = [
     ),
     Target(
         "native_requests",
-        "Whatever the agent asks for and the caller offers, a call that is made is valid.",
+        "Whatever the agent requests and the caller offers, every resulting call is valid.",
         native_requests,
         _native_seeds,
         "json",

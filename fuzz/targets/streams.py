@@ -385,8 +385,8 @@ def _line(value: object) -> bytes:
 TARGETS = [
     Target(
         "lines",
-        "One byte at a time is the same as all at once; any lines give a well-formed stream in every dialect; what is "
-        "kept is bounded.",
+        "Feeding one byte at a time gives the same result as feeding everything at once; any lines give a "
+        "well-formed stream in every dialect; buffers are bounded.",
         lines,
         _line_seeds,
         "lines",
@@ -394,13 +394,13 @@ TARGETS = [
     ),
     Target(
         "sse",
-        "Any bytes in any pieces are read as the standard says; a client raises its own errors only.",
+        "Any bytes in any chunks are parsed as the standard requires; a client raises only its own errors.",
         sse,
         _sse_seeds,
         "bytes",
         1500,
     ),
-    Target("frames", "What was framed is read back the same, or was refused.", frames, _frame_seeds, "text", 1024),
-    Target("acp", "Any messages of an ACP agent give a well-formed stream.", acp, _acp_seeds, "lines"),
-    Target("sdk", "Any events of the SDK give a well-formed stream.", sdk, _sdk_seeds, "lines"),
+    Target("frames", "What is framed is read back unchanged, or was rejected.", frames, _frame_seeds, "text", 1024),
+    Target("acp", "Any messages from an ACP agent give a well-formed stream.", acp, _acp_seeds, "lines"),
+    Target("sdk", "Any events from the SDK give a well-formed stream.", sdk, _sdk_seeds, "lines"),
 ]

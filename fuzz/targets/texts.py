@@ -291,7 +291,8 @@ def _work_seeds() -> Iterator[bytes]:
 TARGETS = [
     Target(
         "markdown",
-        "Any text in any pieces: the raws joined are the text, documents are well formed, fences are CommonMark's.",
+        "For any text in any chunks, the concatenated raws are the text, documents are well-formed, and fences "
+        "follow CommonMark.",
         markdown,
         _markdown_seeds,
         "text",
@@ -299,7 +300,7 @@ TARGETS = [
     ),
     Target(
         "html",
-        "Any text is only text in HTML, and grown piece by piece it is the same page.",
+        "Any text stays text in HTML, and streaming it gives the same page.",
         html,
         _html_seeds,
         "text",
@@ -307,14 +308,15 @@ TARGETS = [
     ),
     Target(
         "documents",
-        "Any answer that can be read can be shown: only our own tags in HTML, no control characters in a terminal.",
+        "Any answer that can be parsed can be displayed: only our own tags in HTML, no control characters in a "
+        "terminal.",
         documents,
         _document_seeds,
         "json",
     ),
-    Target("cutting", "Where an answer is cut does not depend on its pieces.", cutting, _cutting_seeds, "json", 1024),
+    Target("cutting", "Where an answer is cut does not depend on its chunks.", cutting, _cutting_seeds, "json", 1024),
     Target(
         "work", "Four times the text is about four times the work, whatever it says.", work, _work_seeds, "text", 1024
     ),
-    Target("words", "Whatever a program prints is an error that can be shown.", words, _word_seeds, "text", 2048),
+    Target("words", "Any program output gives an error that can be displayed.", words, _word_seeds, "text", 2048),
 ]
