@@ -34,6 +34,7 @@ from cursor_gateway.dialects.messages.message import (
     ThinkingBlock,
     ToolUseBlock,
 )
+from cursor_gateway.dialects.resuming import numbered
 from cursor_gateway.errors import Failure
 from cursor_gateway.model.document_events import ContentDelta, DocumentEvent, Reasoning
 from cursor_gateway.wire.sse import frame
@@ -137,10 +138,7 @@ class MessageEncoder:
         return self._begin() + self._frames(self._composer.whole(answer))
 
     def _numbered(self, frames: bytes) -> bytes:
-        if not frames or not self._is_numbered:
-            return frames
-        last = frames.rfind(b"\n\n", 0, -2) + 2 if b"\n\n" in frames[:-2] else 0
-        return b"%bid: %d\n%b" % (frames[:last], self._number, frames[last:])
+        return numbered(frames, self._number) if self._is_numbered else frames
 
     def _begin(self) -> bytes:
         if self._has_begun:
