@@ -696,8 +696,8 @@ def test_a_question_is_ask_user_question() -> None:
             "questions": [
                 {
                     "question": "Which file is meant?",
-                    "header": "Which file i",
-                    "options": [{"label": "a", "description": "a"}, {"label": "b", "description": "b"}],
+                    "header": "Which file",
+                    "options": [{"label": "a", "description": ""}, {"label": "b", "description": ""}],
                     "multiSelect": True,
                 }
             ]

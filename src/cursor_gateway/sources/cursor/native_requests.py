@@ -10,6 +10,7 @@ unions need no rules here. No call is better than an invalid one.
 import posixpath
 import re
 import shlex
+import textwrap
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -317,8 +318,8 @@ def _asked(question: ClarificationQuestion) -> dict[str, Any]:
     """As Claude Code's tool takes it."""
     return {
         "question": question.text,
-        "header": " ".join(question.text.split())[:_LONGEST_HEADER].rstrip(),
-        "options": [{"label": option.label, "description": option.label} for option in question.options],
+        "header": textwrap.shorten(question.text, _LONGEST_HEADER, placeholder="") or "Question",
+        "options": [{"label": option.label, "description": ""} for option in question.options],
         "multiSelect": bool(question.allow_multiple),
     }
 
