@@ -18,6 +18,7 @@ from cursor_gateway.errors import (
     KeyRefused,
     ModelUnavailable,
     RequestTooLarge,
+    ShuttingDown,
     TooManyRuns,
     WorkspaceForbidden,
 )
@@ -34,7 +35,8 @@ TYPES: list[tuple[type[GatewayError], str]] = [
     (TooManyRuns, "rate_limit_error"),
     (AgentOverloaded, "rate_limit_error"),
     (AgentCrashed, "api_error"),
-    (AgentMissing, "overloaded_error"),
+    (AgentMissing, "api_error"),
+    (ShuttingDown, "overloaded_error"),
     (AgentTimedOut, "timeout_error"),
 ]
 

@@ -51,7 +51,10 @@ def error_type(status: int) -> ErrorType:
 
 
 def error_response(failure: Failure) -> ErrorResponse:
-    return ErrorResponse(error=ErrorBody(error_type(failure.status), failure.message))
+    type = error_type(failure.status)
+    if type == "overloaded_error" and not _is_worth_retrying(failure):
+        type = "api_error"  # the other one Claude Code retries, whatever the headers say
+    return ErrorResponse(error=ErrorBody(type, failure.message))
 
 
 def encode_error(failure: Failure) -> bytes:
