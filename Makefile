@@ -6,7 +6,7 @@ UV := $(BIN)/uv pip
 
 CLIENTS := .venv-clients
 
-.PHONY: help run test test-all test-slow test-clients check cover mutations fix golden bench chaos soak fuzz docs screenshots lock clean
+.PHONY: help run test test-all test-slow test-clients check cover mutations fix golden bench chaos soak fuzz docs screenshots transcripts lock clean
 
 run: $(VENV)/.run ## set up and start the gateway
 	$(BIN)/cursor-gateway serve
@@ -66,6 +66,9 @@ docs: $(VENV)/.dev ## write the reference pages and the picture anew
 
 screenshots: $(VENV)/.dev ## take the pictures of the page anew; look at them
 	$(BIN)/python -m tools.screenshots
+
+transcripts: $(VENV)/.dev $(CLIENTS)/.python $(CLIENTS)/.node ## record what the clients print, for their pages; read the difference
+	$(BIN)/python -m tools.transcripts
 
 lock: $(VENV)/.dev ## resolve the dependencies anew
 	$(UV) compile -q --universal --no-header --generate-hashes pyproject.toml --group build -o requirements/run.txt

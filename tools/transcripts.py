@@ -74,9 +74,8 @@ def transcript(name: str) -> str:
 @click.command()
 @click.argument("names", nargs=-1)
 def main(names: tuple[str, ...]) -> None:
-    """Record the transcripts of these clients, or of all."""
-    FOLDER.mkdir(parents=True, exist_ok=True)
-    for name in names or LAUNCHED:
+    """Record the transcripts of these clients, or anew of all that have one."""
+    for name in names or sorted(path.stem for path in FOLDER.iterdir()):
         (FOLDER / f"{name}.txt").write_text(transcript(name), encoding="utf-8")
 
 
