@@ -43,7 +43,7 @@ def test_a_key_whose_run_failed_in_a_way_that_may_pass_is_free_again(
 
 def test_a_key_whose_run_was_broken_off_is_free_again(gateway: RunningGateway, http: httpx2.Client) -> None:
     mark = unique()
-    asking = {"message": f"{mark} {standin('slow count=3 delay_ms=50')}", "stream": True}
+    asking = {"message": f"{mark} {standin('slow count=20 delay_ms=50')}", "stream": True}
     key = {"idempotency-key": unique()}
     with http.stream("POST", "/v1/chat", json=asking, headers=key) as broken:
         next(broken.iter_raw())
