@@ -141,11 +141,12 @@ def _permission(id: str, asked: PermissionRequest) -> str:
         if value == "once" or asked.rules
     )
     rules = ", ".join(map(literal, asked.rules))
-    note = f'<p class="note">Always allows {rules}</p>' if rules else ""
+    note = f'<p class="note">“Always” allows {rules}.</p>' if rules else ""
     return (
         f'<form class="permission" data-permission="{exact(id)}">{note}{buttons}'
-        '<label class="words"><span>Reason</span><input type="text" name="reason" autocomplete="off"></label>'
-        '<button type="submit" name="decision" value="deny" class="quiet">Deny</button></form>'
+        '<div class="deny"><button type="submit" name="decision" value="deny" class="quiet">Deny</button>'
+        '<input type="text" name="reason" aria-label="Reason" placeholder="Reason (optional)" autocomplete="off"></div>'
+        "</form>"
     )
 
 

@@ -21,6 +21,8 @@ const model = new Picker(byId("model"), { label: "Model", search: "Search models
 const workspace = new Picker(byId("workspace"), { label: "Folder", picture: "folder", search: "Path of a folder", find: folders, onChange: () => onFolder?.(workspace.value) });
 
 let onFolder;
+let models = [];
+let defaultModel = "default";
 let isSending = false;
 let isFixed = false;
 let state = { isRunning: false, isWaiting: false };
@@ -93,20 +95,26 @@ function setFolder(path) {
 export function setDefaults(folder, name) {
 	const [, ...others] = workspace.options;
 	workspace.options = [{ value: "", label: folder ?? FOLDER, short: folder ? lastPart(folder) : "Default folder", hint: folder }, ...others];
-	const [, ...models] = model.options;
-	model.options = [{ value: "", label: name ?? "default", hint: "The gateway's default" }, ...models];
 	byId("about-folder").textContent = folder ?? "the gateway's default";
-	byId("about-model").textContent = name ?? "the gateway's default";
+	defaultModel = name ?? "default";
+	showModels();
+}
+
+/** The default first, and not again below. */
+function showModels() {
+	const named = models.find(({ id }) => id === defaultModel)?.name || defaultModel;
+	const others = models.filter(({ id }) => id !== defaultModel).map(({ id, name }) => ({ value: id, label: name || id, hint: name && name !== id ? id : "" }));
+	model.options = [{ value: "", label: named, hint: "Default" }, ...others];
+	byId("about-model").textContent = named;
 }
 
 export async function loadModels() {
 	const { data } = await json("/v1/models");
-	model.options = [model.options[0], ...data.map(({ id, name }) => ({ value: id, label: name || id, hint: name && name !== id ? id : "" }))];
-	const chosen = data.find(({ id }) => id === model.options[0].label);
-	if (chosen?.name) byId("about-model").textContent = chosen.name;
+	models = data;
+	showModels();
 }
 
-export const isModel = (name) => model.options.some(({ value }) => value === name);
+export const isModel = (name) => models.some(({ id }) => id === name);
 export const folder = () => workspace.value;
 
 // --- folders and commands ---
