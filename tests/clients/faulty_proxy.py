@@ -2,7 +2,7 @@
 
 import re
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
 from threading import Thread
 from typing import Literal, TypeAlias
@@ -17,7 +17,8 @@ class FaultyProxy:
     """One request a connection. The first `POST` to `path` meets the fault, after the gateway has begun to reply."""
 
     def __init__(self, port: int, path: str, fault: Fault) -> None:
-        self._port, self._path, self._fault = port, path.encode(), fault
+        self.port, self._path, self._fault = port, path.encode(), fault
+        self.broke: Callable[[], None] = lambda: None  # called when a reply was broken
         self._socket = socket.create_server(("127.0.0.1", 0), backlog=64)
         self.requests = 0  # to the path
         Thread(target=self._accept, daemon=True).start()
@@ -36,7 +37,7 @@ class FaultyProxy:
                 Thread(target=self._serve, args=(client,), daemon=True).start()
 
     def _serve(self, client: socket.socket) -> None:
-        with suppress(OSError), closing(client), socket.create_connection(("127.0.0.1", self._port)) as gateway:
+        with suppress(OSError), closing(client), socket.create_connection(("127.0.0.1", self.port)) as gateway:
             request = _request(client)
             is_hit = request.startswith(b"POST " + self._path) and b"count_tokens" not in request.split(b"\r\n")[0]
             self.requests += is_hit
@@ -49,6 +50,7 @@ class FaultyProxy:
             match self._fault:
                 case "cut":
                     _send_some(client, reply)
+                    self.broke()
                 case "lost":  # before its first byte
                     next(reply)
                 case "500":

@@ -97,8 +97,14 @@ class Project(Struct, frozen=True):
     folder: Path
     home: Path
 
-    def run(self, *command: str | Path, stdin: str = "", environment: Mapping[str, str] | None = None) -> str:
-        """What it wrote to stdout. It must end well, and nothing that it started is left."""
+    def run(
+        self,
+        *command: str | Path,
+        stdin: str = "",
+        environment: Mapping[str, str] | None = None,
+        fails: bool = False,
+    ) -> str:
+        """What it wrote to stdout, or, if it is to fail, what it wrote at all. Nothing that it started is left."""
         with subprocess.Popen(
             command,
             stdin=subprocess.PIPE,
@@ -115,8 +121,8 @@ class Project(Struct, frozen=True):
             finally:
                 with suppress(ProcessLookupError):
                     os.killpg(process.pid, signal.SIGKILL)
-        assert process.returncode == 0, f"{said}\n{told}"
-        return said
+        assert (process.returncode != 0) == fails, f"{said}\n{told}"
+        return f"{said}\n{told}" if fails else said
 
     def _environment(self) -> dict[str, str]:
         return {

@@ -2,40 +2,80 @@
 
 import os
 import sys
+from contextlib import ExitStack
+from pathlib import Path
 
 import pytest
 
 from cursor_gateway.sources.process_groups import members
-from tests.clients.faulty_proxy import Fault, faulty_proxy
-from tests.clients.programs import Project, call, on_path, program, say
+from tests.clients.faulty_proxy import Fault, FaultyProxy, faulty_proxy
+from tests.clients.programs import Json, Project, call, on_path, program, say
 from tests.clients.test_launch import SHELLS, Shell
-from tests.gateways import RunningGateway
+from tests.gateways import RunningGateway, running_gateway
 from tests.server.conftest import eventually, invocations, unique
 
 PATHS = {"claude": "/v1/messages", "codex": "/v1/responses"}
 
 
+each_client = pytest.mark.parametrize(
+    "shell", [one for one in SHELLS if one.name in PATHS], ids=lambda shell: shell.name
+)
+
+
+def launched(shell: Shell, proxy: FaultyProxy, project: Project, prompt: str, *, fails: bool = False) -> str:
+    return project.run(
+        *(sys.executable, "-m", "cursor_gateway", "launch", "--url", proxy.url, shell.name),
+        *("--", *shell.arguments, prompt),
+        environment={
+            "PATH": os.pathsep.join([str(on_path(project.home / "clients", shell.name)), "/usr/bin", "/bin"]),
+            "CURSOR_GATEWAY_DATA_DIR": str(project.home / "gateway"),
+            "CURSOR_GATEWAY_VERIFY_GATEWAY": "false",  # it is a proxy
+        },
+        fails=fails,
+    )
+
+
+def worked(gateway: RunningGateway, mark: str) -> list[Json]:
+    """Each start of an agent with this prompt, but for titles, which only read."""
+    return [agent for agent in invocations(gateway, mark) if "--mode" not in agent["argv"]]
+
+
 @pytest.mark.parametrize("fault", ["cut", "lost", "500"])
-@pytest.mark.parametrize("shell", [one for one in SHELLS if one.name in PATHS], ids=lambda shell: shell.name)
+@each_client
 def test_the_agent_runs_once_though_a_reply_breaks(
     shell: Shell, fault: Fault, gateway: RunningGateway, project: Project
 ) -> None:
     mark = unique()
     prompt = program([say("I count. "), call(shell.tool, **shell.given), say("It is $1")], mark)
     with faulty_proxy(gateway.url, PATHS[shell.name], fault) as proxy:
-        said = project.run(
-            *(sys.executable, "-m", "cursor_gateway", "launch", "--url", proxy.url, shell.name),
-            *("--", *shell.arguments, prompt),
-            environment={
-                "PATH": os.pathsep.join([str(on_path(project.home / "clients", shell.name)), "/usr/bin", "/bin"]),
-                "CURSOR_GATEWAY_DATA_DIR": str(project.home / "gateway"),
-                "CURSOR_GATEWAY_VERIFY_GATEWAY": "false",  # it is a proxy
-            },
-        )
+        said = launched(shell, proxy, project, prompt)
         assert proxy.requests > 2
     assert "It is " in said
     assert "forty-1" in said  # Codex reports more than the output
     assert project.lines("marker.txt") == ["ran"]
-    worked = [agent for agent in invocations(gateway, mark) if "--mode" not in agent["argv"]]
-    assert len(worked) == 1
-    eventually(lambda: not members(worked[0]["pgid"]))
+    (agent,) = worked(gateway, mark)
+    eventually(lambda: not members(agent["pgid"]))
+
+
+@each_client
+def test_the_agent_runs_once_though_the_gateway_is_killed(shell: Shell, tmp_path: Path, project: Project) -> None:
+    """What it had begun is not begun again; the client shows why."""
+    mark, home = unique(), tmp_path / "gateway"
+    prompt = program([say("I begin, and this takes a while. "), {"pause_ms": 60_000}, say("Never said.")], mark)
+    with (
+        ExitStack() as later,
+        running_gateway(home) as gateway,
+        faulty_proxy(gateway.url, PATHS[shell.name], "cut") as proxy,
+    ):
+
+        def restart() -> None:
+            gateway.process.kill()
+            gateway.process.wait()
+            again = later.enter_context(running_gateway(home))
+            proxy.port = int(again.url.rpartition(":")[2])
+
+        proxy.broke = restart
+        said = launched(shell, proxy, project, prompt, fails=True)
+        assert proxy.requests > 1
+    assert "The gateway was killed during this run" in said
+    assert len(worked(gateway, mark)) == 1
