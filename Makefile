@@ -1,4 +1,4 @@
-# One word for each thing to do. `make run` and `make test` set up everything they need in .venv.
+# `make help` lists the targets. `make run` and `make test` set up everything they need in .venv.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -11,16 +11,16 @@ CLIENTS := .venv-clients
 run: $(VENV)/.run ## set up and start the gateway
 	$(BIN)/cursor-gateway serve
 
-help: ## list these commands
+help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 14
 
 test: $(VENV)/.dev $(VENV)/axe/.axe ## set up and run the tests, in about three minutes on two cores
 	$(BIN)/pytest -n auto -m "not slow"
 
-test-all: $(VENV)/.dev $(VENV)/axe/.axe ## all tests, slow ones and more examples too, with coverage
+test-all: $(VENV)/.dev $(VENV)/axe/.axe ## all tests, including slow ones and more examples, with coverage
 	$(BIN)/pytest -n auto --hypothesis-profile=thorough --cov --cov-report=term:skip-covered
 
-test-slow: $(VENV)/.dev $(VENV)/axe/.axe ## what `make test` leaves out, and generated tests with more examples
+test-slow: $(VENV)/.dev $(VENV)/axe/.axe ## the tests that `make test` skips, and more generated examples
 	$(BIN)/pytest -n auto -m "slow or hypothesis" --hypothesis-profile=thorough
 
 test-clients: $(VENV)/.dev $(CLIENTS)/.python $(CLIENTS)/.node ## set up real clients and run their tools through the gateway
@@ -33,44 +33,44 @@ check: $(VENV)/.dev ## format, lint, types, architecture, generated files
 	$(BIN)/lint-imports
 	$(BIN)/python -m tools.reference --check
 
-cover: $(VENV)/.dev ## each pure module is covered by its own tests alone
+cover: $(VENV)/.dev ## check that each pure module is fully covered by its own tests
 	$(BIN)/python -m tools.own_coverage
 
-mutations: $(VENV)/.dev ## break each security rule in a copy; its tests must notice; takes several minutes; WRITE=1 keeps the figure
+mutations: $(VENV)/.dev ## break each security rule in a copy; its tests must fail; takes several minutes; WRITE=1 updates docs/security.md
 	$(BIN)/python -m tools.mutations $(if $(WRITE),--write)
 
-fix: $(VENV)/.dev ## format and mend what can be mended
+fix: $(VENV)/.dev ## format, and fix what can be fixed automatically
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-golden: $(VENV)/.dev ## write the expected outputs of all scenarios anew; review the difference
+golden: $(VENV)/.dev ## rewrite the expected outputs of all scenarios; review the diff
 	$(BIN)/python -m tests.scenarios.golden
 
-bench: $(VENV)/.dev ## ratios from one run against their goals; WRITE=1 writes docs/performance.md, SHORT=1 takes fewer rounds
+bench: $(VENV)/.dev ## benchmarks; WRITE=1 updates docs/performance.md, SHORT=1 takes fewer rounds
 	$(BIN)/python -m benchmarks $(if $(SHORT),--short) $(if $(WRITE),--write)
 
-chaos: $(VENV)/.dev ## provoke every fault, and prove that the gateway holds; WRITE=1 writes docs/reliability.md, SHORT=1 is for CI
+chaos: $(VENV)/.dev ## inject every known fault; WRITE=1 updates docs/reliability.md, SHORT=1 is for CI
 	$(BIN)/python -m chaos $(if $(SHORT),--short) $(if $(WRITE),--write)
 
 MINUTES ?= 10
-soak: $(VENV)/.dev ## mixed traffic for MINUTES, and whether anything grows; WRITE=1 keeps the report, SHORT=1 is for CI
+soak: $(VENV)/.dev ## mixed traffic for MINUTES, to find leaks; WRITE=1 keeps the report, SHORT=1 is for CI
 	$(BIN)/python -m chaos.soak $(if $(SHORT),--short,--minutes $(MINUTES)) $(if $(WRITE),--write)
 
 SECONDS ?= 60
-fuzz: $(VENV)/.dev ## look for inputs that break a law, SECONDS for each target; WRITE=1 keeps the report
+fuzz: $(VENV)/.dev ## fuzzing, SECONDS per target; WRITE=1 keeps the report
 	$(BIN)/python -m fuzz --seconds $(SECONDS) --jobs 2 $(if $(WRITE),--write)
 
-docs: $(VENV)/.dev ## write the reference pages and the picture anew
+docs: $(VENV)/.dev ## regenerate the reference pages and the picture
 	$(BIN)/python -m tools.reference
 	$(BIN)/python -m tools.picture
 
-screenshots: $(VENV)/.dev ## take the pictures of the page anew; look at them
+screenshots: $(VENV)/.dev ## take new screenshots of the page; look at them
 	$(BIN)/python -m tools.screenshots
 
 transcripts: $(VENV)/.dev $(CLIENTS)/.python $(CLIENTS)/.node ## record what the clients print, for their pages; read the difference
 	$(BIN)/python -m tools.transcripts
 
-lock: $(VENV)/.dev ## resolve the dependencies anew
+lock: $(VENV)/.dev ## resolve the dependencies again
 	$(UV) compile -q --universal --no-header --generate-hashes pyproject.toml --group build -o requirements/run.txt
 	$(UV) compile -q --universal --no-header --generate-hashes pyproject.toml --group dev -o requirements/dev.txt
 	$(UV) compile -q --universal --no-header --generate-hashes --group clients -o requirements/clients.txt
@@ -78,7 +78,7 @@ lock: $(VENV)/.dev ## resolve the dependencies anew
 	npm install --prefix tests/clients --package-lock-only --omit-lockfile-registry-resolved --ignore-scripts --no-audit --no-fund --loglevel=error
 	echo uv | $(UV) compile -q --universal --no-header --generate-hashes - -o requirements/uv.txt
 
-clean: ## remove what these commands made
+clean: ## remove everything that these targets created
 	rm -rf $(VENV) $(CLIENTS) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis .coverage htmlcov build dist
 
 $(VENV)/.uv: requirements/uv.txt
