@@ -62,7 +62,7 @@ _CONTROL = re.compile(rf"[\x00-\x1f\x7f-\x9f{_DIRECTION}]")
 _CONTROL_IN_LINES = re.compile(rf"[\x00-\x08\x0b-\x1f\x7f-\x9f{_DIRECTION}]")  # all but tabs and line ends
 _SECRET = re.compile(r"(?i:(?<=bearer ))[\w.~+/=-]+|(?<=://)[^/\s@]+(?=@)|\beyJ[\w-]+\.[\w-]+\.[\w-]*")
 _HALF_A_WORD_AT_THE_END, _HALF_A_WORD_AT_THE_START = re.compile(r"(?<=\s)\S{1,200}\Z"), re.compile(r"\A\S{1,200}(?=\s)")
-_LONGEST = 1000  # characters of what callers are told: it may repeat what they sent
+_LONGEST = 1000  # characters of a message: it may repeat what the caller sent
 _LONGEST_DETAILS = 2000  # characters of what the agent said
 
 _OF_THE_SOURCE = frozenset(
@@ -72,7 +72,7 @@ _CUT_SHORT = "The agent's output ended before the agent had finished; partial ou
 
 
 class Failure(msgspec.Struct, frozen=True):
-    """An error as a value, for streams: what readers of a run are told."""
+    """An error as a value, for streams: what readers of a run get."""
 
     code: str
     message: str
@@ -85,17 +85,17 @@ class Failure(msgspec.Struct, frozen=True):
 
     @property
     def may_be_the_sources(self) -> bool:
-        """Another way to the agent may do better: it was not the account, the model, the request or the session."""
+        """Another backend may succeed: it was not the account, the model, the request or the session."""
         return self.code in _OF_THE_SOURCE
 
     @property
     def is_transient(self) -> bool:
-        """Asking again is worth it: it was not the request's fault, or somebody broke it off."""
+        """A retry may help: it was not the request's fault, or the run was cancelled."""
         return self.retryable or self.code == "cancelled"
 
 
 class GatewayError(Exception):
-    """Something foreseen. Never raised itself; raise a subclass."""
+    """An expected failure. Never raised itself; raise a subclass."""
 
     code: ClassVar[str]
     status: ClassVar[int]
@@ -150,7 +150,7 @@ def _escaped(control: re.Match[str]) -> str:
 
 
 class RequestError(GatewayError):
-    """The caller can mend it."""
+    """The caller can fix it."""
 
 
 class UnusableInput(RequestError):

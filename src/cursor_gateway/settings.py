@@ -1,7 +1,7 @@
 """What the operator decides, as one typed object: each setting with its default and its meaning.
 
 Defaults, the parsed file, the environment and flags in; the settings, each with where it came from, out.
-A name that nobody knows is refused: a misspelt setting is worse than none.
+An unknown name is an error: a misspelt setting is worse than none.
 """
 
 import difflib

@@ -121,7 +121,7 @@ def reference_headline(path: str, first: int, last: int) -> Listing:
 
 
 def _path_line(path: Text, note: Text) -> Listing:
-    """A path is never cut short: its end is what tells files apart."""
+    """A path is never cut off: its end distinguishes files."""
     return Listing([Row(Text(), Text.assemble(path, "  ", note))])
 
 
@@ -129,7 +129,7 @@ def _path_line(path: Text, note: Text) -> Listing:
 
 
 def _ending(trace: ToolTrace) -> list[Listing]:
-    """How a tool ended, where it did not simply complete. Why it failed is told by the error that follows it."""
+    """How a tool ended, where it did not simply complete. The error that follows says why it failed."""
     if trace.state is UNSET:
         return []
     reason = f": {visible_line(trace.reason)}" if trace.reason and trace.state not in _FOLLOWED_BY_AN_ERROR else ""

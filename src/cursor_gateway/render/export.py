@@ -47,7 +47,7 @@ class WholeConversation(ConversationDetail, frozen=True, kw_only=True, rename="c
     responses: list[ChatResponse]
 
     def asked(self, run: RunEntry) -> list[MessageEntry]:
-        """What the run was told, without its answer."""
+        """The prompt of the run, without its answer."""
         messages = [message for message in self.messages if message.chat_id == run.id]
         is_answered = run.state != "running" and messages[-1:] and messages[-1].role == "assistant"
         return messages[:-1] if is_answered else messages
@@ -65,7 +65,7 @@ def as_json(conversation: WholeConversation) -> str:
 
 
 def as_text(conversation: WholeConversation) -> str:
-    """What was said, and by whom: nothing of what was done."""
+    """Prompts and answers with their roles, without the actions."""
     said = []
     for run in conversation.runs:
         said += [f"{_WHO[message.role]}:\n\n{message.text.strip()}" for message in conversation.asked(run)]

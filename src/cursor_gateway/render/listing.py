@@ -20,11 +20,11 @@ _TAB = 4
 class Row(NamedTuple):
     gutter: Text
     line: Text
-    again: str = ""  # the gutter where a long line goes on
+    again: str = ""  # the gutter of a continued line
 
 
 class Listing:
-    """A line that is too long goes on below itself; for files (no_wrap) every line stays one line."""
+    """A line that is too long continues below; for files (no_wrap) every line stays one line."""
 
     def __init__(self, rows: Iterable[Row]) -> None:
         self._rows = list(rows)

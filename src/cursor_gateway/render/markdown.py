@@ -77,7 +77,7 @@ def _without_blank_ends(lines: list[list[Segment]]) -> Iterator[Segment]:
 def finished_blocks(text: str) -> int:
     """How much of a growing text will not be drawn otherwise whatever follows: all blocks but the last.
 
-    Only whole lines count: "2" may yet become the "2." that goes on with a list.
+    Only whole lines count: "2" may yet become the "2." that continues a list.
     """
     lines = text.split("\n")[:-1]
     tokens = _BLOCKS.parse("\n".join(lines))

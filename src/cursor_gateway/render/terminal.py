@@ -133,7 +133,7 @@ class _Prose(Struct):
 
 
 class _Region:
-    """What is under way. A thread of `rich` draws it while the view goes on, so it reads each part once."""
+    """What is in progress. A thread of `rich` draws it while the view changes, so it reads each part once."""
 
     def __init__(self) -> None:
         self.prose: _Prose | None = None

@@ -15,7 +15,7 @@ def duration(milliseconds: int) -> str:
 
 
 def tokens(usage: Usage, unit: str = "") -> str:
-    """`unit` stands behind the first figure."""
+    """`unit` follows the first figure."""
     if not usage.total_tokens:
         return ""
     cached = f" ({usage.cached_tokens:,} cached)" if usage.cached_tokens else ""

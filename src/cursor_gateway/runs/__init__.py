@@ -1,1 +1,1 @@
-"""Runs: started once, numbered, read by anybody, ended for sure."""
+"""Runs: each is started once, its events are numbered, any number of readers follow it, and it always ends."""

@@ -1,7 +1,7 @@
 """Errors about the agent's account in; the same errors for the requests that follow soon, without an agent, out.
 
-Many clients repeat a request that failed, whatever the reply says. While nobody is logged in, or at the usage limit,
-each repetition would start an agent only to hear the same again.
+Many clients repeat a request that failed, whatever the reply says. Without a login, or at the usage limit,
+each retry would start an agent only to get the same error.
 """
 
 import os

@@ -37,7 +37,7 @@ from cursor_gateway.runs.starter import TOOLS, unwritable
 
 
 class Asker(Struct, frozen=True, kw_only=True):
-    """Whoever answers."""
+    """The caller who answers."""
 
     owner: str
     request_id: str = ""
@@ -49,7 +49,7 @@ class Answering:
         self._service = service
 
     async def with_results(self, id: str, asker: Asker, results: Mapping[str, ToolResult]) -> Continued:
-        """Of the caller's tools. A run that is gone is followed by a new one in its conversation."""
+        """Results of the caller's tools. If the run is gone, a new one starts in its conversation."""
         service = self._service
         run = await service.find(id, asker.owner)
         is_known = run.knows_calls(results)
@@ -113,7 +113,7 @@ class Answering:
         await self._documents(run)
         entries = [await self._record(run, id, requests[id], permission) for id, permission in decided.items()]
         if not any(permission.is_allowed or permission.reason for permission in decided.values()):
-            return Continued(run, 0)  # the agent has gone on without it, and there is nothing to tell it
+            return Continued(run, 0)  # the agent continued without it, and needs no message
         text = permissions_message([(requests[id], permission) for id, permission in decided.items()])
         once = [rule for entry in entries if entry.decision == "once" for rule in entry.rules]
         about = " ".join(entry.id for entry in entries)
@@ -127,7 +127,7 @@ class Answering:
         requests: Mapping[str, PermissionRequest],
         questions: Mapping[str, str],
     ) -> Continued:
-        """For a run that waits: it goes on."""
+        """For a run that waits: it continues."""
         for id, permission in decided.items():
             if not run.holds_permission(questions[id]):
                 raise InvalidRequest(

@@ -1,6 +1,6 @@
 """One run's calls of its caller's tools: what the agent asks for in; pauses, and results for the agent, out.
 
-    the agent calls (MCP, held open) ──┐                               ┌─▶ the held call is answered, the agent goes on
+    the agent calls (MCP, held open) ──┐                               ┌─▶ the held call is answered, the agent runs on
     a tool of its own was denied ──────┴─▶ quiet ─▶ pause ─▶ results ──┴─▶ the agent has gone: its next turn has them
 
 When a call is shown, answered or owed is decided in `open_calls`. Here is what a call is: whether it fits its tool's
@@ -63,7 +63,7 @@ class CallerTools:
         """`server` is what the agent calls the tools' server, `scratch` the folder that it takes for its workspace."""
         self.offer, self.server = offer, server
         self.history: list[Message] = []  # calls and results: what a new session has to know of this run
-        self.stop_reason: GatewayError | None = None  # the agent must not go on
+        self.stop_reason: GatewayError | None = None  # the agent must not continue
         self._waiting, self._run_id, self._scratch = waiting, run_id, scratch
         self.paths = ScratchPaths(scratch)
         self._images: dict[str, Image] = {}  # by their names
@@ -142,7 +142,7 @@ class CallerTools:
         return False
 
     def _gave_up(self, action: OtherTool) -> bool:
-        """A call of ours that the agent reports as failed: answered with an error, or given up."""
+        """A caller's tool call that the agent reports as failed: answered with an error, or given up."""
         key = CallerCall("", action.tool, action.arguments).key()
         if self._failed[key]:
             self._failed[key] -= 1
@@ -187,7 +187,7 @@ class CallerTools:
         if tool is None:
             return f"There is no tool {name!r}; there are {', '.join(tool.name for tool in self.tools)}."
         if len(msgspec.json.encode(arguments)) > _CHECKED:
-            return None  # it would take too long, and whoever runs the tool checks as well
+            return None  # it would take too long, and the caller checks as well
         try:
             wrong = violation(arguments, tool.parameters)
         except Uncheckable:  # then it is the caller's to judge
@@ -235,7 +235,7 @@ class CallerTools:
 
     @property
     def takes_one_call(self) -> bool:
-        """Whoever asks for one call and no other takes its arguments and rarely comes back: no agent waits for that."""
+        """A client that forces one call takes its arguments and rarely sends a result, so no agent waits for it."""
         return isinstance(self.offer.choice, NamedTool)
 
     def new(self, results: Mapping[str, ToolResult]) -> dict[str, ToolResult]:
@@ -278,7 +278,7 @@ def _call(call: CallerCall) -> Call:
 
 
 def _ran_here(action: Action, outcome: Outcome) -> bool:
-    """On this machine; what Cursor's own service does, and notes that the agent makes for itself, harm nobody."""
+    """On this machine; what Cursor's own service does, and notes that the agent makes for itself, do no harm."""
     if isinstance(action, Command) and (action.exit_code >= 0 or outcome.code in _OF_COMMANDS):
         return True  # also if it failed
     return outcome.state == "completed" and (

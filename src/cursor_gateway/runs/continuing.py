@@ -100,7 +100,7 @@ class Continuing:
         """The reply that this request got before, unless its run failed.
 
         A failure is repeated for an `Idempotency-Key` if another try cannot help, and for a client that retries by
-        itself if its agent had begun to work: nobody asked for the same work twice.
+        itself if its agent had begun to work: the same work must not be done twice.
         """
         if request.is_first_try:
             self._service.repeats.forget(request.owner, key)

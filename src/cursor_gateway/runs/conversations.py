@@ -95,7 +95,7 @@ class Conversations:
         return Conversation(
             id=found.id,
             workspace=found.workspace,
-            # The store hears of a session when its run has ended, which may be a moment after its answer.
+            # The session is stored when its run has ended, which may be a moment after its answer.
             session_id=(latest.session_id if latest is not None else None) or found.session_id,
             known=known,
             new=new,

@@ -145,7 +145,7 @@ class Driver:
             pass  # why is known: see `stop`
         except GatewayError as error:
             await self._end(error)
-        except Exception as error:  # noqa: BLE001 -- a bug of ours must not leave readers waiting
+        except Exception as error:  # noqa: BLE001 -- an internal error must not leave readers waiting
             fault(error)
             await self._end(GatewayFault("Internal error; the gateway's log has the details under this request's id."))
         finally:

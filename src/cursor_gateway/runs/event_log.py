@@ -8,7 +8,7 @@ An event passes three points, always in this order:
 
 `add` only numbers, so it can be called from anywhere; `flush` stores what was added and makes it visible. Flushes never
 overlap, so the visible events are always a beginning of the stored ones, whoever writes and however long storing takes.
-What is visible and old is dropped from memory; a reader who is that far behind finds it in the store.
+What is visible and old is dropped from memory; a reader that far behind gets it from the store.
 """
 
 import asyncio
@@ -31,7 +31,9 @@ class EventLog:
         self.session_id: str | None = None  # the agent's own
         self.paused_at = 0  # the number of the last pause
         self.pauses: dict[int, Paused] = {}  # by their numbers
-        self.failed: Callable[[Exception], None] = lambda error: None  # called with a bug of ours in the store
+        self.failed: Callable[[Exception], None] = lambda error: (
+            None
+        )  # called with an unexpected exception from the store
         self.claimed: Callable[[], None] = lambda: None  # called when another process has taken the run over
         self.ended: Callable[[Failure | None], None] = lambda failure: None  # called before readers see the end
         self._journal = journal

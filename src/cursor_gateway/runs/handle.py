@@ -1,4 +1,4 @@
-"""A run as everybody but its driver sees it: driven here, stored, or driven by another gateway."""
+"""A run as everyone but its driver sees it: driven here, stored, or driven by another gateway."""
 
 from collections.abc import Mapping, Sequence
 from typing import Protocol

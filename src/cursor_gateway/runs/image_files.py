@@ -13,7 +13,7 @@ from cursor_gateway.sources.private_files import private_folder, write_private
 
 
 def write_images(images: Sequence[Image], folder: Path) -> list[tuple[Image, str]]:
-    """Each image with its file. Images that are the same share one; nobody else may read it.
+    """Each image with its file. Identical images share a file, which only its owner may read.
 
     `folder` is in a conversation's, three levels below the gateway's own directory.
     """
@@ -24,7 +24,7 @@ def write_images(images: Sequence[Image], folder: Path) -> list[tuple[Image, str
 
 
 def size_of(folder: Path) -> int:
-    """What the files in it take, however deep they lie."""
+    """The total size of the files in it, at any depth."""
     total = 0
     for place, _, files in os.walk(folder):
         for name in files:

@@ -1,4 +1,4 @@
-"""A run's events in, before anybody sees them; kept in the store, or kept back until it takes them again."""
+"""A run's events in, before any reader sees them; stored, or buffered until the store accepts them again."""
 
 import asyncio
 from collections import deque
@@ -19,7 +19,7 @@ from cursor_gateway.model.document_events import (
 from cursor_gateway.store.base import Busy, Fenced, Idempotency, KeyTaken, Lease, NewRun, RunEnd, Store
 from cursor_gateway.store.search import Words
 
-_PAUSE_MS = 1000  # between two tries: each may wait for somebody else's lock
+_PAUSE_MS = 1000  # between two tries: each may wait for another process's lock
 _KEPT_EVENTS, _KEPT_BYTES = 2048, 1_000_000  # for readers who are nearly up to date
 
 
@@ -35,7 +35,7 @@ class Journal:
         self._end: RunEnd | None = None
         self._is_lost = False  # the store has not all of it, and never will
         self.fenced: Fenced | None = None  # why not, if it refused the lease
-        self.bug: Exception | None = None  # of ours, in the store: it costs the history, not the answer
+        self.bug: Exception | None = None  # an internal error in the store: it costs the history, not the answer
         self._refused_ms = -_PAUSE_MS
         self._words = Words()
         self._kept: deque[tuple[int, int]] = (
@@ -56,7 +56,7 @@ class Journal:
 
     @property
     def old(self) -> int:
-        """How many of them nobody needs to keep: a reader who is that far behind finds them in the store."""
+        """How many of them can be dropped: a reader that far behind gets them from the store."""
         return self._stored - self._kept_events
 
     @property
@@ -95,7 +95,7 @@ class Journal:
         return (await self._store.events(self._new.id, self._new.owner, after=after)).events
 
     async def write(self, events: list[DocumentEvent]) -> list[DocumentEvent]:
-        """The events as readers are to see them: `Done` tells when the answer could not be stored."""
+        """The events as readers are to see them: `Done` says if the answer could not be stored."""
         if self._first_event_ms is None:
             self._first_event_ms = self._now_ms()
         self._waiting += events
@@ -140,7 +140,7 @@ class Journal:
         except StoreUnavailable:
             self._put_off()
             return False
-        except Exception as error:  # noqa: BLE001 -- whoever writes tells it, when readers have what was said
+        except Exception as error:  # noqa: BLE001 -- reported by the writer, after readers have the events
             self.bug, self._is_lost = error, True
             return True
         if isinstance(written, Fenced):

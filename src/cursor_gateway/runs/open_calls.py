@@ -1,6 +1,6 @@
 """What a run waits for: inputs in, actions out. No timers, no futures, no I/O.
 
-An agent can stop for somebody else: it calls one of the caller's tools, asks a question, or wants its plan accepted.
+An agent can stop and wait: it calls one of the caller's tools, asks a question, or wants its plan accepted.
 Each of these is a *call*. A call is made, shown to whoever can answer it, answered, and its answer goes back to the
 agent in one of two ways. A *held* call is one for which the agent waits on an open connection: the answer is delivered
 there, and the agent goes on. A *detached* call is one for which it does not wait, because it was denied the tool, gave
@@ -10,7 +10,7 @@ Two tables say all that can happen. `TOOL_CALLS` and `QUESTIONS` are about one c
 that a row does not list changes nothing, so an answer that comes twice, or too late, is harmless.
 
     RUNNING     nothing is open; the agent works
-    GATHERING   calls are open that nobody has been asked for yet. Calls that are made together are shown together, so
+    GATHERING   calls are open that have not been shown yet. Calls that are made together are shown together, so
                 the run waits until the agent has been quiet for a moment
     WAITING     the reply has ended with the open calls: it is the caller's turn, and only its time limit runs
 
@@ -26,8 +26,8 @@ from msgspec import Struct
 
 
 class Kind(StrEnum):
-    TOOL = "tool"  # of the caller's; without its result the run cannot go on
-    QUESTION = "question"  # a question, a plan or a permission; the agent can go on without an answer
+    TOOL = "tool"  # of the caller's; without its result the run cannot continue
+    QUESTION = "question"  # a question, a plan or a permission; the agent can continue without an answer
 
 
 # --- one call ---------------------------------------------------------------------------------------
@@ -87,7 +87,7 @@ TOOL_CALLS: CallTable = {
         CallInput.EXPIRE: (Call.CLOSED, (CallAction.FAIL,)),
         CallInput.CLOSE: (Call.CLOSED, ()),
     },
-    # Until the agent goes on, it may still say that the answer never reached it.
+    # Until the agent continues, it may still report that the answer never reached it.
     Call.DELIVERED: {
         CallInput.GIVE_UP: (Call.OWED, (CallAction.END_AGENT,)),
         CallInput.AGENT_ENDED: (Call.CLOSED, ()),
@@ -194,7 +194,7 @@ class Deliver(Struct, frozen=True):
 
 
 class Release(Struct, frozen=True):
-    """Let the agent that waits go on without an answer."""
+    """Let the waiting agent continue without an answer."""
 
     id: str
 
@@ -272,7 +272,7 @@ class OpenCalls:
         return self._move(PhaseInput.CALLED)
 
     def spoke(self) -> list[Action]:
-        """The agent goes on talking: perhaps it has not made all its calls."""
+        """The agent keeps writing: it may not have made all its calls."""
         return self._move(PhaseInput.SPOKE)
 
     def quiet(self, most: int | None = None) -> list[Action]:
@@ -322,7 +322,7 @@ class OpenCalls:
         return actions + self._next(before)
 
     def close(self) -> list[Action]:
-        """The run is over: nobody waits here any longer."""
+        """The run is over: nothing waits any longer."""
         return self._all(CallInput.CLOSE) + self._move(PhaseInput.CLOSE)
 
     # --- the tables, applied ------------------------------------------------------------------------

@@ -1,6 +1,6 @@
 """Decisions about what an agent may do in; the rules for its next run out. One file per owner, in the data directory.
 
-Rules come from documents that the gateway has written, never from a request. Nobody sees or changes another owner's.
+Rules come from documents that the gateway has written, never from a request. No owner sees or changes another's.
 """
 
 import fcntl

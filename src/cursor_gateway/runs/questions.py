@@ -11,7 +11,7 @@ from cursor_gateway.runs.waiting import Waiting
 
 
 class Questions:
-    """One run's. When nobody answers in time, the agent goes on without an answer."""
+    """One run's. If no answer arrives in time, the agent continues without one."""
 
     def __init__(self, waiting: Waiting) -> None:
         self._waiting = waiting

@@ -38,7 +38,7 @@ class Readers:
     def __init__(self, log: Log) -> None:
         self.count = 0
         self.read_up_to = 0  # the number of the last event that some reader has had
-        self.left_last: Callable[[], None] = lambda: None  # called when nobody reads any more
+        self.left_last: Callable[[], None] = lambda: None  # called when the last reader is gone
         self._log = log
 
     def reader(self, after: int = 0) -> "Reader":
@@ -76,7 +76,7 @@ class Reader:
         return self._log.done is not None and self.place >= self._log.count
 
     def leave(self) -> None:
-        """Whoever reads has gone: `next` returns at once."""
+        """The reader is gone: `next` returns at once."""
         self.has_left = True
         if self._woken is not None:
             wake(self._woken)

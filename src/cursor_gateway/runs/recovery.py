@@ -13,7 +13,7 @@ _WHY = "The gateway was killed during this run; partial output was kept. Send th
 
 
 async def end_interrupted_runs(store: Store, is_alive: Callable[[str], bool], now_ms: int) -> int:
-    """How many there were. `is_alive` tells of a gateway, by its name, whether it still drives its runs."""
+    """Returns their number. `is_alive` says whether a gateway, given by name, still drives its runs."""
     interrupted = [run for run in await store.unfinished_runs() if not is_alive(run.instance)]
     return sum([await end_interrupted_run(store, run, now_ms) for run in interrupted])
 

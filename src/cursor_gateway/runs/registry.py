@@ -235,7 +235,7 @@ class Runs:
             await self._store_again()
 
     async def _drain(self, running: list[Run], until: float) -> None:
-        """Except those that wait: nobody may come for them, and after a restart their results are taken as well."""
+        """Except those that wait: their callers may never return, and their results are accepted after a restart."""
         clock = asyncio.get_running_loop().time
         left = [asyncio.ensure_future(run.finished()) for run in running]
         while left and (seconds := until - clock()) > 0:

@@ -25,12 +25,12 @@ _RUN_DIGITS = 32
 
 
 def call_id(run_id: str, number: int) -> str:
-    """An id that tells which run made the call. At most 40 characters, as OpenAI allows, for the first 999."""
+    """An id that names the run of the call. At most 40 characters, as OpenAI allows, for the first 999."""
     return f"{_CALL}{run_id.removeprefix(_RUN)}{number}"
 
 
 def run_of(call_id: str) -> str | None:
-    """The run that made this call, if it is one of ours."""
+    """The run that made this call, if it has an id of this gateway."""
     digits, number = call_id.removeprefix(_CALL)[:_RUN_DIGITS], call_id[len(_CALL) + _RUN_DIGITS :]
     is_ours = call_id.startswith(_CALL) and len(digits) == _RUN_DIGITS and number.isascii() and number.isdigit()
     return f"{_RUN}{digits}" if is_ours else None

@@ -1,4 +1,4 @@
-"""One run that is driven here: what its readers, and whoever starts, stops or answers it, see of it."""
+"""A run that is driven here, as seen by its readers and by those who start, stop or answer it."""
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
@@ -115,7 +115,7 @@ class Run:
     ) -> None:
         """Returns at once; the agent starts when nothing is left of the run `after` which it comes.
 
-        `ended` is called when the agent is gone, which may be a while after `Done`.
+        `ended` is called when the agent has exited, which may be a while after `Done`.
         """
         loop = asyncio.get_running_loop()
         self.started_at = loop.time()
@@ -201,7 +201,7 @@ class Run:
 
     @property
     def is_waiting(self) -> bool:
-        """For somebody's answer, not for its agent."""
+        """For an answer from a caller, not for its agent."""
         return self.waiting.since is not None
 
     @property
@@ -216,7 +216,7 @@ class Run:
 
     @property
     def waiting_since(self) -> float:
-        """By the loop's clock; for ever, if it does not wait."""
+        """By the event loop's clock; infinity if it does not wait."""
         return self.waiting.since if self.waiting.since is not None else float("inf")
 
     # --- storing ------------------------------------------------------------------------------------
@@ -321,7 +321,7 @@ class Run:
 
     def _reader_left(self) -> None:
         if self.is_waiting and self.readers.read_up_to >= self.log.paused_at:
-            return  # somebody has the open calls, and the next request brings their results
+            return  # a client has the open calls, and its next request contains their results
         if not self.needs_readers:
             return
         if self.reconnect_seconds:

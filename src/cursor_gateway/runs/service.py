@@ -78,7 +78,7 @@ class Service:
         permissions: Permissions | None = None,
         is_alive: Callable[[str], bool] = lambda instance: True,
     ) -> None:
-        """`is_alive` tells of another gateway, by its name, whether it still drives its runs."""
+        """`is_alive` says whether another gateway, given by name, still drives its runs."""
         self.source, self.runs, self.store, self.defaults = routed(source), runs, store, defaults
         self.workspaces, self.conversations = workspaces, conversations
         self.repeats = Repeats(store)
@@ -152,7 +152,7 @@ class Service:
         _check_name(name)
         if is_alias(name, self.defaults.model_aliases):
             models: list[Model] = []
-            with suppress(AgentError):  # of which the run will tell
+            with suppress(AgentError):  # the run will report it
                 models = await source.models()
             name = resolve(name, self.defaults.model_aliases, models)
         source.check_model(name)
@@ -193,7 +193,7 @@ class Service:
         return joined
 
     async def _release(self, run_id: str, owner: str) -> bool:
-        """Waits for a run that has the conversation in the store, or ends it if nobody drives it. False: it has ended
+        """Waits for a run that has the conversation in the store, or ends it if it has no driver. False: it has ended
         here, but the store cannot be written."""
         if (ended := self.runs.find(run_id, owner)) is not None:
             await ended.gone()

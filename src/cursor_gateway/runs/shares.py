@@ -11,7 +11,7 @@ quarter of all. An owner that has less than its share itself may take these too.
 
 So an owner that sends one request after the other finds a place at once, however greedy another one is. One that has
 been away waits for the next run to end: a greedy owner keeps what it has, but every place that it gives back goes to
-others until they have their shares. As long as runs end, nobody is starved. Nothing that runs is stopped for this.
+others until they have their shares. As long as runs end, no key starves. No active run is stopped for this.
 
 Runs that wait for their callers' tool results hold no place, but they hold memory and a process, so their number is
 limited as well. Over the limit, the owner with the most of them gives up the one that has waited longest.

@@ -39,7 +39,7 @@ class Watched(Protocol):
 
 
 class TimeoutWatch:
-    """The three time limits of a run, on one timer that is set anew only when it rings."""
+    """The three time limits of a run, on one timer that is only rescheduled when it fires."""
 
     def __init__(self, run: Watched, limits: Timeouts, loop: asyncio.AbstractEventLoop) -> None:
         self._run, self._limits, self._loop = run, limits, loop

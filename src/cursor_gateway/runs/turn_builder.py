@@ -76,7 +76,7 @@ class Prompts:
     """
 
     def __init__(self, secret: bytes, folder: Path) -> None:
-        """The secret is the gateway's: nobody else can work out a marker."""
+        """`secret` is the gateway's, so that no one else can predict a marker."""
         self._secret, self._is_bare = secret, folder / "bare"
 
     def initial(self, messages: Sequence[Message]) -> str:

@@ -23,7 +23,7 @@ from cursor_gateway.runs.open_calls import (
     StopTimer,
 )
 
-_LONGEST_GATHERING = 2.0  # seconds: an agent that goes on talking beside its calls does not hold them back
+_LONGEST_GATHERING = 2.0  # seconds: an agent that keeps writing does not delay its calls for longer
 
 
 class WaitLimits(Struct, frozen=True, kw_only=True):
@@ -65,7 +65,7 @@ class Waiting:
         self._host = host
 
     def close(self) -> None:
-        """The run is over, or about to be: nobody is asked for anything any more."""
+        """The run is over, or about to be: no more calls are shown."""
         self._do(self._calls.close())
         self._host = None
 

@@ -1,4 +1,4 @@
-"""The name of a folder in; the folder itself, links resolved, if it lies below an allowed root, out."""
+"""The name of a folder in; the folder itself, links resolved, if it is below an allowed root, out."""
 
 import os
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ class Workspaces:
         return f"{self.default}{'; requests may name folders below ' + ', '.join(others) if others else ''}"
 
     def find(self, name: str | None) -> str:
-        """Raises `WorkspaceForbidden`, also for what does not exist: nobody may feel around outside."""
+        """Raises `WorkspaceForbidden`, even for folders that do not exist: callers must not probe the file system."""
         if name is None:
             return str(self.default)
         if not name or "\0" in name:
@@ -55,7 +55,7 @@ class Workspaces:
     def _beginning_with(self, query: str) -> list[Path]:
         try:
             typed = self.default / Path(query).expanduser()
-        except RuntimeError:  # somebody's home that is not there
+        except RuntimeError:  # a home directory that does not exist
             return []
         parent, start = (typed, "") if query.endswith("/") else (typed.parent, typed.name)
         inside = _subfolders(parent) if self._allowed(str(parent)) is not None else []
@@ -75,7 +75,7 @@ class Workspaces:
     def _allowed(self, name: str) -> Path | None:
         try:
             folder = (self.default / Path(name).expanduser()).resolve()
-        except (OSError, RuntimeError, ValueError):  # a circle of links, somebody's home that is not there
+        except (OSError, RuntimeError, ValueError):  # a symlink loop, or a home directory that does not exist
             return None
         return folder if any(folder.is_relative_to(root) for root in self._roots) else None
 
@@ -98,7 +98,7 @@ def _is_folder(path: Path) -> bool:
 
 
 def brought_by(workspace: Path) -> Path | None:
-    """A file with which a workspace tells the agent what to start, or what it may do.
+    """A file in a workspace that configures what the agent starts or may do.
 
     The agent may look for them where the repository begins, so every folder up to there counts.
     """

@@ -1,1 +1,1 @@
-"""The gateway over HTTP: who may come in, what is asked, and how a run is told while it happens."""
+"""The gateway over HTTP: access, requests, and streams of running answers."""

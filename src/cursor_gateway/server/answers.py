@@ -35,7 +35,7 @@ class TextAnswer:
     async def answer(self, receive: Receive) -> Answer | Failure:
         await read_to_end(self.run, receive, self._hear, self._after)
         answer = self.fold.answer()
-        if answer is None:  # the client has gone
+        if answer is None:  # the client has disconnected
             return RunCancelled(
                 "The client disconnected before the answer was complete; send the request again."
             ).failure()
@@ -49,7 +49,7 @@ class TextAnswer:
 
 
 class CheckedAnswer:
-    """The answer of a run whose text must be JSON; when it is not, the agent is told why, and asked again once."""
+    """The answer of a run whose text must be JSON; if it is not, the agent gets the reason and is asked once more."""
 
     def __init__(self, first: TextAnswer, run_request: RunRequest, format: Format, service: Service) -> None:
         self._first, self._run_request, self._format, self._service = first, run_request, format, service

@@ -11,7 +11,7 @@ from cursor_gateway.settings import Settings
 
 T = TypeVar("T")
 
-_MUCH = 256 * 1024  # bytes: more is not for the loop, where everybody else waits
+_MUCH = 256 * 1024  # bytes: larger bodies are parsed in a thread, so that other clients do not wait
 
 
 async def read_body(request: Request, settings: Settings) -> bytes:

@@ -38,7 +38,13 @@ _log = Log()
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._:-]{1,128}")
 _REQUEST_ID_NAMES = (b"x-request-id", b"request-id")  # OpenAI's, and Anthropic's
 _HOST = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([A-Za-z0-9._-]+))(?::[0-9]{0,5})?")
-_OPEN_PATHS = ("/health", "/openapi.json", "/docs", "/docs.css", "/")  # no key: they tell nothing and start nothing
+_OPEN_PATHS = (
+    "/health",
+    "/openapi.json",
+    "/docs",
+    "/docs.css",
+    "/",
+)  # no key needed: they reveal nothing and start nothing
 _OPEN_PREFIX = "/page/"
 _READING = ("GET", "HEAD")
 _STATIC_HEADERS = {
@@ -89,10 +95,10 @@ class Guard:
                 self._check_rate(owner)
             await self._app(scope, receive, reply)
         except ClientDisconnect:
-            pass  # nobody is there to be told
+            pass  # the client is gone
         except GatewayError as error:
             await reply.refuse(error.failure(), self._errors_at(scope["path"]))
-        except Exception as error:  # noqa: BLE001 -- the caller is told that it was not their mistake
+        except Exception as error:  # noqa: BLE001 -- the caller gets a 500: it was not their mistake
             _log.error("fault", error, request_id=request_id, path=scope["path"])
             fault = GatewayFault(f"Internal error; the gateway's log has the details under the id {request_id}.")
             await reply.refuse((host_exhausted(error) or fault).failure(), self._errors_at(scope["path"]))
@@ -114,7 +120,7 @@ class Guard:
 
     def _check_host(self, scope: Scope) -> None:
         hosts = [value for name, value in scope["headers"] if name == b"host"]
-        if len(hosts) != 1:  # HTTP/1.0 needs none, but then nobody knows which name was meant
+        if len(hosts) != 1:  # HTTP/1.0 does not require one, but then the intended host is unknown
             raise InvalidRequest("A request must have exactly one `Host` header (RFC 9112, 3.2).", param="Host")
         host = _host(hosts[0])
         if host in self._names:
@@ -149,7 +155,7 @@ class Guard:
         if scheme.lower() != "bearer":
             key = _text(headers, b"x-api-key") or ""
         key = key.strip()
-        owner = owner_of(key, keys) if key else None  # whatever hash was configured: no key is nobody's
+        owner = owner_of(key, keys) if key else None  # whatever hash was configured: an empty key is never valid
         if owner is None:
             raise KeyRefused(
                 "A valid API key is required; send it as `Authorization: Bearer …`. The operator can create one with "

@@ -11,10 +11,10 @@ from cursor_gateway.wire.sse import frame
 
 
 class HtmlEncoder:
-    """All events are pushed, also those that the reader has had: how a text goes on depends on how it began.
+    """All events are pushed, even those that the reader has: how a text continues depends on its beginning.
 
     What a reader has of an open document depends on the pieces in which it came. So one that comes back is given
-    its open documents anew, and from there on both agree.
+    its open documents again, and from then on both agree.
     """
 
     is_over = False  # it says all that the run says

@@ -30,7 +30,7 @@ _QUEUE_SIZE = 1000  # lines that wait to be written
 _FLUSH_SECONDS = 1.0  # for them, at the end
 _FLUSH_LOOK_SECONDS = 0.005
 _OURS = logging.getLogger("cursor_gateway")
-_QUOTED = ("asyncio",)  # libraries whose messages begin with a line that holds nothing of anybody's
+_QUOTED = ("asyncio",)  # libraries whose messages start with a line without user data
 
 _Facts: TypeAlias = Mapping[str, object]
 _Form: TypeAlias = Callable[[_Facts], str]
@@ -45,13 +45,13 @@ def configure(format: LogFormat, level: LogLevel, stream: TextIO) -> None:
     lines.addFilter(lambda record: _is_ours(record) or record.levelno >= logging.WARNING)
     logging.basicConfig(handlers=[lines], level=max(least, logging.WARNING), force=True)
     _OURS.setLevel(least)
-    # Found out for each line, and told in none: a third of its cost.
+    # Computed for each line but never shown: a third of its cost.
     logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False
     logging._srcfile = None  # as the library's own guide says
 
 
 def lost_lines() -> int:
-    """That nobody took, since the start."""
+    """Dropped since the start."""
     return sum(handler.lost for handler in logging.getLogger().handlers if isinstance(handler, _QueuedLines))
 
 
@@ -143,9 +143,9 @@ def _why(failure: Failure) -> dict[str, object]:
 
 
 class _QueuedLines(QueueHandler):
-    """Records in; lines, written by a thread of their own, out. Nobody who logs waits for whoever reads the log.
+    """Records in; lines, written by a thread of their own, out. Logging never waits for the reader of the log.
 
-    A pipe that nobody reads takes 64 kB and no more. Then the queue fills, and after it lines are dropped and counted.
+    A pipe that is not read holds 64 kB. Then the queue fills, and after it lines are dropped and counted.
     """
 
     queue: "SimpleQueue[_Line]"  # records are made into lines before they are queued
@@ -171,7 +171,7 @@ class _QueuedLines(QueueHandler):
             return
         try:
             self.queue.put(_Line(_facts(record), self._dropped_before))
-        except Exception:  # noqa: BLE001 -- nobody fails because of what they log
+        except Exception:  # noqa: BLE001 -- logging must never fail its caller
             self.handleError(record)
         else:
             self._queued += 1
@@ -181,7 +181,7 @@ class _QueuedLines(QueueHandler):
         self._dropped += 1
 
     def flush(self) -> None:
-        """Waits until all is written, but not for ever."""
+        """Waits until all is written, up to a limit."""
         until = time.monotonic() + _FLUSH_SECONDS
         while self._writer.taken < self._queued and time.monotonic() < until:
             time.sleep(_FLUSH_LOOK_SECONDS)

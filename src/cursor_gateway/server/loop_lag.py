@@ -1,7 +1,7 @@
 """How late the event loop is: a timer that should fire ten times a second, and by how much it does not.
 
-Everybody waits while one callback runs. The time is a figure of `/metrics`; over 100 ms it is also a line of the log,
-at most one a minute, with the largest since the line before. The CPU time of the loop's thread tells whether the
+All clients wait while one callback runs. The time is in `/metrics`; over 100 ms it is also logged,
+at most one a minute, with the largest since the line before. The CPU time of the loop's thread shows whether the
 gateway was busy itself, or was kept waiting by the machine.
 """
 

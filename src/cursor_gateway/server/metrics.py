@@ -62,12 +62,12 @@ class Metrics:
             self._failures[(failure.code,)] += 1
 
     def fault(self, run: Run, error: Exception) -> None:
-        """Told by `ended`, too."""
+        """Also called by `ended`."""
 
     def repeated(self, failure: Failure, owner: str, request_id: str) -> None:
         self._repeated[(failure.code,)] += 1
 
-    # --- what the server tells ----------------------------------------------------------------------
+    # --- recorded by the server ----------------------------------------------------------------------
 
     def stream_opened(self) -> None:
         self._streams += 1
@@ -76,13 +76,13 @@ class Metrics:
         self._streams -= 1
 
     def request(self, route: str, method: str, status: int) -> None:
-        """`route` is the pattern, never the path: each value is a series that is kept for ever."""
+        """`route` is the pattern, never the path: each value is a series that is kept forever."""
         self._requests[route, method if method in _METHODS else "other", str(status)] += 1
 
     def loop_lag(self, seconds: float) -> None:
         self._loop_lag.add(seconds)
 
-    # --- what is told -------------------------------------------------------------------------------
+    # --- exported -------------------------------------------------------------------------------
 
     def render(self) -> bytes:
         from prometheus_client import generate_latest  # with a web server of its own: only those who ask wait for it

@@ -1,4 +1,4 @@
-"""Work that renders HTML in, its result out, while the event loop serves everybody else.
+"""Work that renders HTML in, its result out, while the event loop serves all other clients.
 
 Highlighting and Markdown take quadratic time for some texts, in C code that holds the interpreter's lock. A thread
 would only hide that: the loop would wait for the lock. So there are a few threads, each with a worker process. A reply
@@ -6,8 +6,8 @@ runs in one of the threads, where everything linear is done, and its slow jobs a
 is killed, and replaced, at a limit of CPU time (not of wall time, so a busy machine changes nothing); its job then has
 no result, and plain text is shown instead. A job that was killed once is not tried again.
 
-Threads are taken in turn by owners, and no owner has all of them at once, so nobody waits for the work of one other.
-Work whose client has gone is dropped: before it begins, or at its next job. Worker processes start when they are first
+Threads are taken in turn by owners, and no owner has all of them at once, so one owner cannot block the others.
+Work whose client is gone is dropped: before it starts, or at its next job. Worker processes start when they are first
 needed, know none of the gateway's secrets, and end when their standard input does: with the gateway, whatever ends it.
 """
 
@@ -53,7 +53,7 @@ class _Task:
         self.spent = 0.0  # CPU seconds of its jobs
 
     def check(self) -> None:
-        """Raises `ClientDisconnect` when nobody wants the result any more."""
+        """Raises `ClientDisconnect` if the result is no longer needed."""
         if self.future.cancelled() or self._is_gone():
             raise ClientDisconnect
 
@@ -61,9 +61,9 @@ class _Task:
         try:
             self.check()
             result, error = self._work(), None
-        except Exception as raised:  # noqa: BLE001 -- whoever waits for the result is told
+        except Exception as raised:  # noqa: BLE001 -- passed to the waiter
             result, error = None, raised
-        with suppress(RuntimeError):  # the loop is closed: nobody waits
+        with suppress(RuntimeError):  # the loop is closed: nothing waits
             self._loop.call_soon_threadsafe(self._tell, result, error)
 
     def _tell(self, result: Any, error: Exception | None) -> None:
@@ -100,7 +100,7 @@ class _Queue:
                         self._under_way[owner] += 1
                         del self._tasks[owner]
                         if tasks:
-                            self._tasks[owner] = tasks  # after everybody else's
+                            self._tasks[owner] = tasks  # after all others
                         return task
                 self._changed.wait()
             return None
@@ -136,7 +136,7 @@ class Renderings:
         return sum(worker.started for worker in self._workers)
 
     async def run(self, owner: str, work: Callable[[], T], is_gone: Callable[[], bool] = lambda: False) -> T:
-        """Does `work` in a thread in which `do` may be called. Raises `ClientDisconnect` if the client has gone."""
+        """Does `work` in a thread in which `do` may be called. Raises `ClientDisconnect` if the client is gone."""
         if not self._threads:
             self._threads = [
                 threading.Thread(target=self._serve, args=(worker,), name="rendering", daemon=True)

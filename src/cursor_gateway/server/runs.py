@@ -54,7 +54,7 @@ class RunEndpoints:
         after = _after(request)
         if request.method == "HEAD":  # who only looks is no reader, whose leaving would stop the run
             return Response(media_type=SSE.media_type, headers=run_headers(run))
-        if after > run.count:  # events are stored before they are sent, so nobody has this one
+        if after > run.count:  # events are stored before they are sent, so no client has this one
             so_far = "" if run.done is not None else " so far"
             raise InvalidRequest(
                 f"The run has no event {after}: it has {run.count}{so_far}. Send the number of the last event that "
@@ -62,7 +62,7 @@ class RunEndpoints:
                 param="after",
             )
         if run.done is not None and after == run.count:
-            return Response(status_code=204, headers=run_headers(run))  # tells an EventSource not to come again
+            return Response(status_code=204, headers=run_headers(run))  # stops an EventSource
         encoder, form, place = await self._replay(request, run, after)
         return EventStream(run, encoder, form, self._reading, after=place, is_replay=True)
 

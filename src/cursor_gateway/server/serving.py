@@ -1,4 +1,4 @@
-"""Bound sockets and an application in; a server that drains its runs when it is told to stop, out."""
+"""Bound sockets and an application in; a server that drains its runs when it is stopped, out."""
 
 import asyncio
 import signal
@@ -22,7 +22,7 @@ _FEWEST_CONNECTIONS = 16
 
 
 def most_connections(max_runs: int) -> int:
-    """As many as leave the runs their files. The process may open as many as the system lets it, from now on."""
+    """As many as leave enough files for the runs. Raises the soft limit of open files to the hard limit."""
     try:
         import resource
     except ImportError:  # Windows knows no such limit
@@ -40,7 +40,7 @@ def most_connections(max_runs: int) -> int:
 async def serve_app(
     app: Guard, sockets: Sequence[socket.socket], service: Service, settings: Settings, ready: Callable[[], None]
 ) -> None:
-    """Until SIGTERM or SIGINT. A second SIGINT waits for nobody."""
+    """Until SIGTERM or SIGINT. A second SIGINT stops at once."""
     loop = asyncio.get_running_loop()
     stopped, hurried = asyncio.Event(), asyncio.Event()
 

@@ -57,7 +57,7 @@ class Reading(Struct, frozen=True, kw_only=True):
 
 
 class EventStream:
-    """The 200 is held back until there is something to tell, so that a run that cannot start has its own status.
+    """The 200 is held back until there is output, so that a run that cannot start has its own status.
 
     A reader who comes back (`after` the event with that number) has had its 200.
     """
@@ -144,20 +144,20 @@ class EventStream:
 class Heard(Enum):
     MORE = "more"
     ENOUGH = "enough"  # the reply is whole
-    ALL = "all"  # and nobody wants the rest
+    ALL = "all"  # and the rest is not needed
 
 
 async def read_to_end(
     run: RunHandle, receive: Receive, push: Callable[[DocumentEvent], Heard] = lambda event: Heard.MORE, after: int = 0
 ) -> bool:
-    """Waits for the end of the run, or until `push` has heard enough. False when the client has gone before."""
+    """Waits for the end of the run, or until `push` needs no more. False if the client disconnects first."""
     async with DisconnectWatch(run, receive, after) as reader:
         while not reader.at_end and not reader.has_left:
             events = await reader.next()
             for number, event in enumerate(events):
                 heard = push(event)
                 if heard is not Heard.MORE:
-                    reader.place -= len(events) - number - 1  # what it has not heard, it has not had
+                    reader.place -= len(events) - number - 1  # what was not delivered was not received
                     if heard is Heard.ALL:
                         _cut_short(run, reader)
                     return True
@@ -165,7 +165,7 @@ async def read_to_end(
 
 
 def _cut_short(run: RunHandle, reader: Reader) -> None:
-    """Nobody else has a use for the rest either, unless they read it, too."""
+    """No one else needs the rest either, unless another reader is connected."""
     if not reader.at_end and run.readers.count == 1:
         run.stop(RunCancelled("The answer was cut by `stop` or `max_tokens`; change them to get more."))
 

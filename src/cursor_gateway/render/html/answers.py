@@ -8,7 +8,7 @@ from cursor_gateway.render.html.work import Do, perform, render_article
 
 
 def render_document(document: Document, do: Do = perform) -> str:
-    """For itself: what later documents tell about a plan is not in it."""
+    """A single document: later changes to a plan are not in it."""
     return render_article(document, todo_lists([document], do).get(document.id, ""), do)
 
 

@@ -45,7 +45,7 @@ def figure(caption: str, listing: str) -> str:
 
 
 def named_figure(text: str, language: str) -> str:
-    """Code that at most its language tells about."""
+    """Code of which at most the language is known."""
     if not language:
         return f'<figure class="code bare">{COPY}{listing(text, language)}</figure>'
     return figure(f'<span class="language">{exact_line(language)}</span>', listing(text, language))
@@ -103,7 +103,7 @@ def _class(kind: "_TokenType") -> str:
 
 @cache
 def _names() -> frozenset[str]:
-    """Without plug-ins: looking for them takes long, and whoever names a language may be anybody."""
+    """Without plug-ins: the lookup is slow, and the language name is untrusted."""
     from pygments.lexers import get_all_lexers
 
     return frozenset(alias for _, aliases, _, _ in get_all_lexers(plugins=False) for alias in aliases)

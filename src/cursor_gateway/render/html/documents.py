@@ -134,7 +134,7 @@ _DECISIONS = {"once": "Allow once", "conversation": "Always in this conversation
 
 
 def _permission(id: str, asked: PermissionRequest) -> str:
-    """The form is only shown where somebody can decide."""
+    """The form is only shown where a decision is possible."""
     buttons = "".join(
         f'<button type="submit" name="decision" value="{value}"{_QUIET if value != "once" else ""}>{words}</button>'
         for value, words in _DECISIONS.items()

@@ -19,7 +19,7 @@ class GrowingMarkdown:
     """The open rest is rendered again when it has grown by an eighth, or by half if it is long, so a text costs time
     by its length even if all of it is one block.
 
-    `is_whole` tells whether the HTML so far, with that of the rest, is the HTML of the whole. It is not when link
+    `is_whole` says whether the HTML so far, with that of the rest, is the HTML of the whole. It is not when link
     reference definitions reach over blocks, nor after something took too long to render: from then on the open text
     is shown as it is written.
     """

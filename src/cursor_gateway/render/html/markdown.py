@@ -171,7 +171,7 @@ def _make_harmless(state: StateCore) -> None:
 
 
 def _harmless(tokens: list[Token]) -> Iterator[Token]:
-    """Links only to where a browser may go; other addresses, and those of images, are told."""
+    """Links only to where a browser may go; other addresses, and those of images, are shown as text."""
     inside = False  # a link that is followed
     address = ""  # of a link that is not
     for token in tokens:

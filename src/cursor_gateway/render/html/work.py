@@ -44,7 +44,7 @@ class Blocks(Struct, frozen=True, tag="blocks"):
 
 
 class OpenText(Struct, frozen=True, tag="open"):
-    """A Markdown text that may go on: the HTML of its finished blocks, and of the rest."""
+    """A Markdown text that may continue: the HTML of its finished blocks, and of the rest."""
 
     text: str
 

@@ -1,4 +1,4 @@
--- Keys are for the tables among themselves; ids are what the world knows. Times are milliseconds since 1970.
+-- Keys are internal; ids are public. Times are milliseconds since 1970.
 
 CREATE TABLE conversations (
     key INTEGER PRIMARY KEY,
@@ -14,7 +14,7 @@ CREATE TABLE conversations (
     fingerprint TEXT
 );
 
--- Two owners may use the same id, and neither learns of it.
+-- Two owners may use the same id without noticing.
 CREATE UNIQUE INDEX conversations_by_id ON conversations (owner, id);
 CREATE INDEX conversations_newest ON conversations (owner, updated_ms DESC, id DESC);
 CREATE INDEX conversations_by_fingerprint ON conversations (owner, fingerprint, updated_ms DESC)

@@ -1,3 +1,3 @@
--- How often a run used tools, edits and commands included: for the table of runs. NULL: it has not ended, or is older.
+-- The number of tool calls of a run, including edits and commands. NULL: it has not ended, or is older than this column.
 
 ALTER TABLE runs ADD COLUMN tool_uses INTEGER;

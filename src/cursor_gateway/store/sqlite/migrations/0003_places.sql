@@ -14,5 +14,5 @@ DROP TABLE events;
 
 ALTER TABLE batches RENAME TO events;
 
--- Runs that have ended, and whose words are not in the index yet.
+-- Runs that have ended and are not indexed yet.
 CREATE TABLE unindexed (run INTEGER PRIMARY KEY);

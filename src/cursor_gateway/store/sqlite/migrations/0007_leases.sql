@@ -1,7 +1,7 @@
--- Raised whenever another process takes the run over: a writer with an older epoch is refused.
+-- Incremented when another process takes over the run: a writer with an older epoch is rejected.
 ALTER TABLE runs ADD COLUMN epoch INTEGER NOT NULL DEFAULT 1;
 
--- Calls that running runs have asked their callers for, so that any process finds the run of a result.
+-- Open calls of active runs, so that any process can find the run of a result.
 CREATE TABLE calls (
     owner TEXT NOT NULL,
     id TEXT NOT NULL,

@@ -1,4 +1,4 @@
--- Conversations that somebody wants to find at the top of the list.
+-- Conversations that are listed at the top.
 
 ALTER TABLE conversations ADD COLUMN pinned INTEGER NOT NULL DEFAULT 0;
 
