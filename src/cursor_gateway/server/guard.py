@@ -38,13 +38,7 @@ _log = Log()
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._:-]{1,128}")
 _REQUEST_ID_NAMES = (b"x-request-id", b"request-id")  # OpenAI's, and Anthropic's
 _HOST = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([A-Za-z0-9._-]+))(?::[0-9]{0,5})?")
-_OPEN_PATHS = (
-    "/health",
-    "/openapi.json",
-    "/docs",
-    "/docs.css",
-    "/",
-)  # no key needed: they reveal nothing and start nothing
+_OPEN_PATHS = ("/health", "/openapi.json", "/docs", "/docs.css", "/")  # no key: they reveal nothing and start nothing
 _OPEN_PREFIX = "/page/"
 _READING = ("GET", "HEAD")
 _STATIC_HEADERS = {
