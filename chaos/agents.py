@@ -322,8 +322,8 @@ def long_line(place: Place) -> str:
         grown = setting.grown_mb
     assert grown < 25 * size / 1e6, f"{grown:.0f} MB"
     return (
-        f"All {size // 1_000_000} MB were told and stored; the slowest /health meanwhile took {1000 * slowest:.0f} ms; "
-        f"memory grew by {grown:.0f} MB at most."
+        f"All {size // 1_000_000} MB were delivered and stored; the slowest /health meanwhile took "
+        f"{1000 * slowest:.0f} ms; memory grew by {grown:.0f} MB at most."
     )
 
 
@@ -448,7 +448,7 @@ def program_gone(place: Place) -> str:
                 assert is_healthy(setting.gateway), f"after {what}"
             go.touch()
             assert is_whole(stream.rest()), "the run that went on meanwhile"
-    return "Five kinds, each 503 `agent_missing` and mended at once; the run that went on meanwhile is whole."
+    return "Five kinds, each 503 `agent_missing` and recovered at once; the active run is complete."
 
 
 _SEEN_BY_ASKING = ("no interpreter", "rubbish")  # only who starts it finds out
@@ -586,7 +586,7 @@ def kept_alive(place: Place) -> str:
                     codes.append(told.code)
             assert is_healthy(gateway), f"after {number.name}"
             _wait_gone(gateway, broken)
-    return f"Four runs: {', '.join(f'`{code}`' for code in codes)}; after each the next answer was whole."
+    return f"Four runs: {', '.join(f'`{code}`' for code in codes)}; after each the next answer was complete."
 
 
 @fault(
@@ -606,7 +606,7 @@ def kept_and_deaf(place: Place) -> str:
         _wait_gone(gateway, deaf)
         took = time.monotonic() - began
         assert is_healthy(gateway)
-    return f"Gone after {took:.1f} s; the next answer was whole."
+    return f"Gone after {took:.1f} s; the next answer was complete."
 
 
 def _wait_gone(gateway: RunningGateway, old: set[int]) -> None:

@@ -124,7 +124,7 @@ def _leaves(place: Place, requests: list[bytes], leave: Leave, seen: bytes = b""
     took.sort()
     return (
         f"{len(took)} times; the agent was gone after {1000 * took[len(took) // 2]:.0f} ms (median), "
-        f"{1000 * took[-1]:.0f} ms at most; {left}; all runs ended as cancelled, the other one was whole."
+        f"{1000 * took[-1]:.0f} ms at most; {left}; all runs ended as cancelled, the other run was complete."
     )
 
 
@@ -164,7 +164,7 @@ def while_it_is_asked(place: Place) -> str:
         assert ended == ["cancelled"] * 2, ended
         assert is_healthy(gateway)
         last = _ended(gateway, 3)[-1]
-    return f"Two left, nobody was left behind; the next answer was {last['status']} after {last['seconds']:g} s."
+    return f"Two disconnected, no process was left; the next answer was {last['status']} after {last['seconds']:g} s."
 
 
 @fault(
@@ -339,7 +339,7 @@ def several_readers(place: Place) -> str:
         last.close()
         wait_until(lambda: not agents_of(gateway), _SOON, "the agent is gone")
         assert _ended(gateway, 2)[-1]["code"] == "cancelled"
-    return "Nine of ten left and the agent went on; the tenth left and the run ended as cancelled."
+    return "Nine of ten disconnected and the agent continued; the tenth disconnected and the run ended as cancelled."
 
 
 def _only(agents: list[int]) -> list[int]:
@@ -382,4 +382,4 @@ def comes_back(place: Place) -> str:
             if line.startswith(b'data: {"documentId"') and b'"delta"' in line
         ]
         assert "".join(said) == "Waiting for the file. It is there.", said
-    return f"Came back after event {number}: the rest was told once, and the answer is whole."
+    return f"Came back after event {number}: the rest was delivered once, and the answer is complete."

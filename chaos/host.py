@@ -96,7 +96,7 @@ def out_of_descriptors(place: Place) -> str:
     return (
         f"{statuses.get(503, 0)} requests were refused with 503 and {statuses.get(200, 0)} answered as the limit rose; "
         f"{turned_away} of 20 new connections were turned away at once, with {spent:.2f} s of processor time; "
-        f"afterwards {before} descriptors or fewer, and the next answer was whole."
+        f"afterwards {before} descriptors or fewer, and the next answer was complete."
     )
 
 
@@ -424,7 +424,7 @@ def clock_jumps(place: Place) -> str:
         logged = [json.loads(line) for line in gateway.log.read_text().splitlines()]
         assert min(line["seconds"] for line in logged if "seconds" in line) >= 0
     return (
-        f"4 jumps: 4 streams went on across them, {len(asked)} turns stand in their order, and durations are between "
+        f"4 jumps: 4 streams continued across them, {len(asked)} turns are in order, and durations are between "
         f"{min(durations)} and {max(durations)} ms."
     )
 
@@ -533,7 +533,7 @@ def sigterm(place: Place) -> str:
             assert body.rpartition(b"event: done\n")[1], body[-500:]
         assert b'"level": "error"' not in gateway.log.read_bytes(), gateway.log.read_text()[-2000:]
     return (
-        f"{half} answers were whole, {half} were told; 20 of 20 new requests were refused; exit 0 after "
+        f"{half} answers were complete, {half} got the reason; 20 of 20 new requests were refused; exit 0 after "
         f"{seconds:.1f} s with a drain of 14 s; no agent was left."
     )
 
@@ -626,9 +626,7 @@ def sigkill(place: Place) -> str:
             assert answer["status"] == "error"
             assert answer["documents"][-1]["metadata"]["errorCode"] == "GATEWAY_RESTARTED"
         told = sum(len(stream.body) for stream in streams)
-    return (
-        f"{told} bytes of {2 * count} streams are in the history as they were told; {len(orphans)} orphans were ended."
-    )
+    return f"{told} bytes of {2 * count} streams are in the history as delivered; {len(orphans)} orphans were ended."
 
 
 def _read_until_broken(stream: Growing) -> None:

@@ -12,8 +12,8 @@ _Input = TypeVar("_Input", bound=StrEnum)
 _Action = TypeVar("_Action", bound=StrEnum)
 
 _INTRODUCTION = """
-An agent can stop for somebody else: it calls one of the caller's tools, asks a question, or wants its plan accepted.
-Each of these is a call. These tables say all that can happen to one, and to the run; an empty cell changes nothing.
+An agent can stop and wait: it calls one of the caller's tools, asks a question, or wants its plan accepted.
+Each of these is a call. These tables list all that can happen to a call and to the run; an empty cell is no change.
 A *detached* call is one for which the agent does not wait: its answer is *owed*, and opens the agent's next turn.
 """
 
