@@ -273,3 +273,8 @@ def test_debugging_asks_for_evidence_and_a_check() -> None:
     text = debug_preamble()
     for word in ("reproduce", "root cause", "evidence", "smallest", "verify"):
         assert word in text
+
+
+def test_a_result_that_is_an_error_says_so() -> None:
+    failed = render([UserMessage("Go."), ToolMessage("offline", "call_1", "look", is_error=True)], b"secret")
+    assert ' result {"id":"call_1","name":"look","status":"error"}\noffline\n' in failed
