@@ -79,7 +79,7 @@ _PROJECT = Path(__file__).parents[2]
 _PACKAGE = _PROJECT / "src" / "cursor_gateway"
 _STAGES = ("wire", "model", "markdown", "stages", "prompting", "dialects", "sources")
 _TYPES_ALONE = {
-    *(f"model.{name}" for name in ("actions", "agent_events", "history", "messages", "permissions", "run_info")),
+    *(f"model.{name}" for name in ("actions", "history", "messages", "permissions", "run_info")),
     *(f"dialects.{name}" for name in ("base", "errors")),
 }  # nothing in them is done
 
@@ -90,12 +90,14 @@ _HERE = "laws.test_fuzzed_stages"
 PROPERTIES: dict[str, str] = {
     "wire.json_body": "wire.test_json_body:test_any_body_gives_a_value_or_an_error_for_the_caller",
     "wire.lines": "wire.test_lines:test_any_chunking_gives_the_lines_between_the_lfs",
+    "wire.surrogates": "wire.test_surrogates:test_however_a_text_is_cut_its_pieces_join_to_the_same",
     "wire.sse": "wire.test_sse:test_what_is_framed_is_read_back_in_any_chunking",
     "stages.assembler": f"{_LAWS}:test_any_events_in_any_order_give_a_well_formed_stream",
     "markdown.blocks": "markdown.test_blocks:test_generated_text_has_the_fences_that_markdown_it_finds",
     "model.caller_tools": f"{_HERE}:test_any_tool_can_be_offered_or_is_refused",
     "stages.cutting": "stages.test_cutting:test_the_pieces_do_not_matter",
     "stages.diffs": "stages.test_diffs:test_a_change_is_the_smallest_says_what_it_replaces_and_gives_the_new_text",
+    "model.agent_events": "model.test_agent_events:test_merging_changes_no_text_and_no_order",
     "model.document_events": f"{_LAWS}:test_any_text_between_any_events_is_said_exactly",
     "model.documents": f"{_HERE}:test_any_document_is_read_back_the_same",
     "markdown.fences": "markdown.test_fences:test_the_raws_are_the_text_and_chunks_do_not_matter",
@@ -110,6 +112,7 @@ PROPERTIES: dict[str, str] = {
     "prompting.prompt": "prompting.test_prompt:test_any_messages_can_be_read_back",
     "prompting.replies": f"{_HERE}:test_any_answers_are_told_or_refused",
     "prompting.structured": "prompting.test_structured:test_what_is_found_is_json",
+    "stages.search_tokens": "stages.test_search_tokens:test_tokens_are_what_every_engine_can_store",
     "stages.summary": f"{_HERE}:test_any_tools_document_is_one_line",
     "stages.tokens": "stages.test_tokens:test_no_text_costs_less_than_nothing_or_more_than_its_characters",
     "stages.tool_documents": f"{_HERE}:test_any_action_and_outcome_is_a_document",
