@@ -181,7 +181,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     *_of(
         "sources/private_files.py",
         "tests/sources/test_private_files.py",
-        ("Files: no folder is a link", "os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW", "os.O_RDONLY | os.O_DIRECTORY"),
+        ("Files: no folder is a link", "_FOLDER = _BASE | os.O_NOFOLLOW", "_FOLDER = _BASE"),
         ("Files: for their owner alone", "_NEW_FILE, 0o600, dir_fd=folder", "_NEW_FILE, 0o644, dir_fd=folder"),
         (
             "Files: folders for their owner alone",
@@ -241,16 +241,20 @@ MUTATIONS: tuple[Mutation, ...] = (
         ),
         ("Rules: never for always", 'kind = "allow_once" if allow', 'kind = "allow_always" if allow'),
         ("Rules: a command that was cut is not allowed", ' or command.endswith("…")', ""),
-        ("Rules: a host is not what follows it", r"(?:[^/?#@\\\s]*@)?", "(?:[^/]*@)?"),
-        ("Rules: a line feed separates commands", r"[;|&\n]", "[;|&]"),
         (
             "Rules: a command is a whole word",
             '_matches(f"{pattern} *", command, ".*")',
             '_matches(f"{pattern}*", command, ".*")',
         ),
+        ("Rules: an empty path is not allowed", "    if not path:\n        return False\n", ""),
+    ),
+    *_of(
+        "sources/cursor/permissions.py",
+        "tests/sources/test_permissions.py tests/sources/test_acp_permissions.py",
+        ("Rules: a host is not what follows it", r"(?:[^/?#@\\\s]*@)?", "(?:[^/]*@)?"),
+        ("Rules: a line feed separates commands", r"[;|&\n]", "[;|&]"),
         ("Rules: what is no rule is refused", "if not _RULE.fullmatch(rule)", "if not _RULE.search(rule)"),
         ("Rules: each kind for its own", "if rule and rule[1] == kind", "if rule"),
-        ("Rules: an empty path is not allowed", "    if not path:\n        return False\n", ""),
     ),
     *_of(
         "sources/acp/running.py",
@@ -262,8 +266,8 @@ MUTATIONS: tuple[Mutation, ...] = (
         ),
         (
             "ACP: only the caller's own server in such runs",
-            "return bool(call.server) and call.server == offered.server",
-            "return True",
+            "return None if call.server and call.server == offered.server else _REJECTED",
+            "return None",
         ),
         (
             "ACP: nobody is asked unless the operator says so",
@@ -272,7 +276,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         ),
         (
             "ACP: what is not allowed is rejected",
-            '[] if self._is_closed else params.items("options"), allowed)',
+            '[] if self._is_closed else params.items("options"), refused is None)',
             'params.items("options"), True)',
         ),
     ),
