@@ -56,7 +56,7 @@ def hostile(script: Script) -> Script:
 
 def assert_unharmed(page: Page) -> None:
     assert page.evaluate("window.hurt") is None
-    shown = answers(page)
+    shown = answers(page).locator(".documents")  # the rest is the page's own
     assert shown.locator("script, iframe, img, style, base, meta, object, embed, link, svg").count() == 0
     harm = shown.evaluate_all(
         """all => all.flatMap((answer) => [...answer.querySelectorAll('*')])

@@ -108,3 +108,14 @@ def test_a_file_that_somebody_else_changed_in_between_has_both_changes() -> None
 def test_what_did_not_happen_does_not_count() -> None:
     text = TextDocument(id="t", sequence=1, content="Hi", metadata=TextMetadata())
     assert file_changes([text, edited("f", state="rejected", diff=line_diff("a", "b"))]) == []
+
+
+def test_a_change_further_up_moves_those_below_it() -> None:
+    first = "a\nb\nc\nd\ne\nf"
+    second = "a\nb\nc\nd\ne\nF"
+    third = "a\nB\nB\nc\nd\ne\nF"
+    last = "a\nB\nB\nc\nd\ne\nG"
+    versions = [first, second, third, last]
+    (change,) = file_changes([edited("f", diff=line_diff(old, new)) for old, new in pairwise(versions)])
+    assert [(diff.start_line, diff.new_string) for diff in change.diffs] == [(2, "B\nB"), (6, "G")]
+    assert apply(first, change) == last
