@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from msgspec import UNSET
 from msgspec.structs import replace
 
+from cursor_gateway.dialects.base import AnswerId
 from cursor_gateway.dialects.documents.request import (
     answers_of,
     offer_of,
@@ -24,7 +25,18 @@ from cursor_gateway.dialects.documents.request import (
     read_chat_request,
     results_of,
 )
-from cursor_gateway.errors import GatewayError, InvalidRequest, NotFound
+from cursor_gateway.dialects.messages.claude_code import folder_of, session_of
+from cursor_gateway.dialects.messages.errors import encode_error as encode_anthropic_error
+from cursor_gateway.dialects.messages.errors import stream_error
+from cursor_gateway.dialects.messages.ids import message_id, run_of_message
+from cursor_gateway.dialects.options import CursorOptions, with_headers
+from cursor_gateway.dialects.responses.codex import read_codex
+from cursor_gateway.dialects.responses.compaction import pack, unpack
+from cursor_gateway.dialects.responses.failures import response_error
+from cursor_gateway.dialects.responses.ids import ItemId, answer_id, item_id, read_item_id, response_id
+from cursor_gateway.dialects.responses.stored import list_items, starting_after
+from cursor_gateway.dialects.responses.toolbox import read_tools
+from cursor_gateway.errors import Failure, GatewayError, InvalidRequest, NotFound
 from cursor_gateway.model.actions import Action, Outcome
 from cursor_gateway.model.caller_tools import (
     AutoTool,
@@ -50,6 +62,7 @@ from cursor_gateway.model.documents import (
     is_tool_use,
     make_document,
 )
+from cursor_gateway.model.messages import Instructions
 from cursor_gateway.prompting.replies import answers_message, check_answers, plan_message
 from cursor_gateway.sources.acp.calls import call_of, ended, learn
 from cursor_gateway.sources.acp.calls import started as call_started
@@ -72,6 +85,7 @@ from cursor_gateway.stages.summary import one_line
 from cursor_gateway.stages.tool_documents import answered, content_of, metadata_of, started
 from cursor_gateway.stages.turns import Turns
 from cursor_gateway.wire.payload import Fields
+from cursor_gateway.wire.sse import SseDecoder
 from tests.laws.strategies import actions, examples, texts
 from tests.render.test_html_safety import any_json, metadata, nasty
 
@@ -148,6 +162,35 @@ PROPERTIES: dict[str, str] = {
     "stages.context_size": "stages.test_context_size:test_the_last_call_read_what_was_added_and_no_more_than_all",
     "stages.scratch_paths": "stages.test_scratch_paths:test_thinking_is_relative_however_it_is_cut",
     "stages.usage": f"{_LAWS}:test_any_recording_gives_a_well_formed_stream",
+    "dialects.actions": "laws.test_responses:test_any_events_give_a_lawful_response",
+    "dialects.messages.actions": "laws.test_messages:test_the_events_of_any_agent_fold_to_its_message",
+    "dialects.messages.blocks": "laws.test_messages:test_the_events_of_any_agent_fold_to_its_message",
+    "dialects.messages.dialect": "laws.test_messages:test_the_events_of_any_agent_fold_to_its_message",
+    "dialects.messages.encoder": "laws.test_messages:test_the_events_of_any_agent_fold_to_its_message",
+    "dialects.messages.message": "laws.test_messages:test_the_events_of_any_agent_fold_to_its_message",
+    "dialects.messages.conversation": "dialects.messages.test_conversation:test_any_blocks_are_read_or_refused",
+    "dialects.messages.request": "dialects.messages.test_request:test_any_values_are_read_or_refused",
+    "dialects.responses.encoder": "laws.test_responses:test_any_events_give_a_lawful_response",
+    "dialects.responses.output": "laws.test_responses:test_any_events_give_a_lawful_response",
+    "dialects.responses.shapes": "laws.test_responses:test_any_events_give_a_lawful_response",
+    "dialects.responses.work": "laws.test_responses:test_any_events_give_a_lawful_response",
+    "dialects.resuming": "laws.test_responses:test_a_reader_that_resumes_gets_what_it_lacks",
+    "stages.changes": "stages.test_changes:test_the_combined_change_makes_the_last_version_of_the_first",
+    "stages.search_tokens": "stages.test_search_tokens:test_a_text_is_found_by_any_word_of_it_in_any_case",
+    "wire.surrogates": "wire.test_surrogates:test_however_a_text_is_cut_its_pieces_join_to_the_same",
+    "dialects.messages.claude_code": f"{_HERE}:test_any_headers_of_a_client_are_read_or_refused",
+    "dialects.responses.codex": f"{_HERE}:test_any_headers_of_a_client_are_read_or_refused",
+    "dialects.options": f"{_HERE}:test_any_headers_of_a_client_are_read_or_refused",
+    "dialects.responses.compaction": f"{_HERE}:test_any_conversation_is_packed_and_unpacked",
+    "dialects.responses.stored": f"{_HERE}:test_any_page_of_input_items_is_listed_or_refused",
+    "dialects.responses.failures": f"{_HERE}:test_any_failure_is_an_error_of_each_vendor",
+    "dialects.messages.errors": f"{_HERE}:test_any_failure_is_an_error_of_each_vendor",
+    "dialects.responses.ids": f"{_HERE}:test_an_answers_id_names_its_run_in_each_dialect",
+    "dialects.messages.ids": f"{_HERE}:test_an_answers_id_names_its_run_in_each_dialect",
+    "dialects.responses.toolbox": f"{_HERE}:test_any_tools_of_a_response_are_offered_or_refused",
+    "dialects.responses.conversation": "laws.test_responses_requests:test_any_body_is_read_or_refused",
+    "dialects.responses.dialect": "laws.test_responses_requests:test_any_body_is_computed_or_refused",
+    "dialects.responses.request": "laws.test_responses_requests:test_any_body_is_read_or_refused",
     "dialects.deltas": f"{_LAWS}:test_the_chunks_of_any_events_fold_to_their_completion",
 }
 
@@ -372,6 +415,105 @@ def test_any_body_of_the_documents_dialect_is_read_or_refused(fields: dict[str, 
         results = results_of(request.tool_results or ())
         assert set(results) == {answer.tool_call_id for answer in request.tool_results or ()}
         assert len(answers_of(request.answers or ())) == len(request.answers or ())
+
+
+# --- dialects -------------------------------------------------------------------------------------------
+
+_HEADERS = (
+    "originator",
+    "session-id",
+    "thread-id",
+    "x-codex-turn-metadata",
+    "x-codex-parent-thread-id",
+    "user-agent",
+    "x-claude-code-session-id",
+    "x-claude-code-agent-id",
+    "x-cursor-mode",
+    "x-cursor-include",
+    "x-cursor-workspace",
+)
+_values = texts | any_json.map(json.dumps) | st.sampled_from(["codex_cli_rs", "claude-cli/2.1", "ask", "thinking,raw"])
+_headers = st.dictionaries(st.sampled_from(_HEADERS), _values, max_size=4)
+
+
+@examples(200)
+@given(_headers, st.dictionaries(st.sampled_from(_HEADERS), any_json, max_size=2), texts)
+def test_any_headers_of_a_client_are_read_or_refused(
+    headers: dict[str, str], metadata: dict[str, Any], text: str
+) -> None:
+    codex = read_codex(headers, metadata, text)
+    assert (codex is None) == (not headers.get("originator", "").startswith("codex_"))
+    assert isinstance(session_of(headers, text), str)
+    assert folder_of([Instructions(f"Primary working directory: {text}\n")]) in (text.split("\n")[0].strip(), None)
+    with suppress(InvalidRequest):
+        assert with_headers(CursorOptions(fences="inline"), headers).fences == "inline"
+
+
+@examples(200)
+@given(st.lists(st.dictionaries(nasty, any_json, max_size=3), max_size=3), nasty)
+def test_any_conversation_is_packed_and_unpacked(items: list[dict[str, Any]], text: str) -> None:
+    items = json.loads(json.dumps(items).encode().replace(b"\\ud", b"u"))  # a body has no half characters
+    packed = pack(items)
+    assert msgspec.json.encode(unpack(packed)) == msgspec.json.encode(items)
+    assert unpack(text) == unpack(f"{packed[:4]}{text}") == [] or text.startswith(packed[:4])
+
+
+@examples(200)
+@given(
+    st.lists(st.dictionaries(st.sampled_from(["type", "id", "role", "content"]), nasty, max_size=4), max_size=5),
+    st.dictionaries(st.sampled_from(["after", "limit", "order", "starting_after"]), nasty | st.just("1"), max_size=3),
+)
+def test_any_page_of_input_items_is_listed_or_refused(items: list[dict[str, Any]], query: dict[str, str]) -> None:
+    with suppress(InvalidRequest):
+        assert starting_after(query) >= -1
+    with suppress(InvalidRequest):
+        page = json.loads(list_items(items, query))
+        assert len(page["data"]) <= len(items)
+        assert all(item["id"] and item["type"] for item in page["data"])
+
+
+_failures = st.builds(
+    Failure,
+    code=st.sampled_from(["agent_crashed", "insufficient_quota", "cancelled"]),
+    message=nasty,
+    status=st.integers(400, 599),
+    retryable=st.booleans(),
+    retry_after=st.none() | st.integers(0, 100),
+)
+
+
+@examples(100)
+@given(_failures, st.booleans(), st.booleans())
+def test_any_failure_is_an_error_of_each_vendor(failure: Failure, is_codex: bool, has_begun: bool) -> None:
+    assert failure.message in response_error(failure, is_codex=is_codex, has_begun=has_begun).message
+    assert json.loads(encode_anthropic_error(failure))["error"]["message"] == failure.message
+    (frame,) = SseDecoder().push(stream_error(failure))
+    assert json.loads(frame.data)["error"]["type"] in ("invalid_request_error", "rate_limit_error")
+
+
+@examples(100)
+@given(st.text("0123456789abcdef", min_size=32, max_size=32), st.integers(0, 10**9), st.integers(0, 999), nasty)
+def test_an_answers_id_names_its_run_in_each_dialect(run: str, after: int, index: int, strange: str) -> None:
+    answer = AnswerId(f"chat_{run}", after)
+    assert answer_id(response_id(answer.run_id, after)) == answer
+    assert read_item_id(item_id("msg", answer.run_id, after, index)) == ItemId(answer, index)
+    assert run_of_message(message_id(answer.run_id, after)) == (answer.run_id, after)
+    answer_id(strange), read_item_id(strange), run_of_message(strange)
+
+
+_declared = st.fixed_dictionaries(
+    {"type": st.sampled_from(["function", "custom", "namespace", "web_search", "new"])},
+    optional={"name": nasty, "description": nasty, "parameters": any_json, "format": any_json, "tools": st.just([])},
+)
+
+
+@examples(200)
+@given(st.lists(_declared, max_size=4), any_json | st.sampled_from(["auto", "none", "required"]))
+def test_any_tools_of_a_response_are_offered_or_refused(tools: list[dict[str, Any]], choice: Any) -> None:
+    with suppress(InvalidRequest):
+        toolbox = read_tools([("tools", tool) for tool in tools], choice)
+        names = [tool.name for tool in toolbox.offer.tools] if toolbox.offer is not None else []
+        assert len(names) == len(set(names)) <= len(tools)
 
 
 # --- decoders -------------------------------------------------------------------------------------------
