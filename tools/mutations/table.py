@@ -255,6 +255,9 @@ MUTATIONS: tuple[Mutation, ...] = (
         ("Rules: a line feed separates commands", r"[;|&\n]", "[;|&]"),
         ("Rules: what is no rule is refused", "if not _RULE.fullmatch(rule)", "if not _RULE.search(rule)"),
         ("Rules: each kind for its own", "if rule and rule[1] == kind", "if rule"),
+        ("Permissions: every command of a line is shown", "list(dict.fromkeys(programs))", "programs[:1]"),
+        ("Permissions: no name is a wider rule", "all(valid.fullmatch(name) for name in names)", "True"),
+        ("Permissions: what nobody reads is not allowed", "if len(command) > _LONGEST:", "if False:"),
     ),
     *_of(
         "sources/acp/running.py",
