@@ -176,8 +176,6 @@ PROPERTIES: dict[str, str] = {
     "dialects.responses.work": "laws.test_responses:test_any_events_give_a_lawful_response",
     "dialects.resuming": "laws.test_responses:test_a_reader_that_resumes_gets_what_it_lacks",
     "stages.changes": "stages.test_changes:test_the_combined_change_makes_the_last_version_of_the_first",
-    "stages.search_tokens": "stages.test_search_tokens:test_a_text_is_found_by_any_word_of_it_in_any_case",
-    "wire.surrogates": "wire.test_surrogates:test_however_a_text_is_cut_its_pieces_join_to_the_same",
     "dialects.messages.claude_code": f"{_HERE}:test_any_headers_of_a_client_are_read_or_refused",
     "dialects.responses.codex": f"{_HERE}:test_any_headers_of_a_client_are_read_or_refused",
     "dialects.options": f"{_HERE}:test_any_headers_of_a_client_are_read_or_refused",
