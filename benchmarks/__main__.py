@@ -51,6 +51,7 @@ def _history(field: Field, rounds: int) -> Part:
 PARTS: Mapping[str, Callable[[Field, int], Part]] = {
     "long": served.long_replies,
     "many": served.many_replies,
+    "dialects": served.other_dialects,
     "first": served.first_content,
     "delay": served.event_delays,
     "idle": served.idle_streams,

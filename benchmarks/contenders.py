@@ -69,8 +69,21 @@ def _chat(prompt: str) -> bytes:
     return msgspec.json.encode({"message": prompt, "stream": True})
 
 
+def _response(prompt: str) -> bytes:
+    return msgspec.json.encode({"model": "auto", "stream": True, "input": prompt})
+
+
+def _message(prompt: str) -> bytes:
+    messages = [{"role": "user", "content": prompt}]
+    return msgspec.json.encode({"model": "auto", "stream": True, "max_tokens": 128_000, "messages": messages})
+
+
 OPENAI = Dialect("/v1/chat/completions", _completion, '"delta":{"content":"', "[DONE]", replies.text_of_chunks)
 DOCUMENTS = Dialect("/v1/chat", _chat, "event: content_delta", "event: done", replies.documents_of)
+RESPONSES = Dialect(
+    "/v1/responses", _response, "event: response.output_text.delta", "response.completed", replies.text_of_response
+)
+MESSAGES = Dialect("/v1/messages", _message, '"type":"text_delta"', "message_stop", replies.text_of_message)
 PLAIN = Dialect("/v1/chat/completions", _completion, '"delta": {"content": "', "[DONE]", replies.text_of_chunks)
 RELAY = Dialect("/", str.encode, '"type":"assistant"', '"cacheWriteTokens"', replies.text_of_lines)
 

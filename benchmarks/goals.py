@@ -115,6 +115,15 @@ GROUPS = (
         },
     ),
     Group(
+        "The other dialects: time, relative to chat completions",
+        {
+            "50k responses": _time("responses, 50,000 lines", 1.25),
+            "50k messages": _time("messages, 50,000 lines", 1.25),
+            "many responses": _time("responses, 100 lines, 16 at once", 1.25),
+            "many messages": _time("messages, 100 lines, 16 at once", 1.25),
+        },
+    ),
+    Group(
         "Time to the first content, relative to the relay",
         {
             "first openai": out_of_reach(

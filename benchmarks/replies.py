@@ -41,7 +41,24 @@ class _End(Struct, rename="camel"):
     final_content: str | None = None
 
 
+class _TextDelta(Struct):
+    delta: str
+
+
+class _BlockText(Struct):
+    text: str = ""  # other blocks have none
+
+
+class _BlockDelta(Struct):
+    delta: _BlockText
+
+
+_RESPONSE_TEXT = b'{"type":"response.output_text.delta"'
+_BLOCK_DELTA = b'{"type":"content_block_delta"'
+
 _chunk = msgspec.json.Decoder(_Chunk).decode
+_text_delta = msgspec.json.Decoder(_TextDelta).decode
+_block_delta = msgspec.json.Decoder(_BlockDelta).decode
 _start = msgspec.json.Decoder(_Start).decode
 _growth = msgspec.json.Decoder(_Growth).decode
 _end = msgspec.json.Decoder(_End).decode
@@ -70,6 +87,16 @@ def text_of_chunks(body: bytes) -> str:
         if data != b"[DONE]":
             text += [choice.delta.content or "" for choice in _chunk(data).choices]
     return "".join(text)
+
+
+def text_of_response(body: bytes) -> str:
+    """Of the events of OpenAI's responses: the answer."""
+    return "".join(_text_delta(data).delta for data in _data(body) if data.startswith(_RESPONSE_TEXT))
+
+
+def text_of_message(body: bytes) -> str:
+    """Of the events of Anthropic's messages: the answer."""
+    return "".join(_block_delta(data).delta.text for data in _data(body) if data.startswith(_BLOCK_DELTA))
 
 
 def text_of_lines(body: bytes) -> str:

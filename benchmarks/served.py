@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 
-from benchmarks.contenders import DOCUMENTS, OPENAI, Contender, Server
+from benchmarks.contenders import DOCUMENTS, MESSAGES, OPENAI, RESPONSES, Contender, Server
 from benchmarks.failing import BenchmarkFailed
 from benchmarks.field import Field, Round, median, ratio, rotated, seconds
 from benchmarks.found import Found, Part
@@ -56,6 +56,27 @@ def many_replies(field: Field, rounds: int) -> Part:
     for who in ("openai", "documents", "plain"):
         rates = f"{median(found, who):,.0f}/s against {median(found, 'relay'):,.0f}/s"
         yield f"many {who}", Found(ratio(found, who, "relay"), rates)
+
+
+def other_dialects(field: Field, rounds: int, session: str = "50k", count: int = 400) -> Part:
+    """50,000 lines, and 100 lines at 16 at once, in units of chat completions."""
+    chat = Contender(field.gateway, OPENAI)
+    others = {"responses": Contender(field.gateway, RESPONSES), "messages": Contender(field.gateway, MESSAGES)}
+    everybody = {"chat": chat, **others}
+    found = rotated({who: partial(field.total, one, session) for who, one in everybody.items()}, rounds)
+    for who in others:
+        yield (
+            f"50k {who}",
+            Found(ratio(found, who, "chat"), f"{_ms(median(found, who))} against {_ms(median(found, 'chat'))}"),
+        )
+
+    def pace(one: Contender) -> float:
+        return 1 / field.ask(one, "100", concurrency=AT_ONCE, count=count).rate
+
+    found = rotated({who: partial(pace, one) for who, one in everybody.items()}, rounds)
+    for who in others:
+        rates = f"{1 / median(found, who):,.0f}/s against {1 / median(found, 'chat'):,.0f}/s"
+        yield f"many {who}", Found(ratio(found, who, "chat"), rates)
 
 
 def first_content(field: Field, rounds: int) -> Part:

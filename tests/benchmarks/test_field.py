@@ -64,6 +64,13 @@ def test_what_a_server_uses_is_read(field: Field) -> None:
     assert isinstance(children(pid), list)
 
 
+def test_the_other_dialects_tell_the_same_and_are_timed(field: Field) -> None:
+    found = dict(served.other_dialects(field, 1, session="2k", count=20))
+    assert found.keys() == {f"{size} {who}" for size in ("50k", "many") for who in ("responses", "messages")}
+    assert found.keys() <= GOALS.keys()
+    assert all(one.value > 0 for one in found.values())
+
+
 def test_an_agent_whose_client_leaves_is_gone(field: Field) -> None:
     found = dict(served.leaving(field, 1))
     assert found.keys() <= GOALS.keys()

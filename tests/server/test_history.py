@@ -96,7 +96,18 @@ def test_what_a_list_tells_of_a_conversation(quiet: httpx2.Client) -> None:
     mark = unique()
     first = chat(quiet, f"  {mark}  what\nis this?", mode="ask")
     (entry,) = listed(quiet, q=mark)
-    assert set(entry) == {"id", "title", "created", "updated", "workspace", "mode", "model", "isRunning", "snippet"}
+    assert set(entry) == {
+        "id",
+        "title",
+        "created",
+        "updated",
+        "workspace",
+        "mode",
+        "model",
+        "isRunning",
+        "pinned",
+        "snippet",
+    }
     assert (entry["id"], entry["title"]) == (first["conversationId"], f"{mark} what")
     assert (entry["mode"], entry["model"], entry["isRunning"]) == ("ask", first["model"], False)
     assert Path(entry["workspace"]).name == "work"
