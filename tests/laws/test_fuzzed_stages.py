@@ -458,8 +458,8 @@ def test_any_conversation_is_packed_and_unpacked(items: list[dict[str, Any]], te
 
 @examples(200)
 @given(
-    st.lists(st.dictionaries(st.sampled_from(["type", "id", "role", "content"]), nasty, max_size=4), max_size=5),
-    st.dictionaries(st.sampled_from(["after", "limit", "order", "starting_after"]), nasty | st.just("1"), max_size=3),
+    st.lists(st.dictionaries(st.sampled_from(["type", "id", "role", "content"]), texts, max_size=4), max_size=5),
+    st.dictionaries(st.sampled_from(["after", "limit", "order", "starting_after"]), texts | st.just("1"), max_size=3),
 )
 def test_any_page_of_input_items_is_listed_or_refused(items: list[dict[str, Any]], query: dict[str, str]) -> None:
     with suppress(InvalidRequest):

@@ -272,7 +272,7 @@ MUTATIONS = [
         "dialects/deltas.py",
         'document.metadata.ran_by == "caller"',
         "False",
-        "tests/dialects/test_deltas.py::test_what_the_caller_has_run_is_not_repeated[tool_calls]",
+        "tests/dialects/test_deltas.py::test_what_the_caller_has_run_is_not_repeated[reasoning]",
     ),
     Mutation(
         "usage is the context of the last model call, not the sum",

@@ -7,6 +7,7 @@ const PAUSE_MS = 120;
 
 let list;
 let place = null; // {start, end} of what is completed
+let offered = [];
 let timer;
 
 export const isCompleting = () => place !== null && list?.active !== undefined;
@@ -35,6 +36,7 @@ export function setUpCompletion(box, { folder, commands }) {
 	function offer(found, at) {
 		if (!found.length) return close();
 		place = at;
+		offered = found;
 		element.hidden = false;
 		list.show(found);
 	}
@@ -47,11 +49,14 @@ export function setUpCompletion(box, { folder, commands }) {
 		if (command) return offer(commands().filter(({ label }) => label.startsWith(before)), { start: 0, end });
 		const [, named] = /(?:^|\s)@([^\s@]*)$/.exec(before) ?? [];
 		if (named === undefined) return close();
+		const at = { start: end - named.length - 1, end };
+		// Until the answer comes: what is left of the list, for what is typed by now.
+		if (place) offer(offered.filter(({ label }) => label.toLowerCase().includes(named.toLowerCase())), at);
 		timer = setTimeout(async () => {
 			const query = new URLSearchParams({ q: named, ...(folder() && { workspace: folder() }) });
 			const { files } = await json(`/v1/workspace/files?${query}`).catch(() => ({ files: [] }));
 			if (box.value.slice(0, box.selectionStart) !== before) return; // something else is typed by now
-			offer(files.map((file) => ({ value: `@${file}`, label: file })), { start: end - named.length - 1, end });
+			offer(files.map((file) => ({ value: `@${file}`, label: file })), at);
 		}, PAUSE_MS);
 	});
 	box.addEventListener("keydown", (event) => {
