@@ -15,7 +15,8 @@ from tests.agent.install import install
 from tests.clients.programs import Json, Project, call, on_path, program, say
 from tests.server.conftest import eventually, unique
 
-COMMAND = "echo ran >> marker.txt; echo forty-$(wc -l < marker.txt)"
+# It takes a moment: Qwen Code may lose the output of a command that ends at once.
+COMMAND = "echo ran >> marker.txt; echo forty-$(wc -l < marker.txt); sleep 0.5"
 
 
 class Shell(Struct, frozen=True):
