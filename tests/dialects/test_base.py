@@ -1,15 +1,37 @@
 """The registry of dialects."""
 
-from cursor_gateway.dialects.base import SSE, AnswerId, ComputedRoute, Dialect, Dialects, Replay, Route, StartRun
+from cursor_gateway.dialects.base import (
+    SSE,
+    AnswerId,
+    ComputedRoute,
+    Dialect,
+    Dialects,
+    Replay,
+    Route,
+    RunView,
+    Start,
+    StartRun,
+    context_tokens,
+)
 from cursor_gateway.dialects.documents.dialect import DocumentsReply
 from cursor_gateway.dialects.documents.encoder import SseEncoder
 from cursor_gateway.dialects.errors import OPENAI_ERRORS
+from cursor_gateway.model.documents import Usage
+from cursor_gateway.model.run_info import RunInfo
+from cursor_gateway.stages.tokens import estimate_tokens_by_sample
 
 ROUTE = Route("/a", "a", lambda body, headers: StartRun(messages=[], reply=DocumentsReply(SSE)))
 REPLAY = Replay("a", SSE, lambda run, after: (SseEncoder(after), after))
 
 COMPUTED = ComputedRoute("POST", "/size", "size", lambda body, headers: b"%d" % len(body))
 IDS = {"answer-1": AnswerId("chat_1"), "answer-2": AnswerId("chat_1", 7)}
+
+
+def test_a_replys_context_is_that_of_the_prompt_or_of_the_reply_before() -> None:
+    run = RunView(RunInfo(id="chat_1", created="2026-01-01T00:00:00Z", known_tokens=7), 0, "x" * 12)
+    assert context_tokens(run, Start()) == 7 + estimate_tokens_by_sample("x" * 12)
+    usage = Usage(prompt_tokens=10, completion_tokens=5, total_tokens=15)
+    assert context_tokens(run, Start(3, usage)) == 15
 
 
 def test_each_dialect_translates_its_own_ids_and_others_stay() -> None:

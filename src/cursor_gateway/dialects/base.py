@@ -23,6 +23,7 @@ from cursor_gateway.model.permissions import Permission
 from cursor_gateway.model.run_info import Fences, Include, RunInfo, WhenClientLeaves
 from cursor_gateway.prompting.replies import Decision
 from cursor_gateway.prompting.structured import Format
+from cursor_gateway.stages.tokens import estimate_tokens_by_sample
 
 # --- replies ----------------------------------------------------------------------------------------
 
@@ -51,6 +52,13 @@ class Start(Struct, frozen=True):
     after: int = 0  # the number of the last event before it
     usage: Usage | None = None  # of the last model call of the reply before
     kept: bytes = b""  # `StartRun.kept` of the request that it answers
+
+
+def context_tokens(run: RunView, start: Start) -> int:
+    """About how many tokens the agent has before it when it begins this reply."""
+    if start.usage is None:
+        return run.info.known_tokens + estimate_tokens_by_sample(run.prompt)
+    return start.usage.total_tokens
 
 
 class Encoder(Protocol):

@@ -5,6 +5,7 @@ import json
 import msgspec
 import pytest
 
+from cursor_gateway.dialects.base import NDJSON, SSE
 from cursor_gateway.dialects.documents.encoder import NdjsonEncoder, SseEncoder, encode_response
 from cursor_gateway.model.document_events import (
     ContentDelta,
@@ -233,3 +234,7 @@ def test_a_response_is_its_envelope_with_the_documents() -> None:
             {"type": "todo_update", "id": "doc_002", "sequence": 2, "content": None, "metadata": {"todos": []}},
         ]
     }
+
+
+def test_a_silent_stream_is_kept_alive_in_its_form() -> None:
+    assert (SseEncoder().keep_alive(), NdjsonEncoder().keep_alive()) == (SSE.keep_alive, NDJSON.keep_alive)

@@ -17,6 +17,7 @@ from cursor_gateway.dialects.base import (
     RunView,
     Start,
     StartRun,
+    context_tokens,
 )
 from cursor_gateway.dialects.chat.encoder import (
     ChunkEncoder,
@@ -36,7 +37,6 @@ from cursor_gateway.model.document_events import DocumentEvent
 from cursor_gateway.prompting.prompt import quotes_calls
 from cursor_gateway.prompting.structured import instructions
 from cursor_gateway.stages.cutting import Cutter
-from cursor_gateway.stages.tokens import estimate_tokens_by_sample
 
 _PREFIX = "chatcmpl-"
 _RUN_PREFIX = "chat_"
@@ -93,7 +93,7 @@ class ChatReply(Struct, frozen=True, kw_only=True):
             include_usage=self.include_usage,
             agent_tools=self.agent_tools,
             cutter=cutter,
-            prompt_tokens=_context(run, start) if cutter is not None else 0,
+            prompt_tokens=context_tokens(run, start) if cutter is not None else 0,
             after=start.after,
         )
 
@@ -102,7 +102,7 @@ class ChatReply(Struct, frozen=True, kw_only=True):
 
     def fold(self, run: RunView, start: Start) -> AnswerFold:
         cutter = self._cutter()
-        prompt_tokens = _context(run, start) if cutter is not None else 0
+        prompt_tokens = context_tokens(run, start) if cutter is not None else 0
         return AnswerFold(completion_head(run, start.after).run, self.agent_tools, cutter, prompt_tokens)
 
     def body(self, run: RunView, start: Start, answer: Answer) -> bytes:
@@ -147,13 +147,6 @@ class WholeCompletion:
         if answer is None:
             raise ValueError("the answer is not over yet")
         return self._reply.body(self._run, self._start, answer)
-
-
-def _context(run: RunView, start: Start) -> int:
-    """About how many tokens the agent has before it when it begins this reply."""
-    if start.usage is None:
-        return run.info.known_tokens + estimate_tokens_by_sample(run.prompt)
-    return start.usage.total_tokens
 
 
 def _resumed(run: RunView, after: int, agent_tools: AgentTools) -> tuple[Encoder, int]:

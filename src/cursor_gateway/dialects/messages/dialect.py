@@ -20,6 +20,7 @@ from cursor_gateway.dialects.base import (
     RunView,
     Start,
     StartRun,
+    context_tokens,
 )
 from cursor_gateway.dialects.deltas import Answer, AnswerFold
 from cursor_gateway.dialects.messages.blocks import Composer, Display, Step
@@ -88,7 +89,9 @@ class MessagesReply(Struct, frozen=True, kw_only=True):
 
     def fold(self, run: RunView, start: Start) -> AnswerFold:
         in_thinking = self.display.thinking and self.display.actions == "thinking"
-        return AnswerFold(run.info.id, "reasoning" if in_thinking else "none", self._cutter(), _context(run, start))
+        return AnswerFold(
+            run.info.id, "reasoning" if in_thinking else "none", self._cutter(), context_tokens(run, start)
+        )
 
     def body(self, run: RunView, start: Start, answer: Answer) -> bytes:
         steps = self._uncut(run).whole(answer)
@@ -100,7 +103,7 @@ class MessagesReply(Struct, frozen=True, kw_only=True):
         return MessageEncoder(_head(run, start, self.model), self._uncut(run)).whole(answer)
 
     def composer(self, run: RunView, start: Start) -> Composer:
-        return Composer(run.info.id, self.display, self._cutter(), _context(run, start))
+        return Composer(run.info.id, self.display, self._cutter(), context_tokens(run, start))
 
     def _uncut(self, run: RunView) -> Composer:
         """For an answer that was cut already, if it had to be."""
@@ -144,15 +147,8 @@ def _head(run: RunView, start: Start, model: str) -> MessageHead:
         id=message_id(run.info.id, start.after),
         model=model,
         signature=run.info.id,
-        input_tokens=_context(run, start),
+        input_tokens=context_tokens(run, start),
     )
-
-
-def _context(run: RunView, start: Start) -> int:
-    """About how many tokens the agent has before it when it begins this reply."""
-    if start.usage is None:
-        return run.info.known_tokens + estimate_tokens_by_sample(run.prompt)
-    return start.usage.total_tokens
 
 
 def _resumed(run: RunView, after: int, actions: ActionDisplay) -> tuple[Encoder, int]:

@@ -22,6 +22,7 @@ from cursor_gateway.dialects.base import (
     StartRun,
     StoredAnswers,
     StoredReply,
+    context_tokens,
 )
 from cursor_gateway.dialects.deltas import Answer, AnswerFold
 from cursor_gateway.dialects.errors import OPENAI_ERRORS
@@ -101,15 +102,15 @@ class ResponsesReply(Struct, frozen=True, kw_only=True):
 
     def stream(self, run: RunView, start: Start) -> ResponseStream:
         head = _head(self.asked, run, start.after)
-        return ResponseStream(head, _context(run, start), known=self.known, after=self.starting_after)
+        return ResponseStream(head, context_tokens(run, start), known=self.known, after=self.starting_after)
 
     def whole(self, run: RunView, start: Start) -> WholeResponse:
-        return WholeResponse(_head(self.asked, run, start.after), _context(run, start))
+        return WholeResponse(_head(self.asked, run, start.after), context_tokens(run, start))
 
     def fold(self, run: RunView, start: Start) -> AnswerFold:
         limit = self.asked.max_tokens
         cutter = None if limit is None else Cutter((), limit)
-        return AnswerFold(run.info.id, "reasoning", cutter, _context(run, start))
+        return AnswerFold(run.info.id, "reasoning", cutter, context_tokens(run, start))
 
     def body(self, run: RunView, start: Start, answer: Answer) -> bytes:
         return msgspec.json.encode(response_of(_head(self.asked, run, start.after), answer))
@@ -121,13 +122,6 @@ class ResponsesReply(Struct, frozen=True, kw_only=True):
 
 def _head(asked: Asked, run: RunView, after: int) -> Head:
     return Head(run.info.id, after, run.created, run.info.model or asked.model, asked)
-
-
-def _context(run: RunView, start: Start) -> int:
-    """About how many tokens the agent has before it when it begins this reply."""
-    if start.usage is None:
-        return run.info.known_tokens + estimate_tokens_by_sample(run.prompt)
-    return start.usage.total_tokens
 
 
 def _resumed(run: RunView, after: int) -> tuple[Encoder, int]:
