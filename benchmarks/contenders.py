@@ -81,7 +81,7 @@ def _message(prompt: str) -> bytes:
 OPENAI = Dialect("/v1/chat/completions", _completion, '"delta":{"content":"', "[DONE]", replies.text_of_chunks)
 DOCUMENTS = Dialect("/v1/chat", _chat, "event: content_delta", "event: done", replies.documents_of)
 RESPONSES = Dialect(
-    "/v1/responses", _response, "event: response.output_text.delta", "response.completed", replies.text_of_response
+    "/v1/responses", _response, "event: response.output_text.delta", '"total_tokens":', replies.text_of_response
 )
 MESSAGES = Dialect("/v1/messages", _message, '"type":"text_delta"', "message_stop", replies.text_of_message)
 PLAIN = Dialect("/v1/chat/completions", _completion, '"delta": {"content": "', "[DONE]", replies.text_of_chunks)

@@ -57,7 +57,9 @@ def update(path: Path, timeout: float) -> None:
 def connect(path: Path, timeout: float) -> sqlite3.Connection:
     """Never creates the file. The connection may be used by any thread, one at a time."""
     uri = f"{path.absolute().as_uri()}?mode=rw"
-    return sqlite3.connect(uri, uri=True, timeout=timeout, isolation_level=None, check_same_thread=False)
+    connection = sqlite3.connect(uri, uri=True, timeout=timeout, isolation_level=None, check_same_thread=False)
+    connection.execute("PRAGMA temp_store = MEMORY")  # the temporary folder may be full
+    return connection
 
 
 def is_damage(error: sqlite3.Error) -> bool:
