@@ -301,7 +301,7 @@ def test_the_own_gateway_is_found_and_works_in_the_current_folder(home: Path) ->
             assert status == 0
             assert told(out)["workspace"] == str(home / "work" / "here")
             (line,) = error.splitlines()
-            assert re.match(r"Gateway at http://\S+: cursor-agent 2026\S* .*, in /.*/work/here$", line)
+            assert re.match(r"Gateway at http://\S+: cursor-agent 2026\S* .*, in /.*/here$", line)
         assert chat("--json", "--url", gateway.url, PROMPT)[2] == ""  # nothing unexpected: a script is told nothing
         ended = finished("models", "--url", gateway.url)
         assert (ended.returncode, ended.stderr.decode().splitlines()[0][:10]) == (0, "Gateway at")

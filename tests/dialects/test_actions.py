@@ -32,7 +32,7 @@ def command(exit_code: int = 0, **trace: str) -> TerminalCommandMetadata:
         output="a\n",
         duration_ms=1,
         permissions=[],
-        **trace,  # type: ignore[arg-type]
+        **trace,  # type: ignore[arg-type] # each of its right type
     )
 
 
@@ -43,7 +43,7 @@ def tool(result: ToolCallResult, **more: str) -> ToolCallMetadata:
         arguments={"query": "x"},
         result=result,
         duration_ms=1,
-        **more,  # type: ignore[arg-type]
+        **more,  # type: ignore[arg-type] # each of its right type
     )
 
 
@@ -53,7 +53,7 @@ def edit(operation: str, diff: Diff | None = None, old_path: str = "") -> FileEd
         more["diff"] = diff
     if old_path:
         more["old_path"] = old_path
-    return FileEditMetadata(file_path="a.py", operation=operation, language="python", **more)  # type: ignore[arg-type]
+    return FileEditMetadata(file_path="a.py", operation=operation, language="python", **more)  # type: ignore[arg-type] # each of its right type
 
 
 def test_a_command_has_its_output_and_how_it_failed() -> None:

@@ -7,6 +7,7 @@ from cursor_gateway.model.messages import (
     Message,
     ToolMessage,
     UserMessage,
+    has_content,
     without_call_ids,
 )
 
@@ -16,3 +17,20 @@ def test_calls_lose_their_ids() -> None:
     called: list[Message] = [AssistantMessage("", (Call("call_1", "look", "{}"),)), ToolMessage("ok", "call_1", "look")]
     quoted: list[Message] = [AssistantMessage("", (Call("", "look", "{}"),)), ToolMessage("ok", "", "look")]
     assert without_call_ids([*others, *called]) == [*others, *quoted]
+
+
+def test_a_message_has_content_if_it_has_text_an_image_or_a_call() -> None:
+    full: list[Message] = [
+        Instructions("Be kind."),
+        UserMessage("", ("a.png",)),
+        ToolMessage("", "call_1", "look", ("a.png",)),
+        AssistantMessage("", (Call("call_1", "look", "{}"),)),
+    ]
+    assert all(map(has_content, full))
+    empty: list[Message] = [
+        Instructions(""),
+        UserMessage(" \n"),
+        ToolMessage("", "call_1", "look"),
+        AssistantMessage(""),
+    ]
+    assert not any(map(has_content, empty))

@@ -337,7 +337,7 @@ def test_codex_that_retries_gets_the_same_run_and_only_what_it_lacks(
     known = _plain(first.output[:3])
     again = create(http, items + known, headers, stream=True, store=False)
     assert again.headers["x-chat-id"] == reply.headers["x-chat-id"]
-    done = [event.item.id for event in read_events(again.content) if type(event).__name__ == "ItemDone"]  # type: ignore[union-attr]
+    done = [event.item.id for event in read_events(again.content) if type(event).__name__ == "ItemDone"]  # type: ignore[union-attr] # which has an item
     assert done == [item.id for item in first.output[3:]]
     assert len(invocations(gateway, mark)) == 1
 

@@ -275,7 +275,7 @@ def test_a_call_runs_when_it_is_allowed_or_in_progress() -> None:
     (start,) = decoder.begin("1")
     assert isinstance(start, ToolStarted)
     assert decoder.begin("1") == decoder.begin("unknown") == []
-    assert decoder.deny("1", Outcome(state="rejected"))[0].call_id == "1"  # type: ignore[union-attr]
+    assert decoder.deny("1", Outcome(state="rejected"))[0].call_id == "1"  # type: ignore[union-attr] # it is a `ToolEnded`
     assert pushed(decoder, call("2", kind="execute")) == []
     (start,) = pushed(decoder, {"sessionUpdate": "tool_call_update", "toolCallId": "2", "status": "in_progress"})
     assert isinstance(start, ToolStarted)

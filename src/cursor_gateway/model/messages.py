@@ -58,3 +58,14 @@ def without_call_ids(messages: Sequence[Message]) -> list[Message]:
             case Instructions() | UserMessage():
                 quoted.append(message)
     return quoted
+
+
+def has_content(message: Message) -> bool:
+    """Whether it has text, an image or a call."""
+    match message:
+        case AssistantMessage(calls=calls) if calls:
+            return True
+        case UserMessage(images=images) | ToolMessage(images=images) if images:
+            return True
+        case _:
+            return bool(message.text.strip())

@@ -79,7 +79,7 @@ def test_headers_stand_for_options() -> None:
     asked = read(
         {"thinking": THINKING}, {"x-cursor-actions": "text", "x-cursor-mode": "plan", "x-cursor-include": "raw"}
     )
-    assert (asked.reply.display.actions, asked.mode, asked.include) == ("text", "plan", {"raw"})  # type: ignore[union-attr]
+    assert (asked.reply.display.actions, asked.mode, asked.include) == ("text", "plan", {"raw"})  # type: ignore[union-attr] # no format was asked for
     assert not read({"cursor": {"conversationId": "conv_1"}}).has_full_history
 
 

@@ -98,7 +98,7 @@ def test_tools_with_a_schema_are_the_callers() -> None:
     more = {"type": "custom", "defer_loading": True, "strict": True, "cache_control": {"type": "ephemeral"}}
     asked = read(tools=[{**LOOK, **more}, {"name": "nothing"}, {"type": "web_search_20250305", "name": "web_search"}])
     nothing = Tool("nothing", "", {"type": "object", "properties": {}})
-    assert asked.offer == Offer(tools=(Tool("look", "Looks.", LOOK["input_schema"]), nothing))  # type: ignore[arg-type]
+    assert asked.offer == Offer(tools=(Tool("look", "Looks.", LOOK["input_schema"]), nothing))  # type: ignore[arg-type] # a schema is a dict
     assert asked.tool_types == ("custom", "custom", "web_search_20250305")
     assert asked.takes_blocks
 

@@ -26,7 +26,15 @@ from cursor_gateway.model.caller_tools import (
 )
 from cursor_gateway.model.documents import MODES
 from cursor_gateway.model.images import Image, check_images, read_image
-from cursor_gateway.model.messages import AssistantMessage, Call, Instructions, Message, ToolMessage, UserMessage
+from cursor_gateway.model.messages import (
+    AssistantMessage,
+    Call,
+    Instructions,
+    Message,
+    ToolMessage,
+    UserMessage,
+    has_content,
+)
 from cursor_gateway.model.run_info import Fences, Include, WhenClientLeaves
 from cursor_gateway.prompting.structured import Format, JsonObject, JsonSchema, check_schema
 from cursor_gateway.wire.json_body import read_json
@@ -334,7 +342,7 @@ def _conversation(wire: list[_WireMessage]) -> tuple[list[Message], list[Image]]
                 messages.append(ToolMessage(text, call_id, called.get(call_id) or name or "", names))
             case _FunctionResult(name=name):
                 messages.append(ToolMessage(text, "", name))
-    if not any(_says_something(message) for message in messages):
+    if not any(has_content(message) for message in messages):
         raise InvalidRequest("messages: They contain no text and no image; add a user message.", param="messages")
     return messages, images
 
@@ -342,16 +350,6 @@ def _conversation(wire: list[_WireMessage]) -> tuple[list[Message], list[Image]]
 def _count_images(wire: list[_WireMessage]) -> int:
     contents = (message.content for message in wire)
     return sum(isinstance(part, _ImageUrl) for parts in contents if isinstance(parts, list) for part in parts)
-
-
-def _says_something(message: Message) -> bool:
-    match message:
-        case AssistantMessage(calls=calls) if calls:
-            return True
-        case UserMessage(images=images) | ToolMessage(images=images) if images:
-            return True
-        case _:
-            return bool(message.text.strip())
 
 
 def _content(content: _Content | None, number: int) -> tuple[str, list[Image]]:

@@ -15,7 +15,15 @@ from msgspec.structs import replace
 from cursor_gateway.dialects.messages.actions import MARK
 from cursor_gateway.errors import InvalidRequest
 from cursor_gateway.model.images import Image, check_images, read_image
-from cursor_gateway.model.messages import AssistantMessage, Call, Instructions, Message, ToolMessage, UserMessage
+from cursor_gateway.model.messages import (
+    AssistantMessage,
+    Call,
+    Instructions,
+    Message,
+    ToolMessage,
+    UserMessage,
+    has_content,
+)
 from cursor_gateway.wire.payload import Fields
 
 Block: TypeAlias = dict[str, Any]
@@ -49,7 +57,7 @@ def read_conversation(system: Content | None, wire: Sequence[WireMessage], max_i
         reader.messages.append(Instructions(text))
     for number, message in enumerate(wire):
         reader.read(message, f"messages[{number}].content")
-    if not any(_says_something(message) for message in reader.messages):
+    if not any(has_content(message) for message in reader.messages):
         raise InvalidRequest("messages: They contain no text and no image; add a user message.", param="messages")
     return Conversation(tuple(reader.messages), tuple(reader.images))
 
@@ -204,13 +212,3 @@ def _inner_blocks(content: Content) -> Iterator[Block]:
         yield block
         if block.get("type") == "tool_result":
             yield from _blocks(Fields(block).items("content"))
-
-
-def _says_something(message: Message) -> bool:
-    match message:
-        case AssistantMessage(calls=calls) if calls:
-            return True
-        case UserMessage(images=images) | ToolMessage(images=images) if images:
-            return True
-        case _:
-            return bool(message.text.strip())

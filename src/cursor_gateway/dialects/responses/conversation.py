@@ -19,7 +19,15 @@ from cursor_gateway.dialects.responses.ids import read_item_id
 from cursor_gateway.dialects.responses.toolbox import Forms, arguments_of
 from cursor_gateway.errors import InvalidRequest
 from cursor_gateway.model.images import Image, check_images, read_image
-from cursor_gateway.model.messages import AssistantMessage, Call, Instructions, Message, ToolMessage, UserMessage
+from cursor_gateway.model.messages import (
+    AssistantMessage,
+    Call,
+    Instructions,
+    Message,
+    ToolMessage,
+    UserMessage,
+    has_content,
+)
 
 _MOST_ITEMS = 50_000
 _CALLS = ("function_call", "custom_tool_call")
@@ -161,7 +169,8 @@ def converse(items: Sequence[Placed], instructions: str, forms: Forms, max_image
     first = len(reader.messages)
     for placed in items:
         reader.read(placed)
-    if not any(_says_something(message) for message in reader.messages[first:]):
+    # A result may be empty.
+    if not any(isinstance(message, ToolMessage) or has_content(message) for message in reader.messages[first:]):
         raise InvalidRequest("input: It contains no text and no image; add a user message.", param="input")
     return Conversation(tuple(reader.messages), tuple(reader.images))
 
@@ -320,15 +329,3 @@ def _count_images(placed: Placed) -> int:
     if not isinstance(parts, list):
         return 0
     return sum(isinstance(part, dict) and part.get("type") in ("input_image", "input_file") for part in parts)
-
-
-def _says_something(message: Message) -> bool:
-    match message:
-        case AssistantMessage(calls=calls) if calls:
-            return True
-        case UserMessage(images=images) | ToolMessage(images=images) if images:
-            return True
-        case ToolMessage():
-            return True  # a result may be empty
-        case _:
-            return bool(message.text.strip())
