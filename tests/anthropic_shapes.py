@@ -5,7 +5,7 @@ import json
 from typing import Annotated, Any, Literal, TypeAlias
 
 import msgspec
-from msgspec import Meta, Struct
+from msgspec import UNSET, Meta, Struct, UnsetType
 
 from cursor_gateway.wire.sse import SseDecoder
 
@@ -143,6 +143,7 @@ class ErrorBody(_Strict, frozen=True, kw_only=True):
 
 class Error(_Typed, frozen=True, kw_only=True, tag="error"):
     error: ErrorBody
+    request_id: Annotated[str, Meta(pattern="^req_")] | UnsetType = UNSET  # of a run that is read again there is none
 
 
 # --- events -----------------------------------------------------------------------------------------

@@ -68,8 +68,8 @@ class PlainWhole:
         answer = self._fold.answer()
         return answer.text.encode() if answer else b""
 
-    def error_body(self, failure: Failure) -> bytes:
-        return encode_error(failure)
+    def error_body(self, failure: Failure) -> bytes | None:
+        return None
 
 
 class PlainReply(Struct, frozen=True):
@@ -87,7 +87,7 @@ class PlainReply(Struct, frozen=True):
         return PlainWhole(start.after)
 
 
-def encode_error(failure: Failure) -> bytes:
+def encode_error(failure: Failure, request_id: str) -> bytes:
     return f"{failure.code}: {failure.message}".encode()
 
 

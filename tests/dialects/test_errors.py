@@ -46,7 +46,7 @@ def test_an_error_names_the_field_that_is_to_blame() -> None:
 def test_other_fields_stand_beside_the_error() -> None:
     failure = AgentCrashed("It crashed.").failure()
     body = json.loads(encode_error(failure, {"id": "chat_1", "documents": []}))
-    assert body == {**json.loads(OPENAI_ERRORS.encode(failure)), "id": "chat_1", "documents": []}
+    assert body == {**json.loads(OPENAI_ERRORS.encode(failure, "req_1")), "id": "chat_1", "documents": []}
 
 
 def test_clients_are_told_to_retry_what_may_succeed() -> None:

@@ -10,7 +10,7 @@ from cursor_gateway.server.metrics import Metrics
 from cursor_gateway.server.streaming import Reading
 from tests.runs.scripted import true
 
-SCOPE: dict[str, Any] = {"type": "http", "method": "POST", "path": "/", "headers": []}
+SCOPE: dict[str, Any] = {"type": "http", "method": "POST", "path": "/", "headers": [], "state": {"request_id": "req_1"}}
 
 
 class Client:

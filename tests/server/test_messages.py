@@ -401,8 +401,9 @@ def test_failures_have_anthropics_form(gateway: RunningGateway, http: httpx2.Cli
     mark, headers = unique(), claude_code()
     body = f"{mark} {standin(row.prompt)}"
     reply = create(http, body, headers, tools=[WEATHER], stream=stream)
-    error = error_of(reply).error
+    error, request_id = error_of(reply).error, error_of(reply).request_id
     assert row.advice in error.message
+    assert request_id == reply.headers["request-id"]
     if reply.status_code == 200:
         assert error.type == ("rate_limit_error" if row.status == 429 else "invalid_request_error")
     else:
@@ -411,7 +412,7 @@ def test_failures_have_anthropics_form(gateway: RunningGateway, http: httpx2.Cli
         assert reply.headers["x-should-retry"] == ("true" if is_worth_it else "false")
     if row.when == "late":
         again = create(http, body, headers, tools=[WEATHER], stream=stream)
-        assert error_of(again) == error_of(reply)
+        assert error_of(again).error == error
         assert len(eventually(lambda: invocations(gateway, mark))) == 1
 
 
@@ -428,4 +429,4 @@ def test_what_is_refused(http: httpx2.Client, fields: Json, status: int, kind: s
     reply = http.post("/v1/messages", json={"model": "auto", "max_tokens": 5, "messages": [user("hello")], **fields})
     assert (reply.status_code, error_of(reply).error.type) == (status, kind)
     assert reply.headers["x-should-retry"] == "false"
-    assert reply.headers["request-id"]
+    assert reply.headers["request-id"] == error_of(reply).request_id

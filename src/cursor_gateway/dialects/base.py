@@ -52,6 +52,7 @@ class Start(Struct, frozen=True):
     after: int = 0  # the number of the last event before it
     usage: Usage | None = None  # of the last model call of the reply before
     kept: bytes = b""  # `StartRun.kept` of the request that it answers
+    request_id: str = ""  # of that request
 
 
 def context_tokens(run: RunView, start: Start) -> int:
@@ -107,8 +108,8 @@ class Whole(Protocol):
         """Why the run failed, if the reply is to be an error: it decides the status."""
         ...
 
-    def error_body(self, failure: Failure) -> bytes:
-        """The reply of a run that failed."""
+    def error_body(self, failure: Failure) -> bytes | None:
+        """The reply of a run that failed. None: the error alone, as `Errors` encodes it."""
         ...
 
     def body(self) -> bytes:

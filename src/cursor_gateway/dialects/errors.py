@@ -43,9 +43,9 @@ def _is_retryable(failure: Failure) -> bool:
 class Errors(Struct, frozen=True):
     """How the failures of a path are encoded."""
 
-    encode: Callable[[Failure], bytes]
+    encode: Callable[[Failure, str], bytes]  # of a failure and the id of the request
     media_type: str = "application/json"
     is_worth_retrying: Callable[[Failure], bool] = _is_retryable  # what the path's clients are told
 
 
-OPENAI_ERRORS = Errors(encode_error)
+OPENAI_ERRORS = Errors(lambda failure, request_id: encode_error(failure))  # the id is in a header

@@ -117,7 +117,7 @@ class RouteEndpoint:
         self, request: Request, asked: RunAction, continued: Continued, reply: Reply, kept: bytes = b""
     ) -> ASGIApp:
         """Up to the end of the run, or to where it pauses."""
-        run, start = continued.run, Start(continued.after, continued.usage_before, kept)
+        run, start = continued.run, Start(continued.after, continued.usage_before, kept, request.state.request_id)
         if asked.responds_async:
             snapshot = await self._service.response(run.id, run.owner)
             return run_response(snapshot, 202, {**run_headers(run), "location": f"/v1/chat/{run.id}"})
@@ -142,7 +142,8 @@ class RouteEndpoint:
         self, request: Request, run_request: RunRequest, continued: Continued, checked: CheckedReply, *, stream: bool
     ) -> ASGIApp:
         run, reply = continued.run, checked.reply
-        view, start = view_of(run), Start(continued.after, continued.usage_before, run_request.kept)
+        view = view_of(run)
+        start = Start(continued.after, continued.usage_before, run_request.kept, run_request.request_id)
         first = TextAnswer(run, reply.fold(view, start), start.after)
         answer = CheckedAnswer(first, run_request, checked.format, self._service)
         if stream:

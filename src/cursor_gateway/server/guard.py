@@ -109,8 +109,7 @@ class Guard:
         return refuse
 
     def _reply(self, send: Send, request_id: str, origin: str | None) -> "_Reply":
-        headers = [*self._headers, *((name, request_id.encode()) for name in _REQUEST_ID_NAMES)]
-        return _Reply(send, headers if origin is None else headers + self._cors(origin))
+        return _Reply(send, request_id, self._headers if origin is None else self._headers + self._cors(origin))
 
     def _check_host(self, scope: Scope) -> None:
         hosts = [value for name, value in scope["headers"] if name == b"host"]
@@ -183,9 +182,10 @@ class Guard:
 class _Reply:
     """`send`, with our headers on every reply; knows whether one has begun."""
 
-    def __init__(self, send: Send, headers: Pairs) -> None:
+    def __init__(self, send: Send, request_id: str, headers: Pairs) -> None:
         self.status = 0
-        self._send, self._headers = send, headers
+        self._send, self._request_id = send, request_id
+        self._headers = [*headers, *((name, request_id.encode()) for name in _REQUEST_ID_NAMES)]
 
     async def __call__(self, message: Message) -> None:
         if message["type"] == "http.response.start":
@@ -198,7 +198,8 @@ class _Reply:
     async def refuse(self, failure: Failure, errors: Errors) -> None:
         if self.status:  # a reply has begun: a stream ends in its own form
             return
-        await error_response(failure, errors=errors)({"type": "http"}, _no_receive, self)
+        scope = {"type": "http", "state": {"request_id": self._request_id}}
+        await error_response(failure, errors=errors)(scope, _no_receive, self)
 
 
 def _is_open(path: str) -> bool:
@@ -223,7 +224,7 @@ def error_response(
     headers: Mapping[str, str] | None = None,
     body: bytes | None = None,
     errors: Errors = OPENAI_ERRORS,
-) -> Response:
+) -> ASGIApp:
     """`body` is for replies that say more than why they failed."""
     retries = errors.is_worth_retrying(failure)
     more = {"x-should-retry": "true" if retries else "false"}  # OpenAI's and Anthropic's own clients obey it
@@ -231,12 +232,13 @@ def error_response(
         more["retry-after"] = str(failure.retry_after)
     if failure.status == 401 and failure.code == KeyRefused.code:
         more["www-authenticate"] = "Bearer"
-    return Response(
-        errors.encode(failure) if body is None else body,
-        failure.status,
-        {**more, **(headers or {})},
-        media_type=errors.media_type,
-    )
+    all_headers = {**more, **(headers or {})}
+
+    async def respond(scope: Scope, receive: Receive, send: Send) -> None:
+        content = errors.encode(failure, scope["state"]["request_id"]) if body is None else body
+        await Response(content, failure.status, all_headers, media_type=errors.media_type)(scope, receive, send)
+
+    return respond
 
 
 async def _no_receive() -> Message:

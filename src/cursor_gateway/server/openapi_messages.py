@@ -95,6 +95,7 @@ def message_schemas() -> dict[str, Schema]:
             {
                 "type": _told({"const": "error"}, "Always `error`."),
                 "error": _ref("MessagesErrorBody", "The error."),
+                "request_id": _told(_NAME, "The id of the request, as in the header `request-id`."),
             },
             ["type", "error"],
         ),

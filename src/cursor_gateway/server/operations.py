@@ -7,6 +7,7 @@ from importlib.metadata import version
 import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.types import ASGIApp
 
 from cursor_gateway.dialects.errors import encode_error
 from cursor_gateway.errors import AgentMissing
@@ -23,7 +24,7 @@ class OperationEndpoints:
         self._service, self._settings, self._metrics = service, settings, metrics
         self._version = version("cursor-gateway")
 
-    async def health(self, request: Request) -> Response:
+    async def health(self, request: Request) -> ASGIApp:
         """503 when no run can be started: who looks at the status alone knows enough."""
         state = self._service.source.state()
         is_exposed = bool(self._settings.api_keys)  # no key is asked for here: strangers learn no path of this machine

@@ -93,7 +93,7 @@ def _matched(pattern: list[str], parts: list[str]) -> dict[str, str] | None:
     return named if len(pattern) == len(parts) else None
 
 
-def _without_endpoint(scope: Scope, methods: Methods, errors: Errors) -> Response:
+def _without_endpoint(scope: Scope, methods: Methods, errors: Errors) -> ASGIApp:
     known = [*methods, *(["HEAD"] if "GET" in methods else []), "OPTIONS"]
     allow = {"allow": ", ".join(known)}
     if scope["method"] == "OPTIONS":

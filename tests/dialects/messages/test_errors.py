@@ -48,6 +48,16 @@ def test_the_type_follows_from_the_status(error: type[GatewayError], type: str) 
     assert json.loads(body) == {"type": "error", "error": {"type": type, "message": "Why it failed."}}
 
 
+def test_an_error_has_the_id_of_its_request() -> None:
+    failure = AgentCrashed("Why it failed.").failure()
+    (event,) = events_of(stream_error(failure, "req_1"))
+    assert isinstance(event, Error)
+    bodies = [
+        msgspec.json.decode(encode(failure, "req_1"), type=Error) for encode in (encode_error, ANTHROPIC_ERRORS.encode)
+    ]
+    assert [body.request_id for body in (event, *bodies)] == ["req_1"] * 3
+
+
 def test_anthropics_own_statuses_are_known() -> None:
     assert [error_type(status) for status in (402, 500, 529)] == ["billing_error", "api_error", "overloaded_error"]
 

@@ -29,7 +29,7 @@ from cursor_gateway.dialects.chat.encoder import (
 )
 from cursor_gateway.dialects.chat.request import ChatRequest, read_request
 from cursor_gateway.dialects.deltas import AgentTools, Answer, AnswerFold
-from cursor_gateway.dialects.errors import OPENAI_ERRORS, encode_error
+from cursor_gateway.dialects.errors import OPENAI_ERRORS
 from cursor_gateway.dialects.options import with_headers
 from cursor_gateway.dialects.resuming import Resumed
 from cursor_gateway.errors import Failure, InvalidRequest
@@ -139,8 +139,8 @@ class WholeCompletion:
     def push(self, event: DocumentEvent, /) -> None:
         self._fold.push(event)
 
-    def error_body(self, failure: Failure) -> bytes:
-        return encode_error(failure)
+    def error_body(self, failure: Failure) -> bytes | None:
+        return None
 
     def body(self) -> bytes:
         answer = self._fold.answer()

@@ -34,7 +34,7 @@ from cursor_gateway.dialects.messages.claude_code import (
     side_request,
 )
 from cursor_gateway.dialects.messages.encoder import PING, MessageEncoder, MessageHead, message_of
-from cursor_gateway.dialects.messages.errors import ANTHROPIC_ERRORS, encode_error, stream_error
+from cursor_gateway.dialects.messages.errors import ANTHROPIC_ERRORS, stream_error
 from cursor_gateway.dialects.messages.ids import message_id, run_of_message
 from cursor_gateway.dialects.messages.request import MessagesRequest, countable, read_request
 from cursor_gateway.dialects.options import with_headers
@@ -99,7 +99,7 @@ class MessagesReply(Struct, frozen=True, kw_only=True):
 
     def frames(self, run: RunView, start: Start, answer: Answer | Failure) -> bytes:
         if isinstance(answer, Failure):
-            return stream_error(answer)
+            return stream_error(answer, start.request_id)
         return MessageEncoder(_head(run, start, self.model), self._uncut(run)).whole(answer)
 
     def composer(self, run: RunView, start: Start) -> Composer:
@@ -135,8 +135,8 @@ class WholeMessage:
             # What has begun to answer would work again if the client retried.
             self.failure = msgspec.structs.replace(failure, retryable=failure.retryable and not has_begun)
 
-    def error_body(self, failure: Failure) -> bytes:
-        return encode_error(failure)
+    def error_body(self, failure: Failure) -> bytes | None:
+        return None
 
     def body(self) -> bytes:
         return msgspec.json.encode(message_of(self._head, self._steps))
@@ -148,6 +148,7 @@ def _head(run: RunView, start: Start, model: str) -> MessageHead:
         model=model,
         signature=run.info.id,
         input_tokens=context_tokens(run, start),
+        request_id=start.request_id,
     )
 
 

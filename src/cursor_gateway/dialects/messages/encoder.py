@@ -58,6 +58,7 @@ class MessageHead(Struct, frozen=True, kw_only=True):
     model: str
     signature: str  # of its thinking
     input_tokens: int  # estimated
+    request_id: str = ""  # of the request that it answers
 
 
 def message_of(head: MessageHead, steps: Sequence[Step]) -> Message:
@@ -163,7 +164,7 @@ class MessageEncoder:
             case Whole(block=block):
                 return self._block(block)
             case Finished(failure=Failure() as failure):
-                return stream_error(failure)
+                return stream_error(failure, self._head.request_id)
             case Finished(stop_reason=reason, stop_sequence=sequence, usage=usage):
                 ended = {"stop_reason": reason, "stop_sequence": sequence}
                 return _event("message_delta", {"delta": ended, "usage": usage}) + _STOP

@@ -3,7 +3,7 @@
 from typing import Literal, TypeAlias
 
 import msgspec
-from msgspec import Struct
+from msgspec import UNSET, Struct, UnsetType
 
 from cursor_gateway.dialects.errors import Errors
 from cursor_gateway.errors import Failure
@@ -44,29 +44,31 @@ class ErrorBody(Struct, frozen=True):
 class ErrorResponse(Struct, frozen=True, kw_only=True):
     type: Literal["error"] = "error"
     error: ErrorBody
+    request_id: str | UnsetType = UNSET
 
 
 def error_type(status: int) -> ErrorType:
     return _TYPES.get(status) or ("invalid_request_error" if status < 500 else "api_error")
 
 
-def error_response(failure: Failure) -> ErrorResponse:
+def error_response(failure: Failure, request_id: str = "") -> ErrorResponse:
     type = error_type(failure.status)
     if type == "overloaded_error" and not _is_worth_retrying(failure):
         type = "api_error"  # the other one Claude Code retries, whatever the headers say
-    return ErrorResponse(error=ErrorBody(type, failure.message))
+    return ErrorResponse(error=ErrorBody(type, failure.message), request_id=request_id or UNSET)
 
 
-def encode_error(failure: Failure) -> bytes:
-    return msgspec.json.encode(error_response(failure))
+def encode_error(failure: Failure, request_id: str = "") -> bytes:
+    return msgspec.json.encode(error_response(failure, request_id))
 
 
-def stream_error(failure: Failure) -> bytes:
+def stream_error(failure: Failure, request_id: str = "") -> bytes:
     """Clients send a request again after an error of the server's, which would run the agent again: in a stream every
     error is one that they show and do not retry."""
     type = error_type(failure.status)
     shown: ErrorType = "rate_limit_error" if type == "rate_limit_error" else "invalid_request_error"
-    return frame(msgspec.json.encode(ErrorResponse(error=ErrorBody(shown, failure.message))), event="error")
+    body = ErrorResponse(error=ErrorBody(shown, failure.message), request_id=request_id or UNSET)
+    return frame(msgspec.json.encode(body), event="error")
 
 
 def _is_worth_retrying(failure: Failure) -> bool:

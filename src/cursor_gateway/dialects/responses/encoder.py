@@ -17,7 +17,6 @@ from cursor_gateway.dialects.deltas import (
     Thought,
     Translator,
 )
-from cursor_gateway.dialects.errors import encode_error
 from cursor_gateway.dialects.responses.output import Growing, Head, Output
 from cursor_gateway.dialects.responses.shapes import Event, ItemAdded, ItemDone, Response
 from cursor_gateway.dialects.resuming import numbered
@@ -239,8 +238,8 @@ class WholeResponse:
             self._events.push(event)
             self._growing = self._events.growing
 
-    def error_body(self, failure: Failure) -> bytes:
-        return encode_error(failure)
+    def error_body(self, failure: Failure) -> bytes | None:
+        return None
 
     def body(self) -> bytes:
         return _encode(self._events.output.response())
