@@ -334,7 +334,7 @@ def test_without_an_agent_nothing_is_broken(home: Path) -> None:
     status, found = doctor()
     assert status == 0
     assert found["agent"][0]["level"] == "warning"
-    assert "install it" in found["agent"][0]["advice"]
+    assert "curl https://cursor.com/install -fsS | bash" in found["agent"][0]["advice"]
     assert "login" not in found
 
 

@@ -161,7 +161,7 @@ def test_the_demos_banner(tmp_path: Path) -> None:
         process.wait(TIMEOUT)
     said = "\n".join(lines)
     assert "DEMO: answers are built-in recordings. No agent runs" in said
-    assert "cursor-agent is not installed; install it" in said
+    assert "cursor-agent is not installed; install it with `curl https://cursor.com/install -fsS | bash`" in said
     assert "/v1/chat -H 'Content-Type: application/json'" in said
 
 

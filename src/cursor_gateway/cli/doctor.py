@@ -29,7 +29,7 @@ from cursor_gateway.cli.remote import ask_health, local_url
 from cursor_gateway.errors import AgentError, GatewayError, HostExhausted, SettingsError
 from cursor_gateway.settings import FILE_VARIABLE, Loaded, Settings, check_exposed, is_loopback
 from cursor_gateway.sources.base import Model
-from cursor_gateway.sources.cursor.command import Program
+from cursor_gateway.sources.cursor.command import INSTALL_ADVICE, Program
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -49,7 +49,6 @@ _MEGABYTE = 1024 * 1024
 _TOO_LITTLE, _LITTLE = 50 * _MEGABYTE, 500 * _MEGABYTE  # the agent's chats and the largest output of a run
 
 _NAMES = 8  # of settings, in a line for people
-_INSTALL = "install it from Cursor's site and run `cursor-agent login`, or set `agent_program`"
 
 
 class Finding(Struct, frozen=True):
@@ -162,7 +161,7 @@ def of_agent(found: Sequence[Found], settings: Settings) -> list[Finding]:
         needed = bool(settings.agent_program) or settings.source == "cli"
         told = f"{settings.agent_program or 'cursor-agent'} is not found"
         answers = "" if needed else "; the built-in demo is used instead"
-        findings.append(Finding("broken" if needed else "warning", "agent", told + answers, f"{_INSTALL}."))
+        findings.append(Finding("broken" if needed else "warning", "agent", told + answers, f"{INSTALL_ADVICE}."))
     for one in found:
         if one.trouble:
             level: Level = "broken" if used is None else "warning"

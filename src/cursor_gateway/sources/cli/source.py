@@ -13,7 +13,7 @@ from cursor_gateway.errors import AgentCrashed, AgentError, AgentOutputTooLarge,
 from cursor_gateway.model.agent_events import AgentEvent
 from cursor_gateway.sources.base import LONGEST_LINE, TOOLS_SERVER, Model, SourceState, Turn
 from cursor_gateway.sources.cli.decoder import CursorDecoder
-from cursor_gateway.sources.cursor.command import CommandOptions, Program, command_for, environment_for
+from cursor_gateway.sources.cursor.command import INSTALL_ADVICE, CommandOptions, Program, command_for, environment_for
 from cursor_gateway.sources.cursor.configuration import (
     configuration_stamp,
     copy_configuration,
@@ -87,7 +87,7 @@ class CursorCliSource:
             return ""
         if candidates(self._options.program, self._environment(None)):
             return ""
-        return "cursor-agent is gone; install it again, or set `agent_program`."
+        return f"cursor-agent is gone; {INSTALL_ADVICE}."
 
     async def models(self) -> list[Model]:
         return await self._models.get()

@@ -31,6 +31,10 @@ _ENVIRONMENT_PREFIXES = ("LC_", "XDG_")
 _READS_STDIN = "2026.08"
 _MONTH = re.compile(r"\d{4}\.\d{2}")
 
+# The command from Cursor's documentation, for Linux and macOS.
+INSTALL_COMMAND = "curl https://cursor.com/install -fsS | bash"
+INSTALL_ADVICE = f"install it with `{INSTALL_COMMAND}` and run `cursor-agent login`, or set `agent_program`"
+
 _FLAG = re.compile(r"(?<![\w-])--[a-z][a-z-]*")
 
 

@@ -11,14 +11,13 @@ from msgspec import Struct
 
 from cursor_gateway.errors import AgentError, AgentMissing, AgentTimedOut
 from cursor_gateway.sources.base import Model
-from cursor_gateway.sources.cursor.command import Program, flags_of
+from cursor_gateway.sources.cursor.command import INSTALL_ADVICE, Program, flags_of
 from cursor_gateway.sources.process import AgentProcess
 
 _NAMES = ("cursor-agent", "agent")
 _VERSION = re.compile(r"^\d{4}\.\d{2}\.\d{2}-[0-9a-z]+", re.MULTILINE)
 _PROBE_SECONDS = 30.0
 _MOST = 1024 * 1024  # bytes of output kept; a program that prints for ever is not Cursor's
-_INSTALL = "install it from Cursor's site and run `cursor-agent login`, or set `agent_program`"
 
 
 class InstalledAgent(Protocol):
@@ -84,8 +83,8 @@ async def find_program(wanted: str, environment: Mapping[str, str]) -> Program:
     if failures:
         raise failures[0]
     if tried:
-        raise AgentMissing(f"{', '.join(tried)} is not Cursor's agent; {_INSTALL}.")
-    raise AgentMissing(f"{wanted or 'cursor-agent'} is not installed; {_INSTALL}.")
+        raise AgentMissing(f"{', '.join(tried)} is not Cursor's agent; {INSTALL_ADVICE}.")
+    raise AgentMissing(f"{wanted or 'cursor-agent'} is not installed; {INSTALL_ADVICE}.")
 
 
 def candidates(wanted: str, environment: Mapping[str, str]) -> list[str]:
