@@ -62,6 +62,8 @@ def test_pages_do_not_depend_on_the_terminal_or_the_order_of_hashes(tmp_path: Pa
 def test_links_lead_somewhere(name: str) -> None:
     for target in re.findall(r"\]\(([^)]+)\)", PAGES[name]):
         page, _, anchor = target.partition("#")
+        if page.removeprefix("../") in reference.OTHERS:
+            continue
         assert (page or name) in TEXTS
         if anchor:
             headings = re.findall(r"^#+ (.+)$", PAGES[page or name], re.MULTILINE)

@@ -1,4 +1,4 @@
-"""Nothing in, the pages in docs/reference and docs/clients out; with `--check`, which of them are not up to date."""
+"""Nothing in, the generated pages below docs out; with `--check`, which of them are not up to date."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -12,6 +12,7 @@ from tools.reference.client_pages import client_pages
 from tools.reference.document_pages import documents_page, events_page
 from tools.reference.open_calls_page import open_calls_page
 from tools.reference.table_pages import cli_page, errors_page, settings_page, tools_page
+from tools.reference.troubleshooting_page import troubleshooting_page
 
 DOCS = Path(__file__).parents[2] / "docs"
 
@@ -30,11 +31,12 @@ PAGES: Pages = {
 }
 
 FOLDERS: dict[str, Pages] = {"reference": PAGES, "clients": client_pages()}
+OTHERS: Pages = {"troubleshooting.md": troubleshooting_page}  # beside pages that are written by hand
 
 
 def stale_pages(docs: Path) -> list[str]:
     """Pages that are missing, differ, or belong to nothing."""
-    stale = []
+    stale = [name for name, text in OTHERS.items() if _text(docs / name) != text()]
     for folder, pages in FOLDERS.items():
         stale += [f"{folder}/{name}" for name, text in pages.items() if _text(docs / folder / name) != text()]
         stale += [f"{folder}/{path.name}" for path in (docs / folder).glob("*") if path.name not in pages]
@@ -50,6 +52,8 @@ def write_pages(docs: Path) -> None:
         (docs / folder).mkdir(parents=True, exist_ok=True)
         for name, text in pages.items():
             (docs / folder / name).write_bytes(text().encode())
+    for name, text in OTHERS.items():
+        (docs / name).write_bytes(text().encode())
 
 
 @click.command()

@@ -31,7 +31,8 @@ def errors_page() -> str:
         "Errors",
         "Every error has a stable code. A request that fails before the answer starts has the HTTP status. In a\n"
         "running answer, the error becomes an `error` document whose `errorCode` is the code in capitals, and\n"
-        "the response's `status` is `error`.",
+        "the response's `status` is `error`. [Troubleshooting](../troubleshooting.md) has the cause of each, and\n"
+        "what to do.",
         table(["code", "HTTP status", "retry", "meaning"], rows),
         "## Tools",
         "A failed tool does not fail the run. Its document says so, followed by an `error` document whose\n"

@@ -132,7 +132,7 @@ def summary(findings: Sequence[Finding]) -> str:
 
 def of_python(found: tuple[int, int, int], told: str) -> Finding:
     if found < (3, 11, 0):
-        return Finding("broken", "Python", told, "use 3.11 or newer")
+        return Finding("broken", "Python", told, "use 3.11 or newer.")
     return Finding("good", "Python", told)
 
 
