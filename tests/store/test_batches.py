@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from cursor_gateway.model.document_events import ContentDelta, DocumentEnded, DocumentEvent, ToolCallEnded
 from cursor_gateway.model.documents import ToolCallMetadata, ToolCallResult, make_document
-from cursor_gateway.store.sqlite import batches
+from cursor_gateway.store import batches
 from tests.store.making import EVERY_EVENT
 
 RESULT = ToolCallResult(status="success", data="the whole file")

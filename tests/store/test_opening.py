@@ -10,8 +10,9 @@ import pytest
 
 from cursor_gateway.errors import SettingsError, StoreUnavailable
 from cursor_gateway.model.document_events import DocumentEnded
+from cursor_gateway.store import batches
 from cursor_gateway.store.base import Lease, Stored
-from cursor_gateway.store.sqlite import batches, opening
+from cursor_gateway.store.sqlite import opening
 from cursor_gateway.store.sqlite.database import Database
 from cursor_gateway.store.sqlite.opening import FILE, migrations, open_database
 from tests.store.making import EVERY_DOCUMENT, ME, deltas, new_run, run_end, text_document, whole_run

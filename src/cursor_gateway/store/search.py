@@ -1,5 +1,6 @@
 """A search query in, its words out; documents in, their searchable text out; both, and the text around a match, out."""
 
+import hashlib
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -55,6 +56,19 @@ def snippet(text: str, words: Sequence[str]) -> str:
 def _folded(text: str) -> str:
     """Lower case, of the same length: the lower case of U+0130 alone would be two characters."""
     return text.replace("\u0130", "i").lower()
+
+
+# --- scopes -----------------------------------------------------------------------------------------
+# Tokens by which an index finds the runs of an owner or a conversation. No token of a text begins with `__`.
+
+
+def owner_scope(owner: str) -> str:
+    """The owner as a single token, whatever characters the name has."""
+    return f"__o{hashlib.sha256(owner.encode('utf-8', 'surrogatepass')).hexdigest()[:24]}"
+
+
+def conversation_scope(key: int) -> str:
+    return f"__c{key}"
 
 
 # --- indexed text -----------------------------------------------------------------------------------

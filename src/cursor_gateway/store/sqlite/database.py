@@ -10,21 +10,19 @@ first sets its owner to NULL, which hides it from every query in the same transa
 background. So a deleted conversation never reappears, even after a crash halfway through.
 """
 
-import base64
 import sqlite3
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import msgspec
-from msgspec import UNSET, Meta, Struct
+from msgspec import UNSET
 
-from cursor_gateway.errors import InvalidRequest
 from cursor_gateway.model.document_events import DocumentEvent, Paused
-from cursor_gateway.model.documents import Usage
 from cursor_gateway.stages import search_tokens
 from cursor_gateway.stages.search_tokens import Query
+from cursor_gateway.store import batches
 from cursor_gateway.store.base import (
     Begun,
     Busy,
@@ -43,40 +41,21 @@ from cursor_gateway.store.base import (
     Stored,
     Written,
 )
-from cursor_gateway.store.search import query_words, searchable, snippet
-from cursor_gateway.store.sqlite import batches
+from cursor_gateway.store.cursors import MOST, START, ByRun, ByTime, opaque, place_of
+from cursor_gateway.store.rows import conversation_of, run_of
+from cursor_gateway.store.search import conversation_scope, owner_scope, query_words, searchable, snippet
 from cursor_gateway.store.sqlite.connections import Connections
-from cursor_gateway.store.sqlite.indexing import Indexer, Note, conversation_scope, expression, owner_scope
+from cursor_gateway.store.sqlite.indexing import Indexer, Note, expression
 from cursor_gateway.store.sqlite.maintenance import Maintenance
 from cursor_gateway.store.sqlite.opening import FILE
 from cursor_gateway.store.titles import title_of
 from cursor_gateway.wire.surrogates import repair
 
 _FIRST_EPOCH = 1
-_MOST = 2**62  # SQLite's integers have 64 bits
 _LAST_NUMBER = 2**32 - 1  # of an event: it is one half of a batch's place
 _HIDDEN_AT_ONCE = 20  # conversations hidden per transaction
 _CAUTION = 0.75  # delete this share of the estimated surplus, then measure again
 _SAME_FINGERPRINT = 10  # conversations; more are never needed to choose from
-
-_Number = Annotated[int, Meta(ge=0, le=_MOST)]
-
-
-class _ByTime(Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """A cursor in the list: the last conversation of a page."""
-
-    updated_ms: _Number
-    id: str
-
-
-class _ByRun(Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """A cursor in search results."""
-
-    top: _Number  # the newest run of the first page, so that later runs do not shift the other pages
-    last: _Number  # the last run of this page
-
-
-_START = _ByRun(_MOST, _MOST)
 
 _encoder = msgspec.json.Encoder()
 
@@ -286,21 +265,21 @@ class Database:
 
     def run(self, id: str, owner: str) -> RunRecord | None:
         found = self._select(f"{_RUNS} WHERE runs.id = ? AND conversations.owner = ?", (repair(id), owner))
-        return _run(found[0]) if found else None
+        return run_of(found[0]) if found else None
 
     def runs_of(self, conversation_id: str, owner: str) -> list[RunRecord]:
         where = "WHERE conversations.owner = ? AND conversations.id = ? ORDER BY runs.key"
-        return [_run(row) for row in self._select(f"{_RUNS} {where}", (owner, repair(conversation_id)))]
+        return [run_of(row) for row in self._select(f"{_RUNS} {where}", (owner, repair(conversation_id)))]
 
     def recent_runs(self, owner: str, limit: int) -> list[tuple[RunRecord, str, str]]:
         runs = _RUNS.replace("SELECT ", f"SELECT conversations.title, {_PROMPT} AS prompt, ", 1)
         rows = self._select(f"{runs} WHERE conversations.owner = ? ORDER BY runs.key DESC LIMIT ?", (owner, limit))
         titled = [(row.pop("title"), row.pop("prompt") or "", row) for row in rows]
-        return [(_run(row), title, title_of(prompt)) for title, prompt, row in titled]
+        return [(run_of(row), title, title_of(prompt)) for title, prompt, row in titled]
 
     def unfinished_runs(self) -> list[RunRecord]:
         where = "WHERE runs.state = 'running' AND conversations.owner IS NOT NULL"  # in any order: the index is small
-        return [_run(row) for row in self._select(f"{_RUNS} {where}", ())]
+        return [run_of(row) for row in self._select(f"{_RUNS} {where}", ())]
 
     def find_run_by_calls(self, owner: str, call_ids: Iterable[str]) -> RunRecord | None:
         for id in call_ids:
@@ -308,7 +287,7 @@ class Database:
                 "JOIN calls ON calls.run = runs.key WHERE calls.owner = ? AND calls.id = ? AND conversations.owner = ?"
             )
             if found := self._select(f"{_RUNS} {where}", (owner, repair(id), owner)):
-                return _run(found[0])
+                return run_of(found[0])
         return None
 
     def find_run_by_idempotency(self, owner: str, key: str) -> IdempotentRun | None:
@@ -359,7 +338,7 @@ class Database:
 
     def conversation(self, id: str, owner: str) -> ConversationRecord | None:
         found = self._select(f"{_CONVERSATIONS} WHERE owner = ? AND id = ?", (owner, repair(id)))
-        return _conversation(found[0]) if found else None
+        return conversation_of(found[0]) if found else None
 
     def messages(self, conversation_id: str, owner: str) -> list[MessageRecord]:
         return msgspec.convert(self._select(_MESSAGES, (owner, repair(conversation_id))), list[MessageRecord])
@@ -375,11 +354,11 @@ class Database:
     def find_by_fingerprint(self, owner: str, fingerprint: str) -> list[ConversationRecord]:
         where = "WHERE owner = ? AND fingerprint = ? AND NOT is_running ORDER BY updated_ms DESC LIMIT ?"
         rows = self._select(f"{_CONVERSATIONS} {where}", (owner, fingerprint, _SAME_FINGERPRINT))
-        return [_conversation(row) for row in rows]
+        return [conversation_of(row) for row in rows]
 
     def pinned_conversations(self, owner: str) -> list[ConversationRecord]:
         where = "WHERE owner = ? AND pinned = 1 ORDER BY updated_ms DESC LIMIT ?"
-        return [_conversation(row) for row in self._select(f"{_CONVERSATIONS} {where}", (owner, _MOST_PINNED))]
+        return [conversation_of(row) for row in self._select(f"{_CONVERSATIONS} {where}", (owner, _MOST_PINNED))]
 
     def change_conversation(self, id: str, owner: str, title: str | None, is_pinned: bool | None) -> bool:
         with self._connections.writing() as connection:
@@ -430,7 +409,7 @@ class Database:
                 hidden += some
         self._maintenance.sweep()
         if max_bytes is not None:
-            while some := self._hide_oldest(_MOST, self._surplus(max_bytes, self._size_of_files(file_sizes or {}))):
+            while some := self._hide_oldest(MOST, self._surplus(max_bytes, self._size_of_files(file_sizes or {}))):
                 hidden += some
                 self._maintenance.sweep()  # completely: words of deleted runs take space until then
         return hidden
@@ -494,22 +473,22 @@ class Database:
     def _newest(self, owner: str, limit: int, before: str | None) -> ConversationPage:
         where, values = "WHERE owner = ?", list[int | str]([owner])
         if before is not None:
-            place = _cursor(before, _ByTime)
+            place = place_of(before, ByTime)
             where += " AND (updated_ms, id) < (?, ?)"
             values += [place.updated_ms, repair(place.id)]
         rows = self._select(f"{_CONVERSATIONS} {where} ORDER BY updated_ms DESC, id DESC LIMIT ?", (*values, limit + 1))
-        page = [_conversation(row) for row in rows[:limit]]
+        page = [conversation_of(row) for row in rows[:limit]]
         last = page[-1] if page and len(rows) > limit else None
         return ConversationPage(
             [FoundConversation(conversation) for conversation in page],
-            None if last is None else _opaque(_ByTime(last.updated_ms, last.id)),
+            None if last is None else opaque(ByTime(last.updated_ms, last.id)),
         )
 
     def _matching(self, owner: str, limit: int, before: str | None, words: list[str]) -> ConversationPage:
         """A conversation ranks by its newest matching run. The index returns runs by key, newest first, and lazily, so
         a page costs the same however many matches there are."""
         self._indexer.catch_up()
-        place = _START if before is None else _cursor(before, _ByRun)
+        place = START if before is None else place_of(before, ByRun)
         query = search_tokens.query(words)
         match = expression(query, owner_scope(owner))
         page: dict[int, int] = {}  # conversations, and their runs
@@ -519,7 +498,7 @@ class Database:
             for run, conversation in connection.execute(_MATCHES, (match, place.last, owner)):
                 if conversation in page or conversation in shown:
                     continue
-                if place is not _START and _was_shown(connection, conversation, query, place):
+                if place is not START and _was_shown(connection, conversation, query, place):
                     shown.add(conversation)
                     continue
                 if len(page) == limit:
@@ -528,8 +507,8 @@ class Database:
                 page[conversation] = run
             found = [_found(connection, key, run, words) for key, run in page.items()]
         runs = list(page.values())
-        top = runs[0] if runs and place is _START else place.top
-        return ConversationPage(found, _opaque(_ByRun(top, runs[-1])) if more else None)
+        top = runs[0] if runs and place is START else place.top
+        return ConversationPage(found, opaque(ByRun(top, runs[-1])) if more else None)
 
     def _select(self, sql: str, values: Sequence[Any]) -> list[dict[str, Any]]:
         with self._connections.reading() as connection:
@@ -653,25 +632,6 @@ def _rows(cursor: sqlite3.Cursor) -> list[dict[str, Any]]:
     return [dict(zip(names, row, strict=True)) for row in cursor]
 
 
-def _run(row: dict[str, Any]) -> RunRecord:
-    figures = {name: row.pop(name) for name in ("prompt_tokens", "completion_tokens", "total_tokens")}
-    cached, estimated = row.pop("cached_tokens"), row.pop("estimated")
-    usage = None
-    if figures["total_tokens"] is not None:
-        usage = Usage(
-            **figures,
-            cached_tokens=UNSET if cached is None else cached,
-            estimated=UNSET if estimated is None else bool(estimated),
-        )
-    include = msgspec.json.decode(row.pop("include"))
-    return msgspec.convert({**row, "include": include, "usage": usage}, RunRecord)
-
-
-def _conversation(row: dict[str, Any]) -> ConversationRecord:
-    flags = {"is_running": bool(row["is_running"]), "is_pinned": bool(row["pinned"])}
-    return msgspec.convert({**row, **flags}, ConversationRecord)
-
-
 def _up_to(rows: Iterable[tuple[int, bytes]], max_bytes: int) -> list[tuple[int, bytes]]:
     found, size = [], 0
     for first_number, data in rows:
@@ -682,7 +642,7 @@ def _up_to(rows: Iterable[tuple[int, bytes]], max_bytes: int) -> list[tuple[int,
     return found
 
 
-def _was_shown(connection: sqlite3.Connection, conversation: int, query: Query, place: _ByRun) -> bool:
+def _was_shown(connection: sqlite3.Connection, conversation: int, query: Query, place: ByRun) -> bool:
     """Whether it is on an earlier page: then it has a newer matching run."""
     match = expression(query, conversation_scope(conversation))
     return connection.execute(_NEWER_MATCH, (match, place.top, place.last)).fetchone() is not None
@@ -691,23 +651,4 @@ def _was_shown(connection: sqlite3.Connection, conversation: int, query: Query, 
 def _found(connection: sqlite3.Connection, key: int, run: int, words: list[str]) -> FoundConversation:
     (row,) = _rows(connection.execute(f"{_CONVERSATIONS} WHERE key = ?", (key,)))
     (text,) = connection.execute("SELECT text FROM search WHERE rowid = -?", (run,)).fetchone()
-    return FoundConversation(_conversation(row), snippet(text, words))
-
-
-# --- cursors ----------------------------------------------------------------------------------------
-
-_Cursor = TypeVar("_Cursor")
-
-
-def _opaque(place: object) -> str:
-    return base64.urlsafe_b64encode(_encoder.encode(place)).decode().rstrip("=")
-
-
-def _cursor(text: str, kind: type[_Cursor]) -> _Cursor:
-    try:
-        return msgspec.json.decode(base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)), type=kind)
-    except ValueError as error:
-        raise InvalidRequest(
-            "This is not a cursor; use `next` of the previous page, or leave `before` out.",
-            param="before",
-        ) from error
+    return FoundConversation(conversation_of(row), snippet(text, words))

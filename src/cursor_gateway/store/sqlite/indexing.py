@@ -8,7 +8,6 @@ a note. Ended runs that are not indexed yet are also listed in the table `uninde
 process died, their events are read again. A run is therefore never missing from a search that starts after it ended.
 """
 
-import hashlib
 import sqlite3
 import threading
 from contextlib import suppress
@@ -19,8 +18,8 @@ from msgspec import Struct
 from cursor_gateway.errors import StoreUnavailable
 from cursor_gateway.model.document_events import DocumentEnded
 from cursor_gateway.stages.search_tokens import Query, tokens
-from cursor_gateway.store.search import Words, searchable
-from cursor_gateway.store.sqlite import batches
+from cursor_gateway.store import batches
+from cursor_gateway.store.search import Words, conversation_scope, owner_scope, searchable
 from cursor_gateway.store.sqlite.connections import Connections
 
 _LENGTH_PER_STEP = 30_000  # characters: writers wait during a step
@@ -47,18 +46,6 @@ def expression(query: Query, scope: str) -> str:
     if query.prefix:
         quoted.append(f'"{query.prefix}" *')
     return " AND ".join(quoted)
-
-
-# No token of a text begins with `__`.
-
-
-def owner_scope(owner: str) -> str:
-    """The owner as a single token, whatever characters the name has."""
-    return f"__o{hashlib.sha256(owner.encode('utf-8', 'surrogatepass')).hexdigest()[:24]}"
-
-
-def conversation_scope(key: int) -> str:
-    return f"__c{key}"
 
 
 class Note(Struct, frozen=True):
