@@ -97,6 +97,8 @@ def answers() -> dict[str, bytes]:
         "an edit of lines that repeat": edits("a.txt", "a\nb\n" * 900, "b\na\n" * 900),
         "a deep result": calls("readToolCall", {"path": "a"}, {"content": json.dumps(_deep(40)), "x": _deep(40)}),
         "a large result": calls("readToolCall", {"path": "a"}, {"content": "x = 1\n" * 200_000}),
+        "many empty lists": calls("mcpToolCall", {"name": "a", "args": {}}, {"content": [[]] * 1_000_000}),
+        "many empty objects": calls("mcpToolCall", {"name": "a", "args": {}}, {"content": [{"text": {}}] * 60_000}),
         "many arguments": calls("mcpToolCall", {"name": "a", "args": {str(n): [] for n in range(20_000)}}, {}),
     }
     return {name: recording(name, *records) for name, records in found.items()}

@@ -103,6 +103,7 @@ _HERE = "laws.test_fuzzed_stages"
 # By module: a test that tries it on generated input.
 PROPERTIES: dict[str, str] = {
     "wire.json_body": "wire.test_json_body:test_any_body_gives_a_value_or_an_error_for_the_caller",
+    "wire.large_json": "wire.test_large_json:test_what_is_replaced_is_its_own_json",
     "wire.lines": "wire.test_lines:test_any_chunking_gives_the_lines_between_the_lfs",
     "wire.surrogates": "wire.test_surrogates:test_however_a_text_is_cut_its_pieces_join_to_the_same",
     "wire.sse": "wire.test_sse:test_what_is_framed_is_read_back_in_any_chunking",

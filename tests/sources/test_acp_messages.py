@@ -58,6 +58,17 @@ def test_half_a_character_is_kept_where_the_other_half_may_follow() -> None:
     }
 
 
+def test_a_value_with_very_many_values_is_given_as_json() -> None:
+    many: list[list[int]] = [[]] * 150_000
+    update = {"sessionUpdate": "tool_call_update", "rawOutput": {"content": many}, "content": many}
+    message = message_of(line_of({"method": "session/update", "params": {"sessionId": "s", "update": update}}))
+    assert message is not None
+    found = message["params"]["update"]
+    assert json.loads(found["content"]) == many
+    assert json.loads(found["rawOutput"]["content"]) == many
+    assert found["sessionUpdate"] == "tool_call_update"
+
+
 def test_a_message_is_one_line() -> None:
     assert line_of({"text": "a\nb"}) == b'{"text":"a\\nb"}\n'
     assert line_of({"text": "\ud83d"}) == '{"text":"\ufffd"}\n'.encode()

@@ -1,5 +1,6 @@
 """cursor-agent's lines to agent events, for every type and version that is known."""
 
+import json
 from itertools import pairwise
 from typing import Any
 
@@ -902,6 +903,18 @@ def test_a_rejected_command_needs_a_rule_unless_it_is_the_callers_to_run(server:
     assert ended.outcome.state == "rejected"
     rules = None if ended.outcome.permission is None else ended.outcome.permission.rules
     assert rules == (None if server else ["Shell(npm)"])
+
+
+def test_a_result_with_very_many_values_is_given_as_json() -> None:
+    content: list[Any] = [[]] * 150_000
+    lines = [
+        call("started", "mcp", {"args": {"toolName": "x"}}),
+        call("completed", "mcp", {"result": {"success": {"content": content}}}),
+    ]
+    *_, ended, _ = decoded(*lines, RESULT)
+    assert isinstance(ended, ToolEnded)
+    assert isinstance(ended.action, OtherTool)
+    assert json.loads(ended.action.data) == {"content": content}
 
 
 # --- all of it --------------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from cursor_gateway.sources.cursor.records import REFUSED
+from cursor_gateway.wire.large_json import LARGE, bounded
 from cursor_gateway.wire.payload import Fields, too_deep
 from cursor_gateway.wire.surrogates import repair_json
 
@@ -46,6 +47,8 @@ def error_text(message: str, data: object) -> str:
 
 
 def _read(line: bytes) -> Message | None:
+    if len(line) >= LARGE:
+        line = bounded(line)
     try:
         return _decode(line)
     except REFUSED:

@@ -50,6 +50,7 @@ from cursor_gateway.sources.cursor.records import (
     read_arguments,
 )
 from cursor_gateway.sources.cursor.tools import read_call, read_named, read_result
+from cursor_gateway.wire.large_json import LARGE, bounded
 from cursor_gateway.wire.payload import Fields, too_deep
 from cursor_gateway.wire.surrogates import join_halves, repair
 
@@ -97,6 +98,8 @@ class CursorDecoder:
         last: Assistant | Thinking | None = None  # of a series of text or thinking deltas: nearly all lines are
         texts: list[str] = []
         for line in lines:
+            if len(line) >= LARGE:
+                line = bounded(line)
             try:
                 record = decode(line)
             except REFUSED:
@@ -126,6 +129,8 @@ class CursorDecoder:
     def push_line(self, line: bytes, /) -> list[AgentEvent]:
         """A fast path for a slow stream, which arrives line by line and is passed on delta by delta."""
         record: Line | None
+        if len(line) >= LARGE:
+            line = bounded(line)
         try:
             record = decode(line)
         except REFUSED:

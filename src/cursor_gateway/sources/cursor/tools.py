@@ -433,8 +433,8 @@ def _mcp_text(value: Fields) -> str:
 
 def _mcp_data(value: Fields) -> Any:
     """Text alone becomes a string; any other content is kept as its parts."""
-    parts = value.objects("content")
-    if parts and all("text" in part.all for part in parts):
+    parts = value.items("content")
+    if parts and all(isinstance(part, dict) and "text" in part for part in parts):
         return _mcp_text(value)
     return value.all.get("content", value.all)
 

@@ -1,0 +1,59 @@
+"""A line of JSON in; a line that is cheap to decode out.
+
+An MCP server can return millions of empty lists in a few megabytes. As Python objects they take a hundred times the
+memory, and looking at each of them takes seconds. A value with too many values inside is therefore replaced with a
+string: its own JSON text. Nothing is lost, and programs that know what to expect can decode it.
+"""
+
+import re
+from collections.abc import Mapping
+
+import msgspec
+from msgspec import Raw
+
+LARGE = 256 * 1024  # bytes; a shorter line cannot hold enough values to matter
+MAX_VALUES = 200_000  # commas, colons and opening brackets
+MAX_LEVEL = 4  # the objects above are kept: they are the agent's own record around the result of a tool
+
+_SHORT = 2000  # bytes of a line that is not a record: enough to explain what it is
+_STRING = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"')
+_fields = msgspec.json.Decoder(dict[str, Raw]).decode
+
+
+def bounded(line: bytes) -> bytes:
+    """`line` itself, unless it has too many values."""
+    try:
+        match _bounded(line, 0):
+            case Raw():
+                return line
+            case str():
+                return line[:_SHORT]  # a list is no record of an agent
+            case value:
+                return msgspec.json.encode(value)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return line[:_SHORT]
+
+
+def _has_many_values(data: bytes) -> bool:
+    """Counts the punctuation of `data`: first all of it, then only what is outside strings, until there is too much."""
+    if _punctuation(data) <= MAX_VALUES:
+        return False
+    count = end = 0
+    for string in _STRING.finditer(data):  # two strings have punctuation between them, so this ends soon
+        count += _punctuation(data[end : string.start()])
+        end = string.end()
+        if count > MAX_VALUES:
+            return True
+    return count + _punctuation(data[end:]) > MAX_VALUES
+
+
+def _punctuation(data: bytes) -> int:
+    return len(data) - len(data.translate(None, b",:[{"))  # one pass
+
+
+def _bounded(data: bytes, level: int) -> Mapping[str, object] | Raw | str:
+    if data.startswith(b'"') or not _has_many_values(data):
+        return Raw(data)
+    if level == MAX_LEVEL or not data.lstrip().startswith(b"{"):
+        return data.decode()
+    return {name: _bounded(bytes(value), level + 1) for name, value in _fields(data).items()}
