@@ -134,7 +134,8 @@ class CursorAcpSource:
             yield [RunFailed(failure=error.failure())]
             return
         try:
-            running = seat.begin(session, RunningTurn(turn, session, self._policy), _prompt(turn))
+            prompt = await asyncio.to_thread(_prompt, turn)  # it reads and encodes images
+            running = seat.begin(session, RunningTurn(turn, session, self._policy), prompt)
             label = session.names.get(session.model) or turn.model
             beginning: list[AgentEvent] = [RunStarted(session.id, label), PromptEchoed(turn.prompt)]
             async for batch in running.batches():
