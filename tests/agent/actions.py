@@ -74,7 +74,12 @@ def parallel(turn: Turn) -> None:
 
 @answers("shell")
 def shell(turn: Turn) -> None:
-    command = turn.request.command
+    """`command=`, and `then=` for a second one."""
+    for command in turn.request.commands:
+        _run_shell(turn, command)
+
+
+def _run_shell(turn: Turn, command: str) -> None:
     turn.say("Running the command.")
     call = shell_call(turn, command)
     turn.agent.start(call)

@@ -35,10 +35,8 @@ class Request:
         body = _BODY.search(prompt, found.end()) if found else None
         self.body = body[1] if body else ""
         self.end = found.end() if found else 0
-
-    @property
-    def command(self) -> str:
-        return self.settings.get("command") or self.body.strip() or "echo standin-ran"
+        command = self.settings.get("command") or self.body.strip() or "echo standin-ran"
+        self.commands = [command, *([self.settings["then"]] if "then" in self.settings else [])]
 
 
 def request_of(prompt: str, chat: Chat) -> Request:
@@ -50,11 +48,17 @@ def request_of(prompt: str, chat: Chat) -> Request:
     before = Request(chat.turns[-1]["prompt"]) if chat.turns else request
     if before.name == "json-bad-then-good":
         return before
-    if before.name == "shell" and "is allowed" in prompt and before.command in prompt:  # as it is told
-        return before
+    if "is allowed" in prompt and (told := _shell_before(chat)) is not None:  # as it is told
+        told.commands = [command for command in told.commands if command in prompt]
+        return told
     if chat.program is not None and (not chat.program["finished"] or results_in(prompt)):
         request.name = "program"
     return request
+
+
+def _shell_before(chat: Chat) -> Request | None:
+    before = (Request(turn["prompt"]) for turn in reversed(chat.turns))
+    return next((request for request in before if request.name == "shell"), None)
 
 
 class Turn:

@@ -42,9 +42,9 @@ def skip_or_fail(reason: str) -> None:
 
 
 def player_settings(home: Path) -> dict[str, str]:
-    """The stand-in of such a gateway can play scripts."""
+    """The stand-in of such a gateway can play scripts, which are in the form of the CLI."""
     (home / "bin").mkdir(parents=True, exist_ok=True)
-    return {"agent_program": str(install_player(home / "bin"))}
+    return {"agent_program": str(install_player(home / "bin")), "source": "cli"}
 
 
 @pytest.fixture(scope="package")

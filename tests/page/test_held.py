@@ -1,4 +1,4 @@
-"""An agent that waits (ACP): its questions and plans are answered on the page, and the same answer goes on."""
+"""An agent that waits (ACP), which the page chooses by itself: its questions and plans are answered in the same run."""
 
 from collections.abc import Iterator
 
@@ -13,10 +13,7 @@ from tests.server.test_leaks import ended_agents
 
 @pytest.fixture(scope="package")
 def holding(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningGateway]:
-    with (
-        ended_agents(tmp_path_factory.mktemp("holding")) as home,
-        running_gateway(home, settings={"source": "acp"}) as running,
-    ):
+    with ended_agents(tmp_path_factory.mktemp("holding")) as home, running_gateway(home) as running:
         yield running
 
 

@@ -5,10 +5,13 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.gateways import RunningGateway
+from tests.gateways import RunningGateway, running_gateway
+from tests.page.conftest import Contexts, opened
+from tests.page.scripts import Script
 from tests.page.test_held import held_page, holding  # noqa: F401 -- fixtures
-from tests.page.using import answers, ask, expect_state, of_type, prompt_box
-from tests.server.conftest import unique
+from tests.page.using import answers, ask, ask_and_wait, expect_state, of_type, prompt_box
+from tests.server.conftest import http_client, unique
+from tests.server.test_leaks import ended_agents
 
 
 def counter(workspace: Path) -> tuple[str, Path]:
@@ -106,3 +109,94 @@ def test_an_agent_that_waits_goes_on_in_the_same_answer(
     expect_state(held_page, "completed")
     expect(answers(held_page)).to_have_count(1)
     assert times(ran) == runs
+
+
+def test_each_undecided_command_keeps_its_buttons(page: Page, gateway: RunningGateway) -> None:
+    prompt, ran = counter(gateway.workspace)
+    (gateway.workspace / "touched.sh").write_text(f"echo ran >> {ran}.other\n")
+    ask(page, f'{prompt} then="sh touched.sh"')
+    expect_state(page, "completed")
+    first, second = (of_type(answers(page).first, "terminal_command").nth(place) for place in (0, 1))
+    first.get_by_role("button", name="Allow once").click()
+    expect(answers(page)).to_have_count(2)
+    expect_state(page, "completed")
+    assert times(ran) == 1
+    expect(first).to_contain_text("Allowed once.")
+    page.reload()
+    expect(first).to_contain_text("Allowed once.")
+    second.get_by_role("button", name="Allow once").click()
+    expect(answers(page)).to_have_count(3)
+    expect_state(page, "completed")
+    expect(second).to_contain_text("Allowed once.")
+    assert (times(ran), times(Path(f"{ran}.other"))) == (1, 1)
+
+
+def test_decisions_made_while_the_agent_works_are_sent_together_afterwards(
+    page: Page, gateway: RunningGateway, script: Script
+) -> None:
+    prompt, ran = counter(gateway.workspace)
+    (gateway.workspace / "touched.sh").write_text(f"echo ran >> {ran}.other\n")
+    ask(page, f'{prompt} then="sh touched.sh"')
+    expect_state(page, "completed")
+    commands = of_type(answers(page).first, "terminal_command")
+    ask(page, script.say("Busy. ").gate("end").say("Done.").prompt())
+    expect_state(page, "running")
+    for place in (0, 1):
+        commands.nth(place).get_by_role("button", name="Allow once").click()
+        expect(commands.nth(place)).to_contain_text("This is sent when the agent is done.")
+    assert times(ran) == 0
+    script.open("end")
+    expect(answers(page)).to_have_count(3)
+    expect_state(page, "completed")
+    expect(answers(page)).to_have_count(3)
+    for place in (0, 1):
+        expect(commands.nth(place)).to_contain_text("Allowed once.")
+    assert (times(ran), times(Path(f"{ran}.other"))) == (1, 1)
+
+
+def test_a_waiting_agent_keeps_asking_for_what_is_undecided(
+    held_page: Page,  # noqa: F811 -- the fixture
+    holding: RunningGateway,  # noqa: F811
+) -> None:
+    prompt, ran = counter(holding.workspace)
+    (holding.workspace / "touched.sh").write_text(f"echo ran >> {ran}.other\n")
+    ask(held_page, f'{prompt} then="sh touched.sh"')
+    asked = of_type(held_page, "clarification")
+    for place, button in enumerate(("Always in this conversation", "Deny")):
+        expect_state(held_page, "waiting")
+        asked.nth(place).get_by_role("textbox", name="Reason").fill("Not here." if button == "Deny" else "")
+        asked.nth(place).get_by_role("button", name=button).click()
+        expect(asked.nth(place).get_by_role("button", name=button)).to_have_count(0)
+    expect_state(held_page, "completed")
+    assert (times(ran), times(Path(f"{ran}.other"))) == (1, 0)
+    expect(answers(held_page).last).to_contain_text("Not here.")
+
+
+def test_a_rule_of_a_waiting_agent_is_revoked(held_page: Page, holding: RunningGateway) -> None:  # noqa: F811
+    prompt, ran = counter(holding.workspace)
+    ask(held_page, prompt)
+    of_type(held_page, "clarification").get_by_role("button", name="Always in this conversation").click()
+    expect_state(held_page, "completed")
+    ask_and_wait(held_page, prompt)
+    assert times(ran) == 2
+    with http_client(holding) as client:
+        (entry,) = client.get("/v1/permissions").json()["permissions"][:1]
+        assert client.delete(f"/v1/permissions/{entry['id']}").status_code == 204
+    ask(held_page, prompt)
+    expect_state(held_page, "waiting")
+    of_type(answers(held_page).last, "clarification").get_by_role("button", name="Deny").click()
+    expect_state(held_page, "completed")
+    assert times(ran) == 2
+
+
+def test_an_agent_that_cannot_wait_is_replaced_and_the_page_says_so(tmp_path: Path, contexts: Contexts) -> None:
+    with ended_agents(tmp_path), running_gateway(tmp_path, knobs={"acp_missing": True}) as gateway:
+        page = opened(contexts(), gateway.url)
+        prompt, ran = counter(gateway.workspace)
+        rejected(page, prompt)
+        expect(answers(page)).to_contain_text("so the backend cli is used")
+        of_type(page, "terminal_command").first.get_by_role("button", name="Allow once").click()
+        expect(answers(page)).to_have_count(2)
+        expect_state(page, "completed")
+        assert times(ran) == 1
+        expect(answers(page).last).not_to_contain_text("so the backend cli is used")

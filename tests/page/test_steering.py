@@ -94,7 +94,12 @@ def test_the_answer_to_a_question_starts_the_next_turn(page: Page, script: Scrip
     expect_state(page, "completed")
     expect(turns(page).last).to_contain_text("other.txt")
     expect(documents(answers(page).last).first).to_contain_text("other.txt")  # the agent was told so
-    expect(question.get_by_role("radio", name="notes.txt")).to_be_disabled()
+    for _ in range(2):
+        expect(question).to_contain_text("answered")
+        expect(question).not_to_contain_text("went on without you")
+        expect(question.get_by_role("radio", name="notes.txt")).to_be_disabled()
+        expect(question.get_by_role("radio", name="other.txt")).to_be_checked()
+        page.reload()
     expect(question.get_by_role("button", name="Answer")).to_be_hidden()
 
 

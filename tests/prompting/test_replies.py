@@ -1,22 +1,31 @@
 """Answers to questions and plans, as the agent is told them."""
 
 import pytest
+from msgspec import UNSET
 from msgspec.structs import replace
 
 from cursor_gateway.errors import InvalidRequest, NotFound
 from cursor_gateway.model.documents import (
     ClarificationAnswer,
+    ClarificationDocument,
     ClarificationMetadata,
     ClarificationOption,
     ClarificationQuestion,
     Document,
     PermissionRequest,
     PlanMetadata,
+    TextDocument,
     TextMetadata,
     make_document,
 )
 from cursor_gateway.model.permissions import Decision, Permission
-from cursor_gateway.prompting.replies import answers_message, permission_of, permissions_message, plan_message
+from cursor_gateway.prompting.replies import (
+    answers_message,
+    permission_of,
+    permissions_message,
+    plan_message,
+    with_later_answers,
+)
 
 FILE = ClarificationQuestion(
     id="file",
@@ -103,3 +112,48 @@ def test_words_are_the_reason_of_a_denial_and_nothing_else() -> None:
     for given in (replace(answer("permission"), text="Yes!"), answer("permission"), answer("permission", "yes")):
         with pytest.raises(InvalidRequest, match="text` alone is no decision"):
             permission_of(given, 1)
+
+
+# --- answers that came later ------------------------------------------------------------------------
+
+BOTH = [
+    ClarificationAnswer(question_id="file", selected_option_ids=["a"]),
+    ClarificationAnswer(question_id="why", selected_option_ids=[], text="Because.\n- First\n\nSecond"),
+]
+
+
+def unanswered(*questions: ClarificationQuestion) -> ClarificationDocument:
+    metadata = ClarificationMetadata(questions=list(questions), state="unanswered", reason="Went on.")
+    return ClarificationDocument(id="doc_001", sequence=1, content=None, metadata=metadata)
+
+
+@pytest.mark.parametrize(
+    "answers",
+    [
+        BOTH,
+        BOTH[::-1],
+        BOTH[:1],
+        [replace(BOTH[0], selected_option_ids=["a", "b"], text="Or others")],
+        [replace(BOTH[0], selected_option_ids=[], text="Something else")],
+    ],
+)
+def test_later_answers_are_found_again(answers: list[ClarificationAnswer]) -> None:
+    asked = unanswered(replace(FILE, allow_multiple=True), WHY)
+    message = answers_message([asked], answers)
+    (found,) = with_later_answers([asked], ["Hello", message])
+    assert isinstance(found, ClarificationDocument)
+    assert sorted(found.metadata.answers or [], key=str) == sorted(answers, key=str)
+    assert (found.metadata.state, found.metadata.reason) == (UNSET, UNSET)
+
+
+def test_other_messages_answer_nothing() -> None:
+    asked = unanswered(FILE, WHY)
+    nothing = answers_message([asked], [ClarificationAnswer(question_id="why", selected_option_ids=[])])
+    assert with_later_answers([asked], ["Which file is meant?", nothing]) == [asked]
+
+
+def test_only_unanswered_questions_are_looked_at() -> None:
+    waiting = replace(unanswered(FILE), metadata=ClarificationMetadata(questions=[FILE], state="waiting"))
+    text = TextDocument(id="doc_002", sequence=2, content="x", metadata=TextMetadata())
+    message = answers_message([waiting], BOTH[:1])
+    assert with_later_answers([waiting, text], [message]) == [waiting, text]

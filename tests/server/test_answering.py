@@ -39,6 +39,12 @@ def test_an_answer_is_the_next_turn(gateway: RunningGateway, http: httpx2.Client
     (first,) = invocations(gateway, mark)
     second = next(one for one in invocations(gateway, "the one in docs") if one["session"] == first["session"])
     assert second["prompt"] == "Which file is meant?\n- notes.txt\n- the one in docs"
+    (before,) = (one["metadata"] for one in asked["documents"] if one["type"] == "clarification")
+    assert (before["state"], "answers" in before) == ("unanswered", False)
+    shown = http.get(f"/v1/chat/{asked['id']}").json()["documents"]
+    (after,) = (one["metadata"] for one in shown if one["type"] == "clarification")
+    assert after["answers"] == body["answers"]
+    assert "state" not in after
 
 
 def test_it_streams_and_goes_on_by_itself_as_a_message_does(http: httpx2.Client) -> None:

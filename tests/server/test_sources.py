@@ -372,6 +372,7 @@ def test_without_one_the_cli_answers_and_says_so(tmp_path: Path) -> None:
         person = client.post("/v1/chat", json={"message": "standin: text", "source": "interactive"})
         assert person.json()["status"] == "completed"
         assert person.headers["x-cursor-gateway-fallback"] == "cli"
+        assert person.json()["metadata"]["fallback"] == "cli"
 
 
 @pytest.mark.parametrize("source", ["cli", "acp"])

@@ -518,7 +518,7 @@ FAILURES: list[tuple[str, dict[str, Any], Outcome]] = [
         Outcome(
             state="unanswered",
             code="UNANSWERED",
-            message="The agent went on without an answer; you can still answer.",
+            message="The agent went on without you. You can still answer.",
         ),
     ),
     ("askQuestion", {"error": {"errorMessage": "no"}}, failed("TOOL_ERROR", "no")),

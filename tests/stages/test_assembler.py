@@ -771,6 +771,14 @@ def test_a_result_that_differs_is_told(differs: bool, told: object) -> None:
     assert envelope([RunFinished(text_differs=differs)]).metadata.result_differs == told
 
 
+def test_the_backend_that_answered_instead_is_named() -> None:
+    assembler = Assembler(RUN)
+    assembler.fallback = "cli"
+    (*_, done) = assembler.push(FINISHED)
+    assert isinstance(done, Done)
+    assert done.envelope.metadata.fallback == "cli"
+
+
 def test_only_tool_call_documents_count_as_tool_calls() -> None:
     plan = Plan(tool="create_plan", title="", overview="", markdown="", todos=[])
     events: list[AgentEvent] = [starts("a"), starts("b", SHELL), starts("c", plan), ends("d"), starts("a"), FINISHED]

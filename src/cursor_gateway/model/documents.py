@@ -372,6 +372,7 @@ class ResponseMetadata(_Wire, frozen=True, kw_only=True):
     stored: bool | UnsetType = UNSET  # extension: false when the history could not take the answer
     waiting_for: list[WaitingCall] | UnsetType = UNSET  # extension: calls without which the run cannot go on
     recording: ReplayedRecording | UnsetType = UNSET  # extension: no agent ran, this was replayed
+    fallback: str | UnsetType = UNSET  # extension: the backend that answered in place of one that failed
 
 
 class Envelope(_Wire, frozen=True, kw_only=True):

@@ -6,6 +6,9 @@ For agents that cannot wait for an answer: it becomes the next message of the co
 from collections.abc import Mapping, Sequence
 from typing import Literal, TypeAlias
 
+from msgspec import UNSET
+from msgspec.structs import replace
+
 from cursor_gateway.errors import InvalidRequest, NotFound
 from cursor_gateway.model.documents import (
     ClarificationAnswer,
@@ -19,6 +22,8 @@ from cursor_gateway.model.permissions import Permission
 
 Decision: TypeAlias = Literal["accept", "reject"]
 
+_NO_ANSWER = "(no answer)"
+
 
 def answers_message(documents: Sequence[Document], answers: Sequence[ClarificationAnswer]) -> str:
     """Raises `NotFound` for a run without questions, `InvalidRequest` for answers that do not match them."""
@@ -28,6 +33,44 @@ def answers_message(documents: Sequence[Document], answers: Sequence[Clarificati
         raise NotFound("This run has no question to answer; send a new message.", param="answers")
     check_answers(questions, answers)
     return "\n\n".join(_answer_text(questions[answer.question_id], answer) for answer in answers)
+
+
+def with_later_answers(documents: Sequence[Document], messages: Sequence[str]) -> list[Document]:
+    """The documents, with the answers that these later messages give to questions which had none."""
+    return [_with_later_answers(document, messages) for document in documents]
+
+
+def _with_later_answers(document: Document, messages: Sequence[str]) -> Document:
+    if not isinstance(document, ClarificationDocument) or document.metadata.state != "unanswered":
+        return document
+    found = (_answers_in(message, document.metadata.questions) for message in messages)
+    answers = next(filter(None, found), [])
+    if not answers:
+        return document
+    return replace(document, metadata=replace(document.metadata, answers=answers, state=UNSET, reason=UNSET))
+
+
+def _answers_in(message: str, questions: Sequence[ClarificationQuestion]) -> list[ClarificationAnswer]:
+    """Of a message in the form of `answers_message`."""
+    placed = ((_place(message, question), number) for number, question in enumerate(questions))
+    found, end = [], len(message)
+    for place, number in sorted((one for one in placed if one[0] >= 0), reverse=True):
+        question = questions[number]
+        lines = message[place + len(question.text) + 1 : end].strip("\n").removeprefix("- ").split("\n- ")
+        options = {option.label: option.id for option in question.options}
+        chosen = [options[line] for line in lines if line in options]
+        said = "\n- ".join(line for line in lines if line not in options)
+        if lines != [_NO_ANSWER]:
+            found.append(ClarificationAnswer(question_id=question.id, selected_option_ids=chosen, text=said or UNSET))
+        end = place
+    return found[::-1]
+
+
+def _place(message: str, question: ClarificationQuestion) -> int:
+    """Where the answer to this question begins; -1: there is none."""
+    start = f"{question.text}\n- "
+    after = message.find(f"\n\n{start}")
+    return 0 if message.startswith(start) else after + 2 if after >= 0 else -1
 
 
 def check_answers(questions: Mapping[str, ClarificationQuestion], answers: Sequence[ClarificationAnswer]) -> None:
@@ -59,7 +102,7 @@ def _answer_text(question: ClarificationQuestion, answer: ClarificationAnswer) -
     labels = {option.id: option.label for option in question.options}
     chosen = [labels[id] for id in answer.selected_option_ids]
     lines = [*chosen, answer.text] if answer.text else chosen
-    return f"{question.text}\n{chr(10).join(f'- {line}' for line in lines) if lines else '- (no answer)'}"
+    return f"{question.text}\n{chr(10).join(f'- {line}' for line in lines or [_NO_ANSWER])}"
 
 
 def plan_message(documents: Sequence[Document], decision: Decision, text: str) -> str:

@@ -13,6 +13,7 @@ from contextlib import aclosing
 from enum import Enum
 from typing import Protocol, TypeVar
 
+from msgspec import UNSET
 from msgspec.structs import replace
 
 from cursor_gateway.errors import (
@@ -277,6 +278,7 @@ class Driver:
         match end:
             case TurnEnd.SOURCE_FAILED:
                 self.fallback = source.fallback_for(self.turn)
+                self._assembler.fallback = self.fallback or UNSET
                 self._turns = turns = turns.with_source(self.fallback)
                 self.source_name = source.name_of(turns.turn)
                 if caller is not None:

@@ -31,6 +31,8 @@ MEANINGS: dict[str, str] = {
     "ResponseMetadata.waitingFor": "Extension: the tool calls that the caller has to run. The run continues when "
     "it gets their results.",
     "ResponseMetadata.recording": "Extension: the recording that was replayed; no agent ran.",
+    "ResponseMetadata.fallback": "Extension: the backend that answered, because the chosen one failed before its first "
+    "event.",
     "ReplayedRecording.name": "The recording's name: its file name without the extension.",
     "ReplayedRecording.reason": "Why it was chosen: the prompt names it, equals its prompt, or shares words with "
     "it; or nothing matches, and it is the demo's default.",

@@ -15,6 +15,7 @@ from cursor_gateway.model.history import (
     RemovalPending,
     RunList,
 )
+from cursor_gateway.runs.later_answers import answered
 from cursor_gateway.runs.service import Service
 from cursor_gateway.server.bodies import read_body
 from cursor_gateway.server.rendering import Renderings
@@ -113,7 +114,8 @@ class HistoryEndpoints:
         return await detail_of(self._service.store, await self._found(request))
 
     async def _responses(self, request: Request, detail: ConversationDetail) -> list[ChatResponse]:
-        return [await self._service.response(run.id, request.state.owner) for run in detail.runs]
+        service, owner = self._service, request.state.owner
+        return [await answered(service, await service.response(run.id, owner), owner) for run in detail.runs]
 
     async def runs(self, request: Request) -> Response:
         """The newest of all conversations."""

@@ -14,6 +14,7 @@ from cursor_gateway.dialects.base import SSE, Dialects, Encoder, Form
 from cursor_gateway.errors import InvalidRequest
 from cursor_gateway.model.documents import ChatResponse
 from cursor_gateway.runs.handle import RunHandle
+from cursor_gateway.runs.later_answers import answered
 from cursor_gateway.runs.service import Service
 from cursor_gateway.server.rendering import Renderings
 from cursor_gateway.server.streaming import EventStream, Reading, run_headers, view_of
@@ -32,7 +33,7 @@ class RunEndpoints:
     async def answer(self, request: Request) -> Response:
         """The whole, or what there is of it now."""
         id, owner = self._id(request), request.state.owner
-        response = await self._service.response(id, owner)
+        response = await answered(self._service, await self._service.response(id, owner), owner)
         match request.query_params.get("dialect") or "documents":
             case "documents":
                 return run_response(response)

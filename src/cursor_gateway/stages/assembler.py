@@ -142,6 +142,7 @@ class Assembler:
         self._tool_call_count = 0
         self._turns = Turns()
         self._recording: ReplayedRecording | UnsetType = UNSET
+        self.fallback: str | UnsetType = UNSET  # the backend that answers in place of one that failed
         self._unrecognized = 0
         self._session = ""
         self._model = run.model
@@ -473,6 +474,7 @@ class Assembler:
             turn_count=self._turns.count,
             unrecognized=self._unrecognized or UNSET,
             recording=self._recording,
+            fallback=self.fallback,
             waiting_for=waiting,
         )
         usage = self._usage.total(None)
@@ -499,6 +501,7 @@ class Assembler:
             turn_count=self._turns.count,
             unrecognized=self._unrecognized or UNSET,
             recording=self._recording,
+            fallback=self.fallback,
             result_differs=(isinstance(event, RunFinished) and event.text_differs) or UNSET,
         )
         failure = event.failure if isinstance(event, RunFailed) else None

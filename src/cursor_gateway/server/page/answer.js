@@ -11,6 +11,7 @@ export class Answer {
 	waitingFor = [];
 	#documents = new Documents(this.element.querySelector(".documents"));
 	#leaving = new AbortController();
+	#hasBegun = false;
 
 	/** @param run an entry of a conversation's `runs`; `asked` is the body that was sent for it */
 	constructor(conversationId, run, asked, onChange) {
@@ -43,20 +44,46 @@ export class Answer {
 		return isDone && told.status !== "streaming";
 	}
 
-	#goOn = () => this.run.state === "running" || this.#know({ state: "running" });
+	#goOn = () => {
+		if (!this.#hasBegun) this.#lookForFallback().catch(() => {}); // its end says it too
+		this.#hasBegun = true;
+		if (this.run.state !== "running") this.#know({ state: "running" });
+	};
+
+	/** Before its first event, a run may have moved to a backend that cannot wait for answers. */
+	async #lookForFallback() {
+		const { headers } = await request(chatPath(this.id, "/events"), { method: "HEAD", signal: this.#leaving.signal });
+		this.#noteFallback(headers.get("X-Cursor-Gateway-Fallback"));
+	}
+
+	#noteFallback(name) {
+		if (!name || this.element.querySelector(".fallback")) return;
+		const note = `The agent could not be started in a way that waits for your answers, so the backend ${name} is used. You can still answer and allow commands afterwards.`;
+		this.#documents.element.before(make("p", { class: "hint fallback" }, note));
+	}
 
 	#pauseOrEnd({ status, model, mode, usage, metadata }) {
 		this.#documents.finish();
 		this.waitingFor = metadata.waitingFor ?? [];
+		this.#noteFallback(metadata.fallback);
 		const state = status === "streaming" ? "waiting" : status;
 		this.#know({ state, model, mode, usage, durationMs: metadata.duration_ms || null });
 	}
 
 	/** The finished answer, at once. */
 	async load() {
+		for (const article of [...(await this.#whole()).children]) this.#documents.append(article);
+	}
+
+	/** One of its documents, as it is now. */
+	async renew(id) {
+		const now = (await this.#whole()).getElementById(id);
+		if (now) this.element.querySelector(`article[id="${CSS.escape(id)}"]`).replaceWith(now);
+	}
+
+	async #whole() {
 		const response = await request(chatPath(this.id, "?dialect=html"), { signal: this.#leaving.signal });
-		const { children } = parsed((await response.text()) || "<p>The answer is empty.</p>");
-		for (const article of [...children]) this.#documents.append(article);
+		return parsed((await response.text()) || "<p>The answer is empty.</p>");
 	}
 
 	async stop() {

@@ -20,6 +20,7 @@ export class Conversation {
 	#answers = [];
 	#workspace = null;
 	#next = null; // a queued message that is sent when the run has been stopped
+	#replies = []; // to what earlier answers asked; sent when the agent is done
 
 	/** @param callbacks isModel(name), onChange() when the list may look different, onState({id, isRunning, isWaiting, workspace}) */
 	constructor(callbacks) {
@@ -76,6 +77,7 @@ export class Conversation {
 		this.#answers = [];
 		this.#workspace = null;
 		this.#next = null;
+		this.#replies = [];
 		byId("turns").replaceChildren();
 		byId("welcome").hidden = id !== null;
 		hideProblem();
@@ -129,6 +131,7 @@ export class Conversation {
 		if (answer.isRunning) return;
 		this.onChange();
 		if (this.#next) this.#sendQueued(this.#next);
+		else if (this.#replies.length) this.#sendReplies();
 		else if (answer.run.state === "completed" && answer === this.#answers.at(-1)) sendNext();
 	}
 
@@ -166,8 +169,10 @@ export class Conversation {
 		}
 	}
 
+	/** With an agent that can wait for answers, where there is one. */
 	async #start(body, key) {
-		const run = await post("/v1/chat", { ...body, include: ["thinking"], whenClientLeaves: "finish" }, key && { "Idempotency-Key": key });
+		const options = { include: ["thinking"], source: "interactive", whenClientLeaves: "finish" };
+		const run = await post("/v1/chat", { ...body, ...options }, key && { "Idempotency-Key": key });
 		this.onChange();
 		return run;
 	}
@@ -263,19 +268,38 @@ export class Conversation {
 		return this.#branch([...byId("turns").children].indexOf(turn), message);
 	}
 
-	async #reply(form, button) {
-		const reply = form.dataset.permission ? permissionOf(form, button) : form.dataset.answer ? answersOf(form) : decisionOf(form, button);
-		if (!reply) return showProblem(new Error("Not sent: a question is still open. Choose an option, or write your own answer."));
-		const { id } = this.#answers.at(-1);
+	#reply(form, button) {
+		const answer = this.#answers.find(({ element }) => element.contains(form));
+		const body = form.dataset.permission ? permissionOf(form, button) : form.dataset.answer ? answersOf(form) : decisionOf(form, button);
+		if (!body) return showProblem(new Error("Not sent: a question is still open. Choose an option, or write your own answer."));
 		setEnabled(form, false);
 		hideProblem();
+		const reply = { answer, form, body, decision: button.value };
+		const isAwaited = answer.run.state === "waiting" || form.closest("article").dataset.state === "waiting";
+		if (!this.#running || isAwaited) return this.#sendReply(answer, body, [reply]);
+		this.#replies.push(reply);
+		form.append(make("p", { class: "hint later" }, "This is sent when the agent is done."));
+	}
+
+	/** Those to the first of these answers; the others follow when the turn that this starts has ended. */
+	#sendReplies() {
+		const { answer, body, form } = this.#replies[0];
+		const isOf = (reply) => reply.answer === answer && (body.permissions ? reply.body.permissions : reply.form === form);
+		const together = this.#replies.filter(isOf);
+		this.#replies = this.#replies.filter((reply) => !isOf(reply));
+		return this.#sendReply(answer, body.permissions ? { permissions: together.flatMap((reply) => reply.body.permissions) } : body, together);
+	}
+
+	async #sendReply(answer, body, replies) {
+		for (const { form } of replies) form.querySelector(".later")?.remove();
 		try {
-			const taken = await post(chatPath(id, "/answer"), reply);
-			if (form.dataset.permission) {
-				showDecision(form, button.value);
+			const taken = await post(chatPath(answer.id, "/answer"), body);
+			if (body.permissions) {
+				for (const { form, decision } of replies) showDecision(form, decision);
 				this.#showDecisions().catch(showProblem);
 			}
-			if (taken.id === id) return; // its open stream shows it
+			if (taken.id === answer.id) return; // its open stream shows it
+			if (body.answers) answer.renew(replies[0].form.dataset.answer).catch(showProblem);
 			await this.#showNewTurns();
 			const last = this.#answers.at(-1);
 			if (!last.isRunning) await last.load();
@@ -283,7 +307,7 @@ export class Conversation {
 			toEnd();
 			this.onChange();
 		} catch (error) {
-			setEnabled(form, true);
+			for (const { form } of replies) setEnabled(form, true);
 			showProblem(error);
 		}
 	}

@@ -45,13 +45,12 @@ export function showDecision(form, decision, revoke) {
 	form.replaceWith(told);
 }
 
-/** What the newest answer asks may be replied to; what older ones have asked is over. */
+/** Commands and questions can be decided until they are; a plan, and what an agent waited for, while it is the newest. */
 export function offerReplies(answers) {
 	for (const answer of answers) {
 		const isLast = answer === answers.at(-1);
 		const isOpen = isLast && (!answer.isRunning || answer.run.state === "waiting");
-		if (!isLast) for (const form of answer.element.querySelectorAll("form[data-answer]")) setEnabled(form, false);
-		for (const form of answer.element.querySelectorAll("form[data-permission]")) form.hidden = !isOpen;
+		if (!isLast) for (const form of answer.element.querySelectorAll("article:not([data-state=unanswered]) form[data-answer]")) setEnabled(form, false);
 		for (const plan of answer.element.querySelectorAll(".plan")) offerDecision(plan, isOpen);
 	}
 }

@@ -120,7 +120,7 @@ _ABORTED: dict[str, State] = {
 _STATES: dict[str, State] = {"rejected": "rejected", "timeout": "timed_out"}
 # The agent's own reason is that the user skipped the question, who may never have seen it.
 _UNANSWERED = Outcome(
-    state="unanswered", code="UNANSWERED", message="The agent went on without an answer; you can still answer."
+    state="unanswered", code="UNANSWERED", message="The agent went on without you. You can still answer."
 )
 
 
