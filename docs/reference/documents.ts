@@ -462,6 +462,8 @@ export interface ResponseMetadata {
   waitingFor?: WaitingCall[];
   /** Extension: the recording that was replayed; no agent ran. */
   recording?: ReplayedRecording;
+  /** Extension: the backend that answered, because the chosen one failed before its first event. */
+  fallback?: string;
 }
 
 /** Extension: a tool call that the caller has to run. */
