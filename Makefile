@@ -5,8 +5,9 @@ BIN := $(VENV)/bin
 UV := $(BIN)/uv pip
 
 CLIENTS := .venv-clients
+DOCS := .venv-docs
 
-.PHONY: help run test test-all test-slow test-clients check cover mutations fix golden bench chaos soak fuzz docs screenshots transcripts lock clean
+.PHONY: help run test test-all test-slow test-clients check cover mutations fix golden bench chaos soak fuzz docs docs-site screenshots transcripts lock clean
 
 run: $(VENV)/.run ## set up and start the gateway
 	$(BIN)/cursor-gateway serve
@@ -64,6 +65,9 @@ docs: $(VENV)/.dev ## regenerate the reference pages and the picture
 	$(BIN)/python -m tools.reference
 	$(BIN)/python -m tools.picture
 
+docs-site: $(DOCS)/.docs ## build the documentation as a website in build/site; open build/site/index.html
+	NO_MKDOCS_2_WARNING=1 $(DOCS)/bin/python -m mkdocs build --strict --quiet
+
 screenshots: $(VENV)/.dev ## take new screenshots of the page; look at them
 	$(BIN)/python -m tools.screenshots
 
@@ -74,12 +78,13 @@ lock: $(VENV)/.dev ## resolve the dependencies again
 	$(UV) compile -q --universal --no-header --generate-hashes pyproject.toml --group build -o requirements/run.txt
 	$(UV) compile -q --universal --no-header --generate-hashes pyproject.toml --group dev -o requirements/dev.txt
 	$(UV) compile -q --universal --no-header --generate-hashes --group clients -o requirements/clients.txt
+	$(UV) compile -q --universal --no-header --generate-hashes --group docs -o requirements/docs.txt
 	npm install --prefix tests/page --package-lock-only --omit-lockfile-registry-resolved --ignore-scripts --no-audit --no-fund --loglevel=error
 	npm install --prefix tests/clients --package-lock-only --omit-lockfile-registry-resolved --ignore-scripts --no-audit --no-fund --loglevel=error
 	echo uv | $(UV) compile -q --universal --no-header --generate-hashes - -o requirements/uv.txt
 
 clean: ## remove everything that these targets created
-	rm -rf $(VENV) $(CLIENTS) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis .coverage htmlcov build dist
+	rm -rf $(VENV) $(CLIENTS) $(DOCS) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis .coverage htmlcov build dist
 
 $(VENV)/.uv: requirements/uv.txt
 	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "cursor-gateway needs Python 3.11 or newer; name one: make PYTHON=python3.12 …")'
@@ -104,6 +109,11 @@ $(VENV)/axe/.axe: $(VENV)/.dev tests/page/package.json tests/page/package-lock.j
 $(CLIENTS)/.python: $(VENV)/.uv requirements/clients.txt
 	$(BIN)/uv venv -q --allow-existing --python $(BIN)/python $(CLIENTS)
 	$(UV) sync -q --python $(CLIENTS)/bin/python --require-hashes requirements/clients.txt
+	@touch $@
+
+$(DOCS)/.docs: $(VENV)/.uv requirements/docs.txt
+	$(BIN)/uv venv -q --allow-existing --python $(BIN)/python $(DOCS)
+	$(UV) sync -q --python $(DOCS)/bin/python --require-hashes requirements/docs.txt
 	@touch $@
 
 $(CLIENTS)/.node: $(CLIENTS)/.python tests/clients/package.json tests/clients/package-lock.json

@@ -5,6 +5,7 @@ import json
 import re
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -53,13 +54,37 @@ def test_the_curl_examples_run(page: str, url: str) -> None:
         assert json.loads(ran.stdout)["status"] == "completed"
 
 
-def test_every_link_between_the_pages_leads_somewhere() -> None:
-    pages = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]
-    links = [
-        (page, link)
-        for page in pages
-        for link in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", page.read_text())
-        if "://" not in link
-    ]
-    assert links
-    assert [(page.name, link) for page, link in links if not (page.parent / link).exists()] == []
+_FENCE = re.compile(r"^(`{3,})[^`\n]*\n.*?^\1$", re.MULTILINE | re.DOTALL)
+_LINK = re.compile(r"\]\(([^)\s]+)\)|<(?:img|source)[^>]* (?:src|srcset)=\"([^\"]+)\"")
+_PAGES = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]
+
+
+def links(page: Path) -> list[str]:
+    text = re.sub(r"`[^`\n]*`", "", _FENCE.sub("", page.read_text(encoding="utf-8")))
+    return [link or picture for link, picture in _LINK.findall(text) if "://" not in link + picture]
+
+
+def anchors(page: Path) -> set[str]:
+    """Of each heading, as GitHub and the website make them: several of the same name are numbered."""
+    seen: Counter[str] = Counter()
+    found = set()
+    for heading in re.findall(r"^#+ (.+)$", _FENCE.sub("", page.read_text(encoding="utf-8")), re.MULTILINE):
+        slug = re.sub(r"[^\w\- ]", "", heading.lower()).strip().replace(" ", "-")
+        found.add(slug if not seen[slug] else f"{slug}-{seen[slug]}")
+        seen[slug] += 1
+    return found
+
+
+@pytest.mark.parametrize("page", _PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_link_leads_somewhere(page: Path) -> None:
+    for link in links(page):
+        name, _, anchor = link.partition("#")
+        target = page.parent / name if name else page
+        assert target.is_file(), link  # a folder has no page on the website
+        if anchor:
+            assert anchor in anchors(target), link
+
+
+def test_links_are_found() -> None:
+    assert "docs/server.md#security-and-limits" in links(ROOT / "README.md")
+    assert "security-and-limits" in anchors(ROOT / "docs" / "server.md")

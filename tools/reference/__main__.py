@@ -10,6 +10,7 @@ import msgspec
 from cursor_gateway.schema import json_schema, typescript
 from tools.reference.client_pages import client_pages
 from tools.reference.document_pages import documents_page, events_page
+from tools.reference.index_pages import decisions_index, reference_index
 from tools.reference.open_calls_page import open_calls_page
 from tools.reference.table_pages import cli_page, errors_page, settings_page, tools_page
 from tools.reference.troubleshooting_page import troubleshooting_page
@@ -19,6 +20,7 @@ DOCS = Path(__file__).parents[2] / "docs"
 Pages: TypeAlias = dict[str, Callable[[], str]]
 
 PAGES: Pages = {
+    "README.md": reference_index,
     "cli.md": cli_page,
     "documents.md": documents_page,
     "documents.ts": typescript,
@@ -31,7 +33,10 @@ PAGES: Pages = {
 }
 
 FOLDERS: dict[str, Pages] = {"reference": PAGES, "clients": client_pages()}
-OTHERS: Pages = {"troubleshooting.md": troubleshooting_page}  # beside pages that are written by hand
+OTHERS: Pages = {  # beside pages that are written by hand
+    "decisions/README.md": decisions_index,
+    "troubleshooting.md": troubleshooting_page,
+}
 
 
 def stale_pages(docs: Path) -> list[str]:
@@ -53,6 +58,7 @@ def write_pages(docs: Path) -> None:
         for name, text in pages.items():
             (docs / folder / name).write_bytes(text().encode())
     for name, text in OTHERS.items():
+        (docs / name).parent.mkdir(parents=True, exist_ok=True)
         (docs / name).write_bytes(text().encode())
 
 
