@@ -227,7 +227,8 @@ def question(turn: Turn) -> None:
     skipped: Record = {"rejected": {"reason": SKIPPED}}
     turn.agent.ask("askQuestionInteractionQuery", {"args": args, "toolCallId": call.id}, {"result": skipped})
     turn.use(call, skipped)  # unlike other rejected calls, with its arguments: seen in 2026.09.15
-    turn.say("Which file is meant: `notes.txt` or `other.txt`?")
+    if turn.text("then", "repeat") == "repeat":
+        turn.say("Which file is meant: `notes.txt` or `other.txt`?")
 
 
 @answers("plan")

@@ -8,6 +8,7 @@ from cursor_gateway.dialects.deltas import (
     AgentTools,
     Answer,
     AnswerFold,
+    Asked,
     Call,
     Called,
     Content,
@@ -28,6 +29,7 @@ from cursor_gateway.model.document_events import (
 )
 from cursor_gateway.model.documents import (
     ClarificationMetadata,
+    ClarificationQuestion,
     Diff,
     FileEditMetadata,
     Metadata,
@@ -172,6 +174,34 @@ def test_what_is_held_back_may_be_where_the_answer_is_cut() -> None:
     assert not any(isinstance(delta, Called) for delta in said)
     assert isinstance(said[-1], Ended)
     assert said[-1].reason == "length"
+
+
+QUESTION = ClarificationMetadata(questions=[ClarificationQuestion(id="q", text="Which?", options=[])])
+
+
+def test_a_question_is_open_until_the_agent_says_more() -> None:
+    ask = ended(QUESTION)
+    assert deltas([*words("a"), ask, ended(COMMAND), *words(" \n"), done()], "none") == [
+        *(Content("a"), Content(" \n")),
+        *(Asked("Which?"), Ended(USAGE, USAGE)),
+    ]
+    assert deltas([ask, *words("b"), done()], "none") == [Content("b"), Ended(USAGE, USAGE)]
+    failure = AgentCrashed("It crashed.").failure()
+    assert deltas([ask, done(failure)], "none") == [Ended(USAGE, USAGE, failure)]
+
+
+def test_a_question_is_not_cut_but_left_out_of_an_answer_that_is() -> None:
+    ask, translator = ended(QUESTION), Translator("run", "none")
+    whole = CutDeltas(translator, Cutter(("x",), None), 0)
+    assert [delta for event in [*words("ab"), ask, done()] for delta in whole.push(event)][-2:] == [
+        Asked("Which?"),
+        Ended(USAGE, USAGE),
+    ]
+    cut = AnswerFold("run", "none", Cutter(("b",), None))
+    for event in [ask, *words("ab"), ask, done()]:
+        cut.push(event)
+    assert (answer := cut.answer()) is not None
+    assert (answer.text, answer.question) == ("a", "")
 
 
 def test_a_fold_joins_the_deltas_up_to_the_end() -> None:

@@ -163,6 +163,7 @@ PROPERTIES: dict[str, str] = {
     "stages.context_size": "stages.test_context_size:test_the_last_call_read_what_was_added_and_no_more_than_all",
     "stages.scratch_paths": "stages.test_scratch_paths:test_thinking_is_relative_however_it_is_cut",
     "stages.usage": f"{_LAWS}:test_any_recording_gives_a_well_formed_stream",
+    "dialects.marked": "dialects.test_marked:test_the_agents_text_comes_back",
     "dialects.actions": "laws.test_responses:test_any_events_give_a_lawful_response",
     "dialects.messages.actions": "laws.test_messages:test_the_events_of_any_agent_fold_to_its_message",
     "dialects.messages.blocks": "laws.test_messages:test_the_events_of_any_agent_fold_to_its_message",

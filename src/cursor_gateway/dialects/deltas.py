@@ -1,8 +1,8 @@
 """Document events in; the deltas that every text dialect is made of, and the answer they add up to, out.
 
-Four kinds: the agent's text, its reasoning, a tool call, and the end. The end is where the run is done, where it pauses
-for its caller, or where a cutter says so. `Translator` makes deltas of events, `CutDeltas` ends them early,
-`AnswerFold` joins them into an `Answer`. A dialect only has to encode them.
+Five kinds: the agent's text, its reasoning, a tool call, a question that is left open, and the end. The end is where
+the run is done, where it pauses for its caller, or where a cutter says so. `Translator` makes deltas of events,
+`CutDeltas` ends them early, `AnswerFold` joins them into an `Answer`. A dialect only has to encode them.
 """
 
 from typing import Any, Literal, Protocol, TypeAlias
@@ -11,6 +11,7 @@ import msgspec
 from msgspec import Struct
 
 from cursor_gateway.dialects.actions import action_of
+from cursor_gateway.dialects.marked import question_of
 from cursor_gateway.errors import Failure
 from cursor_gateway.model.document_events import (
     ContentDelta,
@@ -56,6 +57,12 @@ class Called(Struct, frozen=True):
     call: Call
 
 
+class Asked(Struct, frozen=True):
+    """The run has ended with this question, and the agent said nothing after it. It is no part of the agent's text."""
+
+    text: str
+
+
 class Ended(Struct, frozen=True):
     usage: Usage  # of the last model call: clients take it for the size of the conversation
     total: Usage | None = None  # of all model calls of the run, once it has ended
@@ -63,7 +70,7 @@ class Ended(Struct, frozen=True):
     reason: FinishReason = "stop"
 
 
-Delta: TypeAlias = Content | Thought | Called | Ended
+Delta: TypeAlias = Content | Thought | Called | Asked | Ended
 
 
 class Deltas(Protocol):
@@ -79,6 +86,7 @@ class Translator:
         self._run = run[:_ID_CHARACTERS]
         self._thinking = ""  # the id of the open document of thinking
         self._calls = 0
+        self.question = ""  # that is open: must be told of the text that follows
         self._reasoned = False
         self._mid_line = False  # the reasoning so far does not end with a line end
 
@@ -86,6 +94,7 @@ class Translator:
         deltas: list[Delta] = []
         if text := source_text(event):
             deltas.append(Content(text))
+            self.question = self.question if text.isspace() else ""
         match event:
             case ContentDelta(id=id, text=text) if id == self._thinking:
                 deltas.append(self._thought(text))
@@ -97,11 +106,14 @@ class Translator:
                 deltas.append(self._thought(text))
             case DocumentEnded(document=document):
                 deltas += self._told(document)
+                self.question = question_of(document) or self.question
             case Paused(envelope=envelope):
                 waiting = enumerate(envelope.metadata.waiting_for or (), self._calls)
                 deltas += [Called(index, _asked(call)) for index, call in waiting]
                 deltas.append(Ended(context_usage(event), reason="tool_calls"))
             case Done(envelope=envelope, failure=failure):
+                if self.question and failure is None:
+                    deltas.append(Asked(self.question))
                 deltas.append(Ended(context_usage(event), envelope.usage, failure))
             case ContentDelta() | DocumentStarted() | ToolCallStarted() | ToolCallArguments() | ToolCallEnded():
                 pass
@@ -161,7 +173,7 @@ class CutDeltas:
             match delta:
                 case Content(text=text):
                     deltas += self._say(self._cutter.push(text))
-                case Called() | Ended():
+                case Called() | Asked() | Ended():
                     deltas += self._say(self._cutter.flush())
                     if self._cutter.reason is None:
                         deltas.append(delta)
@@ -201,6 +213,7 @@ class Answer(Struct, frozen=True):
     reasoning: str
     calls: tuple[Call, ...]
     end: Ended
+    question: str = ""  # that is open
 
 
 class AnswerFold:
@@ -216,6 +229,7 @@ class AnswerFold:
         self._text: list[str] = []
         self._reasoning: list[str] = []
         self._calls: list[Call] = []
+        self._question = ""
         self._end: Ended | None = None
 
     @property
@@ -238,6 +252,8 @@ class AnswerFold:
                     self._reasoning.append(text)
                 case Called(call=call):
                     self._calls.append(call)
+                case Asked(text=text):
+                    self._question = text
                 case Ended():
                     self._end = delta
 
@@ -249,7 +265,7 @@ class AnswerFold:
         """None until it is over."""
         if self._end is None:
             return None
-        return Answer("".join(self._text), "".join(self._reasoning), tuple(self._calls), self._end)
+        return Answer("".join(self._text), "".join(self._reasoning), tuple(self._calls), self._end, self._question)
 
 
 def add_usage(first: Usage, second: Usage) -> Usage:

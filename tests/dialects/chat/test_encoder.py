@@ -378,6 +378,21 @@ def test_a_cut_answer_still_tells_of_tools_before_the_cut() -> None:
     assert [call.function.name for call in whole.choices[0].message.tool_calls or ()] == ["run_terminal_cmd"]
 
 
+def test_an_open_question_is_the_last_paragraph() -> None:
+    question = ClarificationQuestion(id="q", text="Which?", options=[])
+    ask = ended(ClarificationMetadata(questions=[question]))
+    assert content([*words("Hm."), ask, *words(" "), done()]) == "Hm. \n\n▸\u2063 Which?"
+    assert content([*words("Hm."), ask, *words("This ", "one."), done()]) == "Hm.This one."
+
+
+def content(events: list[DocumentEvent]) -> str:
+    """Streamed and whole, which must be the same."""
+    streamed = "".join(delta.get("content") or "" for delta in deltas(events, "none"))
+    whole: str = completion(events, "none")["choices"][0]["message"]["content"]
+    assert streamed == whole
+    return whole
+
+
 def test_a_fold_says_whether_the_run_failed() -> None:
     failure = AgentCrashed("It crashed.").failure()
     fold = CompletionFold(HEAD, agent_tools="none")

@@ -5,10 +5,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from cursor_gateway.dialects.messages.actions import MARK, blocks_of, last_words, search_of, text_of
+from cursor_gateway.dialects.marked import MARK
+from cursor_gateway.dialects.messages.actions import blocks_of, last_words, search_of, text_of
 from cursor_gateway.model.documents import (
-    ClarificationAnswer,
-    ClarificationMetadata,
     ClarificationOption,
     ClarificationQuestion,
     Diff,
@@ -83,11 +82,7 @@ def test_there_is_no_line_for_words_and_for_the_callers_own_tools() -> None:
     assert text_of(search([], ran_by="caller")) is None
 
 
-def test_open_questions_and_plans_must_be_seen() -> None:
-    asked = ClarificationMetadata(questions=[QUESTION])
-    answer = ClarificationAnswer(question_id="q", selected_option_ids=["a"])
-    assert last_words(document(asked)) == "Which one?\n- A\n- B"
-    assert last_words(document(msgspec.structs.replace(asked, answers=[answer]))) is None
+def test_plans_must_be_seen() -> None:
     assert last_words(PLAN) == "1. Do it."
     assert last_words(command()) is None
 

@@ -6,7 +6,8 @@ from msgspec.structs import replace
 
 from cursor_gateway.dialects.actions import ActionDisplay
 from cursor_gateway.dialects.deltas import Answer, Call, Ended
-from cursor_gateway.dialects.messages.actions import MARK, NOTHING_SAID
+from cursor_gateway.dialects.marked import MARK
+from cursor_gateway.dialects.messages.actions import NOTHING_SAID
 from cursor_gateway.dialects.messages.blocks import (
     Closed,
     Composer,
@@ -107,6 +108,8 @@ def test_white_space_belongs_to_the_text_that_follows() -> None:
         ([*words(" \n"), done()], [*text(" \n"), *text(f"\n{MARK}{NOTHING_SAID}")]),
         ([RAN, done()], text(f"{MARK}{NOTHING_SAID}")),
         ([ASKED, RAN, done()], text(f"{MARK}Which?")),
+        ([*words("Hm. "), ASKED, done()], [*text("Hm. "), *text(f"\n\n{MARK}Which?")]),
+        ([ASKED, *words("This one."), done()], text("This one.")),
     ],
 )
 def test_an_agent_that_says_nothing_is_spoken_for(events: list[DocumentEvent], said: list[Step]) -> None:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cursor_gateway.dialects.messages.actions import MARK
+from cursor_gateway.dialects.marked import MARK
 from cursor_gateway.dialects.messages.conversation import Content, Conversation, WireMessage, read_conversation
 from cursor_gateway.errors import InvalidRequest
 from cursor_gateway.model.messages import AssistantMessage, Call, Instructions, Message, ToolMessage, UserMessage

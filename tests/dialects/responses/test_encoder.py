@@ -23,7 +23,7 @@ from cursor_gateway.model.document_events import (
     Reasoning,
     ToolCallArguments,
 )
-from cursor_gateway.model.documents import TerminalCommandMetadata
+from cursor_gateway.model.documents import ClarificationMetadata, ClarificationQuestion, TerminalCommandMetadata
 from cursor_gateway.wire.sse import SseDecoder
 from tests.dialects.runs import USAGE, done, ended, paused, words
 from tests.responses_shapes import (
@@ -69,6 +69,16 @@ def test_a_run() -> None:
 
 def test_events_that_say_nothing_say_nothing() -> None:
     assert both([ToolCallArguments("doc_001", {}), done()]).output == []
+
+
+def test_an_open_question_is_a_message_of_its_own() -> None:
+    ask = ended(ClarificationMetadata(questions=[ClarificationQuestion(id="q", text="Which?", options=[])]), sequence=2)
+    response = both([*words("Hm."), ask, *words(" "), done()])
+    assert [type(item) for item in response.output] == [Message, McpCall, Message, Message]
+    last = response.output[-1]
+    assert isinstance(last, Message)
+    assert [part.text for part in last.content] == ["\n\n▸\u2063 Which?"]
+    assert text_of(both([*words("Hm."), ask, *words("This ", "one."), done()])) == "Hm.This one."
 
 
 def test_a_pause_ends_the_response_with_its_calls() -> None:

@@ -26,6 +26,7 @@ from cursor_gateway.dialects.chat.encoder import (
     completion_of,
     encode_completion,
     error_frames,
+    with_question,
 )
 from cursor_gateway.dialects.chat.request import ChatRequest, read_request
 from cursor_gateway.dialects.deltas import AgentTools, Answer, AnswerFold
@@ -146,7 +147,7 @@ class WholeCompletion:
         answer = self._fold.answer()
         if answer is None:
             raise ValueError("the answer is not over yet")
-        return self._reply.body(self._run, self._start, answer)
+        return self._reply.body(self._run, self._start, with_question(answer))
 
 
 def _resumed(run: RunView, after: int, agent_tools: AgentTools) -> tuple[Encoder, int]:

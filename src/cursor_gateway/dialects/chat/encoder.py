@@ -10,12 +10,14 @@ from typing import Literal
 
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
+from msgspec.structs import replace
 
 from cursor_gateway.dialects.base import SSE
 from cursor_gateway.dialects.deltas import (
     AgentTools,
     Answer,
     AnswerFold,
+    Asked,
     Call,
     Called,
     Content,
@@ -29,6 +31,7 @@ from cursor_gateway.dialects.deltas import (
     cached_tokens,
 )
 from cursor_gateway.dialects.errors import ErrorBody, encode_error, error_body
+from cursor_gateway.dialects.marked import marked
 from cursor_gateway.dialects.resuming import numbered
 from cursor_gateway.errors import Failure
 from cursor_gateway.model.document_events import ContentDelta, DocumentEvent, Reasoning
@@ -146,6 +149,11 @@ def completion_of(head: CompletionHead, answer: Answer) -> ChatCompletion:
     )
 
 
+def with_question(answer: Answer) -> Answer:
+    """A question that is open, as the last paragraph of the text."""
+    return replace(answer, text=answer.text + marked(answer.question)) if answer.question else answer
+
+
 def encode_completion(completion: ChatCompletion) -> bytes:
     return _encode(completion)
 
@@ -196,7 +204,7 @@ class ChunkEncoder:
             self._deltas = CutDeltas(self._translator, cutter, prompt_tokens)
         self._include_usage = include_usage
         self._begun = False
-        self._says_all = False  # begun, not over, and without a cutter
+        self._says_all = False  # begun, not over, without a cutter or an open question
         # Every chunk is these bytes around its delta: 34 times as fast as encoding it each time.
         self._envelope = b'data: {"id":%b,"object":"chat.completion.chunk","created":%d,"model":%b,"choices":[' % (
             _encode(head.id),
@@ -229,7 +237,7 @@ class ChunkEncoder:
             self._begun = True
             frames.insert(0, self._role())
         self.is_over = bool(deltas) and isinstance(deltas[-1], Ended)
-        self._says_all = self._deltas is self._translator and not self.is_over
+        self._says_all = self._deltas is self._translator and not self.is_over and not self._translator.question
         joined = b"".join(frames)
         return joined if self._cutter is not None else numbered(joined, self._number)
 
@@ -261,6 +269,8 @@ class ChunkEncoder:
                 return self._reasoning + _encode(text) + self._content_end
             case Called(index=index, call=call):
                 return self._call(index, call)
+            case Asked(text=text):
+                return self._content + _encode(marked(text)) + self._content_end
             case Ended(failure=Failure() as failure):
                 return error_frames(failure)
             case Ended(usage=usage, total=total, reason=reason):
@@ -313,4 +323,4 @@ class CompletionFold:
     def completion(self) -> ChatCompletion | None:
         """None until the run is done, or cut."""
         answer = self._fold.answer()
-        return None if answer is None else completion_of(self._head, answer)
+        return None if answer is None else completion_of(self._head, with_question(answer))

@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal, TypeAlias, get_args
 import msgspec
 from msgspec import Meta, Struct
 
+from cursor_gateway.dialects.marked import without_marked
 from cursor_gateway.dialects.options import CursorOptions
 from cursor_gateway.errors import InvalidRequest
 from cursor_gateway.model.caller_tools import (
@@ -337,7 +338,7 @@ def _conversation(wire: list[_WireMessage]) -> tuple[list[Message], list[Image]]
                 if function_call is not None:
                     calls.append(Call("", function_call.name, function_call.arguments))
                 called |= {call.id: call.name for call in calls}
-                messages.append(AssistantMessage(text or refusal or "", tuple(calls)))
+                messages.append(AssistantMessage(without_marked(text or refusal or ""), tuple(calls)))
             case _Tool(tool_call_id=call_id, name=name):
                 messages.append(ToolMessage(text, call_id, called.get(call_id) or name or "", names))
             case _FunctionResult(name=name):

@@ -9,6 +9,7 @@ from typing import TypeAlias
 import msgspec
 from msgspec import UNSET, Raw
 
+from cursor_gateway.dialects.marked import MARK
 from cursor_gateway.dialects.messages.message import (
     BashError,
     BashOutput,
@@ -25,8 +26,6 @@ from cursor_gateway.dialects.messages.message import (
     WebSearchResult,
 )
 from cursor_gateway.model.documents import (
-    ClarificationDocument,
-    ClarificationQuestion,
     Diff,
     Document,
     FileEditDocument,
@@ -37,9 +36,6 @@ from cursor_gateway.model.documents import (
 from cursor_gateway.stages.summary import main_argument, one_line
 from cursor_gateway.wire.payload import Fields
 
-# Begins every text block that is the gateway's and not the agent's, so that it is recognised when a client sends it
-# back. The second character is invisible: no agent writes it by chance.
-MARK = "▸\u2063 "
 NOTHING_SAID = "The agent finished without a message."
 _SEARCH = "web_search"
 
@@ -57,16 +53,10 @@ def text_of(document: Document) -> str | None:
 def last_words(document: Document) -> str | None:
     """What a reader must see of this document even if the agent says nothing; None: nothing."""
     match document:
-        case ClarificationDocument(metadata=metadata) if not metadata.answers:
-            return "\n\n".join(map(_question, metadata.questions))
         case PlanDocument(content=content):
             return content
         case _:
             return None
-
-
-def _question(question: ClarificationQuestion) -> str:
-    return "\n".join([question.text, *(f"- {option.label}" for option in question.options)])
 
 
 def search_of(document: Document, id: str) -> ServerToolBlocks | None:

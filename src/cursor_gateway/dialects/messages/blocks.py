@@ -15,6 +15,7 @@ from msgspec import Raw, Struct
 from cursor_gateway.dialects.actions import ActionDisplay
 from cursor_gateway.dialects.deltas import (
     Answer,
+    Asked,
     Called,
     Content,
     CutDeltas,
@@ -24,8 +25,8 @@ from cursor_gateway.dialects.deltas import (
     Thought,
     Translator,
 )
+from cursor_gateway.dialects.marked import MARK, marked
 from cursor_gateway.dialects.messages.actions import (
-    MARK,
     NOTHING_SAID,
     ServerToolBlocks,
     blocks_of,
@@ -103,7 +104,7 @@ class Composer:
     @property
     def is_plain(self) -> bool:
         """What is pushed grows the open block as it is."""
-        return self._cutter is None and not self.is_over
+        return self._cutter is None and not self.is_over and not self.translator.question
 
     def push(self, event: DocumentEvent, /) -> list[Step]:
         if self.is_over:
@@ -129,6 +130,11 @@ class Composer:
             case Called(call=call):
                 self._is_visible = True
                 return [*self._close(), Whole(ToolUseBlock(call.id, call.name, Raw(call.arguments.encode())))]
+            case Asked(text=text):
+                self._is_visible = True
+                steps = self._write_space()
+                text = marked(text) if self._has_text else f"{MARK}{text}"
+                return [*steps, *self._begin("text"), Grew(text), *self._close()]
             case Ended():
                 return self._finish(delta)
 

@@ -14,6 +14,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from cursor_gateway.dialects.base import AnswerId
+from cursor_gateway.dialects.marked import without_marked
 from cursor_gateway.dialects.responses.compaction import PREVIOUS_RESPONSE, unpack
 from cursor_gateway.dialects.responses.ids import read_item_id
 from cursor_gateway.dialects.responses.toolbox import Forms, arguments_of
@@ -214,7 +215,7 @@ class _Reader:
                 self.messages.append(Instructions(text))
             case "assistant":
                 if message.phase != "commentary" or placed.answer is None:  # ours only tells of actions
-                    self._say(text, placed)
+                    self._say(without_marked(text), placed)
             case role:
                 raise InvalidRequest(
                     f"{placed.param}.role: {role[:100]!r} is unknown; send user, assistant, system or developer.",

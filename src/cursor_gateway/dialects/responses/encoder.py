@@ -8,6 +8,7 @@ from msgspec.structs import replace
 from cursor_gateway.dialects.deltas import (
     Answer,
     AnswerFold,
+    Asked,
     Called,
     Content,
     CutDeltas,
@@ -17,6 +18,7 @@ from cursor_gateway.dialects.deltas import (
     Thought,
     Translator,
 )
+from cursor_gateway.dialects.marked import marked
 from cursor_gateway.dialects.responses.output import Growing, Head, Output
 from cursor_gateway.dialects.responses.shapes import Event, ItemAdded, ItemDone, Response
 from cursor_gateway.dialects.resuming import numbered
@@ -64,7 +66,8 @@ class ResponseEvents:
     @property
     def growing(self) -> Growing | None:
         """The item to which the next text of its kind is only added."""
-        return self.output.open_item if self._cutter is None and self._fold is None else None
+        is_plain = self._cutter is None and self._fold is None and not self._translator.question
+        return self.output.open_item if is_plain else None
 
     def think_on(self, text: str) -> int:
         """More of the open reasoning; the number of the delta."""
@@ -98,6 +101,8 @@ class ResponseEvents:
                 return self.output.think(text)
             case Called(call=call):
                 return self.output.call(call)
+            case Asked(text=text):
+                return [*self.output.close(), *self.output.say(marked(text))]
             case Ended(failure=failure):
                 self.is_over, self.failure = True, failure
                 return self.output.end(delta, event.envelope.metadata.duration_ms if isinstance(event, Done) else 0)
