@@ -19,6 +19,7 @@ from cursor_gateway.dialects.errors import OPENAI_ERRORS
 from cursor_gateway.model.documents import Usage
 from cursor_gateway.model.run_info import RunInfo
 from cursor_gateway.stages.tokens import estimate_tokens_by_sample
+from tests.dialects.descriptions import SAMPLE
 
 ROUTE = Route("/a", "a", lambda body, headers: StartRun(messages=[], reply=DocumentsReply(SSE)))
 REPLAY = Replay("a", SSE, lambda run, after: (SseEncoder(after), after))
@@ -32,6 +33,10 @@ def test_a_replys_context_is_that_of_the_prompt_or_of_the_reply_before() -> None
     assert context_tokens(run, Start()) == 7 + estimate_tokens_by_sample("x" * 12)
     usage = Usage(prompt_tokens=10, completion_tokens=5, total_tokens=15)
     assert context_tokens(run, Start(3, usage)) == 15
+
+
+def test_a_dialect_need_not_be_described() -> None:
+    assert Dialect(routes=[], replays=[], errors=OPENAI_ERRORS).describe(SAMPLE) is None
 
 
 def test_each_dialect_translates_its_own_ids_and_others_stay() -> None:

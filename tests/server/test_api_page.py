@@ -10,12 +10,15 @@ from typing import Any
 
 import pytest
 
-from cursor_gateway.server.openapi import api_page, api_style, openapi_document
+from cursor_gateway.cli.dialects import dialects_of
+from cursor_gateway.server.api_page import api_page, api_style
+from cursor_gateway.server.openapi import openapi_document
+from cursor_gateway.settings import Settings
 
 Json = dict[str, Any]
 
 BASE = "http://127.0.0.1:8787"
-DOCUMENT = openapi_document("1.2.3")
+DOCUMENT = openapi_document("1.2.3", dialects_of(Settings()))
 PAGE = api_page(DOCUMENT, BASE)
 VOID = {"meta", "link", "wbr"}
 EVIL = "</code><script>alert(1)</script>\" onmouseover='x' & [a](javascript:alert(1)) ![i](https://example.org/i.png)"

@@ -2,23 +2,31 @@
 
 import json
 import re
+from collections.abc import Sequence
 from importlib.metadata import version
-from typing import Any
+from typing import Any, cast
 
 import httpx2
 import msgspec
 import pytest
 
-from cursor_gateway.server import operations
-from cursor_gateway.server.openapi import api_page, openapi_document
+from cursor_gateway.cli.dialects import dialects_of
+from cursor_gateway.dialects.base import Dialect
+from cursor_gateway.runs.service import Service
+from cursor_gateway.server.api_page import api_page
+from cursor_gateway.server.metrics import Metrics
+from cursor_gateway.server.openapi import openapi_document
+from cursor_gateway.server.operations import OperationEndpoints
+from cursor_gateway.settings import Settings
 from tests.gateways import RunningGateway
 from tests.server.conftest import chat, standin
 from tests.server.edges import CLOSE, JSON, exchanged, request
 
+DIALECTS = dialects_of(Settings())
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE")
 PATHS: dict[str, set[str]] = {
     path: {method.upper() for method in operations if method.upper() in METHODS}
-    for path, operations in openapi_document("1").get("paths", {}).items()
+    for path, operations in openapi_document("1", DIALECTS).get("paths", {}).items()
 } | {"/": {"GET"}, "/docs": {"GET"}, "/docs.css": {"GET"}, "/openapi.json": {"GET"}, "/page/{name}": {"GET"}}
 
 
@@ -132,20 +140,19 @@ def test_errors_of_the_edge_are_json_for_every_caller(gateway: RunningGateway) -
 @pytest.mark.parametrize("host", ["localhost:8787", "127.0.0.1", "[::1]:99"])
 def test_the_page_of_the_api_names_the_address_that_it_was_found_at(gateway: RunningGateway, host: str) -> None:
     shown = exchanged(gateway, request("GET", f"http://{host}/docs", CLOSE)).body.decode()
-    assert shown == api_page(openapi_document(version("cursor-gateway")), f"http://{host}")
+    assert shown == api_page(openapi_document(version("cursor-gateway"), DIALECTS), f"http://{host}")
 
 
 def test_the_description_of_the_api_is_made_once(monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[str] = []
 
-    def counted(version: str) -> dict[str, Any]:
+    def counted(version: str, dialects: Sequence[Dialect]) -> dict[str, Any]:
         made.append(version)
-        return openapi_document(version)
+        return openapi_document(version, dialects)
 
     monkeypatch.setattr("cursor_gateway.server.openapi.openapi_document", counted)
-    operations._openapi_json.cache_clear()
-    operations._docs_page.cache_clear()
+    operations = OperationEndpoints(cast(Service, None), Settings(), Metrics(), DIALECTS)
     for _ in range(3):
-        assert operations._openapi_json("1") == msgspec.json.encode(openapi_document("1"))
-        assert operations._docs_page("1", "http://a").startswith("<!doctype html>")
-    assert made == ["1", "1"]
+        assert operations.openapi_json() == msgspec.json.encode(openapi_document(version("cursor-gateway"), DIALECTS))
+        assert operations.docs_page("http://a").startswith("<!doctype html>")
+    assert made == [version("cursor-gateway")]

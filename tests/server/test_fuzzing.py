@@ -22,8 +22,10 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
+from cursor_gateway.cli.dialects import dialects_of
 from cursor_gateway.errors import InvalidRequest
 from cursor_gateway.server.openapi import openapi_document
+from cursor_gateway.settings import Settings
 from cursor_gateway.wire import json_body
 from tests.gateways import RunningGateway, running_gateway
 from tests.server.conftest import PATIENCE, Json, chat, http_client, question, standin
@@ -55,7 +57,7 @@ def client(fuzzed: RunningGateway) -> Iterator[httpx2.Client]:
 
 OPERATIONS = [
     (path, method)
-    for path, methods in openapi_document("")["paths"].items()
+    for path, methods in openapi_document("", dialects_of(Settings()))["paths"].items()
     for method in methods
     if method in ("get", "post", "put", "patch", "delete")
 ]

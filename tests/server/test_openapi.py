@@ -15,10 +15,13 @@ from schemathesis.specs.openapi.definitions import OPENAPI_31_VALIDATOR
 
 from cursor_gateway import ChunkEncoder, CompletionFold, errors, read_events
 from cursor_gateway.cli.dialects import dialects_of
+from cursor_gateway.dialects.chat.openapi import MEANINGS as CHAT_MEANINGS
 from cursor_gateway.dialects.chat.request import IGNORED, read_request
+from cursor_gateway.dialects.documents.openapi import MEANINGS as DOCUMENTS_MEANINGS
 from cursor_gateway.dialects.documents.request import offer_of, read_answer, read_chat_request, results_of
 from cursor_gateway.dialects.messages.request import countable
 from cursor_gateway.dialects.messages.request import read_request as read_messages_request
+from cursor_gateway.dialects.openapi import error_meanings
 from cursor_gateway.dialects.responses.request import read_request as read_responses_request
 from cursor_gateway.errors import (
     AgentError,
@@ -33,11 +36,10 @@ from cursor_gateway.errors import (
 from cursor_gateway.model.images import read_image
 from cursor_gateway.runs.service import Service
 from cursor_gateway.schema import openapi_components
-from cursor_gateway.server import openapi
 from cursor_gateway.server.app import build_app
 from cursor_gateway.server.metrics import Metrics
 from cursor_gateway.server.openapi import openapi_document
-from cursor_gateway.server.openapi_schemas import _MEANINGS
+from cursor_gateway.server.openapi_schemas import MEANINGS
 from cursor_gateway.server.routes import Routes
 from cursor_gateway.settings import Settings
 from cursor_gateway.sources.base import SourceState
@@ -50,7 +52,8 @@ from tests.scenarios.golden import HEAD, Scenario, scenarios
 
 Json = dict[str, Any]
 
-DOCUMENT = openapi_document("1.2.3")
+DIALECTS = dialects_of(Settings())
+DOCUMENT = openapi_document("1.2.3", DIALECTS)
 SCHEMAS: dict[str, Json] = DOCUMENT["components"]["schemas"]
 OPERATIONS: dict[str, Json] = {
     f"{method.upper()} {path}": operation
@@ -119,7 +122,7 @@ def test_it_is_json_as_it_stands() -> None:
 
 
 def test_making_it_changes_nothing() -> None:
-    assert openapi_document("1.2.3") == DOCUMENT
+    assert openapi_document("1.2.3", DIALECTS) == DOCUMENT
 
 
 def test_every_reference_leads_somewhere() -> None:
@@ -151,10 +154,11 @@ def test_every_schema_and_every_field_has_a_sentence() -> None:
             assert name in documents or its["description"].endswith("."), f"{name}.{field}"
 
 
-def test_no_sentence_is_left_over() -> None:
+@pytest.mark.parametrize("meanings", [MEANINGS, CHAT_MEANINGS, DOCUMENTS_MEANINGS])
+def test_no_sentence_is_left_over(meanings: dict[str, str]) -> None:
     said = {schema["description"] for schema in SCHEMAS.values()}
     said |= {its.get("description", "") for schema in SCHEMAS.values() for its in schema.get("properties", {}).values()}
-    assert [key for key, sentence in _MEANINGS.items() if sentence not in said] == []
+    assert [key for key, sentence in meanings.items() if sentence not in said] == []
 
 
 # --- operations ------------------------------------------------------------------------------------------
@@ -163,7 +167,7 @@ def test_no_sentence_is_left_over() -> None:
 def test_every_route_is_described() -> None:
     state = SourceState(name="demo", detail="", is_demo=True)
     service = cast(Service, SimpleNamespace(source=SimpleNamespace(state=lambda: state)))
-    guard: Any = build_app(service, Settings(), Metrics(), dialects_of(Settings()))
+    guard: Any = build_app(service, Settings(), Metrics(), DIALECTS)
     routes: Routes = guard._app
     served = {(method, path.replace(":path", "")) for path, methods in routes.endpoints.items() for method in methods}
     assert {f"{method} {path}" for method, path in served - FOR_BROWSERS} == set(OPERATIONS)
@@ -286,7 +290,7 @@ def test_a_new_error_appears_by_itself() -> None:
         code, status, retry_after = "teapot", 418, 7
 
     Teapot.__module__ = errors.__name__
-    responses = openapi_document("1")["paths"]["/v1/chat"]["post"]["responses"]
+    responses = openapi_document("1", DIALECTS)["paths"]["/v1/chat"]["post"]["responses"]
     del Teapot
     gc.collect()  # or later tests meet it
     assert responses["418"]["description"] == "`teapot`: Teapot. `Retry-After` says when to retry."
@@ -295,7 +299,7 @@ def test_a_new_error_appears_by_itself() -> None:
 
 
 def test_every_error_has_a_sentence_of_its_own() -> None:
-    assert {error.__name__ for error in raised()} <= set(openapi._meanings())
+    assert {error.__name__ for error in raised()} <= set(error_meanings())
 
 
 def test_errors_that_say_when_to_come_back_have_the_header() -> None:
@@ -367,7 +371,7 @@ def test_the_examples_of_responses() -> None:
 
     for body in examples(content("POST /v1/responses")):
         read_responses_request(msgspec.json.encode(body), {})
-    (dialect,) = [found for found in dialects_of(Settings()) if any("responses" in r.path for r in found.routes)]
+    (dialect,) = [found for found in DIALECTS if any("responses" in r.path for r in found.routes)]
     for route in dialect.computed:
         if route.method == "POST":
             for body in examples(content(f"POST {route.path}")):

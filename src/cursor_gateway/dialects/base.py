@@ -7,7 +7,7 @@ writes the bytes.
 """
 
 from collections.abc import Callable, Mapping, Sequence, Set
-from typing import Literal, Protocol, TypeAlias
+from typing import Any, Literal, Protocol, TypeAlias
 
 from msgspec import Struct
 
@@ -291,7 +291,27 @@ class Replay(Struct, frozen=True):
     """
 
 
+class Sample(Struct, frozen=True):
+    """A short run, for the examples in the description of the API."""
+
+    run: RunView
+    events: Sequence[DocumentEvent]
+
+
+class Description(Struct, frozen=True):
+    """A group of paths in the terms of OpenAPI (`dialects/openapi.py`)."""
+
+    tag: str
+    about: str
+    operations: Mapping[str, dict[str, Any]]  # by method and path
+    schemas: Mapping[str, dict[str, Any]] = {}
+
+
 def _no_answer(id: str) -> AnswerId | None:
+    return None
+
+
+def _no_description(sample: Sample) -> Description | None:
     return None
 
 
@@ -302,6 +322,7 @@ class Dialect(Struct, frozen=True, kw_only=True):
     computed: Sequence[ComputedRoute] = ()
     answers: StoredAnswers | None = None
     answer_id: Callable[[str], AnswerId | None] = _no_answer  # None: it is no id of this dialect
+    describe: Callable[[Sample], Description | None] = _no_description
 
 
 class Dialects:

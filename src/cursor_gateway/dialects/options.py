@@ -32,7 +32,7 @@ _PREFIX = "x-cursor-"
 
 
 @cache
-def _header_names(options: type[CursorOptions]) -> dict[str, str]:
+def header_names(options: type[CursorOptions]) -> dict[str, str]:
     """By the fields' names in JSON."""
     return {field.encode_name: f"{_PREFIX}{field.name.replace('_', '-')}" for field in msgspec.structs.fields(options)}
 
@@ -42,7 +42,7 @@ def with_headers(options: T, headers: Mapping[str, str]) -> T:
     ours = {name: value for name, value in headers.items() if name.startswith(_PREFIX)}
     if not ours:
         return options
-    named = _header_names(type(options))
+    named = header_names(type(options))
     given: dict[str, object] = {name: ours[header] for name, header in named.items() if header in ours}
     if isinstance(included := given.get("include"), str):
         given["include"] = [word.strip() for word in included.split(",")]

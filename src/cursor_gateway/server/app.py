@@ -40,7 +40,7 @@ def build_app(
     models = ModelEndpoints(service)
     history = HistoryEndpoints(service, settings, reading.renderings)
     files = WorkspaceEndpoints(service)
-    operations = OperationEndpoints(service, settings, metrics)
+    operations = OperationEndpoints(service, settings, metrics, dialects)
     page = PageEndpoints()
     permissions = PermissionEndpoints(service, settings)
     endpoints: dict[str, dict[str, Endpoint]] = {}

@@ -9,12 +9,14 @@ from cursor_gateway.dialects.base import (
     SSE,
     AnswerId,
     CheckedReply,
+    Description,
     Dialect,
     Encoder,
     Form,
     Replay,
     Route,
     RunView,
+    Sample,
     Start,
     StartRun,
     context_tokens,
@@ -50,8 +52,15 @@ def chat_dialect(max_images: int, agent_tools: AgentTools) -> Dialect:
         ],
         replays=[Replay("openai", SSE, partial(_resumed, agent_tools=agent_tools))],
         errors=OPENAI_ERRORS,
+        describe=_describe,
         answer_id=answer_id,
     )
+
+
+def _describe(sample: Sample) -> Description:
+    from cursor_gateway.dialects.chat.openapi import describe  # late: few gateways are asked for it
+
+    return describe(sample)
 
 
 # --- ids --------------------------------------------------------------------------------------------

@@ -102,7 +102,7 @@ class ChatRequest(Struct, frozen=True, kw_only=True):
 
 def read_request(body: bytes, max_images: int = 50) -> ChatRequest:
     """Raises InvalidRequest, with the field that is to blame, for whatever is wrong with it."""
-    wire = read_json(body, _Body, _HINTS)
+    wire = read_json(body, _Request, _HINTS)
     _refuse_what_would_be_wrong(wire)
     if len(wire.messages) > _MOST_MESSAGES:
         raise InvalidRequest(
@@ -129,23 +129,23 @@ def read_request(body: bytes, max_images: int = 50) -> ChatRequest:
 # --- the body's shape -------------------------------------------------------------------------------
 
 
-class _Text(Struct, frozen=True, tag_field="type", tag="text"):
+class _TextPart(Struct, frozen=True, tag_field="type", tag="text"):
     text: str
 
 
-class _Refusal(Struct, frozen=True, tag_field="type", tag="refusal"):
+class _RefusalPart(Struct, frozen=True, tag_field="type", tag="refusal"):
     refusal: str
 
 
-class _Address(Struct, frozen=True):
+class _ImageAddress(Struct, frozen=True):
     url: str
 
 
-class _ImageUrl(Struct, frozen=True, tag_field="type", tag="image_url"):
-    image_url: str | _Address
+class _ImagePart(Struct, frozen=True, tag_field="type", tag="image_url"):
+    image_url: str | _ImageAddress
 
 
-_Content: TypeAlias = str | list[_Text | _Refusal | _ImageUrl]
+_Content: TypeAlias = str | list[_TextPart | _RefusalPart | _ImagePart]
 
 
 class _Function(Struct, frozen=True):
@@ -159,58 +159,58 @@ class _ToolCall(Struct, frozen=True):
     type: Literal["function"] = "function"
 
 
-class _System(Struct, frozen=True, tag_field="role", tag="system"):
+class _SystemMessage(Struct, frozen=True, tag_field="role", tag="system"):
     content: _Content
 
 
-class _Developer(Struct, frozen=True, tag_field="role", tag="developer"):
+class _DeveloperMessage(Struct, frozen=True, tag_field="role", tag="developer"):
     content: _Content
 
 
-class _User(Struct, frozen=True, tag_field="role", tag="user"):
+class _UserMessage(Struct, frozen=True, tag_field="role", tag="user"):
     content: _Content
     name: str | None = None
 
 
-class _Assistant(Struct, frozen=True, tag_field="role", tag="assistant"):
+class _AssistantMessage(Struct, frozen=True, tag_field="role", tag="assistant"):
     content: _Content | None = None
     refusal: str | None = None
     tool_calls: list[_ToolCall] | None = None
     function_call: _Function | None = None
 
 
-class _Tool(Struct, frozen=True, tag_field="role", tag="tool"):
+class _ToolMessage(Struct, frozen=True, tag_field="role", tag="tool"):
     tool_call_id: str
     content: _Content | None = None
     name: str | None = None
 
 
-class _FunctionResult(Struct, frozen=True, tag_field="role", tag="function"):
+class _FunctionMessage(Struct, frozen=True, tag_field="role", tag="function"):
     name: str
     content: _Content | None = None
 
 
-_WireMessage: TypeAlias = _System | _Developer | _User | _Assistant | _Tool | _FunctionResult
+_WireMessage: TypeAlias = _SystemMessage | _DeveloperMessage | _UserMessage | _AssistantMessage | _ToolMessage | _FunctionMessage
 
 
-class _Declaration(Struct, frozen=True):
+class _FunctionDefinition(Struct, frozen=True):
     name: _NonEmpty
     description: str | None = None
     parameters: dict[str, Any] | None = None
     strict: bool | None = None
 
 
-class _Offered(Struct, frozen=True):
-    function: _Declaration
+class _Tool(Struct, frozen=True):
+    function: _FunctionDefinition
     type: Literal["function"] = "function"
 
 
-class _Named(Struct, frozen=True):
+class _FunctionName(Struct, frozen=True):
     name: str
 
 
-class _Choice(Struct, frozen=True):
-    function: _Named
+class _ToolChoice(Struct, frozen=True):
+    function: _FunctionName
     type: Literal["function"] = "function"
 
 
@@ -222,26 +222,26 @@ class _TextFormat(Struct, frozen=True, tag_field="type", tag="text"):
     pass
 
 
-class _ObjectFormat(Struct, frozen=True, tag_field="type", tag="json_object"):
+class _JsonObjectFormat(Struct, frozen=True, tag_field="type", tag="json_object"):
     pass
 
 
-class _Schema(Struct, frozen=True):
+class _JsonSchema(Struct, frozen=True):
     name: str | None = None
     description: str | None = None
     schema: dict[str, Any] | None = None
     strict: bool | None = None
 
 
-class _SchemaFormat(Struct, frozen=True, tag_field="type", tag="json_schema"):
-    json_schema: _Schema
+class _JsonSchemaFormat(Struct, frozen=True, tag_field="type", tag="json_schema"):
+    json_schema: _JsonSchema
 
 
-_WireFormat: TypeAlias = _TextFormat | _ObjectFormat | _SchemaFormat
+_WireFormat: TypeAlias = _TextFormat | _JsonObjectFormat | _JsonSchemaFormat
 _Limit: TypeAlias = Annotated[int, Meta(ge=1)]
 
 
-class _Body(Struct, frozen=True, kw_only=True):
+class _Request(Struct, frozen=True, kw_only=True):
     messages: Annotated[list[_WireMessage], Meta(min_length=1)]
     model: _NonEmpty | None = None
     stream: bool | None = None
@@ -250,8 +250,8 @@ class _Body(Struct, frozen=True, kw_only=True):
     max_completion_tokens: _Limit | None = None
     stop: _NonEmpty | Annotated[list[_NonEmpty], Meta(max_length=4)] | None = None
     response_format: _WireFormat | None = None
-    tools: list[_Offered] | None = None
-    tool_choice: Literal["none", "auto", "required"] | _Choice | None = None
+    tools: list[_Tool] | None = None
+    tool_choice: Literal["none", "auto", "required"] | _ToolChoice | None = None
     parallel_tool_calls: bool | None = None
     functions: list[Any] | None = None
     cursor: CursorOptions | None = None
@@ -299,7 +299,7 @@ def _refused(field: str, param: str) -> InvalidRequest:
     return InvalidRequest(f"{param}: {REFUSED[field]}", param=param)
 
 
-def _refuse_what_would_be_wrong(wire: _Body) -> None:
+def _refuse_what_would_be_wrong(wire: _Request) -> None:
     if wire.n not in (None, 1):
         raise _refused("n", "n")
     if wire.logprobs:
@@ -321,7 +321,7 @@ def _conversation(wire: list[_WireMessage]) -> tuple[list[Message], list[Image]]
     called: dict[str, str] = {}  # the names of the tools, by the ids of their calls
     for number, message in enumerate(wire):
         text, found = _content(message.content, number)
-        if found and not isinstance(message, _User | _Tool):
+        if found and not isinstance(message, _UserMessage | _ToolMessage):
             raise InvalidRequest(
                 f"messages[{number}].content: Images are only allowed in user and tool messages.",
                 param=f"messages[{number}].content",
@@ -329,19 +329,19 @@ def _conversation(wire: list[_WireMessage]) -> tuple[list[Message], list[Image]]
         images += found
         names = tuple(image.name for image in found)
         match message:
-            case _System() | _Developer():
+            case _SystemMessage() | _DeveloperMessage():
                 messages.append(Instructions(text))
-            case _User(name=name):
+            case _UserMessage(name=name):
                 messages.append(UserMessage(text, names, name or ""))
-            case _Assistant(refusal=refusal, tool_calls=tool_calls, function_call=function_call):
+            case _AssistantMessage(refusal=refusal, tool_calls=tool_calls, function_call=function_call):
                 calls = [Call(call.id, call.function.name, call.function.arguments) for call in tool_calls or ()]
                 if function_call is not None:
                     calls.append(Call("", function_call.name, function_call.arguments))
                 called |= {call.id: call.name for call in calls}
                 messages.append(AssistantMessage(without_marked(text or refusal or ""), tuple(calls)))
-            case _Tool(tool_call_id=call_id, name=name):
+            case _ToolMessage(tool_call_id=call_id, name=name):
                 messages.append(ToolMessage(text, call_id, called.get(call_id) or name or "", names))
-            case _FunctionResult(name=name):
+            case _FunctionMessage(name=name):
                 messages.append(ToolMessage(text, "", name))
     if not any(has_content(message) for message in messages):
         raise InvalidRequest("messages: They contain no text and no image; add a user message.", param="messages")
@@ -350,19 +350,19 @@ def _conversation(wire: list[_WireMessage]) -> tuple[list[Message], list[Image]]
 
 def _count_images(wire: list[_WireMessage]) -> int:
     contents = (message.content for message in wire)
-    return sum(isinstance(part, _ImageUrl) for parts in contents if isinstance(parts, list) for part in parts)
+    return sum(isinstance(part, _ImagePart) for parts in contents if isinstance(parts, list) for part in parts)
 
 
 def _content(content: _Content | None, number: int) -> tuple[str, list[Image]]:
     """Parts of text are paragraphs of their own to the clients that send several."""
     texts: list[str] = []
     images: list[Image] = []
-    parts = [_Text(content)] if isinstance(content, str) else content or []
+    parts = [_TextPart(content)] if isinstance(content, str) else content or []
     for place, part in enumerate(parts):
         match part:
-            case _Text(text=text) | _Refusal(refusal=text):
+            case _TextPart(text=text) | _RefusalPart(refusal=text):
                 texts.append(text)
-            case _ImageUrl(image_url=address):
+            case _ImagePart(image_url=address):
                 url = address if isinstance(address, str) else address.url
                 images.append(read_image(url, f"messages[{number}].content[{place}].image_url", number))
     return "\n".join(texts), images
@@ -371,7 +371,7 @@ def _content(content: _Content | None, number: int) -> tuple[str, list[Image]]:
 # --- tools and format -------------------------------------------------------------------------------
 
 
-def _offer(wire: _Body) -> Offer | None:
+def _offer(wire: _Request) -> Offer | None:
     tools: dict[str, Tool] = {}
     for number, offered in enumerate(tool.function for tool in wire.tools or ()):
         param = f"tools[{number}].function"
@@ -386,7 +386,7 @@ def _offer(wire: _Body) -> Offer | None:
     return Offer(tools=tuple(tools.values()), choice=choice, parallel=wire.parallel_tool_calls is not False)
 
 
-def _tool_choice(wire: _Body, names: list[str]) -> ToolChoice:
+def _tool_choice(wire: _Request, names: list[str]) -> ToolChoice:
     match wire.tool_choice:
         case "none":
             return NoTool()
@@ -396,7 +396,7 @@ def _tool_choice(wire: _Body, names: list[str]) -> ToolChoice:
             if not names:
                 raise InvalidRequest("tool_choice: A tool call is required, but `tools` is empty.", param="tool_choice")
             return RequiredTool()
-        case _Choice(function=_Named(name=name)):
+        case _ToolChoice(function=_FunctionName(name=name)):
             if name not in names:
                 there = f"there are {', '.join(names)}" if names else "there are none"
                 raise InvalidRequest(
@@ -409,9 +409,9 @@ def _format(wire: _WireFormat | None) -> Format | None:
     match wire:
         case None | _TextFormat():
             return None
-        case _ObjectFormat():
+        case _JsonObjectFormat():
             return JsonObject()
-        case _SchemaFormat(json_schema=_Schema(name=name, description=description, schema=schema, strict=strict)):
+        case _JsonSchemaFormat(json_schema=_JsonSchema(name=name, description=description, schema=schema, strict=strict)):
             _check_size(schema or {})
             check_schema(schema or {})
             return JsonSchema(schema or {}, name or "", description or "", strict or False)

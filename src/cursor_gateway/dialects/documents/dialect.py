@@ -10,6 +10,7 @@ from cursor_gateway.dialects.base import (
     NDJSON,
     SSE,
     ContinueRun,
+    Description,
     Dialect,
     Encoder,
     Form,
@@ -19,6 +20,7 @@ from cursor_gateway.dialects.base import (
     Replay,
     Route,
     RunView,
+    Sample,
     Start,
     StartRun,
     ToolResults,
@@ -53,7 +55,14 @@ def documents_dialect(max_images: int) -> Dialect:
             Replay("ndjson", NDJSON, lambda run, after: (NdjsonEncoder(after), after)),
         ],
         errors=OPENAI_ERRORS,
+        describe=_describe,
     )
+
+
+def _describe(sample: Sample) -> Description:
+    from cursor_gateway.dialects.documents.openapi import describe  # late: few gateways are asked for it
+
+    return describe(sample)
 
 
 class DocumentsReply(Struct, frozen=True):

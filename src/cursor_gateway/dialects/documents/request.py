@@ -30,7 +30,7 @@ from cursor_gateway.wire.payload import too_deep
 _NonEmpty: TypeAlias = Annotated[str, Meta(min_length=1)]
 
 
-class Declaration(Struct, frozen=True, kw_only=True):
+class OfferedFunction(Struct, frozen=True, kw_only=True):
     """A tool in OpenAI's form, below `function`."""
 
     name: _NonEmpty
@@ -44,7 +44,7 @@ class OfferedTool(Struct, frozen=True, kw_only=True):
     name: _NonEmpty | None = None
     description: str | None = None
     parameters: dict[str, Any] | None = None
-    function: Declaration | None = None
+    function: OfferedFunction | None = None
 
 
 class ChosenTool(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

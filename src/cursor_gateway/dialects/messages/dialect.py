@@ -12,12 +12,14 @@ from cursor_gateway.dialects.base import (
     AnswerId,
     CheckedReply,
     ComputedRoute,
+    Description,
     Dialect,
     Encoder,
     Form,
     Replay,
     Route,
     RunView,
+    Sample,
     Start,
     StartRun,
     context_tokens,
@@ -57,8 +59,15 @@ def messages_dialect(max_images: int, actions: ActionDisplay) -> Dialect:
         computed=[ComputedRoute("POST", "/v1/messages/count_tokens", "count_tokens", _count_tokens)],
         replays=[Replay("messages", MESSAGE_STREAM, partial(_resumed, actions=actions))],
         errors=ANTHROPIC_ERRORS,
+        describe=_describe,
         answer_id=_answer_id,
     )
+
+
+def _describe(sample: Sample) -> Description:
+    from cursor_gateway.dialects.messages.openapi import describe  # late: few gateways are asked for it
+
+    return describe(sample)
 
 
 def _answer_id(id: str) -> AnswerId | None:

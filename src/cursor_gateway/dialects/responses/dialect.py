@@ -12,12 +12,14 @@ from cursor_gateway.dialects.base import (
     SSE,
     CheckedReply,
     ComputedRoute,
+    Description,
     Dialect,
     Encoder,
     Form,
     Replay,
     Route,
     RunView,
+    Sample,
     Start,
     StartRun,
     StoredAnswers,
@@ -74,8 +76,15 @@ def responses_dialect(max_images: int, now: Callable[[], float]) -> Dialect:
         ),
         replays=[Replay("responses", SSE, _resumed)],
         errors=OPENAI_ERRORS,
+        describe=_describe,
         answer_id=answer_id,
     )
+
+
+def _describe(sample: Sample) -> Description:
+    from cursor_gateway.dialects.responses.openapi import describe  # late: few gateways are asked for it
+
+    return describe(sample)
 
 
 # --- replies ----------------------------------------------------------------------------------------

@@ -1,0 +1,277 @@
+"""The documents dialect described: `POST /v1/chat` and `/v1/chat/{id}/answer`, and the paths of runs."""
+
+from cursor_gateway.dialects import openapi as api
+from cursor_gateway.dialects.base import NDJSON, SSE, Description, Sample
+from cursor_gateway.dialects.documents.dialect import DocumentsReply
+from cursor_gateway.dialects.documents.request import AnswerRequest, ChatRequest
+from cursor_gateway.dialects.openapi import Json, Meanings
+from cursor_gateway.errors import AnswerUnfit, IdempotencyMismatch, MediaTypeRefused
+
+
+def describe(sample: Sample) -> Description:
+    return Description("Documents", "Answers as ordered lists of typed documents.", _operations(sample), _schemas())
+
+
+def _operations(sample: Sample) -> dict[str, Json]:
+    answer = api.whole_example(sample, DocumentsReply(SSE))
+    begun = api.json_content(api.ref("ChatResponse"), {**answer, "status": "streaming", "documents": []})
+    cancelled = {name: value for name, value in answer.items() if name != "documents"} | {"status": "error"}
+    whole, streams = api.json_content(api.ref("ChatResponse"), answer), _streams(sample)
+    return {
+        "POST /v1/chat": api.operation(
+            "createChat",
+            "Start a run",
+            "Runs the agent with one message and returns a `ChatResponse`. With `stream`, the answer is streamed as "
+            "Server-Sent Events, or as NDJSON with `Accept: application/x-ndjson`. A client that disconnects cancels "
+            "the run, unless configured otherwise. If the agent calls one of `tools`, the reply ends: its `status` is "
+            "`streaming`, and `metadata.waitingFor` lists the calls. Send their results to `/v1/chat/{id}/answer`.",
+            body=api.json_body(
+                "ChatRequest",
+                question=("A question", {"message": _QUESTION, "mode": "ask"}),
+                stream=("A streamed answer", {"message": _QUESTION, "stream": True}),
+                continued=(
+                    "The next message of a conversation",
+                    {"message": "Now in Rust.", "conversationId": "conv_9e8d7c6b"},
+                ),
+                tools=("A caller's tool", {"message": "Do I need an umbrella in Bergen?", "tools": [_WEATHER]}),
+            ),
+            replies={
+                **api.ok("The answer.", whole | streams, api.RUN_HEADERS),
+                "202": api.reply(
+                    "The run has started (with `Prefer: respond-async`). Read it at `/v1/chat/{id}/events`.",
+                    begun,
+                    (*api.RUN_HEADERS, "Location"),
+                ),
+            },
+            errors=api.run_errors() - {AnswerUnfit},
+            failed_run="FailedChatResponse",
+            parameters=[api.IDEMPOTENCY_KEY, _PREFER],
+        ),
+        "POST /v1/chat/{id}/answer": api.operation(
+            "answerChat",
+            "Answer a run",
+            "Sends what a run waits for. After tool results, the same run continues, and the reply is like that of "
+            "`POST /v1/chat`; a stream starts where the run paused. Repeating the same results returns the same reply. "
+            "Results for a run that is gone start a new run in its conversation, which includes them. If the run has "
+            "ended, answers to the agent's questions and the decision on its plan become the next message of the "
+            "conversation. So does a decision about a command that was rejected; if the run waits for the decision, it "
+            "continues.",
+            body=api.json_body(
+                "AnswerRequest",
+                results=(
+                    "A tool result",
+                    {"toolResults": [{"toolCallId": "call_5d1e", "content": {"town": "Bergen", "rain": True}}]},
+                ),
+                failed=(
+                    "A tool that failed",
+                    {"toolResults": [{"toolCallId": "call_5d1e", "content": "No such town.", "isError": True}]},
+                ),
+                answers=(
+                    "Answers to the agent's questions",
+                    {"answers": [{"questionId": "q1", "selectedOptionIds": ["postgres"], "text": "Version 16."}]},
+                ),
+                plan=("Accepting a plan", {"plan": "accept", "stream": True}),
+                permissions=(
+                    "Allowing a command",
+                    {"permissions": [{"documentId": "doc_002", "decision": "conversation"}], "stream": True},
+                ),
+                denied=(
+                    "Denying a command",
+                    {"permissions": [{"documentId": "doc_002", "decision": "deny", "reason": "Use pnpm here."}]},
+                ),
+            ),
+            replies={
+                **api.ok("The answer.", whole | streams, api.RUN_HEADERS),
+                "202": api.reply(
+                    "The run continues (with `Prefer: respond-async`). Read it at `/v1/chat/{id}/events`.",
+                    begun,
+                    (*api.RUN_HEADERS, "Location"),
+                ),
+            },
+            errors=api.run_errors() - {AnswerUnfit, IdempotencyMismatch},
+            failed_run="FailedChatResponse",
+            parameters=[_CHAT_ID, _PREFER],
+        ),
+        "GET /v1/chat/{id}": api.operation(
+            "getChat",
+            "Get an answer",
+            "Returns the answer, or a snapshot while the run is active. A snapshot has the `status` `streaming`; a "
+            "tool that has not ended has the `state` `running`, or `waiting` if the caller has to run it.",
+            replies=api.ok(
+                "The answer.", whole | {f"text/{form}": {"schema": api.TEXT} for form in ("html", "markdown", "plain")}
+            ),
+            errors=api.OF_STORED,
+            parameters=[
+                _CHAT_ID,
+                api.query(
+                    "dialect",
+                    "`documents`; `html` for a piece of a page, `page` for a whole one; `markdown` for all that was "
+                    "said and done, `text` for what was said.",
+                    {"enum": ["documents", "html", "page", "markdown", "text"]},
+                ),
+            ],
+        ),
+        "GET /v1/chat/{id}/events": api.operation(
+            "getChatEvents",
+            "Stream or resume a run",
+            "Streams a run's events from the beginning, or after a given event: during the run, after it ended, and "
+            "after a restart of the gateway. Any number of clients can read the same events. Returns 204 when the run "
+            "is over and nothing is left, which stops an `EventSource`. An event number that the run does not have "
+            "returns 400.",
+            replies={
+                **api.ok("The stream.", streams, api.RUN_HEADERS),
+                "204": api.reply("The run is over, and there are no events after this one."),
+            },
+            errors=api.OF_STORED,
+            parameters=[
+                _CHAT_ID,
+                api.header(
+                    "Last-Event-ID", "The number of the last event received, as sent by `EventSource`.", _NUMBER
+                ),
+                api.query("after", "The same, for clients that cannot send headers.", _NUMBER),
+                api.query(
+                    "dialect",
+                    "`documents`; `ndjson`; `openai` for chunks as in `/v1/chat/completions`, up to the next pause; "
+                    "`responses` and `messages` for events as in `/v1/responses` and `/v1/messages`, also up to the "
+                    "next pause; `html` for HTML fragments.",
+                    {"enum": ["documents", "ndjson", "openai", "responses", "messages", "html"]},
+                ),
+            ],
+        ),
+        "POST /v1/chat/{id}/cancel": api.operation(
+            "cancelChat",
+            "Stop a run",
+            "Stops the agent and every process it started, and waits until they have ended. A run that is over does "
+            "not change. The body may be empty, but needs a `Content-Type`.",
+            body=api.EMPTY_BODY,
+            replies=api.ok("The run's `done` payload.", api.json_content(api.ref("DonePayload"), cancelled)),
+            errors=(*api.OF_STORED, MediaTypeRefused),
+            parameters=[_CHAT_ID],
+        ),
+    }
+
+
+def _streams(sample: Sample) -> Json:
+    return {
+        "text/event-stream": api.stream(
+            "Each event has the name and data of a `StreamEvent`. Its id is the event number.",
+            api.sse_event(_PAYLOADS, event=api.ref("StreamEventType"), id=api.TEXT),
+            api.stream_example(sample, DocumentsReply(SSE)),
+        ),
+        "application/x-ndjson": api.stream(
+            "Each line is a `StreamEvent` with its number. Lines are never empty: white space before the next line "
+            "keeps a silent stream open.",
+            api.ref("StreamEvent"),
+            api.stream_example(sample, DocumentsReply(NDJSON)),
+        ),
+    }
+
+
+_PAYLOADS = (
+    "DocumentStartPayload",
+    "ContentDeltaPayload",
+    "ToolCallStartPayload",
+    "ToolCallArgumentsPayload",
+    "ToolResultPayload",
+    "DocumentEndPayload",
+    "DonePayload",
+)
+_QUESTION = "What does this project do?"
+_WEATHER: Json = {
+    "name": "weather",
+    "description": "The weather in a town.",
+    "parameters": {"type": "object", "properties": {"town": api.TEXT}, "required": ["town"]},
+}
+_NUMBER: Json = {**api.COUNT, "maximum": 1_000_000_000}
+_CHAT_ID = api.path_id(
+    "The run's id, from `X-Chat-Id` or the `id` of the answer. The id of a chat completion works too.", "chat_7f3a2b1c"
+)
+_PREFER = api.header(
+    "Prefer",
+    "`respond-async` returns the run's id at once. The run continues without a client, unless `whenClientLeaves` says "
+    "otherwise.",
+)
+
+
+# --- schemas ----------------------------------------------------------------------------------------
+
+
+def _schemas() -> dict[str, Json]:
+    """Of the requests. Those of the documents are generated by `schema`."""
+    failed = {
+        "title": "FailedChatResponse",
+        "description": "A failed run: the partial answer and the error.",
+        "allOf": [api.ref("ChatResponse"), api.ref("ErrorReply")],
+    }
+    exact: dict[str, Json] = {
+        "ChatRequest.message": {"type": "string", "pattern": r"\S"},
+        "ChatRequest.model": {"anyOf": [api.NAME, api.NULL]},
+        "ChatRequest.workspace": {"anyOf": [api.NAME, api.NULL]},
+        "ChatRequest.images": {"type": "array", "items": api.IMAGE},
+        "OfferedTool": {"anyOf": [_given("name", "string"), _given("function", "object")]},
+        "OfferedTool.parameters": api.TOOL_PARAMETERS,
+        "OfferedFunction.parameters": api.TOOL_PARAMETERS,
+        "AnswerRequest": {
+            "oneOf": [
+                _given("toolResults", "array"),
+                _given("answers", "array"),
+                _given("plan", "string"),
+                _given("permissions", "array"),
+            ]
+        },
+    }
+    return {**api.read_schemas([ChatRequest, AnswerRequest], MEANINGS, exact=exact), "FailedChatResponse": failed}
+
+
+def _given(field: str, type: str) -> Json:
+    return {"properties": {field: {"type": type}}, "required": [field]}
+
+
+MEANINGS: Meanings = {
+    **api.RUN_OPTIONS,
+    "ChatRequest.message": "The prompt; must not be empty.",
+    "ChatRequest.conversationId": "Continues this conversation. Without it, a new one starts.",
+    "ChatRequest.model": "A model id from `GET /v1/models`. The default is the operator's setting.",
+    "ChatRequest.stream": "Whether to stream the answer.",
+    "ChatRequest.images": "Images as data: URIs: png, jpeg, gif or webp in base64.",
+    "ChatRequest.tools": "Tools that the caller runs, with unique names. They replace the agent's own tools. The run "
+    "pauses when the agent calls one, and continues with `POST /v1/chat/{id}/answer`.",
+    "ChatRequest.follows": "The id of a run, instead of `conversationId`: to continue after its answer. If later runs "
+    "exist, this starts a new conversation with what was said up to there.",
+    "ChatRequest.mayAsk": "Whether an agent that can wait (`acp`) may ask questions. Otherwise they are skipped at "
+    "once.",
+    "ChatRequest.source": "The backend to use, one of those listed by `/health`; or `interactive`, which prefers an "
+    "agent that waits for decisions and answers. The default is the operator's setting.",
+    "ChatRequest.toolChoice": "Whether the agent may call the caller's tools, must call one, or must call the named "
+    "one.",
+    "ChatRequest.parallelToolCalls": "Whether a reply may contain several tool calls.",
+    "OfferedTool": "A tool that the caller runs, either with these fields or in OpenAI's form in `function`.",
+    "OfferedTool.function": "The tool in OpenAI's form; the other fields are then ignored.",
+    "OfferedFunction": "A tool that the caller runs, in OpenAI's form.",
+    ".name": "The tool's name.",
+    ".description": "What it does, for the model.",
+    ".parameters": "The JSON Schema of its arguments, which must be an object. Arguments are checked against it.",
+    "ChosenTool.name": "The name of one of `tools`.",
+    "AnswerRequest": "What a run waits for or has asked: one of `toolResults`, `answers`, `plan` and `permissions`.",
+    "AnswerRequest.toolResults": "The results of the caller's tools. Missing ones are requested again.",
+    "AnswerRequest.answers": "Answers to the questions of a `clarification` document.",
+    "AnswerRequest.plan": "The decision on a `plan` document. An accepted plan is carried out.",
+    "AnswerRequest.permissions": "Decisions about documents with `metadata.permission`. A run that waits continues; "
+    "what was rejected before is tried again in the next turn.",
+    "AnswerRequest.text": "A comment on the plan.",
+    "AnswerRequest.stream": "Whether to stream the reply, from where the run paused.",
+    "PermissionAnswer": "A decision about one document.",
+    "PermissionAnswer.documentId": "The document with `metadata.permission`.",
+    "PermissionAnswer.decision": "`once`, `conversation` (from now on in this conversation), `workspace` (from now on "
+    "in this folder), or `deny`.",
+    "PermissionAnswer.reason": "With `deny`: the reason, which the agent gets.",
+    "ToolAnswer": "The result of one of the caller's tools.",
+    "ToolAnswer.toolCallId": "The call's id, from `metadata.waitingFor`.",
+    "ToolAnswer.content": "A string, a list of parts (`text` and `image_url`, as in OpenAI's API), or any other JSON "
+    "value.",
+    "ToolAnswer.isError": "Whether the tool failed.",
+    "QuestionAnswer": "An answer to one question.",
+    "QuestionAnswer.questionId": "The question's id.",
+    "QuestionAnswer.selectedOptionIds": "The ids of the chosen options.",
+    "QuestionAnswer.text": "A written answer, in addition to options or instead of them.",
+}

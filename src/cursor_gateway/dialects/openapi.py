@@ -1,0 +1,370 @@
+"""The parts of an OpenAPI 3.1 document: operations, parameters, replies, errors and schemas.
+
+Each dialect describes its own paths in its `openapi.py`; `server/openapi.py` describes the others and puts everything
+together. Schemas come from the msgspec types, errors from the classes in `errors`, and the examples of replies from a
+sample run through the dialect's own encoders, so none of them can fall behind.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cache
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from cursor_gateway import errors
+from cursor_gateway.dialects.base import Reply, Sample, Start
+from cursor_gateway.dialects.errors import ErrorBody, error_body
+from cursor_gateway.dialects.options import CursorOptions, header_names
+from cursor_gateway.errors import AgentError, Failure, GatewayError, KeyRefused, MethodRefused
+
+Json = dict[str, Any]
+Fields = dict[str, tuple[Json, str]]  # the schema and the meaning of each field
+Meanings = Mapping[str, str]  # of `Type`, `Type.field`, or `.field` in any type
+
+_REFS = "#/components/schemas/"
+TEXT: Json = {"type": "string"}
+NAME: Json = {"type": "string", "minLength": 1}
+COUNT: Json = {"type": "integer", "minimum": 0}
+FLAG: Json = {"type": "boolean"}
+OBJECT: Json = {"type": "object"}
+NULL: Json = {"type": "null"}
+IMAGE: Json = {
+    "type": "string",
+    "pattern": "^data:image/(png|jpeg|gif|webp);base64,"
+    "([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{4}|[A-Za-z0-9+/]{3}=|[A-Za-z0-9+/]{2}==)$",
+}
+TOOL_PARAMETERS: Json = {"anyOf": [{"type": "object", "properties": {"type": {"const": "object"}}}, NULL]}
+
+
+# --- operations -------------------------------------------------------------------------------------
+
+
+class Envelope(Struct, frozen=True):
+    """The form of a path's errors."""
+
+    schema: str
+    example: Callable[[Failure], object]
+
+
+OPENAI_ENVELOPE = Envelope("ErrorReply", lambda failure: {"error": error_body(failure)})
+
+
+def operation(
+    id: str,
+    summary: str,
+    description: str,
+    *,
+    replies: Json,
+    body: Json | None = None,
+    errors: Iterable[type[GatewayError]] = (),
+    failed_run: str = "",
+    parameters: Iterable[Json] = (),
+    is_open: bool = False,
+    envelope: Envelope = OPENAI_ENVELOPE,
+) -> Json:
+    """`errors` are those that not every operation has; `failed_run` is the schema of the reply when a run fails."""
+    every: set[type[GatewayError]] = {*_ANYWHERE, *errors}
+    if not is_open:
+        every.add(KeyRefused)
+    return {
+        "operationId": id,
+        "summary": summary,
+        "description": description,
+        "parameters": [*parameters, *([] if is_open else [{"$ref": "#/components/parameters/X-Request-Id"}])],
+        **({} if body is None else {"requestBody": body}),
+        "responses": {**replies, **_error_responses(every, failed_run, envelope)},
+        **({"security": []} if is_open else {}),
+    }
+
+
+def json_body(schema: str, **examples: tuple[str, Json]) -> Json:
+    shown = {name: {"summary": summary, "value": value} for name, (summary, value) in examples.items()}
+    return {"required": True, "content": {"application/json": {"schema": ref(schema), "examples": shown}}}
+
+
+# An empty body is accepted too. It is marked as required, because clients would omit its type otherwise.
+EMPTY_BODY: Json = {"required": True, "content": {"application/json": {"schema": OBJECT, "example": {}}}}
+
+
+def path_id(about: str, example: str) -> Json:
+    return {"name": "id", "in": "path", "required": True, "description": about, "schema": NAME, "example": example}
+
+
+def header(name: str, about: str, schema: Json = NAME) -> Json:
+    return {"name": name, "in": "header", "description": about, "schema": schema}
+
+
+def query(name: str, about: str, schema: Json = TEXT) -> Json:
+    return {"name": name, "in": "query", "description": about, "schema": schema}
+
+
+def page_size(default: int) -> Json:
+    return query("limit", "The page size.", {"type": "integer", "minimum": 1, "maximum": 100, "default": default})
+
+
+IDEMPOTENCY_KEY = header(
+    "Idempotency-Key",
+    "A unique key for this request. Repeating the request with the same key joins the existing run instead of starting "
+    "another.",
+    {"type": "string", "pattern": "^[!-~]{1,255}$"},
+)
+SESSION_HEADERS = [
+    header(name, "The client's session id. It separates conversations that start with the same messages.")
+    for name in ("X-Session-Id", "X-Session-Affinity")
+]
+
+
+def cursor_headers(options: type[CursorOptions]) -> list[Json]:
+    """The headers for clients that cannot send a `cursor` object."""
+    (schema,) = _components([options], {}, "").values()
+    found = []
+    for field, name in header_names(options).items():
+        shape = next(shape for shape in schema["properties"][field]["anyOf"] if shape != NULL)
+        about = f"For clients that cannot send `cursor.{field}`, which takes precedence."
+        if shape.get("type") == "array":
+            word = f"({'|'.join(shape['items']['enum'])})"
+            about, shape = f"{about} Separated by commas.", {"type": "string", "pattern": f"^{word}( *, *{word})*$"}
+        found.append(header(name.title(), about, shape))
+    return found
+
+
+# --- replies ----------------------------------------------------------------------------------------
+
+RUN_HEADERS = ("X-Chat-Id", "X-Conversation-Id")
+_EVERY_REPLY = ("X-Request-Id", "X-Cursor-Gateway-Source")
+
+
+def reply(about: str, content: Json | None = None, headers: Iterable[str] = ()) -> Json:
+    shown = {name: {"$ref": f"#/components/headers/{name}"} for name in (*_EVERY_REPLY, *headers)}
+    return {"description": about, "headers": shown, **({"content": content} if content else {})}
+
+
+def ok(about: str, content: Json, headers: Iterable[str] = ()) -> Json:
+    return {"200": reply(about, content, headers)}
+
+
+def json_content(schema: Json, example: Json) -> Json:
+    return {"application/json": {"schema": schema, "example": example}}
+
+
+def stream(about: str, item: Json, example: str) -> Json:
+    # What a stream consists of is `itemSchema` from OpenAPI 3.2 on; a `schema` would be about all of it at once.
+    return {"x-itemSchema": {**item, "description": about}, "example": example}
+
+
+def sse_event(data: Iterable[str], **fields: Json) -> Json:
+    """A Server-Sent Event whose data is JSON of one of these schemas."""
+    content = {"anyOf": [ref(name) for name in data]}
+    json = {"type": "string", "contentMediaType": "application/json", "contentSchema": content}
+    return {"type": "object", "properties": {**fields, "data": json}, "required": [*fields, "data"]}
+
+
+def whole_example(sample: Sample, reply: Reply) -> Json:
+    whole = reply.whole(sample.run, Start())
+    for event in sample.events:
+        whole.push(event)
+    example: Json = msgspec.json.decode(whole.body())
+    return example
+
+
+def stream_example(sample: Sample, reply: Reply) -> str:
+    return reply.stream(sample.run, Start()).push_all(sample.events).decode()
+
+
+# --- errors -----------------------------------------------------------------------------------------
+
+_ANYWHERE = (
+    errors.InvalidRequest,
+    errors.RequestForbidden,
+    errors.MethodRefused,
+    errors.RequestTooSlow,
+    errors.HeadTooLarge,
+    errors.GatewayFault,
+    errors.HostExhausted,
+    errors.ShuttingDown,
+    errors.TooManyConnections,
+)
+OF_STORED = (errors.NotFound, errors.StoreUnavailable)  # of what is looked up by an id
+OF_BODIES = (errors.MediaTypeRefused, errors.RequestTooLarge)
+_NOT_OF_RUNS = {errors.SettingsError, errors.UnusableInput, errors.WebSocketRefused}
+
+
+def run_errors(of: type[GatewayError] = GatewayError) -> set[type[GatewayError]]:
+    """Those that the reply of a run may have."""
+    return set(_leaves(of)) - _NOT_OF_RUNS
+
+
+def _leaves(error: type[GatewayError]) -> Iterator[type[GatewayError]]:
+    children = [child for child in error.__subclasses__() if child.__module__ == errors.__name__]
+    if not children:
+        yield error
+    for child in children:
+        yield from _leaves(child)
+
+
+def _error_responses(errors: Iterable[type[GatewayError]], failed_run: str, envelope: Envelope) -> Json:
+    grouped: dict[str, list[type[GatewayError]]] = {}
+    for error in sorted(errors, key=lambda error: (error.status, error.code)):
+        grouped.setdefault(str(error.status), []).append(error)
+    return {status: _error_response(group, failed_run, envelope) for status, group in grouped.items()}
+
+
+def _error_response(errors: Sequence[type[GatewayError]], failed_run: str, envelope: Envelope) -> Json:
+    is_of_run = bool(failed_run) and any(issubclass(error, AgentError) for error in errors)
+    headers = [
+        *(RUN_HEADERS if is_of_run else ()),
+        "X-Should-Retry",
+        *(["Retry-After"] if any(error.retry_after is not None for error in errors) else ()),
+        *(["WWW-Authenticate"] if KeyRefused in errors else ()),
+        *(["Allow"] if MethodRefused in errors else ()),
+    ]
+    forms = dict.fromkeys([failed_run, envelope.schema] if is_of_run else [envelope.schema])
+    schema = {"anyOf": [ref(form) for form in forms]} if len(forms) > 1 else ref(envelope.schema)
+    examples = {error.code: {"summary": _sentence(error), "value": _example(error, envelope)} for error in errors}
+    about = " ".join(f"`{error.code}`: {_sentence(error)}" for error in errors)
+    return reply(about, {"application/json": {"schema": schema, "examples": examples}}, headers)
+
+
+def _example(error: type[GatewayError], envelope: Envelope) -> object:
+    failure = Failure(code=error.code, message=_sentence(error), status=error.status)
+    return msgspec.to_builtins(envelope.example(failure))
+
+
+def _sentence(error: type[GatewayError]) -> str:
+    sentence = error_meanings().get(error.__name__) or f"{error.code.replace('_', ' ').capitalize()}."
+    return sentence if error.retry_after is None else f"{sentence} `Retry-After` says when to retry."
+
+
+@cache
+def error_meanings() -> dict[str, str]:
+    """By class, from the tree in the docstring of `errors`. Python's -OO leaves it out."""
+    found = re.findall(r"(\w+) +\d{3} +(.+)$", errors.__doc__ or "", re.MULTILINE)
+    return {name: f"{meaning[:1].upper()}{meaning[1:]}." for name, meaning in found}
+
+
+# --- schemas ----------------------------------------------------------------------------------------
+
+
+def ref(name: str) -> Json:
+    return {"$ref": f"{_REFS}{name}"}
+
+
+def list_of(name: str) -> Json:
+    return {"type": "array", "items": ref(name)}
+
+
+def record(title: str, about: str, fields: Fields, required: Iterable[str] | None = None) -> dict[str, Json]:
+    """A schema that no type of ours has. All fields are required by default."""
+    properties = {name: {**schema, "description": meaning} for name, (schema, meaning) in fields.items()}
+    names = list(properties if required is None else required)
+    return {
+        title: {"title": title, "description": about, "type": "object", "properties": properties, "required": names}
+    }
+
+
+def ignored(reasons: Mapping[str, str]) -> Fields:
+    """The fields of a body that have no effect."""
+    return {name: ({}, f"Ignored. {why}") for name, why in reasons.items() if not {".", "["} & set(name)}
+
+
+def read_schemas(
+    types: Iterable[type[Struct]],
+    meanings: Meanings,
+    *,
+    prefix: str = "",
+    names: Mapping[str, str] | None = None,
+    exact: Mapping[str, Json] | None = None,
+) -> dict[str, Json]:
+    """Of the types of requests. `exact` replaces what the types say of a type or a field, where the reader checks
+    more."""
+    schemas = _components(types, {"CursorOptions": "CursorOptions", **(names or {})}, prefix)
+    for name, exact_schema in (exact or {}).items():
+        type, _, field = name.partition(".")
+        if not field:
+            schemas[type].update(exact_schema)
+            continue
+        properties = schemas[type]["properties"]
+        default = {"default": properties[field]["default"]} if "default" in properties[field] else {}
+        properties[field] = {**exact_schema, **default}
+    return _described(schemas, {**_CURSOR_MEANINGS, **meanings})
+
+
+def written_schemas(
+    types: Iterable[type[Struct]], meanings: Meanings, *, prefix: str = "", names: Mapping[str, str] | None = None
+) -> dict[str, Json]:
+    """Of the types of replies. A default is for readers; a reply always has the field."""
+    schemas = _components(types, {"Usage": "UsageInfo", "ErrorBody": "Error", **(names or {})}, prefix)
+    for schema in schemas.values():
+        required, properties = schema.get("required", ()), schema["properties"]
+        schema["required"] = [name for name, field in properties.items() if name in required or "default" in field]
+        for field in properties.values():
+            field.pop("default", None)
+    return _described(schemas, meanings)
+
+
+def shared_schemas() -> dict[str, Json]:
+    """Of what more than one dialect has."""
+    return read_schemas([CursorOptions], {}) | written_schemas([ErrorReply], _ERROR_MEANINGS)
+
+
+class ErrorReply(Struct, frozen=True):
+    """An error."""
+
+    error: ErrorBody
+
+
+def _components(types: Iterable[type[Struct]], names: Mapping[str, str], prefix: str) -> dict[str, Json]:
+    _, found = msgspec.json.schema_components(types, ref_template=_REFS + "{name}")
+    renamed = {name: names.get(name) or prefix + name.lstrip("_") for name in found}
+    refs = {_REFS + old: _REFS + new for old, new in renamed.items()}
+    return {new: {**_with_refs(found[old], refs), "title": new} for old, new in renamed.items()}
+
+
+def _with_refs(value: Any, refs: Mapping[str, str]) -> Any:
+    match value:
+        case dict():
+            return {key: _with_refs(item, refs) for key, item in value.items()}
+        case list():
+            return [_with_refs(item, refs) for item in value]
+        case str():
+            return refs.get(value, value)
+        case _:
+            return value
+
+
+def _described(schemas: dict[str, Json], meanings: Meanings) -> dict[str, Json]:
+    for name, schema in schemas.items():
+        schema["description"] = meanings.get(name) or schema.get("description", "")
+        for field, shape in schema["properties"].items():
+            if meaning := meanings.get(f"{name}.{field}") or meanings.get(f".{field}"):
+                shape["description"] = meaning
+    return schemas
+
+
+RUN_OPTIONS: Meanings = {
+    ".mode": "`agent` makes changes, `plan` and `ask` do not, `debug` looks for causes first. The default is the "
+    "operator's setting.",
+    ".include": "Additional output: `thinking` documents, `raw` payloads of the agent's tools.",
+    ".fences": "`split` turns code blocks into separate documents, `inline` leaves them in the text. The default is "
+    "the operator's setting.",
+    ".workspace": "The folder to work in: an allowed root or a folder below one.",
+    ".whenClientLeaves": "What happens to the run when its last reader disconnects: `cancel` or `finish`. The default "
+    "is the operator's setting.",
+}
+_CURSOR_MEANINGS: Meanings = {
+    **RUN_OPTIONS,
+    "CursorOptions": "Gateway options.",
+    ".conversationId": "Continues this conversation.",
+    ".source": "The backend to use, one of those listed by `/health`. The default is the operator's setting.",
+}
+_ERROR_MEANINGS: Meanings = {
+    "ErrorReply.error": "The error.",
+    "Error": "The error, in OpenAI's form.",
+    "Error.message": "What happened, and what to do.",
+    "Error.type": "OpenAI's error type.",
+    "Error.param": "The request field that caused it, if any.",
+    "Error.code": "A stable error code.",
+    "Error.details": "Gateway extension: the agent's own output, up to 2,000 characters.",
+}
