@@ -190,7 +190,9 @@ class _FunctionMessage(Struct, frozen=True, tag_field="role", tag="function"):
     content: _Content | None = None
 
 
-_WireMessage: TypeAlias = _SystemMessage | _DeveloperMessage | _UserMessage | _AssistantMessage | _ToolMessage | _FunctionMessage
+_WireMessage: TypeAlias = (
+    _SystemMessage | _DeveloperMessage | _UserMessage | _AssistantMessage | _ToolMessage | _FunctionMessage
+)
 
 
 class _FunctionDefinition(Struct, frozen=True):
@@ -411,7 +413,9 @@ def _format(wire: _WireFormat | None) -> Format | None:
             return None
         case _JsonObjectFormat():
             return JsonObject()
-        case _JsonSchemaFormat(json_schema=_JsonSchema(name=name, description=description, schema=schema, strict=strict)):
+        case _JsonSchemaFormat(
+            json_schema=_JsonSchema(name=name, description=description, schema=schema, strict=strict)
+        ):
             _check_size(schema or {})
             check_schema(schema or {})
             return JsonSchema(schema or {}, name or "", description or "", strict or False)
