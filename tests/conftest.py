@@ -14,6 +14,8 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.postgres import Databases, databases
+
 settings.register_profile(
     "thorough",
     derandomize=True,
@@ -53,6 +55,20 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 def _test_of(item: pytest.Item) -> str:
     return item.nodeid.partition("[")[0]
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[Databases]:
+    """A PostgreSQL server, started for the first test that needs it."""
+    with databases() as server:
+        yield server
+
+
+@pytest.fixture
+def database(postgres: Databases) -> Iterator[str]:
+    """The URL of a new history."""
+    with postgres.history() as url:
+        yield url
 
 
 @pytest.fixture(autouse=True)

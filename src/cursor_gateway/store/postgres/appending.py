@@ -1,0 +1,95 @@
+"""Batches of events in; one statement for all that came while the one before was under way, out.
+
+A commit waits for the disk, and one that stores the batches of many runs takes hardly longer than one for a single run.
+The statement compares the epoch and the number of the last event of each run, and stores a batch only if both are as
+its writer believes. A batch that is not stored is a special case, which its writer sorts out.
+"""
+
+import asyncio
+
+from msgspec import Struct
+
+from cursor_gateway.store.postgres.connections import Connection, Connections
+
+_MOST = 256  # batches in a statement
+
+_APPEND = """
+    WITH given AS (
+        SELECT * FROM unnest(%s::text[], %s::bigint[], %s::integer[], %s::integer[], %s::bytea[])
+            AS given (id, epoch, first, count, data)
+    ), mine AS (
+        UPDATE runs SET last = runs.last + given.count, bytes = runs.bytes + octet_length(given.data)
+        FROM given
+        WHERE runs.id = given.id AND runs.epoch = given.epoch AND runs.last = given.first - 1 AND state = 'running'
+        RETURNING runs.key, runs.id
+    )
+    INSERT INTO events (run, first, count, epoch, data)
+    SELECT mine.key, given.first, given.count, given.epoch, given.data FROM given JOIN mine ON mine.id = given.id
+    RETURNING (SELECT mine.id FROM mine WHERE mine.key = events.run)
+"""
+
+
+class Batch(Struct, frozen=True):
+    run_id: str
+    epoch: int
+    first: int
+    count: int
+    data: bytes
+
+
+class Appender:
+    def __init__(self, connections: Connections) -> None:
+        self._connections = connections
+        self._waiting: list[tuple[Batch, asyncio.Future[bool]]] = []
+        self._task: asyncio.Task[None] | None = None
+
+    async def append(self, batch: Batch) -> bool:
+        """Whether it was stored now."""
+        loop = asyncio.get_running_loop()
+        stored: asyncio.Future[bool] = loop.create_future()
+        self._waiting.append((batch, stored))
+        if self._task is None:
+            self._task = loop.create_task(self._work())
+        return await stored
+
+    async def close(self) -> None:
+        if self._task is not None:
+            await self._task
+
+    async def _work(self) -> None:
+        try:
+            while self._waiting:
+                await self._send(self._next())
+        finally:
+            self._task = None
+
+    def _next(self) -> dict[str, tuple[Batch, asyncio.Future[bool]]]:
+        """At most one batch of each run: a second one starts where the first ends."""
+        taken: dict[str, tuple[Batch, asyncio.Future[bool]]] = {}
+        left = []
+        for batch, stored in self._waiting:
+            if batch.run_id in taken or len(taken) == _MOST:
+                left.append((batch, stored))
+            else:
+                taken[batch.run_id] = (batch, stored)
+        self._waiting = left
+        return taken
+
+    async def _send(self, taken: dict[str, tuple[Batch, asyncio.Future[bool]]]) -> None:
+        batches = [batch for batch, _ in taken.values()]
+
+        async def work(connection: Connection) -> set[str]:
+            columns = zip(*((one.run_id, one.epoch, one.first, one.count, one.data) for one in batches), strict=True)
+            found = await connection.execute(_APPEND, [list(column) for column in columns])
+            return {id for (id,) in await found.fetchall()}
+
+        try:
+            ids = await self._connections.run(work)
+        except Exception as error:  # noqa: BLE001 -- raised where the batches came from
+            for _, stored in taken.values():
+                if not stored.done():
+                    stored.set_exception(error)
+        else:
+            for id, (_, stored) in taken.items():
+                if not stored.done():
+                    stored.set_result(id in ids)

@@ -1,0 +1,205 @@
+"""Connections to the database: a few, opened on demand, and work that is repeated when one is lost.
+
+`run` gives a piece of work a connection. When the connection is lost, nobody knows whether the work was committed, so
+work is written such that it may be repeated: it looks first at what is there. It is then run again on another
+connection, a few times within a second or so. There is no background task: whoever needs a connection opens it, so a
+server that was away is back as soon as it answers.
+
+Errors become `StoreUnavailable`, which never contain the URL: it may have a password.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
+from typing import Any, TypeAlias, TypeVar
+
+import psycopg
+from psycopg import AsyncConnection, errors
+from psycopg.pq import TransactionStatus
+from psycopg.types.string import StrDumperUnknown
+
+from cursor_gateway.errors import SettingsError, StoreUnavailable
+from cursor_gateway.wire.surrogates import repair
+
+Connection: TypeAlias = AsyncConnection[Any]
+
+_T = TypeVar("_T")
+
+_MOST = 4  # connections: each is a process in the server
+_CONNECT_SECONDS = 5
+_CALL_SECONDS = 30.0  # for a call with all its retries; a server that is cut off never answers
+_PAUSES = (0.0, 0.1, 0.5)  # seconds before each retry
+_SETTINGS = {
+    "statement_timeout": "10s",
+    "lock_timeout": "5s",
+    "idle_in_transaction_session_timeout": "30s",
+    "application_name": "cursor-gateway",
+    "TimeZone": "UTC",
+}
+_CLOSED = "The history is closed: the gateway is shutting down."
+_SLOW = "The database did not answer in time; check its load and the network, then retry."
+_ALONE_LOCK = 0x43_47_48_01  # the gateway that uses the database; CGH and a number
+_ALONE = (
+    "another gateway uses this database; several gateways on one database are not supported yet. "
+    "Stop the other one, or use another database."
+)
+
+# What to do, by SQLSTATE or the beginning of one.
+_WHY = {
+    "08": "The connection to the database was lost; check that it is running, then retry.",
+    "25006": "The database is read-only; connect to the primary server.",
+    "42501": "The database refuses access to the history; grant the gateway's role its tables.",
+    "42P01": "The database has no history yet; run `cursor-gateway migrate`.",
+    "53100": "The disk of the database is full; free some space, or keep less history.",
+    "53300": "The database has too many connections; raise `max_connections`, or close some.",
+    "55P03": _SLOW,
+    "57014": _SLOW,
+    "57P": "The database is shutting down or starting; retry in a moment.",
+}
+_UNREACHABLE = "The database cannot be reached; check that it is running, and the setting `store`."
+_UNKNOWN = "The database reported an error; see its log."
+
+
+class _Text(StrDumperUnknown):
+    """PostgreSQL stores neither half a surrogate pair nor NUL. Look-ups change alike."""
+
+    def dump(self, obj: str) -> Any:
+        return super().dump(repair(obj).replace("\0", ""))
+
+
+async def connect(url: str) -> Connection:
+    """Raises `psycopg.Error`."""
+    connection = await AsyncConnection.connect(url, autocommit=True, connect_timeout=_CONNECT_SECONDS)
+    connection.adapters.register_dumper(str, _Text)
+    settings = ", ".join(f"set_config('{name}', '{value}', false)" for name, value in _SETTINGS.items())
+    await connection.execute(f"SELECT {settings}")
+    return connection
+
+
+def why(error: psycopg.Error) -> StoreUnavailable:
+    state = error.sqlstate or ""
+    default = _UNKNOWN if state else _UNREACHABLE
+    message = next((said for code, said in _WHY.items() if state.startswith(code)), default)
+    return StoreUnavailable(message, details=str(error).strip())
+
+
+class Connections:
+    """Those of one event loop."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self._idle: list[Connection] = []
+        self._room = asyncio.Semaphore(_MOST)
+        self._is_closed = False
+        self._is_alone = False  # or is to be
+        self._holder: Connection | None = None  # of the lock that says so
+        self._one_holder = asyncio.Lock()
+
+    async def run(self, work: Callable[[Connection], Awaitable[_T]]) -> _T:
+        """The result of the work, which may be done several times."""
+        try:
+            async with asyncio.timeout(_CALL_SECONDS):
+                return await self._patiently(work)
+        except TimeoutError:
+            raise StoreUnavailable(_SLOW) from None
+
+    async def transaction(self, work: Callable[[Connection], Awaitable[_T]]) -> _T:
+        """The same in a transaction, which an exception rolls back."""
+
+        async def begun(connection: Connection) -> _T:
+            async with connection.transaction():
+                return await work(connection)
+
+        return await self.run(begun)
+
+    async def be_alone(self) -> None:
+        """Refuses other gateways from now on. Raises `SettingsError` if there is one."""
+        try:
+            if not await self.run(lambda _: self._hold()):
+                raise SettingsError(_ALONE, param="store")
+        finally:
+            self._is_alone = True
+
+    async def close(self) -> None:
+        self._is_closed = True
+        await self._drop_idle()
+
+    async def _patiently(self, work: Callable[[Connection], Awaitable[_T]]) -> _T:
+        pauses = iter(_PAUSES)
+        while True:
+            try:
+                async with self._one() as connection:
+                    return await work(connection)
+            except psycopg.Error as error:
+                pause = next(pauses, None)
+                if _is_bug(error):
+                    raise
+                if pause is None or not _may_pass(error):
+                    raise why(error) from error
+                if not isinstance(error, errors.IntegrityError | errors.DeadlockDetected):
+                    await self._drop_idle()  # they are lost, too
+                await asyncio.sleep(pause)
+
+    @asynccontextmanager
+    async def _one(self) -> AsyncIterator[Connection]:
+        async with self._room:
+            if self._is_closed:
+                raise StoreUnavailable(_CLOSED)
+            if self._is_alone and not await self._hold():
+                raise StoreUnavailable(f"{_ALONE[0].upper()}{_ALONE[1:]}")
+            connection = self._idle.pop() if self._idle else await connect(self._url)
+            try:
+                yield connection
+            finally:
+                await self._put_back(connection)
+
+    async def _put_back(self, connection: Connection) -> None:
+        if self._is_closed or connection.info.transaction_status is not TransactionStatus.IDLE:
+            await connection.close()
+        else:
+            self._idle.append(connection)
+
+    async def _hold(self) -> bool:
+        """Whether this is the only gateway."""
+        async with self._one_holder:
+            if self._holder is None:
+                holder = await connect(self._url)
+                locked = await (await holder.execute("SELECT pg_try_advisory_lock(%s)", [_ALONE_LOCK])).fetchone()
+                if locked is None or not locked[0]:
+                    await holder.close()
+                    return False
+                self._holder = holder
+            return True
+
+    async def _drop_idle(self) -> None:
+        idle, self._idle = self._idle, []
+        if self._holder is not None:
+            idle.append(self._holder)
+            self._holder = None
+        for connection in idle:
+            with suppress(psycopg.Error):
+                await connection.close()
+
+
+def _is_bug(error: psycopg.Error) -> bool:
+    """A statement is wrong. Without tables or rights, it is not."""
+    match error:
+        case errors.UndefinedTable() | errors.InsufficientPrivilege():
+            return False
+        case _:
+            return isinstance(error, psycopg.ProgrammingError | psycopg.DataError | psycopg.NotSupportedError)
+
+
+def _may_pass(error: psycopg.Error) -> bool:
+    """The connection was lost, or another transaction was in the way: then the work finds what that one did."""
+    match error:
+        case errors.UniqueViolation() | errors.ForeignKeyViolation():
+            return True
+        case errors.DeadlockDetected() | errors.SerializationFailure():
+            return True
+        case errors.QueryCanceled() | errors.LockNotAvailable() | errors.DiskFull() | errors.InsufficientPrivilege():
+            return False
+        case psycopg.OperationalError() | psycopg.InterfaceError():
+            return True
+        case _:
+            return False

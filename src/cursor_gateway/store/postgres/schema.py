@@ -1,0 +1,130 @@
+"""The tables of the database: which version they have, and the migrations that bring them up to date.
+
+Migrations run one at a time, under an advisory lock, each in its own transaction. None waits long for a table: gateways
+that use it would wait as well.
+"""
+
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from importlib import resources
+
+import psycopg
+from msgspec import Struct
+from psycopg import errors
+
+from cursor_gateway.errors import SettingsError
+from cursor_gateway.store.postgres.connections import Connection, connect, why
+
+_LOCK = 0x43_47_48_02  # whoever migrates; CGH and a number
+_VERSIONS = """
+    CREATE TABLE IF NOT EXISTS cursor_gateway_migrations (
+        number integer PRIMARY KEY, name text NOT NULL, applied timestamptz NOT NULL DEFAULT now()
+    )
+"""
+_OLDEST_SERVER = 15
+
+
+class Migration(Struct, frozen=True):
+    number: int
+    name: str
+    script: str
+
+
+def migrations() -> Iterator[Migration]:
+    """Numbered from 1 without a gap."""
+    files = [
+        file for file in resources.files(__package__).joinpath("migrations").iterdir() if file.name.endswith(".sql")
+    ]
+    for expected, file in enumerate(sorted(files, key=lambda file: file.name), start=1):
+        number, _, name = file.name.removesuffix(".sql").partition("_")
+        assert int(number) == expected, file.name
+        yield Migration(expected, name.replace("_", " "), file.read_text(encoding="utf-8"))
+
+
+def newest() -> int:
+    return len(list(migrations()))
+
+
+async def version(connection: Connection) -> int:
+    """0: it has no tables of ours."""
+    try:
+        found = await connection.execute("SELECT coalesce(max(number), 0) FROM cursor_gateway_migrations")
+    except errors.UndefinedTable:
+        return 0
+    row = await found.fetchone()
+    assert row is not None
+    return int(row[0])
+
+
+async def check(connection: Connection) -> None:
+    """Raises `SettingsError` unless this version of the gateway can use the database as it is."""
+    found, known = await version(connection), newest()
+    if found < known:
+        told = f"has format {found}, and this version needs {known}" if found else "has no history yet"
+        raise SettingsError(f"the database {told}; run `cursor-gateway migrate`.", param="store")
+    if found > known:
+        raise SettingsError(
+            f"the database was migrated by a newer cursor-gateway (format {found}, this version supports {known}); "
+            "upgrade again.",
+            param="store",
+        )
+
+
+async def missing(url: str) -> list[Migration]:
+    """Those that `migrate` would apply. Raises as `check` does for a newer database, or `StoreUnavailable`."""
+    async with _connected(url) as connection:
+        return await _missing(connection)
+
+
+async def migrate(url: str) -> list[Migration]:
+    """Applies what is missing, and returns it."""
+    applied = []
+    async with _connected(url) as connection:
+        await connection.execute("SET lock_timeout = '60s'")  # for whoever migrates at the same time
+        await connection.execute("SELECT pg_advisory_lock(%s)", [_LOCK])
+        await connection.execute("SET lock_timeout = '2s'")
+        await connection.execute("SET statement_timeout = 0")
+        for migration in await _missing(connection):
+            async with connection.transaction():
+                await connection.execute(_VERSIONS)
+                await connection.execute(migration.script)
+                await connection.execute(
+                    "INSERT INTO cursor_gateway_migrations (number, name) VALUES (%s, %s)",
+                    [migration.number, migration.name],
+                )
+            applied.append(migration)
+    return applied
+
+
+async def _missing(connection: Connection) -> list[Migration]:
+    found = await version(connection)
+    if found > newest():
+        await check(connection)
+    return [migration for migration in migrations() if migration.number > found]
+
+
+@asynccontextmanager
+async def _connected(url: str) -> AsyncIterator[Connection]:
+    try:
+        connection = await connect(url)
+        try:
+            check_server(connection)
+            yield connection
+        finally:
+            await connection.close()
+    except errors.DuplicateTable as error:
+        raise SettingsError(
+            "the database has tables of another program with the same names; use a database of its own.",
+            param="store",
+        ) from error
+    except psycopg.Error as error:
+        raise why(error) from error
+
+
+def check_server(connection: Connection) -> None:
+    """Raises `SettingsError` for a server that cannot hold a history."""
+    if connection.info.server_version < _OLDEST_SERVER * 10_000:
+        raise SettingsError(f"the database server is too old; PostgreSQL {_OLDEST_SERVER} is needed.", param="store")
+    encoding = connection.info.parameter_status("server_encoding")
+    if encoding != "UTF8":
+        raise SettingsError(f"the database has the encoding {encoding}; create one with UTF8.", param="store")

@@ -1,0 +1,88 @@
+"""The search index: a run's text in, its rows out; a query in, the newest runs of conversations that match out.
+
+A text has the tokens of `stages/search_tokens.py`, as in every engine. A tsvector has at most a megabyte, so a very
+long run has several rows, each with some of its tokens; the rows that are found are then counted per token.
+"""
+
+from collections.abc import Iterable, Iterator
+
+from msgspec import Struct
+
+from cursor_gateway.stages import search_tokens
+from cursor_gateway.stages.search_tokens import Query
+from cursor_gateway.store.cursors import ByRun
+from cursor_gateway.store.postgres.connections import Connection
+from cursor_gateway.store.search import owner_scope, searchable
+
+_PART_BYTES = 1_000_000  # of tokens; a tsvector has room for 2^20
+
+_ADD = """
+    INSERT INTO search (run, part, parts, tokens, text) VALUES (%s, %s, %s, array_to_tsvector(%s::text[]), %s)
+"""
+_MATCHES = """
+    WITH found AS (
+        SELECT run FROM search WHERE parts = 1 AND tokens @@ %(all)s::tsquery
+        UNION ALL
+        SELECT run FROM search CROSS JOIN unnest(%(each)s::text[]) AS one
+        WHERE parts > 1 AND tokens @@ one::tsquery
+        GROUP BY run HAVING count(DISTINCT one) = cardinality(%(each)s::text[])
+    )
+    SELECT runs.conversation, max(runs.key)
+    FROM found
+        JOIN runs ON runs.key = found.run
+        JOIN conversations ON conversations.key = runs.conversation
+    WHERE conversations.owner = %(owner)s AND runs.key <= %(top)s
+    GROUP BY runs.conversation HAVING max(runs.key) < %(last)s
+    ORDER BY 2 DESC LIMIT %(limit)s
+"""
+
+
+class Entry(Struct, frozen=True):
+    """What the index has of a run."""
+
+    text: str
+    parts: list[list[str]]  # of its tokens
+
+
+def entry_of(texts: Iterable[str]) -> Entry:
+    """May take 100 ms for a long text: not in the event loop."""
+    text = searchable(texts)
+    return Entry(text, list(_parts(search_tokens.tokens(text))) or [[]])
+
+
+async def put(connection: Connection, run: int, owner: str, entry: Entry) -> None:
+    """Replaces what the index has of the run."""
+    await connection.execute("DELETE FROM search WHERE run = %s", [run])
+    for part, tokens in enumerate(entry.parts):
+        text = entry.text if part == 0 else ""
+        await connection.execute(_ADD, [run, part, len(entry.parts), [owner_scope(owner), *tokens], text])
+
+
+async def find(connection: Connection, owner: str, query: Query, place: ByRun, limit: int) -> list[tuple[int, int]]:
+    """Conversations, each with its newest matching run, newest first."""
+    each = [f"'{token}'" for token in (owner_scope(owner), *query.tokens)]
+    if query.prefix:
+        each.append(f"'{query.prefix}':*")
+    values = {
+        "all": " & ".join(each),
+        "each": each,
+        "owner": owner,
+        "top": place.top,
+        "last": place.last,
+        "limit": limit,
+    }
+    return await (await connection.execute(_MATCHES, values)).fetchall()
+
+
+def _parts(tokens: list[str]) -> Iterator[list[str]]:
+    part: list[str] = []
+    size = 0
+    for token in tokens:
+        length = len(token.encode())
+        if part and size + length > _PART_BYTES:
+            yield part
+            part, size = [], 0
+        part.append(token)
+        size += length
+    if part:
+        yield part
