@@ -1,6 +1,7 @@
 """What is stored is found at once by whoever searches; it is indexed behind the backs of those who write."""
 
 import sqlite3
+import threading
 from pathlib import Path
 
 import pytest
@@ -32,7 +33,7 @@ def indexed(store: Database) -> list[str]:
 @pytest.fixture
 def never(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is indexed behind anybody's back."""
-    monkeypatch.setattr(maintenance, "_GATHERING", 3600)
+    monkeypatch.setattr(maintenance, "_QUIET", 3600)
 
 
 @pytest.mark.usefixtures("never")
@@ -72,7 +73,7 @@ def test_what_a_process_had_not_indexed_when_it_died_is_indexed_by_the_next(
 ) -> None:
     dead = Database(tmp_path)
     with monkeypatch.context() as patch:
-        patch.setattr(maintenance, "_GATHERING", 3600)
+        patch.setattr(maintenance, "_QUIET", 3600)
         dead.open(0)
         dead.begin_run(new_run("run", "conv", "question"))
         said = [DocumentEnded(document) for document in (text_document("first"), text_document("second"))]
@@ -112,7 +113,7 @@ def test_the_words_of_a_run_that_was_deleted_are_nobody_elses(tmp_path: Path, st
 def test_an_answer_is_found_although_its_process_died_when_only_the_question_was_indexed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(maintenance, "_GATHERING", 3600)
+    monkeypatch.setattr(maintenance, "_QUIET", 3600)
     dead = Database(tmp_path)
     dead.begin_run(new_run("run", "conv", "question"))
     assert found(dead, "question") == ["conv"]
@@ -124,7 +125,7 @@ def test_an_answer_is_found_although_its_process_died_when_only_the_question_was
 def test_a_batch_that_cannot_be_read_keeps_nobody_from_being_found(
     tmp_path: Path, store: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(maintenance, "_GATHERING", 3600)
+    monkeypatch.setattr(maintenance, "_QUIET", 3600)
     for number in range(2):
         whole_run(store, f"run{number}", f"conv{number}", f"word{number}")
     with store._connections.writing() as connection:
@@ -155,6 +156,46 @@ def test_much_is_indexed_in_steps(store: Database, monkeypatch: pytest.MonkeyPat
 
 
 @pytest.mark.usefixtures("never")
+def test_how_much_is_queued_is_counted_whatever_replaces_what(store: Database, tmp_path: Path) -> None:
+    store.begin_run(new_run("run", "conv", "question"))
+    store.end_run(lease("run"), 1, [], run_end("run", documents=[text_document("reply")]))
+    assert store._indexer._length == len("question\nreply")
+    with locked(tmp_path), pytest.raises(StoreUnavailable):
+        store._indexer.step()
+    assert store._indexer._length == len("question\nreply")
+    store._indexer.catch_up()
+    assert store._indexer._length == 0
+
+
+@pytest.mark.parametrize(("limit", "value"), [("_MOST_RUNS", 2), ("_MOST_LENGTH", 10)])
+def test_when_much_is_queued_it_is_indexed_although_others_write(
+    store: Database, monkeypatch: pytest.MonkeyPatch, limit: str, value: int
+) -> None:
+    monkeypatch.setattr(indexing, limit, value)
+    monkeypatch.setattr(maintenance.Maintenance, "_is_quiet", lambda self: bool(self._stop.wait(0.01)))  # never
+    for number in range(4):
+        whole_run(store, f"run{number}", f"conv{number}", f"word{number}")
+    wait_for(lambda: len(indexed(store)) >= 2)
+    assert found(store, "word3") == ["conv3"]
+
+
+def test_it_is_quiet_when_nothing_was_written_for_a_moment(store: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    maintenance = store._maintenance
+    writers = [lambda: maintenance.wrote(0), lambda: None]
+
+    class Moment(threading.Event):
+        def wait(self, timeout: float | None = None) -> bool:
+            writers.pop(0)()  # meanwhile
+            return False
+
+    monkeypatch.setattr(maintenance, "_stop", Moment())
+    assert not maintenance._is_quiet()
+    assert maintenance._is_quiet()
+    assert maintenance._is_quiet()  # still, without another look
+    assert writers == []
+
+
+@pytest.mark.usefixtures("never")
 def test_a_long_backlog_is_read_a_few_runs_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(indexing, "_RUNS_PER_STEP", 2)
     dead = Database(tmp_path)
@@ -172,7 +213,7 @@ def test_the_backlog_of_a_new_index_is_worked_off_in_the_background(
 ) -> None:
     monkeypatch.setattr(indexing, "_RUNS_PER_STEP", 2)
     with monkeypatch.context() as patch:
-        patch.setattr(maintenance, "_GATHERING", 3600)
+        patch.setattr(maintenance, "_QUIET", 3600)
         dead = Database(tmp_path)
         for number in range(5):
             whole_run(dead, f"run{number}", f"conv{number}", "word")

@@ -1,4 +1,4 @@
-"""Runs in; entries in the search index, written later in the background and always before a search, out.
+"""Runs in; entries in the search index, written later, when nobody writes, and always before a search, out.
 
 FTS5 stores the tokens of `stages/search_tokens.py`, and the text for snippets. It splits at spaces only, so both sides
 have the same tokens.
@@ -24,6 +24,7 @@ from cursor_gateway.store.sqlite.connections import Connections
 
 _LENGTH_PER_STEP = 30_000  # characters: writers wait during a step
 _RUNS_PER_STEP = 20
+_MOST_RUNS, _MOST_LENGTH = 500, 2_000_000  # queued: a search indexes so much within a second
 
 _ADD = "INSERT OR REPLACE INTO search (rowid, tokens, text) VALUES (-?, ?, ?)"
 _WHOSE = """
@@ -58,17 +59,22 @@ class Indexer:
     def __init__(self, connections: Connections) -> None:
         self._connections = connections
         self._noted: dict[int, Note] = {}  # by the run's key
+        self._length = 0  # characters of what is queued
         self._state = threading.Lock()
         self._one_at_a_time = threading.Lock()
 
     def note(self, run: int, note: Note) -> None:
         """Queues a run's text, which replaces what was queued or indexed for it before."""
         with self._state:
-            self._noted[run] = note
+            self._put(run, note)
 
     @property
     def has_work(self) -> bool:
         return bool(self._noted)
+
+    @property
+    def is_full(self) -> bool:
+        return len(self._noted) > _MOST_RUNS or self._length > _MOST_LENGTH
 
     def step(self) -> bool:
         """Indexes some of the queue. Returns whether there is more."""
@@ -81,7 +87,9 @@ class Indexer:
                         _index(connection, run, note, found[run])
             except BaseException:
                 with self._state:
-                    self._noted = {**some, **self._noted}  # what was queued in the meantime is newer
+                    for run, note in some.items():
+                        if run not in self._noted:  # else what was queued in the meantime is newer
+                            self._put(run, note)
                 raise
             return self.has_work
 
@@ -118,7 +126,13 @@ class Indexer:
                 run = next(iter(self._noted))
                 some[run] = self._noted.pop(run)
                 length += len(some[run].text)
+            self._length -= length
         return some
+
+    def _put(self, run: int, note: Note) -> None:
+        before = self._noted.get(run)
+        self._noted[run] = note
+        self._length += len(note.text) - (len(before.text) if before is not None else 0)
 
 
 def _index(connection: sqlite3.Connection, run: int, note: Note, tokens: str) -> None:

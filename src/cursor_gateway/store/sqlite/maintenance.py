@@ -17,7 +17,7 @@ _log = logging.getLogger(__name__)
 _LOG_BYTES = 6 * 1024 * 1024  # written between checkpoints; a checkpoint delays writers for some milliseconds
 _PAGES_PER_WRITE = 2 * 4096  # bytes per transaction besides its data: it writes whole pages
 _LONGEST_LOG = 16 * 1024  # pages, 64 MB
-_GATHERING = 0.25  # seconds to wait for more runs to index
+_QUIET = 0.25  # seconds without a write: then runs are indexed
 _AGAIN = 5.0  # seconds before a retry
 _FEW_PAGES = 1000  # fewer free pages than this are not worth a sweep
 _PAUSE = 0.005  # seconds between steps, to let writers in
@@ -45,7 +45,9 @@ class Maintenance:
 
     def __init__(self, connections: Connections, indexer: Indexer) -> None:
         self._connections, self._indexer = connections, indexer
-        self._written = 0
+        self._written = 0  # bytes, since the last checkpoint
+        self._writes = 0
+        self._quiet_writes = -1  # how many there were when it was quiet last
         self._sweep_requested = self._cleanup_requested = False
         self._wake = threading.Event()
         self._stop = threading.Event()
@@ -55,6 +57,7 @@ class Maintenance:
 
     def wrote(self, size: int) -> None:
         self._written += size + _PAGES_PER_WRITE
+        self._writes += 1
         if self._written > _LOG_BYTES or self._indexer.has_work:
             self._call()
 
@@ -98,7 +101,8 @@ class Maintenance:
     # --- the thread ---------------------------------------------------------------------------------
 
     def _call(self) -> None:
-        self._wake.set()
+        if not self._wake.is_set():
+            self._wake.set()
         if self._thread is None:
             self._start()
 
@@ -124,7 +128,6 @@ class Maintenance:
 
     def _work_once(self) -> None:
         self._checkpoint_if_due()
-        self._index()
         if self._sweep_requested:
             self._sweep_requested = False  # before sweeping: a deletion meanwhile requests another sweep
             try:
@@ -132,6 +135,7 @@ class Maintenance:
             except StoreUnavailable:
                 self._sweep_requested = True
                 raise
+        self._index()
 
     def _pause(self) -> None:
         if self._stop.wait(_PAUSE):
@@ -140,11 +144,28 @@ class Maintenance:
     # --- the steps ----------------------------------------------------------------------------------
 
     def _index(self) -> None:
-        self._note_unknown()
-        if self._indexer.has_work and not self._stop.wait(_GATHERING):  # many at once cost little more than one
-            while self._indexer.step() or self._note_unknown():
-                self._checkpoint_if_due()  # writers may be faster than this loop
+        """Indexes what is queued, unless a sweep is requested meanwhile.
+
+        Waits until nobody writes: indexing holds the interpreter, which those who write need, and many runs at once
+        cost little more than one. Does not wait when much is queued: the next search would have to index it.
+        """
+        while (self._cleanup_requested or self._indexer.has_work) and not self._sweep_requested:
+            if self._indexer.is_full or self._is_quiet():
+                if self._note_unknown() or self._indexer.has_work:
+                    self._indexer.step()
                 self._pause()
+            self._checkpoint_if_due()  # writers may be faster than this loop
+
+    def _is_quiet(self) -> bool:
+        """Whether nothing was written for a moment, which it waits for, or since it was quiet last."""
+        if self._writes != self._quiet_writes:
+            writes = self._writes
+            if self._stop.wait(_QUIET):
+                raise StoreUnavailable("The history is closed; the rest is indexed while closing.")
+            if self._writes != writes:
+                return False
+            self._quiet_writes = writes
+        return True
 
     def _note_unknown(self) -> bool:
         if self._cleanup_requested:
