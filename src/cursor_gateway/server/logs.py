@@ -7,11 +7,11 @@ move the cursor or fill the disk. What a run is about, its prompt and its texts,
 import json
 import logging
 import os
+import threading
 import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
-from logging.handlers import QueueHandler, QueueListener
 from queue import SimpleQueue
 from typing import Literal, TextIO, TypeAlias
 
@@ -24,30 +24,38 @@ from cursor_gateway.runs.run import Run
 from cursor_gateway.settings import LogFormat, LogLevel
 
 _LONGEST = 500  # characters of a value
-_LONGEST_DETAILS = 2100  # of what an agent said about its failure, which is bounded already
+_LONGEST_BY_NAME = {  # of what is bounded already, or made of bounded parts
+    "details": 2100,  # what an agent said about its failure
+    "source_details": 2100,
+    "exception": 1_000_000,
+}
 _LONGEST_MESSAGE = 200  # of an exception: some repeat what they were given
 _QUEUE_SIZE = 1000  # lines that wait to be written
+_AT_ONCE = 100  # lines that are written together
+_GATHERING_SECONDS = 0.02  # for more lines, when there is one
 _FLUSH_SECONDS = 1.0  # for them, at the end
 _FLUSH_LOOK_SECONDS = 0.005
 _OURS = logging.getLogger("cursor_gateway")
 _QUOTED = ("asyncio",)  # libraries whose messages start with a line without user data
+
+_FIXED = (str, int, float, type(None))  # values that cannot change
 
 _Facts: TypeAlias = Mapping[str, object]
 _Form: TypeAlias = Callable[[_Facts], str]
 
 Outcome: TypeAlias = Literal["completed", "failed", "cancelled"]
 
+_lines: "_QueuedLines | None" = None  # when the log is configured
+
 
 def configure(format: LogFormat, level: LogLevel, stream: TextIO) -> None:
     """For the whole process: our lines of this level, and that libraries warn, but not of what."""
+    global _lines
     least = logging.getLevelNamesMapping()[level.upper()]
-    lines = _QueuedLines(stream, _form(format, stream))
-    lines.addFilter(lambda record: _is_ours(record) or record.levelno >= logging.WARNING)
-    logging.basicConfig(handlers=[lines], level=max(least, logging.WARNING), force=True)
+    _lines = _QueuedLines(stream, _form(format, stream), least)
+    _lines.addFilter(lambda record: _is_ours(record) or record.levelno >= logging.WARNING)
+    logging.basicConfig(handlers=[_lines], level=max(least, logging.WARNING), force=True)
     _OURS.setLevel(least)
-    # Computed for each line but never shown: a third of its cost.
-    logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False
-    logging._srcfile = None  # as the library's own guide says
 
 
 def lost_lines() -> int:
@@ -73,7 +81,13 @@ class Log:
         self._write(logging.ERROR, event, facts, error)
 
     def _write(self, level: int, event: str, facts: _Facts, error: BaseException | None = None) -> None:
-        _OURS.log(level, event, exc_info=error, extra={"facts": {**self._facts, **facts}})
+        if _lines is None:
+            _OURS.log(level, event, exc_info=error)
+        elif level >= _lines.least:  # not as a record of `logging`, which takes longer than all the rest
+            told = {**self._facts, **facts}
+            if error is not None:
+                told["exception"] = "\n".join(_told(error, with_message=True))
+            _lines.put(time.time(), level, event, told)
 
 
 def outcome(run: Run) -> Outcome:
@@ -142,118 +156,145 @@ def _why(failure: Failure) -> dict[str, object]:
 # --- lines ----------------------------------------------------------------------------------------------
 
 
-class _QueuedLines(QueueHandler):
-    """Records in; lines, written by a thread of their own, out. Logging never waits for the reader of the log.
+class _QueuedLines(logging.Handler):
+    """Facts in; lines, written by a thread of their own, out. Logging never waits for the reader of the log.
 
     A pipe that is not read holds 64 kB. Then the queue fills, and after it lines are dropped and counted.
     """
 
-    queue: "SimpleQueue[_Line]"  # records are made into lines before they are queued
-
-    def __init__(self, stream: TextIO, form: _Form) -> None:
-        super().__init__(SimpleQueue())
+    def __init__(self, stream: TextIO, form: _Form, least: int) -> None:
+        super().__init__()
+        self.least = least  # level
         self._writer = _Writer(stream, form)
         self._queued = 0  # lines, altogether
         self._dropped = 0
         self._dropped_before = 0  # since the last that was queued
-        self._listener = QueueListener(self.queue, self._writer)
-        self._listener.start()
+        self._one_at_a_time = threading.Lock()
+        threading.Thread(target=self._writer.work, name="log", daemon=True).start()
 
     @property
     def lost(self) -> int:
         return self._dropped + self._writer.lost
 
-    def emit(self, record: logging.LogRecord) -> None:
+    def put(self, when: float, level: int, event: str, facts: _Facts) -> None:
         """Values as they are now: they may change before they are written."""
-        if self.queue.qsize() >= _QUEUE_SIZE:
-            self._dropped += 1
-            self._dropped_before += 1
-            return
-        try:
-            self.queue.put(_Line(_facts(record), self._dropped_before))
-        except Exception:  # noqa: BLE001 -- logging must never fail its caller
-            self.handleError(record)
-        else:
-            self._queued += 1
-            self._dropped_before = 0
+        fixed = {name: value if isinstance(value, _FIXED) else repr(value) for name, value in facts.items()}
+        with self._one_at_a_time:
+            if self._writer.queue.qsize() >= _QUEUE_SIZE:
+                self._dropped += 1
+                self._dropped_before += 1
+            else:
+                self._writer.queue.put(_Line(when, level, event, fixed, self._dropped_before))
+                self._queued += 1
+                self._dropped_before = 0
 
-    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 -- the library's name
-        self._dropped += 1
+    def emit(self, record: logging.LogRecord) -> None:
+        """A library's message may hold what callers and the agent said, so only that there was one is logged."""
+        try:
+            is_ours = _is_ours(record)
+            facts: dict[str, object] = {"logger": record.name}
+            if record.exc_info and record.exc_info[1] is not None:
+                facts["exception"] = "\n".join(_told(record.exc_info[1], with_message=is_ours))
+            self.put(record.created, record.levelno, record.getMessage() if is_ours else _first_line(record), facts)
+        except Exception:  # noqa: BLE001 -- logging must never fail its caller
+            self._dropped += 1
 
     def flush(self) -> None:
         """Waits until all is written, up to a limit."""
         until = time.monotonic() + _FLUSH_SECONDS
         while self._writer.taken < self._queued and time.monotonic() < until:
+            self._writer.hurry.set()
             time.sleep(_FLUSH_LOOK_SECONDS)
 
     def close(self) -> None:
         super().close()
-        self._listener.enqueue_sentinel()  # not `stop`, which waits as long as the pipe is full
+        self._writer.queue.put(None)  # and does not wait for the thread: the pipe may be full
 
 
-class _Line(Struct):
-    facts: dict[str, object]
+class _Line(Struct, frozen=True):
+    when: float
+    level: int
+    event: str
+    facts: _Facts
     dropped_before: int  # lines since the last that was queued
 
 
-class _Writer(logging.Handler):
-    """Writes lines, in the listener's thread; counts those that a full disk or a closed stream did not take."""
+class _Writer:
+    """Writes lines, in its own thread; counts those that a full disk or a closed stream did not take."""
 
     def __init__(self, stream: TextIO, form: _Form) -> None:
-        super().__init__()
         self._stream, self._form = stream, form
+        self.queue: SimpleQueue[_Line | None] = SimpleQueue()  # None: no more follow
+        self.hurry = threading.Event()  # somebody waits for what is queued
         self.taken = 0  # lines, altogether
         self.lost = 0
         self._lost_before = 0  # since the last that was written
         self._is_cut = False  # that one lacks its end
 
-    def createLock(self) -> None:  # noqa: N802 -- the library's name
-        """None: one thread writes, and at the process's exit `logging` would wait for it."""
-        self.lock = None
+    def work(self) -> None:
+        """Some lines at a time: to be woken for each would take longer, and take the interpreter from the runs."""
+        while (line := self.queue.get()) is not None:
+            self.hurry.wait(_GATHERING_SECONDS)
+            self.hurry.clear()
+            lines = [line]
+            while len(lines) < _AT_ONCE and not self.queue.empty():
+                if (line := self.queue.get()) is None:
+                    self._take(lines)
+                    return
+                lines.append(line)
+            self._take(lines)
 
-    def handle(self, line: "_Line") -> bool:  # type: ignore[override] # the queue has lines, not records
-        facts = line.facts
-        if lost := self._lost_before + line.dropped_before:
-            facts["lines_lost_before"] = lost
-        try:
-            self._write(("\n" if self._is_cut else "") + self._form(facts) + "\n")
-        except Exception:  # noqa: BLE001 -- or the listener's thread would end, and the log with it
-            self.lost, self._lost_before = self.lost + 1, self._lost_before + 1
-        else:
-            self._lost_before, self._is_cut = 0, False
-        self.taken += 1
-        return True
+    def _take(self, lines: list[_Line]) -> None:
+        written: list[str] = []
+        for line in lines:
+            lost = self._lost_before + line.dropped_before
+            try:
+                written.append(self._form(_facts(line, lost)))
+                self._lost_before = 0
+            except Exception:  # noqa: BLE001 -- or the thread would end, and the log with it
+                self.lost, self._lost_before = self.lost + 1, self._lost_before + 1
+        text = "".join(f"{line}\n" for line in written)
+        left = self._write(f"\n{text}" if self._is_cut else text)
+        self.lost, self._lost_before = self.lost + left, self._lost_before + left
+        self.taken += len(lines)
 
-    def _write(self, line: str) -> None:
-        """Past the stream's buffer, whose lock a thread that hangs in a full pipe would hold at the process's exit."""
+    def _write(self, text: str) -> int:
+        """The number of lines that could not be written. Writes past the stream's buffer, whose lock a thread that
+        hangs in a full pipe would hold at the process's exit."""
         try:
             descriptor = self._stream.fileno()
-        except OSError:  # no file
-            self._stream.write(line)
-            return
-        data = memoryview(line.encode(self._stream.encoding, "backslashreplace"))
-        while data:
-            data = data[os.write(descriptor, data) :]
-            self._is_cut = True
+        except (OSError, ValueError):  # no file, or closed
+            return self._write_to_stream(text)
+        data = memoryview(text.encode(self._stream.encoding, "backslashreplace"))
+        try:
+            while data:
+                data = data[os.write(descriptor, data) :]
+                self._is_cut = True
+        except OSError:
+            return bytes(data).count(b"\n")
+        self._is_cut = False
+        return 0
+
+    def _write_to_stream(self, text: str) -> int:
+        try:
+            self._stream.write(text)
+        except (OSError, ValueError):
+            return text.count("\n")
+        return 0
 
 
-def _facts(record: logging.LogRecord) -> dict[str, object]:
-    """What is in every line first; long values cut, strange ones as text.
-
-    A library's message may hold what callers and the agent said, so only that there was one is logged.
-    """
-    is_ours = _is_ours(record)
+def _facts(line: _Line, lost_before: int) -> dict[str, object]:
+    """What is in every line first; long values cut."""
     facts: dict[str, object] = {
-        "timestamp": f"{datetime.fromtimestamp(record.created, UTC).isoformat(timespec='microseconds')[:26]}Z",
+        "timestamp": f"{datetime.fromtimestamp(line.when, UTC).isoformat(timespec='microseconds')[:26]}Z",
         # some libraries have levels of their own in between
-        "level": logging.getLevelName(min(record.levelno, logging.CRITICAL) // 10 * 10).lower(),
-        "event": _cut(record.getMessage(), _LONGEST) if is_ours else _first_line(record),
+        "level": logging.getLevelName(min(line.level, logging.CRITICAL) // 10 * 10).lower(),
+        "event": _cut(line.event, _LONGEST),
     }
-    given: _Facts = getattr(record, "facts", {"logger": record.name})
-    for name, value in given.items():
-        facts[name] = _plain(value, _LONGEST_DETAILS if name in ("details", "source_details") else _LONGEST)
-    if record.exc_info and record.exc_info[1] is not None:
-        facts["exception"] = "\n".join(_told(record.exc_info[1], with_message=is_ours))
+    for name, value in line.facts.items():
+        facts[name] = _cut(value, _LONGEST_BY_NAME.get(name, _LONGEST)) if isinstance(value, str) else value
+    if lost_before:
+        facts["lines_lost_before"] = lost_before
     return facts
 
 
@@ -264,7 +305,7 @@ def _is_ours(record: logging.LogRecord) -> bool:
 def _first_line(record: logging.LogRecord) -> str:
     if record.name not in _QUOTED or not isinstance(record.msg, str):
         return "message of a library"
-    return _cut(record.msg.partition("\n")[0], _LONGEST)
+    return record.msg.partition("\n")[0]
 
 
 def _told(error: BaseException, *, with_message: bool) -> Iterator[str]:
@@ -277,12 +318,6 @@ def _told(error: BaseException, *, with_message: bool) -> Iterator[str]:
         yield frame.rstrip("\n")
     message = f": {_cut(str(error), _LONGEST_MESSAGE)}" if with_message else ""
     yield f"{type(error).__qualname__}{message}"
-
-
-def _plain(value: object, longest: int) -> object:
-    if value is None or isinstance(value, bool | int | float):
-        return value
-    return _cut(value if isinstance(value, str) else repr(value), longest)
 
 
 def _cut(text: str, longest: int) -> str:
