@@ -8,20 +8,22 @@ indentation. Within 20 % of o200k on prose and code.
 import re
 
 _IDEOGRAPHS = r"\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af"
-# Each match is one token. Compiled on first use: a plain answer needs no estimate, and compiling takes 3 ms.
+# Each match is one token; a single space belongs to what follows it. The most frequent kinds come first.
+# Compiled on first use: a plain answer needs no estimate, and compiling takes 3 ms.
 _TOKEN = (
-    r"[A-Za-z]{1,10}"
-    r"|[0-9]{1,3}"
-    rf"|[{_IDEOGRAPHS}]"
-    rf"|[^\W0-9A-Za-z_{_IDEOGRAPHS}]{{1,6}}"
+    r" ?[A-Za-z]{1,10}"
+    r"| ?[^\w\s]{1,3}"
+    r"| ?[0-9]{1,3}"
     r"|\s*\n\s*|\s{2,}"
-    r"|[^\w\s]{1,3}|_{1,3}"
+    r"| ?_{1,3}"
+    rf"| ?[{_IDEOGRAPHS}]"
+    rf"| ?[^\W0-9A-Za-z_{_IDEOGRAPHS}]{{1,6}}"
 )
 _RUN_OF_IDEOGRAPHS = f"[{_IDEOGRAPHS}]{{4,}}"
 
 
 def estimate_tokens(text: str) -> int:
-    total = len(re.findall(_TOKEN, text))
+    total = len(re.split(_TOKEN, text)) - 1  # faster than `findall`, which copies every token
     if text.isascii():
         return total
     # Four ideographs in a row make three tokens.
@@ -29,7 +31,7 @@ def estimate_tokens(text: str) -> int:
 
 
 _SHORT = 2048  # characters
-_SLICES, _SLICE = 8, 128  # of a longer text
+_SLICES, _SLICE = 8, 64  # of a longer text
 
 
 def estimate_tokens_by_sample(text: str) -> int:
