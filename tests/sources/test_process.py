@@ -107,6 +107,70 @@ def test_output_last_words_and_status(run: Run) -> None:
     run(live())
 
 
+WRITES = "echo one; while ! test -e two; do sleep 0.01; done; echo two; echo three; touch written"
+
+
+async def paused(folder: Path) -> AgentProcess:
+    """An agent that has been read once, and has written more since then."""
+    agent = start(f"{WRITES}; {HANG}", folder=str(folder))
+    agent.merges_reads = True
+    assert await agent.read() == b"one\n"  # never delayed
+    (folder / "two").touch()
+    await until((folder / "written").exists)
+    await until(lambda: agent._pause)
+    return agent
+
+
+def test_output_that_follows_soon_is_read_together(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(process, "_PAUSE", LONG)
+
+    async def live() -> None:
+        agent = await paused(tmp_path)
+        assert not agent._pieces
+        agent._end_pause()
+        assert await agent.read() == b"two\nthree\n"
+        await agent.end(LONG)
+        assert_reaped(agent.pid)
+
+    run(live())
+
+
+def test_the_end_of_the_agent_ends_a_pause(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(process, "_PAUSE", LONG)
+
+    async def live() -> None:
+        agent = await paused(tmp_path)
+        os.killpg(agent.pid, signal.SIGKILL)
+        assert await everything(agent) == b"two\nthree\n"
+        assert await agent.wait(LONG)
+        await agent.end(LONG)
+
+    run(live())
+
+
+def test_an_agent_can_be_ended_in_a_pause(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(process, "_PAUSE", LONG)
+
+    async def live() -> None:
+        before = open_files()
+        agent = await paused(tmp_path)
+        await agent.end(LONG)
+        assert_reaped(agent.pid)
+        assert open_files() == before
+
+    run(live())
+
+
+def test_nothing_is_lost_in_many_pauses(run: Run) -> None:
+    async def live() -> None:
+        agent = start("n=0; while test $n -lt 3000; do echo $n; n=$((n+1)); done")
+        agent.merges_reads = True
+        assert await everything(agent) == b"".join(b"%d\n" % number for number in range(3000))
+        await agent.end(LONG)
+
+    run(live())
+
+
 def test_a_signal_is_a_negative_status(run: Run) -> None:
     async def live() -> None:
         agent = start("kill -9 $$")

@@ -11,6 +11,7 @@ import signal
 import subprocess
 import tempfile
 import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 
@@ -19,6 +20,7 @@ from cursor_gateway.sources.process_groups import signal_group
 
 _PIECE = 256 * 1024
 _PIPE = 1024 * 1024  # a large buffer, so that one read returns many writes
+_PAUSE = 0.001  # seconds between two reads of output that flows: see `merges_reads`
 _F_SETPIPE_SZ = 1031  # Linux only; Python 3.11 does not define it everywhere
 _STDERR_TAIL = 64 * 1024
 _KILLED_SECONDS = 10.0  # only a process in uninterruptible sleep takes that long
@@ -33,6 +35,11 @@ class AgentProcess:
         assert popen.stderr is not None
         self.pid = popen.pid
         self.is_discarding = False
+        # An agent writes line by line. If true, output that follows the last read within a millisecond is left in the
+        # pipe until then, so that fast output is read in blocks. Output after a longer silence is read at once.
+        self.merges_reads = False
+        self._read_at = 0.0
+        self._pause: asyncio.TimerHandle | None = None  # until the next read
         self._popen = popen
         self._on_gone = on_gone
         self._loop = asyncio.get_running_loop()
@@ -159,6 +166,21 @@ class AgentProcess:
     # --- callbacks ----------------------------------------------------------------------------------
 
     def _readable(self, pipe: int) -> None:
+        if pipe == self._out and self.merges_reads and not (self._gone or self.is_discarding):
+            seconds = self._read_at + _PAUSE - time.monotonic()
+            if seconds > 0:
+                self._loop.remove_reader(pipe)
+                self._pause = self._loop.call_later(seconds, self._end_pause)
+                return
+        self._read_pipe(pipe)
+
+    def _end_pause(self) -> None:
+        self._pause = None
+        self._loop.add_reader(self._out, self._readable, self._out)
+        self._read_pipe(self._out)
+
+    def _read_pipe(self, pipe: int) -> None:
+        self._read_at = time.monotonic()
         try:
             piece = os.read(pipe, _PIECE)
         except BlockingIOError:
@@ -205,6 +227,9 @@ class AgentProcess:
             os.close(self._pidfd)
             self._pidfd = -1
         self._deadline = self._loop.call_later(_DEAD_PIPE_SECONDS, self._close_dead_pipes)
+        if self._pause is not None:  # nothing more will come to wait for
+            self._pause.cancel()
+            self._end_pause()
         self._wake()
         self._on_gone(self.pid)
 
@@ -214,6 +239,9 @@ class AgentProcess:
         if pipe in self._open_pipes:
             self._open_pipes.discard(pipe)
             self._loop.remove_reader(pipe)
+            if pipe == self._out and self._pause is not None:
+                self._pause.cancel()
+                self._pause = None
             stream = self._popen.stdout if pipe == self._out else self._popen.stderr
             assert stream is not None
             stream.close()
@@ -223,7 +251,7 @@ class AgentProcess:
         for pipe in tuple(self._open_pipes):
             for _ in range(_PIPE // _PIECE):
                 if pipe in self._open_pipes:
-                    self._readable(pipe)
+                    self._read_pipe(pipe)
         self._close_pipes()
 
     def _close_pipes(self) -> None:

@@ -10,7 +10,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from cursor_gateway.errors import AgentCrashed, AgentError, AgentOutputTooLarge, Failure, unknown_model
-from cursor_gateway.model.agent_events import AgentEvent
+from cursor_gateway.model.agent_events import AgentEvent, TextDelta
 from cursor_gateway.sources.base import LONGEST_LINE, TOOLS_SERVER, Model, SourceState, Turn
 from cursor_gateway.sources.cli.decoder import CursorDecoder
 from cursor_gateway.sources.cursor.command import INSTALL_ADVICE, CommandOptions, Program, command_for, environment_for
@@ -159,6 +159,8 @@ class CursorCliSource:
                     events = decoder.push(whole)
                 if events:
                     yield events
+                    if not process.merges_reads:  # the first words are never delayed
+                        process.merges_reads = any(isinstance(event, TextDelta) for event in events)
             if not decoder.finished:
                 await process.wait(self._options.grace_seconds)  # for the rest of stderr
                 events = decoder.push(lines.flush())  # the last line may lack its LF
