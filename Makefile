@@ -9,6 +9,9 @@ DOCS := .venv-docs
 
 .PHONY: help run test test-all test-slow test-clients check cover mutations fix golden bench chaos soak fuzz docs docs-site screenshots transcripts lock clean
 
+# Containers often disable Python's bytecode cache; then each of the many processes that tests start compiles everything again.
+export PYTHONDONTWRITEBYTECODE :=
+
 run: $(VENV)/.run ## set up and start the gateway
 	$(BIN)/cursor-gateway serve
 
