@@ -1,7 +1,7 @@
 """Arguments in; what the command did, out.
 
 In this process where that shows as much (most of a short command is the start of Python and its imports), and as a
-process of its own for signals, terminals and whatever belongs to a process.
+process of its own for signals and whatever belongs to a process.
 """
 
 import os
@@ -11,7 +11,8 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from tempfile import TemporaryFile
 from typing import IO
 
@@ -122,34 +123,31 @@ def read_until(file: int, expected: bytes, seen: bytes = b"") -> bytes:
 
 
 def on_a_terminal(*arguments: str, stdin: bytes | None = b"", **environment: str) -> tuple[int, str, str]:
-    """Exit status, what the terminal was sent, and stderr. Without `stdin`, a terminal is what is read, too."""
+    """Exit status, what the terminal was sent, and stderr; in this process. Without `stdin`, a terminal is what is read,
+    too, and it is at its end.
+    """
+    env = _environment(environment)
     ours, theirs = pty.openpty()
-    with subprocess.Popen(
-        arguments_of(*arguments),
-        stdin=theirs if stdin is None else subprocess.PIPE,
-        stdout=theirs,
-        stderr=subprocess.PIPE,
-        env=_environment(environment),
-    ) as process:
-        os.close(theirs)
-        if process.stdin is not None and stdin is not None:
-            process.stdin.write(stdin)
-            process.stdin.close()
-        else:
-            os.write(ours, b"\x04")
-        sent = b""
-        while True:
-            ready, _, _ = select.select([ours], [], [], TIMEOUT)
-            assert ready, f"the command did not end: {sent!r}"
-            try:
-                piece = os.read(ours, 65536)
-            except OSError:  # how Linux says that the other end is closed
-                break
-            if not piece:
-                break
-            sent += piece
-        assert process.stderr is not None
-        told = process.stderr.read()
-        status = process.wait(TIMEOUT)
+    pieces: list[bytes] = []
+    with ThreadPoolExecutor(1) as pool, TemporaryFile() as source, TemporaryFile() as errors:
+        reading = pool.submit(_read_all, ours, pieces)
+        with open(theirs, "r+b", buffering=0) as terminal:
+            if stdin is None:
+                os.write(ours, b"\x04")
+            else:
+                source.write(stdin)
+                source.seek(0)
+            read = terminal if stdin is None else source
+            with _standard_streams(read, terminal, errors, env["PYTHONIOENCODING"]), _environ(env), _same_signals():
+                status = run(arguments)
+        reading.result(TIMEOUT)
+        errors.seek(0)
+        told = errors.read()
     os.close(ours)
-    return status, sent.decode().replace("\r\n", "\n"), told.decode()
+    return status, b"".join(pieces).decode().replace("\r\n", "\n"), told.decode()
+
+
+def _read_all(terminal: int, pieces: list[bytes]) -> None:
+    with suppress(OSError):  # how Linux says that the other end is closed
+        while piece := os.read(terminal, 65536):
+            pieces.append(piece)

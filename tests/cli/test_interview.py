@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.agent.install import install
-from tests.cli.processes import TIMEOUT, arguments_of, read_until
+from tests.cli.processes import TIMEOUT, arguments_of, finished, read_until
 from tests.gateways import running_gateway
 from tests.server.test_leaks import ended_agents
 
@@ -94,6 +94,7 @@ def test_a_question_is_asked_and_answered(tmp_path: Path, where: Callable[[], li
     assert b"other.txt" in seen
 
 
+@pytest.mark.quick_cases(1)
 def test_a_plan_is_shown_and_decided(tmp_path: Path, where: Callable[[], list[str]]) -> None:
     with chatting(tmp_path, *where(), "--mode", "plan", "standin: plan") as (terminal, process):
         terminal.until(b"Accept it? [y/N] ")
@@ -149,6 +150,7 @@ def runs_in(home: Path) -> int:
     return len((home / "ran").read_text().splitlines()) if (home / "ran").exists() else 0
 
 
+@pytest.mark.quick_cases(3)
 @pytest.mark.parametrize("key", ["o", "c", "w"])
 def test_a_command_is_allowed_by_a_key(tmp_path: Path, place: list[str], backend: str, key: str) -> None:
     with chatting(tmp_path, *place, counting(tmp_path), source=backend) as (terminal, process):
@@ -165,6 +167,7 @@ def test_a_command_is_allowed_by_a_key(tmp_path: Path, place: list[str], backend
     assert runs_in(tmp_path) == 1
 
 
+@pytest.mark.quick_cases(2)
 def test_a_command_is_denied_with_a_reason(tmp_path: Path, place: list[str], backend: str) -> None:
     with chatting(tmp_path, *place, counting(tmp_path), source=backend) as (terminal, process):
         terminal.until(b"o, c, w, d")
@@ -231,29 +234,22 @@ def test_somebody_at_a_terminal_gets_an_agent_that_waits_where_there_is_one(tmp_
 # --- and afterwards -------------------------------------------------------------------------------------
 
 
-def permissions(home: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":
+def permissions(home: Path, *arguments: str) -> "subprocess.CompletedProcess[bytes]":
     environment = {"HOME": str(home), "PATH": "/usr/bin:/bin", "CURSOR_GATEWAY_DATA_DIR": str(home / "data")}
-    return subprocess.run(
-        arguments_of("permissions", *arguments),
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=TIMEOUT,
-        env=environment,
-        check=False,
-    )
+    return finished("permissions", *arguments, **environment)
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("direct", [True, False])
 def test_what_was_allowed_is_listed_and_revoked(tmp_path: Path, direct: bool) -> None:
     with running_gateway(tmp_path, "--allow", "Shell(git)", "--allow", "Shell(npm test)") as gateway:
         where = ["--direct"] if direct else ["--url", gateway.url]
-        assert permissions(tmp_path, *where).stdout == ""
+        assert permissions(tmp_path, *where).stdout == b""
         with chatting(tmp_path, "--url", gateway.url, counting(tmp_path), source="cli") as (terminal, _):
             terminal.until(b"o, c, w, d")
             terminal.type("w")
             terminal.rest()
-        (line,) = permissions(tmp_path, *where).stdout.splitlines()
+        (line,) = permissions(tmp_path, *where).stdout.decode().splitlines()
         id, decision, rules, workspace, subject = line.split("\t")
         assert (decision, rules, workspace) == ("workspace", "Shell(python3)", str(gateway.workspace))
         assert subject == f"python3 {tmp_path / 'count.py'}"
@@ -262,8 +258,8 @@ def test_what_was_allowed_is_listed_and_revoked(tmp_path: Path, direct: bool) ->
         assert [entry["id"] for entry in told["permissions"]] == [id]
         assert permissions(tmp_path, "revoke", *where).returncode == 2
         unknown = permissions(tmp_path, "revoke", *where, "perm_x")
-        assert (unknown.returncode, "no permission begins with 'perm_x'" in unknown.stderr) == (2, True)
+        assert (unknown.returncode, b"no permission begins with 'perm_x'" in unknown.stderr) == (2, True)
         revoked = permissions(tmp_path, "revoke", *where, id[:12])
-        assert (revoked.returncode, revoked.stderr) == (0, "Revoked 1 permission.\n")
-        assert permissions(tmp_path, *where).stdout == ""
+        assert (revoked.returncode, revoked.stderr) == (0, b"Revoked 1 permission.\n")
+        assert permissions(tmp_path, *where).stdout == b""
         assert permissions(tmp_path, "revoke", *where, "--all").returncode == 1
