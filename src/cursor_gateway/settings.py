@@ -199,6 +199,13 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     history: Annotated[
         bool, Meta(description="Store conversations and answers; if false, they are lost when the gateway stops.")
     ] = True
+    store: Annotated[
+        str,
+        Meta(
+            description="The PostgreSQL database of the history, as `postgresql://user@host/database`; if empty, a "
+            "file in the data directory."
+        ),
+    ] = ""
     history_days: Annotated[
         float,
         Meta(
@@ -251,7 +258,7 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 PREFIX = "CURSOR_GATEWAY_"
 FILE_VARIABLE = f"{PREFIX}CONFIG"  # where the file is
 _NO_SETTINGS = frozenset({FILE_VARIABLE, f"{PREFIX}LIVE"})  # the second: whether tests may use the real agent
-_SECRET = frozenset({"api_keys", "agent_headers", "api_key"})  # headers carry tokens, too
+_SECRET = frozenset({"api_keys", "agent_headers", "api_key", "store"})  # headers carry tokens, a URL a password
 
 _GROUPS = {  # by the first setting of each
     "host": "Network and access",

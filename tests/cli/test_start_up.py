@@ -14,6 +14,7 @@ from tests.gateways import running_gateway
 
 _NEVER_AT_A_START = {
     *("acp", "cursor_sdk", "mcp", "sse_starlette"),  # for runs that need them
+    *("psycopg", "cursor_gateway.store.postgres"),  # for a history in a database
     *("httpx", "httpx2", "uvicorn"),  # for clients, and for the agent's tool calls
     *("jsonschema", "markdown_it", "pygments", "prometheus_client", "rich"),  # for answers that need them
     *("cursor_gateway.render.html", "cursor_gateway.render.terminal", "cursor_gateway.schema"),

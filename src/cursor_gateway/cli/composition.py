@@ -11,6 +11,7 @@ from time import monotonic, time, time_ns
 from msgspec import Struct
 
 from cursor_gateway.cli.configuration import data_dir
+from cursor_gateway.cli.stores import OpenableStore, store_of
 from cursor_gateway.demo import recordings
 from cursor_gateway.errors import AgentError, AgentMissing, SettingsError, StoreUnavailable
 from cursor_gateway.runs.account_errors import AccountErrors
@@ -37,7 +38,6 @@ from cursor_gateway.sources.replay import Recording, ReplaySource, load
 from cursor_gateway.sources.router import SourceRouter, routed
 from cursor_gateway.sources.tool_server.endpoint import ToolEndpoint
 from cursor_gateway.store.base import Store
-from cursor_gateway.store.sqlite.store import SqliteStore
 
 _KEEPING_SECONDS = 3600.0
 _SHORTEST_SECRET = 8  # characters; what is shorter could be any word
@@ -77,7 +77,7 @@ async def compose(
         undo.callback(ledger.close)
         ledger.end_orphans()
         directory = data_dir(settings, environ) if settings.history else ledger.folder
-        store = SqliteStore(directory)
+        store = store_of(settings, directory)
         undo.push_async_callback(store.close)
         opening = asyncio.get_running_loop().create_task(_open(store, ledger, warn))
         try:
@@ -152,7 +152,7 @@ async def _service(
     )
 
 
-async def _open(store: SqliteStore, ledger: Ledger, warn: Callable[[str], None]) -> None:
+async def _open(store: OpenableStore, ledger: Ledger, warn: Callable[[str], None]) -> None:
     """A history that is out of reach costs itself, not the answers."""
     try:
         if (warning := await store.open(_now_ms())) is not None:

@@ -26,7 +26,7 @@ from cursor_gateway.cli.configuration import config, configuration, data_dir, us
 from cursor_gateway.cli.local_socket import find_socket
 from cursor_gateway.cli.output import write_json
 from cursor_gateway.cli.remote import ask_health, local_url
-from cursor_gateway.errors import AgentError, GatewayError, HostExhausted, SettingsError
+from cursor_gateway.errors import AgentError, GatewayError, HostExhausted, SettingsError, StoreUnavailable
 from cursor_gateway.settings import FILE_VARIABLE, Loaded, Settings, check_exposed, is_loopback
 from cursor_gateway.sources.base import Model
 from cursor_gateway.sources.cursor.command import INSTALL_ADVICE, Program
@@ -41,6 +41,7 @@ _T = TypeVar("_T")
 
 _FILES_SECONDS = 5.0  # a folder of a server that is gone never answers
 _PORT_SECONDS = 5.0
+_STORE_SECONDS = 15.0
 _AGENT_SECONDS = 30.0
 _LOGIN_SECONDS = 30.0
 _MODELS_SECONDS = 60.0
@@ -334,6 +335,16 @@ def of_data(folder: Folder, free: int) -> Finding:
     return Finding("good", "data", told)
 
 
+def of_store(server: str, found: int, known: int) -> Finding:
+    """Of a database: the version of its tables, and the one that this gateway needs."""
+    told = f"{server}, format {found}" if found else f"{server}, without tables"
+    if found < known:
+        return Finding("broken", "store", told, f"run `cursor-gateway migrate`: this version needs format {known}.")
+    if found > known:
+        return Finding("broken", "store", told, f"upgrade cursor-gateway: this version supports format {known}.")
+    return Finding("good", "store", told)
+
+
 def of_configuration(folder: str, unreadable: Sequence[str], wrong: str, is_there: bool) -> Finding:
     if unreadable:
         told = f"{', '.join(unreadable)} cannot be read, so no run can start"
@@ -444,6 +455,7 @@ async def _examine(file: str | None, environ: Mapping[str, str]) -> list[Finding
         _checked("exposure", _FILES_SECONDS, lambda: _at_once([of_exposure(settings)])),
         _checked("workspace", _FILES_SECONDS, lambda: _in_thread(lambda: _workspaces(settings))),
         _checked("data", _FILES_SECONDS, lambda: _in_thread(lambda: _data(settings, environ))),
+        _checked("store", _STORE_SECONDS, lambda: _store(settings)),
         _checked("configuration", _FILES_SECONDS, lambda: _in_thread(lambda: _configuration(settings, environ))),
         _checked("account errors", _FILES_SECONDS, lambda: _in_thread(lambda: _account_errors(settings, environ))),
         _checked("leftovers", _FILES_SECONDS, lambda: _in_thread(lambda: _leftovers(settings, environ))),
@@ -619,6 +631,20 @@ def _data(settings: Settings, environ: Mapping[str, str]) -> list[Finding]:
     there = next(above for above in (path, *path.parents) if above.exists())  # what is missing will be made
     writable = there.is_dir() and os.access(there, os.W_OK | os.X_OK)
     return [of_data(Folder(str(path), path.is_dir(), writable), shutil.disk_usage(there).free)]
+
+
+async def _store(settings: Settings) -> list[Finding]:
+    from cursor_gateway.cli.stores import database_url
+
+    if not (url := database_url(settings)):
+        return []  # the file is in the data directory
+    from cursor_gateway.store.postgres import schema
+
+    try:
+        server, found = await schema.look(url)
+    except StoreUnavailable as error:
+        return [Finding("broken", "store", f"{error} {error.details}".strip())]
+    return [of_store(server, found, schema.newest())]
 
 
 def _configuration(settings: Settings, environ: Mapping[str, str]) -> list[Finding]:

@@ -61,17 +61,19 @@ async def open_history(settings: Settings, url: str | None, *, direct: bool) -> 
             if remote is not None:
                 yield RemoteHistory(remote)
                 return
+    from cursor_gateway.cli.stores import database_url, store_of
+
     directory = data_dir(settings)
-    if not _is_there(directory):
+    in_database = bool(database_url(settings))
+    if not in_database and not _is_there(directory):
         yield NoHistory(directory, is_kept=settings.history)
         return
-
-    from cursor_gateway.store.sqlite.store import SqliteStore
-
-    store = SqliteStore(directory)
-    history = LocalHistory(store, directory, owner_here(settings))
+    store = store_of(settings, directory)
+    where = "the database of the setting `store`" if in_database else str(directory)
+    history = LocalHistory(store, directory, owner_here(settings), where)
     try:
-        await history.end_interrupted_runs()
+        if not in_database:  # a gateway on another machine may drive them
+            await history.end_interrupted_runs()
         yield history
     finally:
         await store.close()
@@ -185,19 +187,19 @@ async def _or_none(call: Awaitable[_Found]) -> _Found | None:
 
 
 class LocalHistory:
-    """Any number of processes may use the file. It is not repaired here: that is for whoever writes to it."""
+    """Any number of processes may read it. A file is not repaired here: that is for whoever writes to it."""
 
-    def __init__(self, store: "Store", directory: Path, owner: str) -> None:
+    def __init__(self, store: "Store", directory: Path, owner: str, where: str = "") -> None:
         from cursor_gateway.runs.conversations import Conversations
         from cursor_gateway.sources.ledger import Ledger
 
-        self._store, self._directory, self._owner = store, directory, owner
+        self._store, self._directory, self._owner, self._where = store, directory, owner, where or str(directory)
         self._conversations = Conversations(store, directory / "conversations")
         self._ledger = Ledger(directory / "instances")
 
     @property
     def told(self) -> str:
-        return f"History in {self._directory}"
+        return f"History in {self._where}"
 
     async def entries(self, limit: int | None = None, query: str | None = None) -> AsyncIterator[ConversationEntry]:
         from cursor_gateway.store.entries import entry_of

@@ -24,6 +24,7 @@ _COMMANDS = {
     "export": "Export an answer as an HTML page.",
     "demo": "Play a built-in recording.",
     "schema": "Print the JSON Schema or TypeScript types.",
+    "migrate": "Update the tables of a PostgreSQL database.",
     "settings": "Show all settings and where they come from.",
     "key": "Create an API key.",
 }

@@ -15,6 +15,7 @@ from typing import Any, TypeAlias, TypeVar
 
 import psycopg
 from psycopg import AsyncConnection, errors
+from psycopg.conninfo import conninfo_to_dict
 from psycopg.pq import TransactionStatus
 from psycopg.types.string import StrDumperUnknown
 
@@ -68,7 +69,13 @@ class _Text(StrDumperUnknown):
 
 
 async def connect(url: str) -> Connection:
-    """Raises `psycopg.Error`."""
+    """Raises `psycopg.Error`, or `SettingsError` for a URL that is none."""
+    try:
+        conninfo_to_dict(url)
+    except psycopg.Error:
+        raise SettingsError(
+            "the setting `store` is not a valid URL; write `postgresql://user@host/database`.", param="store"
+        ) from None  # what was raised may hold the password
     connection = await AsyncConnection.connect(url, autocommit=True, connect_timeout=_CONNECT_SECONDS)
     connection.adapters.register_dumper(str, _Text)
     settings = ", ".join(f"set_config('{name}', '{value}', false)" for name, value in _SETTINGS.items())

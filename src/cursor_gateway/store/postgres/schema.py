@@ -70,6 +70,14 @@ async def check(connection: Connection) -> None:
         )
 
 
+async def look(url: str) -> tuple[str, int]:
+    """The server and the database, for people, and the version of the tables. Raises as `missing` does."""
+    async with _connected(url) as connection:
+        info = connection.info
+        major, minor = divmod(info.server_version, 10_000)
+        return f"PostgreSQL {major}.{minor} at {info.host}, database {info.dbname}", await version(connection)
+
+
 async def missing(url: str) -> list[Migration]:
     """Those that `migrate` would apply. Raises as `check` does for a newer database, or `StoreUnavailable`."""
     async with _connected(url) as connection:

@@ -1,0 +1,61 @@
+"""The settings in; the store of the history that they name, out."""
+
+import re
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Protocol
+
+from cursor_gateway.errors import SettingsError
+from cursor_gateway.settings import Settings
+from cursor_gateway.store.base import Store
+
+_SCHEMES = ("postgresql://", "postgres://")
+
+
+class OpenableStore(Store, Protocol):
+    async def open(self, now_ms: int) -> str | None:
+        """Optional, for whoever writes. Returns a warning, if any.
+
+        Raises `SettingsError` for what only the operator can fix, `StoreUnavailable` for what may be temporary.
+        """
+        ...
+
+
+def store_of(settings: Settings, directory: Path) -> OpenableStore:
+    """In this folder, unless the settings name a database. Raises `SettingsError`."""
+    if url := database_url(settings):
+        from cursor_gateway.store.postgres.store import PostgresStore
+
+        return PostgresStore(url)
+    from cursor_gateway.store.sqlite.store import SqliteStore
+
+    return SqliteStore(directory)
+
+
+def database_url(settings: Settings) -> str:
+    """Empty: the history is in a file. It may contain a password. Raises `SettingsError`."""
+    if not settings.store or not settings.history:
+        return ""
+    if not settings.store.startswith(_SCHEMES):
+        raise SettingsError(
+            "the setting `store` is not the URL of a PostgreSQL database; "
+            "write `postgresql://user@host/database`, or remove it to keep the history in a file.",
+            param="store",
+        )
+    if _at_signs(settings.store) > 1:  # PostgreSQL would take a part of the password for the host, and report it
+        raise SettingsError(
+            "the setting `store` has a character in its user name or password that must be percent-encoded, "
+            "such as `%40` for `@` and `%2F` for `/`.",
+            param="store",
+        )
+    if find_spec("psycopg") is None:
+        raise SettingsError(
+            "`store` needs the package psycopg; run `pip install cursor-gateway[postgres]`.", param="store"
+        )
+    return settings.store
+
+
+def _at_signs(url: str) -> int:
+    """One after the beginning, where it ends the password, counts twice."""
+    authority, *rest = re.split("[/?#]", url.partition("://")[2], maxsplit=1)
+    return authority.count("@") + 2 * "".join(rest).count("@")
