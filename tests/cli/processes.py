@@ -123,8 +123,8 @@ def read_until(file: int, expected: bytes, seen: bytes = b"") -> bytes:
 
 
 def on_a_terminal(*arguments: str, stdin: bytes | None = b"", **environment: str) -> tuple[int, str, str]:
-    """Exit status, what the terminal was sent, and stderr; in this process. Without `stdin`, a terminal is what is read,
-    too, and it is at its end.
+    """Exit status, what the terminal was sent, and stderr; in this process. Without `stdin`, a terminal is what is
+    read, too, and it is at its end.
     """
     env = _environment(environment)
     ours, theirs = pty.openpty()
