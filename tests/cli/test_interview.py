@@ -236,7 +236,7 @@ def test_somebody_at_a_terminal_gets_an_agent_that_waits_where_there_is_one(tmp_
 
 def permissions(home: Path, *arguments: str) -> "subprocess.CompletedProcess[bytes]":
     environment = {"HOME": str(home), "PATH": "/usr/bin:/bin", "CURSOR_GATEWAY_DATA_DIR": str(home / "data")}
-    return finished("permissions", *arguments, **environment)
+    return finished("permissions", *arguments, stdin=b"", **environment)
 
 
 @pytest.mark.quick_cases(1)
