@@ -88,6 +88,10 @@ class Failure(msgspec.Struct, frozen=True):
         """Another backend may succeed: it was not the account, the model, the request or the session."""
         return self.code in _OF_THE_SOURCE
 
+    def final(self) -> "Failure":
+        """The same, but not to be retried by a client: its agent had begun to work, and another would do it again."""
+        return msgspec.structs.replace(self, retryable=False, retry_after=None)
+
     @property
     def is_transient(self) -> bool:
         """A retry may help: it was not the request's fault, or the run was cancelled."""

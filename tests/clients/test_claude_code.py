@@ -33,6 +33,7 @@ def asked(project: Project, gateway: RunningGateway, prompt: str, *flags: str) -
         ("crash", "Try again"),
         ("crash-early", "Try again"),
         ("fail-quota", "wait for its reset or raise the limit"),
+        ("fail-capacity", "try again later"),
         ("fail-auth", "run `cursor-agent login`"),
         ("fail-network-late kind=dns class=T", "check the network"),
     ],

@@ -106,6 +106,14 @@ def test_an_answer_that_did_not_arrive_is_owed() -> None:
     assert calls.agent_ended() == []  # once
 
 
+def test_answers_that_an_agent_got_and_could_not_use_are_owed() -> None:
+    calls = waiting("a", "b", "c")
+    calls.answer(["a", "b"])
+    assert calls.agent_ended(["a", "b"]) == []
+    assert calls.quiet() == [Pause((), ("c",)), StartAnswerTimer()]
+    assert calls.answer(["c"]) == [StopTimer(), BeginTurn(("a", "b", "c"))]
+
+
 def test_an_answer_that_arrived_is_not_given_again() -> None:
     calls = waiting("a")
     calls.answer(["a"])
@@ -260,13 +268,14 @@ class AnyOrder(RuleBasedStateMachine):
         if before in {Call.NEW, Call.SHOWN} and self.calls.state(id) is not Call.CLOSED:
             self.made[id] = False
 
-    @rule()
-    def agent_ends(self) -> None:
+    @rule(data=st.data())
+    def agent_ends(self, data: st.DataObject) -> None:
         self.is_agent_gone = True
+        unused = data.draw(st.lists(st.sampled_from([*self.made, "unknown"])))
         for id in self.calls.open:
             if self.made[id] and id not in self.ended:
                 self.made[id] = id in self.questions()
-        self.do(self.calls.agent_ended())
+        self.do(self.calls.agent_ended(id for id in unused if self.calls.state(id) is Call.DELIVERED))
 
     def questions(self) -> set[str]:
         return {id for id in self.made if self.calls._calls[id].kind is Kind.QUESTION}

@@ -745,16 +745,39 @@ def test_a_restart_while_waiting(tmp_path: Path, way: str) -> None:
 
 
 def test_an_agent_that_dies_while_its_caller_works(gateway: RunningGateway, http: httpx2.Client) -> None:
-    """The gateway may notice that only when it has passed the results on; then a retry starts another agent."""
+    """Whether the gateway notices that before it has passed the results on or after: another agent gets them."""
     mark = unique()
     caller = Caller(http, f"{mark} {program(call('weather', city='A'), say('It is $1.'))}", [WEATHER])
     asked = only_call(caller.ask())
     os.killpg(invocations(gateway, mark)[0]["pgid"], 9)
     nothing_is_left(gateway, mark)
     caller.give((asked["id"], "sunny"))
-    first = caller.request()
-    assert first.status_code == 200 or first.headers["x-should-retry"] == "true"
     assert caller.ask()["content"] == "It is sunny."
+    assert agents_of(gateway, mark) == 2
+
+
+def test_an_agent_that_dies_with_the_results(gateway: RunningGateway, http: httpx2.Client) -> None:
+    """All of them reach the next one, in the same run. An agent that dies again is not started again."""
+    mark = unique()
+    calls = {"parallel": [call("weather", city="A"), call("weather", city="B")]}
+    caller = Caller(http, f"{mark} {program(calls, {'crash': 3}, say('It is $1 and $2.'))}", [WEATHER])
+    asked = caller.ask()["tool_calls"]
+    caller.give(*((one["id"], json.loads(one["function"]["arguments"])["city"]) for one in asked))
+    assert caller.ask()["content"] == "It is A and B."
+    assert agents_of(gateway, mark) == 2
+    mark = unique()
+    steps = program(call("weather", city="A"), {"crash": 3}, {"crash": 3}, say("It is $1."))
+    caller = Caller(http, f"{mark} {steps}", [WEATHER])
+    caller.give((only_call(caller.ask())["id"], "sunny"))
+    failed = caller.request()
+    assert (failed.status_code, failed.headers["x-should-retry"]) == (502, "false")
+    assert agents_of(gateway, mark) == 2
+
+
+def agents_of(gateway: RunningGateway, mark: str) -> int:
+    """How many were started in the session that began with this prompt."""
+    session = invocations(gateway, mark)[0]["session"]
+    return len([started for started in invocations(gateway, "") if started["session"] == session])
 
 
 def test_abandoned_runs_make_room(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from cursor_gateway.errors import NotFound, RunCancelled, StoreUnavailable
 from cursor_gateway.model.caller_tools import Offer, ToolResult
-from cursor_gateway.model.document_events import context_usage, says_something
+from cursor_gateway.model.document_events import Paused, context_usage, says_something
 from cursor_gateway.model.documents import Usage
 from cursor_gateway.model.messages import Message
 from cursor_gateway.runs.handle import RunHandle
@@ -116,7 +116,8 @@ class Continuing:
         except NotFound:  # deleted with its conversation
             self._service.repeats.forget(request.owner, key)
             return None
-        if await self._is_void(run, request, is_named=is_named):
+        is_void = await self._is_void(run, request, is_named=is_named)
+        if is_void or (not is_named and request.joins_retries and await self._was_received(run, known.after)):
             self._service.repeats.forget(request.owner, key)
             return None
         return Continued(run, known.after, await usage_at(run, known.after))
@@ -131,6 +132,20 @@ class Continuing:
         if request.joins_retries and not is_named:
             return failure.code == RunCancelled.code or not await _has_begun(run)
         return failure.is_transient or not is_named
+
+    async def _was_received(self, run: RunHandle, after: int) -> bool:
+        """The client has got this reply: it has sent results of its calls, or gone on in the conversation. It asks the
+        same again on purpose, as after a rewind, and not to retry."""
+        reader, number = run.reader(after), after
+        while reader.place < run.count and not reader.has_left:
+            for event in await reader.next():
+                number += 1
+                if isinstance(event, Paused):
+                    return run.count > number
+        with suppress(StoreUnavailable):
+            runs = await self._service.store.runs_of(run.info.conversation_id or "", run.owner)
+            return bool(runs) and runs[-1].id != run.id
+        return False
 
 
 async def continue_run(

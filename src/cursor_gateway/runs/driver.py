@@ -41,6 +41,7 @@ from cursor_gateway.model.messages import Message
 from cursor_gateway.model.run_info import RunInfo
 from cursor_gateway.runs.caller_tools import CallerTools
 from cursor_gateway.runs.event_log import EventLog
+from cursor_gateway.runs.open_calls import Call
 from cursor_gateway.runs.turn_builder import TurnBuilder
 from cursor_gateway.runs.usage_total import UsageTotal
 from cursor_gateway.runs.waiting import Waiting
@@ -99,6 +100,7 @@ class Driver:
         self._reading: asyncio.Task[TurnEnd] | None = None  # of an agent that may be ended before its run
         self._is_agent_ended = False
         self._said: list[str] = []  # by the agent, since its calls were shown last
+        self._unused: list[str] = []  # calls whose results the agent got, and has said nothing since
         waiting.begin(self)
 
     # --- the run ------------------------------------------------------------------------------------
@@ -192,6 +194,8 @@ class Driver:
                     if end is not None:
                         return end
         except AgentError as error:
+            if self._died_with_results(error.failure()):
+                return TurnEnd.CALLS_OPEN
             end = self._restart(source, error.failure()) if self._log.added == before else None
             if end is None:
                 raise
@@ -259,6 +263,8 @@ class Driver:
                 return None if is_known else event, TurnEnd.CALLS_OPEN if self._is_agent_ended else None
             case RunFinished() | RunFailed():
                 self._spending.add(event)
+                if isinstance(event, RunFailed) and self._died_with_results(event.failure):
+                    return None, TurnEnd.CALLS_OPEN
                 if self._waiting.has_open:
                     self._waiting.agent_ended()
                     caller.agent_ended()
@@ -267,8 +273,23 @@ class Driver:
                     return None, TurnEnd.NOT_CALLED
                 return self._timed(self._spending.total(event)), None
             case _:
+                self._unused.clear()
                 self._waiting.spoke()
                 return event, None
+
+    def _died_with_results(self, failure: Failure) -> bool:
+        """Whether the agent died before it could use the results that it got: another one gets them.
+
+        An agent can die while its caller works, and it may be noticed only when the results were passed on. It is not
+        tried twice: the next agent has them from the start.
+        """
+        unused = [id for id in self._unused if self._waiting.state(id) is Call.DELIVERED]
+        self._unused.clear()
+        if failure.code != AgentCrashed.code or not unused or self._caller is None or self._turns is None:
+            return False
+        self._waiting.agent_ended(unused)
+        self._caller.agent_ended()
+        return True
 
     async def _next_turn(self, source: SourceRouter, end: TurnEnd) -> Turn:
         """For an agent that is started again."""
@@ -333,6 +354,7 @@ class Driver:
         paused_at = self._log.paused_at
         events, given = self._caller.answer(new, paused_at, also, offer)
         self._waiting.answer(given, says_more=bool(also))
+        self._unused += given
         self._say(events)
         return paused_at
 

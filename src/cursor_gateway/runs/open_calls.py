@@ -301,9 +301,11 @@ class OpenCalls:
         """It must not go on: it was denied a tool that its caller has, or does not wait for it."""
         return [EndAgent(), *self.agent_ended()]
 
-    def agent_ended(self) -> list[Action]:
-        """However it did."""
+    def agent_ended(self, unused: Iterable[str] = ()) -> list[Action]:
+        """However it did. The answers of these calls were delivered, but it cannot have used them: they are owed."""
         before, self._is_agent_gone = self.open, True
+        for id in unused:
+            self._push(id, CallInput.GIVE_UP)
         return self._all(CallInput.AGENT_ENDED) + self._next(before)
 
     def resumed(self) -> None:

@@ -115,8 +115,8 @@ class Waiting:
     def end_agent(self) -> None:
         self._do(self._calls.end_agent())
 
-    def agent_ended(self) -> None:
-        self._do(self._calls.agent_ended())
+    def agent_ended(self, unused: Iterable[str] = ()) -> None:
+        self._do(self._calls.agent_ended(unused))
 
     def resumed(self) -> None:
         """The agent's next turn begins."""

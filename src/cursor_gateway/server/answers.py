@@ -11,7 +11,7 @@ from cursor_gateway.dialects.base import Form
 from cursor_gateway.dialects.deltas import Answer, AnswerFold, add_usage
 from cursor_gateway.dialects.errors import OPENAI_ERRORS, Errors
 from cursor_gateway.errors import AnswerUnfit, Failure, GatewayError, RunCancelled
-from cursor_gateway.model.document_events import DocumentEvent
+from cursor_gateway.model.document_events import DocumentEvent, says_something
 from cursor_gateway.model.messages import UserMessage
 from cursor_gateway.prompting.structured import Fit, Format, Misfit, check, repair_prompt
 from cursor_gateway.runs.handle import RunHandle
@@ -31,6 +31,7 @@ class TextAnswer:
 
     def __init__(self, run: RunHandle, fold: AnswerFold, after: int = 0) -> None:
         self.run, self.fold, self._after = run, fold, after
+        self._has_begun = after > 0
 
     async def answer(self, receive: Receive) -> Answer | Failure:
         await read_to_end(self.run, receive, self._hear, self._after)
@@ -39,9 +40,12 @@ class TextAnswer:
             return RunCancelled(
                 "The client disconnected before the answer was complete; send the request again."
             ).failure()
-        return answer if answer.end.failure is None else answer.end.failure
+        if (failure := answer.end.failure) is None:
+            return answer
+        return failure.final() if self._has_begun else failure
 
     def _hear(self, event: DocumentEvent) -> Heard:
+        self._has_begun = self._has_begun or says_something(event)
         self.fold.push(event)
         if self.fold.is_cut:
             return Heard.ALL

@@ -21,7 +21,7 @@ from cursor_gateway.dialects.base import (
 )
 from cursor_gateway.dialects.errors import Errors
 from cursor_gateway.errors import Failure, GatewayError, RequestError
-from cursor_gateway.model.document_events import DocumentEvent
+from cursor_gateway.model.document_events import DocumentEvent, says_something
 from cursor_gateway.runs.answering import Answering, Asker
 from cursor_gateway.runs.continuing import Continued, Continuing
 from cursor_gateway.runs.run_request import RunRequest
@@ -124,8 +124,11 @@ class RouteEndpoint:
         if asked.stream:
             return reply_stream(run, reply, start, self._reading, self._errors)
         whole = reply.whole(view_of(run), start)
+        has_begun = start.after > 0
 
         def push(event: DocumentEvent) -> Heard:
+            nonlocal has_begun
+            has_begun = has_begun or says_something(event)
             whole.push(event)
             if whole.is_cut:
                 return Heard.ALL
@@ -134,8 +137,9 @@ class RouteEndpoint:
         if not await read_to_end(run, request.receive, push, whole.after):
             raise ClientDisconnect
         headers = {**run_headers(run), **reply.headers(view_of(run))}
-        if whole.failure is not None:
-            return error_response(whole.failure, headers, whole.error_body(whole.failure), self._errors)
+        if (failure := whole.failure) is not None:
+            shown = failure.final() if has_begun else failure
+            return error_response(shown, headers, whole.error_body(failure), self._errors)
         return Response(whole.body(), media_type=reply.media_type, headers=headers)
 
     async def _checked(

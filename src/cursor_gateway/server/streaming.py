@@ -108,7 +108,8 @@ class EventStream:
         """Why the run failed before this reply had said anything."""
         if self._run.done is None or not reader.at_end or any(map(_tells, events[:-1])):
             return None
-        return self._run.done.failure
+        failure = self._run.done.failure
+        return failure.final() if failure is not None and self._after else failure
 
     async def _stream(self, reader: Reader, events: list[DocumentEvent], send: Send) -> None:
         await self._begin(send)

@@ -195,8 +195,6 @@ def test_a_run_that_failed_is_an_error() -> None:
     failure = AgentCrashed("It crashed.").failure()
     failed = whole([done(failure), done(failure)])
     assert failed.failure == failure
-    assert failure.retryable
-    assert whole([*words("x"), done(failure)]).failure == replace(failure, retryable=False)
     assert failed.error_body(failure) is None
 
 

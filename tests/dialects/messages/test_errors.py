@@ -64,7 +64,7 @@ def test_anthropics_own_statuses_are_known() -> None:
 
 @pytest.mark.parametrize(
     ("error", "expected"),
-    [(TooManyRuns, True), (AgentOverloaded, True), (AgentCrashed, False), (AgentTimedOut, False), (KeyRefused, False)],
+    [(TooManyRuns, True), (AgentOverloaded, False), (AgentCrashed, False), (AgentTimedOut, False), (KeyRefused, False)],
 )
 def test_clients_are_told_to_retry_only_what_runs_no_agent_again(error: type[GatewayError], expected: bool) -> None:
     assert ANTHROPIC_ERRORS.is_worth_retrying(error("Why it failed.").failure()) == expected

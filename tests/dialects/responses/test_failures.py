@@ -4,7 +4,15 @@ import pytest
 
 from cursor_gateway.dialects.responses.failures import response_error
 from cursor_gateway.dialects.responses.shapes import ResponseError
-from cursor_gateway.errors import AgentCrashed, AgentOverloaded, AgentQuotaExhausted, AgentUnauthenticated, GatewayError
+from cursor_gateway.errors import (
+    AgentCrashed,
+    AgentOverloaded,
+    AgentQuotaExhausted,
+    AgentUnauthenticated,
+    GatewayError,
+    GatewayRestarted,
+    ShuttingDown,
+)
 
 
 @pytest.mark.parametrize(
@@ -12,8 +20,9 @@ from cursor_gateway.errors import AgentCrashed, AgentOverloaded, AgentQuotaExhau
     [
         (AgentUnauthenticated("Log in."), ResponseError("invalid_prompt", "Log in.")),
         (AgentQuotaExhausted("No more."), ResponseError("insufficient_quota", "No more.")),
-        (AgentOverloaded("Busy."), ResponseError("rate_limit_exceeded", "Busy. Please try again in 10s.")),
-        (AgentCrashed("Broken."), ResponseError("rate_limit_exceeded", "Broken. Please try again in 2s.")),
+        (ShuttingDown("Stopping."), ResponseError("rate_limit_exceeded", "Stopping. Please try again in 5s.")),
+        (AgentOverloaded("Busy."), ResponseError("invalid_prompt", "Busy.")),
+        (AgentCrashed("Broken."), ResponseError("invalid_prompt", "Broken.")),
     ],
 )
 def test_codex_gets_a_code_that_it_acts_on(error: GatewayError, expected: ResponseError) -> None:
@@ -24,5 +33,5 @@ def test_codex_gets_a_code_that_it_acts_on(error: GatewayError, expected: Respon
 
 
 def test_codex_does_not_retry_what_would_fail_in_the_same_way() -> None:
-    failure = AgentCrashed("Broken.").failure()
+    failure = GatewayRestarted("Broken.").failure()
     assert response_error(failure, is_codex=True, has_begun=True) == ResponseError("invalid_prompt", "Broken.")

@@ -138,11 +138,8 @@ class WholeMessage:
         return self._composer.is_cut
 
     def push(self, event: DocumentEvent, /) -> None:
-        has_begun = bool(self._steps)
         self._steps += self._composer.push(event)
-        if (failure := self._composer.failure) is not None and self.failure is None:
-            # What has begun to answer would work again if the client retried.
-            self.failure = msgspec.structs.replace(failure, retryable=failure.retryable and not has_begun)
+        self.failure = self._composer.failure
 
     def error_body(self, failure: Failure) -> bytes | None:
         return None

@@ -72,8 +72,9 @@ def stream_error(failure: Failure, request_id: str = "") -> bytes:
 
 
 def _is_worth_retrying(failure: Failure) -> bool:
-    """Claude Code retries ten times, and each would run the agent again: only for what ends before the agent works."""
-    return failure.retryable and (failure.source == "gateway" or failure.status == 429)
+    """Claude Code retries ten times, and each retry starts an agent if the failure was the agent's: also one that could
+    not begin, because of a rate limit. The agent has then retried itself."""
+    return failure.retryable and failure.source == "gateway"
 
 
 ANTHROPIC_ERRORS = Errors(encode_error, is_worth_retrying=_is_worth_retrying)

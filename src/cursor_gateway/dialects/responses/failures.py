@@ -12,10 +12,11 @@ _DEFAULT_WAIT = 2  # seconds
 
 
 def response_error(failure: Failure, *, is_codex: bool, has_begun: bool) -> ResponseError:
-    """`has_begun`: the agent has done something, so that a retry gets the same run with the same failure."""
+    """`has_begun`: the agent has done something, so that a retry gets the same run with the same failure. Codex does
+    not retry what an agent reports either: each of its six attempts would start an agent."""
     if not is_codex or failure.code in _CODEX_OWN:
         return ResponseError(failure.code, failure.message)
-    if failure.retryable and not has_begun:
+    if failure.retryable and failure.source == "gateway" and not has_begun:
         wait = failure.retry_after or _DEFAULT_WAIT
         return ResponseError("rate_limit_exceeded", f"{failure.message} Please try again in {wait}s.")
     return ResponseError("invalid_prompt", failure.message)
