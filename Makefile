@@ -27,7 +27,7 @@ test-all: $(VENV)/.dev $(VENV)/axe/.axe ## all tests, including slow ones and mo
 test-slow: $(VENV)/.dev $(VENV)/axe/.axe ## the tests that `make test` skips, and more generated examples
 	$(BIN)/pytest -n auto -m "slow or hypothesis" --hypothesis-profile=thorough
 
-test-clients: $(VENV)/.dev $(CLIENTS)/.python $(CLIENTS)/.node ## set up real clients and run their tools through the gateway
+test-clients: $(VENV)/.dev $(CLIENTS)/.python $(CLIENTS)/.node $(CLIENTS)/aider/.python ## set up real clients and run their tools through the gateway
 	$(BIN)/pytest -n auto tests/clients
 
 check: $(VENV)/.dev ## format, lint, types, architecture, generated files
@@ -74,13 +74,14 @@ docs-site: $(DOCS)/.docs ## build the documentation as a website in build/site; 
 screenshots: $(VENV)/.dev ## take new screenshots of the page; look at them
 	$(BIN)/python -m tools.screenshots
 
-transcripts: $(VENV)/.dev $(CLIENTS)/.python $(CLIENTS)/.node ## record what the clients print, for their pages; read the difference
+transcripts: $(VENV)/.dev $(CLIENTS)/.python $(CLIENTS)/.node $(CLIENTS)/aider/.python ## record what the clients print, for their pages; read the difference
 	$(BIN)/python -m tools.transcripts
 
 lock: $(VENV)/.dev ## resolve the dependencies again
 	$(UV) compile -q --universal --no-header --generate-hashes pyproject.toml --group build -o requirements/run.txt
 	$(UV) compile -q --universal --no-header --generate-hashes pyproject.toml --group dev -o requirements/dev.txt
 	$(UV) compile -q --universal --no-header --generate-hashes --group clients -o requirements/clients.txt
+	$(UV) compile -q --universal --no-header --generate-hashes --group aider -o requirements/aider.txt
 	$(UV) compile -q --universal --no-header --generate-hashes --group docs -o requirements/docs.txt
 	npm install --prefix tests/page --package-lock-only --omit-lockfile-registry-resolved --ignore-scripts --no-audit --no-fund --loglevel=error
 	npm install --prefix tests/clients --package-lock-only --omit-lockfile-registry-resolved --ignore-scripts --no-audit --no-fund --loglevel=error
@@ -118,6 +119,12 @@ $(DOCS)/.docs: $(VENV)/.uv requirements/docs.txt
 	$(BIN)/uv venv -q --allow-existing --python $(BIN)/python $(DOCS)
 	$(UV) sync -q --python $(DOCS)/bin/python --require-hashes requirements/docs.txt
 	@touch $@
+
+# Its versions are not those of the others. It has no wheels for Python 3.13 yet.
+$(CLIENTS)/aider/.python: $(CLIENTS)/.python requirements/aider.txt
+	@rm -f $@
+	$(BIN)/uv venv -q --allow-existing --python $(BIN)/python $(CLIENTS)/aider
+	$(UV) sync -q --python $(CLIENTS)/aider/bin/python --require-hashes requirements/aider.txt && touch $@ || echo 'aider cannot be installed here: it is left out.'
 
 $(CLIENTS)/.node: $(CLIENTS)/.python tests/clients/package.json tests/clients/package-lock.json
 	@rm -f $@

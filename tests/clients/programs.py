@@ -75,8 +75,9 @@ def command_of(name: str) -> list[str | Path]:
             pytest.skip(f"{name} is locked for Linux on x86 only")
         needed(INSTALLED / ".node")
         return [needed(PACKAGES / _BINARIES[name])]
-    needed(INSTALLED / ".python")
-    return [needed(INSTALLED / "bin" / name)]
+    folder = INSTALLED / "aider" if name == "aider" else INSTALLED
+    needed(folder / ".python")
+    return [needed(folder / "bin" / name)]
 
 
 def on_path(folder: Path, name: str) -> Path:

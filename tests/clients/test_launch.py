@@ -135,6 +135,20 @@ def _worked(ended: Launched) -> list[Json]:
     return [agent for agent in ended.agents if "--mode" not in agent["argv"]]
 
 
+def test_aider_changes_its_files_itself(project: Project) -> None:
+    """From the edit that the agent proposes: the agent only reads."""
+    mark = unique()
+    (project.folder / "notes.txt").write_text("one\ntwo\n", encoding="utf-8")
+    edit = "notes.txt\n```\n<<<<<<< SEARCH\ntwo\n=======\nthree\n>>>>>>> REPLACE\n```\n"
+    options = ["--yes-always", "--no-git", "--no-check-update", "--no-show-release-notes", "--analytics-disable"]
+    aider = Shell("aider", [*options, "--no-pretty", "--message"], "", {})
+    ended = launched(project, aider, program([say(f"I change it.\n\n{edit}")], mark), mark)
+    assert "I change it." in ended.said
+    assert project.lines("notes.txt") == ["one", "three"]
+    (agent,) = ended.agents
+    assert agent["argv"][agent["argv"].index("--mode") + 1] == "ask"
+
+
 def test_llm_asks_the_agent_in_the_current_folder(project: Project) -> None:
     mark = unique()
     ended = launched(project, Shell("llm", [], "", {}), f"{mark}\nstandin: echo-args", mark)
