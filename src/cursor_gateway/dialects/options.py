@@ -1,15 +1,15 @@
 """A request's `cursor` object and its `x-cursor-…` headers in; the options that other companies' APIs have no field for
 out."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import cache
-from typing import Annotated, TypeAlias, TypeVar
+from typing import Annotated, TypeAlias, TypeVar, get_args
 
 import msgspec
 from msgspec import Meta, Struct
 
 from cursor_gateway.errors import InvalidRequest
-from cursor_gateway.model.documents import Mode
+from cursor_gateway.model.documents import MODES, Mode
 from cursor_gateway.model.run_info import Fences, Include, WhenClientLeaves
 
 _NonEmpty: TypeAlias = Annotated[str, Meta(min_length=1)]
@@ -25,6 +25,19 @@ class CursorOptions(Struct, frozen=True, kw_only=True, rename="camel", forbid_un
     conversation_id: _NonEmpty | None = None
     when_client_leaves: WhenClientLeaves | None = None
     source: _NonEmpty | None = None
+
+
+def one_of(names: Iterable[str]) -> str:
+    """A hint for a field with an unknown value."""
+    return f"Send one of {', '.join(names)}."
+
+
+CURSOR_HINTS = {
+    "cursor.mode": one_of(MODES),
+    "cursor.fences": one_of(get_args(Fences)),
+    "cursor.include[]": one_of(get_args(Include)),
+    "cursor.whenClientLeaves": one_of(get_args(WhenClientLeaves)),
+}
 
 
 T = TypeVar("T", bound=CursorOptions)

@@ -23,12 +23,12 @@ from cursor_gateway.dialects.base import (
 )
 from cursor_gateway.dialects.chat.encoder import (
     ChunkEncoder,
+    CompletionFold,
     CompletionHead,
     answer_frames,
     completion_of,
     encode_completion,
     error_frames,
-    with_question,
 )
 from cursor_gateway.dialects.chat.request import ChatRequest, read_request
 from cursor_gateway.dialects.deltas import AgentTools, Answer, AnswerFold
@@ -36,7 +36,6 @@ from cursor_gateway.dialects.errors import OPENAI_ERRORS
 from cursor_gateway.dialects.options import with_headers
 from cursor_gateway.dialects.resuming import Resumed
 from cursor_gateway.errors import Failure, InvalidRequest
-from cursor_gateway.model.document_events import DocumentEvent
 from cursor_gateway.prompting.prompt import quotes_calls
 from cursor_gateway.prompting.structured import instructions
 from cursor_gateway.stages.cutting import Cutter
@@ -97,13 +96,12 @@ class ChatReply(Struct, frozen=True, kw_only=True):
         return {}
 
     def stream(self, run: RunView, start: Start) -> Encoder:
-        cutter = self._cutter()
         return ChunkEncoder(
             completion_head(run, start.after),
             include_usage=self.include_usage,
             agent_tools=self.agent_tools,
-            cutter=cutter,
-            prompt_tokens=context_tokens(run, start) if cutter is not None else 0,
+            cutter=self.cutter(),
+            prompt_tokens=self.prompt_tokens(run, start),
             after=start.after,
         )
 
@@ -111,9 +109,8 @@ class ChatReply(Struct, frozen=True, kw_only=True):
         return WholeCompletion(self, run, start)
 
     def fold(self, run: RunView, start: Start) -> AnswerFold:
-        cutter = self._cutter()
-        prompt_tokens = context_tokens(run, start) if cutter is not None else 0
-        return AnswerFold(completion_head(run, start.after).run, self.agent_tools, cutter, prompt_tokens)
+        head, prompt_tokens = completion_head(run, start.after), self.prompt_tokens(run, start)
+        return AnswerFold(head.run, self.agent_tools, self.cutter(), prompt_tokens)
 
     def body(self, run: RunView, start: Start, answer: Answer) -> bytes:
         return encode_completion(completion_of(completion_head(run, start.after), answer))
@@ -123,40 +120,36 @@ class ChatReply(Struct, frozen=True, kw_only=True):
             return error_frames(answer)
         return answer_frames(completion_head(run, start.after), answer, self.include_usage)
 
-    def _cutter(self) -> Cutter | None:
-        return Cutter(self.stop, self.max_tokens) if self.stop or self.max_tokens is not None else None
+    def cutter(self) -> Cutter | None:
+        return Cutter(self.stop, self.max_tokens) if self._is_limited else None
+
+    def prompt_tokens(self, run: RunView, start: Start) -> int:
+        """For the usage of an answer that is cut, which the agent does not report."""
+        return context_tokens(run, start) if self._is_limited else 0
+
+    @property
+    def _is_limited(self) -> bool:
+        return bool(self.stop) or self.max_tokens is not None
 
 
-class WholeCompletion:
+class WholeCompletion(CompletionFold):
     def __init__(self, reply: ChatReply, run: RunView, start: Start) -> None:
         self.after = start.after
-        self._reply, self._run, self._start = reply, run, start
-        self._fold = reply.fold(run, start)
-
-    @property
-    def is_over(self) -> bool:
-        return self._fold.is_over
-
-    @property
-    def is_cut(self) -> bool:
-        return self._fold.is_cut
-
-    @property
-    def failure(self) -> Failure | None:
-        answer = self._fold.answer()
-        return None if answer is None else answer.end.failure
-
-    def push(self, event: DocumentEvent, /) -> None:
-        self._fold.push(event)
+        super().__init__(
+            completion_head(run, start.after),
+            agent_tools=reply.agent_tools,
+            cutter=reply.cutter(),
+            prompt_tokens=reply.prompt_tokens(run, start),
+        )
 
     def error_body(self, failure: Failure) -> bytes | None:
         return None
 
     def body(self) -> bytes:
-        answer = self._fold.answer()
-        if answer is None:
+        completion = self.completion()
+        if completion is None:
             raise ValueError("the answer is not over yet")
-        return self._reply.body(self._run, self._start, with_question(answer))
+        return encode_completion(completion)
 
 
 def _resumed(run: RunView, after: int, agent_tools: AgentTools) -> tuple[Encoder, int]:

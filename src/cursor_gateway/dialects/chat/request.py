@@ -5,14 +5,13 @@ are known and change nothing here; `REFUSED` are those whose answer would be wro
 takes it for what was asked for. Ours is `cursor`, where a name that is not known is a mistake.
 """
 
-from collections.abc import Sequence
-from typing import Annotated, Any, Literal, TypeAlias, get_args
+from typing import Annotated, Any, Literal, TypeAlias
 
 import msgspec
 from msgspec import Meta, Struct
 
 from cursor_gateway.dialects.marked import without_marked
-from cursor_gateway.dialects.options import CursorOptions
+from cursor_gateway.dialects.options import CURSOR_HINTS, CursorOptions, one_of
 from cursor_gateway.errors import InvalidRequest
 from cursor_gateway.model.caller_tools import (
     LARGEST_SCHEMA,
@@ -25,7 +24,6 @@ from cursor_gateway.model.caller_tools import (
     ToolChoice,
     make_tool,
 )
-from cursor_gateway.model.documents import MODES
 from cursor_gateway.model.images import Image, check_images, read_image
 from cursor_gateway.model.messages import (
     AssistantMessage,
@@ -36,7 +34,6 @@ from cursor_gateway.model.messages import (
     UserMessage,
     has_content,
 )
-from cursor_gateway.model.run_info import Fences, Include, WhenClientLeaves
 from cursor_gateway.prompting.structured import Format, JsonObject, JsonSchema, check_schema
 from cursor_gateway.wire.json_body import read_json
 
@@ -277,23 +274,16 @@ class _Request(Struct, frozen=True, kw_only=True):
 # --- reading it -------------------------------------------------------------------------------------
 
 
-def _one_of(names: Sequence[str]) -> str:
-    return f"Send one of {', '.join(names)}."
-
-
 # What to say beside the value that is wrong, by its field.
 _MOST_MESSAGES = 10_000  # a conversation of some days has a thousand
 _HINTS = {
-    "messages[].role": _one_of(("system", "developer", "user", "assistant", "tool", "function")),
+    "messages[].role": one_of(("system", "developer", "user", "assistant", "tool", "function")),
     "messages[].content[].type": REFUSED["messages[].content[].type"],
     "tools[].type": REFUSED["tools[].type"],
     "tool_choice": REFUSED["tool_choice.type"],
     "tool_choice.type": REFUSED["tool_choice.type"],
     "response_format.type": REFUSED["response_format.type"],
-    "cursor.mode": _one_of(MODES),
-    "cursor.fences": _one_of(get_args(Fences)),
-    "cursor.include[]": _one_of(get_args(Include)),
-    "cursor.whenClientLeaves": _one_of(get_args(WhenClientLeaves)),
+    **CURSOR_HINTS,
 }
 
 

@@ -12,7 +12,7 @@ from msgspec import Meta, Struct
 
 from cursor_gateway.dialects.actions import ActionDisplay
 from cursor_gateway.dialects.messages.conversation import Content, Conversation, WireMessage, read_conversation
-from cursor_gateway.dialects.options import CursorOptions
+from cursor_gateway.dialects.options import CURSOR_HINTS, CursorOptions, one_of
 from cursor_gateway.errors import InvalidRequest
 from cursor_gateway.model.caller_tools import (
     LARGEST_SCHEMA,
@@ -25,8 +25,6 @@ from cursor_gateway.model.caller_tools import (
     ToolChoice,
     make_tool,
 )
-from cursor_gateway.model.documents import MODES
-from cursor_gateway.model.run_info import Fences, Include, WhenClientLeaves
 from cursor_gateway.prompting.structured import Format, JsonSchema, check_schema
 from cursor_gateway.wire.json_body import read_json
 from cursor_gateway.wire.payload import Fields
@@ -133,17 +131,10 @@ class _Body(_Counted, frozen=True, kw_only=True):
     cursor: MessagesOptions | None = None
 
 
-def _one_of(names: tuple[str, ...]) -> str:
-    return f"Send one of {', '.join(names)}."
-
-
 _HINTS = {
-    "messages[].role": _one_of(("user", "assistant", "system")),
-    "cursor.mode": _one_of(MODES),
-    "cursor.fences": _one_of(get_args(Fences)),
-    "cursor.include[]": _one_of(get_args(Include)),
-    "cursor.whenClientLeaves": _one_of(get_args(WhenClientLeaves)),
-    "cursor.actions": _one_of(get_args(ActionDisplay)),
+    "messages[].role": one_of(("user", "assistant", "system")),
+    **CURSOR_HINTS,
+    "cursor.actions": one_of(get_args(ActionDisplay)),
 }
 
 

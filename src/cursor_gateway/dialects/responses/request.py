@@ -5,12 +5,12 @@ here; `REFUSED` are those whose answer would be wrong. Ours is `cursor`, where a
 """
 
 from collections.abc import Mapping
-from typing import Annotated, Any, TypeAlias, get_args
+from typing import Annotated, Any, TypeAlias
 
 import msgspec
 from msgspec import UNSET, Meta, Struct
 
-from cursor_gateway.dialects.options import CursorOptions, with_headers
+from cursor_gateway.dialects.options import CURSOR_HINTS, CursorOptions, with_headers
 from cursor_gateway.dialects.responses.codex import Codex, read_codex
 from cursor_gateway.dialects.responses.compaction import SUMMARY_REQUEST
 from cursor_gateway.dialects.responses.conversation import (
@@ -26,8 +26,6 @@ from cursor_gateway.dialects.responses.shapes import ConversationReference, Echo
 from cursor_gateway.dialects.responses.toolbox import Forms, Toolbox, read_tools
 from cursor_gateway.errors import InvalidRequest
 from cursor_gateway.model.caller_tools import LARGEST_SCHEMA
-from cursor_gateway.model.documents import MODES
-from cursor_gateway.model.run_info import Fences, Include, WhenClientLeaves
 from cursor_gateway.prompting.structured import Format, JsonObject, JsonSchema, check_schema
 from cursor_gateway.wire.json_body import read_json
 
@@ -163,16 +161,9 @@ class Body(Struct, frozen=True, kw_only=True):
     frequency_penalty: float | None = None
 
 
-def _one_of(names: tuple[str, ...]) -> str:
-    return f"Send one of {', '.join(names)}."
-
-
 _HINTS = {
     "input": "Send a text, or a list of items.",
-    "cursor.mode": _one_of(MODES),
-    "cursor.fences": _one_of(get_args(Fences)),
-    "cursor.include[]": _one_of(get_args(Include)),
-    "cursor.whenClientLeaves": _one_of(get_args(WhenClientLeaves)),
+    **CURSOR_HINTS,
 }
 
 
