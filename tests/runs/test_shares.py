@@ -15,6 +15,7 @@ from cursor_gateway.runs.shares import (
     decide,
     fair_share,
     gives_way,
+    has_plenty,
     next_in_queue,
 )
 
@@ -190,3 +191,23 @@ def test_a_rate() -> None:
     assert rate.take("me", 1.1) is not None
     assert [rate.take("me", 1000) for _ in range(61)].count(None) == 60
     assert Rate(0).take("me", 0) is None
+
+
+@given(
+    st.dictionaries(st.sampled_from("abcd"), st.integers(0, 12)),
+    st.integers(1, 40),
+    st.sets(st.sampled_from("abcdefgh")),
+    st.sampled_from([0, 1, 3]),
+)
+def test_where_there_is_plenty_everybody_starts(
+    held: dict[str, int], places: int, recent: set[str], per_key: int
+) -> None:
+    shares = Shares(max_runs=places, max_runs_per_key=per_key)
+    if has_plenty(sum(held.values()), shares):
+        assert {decide(owner, held, [], shares, recent) for owner in "ae"} == {"start"}
+
+
+def test_there_is_plenty_while_more_is_free_than_is_kept() -> None:
+    assert [has_plenty(busy, EIGHT) for busy in (0, 5, 6, 8)] == [True, True, False, False]
+    assert [has_plenty(busy, Shares(max_runs=1)) for busy in (0, 1)] == [False, False]
+    assert not has_plenty(0, Shares(max_runs=8, max_runs_per_key=8))

@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from cursor_gateway.errors import CallerGone, Failure, ShuttingDown, TooManyRuns
 from cursor_gateway.runs.run import Observer, Run
-from cursor_gateway.runs.shares import Recent, Shares, Verdict, decide, gives_way, next_in_queue
+from cursor_gateway.runs.shares import Recent, Shares, Verdict, decide, gives_way, has_plenty, next_in_queue
 from cursor_gateway.runs.timeouts import Timeouts
 from cursor_gateway.sources.router import SourceOrRouter
 
@@ -91,12 +91,17 @@ class Runs:
         return Place(self, owner)
 
     def _verdict(self, owner: str) -> Verdict:
+        if not self._queue and has_plenty(len(self._running) + self._reserved.total(), self._shares):
+            return "start"
         queued = [ticket.owner for ticket in self._queue]
         return decide(owner, self._held(), queued, self._shares, self._recent.owners(_now()))
 
     def _held(self) -> Counter[str]:
-        running = Counter(run.owner for run in self._running.values() if run.done is None and not run.is_waiting)
-        return running + self._reserved
+        held = Counter(self._reserved)
+        for run in self._running.values():
+            if run.done is None and not run.is_waiting:
+                held[run.owner] += 1
+        return held
 
     async def _queued(self, owner: str) -> None:
         ticket = _Ticket(owner, asyncio.get_running_loop().create_future())
@@ -116,6 +121,8 @@ class Runs:
 
     def _give_back(self, owner: str) -> None:
         self._reserved[owner] -= 1
+        if not self._reserved[owner]:
+            del self._reserved[owner]
         self._look()
 
     def _look(self) -> None:

@@ -168,23 +168,34 @@ class Service:
         needs_lease: bool,
     ) -> Run | KeyTaken | Busy | None:
         """With a place for the run. None: in the conversation a run has begun or ended since it was looked up."""
+        if not conversation.version:  # a new one, which nobody else knows
+            return await self._start_alone(conversation, request, model, images, needs_lease=False)
         async with self._locks.holding(conversation.id):
             if not await self.conversations.is_current(conversation, request.owner):
                 return None
-            can_ask = request.may_be_asked and self.source.named(request.source).holds_questions
-            if request.offer is not None or can_ask:
-                self.runs.make_room(request.owner)
-            if request.offer is None:  # with the caller's tools the agent works elsewhere
-                self.workspaces.check(conversation.workspace)
-            is_first = not conversation.version
-            follows = (
-                self.conversations.latest(conversation.id) is not None
-            )  # which ends, and is stored before this one
-            needs_lease = needs_lease and not is_first and not follows
-            try:
-                return await self.starter.start(request, model, conversation, images, needs_lease=needs_lease)
-            except OSError as error:
-                raise unwritable(error) from error
+            follows = self.conversations.latest(conversation.id) is not None  # which is stored before this one
+            needs_lease = needs_lease and not follows
+            return await self._start_alone(conversation, request, model, images, needs_lease=needs_lease)
+
+    async def _start_alone(
+        self,
+        conversation: Conversation,
+        request: RunRequest,
+        model: str,
+        images: list[tuple[Image, str]],
+        *,
+        needs_lease: bool,
+    ) -> Run | KeyTaken | Busy:
+        """While nobody else starts a run in the conversation."""
+        can_ask = request.may_be_asked and self.source.named(request.source).holds_questions
+        if request.offer is not None or can_ask:
+            self.runs.make_room(request.owner)
+        if request.offer is None:  # with the caller's tools the agent works elsewhere
+            self.workspaces.check(conversation.workspace)
+        try:
+            return await self.starter.start(request, model, conversation, images, needs_lease=needs_lease)
+        except OSError as error:
+            raise unwritable(error) from error
 
     async def _join(self, request: RunRequest) -> RunHandle:
         joined = await self._find_earlier(request)

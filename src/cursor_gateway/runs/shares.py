@@ -53,6 +53,11 @@ def has_place(owner: str, held: Mapping[str, int], recent: Set[str], shares: Sha
     return free > min(wanting, max(1, shares.max_runs // 4))
 
 
+def has_plenty(busy: int, shares: Shares) -> bool:
+    """Whether any owner gets a place at once, whoever holds the `busy` ones: there are more than are ever kept free."""
+    return not shares.max_runs_per_key and shares.max_runs - busy > max(1, shares.max_runs // 4)
+
+
 def decide(
     owner: str, held: Mapping[str, int], queued: Sequence[str], shares: Shares, recent: Set[str] = frozenset()
 ) -> Verdict:
