@@ -166,15 +166,15 @@ def test_a_file_that_is_gone_in_the_same_moment_is_none(
     user: Path, copy: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Another agent of the user writes its settings to a file beside them first."""
-    read_bytes = Path.read_bytes
+    read = configuration._read
 
-    def race(source: Path) -> bytes:
-        if source.name == "cli-config.json.123":
-            source.unlink()
-        return read_bytes(source)
+    def race(source: str) -> bytes:
+        if source.endswith("cli-config.json.123"):
+            os.unlink(source)
+        return read(source)
 
     (user / "cli-config.json.123").touch()
-    monkeypatch.setattr(Path, "read_bytes", race)
+    monkeypatch.setattr(configuration, "_read", race)
     copy_configuration(user, copy, copy.parents[1])
     assert names(copy) == ["cli-config.json", "mcp.json"]
 
@@ -183,20 +183,20 @@ def test_a_file_that_is_gone_in_the_same_moment_is_none(
 def test_what_cannot_be_copied_for_now_is_worth_another_try(
     user: Path, copy: Path, number: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fail(source: Path) -> bytes:
-        raise OSError(number, os.strerror(number), str(source))
+    def fail(source: str) -> bytes:
+        raise OSError(number, os.strerror(number), source)
 
-    monkeypatch.setattr(Path, "read_bytes", fail)
+    monkeypatch.setattr(configuration, "_read", fail)
     with pytest.raises(HostExhausted, match=os.strerror(number)):
         copy_configuration(user, copy, copy.parents[1])
 
 
 @pytest.mark.parametrize("number", [errno.EACCES, errno.EIO])
 def test_what_cannot_be_copied_is_told(user: Path, copy: Path, number: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(source: Path) -> bytes:
-        raise OSError(number, os.strerror(number), str(source))
+    def fail(source: str) -> bytes:
+        raise OSError(number, os.strerror(number), source)
 
-    monkeypatch.setattr(Path, "read_bytes", fail)
+    monkeypatch.setattr(configuration, "_read", fail)
     with pytest.raises(AgentMisconfigured, match=os.strerror(number)) as caught:
         copy_configuration(user, copy, copy.parents[1])
     assert Path(caught.value.details).parent == user

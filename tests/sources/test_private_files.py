@@ -99,3 +99,8 @@ def test_an_entry_is_removed_whatever_it_is(tmp_path: Path) -> None:
             remove_entry(folder, name)
     assert list(data.iterdir()) == []
     assert (outside / "kept").exists()
+
+
+def test_a_folder_elsewhere_is_a_mistake(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="is not below"), private_folder(tmp_path / "a", tmp_path / "ab"):
+        pass

@@ -2,8 +2,8 @@
 
 import asyncio
 from collections.abc import Sequence
+from os import urandom
 from pathlib import Path
-from uuid import uuid4
 
 from cursor_gateway.errors import InvalidRequest, NotFound, StoreUnavailable
 from cursor_gateway.model.messages import AssistantMessage, Message, UserMessage
@@ -22,12 +22,9 @@ class Conversations:
     def __init__(self, store: Store, directory: Path) -> None:
         # Resolved once: the operator may have put it elsewhere by a link; one that is planted later leads nowhere.
         self._store, self._directory = store, directory.resolve()
+        self.directory = str(self._directory)
+        self.data = self._directory.parent  # the data directory
         self._latest: dict[str, Run] = {}
-
-    @property
-    def data(self) -> Path:
-        """The data directory."""
-        return self._directory.parent
 
     def folder(self, id: str) -> Path:
         """At one path for as long as the conversation lives: the agent keeps its chats in there."""
@@ -81,7 +78,9 @@ class Conversations:
         return self.new(scope.workspace, messages)
 
     def new(self, workspace: str, messages: Sequence[Message]) -> Conversation:
-        return Conversation(id=f"conv_{uuid4().hex}", workspace=workspace, session_id=None, known=(), new=messages)
+        return Conversation(
+            id=f"conv_{urandom(16).hex()}", workspace=workspace, session_id=None, known=(), new=messages
+        )
 
     def _conversation(
         self,

@@ -19,6 +19,8 @@ from cursor_gateway.model.documents import PermissionRequest
 from cursor_gateway.model.permissions import Permission, PermissionEntry
 from cursor_gateway.sources.private_files import private_folder, write_private
 
+_decoder = msgspec.json.Decoder(list[PermissionEntry])
+
 _MOST = 1000  # decisions of one owner; the oldest that are no rules go first
 
 
@@ -26,6 +28,7 @@ class Permissions:
     def __init__(self, data: Path, now_ms: Callable[[], int], *, can_allow: bool = True) -> None:
         """`can_allow` False: callers may allow nothing, and what they allowed before has no effect."""
         self._data, self._now_ms, self.can_allow = data, now_ms, can_allow
+        self._folder = str(data / "permissions")
 
     def check(self, permissions: Sequence[Permission]) -> None:
         if not self.can_allow and any(permission.is_allowed for permission in permissions):
@@ -112,7 +115,7 @@ class Permissions:
     @contextmanager
     def _locked(self) -> Iterator[int]:
         """Another process may use the same directory."""
-        with private_folder(self._data, self._data / "permissions") as folder:
+        with private_folder(self._data, self._folder) as folder:
             lock = os.open(".lock", os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600, dir_fd=folder)
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX)
@@ -122,7 +125,8 @@ class Permissions:
 
     def _read(self, file: str) -> list[PermissionEntry]:
         try:
-            return msgspec.json.decode((self._data / "permissions" / file).read_bytes(), type=list[PermissionEntry])
+            with open(f"{self._folder}/{file}", "rb") as opened:
+                return _decoder.decode(opened.read())
         except (FileNotFoundError, msgspec.DecodeError):
             return []
 

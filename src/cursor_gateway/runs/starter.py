@@ -3,9 +3,8 @@
 import asyncio
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
-from pathlib import Path
+from os import urandom
 from secrets import token_bytes
-from uuid import uuid4
 
 import msgspec
 from msgspec.structs import replace
@@ -90,7 +89,7 @@ class RunStarter:
     ) -> Run | KeyTaken | Busy:
         """`needs_lease`: it must not start while the store has another run in the conversation. Raises `OSError`."""
         info = RunInfo(
-            id=f"chat_{uuid4().hex}",
+            id=f"chat_{urandom(16).hex()}",
             created=datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
             mode=request.mode or self._defaults.mode,
             model=model,
@@ -98,8 +97,8 @@ class RunStarter:
             fences=request.fences or self._defaults.fences,
             include=request.include,
         )
-        folder = self._conversations.folder(conversation.id)
-        with private_folder(folder.parents[1], folder):
+        folder = f"{self._conversations.directory}/{conversation.id}"
+        with private_folder(self._conversations.data, folder):
             pass  # it is there now
         waiting = Waiting(self._wait_limits)
         caller, offered = self._offered(request, info.id, folder, waiting)
@@ -115,7 +114,7 @@ class RunStarter:
             model=model,
             mode=info.mode,
             workspace=conversation.workspace,
-            folder=str(folder),
+            folder=folder,
             session_id=conversation.session_id,
             offered=offered,
             person=questions,
@@ -169,14 +168,13 @@ class RunStarter:
         return [*found, *request.allow]
 
     def _offered(
-        self, request: RunRequest, run_id: str, folder: Path, waiting: Waiting
+        self, request: RunRequest, run_id: str, folder: str, waiting: Waiting
     ) -> tuple[CallerTools | None, Offered | None]:
         if request.offer is None:
             return None, None
         server = self._source.named(request.source).tools_server
-        scratch = str(folder / "scratch")
-        caller = CallerTools(request.offer, waiting, run_id=run_id, server=server, scratch=scratch)
-        with private_folder(folder.parents[1], folder) as opened:
+        caller = CallerTools(request.offer, waiting, run_id=run_id, server=server, scratch=f"{folder}/scratch")
+        with private_folder(self._conversations.data, folder) as opened:
             write_private(opened, TOOLS, msgspec.json.encode(request.offer.tools))
         url = self._endpoint.offer(caller) if usable(request.offer) or request.images else ""
         return caller, Offered(server=TOOLS_SERVER, url=url, runner=caller)

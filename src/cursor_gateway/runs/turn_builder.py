@@ -3,7 +3,6 @@
 import os
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from pathlib import Path
 from secrets import token_bytes
 
 from msgspec import Struct
@@ -13,6 +12,8 @@ from cursor_gateway.model.images import Image, place_images
 from cursor_gateway.model.messages import Instructions, Message
 from cursor_gateway.prompting.prompt import bare, render
 from cursor_gateway.sources.base import Source, Turn
+
+_NEW_FILE = os.O_CREAT | os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class Conversation(Struct, frozen=True, kw_only=True):
@@ -75,22 +76,26 @@ class Prompts:
     messages: as soon as it has seen sections, a bare message could pretend to be one, so all are fenced from then on.
     """
 
-    def __init__(self, secret: bytes, folder: Path) -> None:
+    def __init__(self, secret: bytes, folder: str) -> None:
         """`secret` is the gateway's, so that no one else can predict a marker."""
-        self._secret, self._is_bare = secret, folder / "bare"
+        self._secret, self._is_bare = secret, f"{folder}/bare"
 
     def initial(self, messages: Sequence[Message]) -> str:
         """For a session that begins with it."""
         if (prompt := bare(messages)) is not None:
             with suppress(OSError):  # then the next one is fenced
-                os.close(os.open(self._is_bare, os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o600))
+                os.close(os.open(self._is_bare, _NEW_FILE, 0o600))
             return prompt
-        self._is_bare.unlink(missing_ok=True)
+        self._set_fenced()
         return render(messages, self._secret)
 
     def next(self, messages: Sequence[Message]) -> str:
         """For a session that continues."""
-        if (prompt := bare(messages)) is not None and self._is_bare.exists():
+        if (prompt := bare(messages)) is not None and os.path.exists(self._is_bare):
             return prompt
-        self._is_bare.unlink(missing_ok=True)
+        self._set_fenced()
         return render(messages, token_bytes(), goes_on=True)
+
+    def _set_fenced(self) -> None:
+        with suppress(FileNotFoundError):
+            os.unlink(self._is_bare)

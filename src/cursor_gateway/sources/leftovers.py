@@ -15,7 +15,7 @@ import msgspec
 from msgspec import Struct
 
 from cursor_gateway.sources.cursor.configuration import user_configuration
-from cursor_gateway.sources.private_files import private_folder, write_private
+from cursor_gateway.sources.private_files import PathOrText, private_folder, write_private
 
 NOTE = "sessions.json"  # in a conversation's folder
 
@@ -31,7 +31,7 @@ class NotedSession(Struct, frozen=True):
     workspace: str
 
 
-def note_session(folder: Path, data: Path, session: NotedSession) -> None:
+def note_session(folder: Path, data: PathOrText, session: NotedSession) -> None:
     """Called before the session's first prompt. Raises `OSError`."""
     noted = noted_sessions(folder)
     if session not in noted:

@@ -8,40 +8,58 @@ renamed: that replaces a link instead of following it.
 import errno
 import os
 import shutil
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 from secrets import token_hex
+from typing import TypeAlias
 
 _BASE = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _FOLDER = _BASE | os.O_NOFOLLOW
 _NEW_FILE = os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
-def data_of(folder: str) -> Path:
+PathOrText: TypeAlias = Path | str
+
+
+def data_of(folder: str) -> str:
     """The gateway's data directory, two levels above a conversation's folder."""
-    return Path(folder).parents[1]
+    return folder.rsplit("/", 2)[0]
 
 
-@contextmanager
-def private_folder(base: Path, path: Path) -> Iterator[int]:
-    """A descriptor of `path`, created if missing. Links are allowed in `base`, but not below it.
+class private_folder:  # noqa: N801 -- used like a function
+    """A descriptor of `path`, which is `base` or below it and created if missing, for the length of a `with` block.
 
-    Raises `OSError`.
+    Links are allowed in `base`, but not below it. Raises `OSError`.
     """
-    try:
-        folder = os.open(base, _BASE)
-    except FileNotFoundError:
-        base.mkdir(parents=True, exist_ok=True, mode=0o700)
-        folder = os.open(base, _BASE)
-    try:
-        for name in path.relative_to(base).parts:
-            below = _open(folder, name, path)
+
+    __slots__ = ("_base", "_folder", "_path")
+
+    def __init__(self, base: PathOrText, path: PathOrText) -> None:
+        self._base, self._path = os.fspath(base), os.fspath(path)
+
+    def __enter__(self) -> int:
+        base, path = self._base, self._path
+        if path != base and not path.startswith(f"{base}/"):
+            raise ValueError(f"{path!r} is not below {base!r}")
+        try:
+            folder = os.open(base, _BASE)
+        except FileNotFoundError:
+            os.makedirs(base, mode=0o700, exist_ok=True)
+            folder = os.open(base, _BASE)
+        try:
+            for name in path[len(base) + 1 :].split("/"):
+                if name:
+                    below = _open(folder, name, path)
+                    os.close(folder)
+                    folder = below
+        except BaseException:
             os.close(folder)
-            folder = below
-        yield folder
-    finally:
-        os.close(folder)
+            raise
+        self._folder = folder
+        return folder
+
+    def __exit__(self, *_: object) -> None:
+        os.close(self._folder)
 
 
 def write_private(folder: int, name: str, data: bytes) -> None:
@@ -69,7 +87,7 @@ def remove_entry(folder: int, name: str) -> None:
             shutil.rmtree(name, dir_fd=folder)
 
 
-def _open(folder: int, name: str, path: Path) -> int:
+def _open(folder: int, name: str, path: str) -> int:
     try:
         try:
             return os.open(name, _FOLDER, dir_fd=folder)
@@ -79,5 +97,5 @@ def _open(folder: int, name: str, path: Path) -> int:
             return os.open(name, _FOLDER, dir_fd=folder)
     except OSError as error:
         if error.errno in (errno.ELOOP, errno.ENOTDIR):
-            raise OSError(errno.ENOTDIR, "Not a directory, or a link to one", str(path)) from error
+            raise OSError(errno.ENOTDIR, "Not a directory, or a link to one", path) from error
         raise

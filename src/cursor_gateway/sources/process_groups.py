@@ -7,9 +7,8 @@ import os
 import signal
 import subprocess
 from contextlib import suppress
-from pathlib import Path
 
-_PROC = Path("/proc")
+_PROC = "/proc"
 
 
 def start_of(pid: int) -> str | None:
@@ -28,11 +27,11 @@ def members(group: int) -> list[int]:
         lines = (line.split() for line in _ps("-ax", "-o", "pid=", "-o", "pgid=", "-o", "stat=").splitlines())
         return [int(pid) for pid, pgid, stat in lines if pgid == str(group) and not stat.startswith("Z")]
     found = []
-    for entry in _PROC.iterdir():
-        if entry.name.isdigit():
-            fields = _stat(int(entry.name))
+    for name in os.listdir(_PROC):
+        if name.isdigit():
+            fields = _stat(int(name))
             if fields is not None and fields[2] == str(group) and fields[0] not in "ZX":
-                found.append(int(entry.name))
+                found.append(int(name))
     return found
 
 
@@ -44,8 +43,11 @@ def signal_group(group: int, number: signal.Signals) -> None:
 def _stat(pid: int) -> list[str] | None:
     """The fields of /proc/PID/stat after the name: state, parent, group, session, … start time (the 20th)."""
     try:
-        with open(f"{_PROC}/{pid}/stat", "rb", buffering=0) as file:
-            text = file.read().decode("utf-8", "replace")
+        file = os.open(f"{_PROC}/{pid}/stat", os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            text = os.read(file, 4096).decode("utf-8", "replace")  # one line of some 300 bytes
+        finally:
+            os.close(file)
     except OSError:
         return None
     return text[text.rindex(")") + 2 :].split()

@@ -52,7 +52,7 @@ class SourceRouter:
 
     def name_of(self, turn: Turn) -> str:
         """The name, as in /health, of the source that answers the turn."""
-        return self.named(turn.source).state().name
+        return turn.source or self._default
 
     def account_of(self, name: str | None) -> Hashable:
         """Combines the account of the named source with that of its fallback."""

@@ -59,7 +59,8 @@ class CursorCliSource:
         clock: Callable[[], float],
         recorder: Recorder | None = None,
     ) -> None:
-        self._options, self._environ, self._ledger, self._recorder = options, environ, ledger, recorder
+        self._options, self._ledger, self._recorder = options, ledger, recorder
+        self._environ = dict(environ)  # `os.environ` decodes its values each time
         self._kept = environment_for(environ, options.environment, None)
         self._program: Program | None = None
         self._probing = asyncio.Lock()
@@ -68,6 +69,8 @@ class CursorCliSource:
 
     async def probe(self) -> Program:
         """Probes the agent once, and again when its file has changed, since it updates itself."""
+        if self._program is not None and _stamp(self._program.path) == self._stamp:
+            return self._program
         async with self._probing:
             if self._program is None or _stamp(self._program.path) != self._stamp:
                 self._program = await find_program(self._options.program, self._environment(None))
@@ -94,7 +97,7 @@ class CursorCliSource:
 
     def has_session(self, turn: Turn) -> bool:
         """Checked before the run: for an unknown session the agent silently starts a new one."""
-        stores = (configuration_of(turn) / "chats").glob(f"*/{turn.session_id}/store.db")
+        stores = Path(configuration_of(turn), "chats").glob(f"*/{turn.session_id}/store.db")
         return any(store.stat().st_size for store in stores)
 
     @property
@@ -187,10 +190,11 @@ class CursorCliSource:
             environment = without_proxy(self._environment(place.configuration))
         else:
             configuration, images = configuration_of(turn), f"{turn.folder}/images"
-            copy_configuration(original, configuration, data_of(turn.folder))
-            set_rules(original, configuration, data_of(turn.folder), [*self._options.allow, *turn.allow])
+            data = data_of(turn.folder)
+            copy_configuration(original, configuration, data)
+            set_rules(original, configuration, data, [*self._options.allow, *turn.allow])
             command = command_for(turn, program, options, [images] if os.path.isdir(images) else [])
-            environment = self._environment(str(configuration))
+            environment = self._environment(configuration)
         return AgentProcess.start(
             command.arguments,
             folder=turn.workspace,

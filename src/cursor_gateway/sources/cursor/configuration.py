@@ -6,15 +6,15 @@ that somebody allowed are added to the copy alone, and only for one run at a tim
 """
 
 import os
-from collections.abc import Collection, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from cursor_gateway.errors import AgentMisconfigured, GatewayError, host_exhausted
-from cursor_gateway.sources.private_files import private_folder, write_private
+from cursor_gateway.sources.private_files import PathOrText, private_folder, write_private
 
 SETTINGS = "cli-config.json"
 _DEFAULT_ALLOW = ("Shell(ls)",)  # of an agent without settings
@@ -43,36 +43,49 @@ def configuration_stamp(environ: Mapping[str, str]) -> frozenset[tuple[str, int,
     return frozenset(stamps)
 
 
-def copy_configuration(original: Path, copy: Path, data: Path, without: Collection[str] = ()) -> None:
+def copy_configuration(original: PathOrText, copy: PathOrText, data: PathOrText, without: Collection[str] = ()) -> None:
     """Copies the top-level files; subfolders hold chats and caches. Other files already in the copy are kept.
 
     `data` is the gateway's data directory, which contains the copy. Raises `AgentMisconfigured`, `HostExhausted`.
     """
     try:
-        with private_folder(data, copy) as folder:
-            if not os.path.isdir(original):
-                return
-            for entry in original.iterdir():
+        with private_folder(data, copy) as folder, _entries(original) as entries:
+            for entry in entries:
                 with suppress(FileNotFoundError):  # another agent's temporary file, deleted in the meantime
-                    if entry.name not in without and entry.is_file() and entry.stat().st_size <= _LARGEST:
-                        write_private(folder, entry.name, entry.read_bytes())
+                    if entry.name not in without and os.path.isfile(entry) and entry.stat().st_size <= _LARGEST:
+                        write_private(folder, entry.name, _read(entry.path))
     except OSError as error:
         raise unusable(error) from error
 
 
-def set_rules(original: Path, copy: Path, data: Path, rules: Sequence[str]) -> None:
+def _entries(folder: PathOrText) -> AbstractContextManager[Iterable["os.DirEntry[str]"]]:
+    """None if there is no such folder."""
+    try:
+        return os.scandir(folder)
+    except (FileNotFoundError, NotADirectoryError):
+        return nullcontext(())
+
+
+def _read(path: str) -> bytes:
+    with open(path, "rb") as file:
+        return file.read()
+
+
+def set_rules(original: PathOrText, copy: PathOrText, data: PathOrText, rules: Sequence[str]) -> None:
     """Allows what the original's settings allow, and these rules. What they deny stays denied.
 
     The copy may have the rules of an earlier run. Raises as `copy_configuration`.
     """
+    settings = read_settings(copy)
+    if not rules and "permissions" not in settings:
+        return
     own = read_settings(original).get("permissions")
     own = own if isinstance(own, dict) else {}
     allowed = own.get("allow")
     allowed = allowed if isinstance(allowed, list) else list(_DEFAULT_ALLOW)
-    settings = read_settings(copy)
     wanted = {**own, "allow": [*allowed, *(rule for rule in rules if rule not in allowed)]}
     wanted.setdefault("deny", [])
-    if settings.get("permissions") == wanted or not (rules or "permissions" in settings):
+    if settings.get("permissions") == wanted:
         return
     try:
         with private_folder(data, copy) as folder:
@@ -81,9 +94,9 @@ def set_rules(original: Path, copy: Path, data: Path, rules: Sequence[str]) -> N
         raise unusable(error) from error
 
 
-def read_settings(configuration: Path) -> dict[str, Any]:
+def read_settings(configuration: PathOrText) -> dict[str, Any]:
     try:
-        return msgspec.json.decode((configuration / SETTINGS).read_bytes(), type=dict[str, Any])
+        return msgspec.json.decode(_read(f"{configuration}/{SETTINGS}"), type=dict[str, Any])
     except (FileNotFoundError, msgspec.DecodeError):  # missing, or not readable by the agent either
         return {}
 

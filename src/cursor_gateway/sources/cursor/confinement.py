@@ -43,9 +43,9 @@ def check_confinable(program: Program) -> None:
         )
 
 
-def configuration_of(turn: Turn) -> Path:
+def configuration_of(turn: Turn) -> str:
     """Runs with and without the caller's tools use separate folders: neither may resume the other's chats."""
-    return Path(turn.folder) / ("cursor" if turn.offered is None else "confined")
+    return f"{turn.folder}/{'cursor' if turn.offered is None else 'confined'}"
 
 
 def confine(turn: Turn, offered: Offered, original: Path) -> Confinement:
@@ -64,7 +64,7 @@ def confine(turn: Turn, offered: Offered, original: Path) -> Confinement:
             write_private(folder, SETTINGS, encode_settings(changed))
     except OSError as error:
         raise unusable(error) from error
-    return Confinement(str(workspace), str(configuration))
+    return Confinement(str(workspace), configuration)
 
 
 def empty_workspace(turn: Turn) -> str:
