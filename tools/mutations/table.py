@@ -158,7 +158,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         ),
         ("Caller's tools: only the caller's server", 'f"Mcp({offered.server}:*)"', '"Mcp(*)"'),
         ("Caller's tools: the folder is empty", "        remove_entry(folder, workspace.name)", "        pass"),
-        ("Caller's tools: chats apart from others", 'else "confined"', 'else "cursor"'),
+        ("Caller's tools: chats apart from others", "else 'confined'", "else 'cursor'"),
     ),
     *_of(
         "sources/cursor/command.py",
