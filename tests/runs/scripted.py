@@ -9,8 +9,10 @@ from msgspec import Struct
 
 from cursor_gateway.errors import Failure, unknown_model
 from cursor_gateway.model.agent_events import AgentEvent, RunFinished, RunStarted, TextDelta
+from cursor_gateway.model.document_events import DocumentEvent
 from cursor_gateway.model.documents import ChatResponse
 from cursor_gateway.model.run_info import RunInfo
+from cursor_gateway.runs.journal import Journal
 from cursor_gateway.runs.run import Run
 from cursor_gateway.runs.timeouts import Timeouts
 from cursor_gateway.sources.base import Model, SourceState, Turn
@@ -167,6 +169,11 @@ def at_once(coroutine: Coroutine[Any, Any, _Result]) -> _Result:
     except StopIteration as end:
         return cast(_Result, end.value)
     raise AssertionError("it waits")
+
+
+async def write(journal: Journal, events: list[DocumentEvent]) -> list[DocumentEvent]:
+    journal.add(events)
+    return await journal.store(events)
 
 
 async def turns_of_the_loop(count: int = 5) -> None:

@@ -15,7 +15,7 @@ from cursor_gateway.runs.journal import Journal
 from cursor_gateway.stages.assembler import Assembler
 from cursor_gateway.store.base import NewMessage, NewRun
 from cursor_gateway.store.sqlite.store import SqliteStore
-from tests.runs.scripted import at_once, info, new_run
+from tests.runs.scripted import at_once, info, new_run, write
 
 SCOPE = Scope(owner="me", workspace="/w", mode="agent")
 TOLD: list[Message] = [UserMessage("one"), AssistantMessage("1")]
@@ -56,7 +56,7 @@ def said(
     journal.fingerprint = lambda answer: fingerprint(scope, [UserMessage(asked), AssistantMessage(answer)])
     assert at_once(journal.begin()) is None
     assembler = Assembler(info(run_id, id))
-    at_once(journal.write([*assembler.push(TextDelta("1")), *assembler.push(RunFinished())]))
+    at_once(write(journal, [*assembler.push(TextDelta("1")), *assembler.push(RunFinished())]))
     assert journal.is_complete
 
 

@@ -29,6 +29,7 @@ from tests.runs.scripted import (
     info,
     say,
     turn,
+    write,
 )
 from tests.store.making import ME, new_run
 from tests.strategies import examples
@@ -95,7 +96,7 @@ def test_what_readers_see_is_stored_before(store: Flaky) -> None:
     written = journal(store)
     assert at_once(written.begin()) is None
     for number in range(len(SAID)):
-        assert asyncio.run(written.write([SAID[number]])) == [SAID[number]]
+        assert asyncio.run(write(written, [SAID[number]])) == [SAID[number]]
         assert store.database.events("run", ME).events == SAID[: number + 1]
         assert written.stored == number + 1
     assert written.is_complete
@@ -122,17 +123,17 @@ def test_while_the_store_refuses_it_is_not_asked_each_time(store: Flaky) -> None
     store.refuses = True
     assert at_once(written.begin()) is None
     for event in SAID[:3]:
-        assert asyncio.run(written.write([event])) == [event]
+        assert asyncio.run(write(written, [event])) == [event]
     assert (store.asked, written.stored) == (1, 0)
     clock.now += 1000
-    asyncio.run(written.write([SAID[3]]))
+    asyncio.run(write(written, [SAID[3]]))
     assert (store.asked, written.stored) == (2, 0)
     store.refuses = False
     clock.now += 999
-    asyncio.run(written.write([SAID[4]]))
+    asyncio.run(write(written, [SAID[4]]))
     assert written.stored == 0
     clock.now += 1
-    asyncio.run(written.write([SAID[5]]))
+    asyncio.run(write(written, [SAID[5]]))
     assert written.is_complete
     assert store.database.events("run", ME).events == SAID[:6]
 
@@ -140,9 +141,9 @@ def test_while_the_store_refuses_it_is_not_asked_each_time(store: Flaky) -> None
 def test_an_answer_that_is_not_stored_says_so_and_is_stored_in_the_same_words(store: Flaky) -> None:
     written = journal(store)
     assert at_once(written.begin()) is None
-    asyncio.run(written.write(SAID[:2]))
+    asyncio.run(write(written, SAID[:2]))
     store.refuses = True
-    *before, done = asyncio.run(written.write(SAID[2:]))
+    *before, done = asyncio.run(write(written, SAID[2:]))
     assert before == SAID[2:-1]
     assert isinstance(done, Done)
     assert done.envelope.metadata.stored is False
@@ -160,10 +161,10 @@ def test_an_answer_that_is_not_stored_says_so_and_is_stored_in_the_same_words(st
 def test_a_run_that_was_deleted_meanwhile_is_over_for_the_store(store: Flaky) -> None:
     written = journal(store)
     assert at_once(written.begin()) is None
-    asyncio.run(written.write(SAID[:2]))
+    asyncio.run(write(written, SAID[:2]))
     assert store.database.delete_conversation("conv_run", ME)
     store.database.prune(None, None, 0)  # to the last row, and not behind our back
-    *before, done = asyncio.run(written.write(SAID[2:]))
+    *before, done = asyncio.run(write(written, SAID[2:]))
     assert before == SAID[2:-1]
     assert isinstance(done, Done)
     assert done.envelope.metadata.stored is False
@@ -175,10 +176,10 @@ def test_a_run_that_was_deleted_meanwhile_is_over_for_the_store(store: Flaky) ->
 def test_a_history_that_is_taken_away_is_not_taken_for_one_that_has_it(store: Flaky, tmp_path: Path) -> None:
     written = journal(store)
     assert at_once(written.begin()) is None
-    asyncio.run(written.write(SAID[:2]))
+    asyncio.run(write(written, SAID[:2]))
     for file in tmp_path.glob(f"{FILE}*"):
         file.rename(file.with_name(f"away-{file.name}"))
-    done = asyncio.run(written.write(SAID[2:]))[-1]
+    done = asyncio.run(write(written, SAID[2:]))[-1]
     assert isinstance(done, Done)
     assert done.envelope.metadata.stored is False
 
@@ -213,7 +214,7 @@ def test_only_an_answer_that_the_caller_has_whole_is_known_by_it(store: Flaky, f
     written.session_id = "session-1"
     written.fingerprint = lambda answer: f"print of {answer}"
     end: AgentEvent = RunFailed(failure=AgentOverloaded("Full.").failure()) if fails else FINISHED
-    asyncio.run(written.write(events(*say("Hello"), end)))
+    asyncio.run(write(written, events(*say("Hello"), end)))
     assert [found.session_id for found in store.database.find_by_fingerprint(ME, "print of Hello")] == (
         [] if fails else ["session-1"]
     )
@@ -243,7 +244,7 @@ def test_whenever_the_store_refuses_all_is_there_in_the_end(
         if not batch:
             break
         store.refuses, clock.now = refusals[number], clock.now + steps[number]
-        told += asyncio.run(written.write(batch))
+        told += asyncio.run(write(written, batch))
         store.refuses = False
         assert store.database.events("run", ME).events == told[: written.stored]
     assert at_once(written.try_again())

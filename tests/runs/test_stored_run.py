@@ -15,7 +15,7 @@ from cursor_gateway.runs.journal import Journal
 from cursor_gateway.runs.stored_run import StoredRun
 from cursor_gateway.stages.assembler import Assembler
 from cursor_gateway.store.sqlite.store import SqliteStore
-from tests.runs.scripted import FINISHED, at_once, info, say, turns_of_the_loop
+from tests.runs.scripted import FINISHED, at_once, info, say, turns_of_the_loop, write
 from tests.store.making import ME, new_run
 from tests.strategies import examples
 
@@ -31,7 +31,7 @@ class Elsewhere:
         assert at_once(self._journal.begin()) is None
 
     def says(self, *events: DocumentEvent) -> None:
-        at_once(self._journal.write([*events]))
+        at_once(write(self._journal, [*events]))
 
 
 @pytest.fixture

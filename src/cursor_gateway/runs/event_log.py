@@ -38,6 +38,7 @@ class EventLog:
         self.ended: Callable[[Failure | None], None] = lambda failure: None  # called before readers see the end
         self._journal = journal
         self._added: list[DocumentEvent] = []
+        self._storing: list[DocumentEvent] = []  # what the journal has, but readers have not: see `flush`
         self._last = 0  # the number of the last event that was added
         self._flushing = asyncio.Lock()
         self._flush_later: asyncio.Task[None] | None = None
@@ -77,13 +78,17 @@ class EventLog:
             self._flush_later = asyncio.get_running_loop().create_task(self.flush())
 
     async def flush(self) -> None:
+        """Can be cancelled while it waits for the store: the next one goes on where it stopped."""
         async with self._flushing:
-            while self._added:
-                batch, self._added = self._added, []
+            while self._added or self._storing:
+                added, self._added = self._added, []
+                self._storing += added
                 if self._journal is not None:
                     self._journal.session_id = self.session_id
-                    batch = await self._journal.write(batch)
-                self._show(batch)
+                    self._journal.add(added)
+                    self._storing = await self._journal.store(self._storing)
+                stored, self._storing = self._storing, []
+                self._show(stored)
 
     def _show(self, events: list[DocumentEvent]) -> None:
         self.events += events

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 import msgspec
@@ -94,8 +94,8 @@ class Journal:
         """Events that are stored, about a megabyte of them."""
         return (await self._store.events(self._new.id, self._new.owner, after=after)).events
 
-    async def write(self, events: list[DocumentEvent]) -> list[DocumentEvent]:
-        """The events as readers are to see them: `Done` says if the answer could not be stored."""
+    def add(self, events: Sequence[DocumentEvent]) -> None:
+        """To be stored by the next `store`."""
         if self._first_event_ms is None:
             self._first_event_ms = self._now_ms()
         self._waiting += events
@@ -106,6 +106,12 @@ class Journal:
             if isinstance(event, Paused):
                 self._replied = len(self._said)
             self._has_spoken = self._has_spoken or says_something(event)
+
+    async def store(self, events: list[DocumentEvent]) -> list[DocumentEvent]:
+        """The latest events that were added, as readers are to see them: `Done` says if the answer could not be stored.
+
+        If it is cancelled, the events may or may not be stored; the next call stores what is missing.
+        """
         last = events[-1]
         if isinstance(last, Done):
             self._end = self._ended(last)
