@@ -209,6 +209,12 @@ class IdempotencyMismatch(RequestError):
     code, status = "idempotency_mismatch", 409
 
 
+class FileChanged(RequestError):
+    """A change of the agent cannot be reverted, because the file is not as the agent left it."""
+
+    code, status = "file_changed", 409
+
+
 class RequestTooLarge(RequestError):
     code, status = "request_too_large", 413
 

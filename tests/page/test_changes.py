@@ -1,15 +1,17 @@
 """What the agent did: changed files, commands, to-dos and figures, apart from the answer."""
 
+import json
 from datetime import UTC, datetime
 
 import pytest
 from playwright.sync_api import Page, expect
 
 from tests.gateways import RunningGateway
+from tests.page.browsers import Watch
 from tests.page.conftest import Contexts, opened
 from tests.page.scripts import Script
 from tests.page.test_looks import PHONE
-from tests.page.using import answers, ask, ask_and_wait, expect_state, of_type
+from tests.page.using import answer_menu, answers, ask, ask_and_wait, expect_state, of_type
 from tests.server.conftest import unique
 
 
@@ -123,3 +125,42 @@ def test_a_run_that_was_started_elsewhere_is_seen_in_the_sidebar(
     expect(listed).to_contain_text("Working")
     script.open("1")
     expect(listed).not_to_contain_text("Working")
+
+
+@pytest.mark.parametrize("size", ["desktop", "phone"])
+def test_a_file_is_reverted(contexts: Contexts, gateway: RunningGateway, size: str) -> None:
+    page = opened(contexts(**(PHONE if size == "phone" else {})), gateway.url)
+    file = gateway.workspace / f"{unique()}.py"
+    file.write_text("x = 1\n")
+    steps = [{"native": "edit", "args": {"path": str(file), "streamContent": "x = 2\n"}}]
+    ask_and_wait(page, f"standin: program\n---\n{json.dumps(steps)}")
+    page.get_by_role("button", name="Changes: 1 file").click()
+    panel = page.get_by_role("complementary", name="Changes")
+    panel.locator("summary").click()
+    panel.get_by_role("button", name="Revert this file").click()
+    page.get_by_role("dialog").get_by_role("button", name="Cancel").click()
+    assert file.read_text() == "x = 2\n"
+    panel.get_by_role("button", name="Revert this file").click()
+    page.get_by_role("dialog").get_by_role("button", name="Revert").click()
+    expect(page.get_by_role("alert")).to_contain_text(f"Reverted: {file}.")
+    assert file.read_text() == "x = 1\n"
+    expect(panel.get_by_role("button", name="Revert this file")).to_have_count(0)
+
+
+def test_a_turn_is_reverted_unless_its_files_were_changed(
+    page: Page, gateway: RunningGateway, watch: list[Watch]
+) -> None:
+    watch[0].allow("status of 409")
+    files = [gateway.workspace / f"{unique()}.py" for _ in range(2)]
+    steps = [{"native": "edit", "args": {"path": str(file), "streamContent": "x = 2\n"}} for file in files]
+    ask_and_wait(page, f"standin: program\n---\n{json.dumps(steps)}")
+    files[1].write_text("mine\n")
+    for text, message in (("mine\n", "is no longer as the agent left it"), ("x = 2\n", "Reverted:")):
+        files[1].write_text(text)
+        answer_menu(answers(page).first).get_by_role("button", name="Revert this turn's files").click()
+        page.get_by_role("dialog").get_by_role("button", name="Revert").click()
+        expect(page.get_by_role("alert")).to_contain_text(message)
+    assert [file.exists() for file in files] == [False, False]
+    ask_and_wait(page, "Only words")
+    answers(page).last.get_by_label("More actions").click()
+    expect(answers(page).last.get_by_role("button", name="Revert this turn's files")).to_be_hidden()

@@ -136,6 +136,11 @@ REQUESTS = {
         "The same `Idempotency-Key` was sent with a different body.",
         "Use a new key for each new request, and the same key only to repeat one.",
     ),
+    "file_changed": Remedy(
+        "A file cannot be reverted: it was changed or deleted after the agent's edit, or its earlier text was not "
+        "recorded.",
+        "Undo the change with your version control, or by hand; the conversation's changes show the earlier lines.",
+    ),
     "too_many_runs": Remedy(
         "All runs that the gateway allows at once are active, or all of this API key's.",
         "Retry after the time in `Retry-After`, or raise `max_runs` or `max_runs_per_key`.",

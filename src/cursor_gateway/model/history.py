@@ -39,6 +39,13 @@ class ConversationChange(Struct, frozen=True, forbid_unknown_fields=True):
     pinned: bool | None = None
 
 
+class RevertRequest(Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
+    """The files to revert: one, all of a run, or one as a run changed it."""
+
+    path: Annotated[str, Meta(max_length=4096)] | None = None
+    chat_id: str | None = None
+
+
 class RemovalPending(Struct, frozen=True):
     """A conversation was deleted, and agents keep some of it for now."""
 

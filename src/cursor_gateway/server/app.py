@@ -6,6 +6,7 @@ from cursor_gateway.dialects.base import Dialect, Dialects
 from cursor_gateway.dialects.errors import Errors
 from cursor_gateway.runs.service import Service
 from cursor_gateway.server.asking import RouteEndpoint
+from cursor_gateway.server.changes import ChangeEndpoints
 from cursor_gateway.server.guard import Guard
 from cursor_gateway.server.history import HistoryEndpoints
 from cursor_gateway.server.metrics import Metrics
@@ -39,6 +40,7 @@ def build_app(
     runs = RunEndpoints(service, spoken, reading)
     models = ModelEndpoints(service)
     history = HistoryEndpoints(service, settings, reading.renderings)
+    changes = ChangeEndpoints(service, settings, reading.renderings)
     files = WorkspaceEndpoints(service)
     operations = OperationEndpoints(service, settings, metrics, dialects)
     page = PageEndpoints()
@@ -68,7 +70,8 @@ def build_app(
                 "DELETE": history.remove,
             },
             "/v1/conversations/{id}/export": {"GET": history.export},
-            "/v1/conversations/{id}/changes": {"GET": history.changes},
+            "/v1/conversations/{id}/changes": {"GET": changes.changes},
+            "/v1/conversations/{id}/revert": {"POST": changes.revert},
             "/v1/workspace/files": {"GET": files.files},
             "/v1/workspace/folders": {"GET": files.folders},
             "/v1/runs": {"GET": history.runs},

@@ -19,9 +19,7 @@ from cursor_gateway.runs.later_answers import answered
 from cursor_gateway.runs.service import Service
 from cursor_gateway.server.bodies import read_body
 from cursor_gateway.server.rendering import Renderings
-from cursor_gateway.server.runs import HTML_HEADERS
 from cursor_gateway.settings import Settings
-from cursor_gateway.stages.changes import FileChange, file_changes
 from cursor_gateway.store.base import ConversationRecord, FoundConversation
 from cursor_gateway.store.entries import detail_of, entry_of, recent_of
 from cursor_gateway.wire.json_body import read_json
@@ -34,12 +32,6 @@ _PENDING = (
 
 
 _EXPORTS = {"markdown": ("text/markdown", "md"), "json": ("application/json", "json"), "text": ("text/plain", "txt")}
-
-
-class ConversationChanges(Struct, frozen=True):
-    """The files that the agent changed in a conversation."""
-
-    files: list[FileChange]
 
 
 class HistoryEndpoints:
@@ -72,7 +64,7 @@ class HistoryEndpoints:
             raise InvalidRequest("`title` is empty; send some text.", param="title")
         id, owner = request.path_params["id"], request.state.owner
         if not await self._service.store.change_conversation(id, owner, title, change.pinned):
-            raise _none(id)
+            raise no_conversation(id)
         return _json(self._entry(FoundConversation(await self._found(request))))
 
     async def export(self, request: Request) -> Response:
@@ -84,20 +76,6 @@ class HistoryEndpoints:
         responses = await self._responses(request, detail)
         return await self._renderings.run_for(request, lambda: _exported(detail, responses, form))
 
-    async def changes(self, request: Request) -> Response:
-        """The files that the agent has changed, the edits of each combined."""
-        detail = await self._detail(request)
-        responses = await self._responses(request, detail)
-        found = file_changes(document for response in responses for document in response.documents)
-        match request.query_params.get("dialect") or "json":
-            case "json":
-                return _json(ConversationChanges(found))
-            case "html":
-                renderings = self._renderings
-                return await renderings.run_for(request, lambda: _changes_as_html(found, renderings))
-            case _:
-                raise InvalidRequest("`dialect` must be json or html.", param="dialect")
-
     def _entry(self, found: FoundConversation) -> ConversationEntry:
         latest = self._service.conversations.latest(found.conversation.id)
         is_waiting = found.conversation.is_running and latest is not None and latest.waits_for_a_person
@@ -107,7 +85,7 @@ class HistoryEndpoints:
         id = request.path_params["id"]
         found = await self._service.store.conversation(id, request.state.owner)
         if found is None:
-            raise _none(id)
+            raise no_conversation(id)
         return found
 
     async def _detail(self, request: Request) -> ConversationDetail:
@@ -126,7 +104,7 @@ class HistoryEndpoints:
         id = request.path_params["id"]
         match await self._service.remove(id, request.state.owner):
             case "unknown":
-                raise _none(id)
+                raise no_conversation(id)
             case "pending":  # gone from the history, and not yet from all that agents keep
                 return _json(RemovalPending(_PENDING), 202)
             case "removed":
@@ -149,13 +127,7 @@ def _exported(detail: ConversationDetail, responses: list[ChatResponse], form: s
     return Response(write(whole(detail, responses)), media_type=media_type, headers=headers)
 
 
-def _changes_as_html(changes: list[FileChange], renderings: Renderings) -> Response:
-    from cursor_gateway.render.html import render_changes
-
-    return Response(render_changes(changes, renderings.do), media_type="text/html", headers=HTML_HEADERS)
-
-
-def _none(id: str) -> NotFound:
+def no_conversation(id: str) -> NotFound:
     return NotFound(f"Unknown conversation {id[:100]!r}; see GET /v1/conversations.", param="id")
 
 

@@ -205,6 +205,23 @@ def _history() -> dict[str, Json]:
             errors=api.OF_STORED,
             parameters=[id, api.query("dialect", "`html` for a piece of a page.", {"enum": ["json", "html"]})],
         ),
+        "POST /v1/conversations/{id}/revert": api.operation(
+            "revertChanges",
+            "Revert files",
+            "Restores the text that files had before the agent changed them, and deletes files that it created. "
+            "Fails with 409, and changes nothing, if a file is no longer as the agent left it, or its earlier text is "
+            "not known.",
+            body=api.json_body("RevertRequest", file=("One file", {"path": "src/app.py"})),
+            replies=api.ok("The reverted files.", api.json_content(api.ref("RevertedFiles"), _REVERTED)),
+            errors=(
+                *api.OF_STORED,
+                *api.OF_BODIES,
+                errors.ConversationBusy,
+                errors.FileChanged,
+                errors.WorkspaceForbidden,
+            ),
+            parameters=[id],
+        ),
         "GET /v1/runs": api.operation(
             "listRuns",
             "List recent runs",
@@ -380,9 +397,11 @@ _CHANGES: Json = {
             "operation": "edit",
             "language": "python",
             "diffs": [{"oldString": "x = 1", "newString": "x = 2", "startLine": 3, "endLine": 3}],
+            "canRevert": True,
         }
     ]
 }
+_REVERTED: Json = {"files": [{"path": "src/app.py", "action": "restored"}]}
 _RUN_ENTRY: Json = {
     "id": "chat_7f3a2b1c",
     "state": "completed",

@@ -8,10 +8,11 @@ from cursor_gateway.model.history import (
     ConversationDetail,
     ConversationList,
     RemovalPending,
+    RevertRequest,
     RunList,
 )
 from cursor_gateway.model.permissions import PermissionList
-from cursor_gateway.server.history import ConversationChanges
+from cursor_gateway.server.changes import ConversationChanges, RevertedFiles
 from cursor_gateway.server.models import ModelList, ModelPage
 from cursor_gateway.server.operations import Health
 from cursor_gateway.server.workspace import WorkspaceFiles, WorkspaceFolders
@@ -26,12 +27,13 @@ def own_schemas() -> dict[str, Json]:
         ConversationDetail,
         RemovalPending,
         ConversationChanges,
+        RevertedFiles,
         WorkspaceFiles,
         WorkspaceFolders,
         RunList,
         PermissionList,
     ]
-    return read_schemas([ConversationChange], MEANINGS) | written_schemas(
+    return read_schemas([ConversationChange, RevertRequest], MEANINGS) | written_schemas(
         replies, MEANINGS, names={"ModelEntry": "Model", "TruncationPolicy": "CodexTruncationPolicy"}
     )
 
@@ -148,6 +150,15 @@ MEANINGS: Meanings = {
     "FileChange.operation": "`create`, `edit`, `delete` or `rename`.",
     "FileChange.language": "The language of its code.",
     "FileChange.diffs": "Its changes, by line.",
+    "FileChange.canRevert": "True if the file is still as the agent left it, and its earlier text is known.",
+    "RevertRequest": "The files to revert: one of the conversation, all of a run, or one as a run changed it.",
+    "RevertRequest.path": "The file, as in the list of changes.",
+    "RevertRequest.chatId": "The run whose changes are reverted. Without it, those of all runs.",
+    "RevertedFiles": "The files that are as they were before.",
+    "RevertedFiles.files": "In the order in which they were first changed.",
+    "RevertedFile": "A reverted file.",
+    "RevertedFile.path": "Its path.",
+    "RevertedFile.action": "`restored`, or `deleted` if the agent had created it.",
     "WorkspaceFiles": "Files of a workspace.",
     "WorkspaceFiles.files": "Paths below the workspace, best match first.",
     "WorkspaceFolders": "Folders that a conversation may use.",

@@ -14,6 +14,7 @@ class FileChange(Struct, frozen=True, kw_only=True, rename="camel"):
     operation: str  # create, edit, delete or rename: the first that counts
     language: str
     diffs: list[Diff]  # in the order of its lines; after a change by somebody else, those before and those after it
+    can_revert: bool = False  # the file is as the agent left it
 
 
 class _Hunk(Struct):

@@ -8,6 +8,7 @@ from cursor_gateway.render.html.pieces import count, exact_line, literal, span
 from cursor_gateway.stages.changes import FileChange
 
 _NOTHING = '<p class="ending">No lines to show.</p>'
+_REVERT = '<p><button type="button" class="quiet" data-revert>Revert this file</button></p>'
 _NOTES = {"create": "new", "delete": "deleted", "rename": "renamed", "edit": ""}
 
 
@@ -19,7 +20,7 @@ def changed_file(file: FileChange, *, plainly: bool = False) -> str:
     note = span(_NOTES.get(file.operation, ""), "note")
     return (
         f'<details data-path="{exact_line(file.path)}"><summary>{literal(file.path)}{note}{total.counts}</summary>'
-        f"{body or _NOTHING}</details>"
+        f"{_REVERT if file.can_revert else ''}{body or _NOTHING}</details>"
     )
 
 

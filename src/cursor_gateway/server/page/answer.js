@@ -116,6 +116,11 @@ export class Answer {
 		told.append(...facts.filter(Boolean).map((fact) => make("span", {}, fact)));
 	}
 
+	/** Where it has changed files. */
+	offerRevert(isIdle) {
+		this.element.querySelector("[data-turn=revert]").hidden = !isIdle || !this.element.querySelector(".file_edit:not([data-state])");
+	}
+
 	/** @param button one of the answer's actions */
 	async act(button) {
 		const { action } = button.dataset;

@@ -1,7 +1,7 @@
 // What the agent did: the files it changed, each with its combined diff, and the commands it ran.
-import { conversationUrl, request } from "./api.js";
-import { byId, make, on, parsed } from "./dom.js";
-import { showProblem } from "./status.js";
+import { conversationUrl, json, request } from "./api.js";
+import { ask, byId, make, on, parsed } from "./dom.js";
+import { hideProblem, showNote, showProblem } from "./status.js";
 
 const PAUSE_MS = 400; // between two looks at an answer that grows
 
@@ -14,6 +14,27 @@ new MutationObserver(() => (timer ??= setTimeout(look, PAUSE_MS))).observe(turns
 on("show-changes", "click", () => toggle(panel.hidden));
 on("hide-changes", "click", () => (toggle(false), button.focus()));
 on("changes", "keydown", (event) => event.key === "Escape" && (event.stopPropagation(), toggle(false), button.focus()));
+
+on("changes-list", "click", ({ target }) => {
+	const { path } = target.closest("[data-revert]")?.closest("details").dataset ?? {};
+	if (path) revert({ path });
+});
+
+/** @param wanted {path} of a file, or {chatId} for all files of a run */
+export async function revert(wanted) {
+	const what = wanted.path ? `Revert ${wanted.path} to its text before this conversation?` : "Revert all files that the agent changed in this turn?";
+	byId("revert-text").textContent = what;
+	if ((await ask(byId("revert-dialog"))) !== "ok") return;
+	hideProblem();
+	try {
+		const { files } = await json(`${conversationUrl(id)}/revert`, { method: "POST", body: wanted });
+		showNote(`Reverted: ${files.map((file) => `\`${file.path}\`${file.action === "deleted" ? " (deleted, because the agent had created it)" : ""}`).join(", ")}.`);
+	} catch (error) {
+		showProblem(error);
+	}
+	shown = "";
+	if (!panel.hidden) load();
+}
 
 export function showChanges(conversation) {
 	if (conversation === id) return;

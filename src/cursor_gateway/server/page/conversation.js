@@ -1,7 +1,7 @@
 // The conversation that is shown: its turns, what is sent to it, what it asks back.
 import { Answer } from "./answer.js";
 import { chatPath, conversationUrl, json, post, request } from "./api.js";
-import { showChanges } from "./changes.js";
+import { revert, showChanges } from "./changes.js";
 import { byId, cloned, copy, make, on } from "./dom.js";
 import { keepDraft, keepOrigin, origin } from "./drafts.js";
 import { setHeader, setTotal } from "./header.js";
@@ -140,6 +140,7 @@ export class Conversation {
 		const running = this.#running;
 		const last = this.#answers.at(-1);
 		offerReplies(this.#answers);
+		for (const answer of this.#answers) answer.offerRevert(!running);
 		setTotal(this.#answers.map(({ run }) => run));
 		showTodos(running);
 		showChanges(this.#id);
@@ -217,7 +218,7 @@ export class Conversation {
 		const place = [...byId("turns").children].indexOf(turn);
 		const answer = this.#answers[place];
 		if (button.dataset.action) return answer.act(button).catch(showProblem);
-		const acts = { copy: () => copy(answer.asked.message, button), edit: () => edit(turn, answer), cancel: () => endEdit(turn), retry: () => this.#retry(place) };
+		const acts = { copy: () => copy(answer.asked.message, button), edit: () => edit(turn, answer), cancel: () => endEdit(turn), retry: () => this.#retry(place), revert: () => revert({ chatId: answer.id }) };
 		acts[button.dataset.turn]?.();
 	}
 

@@ -1,0 +1,100 @@
+"""What the agent changed in a conversation, over HTTP: the files are listed, and reverted."""
+
+import asyncio
+
+import msgspec
+from msgspec import Struct
+from starlette.requests import Request
+from starlette.responses import Response
+
+from cursor_gateway.errors import ConversationBusy, InvalidRequest, NotFound
+from cursor_gateway.model.documents import ChatResponse
+from cursor_gateway.model.history import RevertRequest
+from cursor_gateway.runs.reverting import FileEdits, RevertedFile, edits_of, fits, revert
+from cursor_gateway.runs.service import Service
+from cursor_gateway.server.bodies import read_body
+from cursor_gateway.server.history import no_conversation
+from cursor_gateway.server.rendering import Renderings
+from cursor_gateway.server.runs import HTML_HEADERS
+from cursor_gateway.settings import Settings
+from cursor_gateway.stages.changes import FileChange, file_changes
+from cursor_gateway.store.base import ConversationRecord, RunRecord
+from cursor_gateway.wire.json_body import read_json
+
+
+class ConversationChanges(Struct, frozen=True):
+    """The files that the agent changed in a conversation."""
+
+    files: list[FileChange]
+
+
+class RevertedFiles(Struct, frozen=True):
+    """The files that are as they were before."""
+
+    files: list[RevertedFile]
+
+
+class ChangeEndpoints:
+    def __init__(self, service: Service, settings: Settings, renderings: Renderings) -> None:
+        self._service, self._settings, self._renderings = service, settings, renderings
+
+    async def changes(self, request: Request) -> Response:
+        """The edits of each file combined."""
+        form = request.query_params.get("dialect") or "json"
+        if form not in ("json", "html"):
+            raise InvalidRequest("`dialect` must be json or html.", param="dialect")
+        conversation = await self._conversation(request)
+        responses = await self._responses(request.state.owner, await self._runs(conversation))
+        found = file_changes(document for response, _ in responses for document in response.documents)
+        workspace = self._service.workspaces.allowed(conversation.workspace)
+        edits = {} if workspace is None else {file.path: file for file in edits_of(responses)}
+        files = [await self._with_fit(file, workspace, edits.get(file.path)) for file in found]
+        if form == "json":
+            return _json(ConversationChanges(files))
+        renderings = self._renderings
+        return await renderings.run_for(request, lambda: _as_html(files, renderings))
+
+    async def revert(self, request: Request) -> Response:
+        wanted = read_json(await read_body(request, self._settings), RevertRequest)
+        if wanted.path is None and wanted.chat_id is None:
+            raise InvalidRequest("Send `path`, `chatId`, or both; nothing else says what to revert.", param="path")
+        conversation = await self._conversation(request)
+        runs = await self._runs(conversation)
+        if any(run.state == "running" for run in runs):
+            raise ConversationBusy("The agent is still working in this conversation; revert when it is done.")
+        if wanted.chat_id is not None:
+            runs = [run for run in runs if run.id == wanted.chat_id]
+        files = edits_of(await self._responses(request.state.owner, runs))
+        if wanted.path is not None:
+            files = [file for file in files if file.path == wanted.path]
+        if not files:
+            raise NotFound("The agent changed no such file; see GET /v1/conversations/{id}/changes.", param="path")
+        workspace = self._service.workspaces.find(conversation.workspace)
+        return _json(RevertedFiles(await asyncio.to_thread(revert, workspace, files)))
+
+    async def _with_fit(self, file: FileChange, workspace: str | None, edits: FileEdits | None) -> FileChange:
+        can_revert = workspace is not None and edits is not None and await asyncio.to_thread(fits, workspace, edits)
+        return msgspec.structs.replace(file, can_revert=can_revert)
+
+    async def _conversation(self, request: Request) -> ConversationRecord:
+        id = request.path_params["id"]
+        found = await self._service.store.conversation(id, request.state.owner)
+        if found is None:
+            raise no_conversation(id)
+        return found
+
+    async def _runs(self, conversation: ConversationRecord) -> list[RunRecord]:
+        return await self._service.store.runs_of(conversation.id, conversation.owner)
+
+    async def _responses(self, owner: str, runs: list[RunRecord]) -> list[tuple[ChatResponse, int]]:
+        return [(await self._service.response(run.id, owner), run.ended_ms or 0) for run in runs]
+
+
+def _as_html(changes: list[FileChange], renderings: Renderings) -> Response:
+    from cursor_gateway.render.html import render_changes
+
+    return Response(render_changes(changes, renderings.do), media_type="text/html", headers=HTML_HEADERS)
+
+
+def _json(value: Struct) -> Response:
+    return Response(msgspec.json.encode(value), media_type="application/json")
