@@ -15,6 +15,7 @@ GatewayError            an expected failure; raise a subclass
 │   ├── CallerGone          408   the results of the caller's tools did not arrive in time
 │   ├── ConversationBusy    409   the conversation already has an active run
 │   ├── IdempotencyMismatch 409   the idempotency key was used for another request
+│   ├── FileChanged         409   a file cannot be reverted: it is not as the agent left it
 │   ├── RequestTooLarge     413   the body is over the limit
 │   ├── MediaTypeRefused    415   the body is not application/json
 │   ├── WebSocketRefused    426   WebSocket is not supported
@@ -210,8 +211,6 @@ class IdempotencyMismatch(RequestError):
 
 
 class FileChanged(RequestError):
-    """A change of the agent cannot be reverted, because the file is not as the agent left it."""
-
     code, status = "file_changed", 409
 
 

@@ -26,6 +26,7 @@ from cursor_gateway.dialects.responses.request import read_request as read_respo
 from cursor_gateway.errors import (
     AgentError,
     AnswerUnfit,
+    FileChanged,
     GatewayError,
     IdempotencyMismatch,
     InvalidRequest,
@@ -235,7 +236,7 @@ def of(found: set[type[GatewayError]]) -> set[tuple[str, str]]:
 
 
 def test_a_run_may_fail_in_every_way() -> None:
-    served = raised() - {SettingsError, UnusableInput, WebSocketRefused}
+    served = raised() - {FileChanged, SettingsError, UnusableInput, WebSocketRefused}
     assert codes(OPERATIONS["POST /v1/chat/completions"]) == codes(OPERATIONS["POST /v1/messages"]) == of(served)
     assert codes(OPERATIONS["POST /v1/responses"]) == of(served)
     assert codes(OPERATIONS["POST /v1/chat"]) == of(served - {AnswerUnfit})
