@@ -64,15 +64,15 @@ SECONDS ?= 60
 fuzz: $(VENV)/.dev ## fuzzing, SECONDS per target; WRITE=1 keeps the report
 	$(BIN)/python -m fuzz --seconds $(SECONDS) --jobs 2 $(if $(WRITE),--write)
 
-docs: $(VENV)/.dev ## regenerate the reference pages and the picture
+docs: $(VENV)/.dev ## regenerate the reference pages and the troubleshooting page
 	$(BIN)/python -m tools.reference
-	$(BIN)/python -m tools.picture
 
 docs-site: $(DOCS)/.docs ## build the documentation as a website in build/site; open build/site/index.html
 	NO_MKDOCS_2_WARNING=1 $(DOCS)/bin/python -m mkdocs build --strict --quiet
 
-screenshots: $(VENV)/.dev ## take new screenshots of the page; look at them
+screenshots: $(VENV)/.dev ## take new screenshots of the page, and new films of the page and the terminal; look at them
 	$(BIN)/python -m tools.screenshots
+	$(BIN)/python -m tools.films
 
 transcripts: $(VENV)/.dev $(CLIENTS)/.python $(CLIENTS)/.node $(CLIENTS)/aider/.python ## record what the clients print, for their pages; read the difference
 	$(BIN)/python -m tools.transcripts
