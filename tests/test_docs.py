@@ -3,14 +3,19 @@
 import doctest
 import json
 import re
+import shlex
+import shutil
 import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterator
+from itertools import takewhile
 from pathlib import Path
 
+import click
 import pytest
 
+from cursor_gateway.cli.main import cli
 from tests.cli.processes import TIMEOUT
 from tests.gateways import running_gateway
 
@@ -47,7 +52,10 @@ def test_the_python_examples_run(page: str, url: str) -> None:
 
 @pytest.mark.parametrize("page", ["README.md", "docs/server.md"])
 def test_the_curl_examples_run(page: str, url: str) -> None:
-    lines = [line for shell in examples(page, "sh") for line in shell.splitlines() if line.startswith("curl")]
+    """Those that call a gateway: nothing is fetched from elsewhere."""
+    lines = [
+        line for shell in examples(page, "sh") for line in shell.splitlines() if line.startswith(f"curl -s {USUAL}")
+    ]
     assert lines
     for line in lines:
         ran = subprocess.run(line.replace(USUAL, url), shell=True, capture_output=True, timeout=TIMEOUT, check=True)
@@ -88,3 +96,60 @@ def test_every_link_leads_somewhere(page: Path) -> None:
 def test_links_are_found() -> None:
     assert "docs/server.md#security-and-limits" in links(ROOT / "README.md")
     assert "security-and-limits" in anchors(ROOT / "docs" / "server.md")
+
+
+def commands(page: Path) -> list[list[str]]:
+    """Of our own program, in the blocks for a shell: without what is piped into or out of it."""
+    blocks = re.findall(r"^```(?:sh|console)\n(.*?)^```$", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+    lines = [line.removeprefix("$ ").strip() for block in blocks for line in block.splitlines()]
+    parts = [part for line in lines for part in re.split(r" \| (?=cursor-gateway)", line)]
+    found = [re.match(r"(?:[A-Z_]+=\S+ )*cursor-gateway(?: (.*))?$", part) for part in parts]
+    return [_words(one[1] or "") for one in found if one is not None]
+
+
+def _words(line: str) -> list[str]:
+    lexer = shlex.shlex(line, posix=True, punctuation_chars="|><;&")
+    lexer.whitespace_split = True
+    return list(takewhile(lambda word: not set(word) <= set("|><;&"), lexer))
+
+
+@pytest.mark.parametrize("page", _PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_command_has_options_that_exist(page: Path) -> None:
+    for words in commands(page):
+        command: click.Command = cli
+        context = click.Context(cli, info_name="cursor-gateway")
+        while isinstance(command, click.Group) and words[:1] and words[0] in command.commands:
+            name, *words = words
+            child = command.commands[name]
+            whole = child.make_context(name, [], context, resilient_parsing=True).command  # it is imported when used
+            context, command = click.Context(whole, info_name=name, parent=context), whole
+        command.parse_args(context, words)
+
+
+def test_commands_are_found() -> None:
+    assert ["serve", "--workspace", "~/project"] in commands(ROOT / "README.md")
+    assert _words("convert x --to text > out.txt # a comment") == ["convert", "x", "--to", "text"]
+
+
+def test_the_package_that_the_readme_installs_is_whole(tmp_path: Path) -> None:
+    """Built and installed as `pipx install .` does, but without the network: what it depends on is here already."""
+    assert "pipx install ." in (ROOT / "README.md").read_text()
+    target = tmp_path / "installed"
+    uv = [str(Path(sys.executable).parent / "uv"), "pip", "install", "-q", "--python", sys.executable]
+    copy = tmp_path / "checkout"
+    names = ["README.md", "LICENSE", "pyproject.toml", "src"]
+    for name in names:
+        copied = shutil.copytree if (ROOT / name).is_dir() else shutil.copy
+        (copy / name).parent.mkdir(exist_ok=True)
+        copied(ROOT / name, copy / name)
+    offline = ["--no-deps", "--no-build-isolation", "--target", str(target), str(copy)]
+    subprocess.run([*uv, *offline], check=True, capture_output=True, timeout=TIMEOUT)
+    installed = {path.relative_to(target) for path in (target / "cursor_gateway").rglob("*") if path.is_file()}
+    source = {path.relative_to(ROOT / "src") for path in (ROOT / "src" / "cursor_gateway").rglob("*") if path.is_file()}
+    assert installed >= {path for path in source if "__pycache__" not in path.parts}
+    ran = subprocess.run(
+        [sys.executable, "-m", "cursor_gateway", "chat", "--text", "hello"],
+        env={"PYTHONPATH": str(target), "HOME": str(tmp_path), "PATH": "/bin", "CURSOR_GATEWAY_PORT": "0"},
+        cwd=tmp_path, capture_output=True, text=True, timeout=TIMEOUT, check=True,
+    )  # fmt: skip
+    assert "Hello" in ran.stdout
