@@ -560,4 +560,4 @@ def text_of(response: Response) -> str:
     """What the agent said: without comments on what it did, and without the question that it leaves open."""
     messages = [item for item in response.output if isinstance(item, Message) and item.phase is UNSET]
     texts = [part.text for message in messages for part in message.content]
-    return "".join(text for text in texts if not text.startswith("\n\n▸\u2063 "))
+    return "".join(text for text in texts if not text.startswith("▸\u2063 "))

@@ -28,7 +28,7 @@ Actions (what is not allowed is rejected as the real program does, and the run g
     web             url=: a page, asked for after the call's start; needs --force
     websearch       term=: asked for before the call's start; needs --force, else the call only ends
     mcp             server= tool=: needs --force or Mcp(server:tool)
-    question        asks, is told that nobody answers, and repeats its question, or with then=end does not
+    question        asks, is told that nobody answers, and repeats its question; with then=end it writes no text
     plan            name=: a plan, first in the query and then in the call
     query-flush     text, then a query before its call: the flush looks like a delta
     program         the body's JSON list of steps: text, thinking, calls of real MCP tools, one by one or at once, and

@@ -219,7 +219,9 @@ def _search(turn: Turn) -> None:
 
 @answers("question")
 def question(turn: Turn) -> None:
-    turn.say("I need to know more.")
+    says_more = turn.text("then", "repeat") == "repeat"
+    if says_more:
+        turn.say("I need to know more.")
     choices = [{"id": name, "label": name} for name in ("notes.txt", "other.txt")]
     asked = {"id": "file", "prompt": "Which file is meant?", "options": choices, "allowMultiple": False}
     args: Record = {"title": "Which file?", "questions": [asked], "runAsync": False, "asyncOriginalToolCallId": ""}
@@ -227,7 +229,7 @@ def question(turn: Turn) -> None:
     skipped: Record = {"rejected": {"reason": SKIPPED}}
     turn.agent.ask("askQuestionInteractionQuery", {"args": args, "toolCallId": call.id}, {"result": skipped})
     turn.use(call, skipped)  # unlike other rejected calls, with its arguments: seen in 2026.09.15
-    if turn.text("then", "repeat") == "repeat":
+    if says_more:
         turn.say("Which file is meant: `notes.txt` or `other.txt`?")
 
 

@@ -179,12 +179,10 @@ def test_what_is_held_back_may_be_where_the_answer_is_cut() -> None:
 QUESTION = ClarificationMetadata(questions=[ClarificationQuestion(id="q", text="Which?", options=[])])
 
 
-def test_a_question_is_open_until_the_agent_says_more() -> None:
+def test_a_question_takes_the_place_of_text() -> None:
     ask = ended(QUESTION)
-    assert deltas([*words("a"), ask, ended(COMMAND), *words(" \n"), done()], "none") == [
-        *(Content("a"), Content(" \n")),
-        *(Asked("Which?"), Ended(USAGE, USAGE)),
-    ]
+    assert deltas([ask, ended(COMMAND), done()], "none") == [Asked("Which?"), Ended(USAGE, USAGE)]
+    assert deltas([*words("a"), ask, done()], "none") == [Content("a"), Ended(USAGE, USAGE)]
     assert deltas([ask, *words("b"), done()], "none") == [Content("b"), Ended(USAGE, USAGE)]
     failure = AgentCrashed("It crashed.").failure()
     assert deltas([ask, done(failure)], "none") == [Ended(USAGE, USAGE, failure)]
@@ -193,7 +191,8 @@ def test_a_question_is_open_until_the_agent_says_more() -> None:
 def test_a_question_is_not_cut_but_left_out_of_an_answer_that_is() -> None:
     ask, translator = ended(QUESTION), Translator("run", "none")
     whole = CutDeltas(translator, Cutter(("x",), None), 0)
-    assert [delta for event in [*words("ab"), ask, done()] for delta in whole.push(event)][-2:] == [
+    events: list[DocumentEvent] = [ask, done()]
+    assert [delta for event in events for delta in whole.push(event)] == [
         Asked("Which?"),
         Ended(USAGE, USAGE),
     ]
@@ -202,6 +201,11 @@ def test_a_question_is_not_cut_but_left_out_of_an_answer_that_is() -> None:
         cut.push(event)
     assert (answer := cut.answer()) is not None
     assert (answer.text, answer.question) == ("a", "")
+    fold = AnswerFold("run", "none")
+    for event in events:
+        fold.push(event)
+    assert (answer := fold.answer()) is not None
+    assert (answer.text, answer.question) == ("", "Which?")
 
 
 def test_a_fold_joins_the_deltas_up_to_the_end() -> None:

@@ -133,7 +133,7 @@ def assert_says_exactly(text: str, events: list[DocumentEvent]) -> None:
     for reply in replies(events):
         chunks = b"".join(map(ChunkEncoder(HEAD).push, reply.events))
         content = fold_chunks(chunks, include_usage=False)["choices"][0]["message"]["content"] or ""
-        said += content.partition("\n\n▸\u2063 ")[0]  # an open question is not the agent's text
+        said += content.partition("▸\u2063 ")[0]  # an open question is not the agent's text
         head = Head("chat_1", reply.after, HEAD.created, HEAD.model, Asked())
         responded += responses_shapes.text_of(responses_shapes.read_stream(ResponseStream(head).push_all(reply.events)))
     assert said == text

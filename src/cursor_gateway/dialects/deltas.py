@@ -58,7 +58,7 @@ class Called(Struct, frozen=True):
 
 
 class Asked(Struct, frozen=True):
-    """The run has ended with this question, and the agent said nothing after it. It is no part of the agent's text."""
+    """The agent asked this and wrote no text at all. An empty answer would hide the question, and clients retry it."""
 
     text: str
 
@@ -86,7 +86,8 @@ class Translator:
         self._run = run[:_ID_CHARACTERS]
         self._thinking = ""  # the id of the open document of thinking
         self._calls = 0
-        self.question = ""  # that is open: must be told of the text that follows
+        self._question = ""  # that nobody has answered
+        self._has_text = False
         self._reasoned = False
         self._mid_line = False  # the reasoning so far does not end with a line end
 
@@ -94,26 +95,27 @@ class Translator:
         deltas: list[Delta] = []
         if text := source_text(event):
             deltas.append(Content(text))
-            self.question = self.question if text.isspace() else ""
         match event:
             case ContentDelta(id=id, text=text) if id == self._thinking:
                 deltas.append(self._thought(text))
             case DocumentStarted(id=id, type="thinking"):
                 self._thinking = id
                 deltas += self._new_block()
+            case DocumentStarted(type="text" | "code_block" | "code_reference"):
+                self._has_text = True
             case Reasoning(text=text, opens=opens):
                 deltas += self._new_block() if opens else []
                 deltas.append(self._thought(text))
             case DocumentEnded(document=document):
                 deltas += self._told(document)
-                self.question = question_of(document) or self.question
+                self._question = question_of(document) or self._question
             case Paused(envelope=envelope):
                 waiting = enumerate(envelope.metadata.waiting_for or (), self._calls)
                 deltas += [Called(index, _asked(call)) for index, call in waiting]
                 deltas.append(Ended(context_usage(event), reason="tool_calls"))
             case Done(envelope=envelope, failure=failure):
-                if self.question and failure is None:
-                    deltas.append(Asked(self.question))
+                if self._question and not self._has_text and failure is None:
+                    deltas.append(Asked(self._question))
                 deltas.append(Ended(context_usage(event), envelope.usage, failure))
             case ContentDelta() | DocumentStarted() | ToolCallStarted() | ToolCallArguments() | ToolCallEnded():
                 pass

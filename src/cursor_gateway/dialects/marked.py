@@ -1,4 +1,4 @@
-"""Text that the gateway adds to an answer: marked, so that it is recognized when a client sends it back.
+"""Text that the gateway writes if the agent wrote none: marked, so that it is recognized when a client sends it back.
 
 Conversations are found by what was said in them, so the history must contain the agent's own words only.
 """
@@ -7,22 +7,19 @@ from cursor_gateway.model.documents import ClarificationDocument, ClarificationQ
 
 # The second character is invisible: no agent writes it by chance.
 MARK = "▸\u2063 "
-_BEGINS = f"\n\n{MARK}"
 
 
 def marked(text: str) -> str:
-    """As the last paragraph of an answer."""
-    return f"{_BEGINS}{text}"
+    return f"{MARK}{text}"
 
 
 def is_marked(text: str) -> bool:
-    return text.lstrip("\n").startswith(MARK)
+    return text.lstrip().startswith(MARK)
 
 
 def without_marked(text: str) -> str:
-    """The text without its last paragraph, if that is marked."""
-    before, begins, _ = text.rpartition(_BEGINS)
-    return before if begins else text
+    """The agent's own text: empty if this one is marked."""
+    return "" if is_marked(text) else text
 
 
 def question_of(document: Document) -> str:

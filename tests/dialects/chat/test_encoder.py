@@ -378,10 +378,10 @@ def test_a_cut_answer_still_tells_of_tools_before_the_cut() -> None:
     assert [call.function.name for call in whole.choices[0].message.tool_calls or ()] == ["run_terminal_cmd"]
 
 
-def test_an_open_question_is_the_last_paragraph() -> None:
+def test_an_open_question_takes_the_place_of_text() -> None:
     question = ClarificationQuestion(id="q", text="Which?", options=[])
     ask = ended(ClarificationMetadata(questions=[question]))
-    assert content([*words("Hm."), ask, *words(" "), done()]) == "Hm. \n\n▸\u2063 Which?"
+    assert content([ask, done()]) == "▸\u2063 Which?"
     assert content([*words("Hm."), ask, *words("This ", "one."), done()]) == "Hm.This one."
 
 

@@ -108,7 +108,7 @@ def test_white_space_belongs_to_the_text_that_follows() -> None:
         ([*words(" \n"), done()], [*text(" \n"), *text(f"\n{MARK}{NOTHING_SAID}")]),
         ([RAN, done()], text(f"{MARK}{NOTHING_SAID}")),
         ([ASKED, RAN, done()], text(f"{MARK}Which?")),
-        ([*words("Hm. "), ASKED, done()], [*text("Hm. "), *text(f"\n\n{MARK}Which?")]),
+        ([*words("Hm. "), ASKED, done()], text("Hm. ")),
         ([ASKED, *words("This one."), done()], text("This one.")),
     ],
 )

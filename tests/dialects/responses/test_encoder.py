@@ -73,11 +73,11 @@ def test_events_that_say_nothing_say_nothing() -> None:
 
 def test_an_open_question_is_a_message_of_its_own() -> None:
     ask = ended(ClarificationMetadata(questions=[ClarificationQuestion(id="q", text="Which?", options=[])]), sequence=2)
-    response = both([*words("Hm."), ask, *words(" "), done()])
-    assert [type(item) for item in response.output] == [Message, McpCall, Message, Message]
+    response = both([ask, done()])
+    assert [type(item) for item in response.output] == [McpCall, Message]
     last = response.output[-1]
     assert isinstance(last, Message)
-    assert [part.text for part in last.content] == ["\n\n▸\u2063 Which?"]
+    assert [part.text for part in last.content] == ["▸\u2063 Which?"]
     assert text_of(both([*words("Hm."), ask, *words("This ", "one."), done()])) == "Hm.This one."
 
 

@@ -150,7 +150,7 @@ def completion_of(head: CompletionHead, answer: Answer) -> ChatCompletion:
 
 
 def with_question(answer: Answer) -> Answer:
-    """A question that is open, as the last paragraph of the text."""
+    """An open question takes the place of an empty text."""
     return replace(answer, text=answer.text + marked(answer.question)) if answer.question else answer
 
 
@@ -204,7 +204,7 @@ class ChunkEncoder:
             self._deltas = CutDeltas(self._translator, cutter, prompt_tokens)
         self._include_usage = include_usage
         self._begun = False
-        self._says_all = False  # begun, not over, without a cutter or an open question
+        self._says_all = False  # begun, not over, and without a cutter
         # Every chunk is these bytes around its delta: 34 times as fast as encoding it each time.
         self._envelope = b'data: {"id":%b,"object":"chat.completion.chunk","created":%d,"model":%b,"choices":[' % (
             _encode(head.id),
@@ -237,7 +237,7 @@ class ChunkEncoder:
             self._begun = True
             frames.insert(0, self._role())
         self.is_over = bool(deltas) and isinstance(deltas[-1], Ended)
-        self._says_all = self._deltas is self._translator and not self.is_over and not self._translator.question
+        self._says_all = self._deltas is self._translator and not self.is_over
         joined = b"".join(frames)
         return joined if self._cutter is not None else numbered(joined, self._number)
 

@@ -104,7 +104,7 @@ class Composer:
     @property
     def is_plain(self) -> bool:
         """What is pushed grows the open block as it is."""
-        return self._cutter is None and not self.is_over and not self.translator.question
+        return self._cutter is None and not self.is_over
 
     def push(self, event: DocumentEvent, /) -> list[Step]:
         if self.is_over:
@@ -133,8 +133,7 @@ class Composer:
             case Asked(text=text):
                 self._is_visible = True
                 steps = self._write_space()
-                text = marked(text) if self._has_text else f"{MARK}{text}"
-                return [*steps, *self._begin("text"), Grew(text), *self._close()]
+                return [*steps, *self._begin("text"), Grew(marked(text)), *self._close()]
             case Ended():
                 return self._finish(delta)
 

@@ -12,7 +12,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from cursor_gateway.dialects.marked import is_marked, without_marked
+from cursor_gateway.dialects.marked import is_marked
 from cursor_gateway.errors import InvalidRequest
 from cursor_gateway.model.images import Image, check_images, read_image
 from cursor_gateway.model.messages import (
@@ -91,7 +91,7 @@ class _Reader:
 
     def _assistant(self, content: Content) -> None:
         """Its texts are one, as they were streamed; those of the gateway's own are not the agent's."""
-        texts = [without_marked(text) for text in texts_of(content) if not is_marked(text)]
+        texts = [text for text in texts_of(content) if not is_marked(text)]
         uses = [Fields(block) for block in _blocks(content) if block.get("type") == "tool_use"]
         calls = [Call(use.text("id"), use.text("name"), _json(use.all.get("input", {}))) for use in uses]
         self._names |= {call.id: call.name for call in calls}

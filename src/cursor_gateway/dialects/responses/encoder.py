@@ -66,7 +66,7 @@ class ResponseEvents:
     @property
     def growing(self) -> Growing | None:
         """The item to which the next text of its kind is only added."""
-        is_plain = self._cutter is None and self._fold is None and not self._translator.question
+        is_plain = self._cutter is None and self._fold is None
         return self.output.open_item if is_plain else None
 
     def think_on(self, text: str) -> int:
