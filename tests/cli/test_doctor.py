@@ -13,13 +13,12 @@ from typing import Any
 
 import pytest
 
-from cursor_gateway.cli.doctor import (
+from cursor_gateway.cli.doctor import _checked, _in_thread
+from cursor_gateway.cli.findings import (
     Finding,
     Folder,
     Found,
     Level,
-    _checked,
-    _in_thread,
     of_abilities,
     of_agent,
     of_configuration,

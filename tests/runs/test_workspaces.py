@@ -111,9 +111,9 @@ def test_a_folder_that_may_not_be_looked_into_is_none(tree: Path) -> None:
 
 
 def test_people_are_told_which_folders_are_allowed(tree: Path) -> None:
-    assert workspaces(tree).told == str(tree / "home")
-    assert workspaces(tree, "home").told == str(tree / "home")
-    assert workspaces(tree, "home", "other").told == (
+    assert workspaces(tree).summary == str(tree / "home")
+    assert workspaces(tree, "home").summary == str(tree / "home")
+    assert workspaces(tree, "home", "other").summary == (
         f"{tree / 'home'}; requests may name folders below {tree / 'other'}"
     )
 

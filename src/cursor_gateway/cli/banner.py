@@ -33,7 +33,7 @@ def _lines(gateway: "Gateway", settings: Settings, url: str) -> Iterator[str]:
         ("Documents", f"{url}/v1/chat"),
         ("API docs", f"{url}/docs"),
         ("Backend", state.detail),
-        ("Workspace", gateway.service.workspaces.told),
+        ("Workspace", gateway.service.workspaces.summary),
         ("API keys", _keys(settings)),
     ):
         yield f"  {style(f'{name:12}', dim=True)}  {visible_line(value)}"

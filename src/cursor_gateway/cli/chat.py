@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 Batches: TypeAlias = AsyncGenerator[list[DocumentEvent], None]
 Follow: TypeAlias = Callable[[str], Batches]  # the events of the run of that id
 
-_WAIT_SECONDS = 2.0  # for a pipe, before somebody who forgot about it is told
+_WAIT_SECONDS = 2.0  # for piped input, before a hint is shown
 
 
 @click.command(
@@ -72,7 +72,7 @@ _WAIT_SECONDS = 2.0  # for a pipe, before somebody who forgot about it is told
 @click.option("--conversation", metavar="ID", help="Continue this conversation (see `cursor-gateway conversations`).")
 @click.option(
     "--continue",
-    "goes_on",
+    "continues",
     is_flag=True,
     help="Continue the newest conversation; with --direct, the newest one in this folder.",
 )
@@ -94,7 +94,7 @@ def chat(
     mode: Mode | None,
     workspace: str | None,
     conversation: str | None,
-    goes_on: bool,
+    continues: bool,
     fences: Fences | None,
     include: tuple[Include, ...],
     url: str | None,
@@ -107,38 +107,38 @@ def chat(
     """
     if direct and url:
         raise click.UsageError("--direct and --url cannot be combined.")
-    if conversation and goes_on:
+    if conversation and continues:
         raise click.UsageError("--continue and --conversation cannot be combined.")
     settings = configuration(config).settings
-    asked = Asked(
+    command = ChatCommand(
         ChatRequest(
             message=_prompt(words),
             conversation_id=conversation,
             model=model,
             mode=mode,
             include=list(include),
-            # As text, code belongs where it was said.
+            # As text, code stays where it was written.
             fences=fences or ("inline" if form == "text" else None),
             workspace=workspace,
         ),
         form or "view",
         url,
         direct,
-        goes_on,
+        continues,
     )
-    return _run(_chat(asked, settings))
+    return _run(_chat(command, settings))
 
 
-class Asked(Struct, frozen=True):
+class ChatCommand(Struct, frozen=True):
     request: ChatRequest
     form: Form
     url: str | None
     is_direct: bool
-    goes_on: bool  # with the newest conversation
+    continues: bool  # the newest conversation
 
     @property
     def is_interactive(self) -> bool:
-        """Somebody is here to be asked."""
+        """Whether questions can be asked."""
         return self.form == "view" and can_be_asked()
 
 
@@ -146,11 +146,11 @@ class Asked(Struct, frozen=True):
 
 
 def _prompt(words: tuple[str, ...]) -> str:
-    # An argument that is not UTF-8 comes in as halves of characters, which nobody could encode.
+    # Arguments that are not UTF-8 contain lone surrogates, which cannot be encoded.
     given = " ".join(words).encode("utf-8", "surrogateescape").decode("utf-8", "replace").strip()
-    said = "" if words == ("-",) else given
-    piped = _piped(bool(said))
-    if prompt := "\n\n".join(part for part in (said, piped) if part):
+    typed = "" if words == ("-",) else given
+    piped = _piped(bool(typed))
+    if prompt := "\n\n".join(part for part in (typed, piped) if part):
         return prompt
     raise click.UsageError('No prompt given; run `cursor-gateway chat "…"`, or pipe the prompt in.')
 
@@ -173,7 +173,7 @@ def _piped(has_words: bool) -> str:
 
 def _run(talk: Coroutine[None, None, int]) -> int:
     """However this command ends, the agent ends first."""
-    # A pipe that nobody reads any more, and a socket, are errors here, not an end without tidying up.
+    # A closed pipe or socket must be an error here, so that the cleanup runs.
     signal.signal(signal.SIGPIPE, signal.SIG_IGN)
     try:
         return asyncio.run(_heeding_signals(talk))
@@ -182,12 +182,12 @@ def _run(talk: Coroutine[None, None, int]) -> int:
         return 130
     except BrokenPipeError:
         signal.signal(signal.SIGPIPE, signal.SIG_DFL)
-        os.kill(os.getpid(), signal.SIGPIPE)  # and now as any other program in a pipe
+        os.kill(os.getpid(), signal.SIGPIPE)  # from now on, like any other program in a pipe
         raise
 
 
 async def _heeding_signals(talk: Coroutine[None, None, int]) -> int:
-    """Ctrl-C is heeded by `asyncio.run`. A closed window and `kill` would leave the agent alone."""
+    """`asyncio.run` handles Ctrl-C. Without this, a closed window or `kill` would leave the agent running."""
     loop, task = asyncio.get_running_loop(), asyncio.ensure_future(talk)
     received: list[int] = []
 
@@ -206,49 +206,49 @@ async def _heeding_signals(talk: Coroutine[None, None, int]) -> int:
         return 128 + received[0]
 
 
-async def _chat(asked: Asked, settings: Settings) -> int:
-    if asked.is_direct:
-        return await _ask_agent(asked, settings)
-    async with open_gateway(settings, asked.url) as remote:
+async def _chat(command: ChatCommand, settings: Settings) -> int:
+    if command.is_direct:
+        return await _ask_agent(command, settings)
+    async with open_gateway(settings, command.url) as remote:
         if remote is not None:
-            return await _ask_gateway(asked, remote)
-    return await _ask_agent(asked, settings)
+            return await _ask_gateway(command, remote)
+    return await _ask_agent(command, settings)
 
 
-async def _ask_gateway(asked: Asked, remote: Remote) -> int:
+async def _ask_gateway(command: ChatCommand, remote: Remote) -> int:
     id, folder = None, remote.health.workspace if remote.health else ""
-    if (name := LAST if asked.goes_on else asked.request.conversation_id) is not None:
+    if (name := LAST if command.continues else command.request.conversation_id) is not None:
         history = RemoteHistory(remote)
         id = await id_of(history, name)
         if (known := await history.conversation(id)) is not None:
             folder = known.workspace
-    named = asked.request.workspace
+    named = command.request.workspace
     if named is not None and remote.is_local:
-        named = str(_folder(named))  # the gateway would begin at its own folder, and whoever writes `.` means theirs
-    # A conversation has its folder already, and on another machine ours means nothing.
+        named = str(_folder(named))  # relative to this folder, not to the gateway's
+    # A conversation has its own folder, and another machine does not have this one.
     here = _current_folder() if named is None and id is None and remote.is_own else None
-    if asked.form != "json" or sys.stderr.isatty():  # a script that reads JSON is told only what it does not expect
+    if command.form != "json" or sys.stderr.isatty():  # scripts that read JSON get no notes, only errors
         remote.announce(named or here or folder)
     options: ChatOptions = {
         "conversation_id": id,
-        "model": asked.request.model,
-        "mode": asked.request.mode,
+        "model": command.request.model,
+        "mode": command.request.mode,
         "workspace": named or here,
-        "fences": asked.request.fences,
-        "include": asked.request.include,
-        "may_ask": asked.is_interactive,
-        "source": INTERACTIVE if asked.is_interactive else None,
+        "fences": command.request.fences,
+        "include": command.request.include,
+        "may_ask": command.is_interactive,
+        "source": INTERACTIVE if command.is_interactive else None,
     }
 
-    async def answer(run_id: str, told: AnswerRequest) -> str:
-        if told.permissions is not None:
-            return await remote.client.answer(run_id, permissions=told.permissions)
-        if told.answers is not None:
-            return await remote.client.answer(run_id, answers=told.answers)
-        return await remote.client.answer(run_id, plan=told.plan or "reject")
+    async def answer(run_id: str, reply: AnswerRequest) -> str:
+        if reply.permissions is not None:
+            return await remote.client.answer(run_id, permissions=reply.permissions)
+        if reply.answers is not None:
+            return await remote.client.answer(run_id, answers=reply.answers)
+        return await remote.client.answer(run_id, plan=reply.plan or "reject")
 
     async def follow(run_id: str) -> Batches:
-        """Left before the end, it stops the run."""
+        """Stops the run if it is closed before the end."""
         is_over = False
         try:
             async with remote.client.events(run_id) as stream:
@@ -259,14 +259,14 @@ async def _ask_gateway(asked: Asked, remote: Remote) -> int:
             if not is_over:
                 await remote.client.cancel(run_id)
 
-    events = _gateway_events(remote, asked.request.message, options, is_folder_named=named is not None)
-    done = await _present(events, asked, answer, follow)
-    _tell_how_to_go_on(asked, done)
-    return _status(done.failure, asked.form)
+    events = _gateway_events(remote, command.request.message, options, is_folder_named=named is not None)
+    done = await _present(events, command, answer, follow)
+    _print_how_to_continue(command, done)
+    return _status(done.failure, command.form)
 
 
 async def _gateway_events(remote: Remote, message: str, options: "ChatOptions", *, is_folder_named: bool) -> Batches:
-    """Left before the end, it stops the run. Raises `CallFailed`."""
+    """Stops the run if it is closed before the end. Raises `CallFailed`."""
     from cursor_gateway.client.failures import CallFailed
 
     async with AsyncExitStack() as opened:
@@ -285,29 +285,29 @@ async def _gateway_events(remote: Remote, message: str, options: "ChatOptions", 
             options["workspace"] = None
             stream = await opened.enter_async_context(remote.client.stream(message, **options))
         if stream.fallback:
-            _tell_of_fallback(stream.fallback)
+            _print_fallback(stream.fallback)
         async for events in stream.batches():
             yield events
 
 
-def _tell_of_fallback(name: str, reason: str = "") -> None:
+def _print_fallback(name: str, reason: str = "") -> None:
     why = f" ({reason})" if reason else ""
     aside(f"The agent cannot wait for your answers here{why}; the backend `{name}` is used instead.")
 
 
-async def _ask_agent(asked: Asked, settings: Settings) -> int:
+async def _ask_agent(command: ChatCommand, settings: Settings) -> int:
     from cursor_gateway.cli.composition import compose
     from cursor_gateway.runs.run import Run
     from cursor_gateway.runs.run_request import RunRequest
 
-    request, owner = asked.request, owner_here(settings)
+    request, owner = command.request, owner_here(settings)
     here = _folder(request.workspace or ".")
     if not here.is_dir():
         raise Trouble(f"the folder {request.workspace!r} does not exist; name one that does.")
-    # Whoever sits here may work wherever they are; the roots are for those who reach the gateway from elsewhere.
+    # The local user may work in any folder; the roots are for callers of the gateway.
     gateway = await compose(msgspec.structs.replace(settings, workspace=str(here), workspace_roots=[]), warn=aside)
     try:
-        known = await _conversation(asked, gateway.store, data_dir(settings), owner, here)
+        known = await _conversation(command, gateway.store, data_dir(settings), owner, here)
         state = gateway.service.source.state()
         if state.is_demo:
             aside_demo()
@@ -323,31 +323,31 @@ async def _ask_agent(asked: Asked, settings: Settings) -> int:
             conversation_id=None if known is None else known.id,
             fences=request.fences,
             include=frozenset(request.include),
-            may_be_asked=asked.is_interactive,
-            source=INTERACTIVE if asked.is_interactive else None,
+            may_be_asked=command.is_interactive,
+            source=INTERACTIVE if command.is_interactive else None,
         )
         run = await gateway.service.start(run_request)
         assert isinstance(run, Run)  # a new one: no idempotency key was given
         try:
             answer, follow = answer_to(gateway.service, owner), _follow_in(gateway.service, owner)
-            done = await _present(_agent_events(run), asked, answer, follow)
-        except BaseException:  # Ctrl-C: the agent is given its time, since it has processes of its own to end
+            done = await _present(_agent_events(run), command, answer, follow)
+        except BaseException:  # Ctrl-C: the agent needs time to end its own processes
             run.stop(RunCancelled("The run was cancelled; start it again to get the whole answer."))
             await run.gone()
             raise
         if settings.history:
-            _tell_how_to_go_on(asked, done)
-        return _status(done.failure, asked.form)
+            _print_how_to_continue(command, done)
+        return _status(done.failure, command.form)
     finally:
         await gateway.close()
 
 
 async def _conversation(
-    asked: Asked, store: "Store", directory: Path, owner: str, here: Path
+    command: ChatCommand, store: "Store", directory: Path, owner: str, here: Path
 ) -> ConversationEntry | None:
-    """The one to go on with, in its own folder, wherever that is. Raises `Trouble`."""
-    name = asked.request.conversation_id
-    if name is None and not asked.goes_on:
+    """The one to continue, in its own folder. Raises `Trouble`."""
+    name = command.request.conversation_id
+    if name is None and not command.continues:
         return None
     history = LocalHistory(store, directory, owner)
     if name is None:
@@ -365,10 +365,10 @@ async def _conversation(
     return found
 
 
-def _tell_how_to_go_on(asked: Asked, done: Done) -> None:
-    if asked.form != "view" or done.envelope.metadata.stored is False:
+def _print_how_to_continue(command: ChatCommand, done: Done) -> None:
+    if command.form != "view" or done.envelope.metadata.stored is False:
         return
-    where = f" --url {asked.url}" if asked.url else " --direct" if asked.is_direct else ""
+    where = f" --url {command.url}" if command.url else " --direct" if command.is_direct else ""
     aside()
     aside(f'Continue with: cursor-gateway chat{where} --conversation {sure_id(done.envelope.conversation_id)} "…"')
 
@@ -390,14 +390,14 @@ def _folder(name: str) -> Path:
 def answer_to(service: "Service", owner: str) -> Answer:
     from cursor_gateway.runs.answering import Answering, Asker
 
-    async def answer(run_id: str, told: AnswerRequest) -> str:
+    async def answer(run_id: str, reply: AnswerRequest) -> str:
         answering, asker = Answering(service), Asker(owner=owner)
-        if told.permissions is not None:
-            continued = await answering.with_permissions(run_id, asker, permissions_of(told.permissions))
-        elif told.answers is not None:
-            continued = await answering.with_answers(run_id, asker, answers_of(told.answers))
+        if reply.permissions is not None:
+            continued = await answering.with_permissions(run_id, asker, permissions_of(reply.permissions))
+        elif reply.answers is not None:
+            continued = await answering.with_answers(run_id, asker, answers_of(reply.answers))
         else:
-            continued = await answering.with_decision(run_id, asker, told.plan or "reject", told.text)
+            continued = await answering.with_decision(run_id, asker, reply.plan or "reject", reply.text)
         return continued.run.id
 
     return answer
@@ -405,7 +405,7 @@ def answer_to(service: "Service", owner: str) -> Answer:
 
 def _follow_in(service: "Service", owner: str) -> Follow:
     async def follow(run_id: str) -> Batches:
-        """Left before the end, it stops the run."""
+        """Stops the run if it is closed before the end."""
         run = service.runs.find(run_id, owner)
         assert run is not None  # it was started here
         try:
@@ -424,7 +424,7 @@ async def _agent_events(run: "Run") -> Batches:
         while not reader.at_end:
             events = await reader.next()
             if is_first and run.fallback is not None:
-                _tell_of_fallback(run.fallback, run.source_failure.message if run.source_failure is not None else "")
+                _print_fallback(run.fallback, run.source_failure.message if run.source_failure is not None else "")
             is_first = False
             yield events
 
@@ -440,32 +440,32 @@ def _status(failure: Failure | None, form: Form) -> int:
 # --- showing --------------------------------------------------------------------------------------------
 
 
-async def _present(batches: Batches, asked: Asked, answer: Answer, follow: Follow) -> Done:
-    """With the runs that follow from what somebody decides at the end of one."""
+async def _present(batches: Batches, command: ChatCommand, answer: Answer, follow: Follow) -> Done:
+    """Includes the runs that follow from decisions at the end of one."""
     from cursor_gateway.client.failures import CallFailed
 
-    if asked.form == "view":
+    if command.form == "view":
         aside()
     while True:
         interview = Interview()
         async with aclosing(batches):
-            while not isinstance(last := await _shown(batches, asked.form, interview), Done):
-                if (told := await interview.hold(last)) is not None:
-                    await answer(last.envelope.id, told)
-        if not asked.is_interactive or last.failure is not None or (told := await interview.after()) is None:
+            while not isinstance(last := await _shown(batches, command.form, interview), Done):
+                if (reply := await interview.hold(last)) is not None:
+                    await answer(last.envelope.id, reply)
+        if not command.is_interactive or last.failure is not None or (reply := await interview.after()) is None:
             return last
         try:
-            next_id = await answer(last.envelope.id, told)
-        except (CallFailed, RequestError) as error:  # the run is complete all the same
+            next_id = await answer(last.envelope.id, reply)
+        except (CallFailed, RequestError) as error:  # the run itself is complete
             aside(str(error))
             return last
-        if next_id == last.envelope.id:  # there was nothing to tell the agent
+        if next_id == last.envelope.id:  # nothing new for the agent
             return last
         batches = follow(next_id)
 
 
 async def _shown(batches: Batches, form: Form, interview: Interview) -> Paused | Done:
-    """Up to the end, or to where somebody has to be asked, for which the live view makes room."""
+    """Up to the end, or to a question, for which the live view makes room."""
     with unechoed(), output_of(form) as output:
         async for events in batches:
             for event in events:

@@ -41,11 +41,11 @@ from cursor_gateway.store.base import Store
 
 _KEEPING_SECONDS = 3600.0
 _SHORTEST_SECRET = 8  # characters; what is shorter could be any word
-_AGAIN_SECONDS = 2.0  # when the history is out of reach
+_AGAIN_SECONDS = 2.0  # when the history is unreachable
 
 
 class Gateway(Struct, frozen=True):
-    """A service and what must be tidied up after it."""
+    """A service and what must be closed after it."""
 
     service: Service
     ledger: Ledger
@@ -62,7 +62,7 @@ async def compose(
     settings: Settings,
     observers: Sequence[Observer] = (),
     environ: Mapping[str, str] = os.environ,
-    warn: Callable[[str], None] = lambda told: None,
+    warn: Callable[[str], None] = lambda message: None,
 ) -> Gateway:
     """Raises `SettingsError`, or an `AgentError` where `source = "cli"` and there is no agent."""
     ledger = Ledger(data_dir(settings, environ) / "instances")
@@ -153,7 +153,7 @@ async def _service(
 
 
 async def _open(store: OpenableStore, ledger: Ledger, warn: Callable[[str], None]) -> None:
-    """A history that is out of reach costs itself, not the answers."""
+    """Without a history, runs still work."""
     try:
         if (warning := await store.open(_now_ms())) is not None:
             warn(warning)
@@ -167,7 +167,7 @@ def _now_ms() -> int:
 
 
 async def keep_history(gateway: Gateway, settings: Settings) -> None:
-    """Again and again: what a gateway left that died is ended, and what is over the limits goes."""
+    """Periodically ends what crashed gateways left behind, and deletes what exceeds the limits."""
     age = settings.history_days * 24 * 3600 or None
     while True:
         seconds = _KEEPING_SECONDS
@@ -178,7 +178,7 @@ async def keep_history(gateway: Gateway, settings: Settings) -> None:
             if settings.max_history_bytes_per_key:
                 await gateway.store.prune_owners(settings.max_history_bytes_per_key)
             await gateway.service.removals.remove_strays(time())
-        except StoreUnavailable:  # it may have been out of reach since the start: then nothing of this was done yet
+        except StoreUnavailable:  # not done yet, if the history was unreachable at the start
             seconds = _AGAIN_SECONDS
         await asyncio.sleep(seconds)
 
@@ -207,7 +207,7 @@ async def choose_source(
     try:
         await cli.probe()
     except AgentMissing as error:
-        if settings.source == "auto" and not settings.agent_program:  # whoever names a program does not want a demo
+        if settings.source == "auto" and not settings.agent_program:  # naming a program rules out the demo
             return routed(_replay(settings)), str(error)
         if settings.source != "sdk":  # which needs no agent here
             raise
@@ -216,7 +216,7 @@ async def choose_source(
     except AgentError as error:
         if settings.source == "cli":
             raise
-        warn(str(error))  # it is there, and a run will tell what is wrong with it
+        warn(str(error))  # it exists; a run will report what is wrong with it
     usual = "cli" if settings.source == "auto" else settings.source
     sources: dict[str, Source] = {"cli": cli}
     try:
@@ -233,7 +233,7 @@ async def choose_source(
 
 
 def unsupported(source: str, settings: Settings) -> str:
-    """Why this source cannot keep to the operator's settings; empty if it can. The CLI keeps to all of them."""
+    """Why this source cannot obey the operator's settings; empty if it can. The CLI obeys all of them."""
     if settings.record_dir:
         return "every run is recorded (`record_dir`), and only CLI runs can be recorded"
     if not settings.trust:
@@ -290,7 +290,7 @@ def _sdk(settings: Settings, ledger: Ledger, environ: Mapping[str, str]) -> Sour
 
 
 def cli_source(
-    settings: Settings, ledger: Ledger, environ: Mapping[str, str], warn: Callable[[str], None] = lambda told: None
+    settings: Settings, ledger: Ledger, environ: Mapping[str, str], warn: Callable[[str], None] = lambda message: None
 ) -> CursorCliSource:
     options = CliOptions(
         program=settings.agent_program,

@@ -25,7 +25,7 @@ def configuration(
 
 
 def usual_file(environ: Mapping[str, str] = os.environ) -> Path | None:
-    """Where the file is looked for when nobody names one. None: the user has no home."""
+    """Where the file is by default. None if the user has no home directory."""
     return _in_home("XDG_CONFIG_HOME", "~/.config", "config.toml", environ)
 
 
@@ -47,7 +47,7 @@ def _in_home(variable: str, otherwise: str, name: str, environ: Mapping[str, str
     try:
         # the XDG specification: a relative path is invalid, and ignored
         return (base if base.is_absolute() else Path(otherwise).expanduser()) / "cursor-gateway" / name
-    except RuntimeError:  # containers run under users that the system does not know
+    except RuntimeError:  # the user may be unknown to the system, as in containers
         return None
 
 
@@ -59,7 +59,7 @@ def _expanded(path: str) -> Path:
 
 
 def _read_file(named: str | None, environ: Mapping[str, str]) -> tuple[str, Mapping[str, object]]:
-    """Its path, and what it holds: nothing, if nobody named it and it does not exist."""
+    """Its path and its contents, which are empty if the default file does not exist."""
     path = _expanded(named) if named else usual_file(environ)
     if path is None:
         return "", {}

@@ -1,4 +1,4 @@
-"""`cursor-gateway conversations`: what was said before, listed, searched, shown, written to a file, deleted."""
+"""`cursor-gateway conversations`: past conversations, listed, searched, shown, exported, deleted."""
 
 import asyncio
 import re
@@ -47,7 +47,7 @@ _EXIT_STATUS = """\b
 
 
 def where(command: Command) -> Command:
-    """The options of every part of this command."""
+    """The options of every subcommand."""
     direct = click.option("--direct", is_flag=True, help="Do not use a gateway; read this machine's history.")
     return config(url_option(direct(command)))
 
@@ -86,7 +86,7 @@ def conversations(
 ) -> int:
     """List conversations, newest first, from a running gateway or from this machine's history."""
     if (part := context.invoked_subcommand) is not None:
-        # What stands before the part's name is meant for it.
+        # Options before the subcommand's name are the subcommand's.
         given = {"config": config, "url": url, "direct": direct, "limit": limit, "as_json": as_json}
         context.default_map = {part: {name: value for name, value in given.items() if value not in (None, False)}}
         return 0
@@ -210,14 +210,14 @@ def with_history(
 
     async def used() -> _Result:
         async with open_history(configuration(config).settings, url, direct=direct) as history:
-            aside(history.told)
+            aside(history.location)
             return await use(history)
 
     return asyncio.run(used())
 
 
 def sound(argument: str) -> str:
-    """An argument that is not UTF-8 comes in as halves of characters, which nobody could encode."""
+    """Arguments that are not UTF-8 contain lone surrogates, which cannot be encoded."""
     return argument.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 
@@ -281,7 +281,7 @@ def _fields(entry: ConversationEntry) -> list[str]:
 
 
 def _table(found: Sequence[ConversationEntry], words: Sequence[str], width: int, now: datetime) -> "Table":
-    """The title has the room that the others leave. What was found is long, so it gets the models' room, too."""
+    """The title gets the space that the other columns leave. Search results are long, so they replace the models."""
     from rich.console import Group
     from rich.table import Table
     from rich.text import Text
@@ -310,12 +310,12 @@ def _table(found: Sequence[ConversationEntry], words: Sequence[str], width: int,
 
 
 def _model(entry: ConversationEntry) -> str:
-    """With the mode, unless it is the usual one."""
+    """With the mode, unless it is the default."""
     return visible_line(entry.model if entry.mode == "agent" else f"{entry.mode} · {entry.model}")
 
 
 def _marked(text: str, words: Sequence[str], style: str = "") -> "Text":
-    """With the words that were looked for standing out, as the index knows them: whole, but for the last."""
+    """With the words of the search highlighted: whole words, except that the last may be a prefix."""
     from rich.text import Text
 
     marked = Text(text, style)
@@ -369,10 +369,10 @@ def _show(conversation: "WholeConversation", console: "Console") -> None:
     for number, run in enumerate(conversation.runs):
         for message in conversation.asked(run):
             lines = split_lines(visible(message.text))
-            said = [Row(Text("▌ ", "bold cyan"), Text(line.expandtabs(4), "bold"), "▌ ") for line in lines]
+            prompt = [Row(Text("▌ ", "bold cyan"), Text(line.expandtabs(4), "bold"), "▌ ") for line in lines]
             is_prompt = message.role == "user"
-            console.print(Group("", Listing(said) if is_prompt else AgentMarkdown(message.text)), soft_wrap=is_plain)
-        if number == 0:  # between its own parts the view leaves a line itself
+            console.print(Group("", Listing(prompt) if is_prompt else AgentMarkdown(message.text)), soft_wrap=is_plain)
+        if number == 0:  # the view itself adds a line between its parts
             console.print()
         if (response := conversation.response(run)) is not None:
             for document in response.documents:

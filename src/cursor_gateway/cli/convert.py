@@ -76,7 +76,7 @@ def convert(
     try:
         for events in read_run(file, reader):
             writer.write(events)
-    except KeyboardInterrupt:  # a reader never sees a bare end
+    except KeyboardInterrupt:  # a reader always ends a run
         writer.write(reader.flush(RunCancelled("The conversion was interrupted; run it again.").failure()))
         raise
     if writer.failure is None:
@@ -86,7 +86,7 @@ def convert(
 
 
 class _Writer:
-    """What each read meant, to standard output at once."""
+    """Writes the events of each read at once."""
 
     def __init__(self, form: Form, reader: DocumentReader, now: datetime, *, raw: bool) -> None:
         self.failure: Failure | None = None
@@ -96,7 +96,7 @@ class _Writer:
     def write(self, events: list[DocumentEvent]) -> None:
         if not events:
             return
-        if self._encoder is None:  # only now: the agent tells its model's name in its first line
+        if self._encoder is None:  # only now: the agent's first line names its model
             self._encoder = _encoder(self._form, self._reader.model, self._now, for_people=sys.stdout.isatty())
         data = b"".join(map(self._encoder.push, events))
         if data and self._form == "text":

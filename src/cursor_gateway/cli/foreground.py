@@ -48,7 +48,7 @@ async def _exit_status(process: "subprocess.Popen[bytes]") -> int:
 
     def wait() -> None:
         status = process.wait()
-        with suppress(RuntimeError):  # the loop is closed: nobody waits any more
+        with suppress(RuntimeError):  # the loop is closed
             loop.call_soon_threadsafe(tell, status)
 
     Thread(target=wait, daemon=True, name="client").start()

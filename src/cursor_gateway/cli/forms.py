@@ -55,7 +55,7 @@ class _Json:
 
 
 class _Text:
-    """What the agent says, as Markdown; between two documents an empty line.
+    """The agent's text as Markdown, with an empty line between two documents.
 
     The same whoever answers: the documents of a gateway do not tell what stood between them.
     """
@@ -82,9 +82,9 @@ class _Text:
                 self._begin()
                 self._say(fenced(document.metadata.language, document.content))
             case DocumentEnded(document=CodeReferenceDocument() as document):
-                told = document.metadata
+                place = document.metadata
                 self._begin()
-                self._say(fenced(f"{told.start_line}:{told.end_line}:{told.file_path}", document.content))
+                self._say(fenced(f"{place.start_line}:{place.end_line}:{place.file_path}", document.content))
             case _:  # what it does
                 pass
 

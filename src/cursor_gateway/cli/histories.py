@@ -1,4 +1,4 @@
-"""The settings in; what was said before, out: from a gateway, or, where none runs, from the history's own file."""
+"""The settings in; past conversations out: from a gateway, or, if none runs, from the history's own file."""
 
 import asyncio
 import os
@@ -29,14 +29,14 @@ LAST = "last"
 _PAGE = 100  # conversations that are read at once
 _WHOLE = re.compile(r"conv_[0-9a-f]{32}")
 _SURE_LENGTH = 17  # of an id: twelve random digits belong to one conversation, so there is no need to see them all
-_TOLD = 4  # conversations that an ambiguous name may mean
+_SHOWN = 4  # conversations that an ambiguous name may mean
 
 
 class History(Protocol):
     """Each call may raise `Trouble`, `StoreUnavailable`, or `CallFailed` of a gateway."""
 
     @property
-    def told(self) -> str:
+    def location(self) -> str:
         """Where it is, for people."""
         ...
 
@@ -80,13 +80,13 @@ async def open_history(settings: Settings, url: str | None, *, direct: bool) -> 
 
 
 def owner_here(settings: Settings) -> str:
-    """Who the user of this machine is to its gateway."""
+    """The owner of the runs of this machine's user."""
     known = owner_of(settings.api_key, settings.api_keys) if settings.api_key else None
     return known or LOCAL_OWNER
 
 
 def _is_there(directory: Path) -> bool:
-    """Whoever only looks makes no file."""
+    """Does not create a file."""
     from cursor_gateway.store.sqlite.opening import FILE
 
     try:
@@ -127,12 +127,12 @@ async def id_of(history: History, name: str) -> str:
     async for entry in history.entries():
         if name and entry.id.startswith(beginning):
             fitting.append(entry)
-            if len(beginning) >= _SURE_LENGTH or len(fitting) > _TOLD:
+            if len(beginning) >= _SURE_LENGTH or len(fitting) > _SHOWN:
                 break
     if not fitting:
         raise unknown(name)
     if len(fitting) > 1:
-        several = ", ".join(entry.id for entry in fitting[:_TOLD]) + (" …" if len(fitting) > _TOLD else "")
+        several = ", ".join(entry.id for entry in fitting[:_SHOWN]) + (" …" if len(fitting) > _SHOWN else "")
         raise Trouble(f"{name!r} matches several conversations: {several}; type more characters.")
     return fitting[0].id
 
@@ -154,7 +154,7 @@ class RemoteHistory:
         self._remote, self._client = remote, remote.client
 
     @property
-    def told(self) -> str:
+    def location(self) -> str:
         return f"History of the gateway at {self._remote.url}"
 
     def entries(self, limit: int | None = None, query: str | None = None) -> AsyncIterator[ConversationEntry]:
@@ -187,7 +187,7 @@ async def _or_none(call: Awaitable[_Found]) -> _Found | None:
 
 
 class LocalHistory:
-    """Any number of processes may read it. A file is not repaired here: that is for whoever writes to it."""
+    """Any number of processes may read it. A file is not repaired here; processes that write to it do that."""
 
     def __init__(self, store: "Store", directory: Path, owner: str, where: str = "") -> None:
         from cursor_gateway.runs.conversations import Conversations
@@ -198,7 +198,7 @@ class LocalHistory:
         self._ledger = Ledger(directory / "instances")
 
     @property
-    def told(self) -> str:
+    def location(self) -> str:
         return f"History in {self._where}"
 
     async def entries(self, limit: int | None = None, query: str | None = None) -> AsyncIterator[ConversationEntry]:
@@ -240,7 +240,7 @@ class LocalHistory:
         from cursor_gateway.sources.leftovers import remove_offline
 
         found = await self._store.conversation(id, self._owner)
-        if found is not None and found.is_running:  # its agent would be left without its folder
+        if found is not None and found.is_running:  # its agent still needs its folder
             raise Trouble(f"{id} has an active run in another process; wait until it has ended, or cancel it there.")
         is_removed = await self._conversations.remove(id, self._owner)
         if is_removed:
@@ -252,21 +252,21 @@ class LocalHistory:
         return is_removed
 
     async def end_interrupted_runs(self) -> None:
-        """As every gateway does when it starts: what a dead one drove is not running."""
+        """As a starting gateway does: runs of a crashed gateway are no longer active."""
         from cursor_gateway.runs.recovery import end_interrupted_runs
 
-        with suppress(StoreUnavailable):  # whoever reads is told why
+        with suppress(StoreUnavailable):  # reading will report why
             await end_interrupted_runs(self._store, self._ledger.is_alive, time.time_ns() // 1_000_000)
 
 
 class NoHistory:
-    """Nothing was ever written down here."""
+    """There is no history file yet."""
 
     def __init__(self, directory: Path, *, is_kept: bool) -> None:
         self._directory, self._is_kept = directory, is_kept
 
     @property
-    def told(self) -> str:
+    def location(self) -> str:
         return f"No history in {self._directory}" + ("" if self._is_kept else ": the setting `history` is off")
 
     async def entries(self, limit: int | None = None, query: str | None = None) -> AsyncIterator[ConversationEntry]:

@@ -1,6 +1,6 @@
-"""What an agent asks in; the questions on the terminal, and the answers of whoever sits there, out.
+"""The agent's questions in; the user's answers, typed at the terminal, out.
 
-Some agents wait for the answer. Others go on without it: then they are asked about at the end of the run.
+Some agents wait for the answer. Others continue without it; those questions are asked at the end of the run.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ from cursor_gateway.model.documents import (
 from cursor_gateway.model.permissions import Decision
 from cursor_gateway.render.visible import visible, visible_line
 
-Answer: TypeAlias = Callable[[str, AnswerRequest], Awaitable[str]]  # for the run of that id: the run that goes on
+Answer: TypeAlias = Callable[[str, AnswerRequest], Awaitable[str]]  # returns the id of the run that continues
 
 _KEYS: dict[str, Decision] = {"o": "once", "c": "conversation", "w": "workspace", "d": "deny"}
 _MEANINGS: dict[Decision, str] = {
@@ -34,7 +34,7 @@ _MEANINGS: dict[Decision, str] = {
 
 
 def can_be_asked() -> bool:
-    """Somebody sits at both ends."""
+    """Whether standard input and output are terminals."""
     return sys.stdin is not None and sys.stdin.isatty() and sys.stdout.isatty()
 
 
@@ -43,7 +43,7 @@ class Interview:
 
     def __init__(self) -> None:
         self._open: dict[str, DocumentStarted] = {}
-        self._plans: dict[str, list[str]] = {}  # what stands in them
+        self._plans: dict[str, list[str]] = {}  # their contents
         self._ended: list[Document] = []
 
     def push(self, event: DocumentEvent, /) -> None:
@@ -59,7 +59,7 @@ class Interview:
                 pass
 
     async def hold(self, paused: Paused) -> AnswerRequest | None:
-        """None: what is waited for is not for a person."""
+        """None if the run does not wait for a person."""
         for waiting in paused.envelope.metadata.waiting_for or []:
             started = self._open.get(waiting.document_id)
             if started is None or started.metadata is None:
@@ -74,7 +74,7 @@ class Interview:
         return None
 
     async def after(self) -> AnswerRequest | None:
-        """What the agent went on without. None: there is nothing, or nobody wants to say anything."""
+        """Questions that the agent continued without. None if there are none, or all were skipped."""
         asked = {request.subject: (document.id, request) for document, request in self._rejected()}
         decided = [await _permit(id, request, can_skip=True) for id, request in asked.values()]
         if permissions := [one for one in decided if one is not None]:
@@ -97,7 +97,7 @@ class Interview:
 
 
 async def _permit(id: str, request: PermissionRequest, *, can_skip: bool) -> PermissionAnswer | None:
-    """None: nobody decides about what the agent went on without."""
+    """None if the question was skipped."""
     asks = "The agent was not allowed to run" if can_skip else "The agent wants to run"
     click.echo(f"\n{click.style('?', fg='yellow', bold=True)} {asks}: {visible_line(request.subject)}")
     keys = {key: one for key, one in _KEYS.items() if request.rules or one in ("once", "deny")}
@@ -106,14 +106,14 @@ async def _permit(id: str, request: PermissionRequest, *, can_skip: bool) -> Per
         click.echo(f"  {click.style(key, bold=True)}  {_MEANINGS[one]}{rules}")
     skips = ", Enter to leave it" if can_skip else ""
     while True:
-        told = (await _line(f"  {', '.join(keys)}{skips}: ")).strip().lower()
-        if not told and can_skip:
+        reply = (await _line(f"  {', '.join(keys)}{skips}: ")).strip().lower()
+        if not reply and can_skip:
             return None
-        if told in keys:
+        if reply in keys:
             break
         click.echo(f"  Type one of {', '.join(keys)}.")
-    reason = (await _line("  Why not? (for the agent; Enter for no reason): ")).strip() if told == "d" else ""
-    return PermissionAnswer(document_id=id, decision=keys[told], reason=reason)
+    reason = (await _line("  Why not? (for the agent; Enter for no reason): ")).strip() if reply == "d" else ""
+    return PermissionAnswer(document_id=id, decision=keys[reply], reason=reason)
 
 
 async def _ask(question: ClarificationQuestion) -> QuestionAnswer:
@@ -123,10 +123,10 @@ async def _ask(question: ClarificationQuestion) -> QuestionAnswer:
     several = "numbers" if question.allow_multiple else "a number"
     hint = f"{several}, or your own answer" if question.options else "your answer"
     while True:
-        told = (await _line(f"  {hint} (Enter skips): ")).strip()
-        numbers = told.replace(",", " ").split()
+        reply = (await _line(f"  {hint} (Enter skips): ")).strip()
+        numbers = reply.replace(",", " ").split()
         if not question.options or not numbers or not all(word.isdigit() for word in numbers):
-            return QuestionAnswer(question_id=question.id, text=told)
+            return QuestionAnswer(question_id=question.id, text=reply)
         chosen = [int(word) for word in numbers]
         if all(1 <= one <= len(question.options) for one in chosen) and (question.allow_multiple or len(chosen) == 1):
             return QuestionAnswer(
@@ -139,8 +139,8 @@ async def _decide(title: str, markdown: str) -> AnswerRequest:
     click.echo(f"\n{click.style('?', fg='yellow', bold=True)} The agent proposes a plan: {visible_line(title)}")
     if markdown:
         click.echo(visible(markdown))
-    told = (await _line("  Accept it? [y/N] ")).strip().lower()
-    return AnswerRequest(plan="accept" if told in ("y", "yes") else "reject")
+    reply = (await _line("  Accept it? [y/N] ")).strip().lower()
+    return AnswerRequest(plan="accept" if reply in ("y", "yes") else "reject")
 
 
 async def _line(prompt: str) -> str:

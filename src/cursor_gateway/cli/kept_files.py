@@ -36,7 +36,7 @@ def _folder(folder: Folder, environ: Mapping[str, str], platform: str) -> Path:
 
 
 class KeptFile:
-    """Somebody else's file. What goes wrong with it becomes `Trouble`."""
+    """A file of another program. Errors become `Trouble`."""
 
     def __init__(self, path: Path) -> None:
         self.path = path

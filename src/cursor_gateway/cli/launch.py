@@ -24,7 +24,7 @@ from cursor_gateway.settings import Settings
 if TYPE_CHECKING:
     from cursor_gateway.client.asynchronous import AsyncClient
 
-_MODELS_SECONDS = 20.0  # the agent is asked for them; without an answer there is the default
+_MODELS_SECONDS = 20.0  # the agent lists them; after this, the default is used
 
 
 class NotInstalled(Trouble):
@@ -68,7 +68,7 @@ def launch(
     """
     client = LAUNCHED[name]
     assert client.launch is not None
-    asked = Asked(
+    options = LaunchOptions(
         client,
         client.launch,
         program=_program(client, client.launch),
@@ -79,12 +79,12 @@ def launch(
     )
     settings = configuration(config).settings
     if dry_run:
-        asyncio.run(_show(asked, settings))
+        asyncio.run(_show(options, settings))
         return 0
-    return _run(asked, settings)
+    return _run(options, settings)
 
 
-class Asked(Struct, frozen=True):
+class LaunchOptions(Struct, frozen=True):
     client: Client
     how: Launch
     program: str
@@ -111,52 +111,52 @@ def _folder() -> str:
 # --- running it -----------------------------------------------------------------------------------------
 
 
-def _run(asked: Asked, settings: Settings) -> int:
+def _run(options: LaunchOptions, settings: Settings) -> int:
     from cursor_gateway.cli.serve import run_loop
 
-    signal.signal(signal.SIGPIPE, signal.SIG_IGN)  # a connection that broke off is no reason to end
-    for number in (signal.SIGTERM, signal.SIGHUP):  # until the client runs: else our files would stay
+    signal.signal(signal.SIGPIPE, signal.SIG_IGN)  # a broken connection is no reason to end
+    for number in (signal.SIGTERM, signal.SIGHUP):  # until the client runs, so that our files are removed
         if signal.getsignal(number) is signal.SIG_DFL:
             signal.signal(number, signal.default_int_handler)
     try:
-        return run_loop(_launch(asked, settings))
+        return run_loop(_launch(options, settings))
     except (KeyboardInterrupt, asyncio.CancelledError):
         return 130
 
 
-async def _launch(asked: Asked, settings: Settings) -> int:
-    running = await _running(asked, settings)
+async def _launch(options: LaunchOptions, settings: Settings) -> int:
+    running = await _running(options, settings)
     if running is not None:
-        return await _start(asked, running)
+        return await _start(options, running)
     from cursor_gateway.cli.own_gateway import own_gateway
     from cursor_gateway.client.asynchronous import AsyncClient
 
-    async with own_gateway(settings, asked.folder) as own:
+    async with own_gateway(settings, options.folder) as own:
         state = own.gateway.service.source.state()
         if state.is_demo:
             aside_demo()
             aside(own.gateway.why_demo)
         async with AsyncClient(own.url, own.key or None) as client:
             endpoint = await _endpoint(
-                client, asked, Endpoint(url=own.url, key=own.key or NO_KEY, model=settings.model)
+                client, options, Endpoint(url=own.url, key=own.key or NO_KEY, model=settings.model)
             )
-        aside(f"Gateway at {own.url}: {state.detail}, in {asked.folder}, until {asked.client.title} ends")
-        return await _start(asked, endpoint)
+        aside(f"Gateway at {own.url}: {state.detail}, in {options.folder}, until {options.client.title} ends")
+        return await _start(options, endpoint)
 
 
-async def _start(asked: Asked, endpoint: Endpoint) -> int:
+async def _start(options: LaunchOptions, endpoint: Endpoint) -> int:
     from cursor_gateway.cli.foreground import run_in_foreground
 
     # For this user only. What the client leaves running may still write to it.
     with TemporaryDirectory(prefix="cursor-gateway-", ignore_cleanup_errors=True) as folder:
-        start = asked.how.start(endpoint, folder)
+        start = options.how.start(endpoint, folder)
         for name, text in start.files.items():
             Path(folder, name).write_text(text, encoding="utf-8")
-        command = [asked.program, *start.arguments, *asked.arguments]
+        command = [options.program, *start.arguments, *options.arguments]
         try:
             return await run_in_foreground(command, _environment(start, os.environ))
         except OSError as error:
-            raise Trouble(f"{asked.program} cannot be started: {error.strerror}; reinstall it.") from None
+            raise Trouble(f"{options.program} cannot be started: {error.strerror}; reinstall it.") from None
 
 
 def _environment(start: Start, given: Mapping[str, str]) -> dict[str, str]:
@@ -165,7 +165,7 @@ def _environment(start: Start, given: Mapping[str, str]) -> dict[str, str]:
 
 
 def _without_proxy(given: Mapping[str, str]) -> dict[str, str]:
-    """A proxy is for the world outside, not for a gateway on this machine."""
+    """A gateway on this machine must not be reached through a proxy."""
     exempt = ",".join(filter(None, (given.get("NO_PROXY") or given.get("no_proxy"), "127.0.0.1,localhost,::1")))
     return {"NO_PROXY": exempt, "no_proxy": exempt}
 
@@ -173,23 +173,23 @@ def _without_proxy(given: Mapping[str, str]) -> dict[str, str]:
 # --- which gateway --------------------------------------------------------------------------------------
 
 
-async def _running(asked: Asked, settings: Settings) -> Endpoint | None:
+async def _running(options: LaunchOptions, settings: Settings) -> Endpoint | None:
     """None: there is no gateway, or it may not work in this folder."""
-    async with open_gateway(settings, asked.url) as remote:
+    async with open_gateway(settings, options.url) as remote:
         if remote is None:
             return None
-        is_named, works_here = bool(asked.url or settings.url), _works_in(remote, settings, asked.folder)
+        is_named, works_here = bool(options.url or settings.url), _works_in(remote, settings, options.folder)
         if not (is_named or works_here):
             aside(f"The gateway at {remote.url} may not work in this folder, so another one is started.")
             return None
-        remote.announce(asked.folder if works_here else "")
+        remote.announce(options.folder if works_here else "")
         known = Endpoint(
             url=remote.url,
             key=settings.api_key or NO_KEY,
             model=settings.model,
-            workspace=asked.folder if works_here else "",
+            workspace=options.folder if works_here else "",
         )
-        return await _endpoint(remote.client, asked, known)
+        return await _endpoint(remote.client, options, known)
 
 
 def _works_in(remote: Remote, settings: Settings, folder: str) -> bool:
@@ -201,7 +201,7 @@ def _works_in(remote: Remote, settings: Settings, folder: str) -> bool:
     return any(here.is_relative_to(Path(root).expanduser().resolve()) for root in roots if root)
 
 
-async def _endpoint(client: "AsyncClient", asked: Asked, known: Endpoint) -> Endpoint:
+async def _endpoint(client: "AsyncClient", options: LaunchOptions, known: Endpoint) -> Endpoint:
     """With the models and the default one."""
     from cursor_gateway.client.failures import CallFailed
     from cursor_gateway.errors import KeyRefused
@@ -219,31 +219,35 @@ async def _endpoint(client: "AsyncClient", asked: Asked, known: Endpoint) -> End
     if entries:
         offered = [Offered(entry.id, entry.name or entry.id) for entry in entries]
         default = next((entry.id for entry in entries if entry.default), entries[0].id)
-    if asked.model is not None and asked.model not in [model.id for model in offered]:
-        offered.append(Offered(asked.model, asked.model))
-    return replace(known, models=offered, model=asked.model or default)
+    if options.model is not None and options.model not in [model.id for model in offered]:
+        offered.append(Offered(options.model, options.model))
+    return replace(known, models=offered, model=options.model or default)
 
 
 # --- only showing it ------------------------------------------------------------------------------------
 
 
-async def _show(asked: Asked, settings: Settings) -> None:
+async def _show(options: LaunchOptions, settings: Settings) -> None:
     """Without the key, and of a gateway that does not run yet without its port."""
-    endpoint = await _running(asked, settings)
+    endpoint = await _running(options, settings)
     if endpoint is None:
-        gateway = f"a new one, on a free port, in {asked.folder}, until {asked.client.title} ends"
+        gateway = f"a new one, on a free port, in {options.folder}, until {options.client.title} ends"
         endpoint = Endpoint(
             url="http://127.0.0.1:PORT",
-            model=asked.model or settings.model,
-            models=[Offered(asked.model or settings.model, "…")],
-            workspace=asked.folder,
+            model=options.model or settings.model,
+            models=[Offered(options.model or settings.model, "…")],
+            workspace=options.folder,
         )
     else:
         gateway = f"{endpoint.url}, which runs"
     folder = "/tmp/cursor-gateway-…"
     shown = endpoint if endpoint.key == NO_KEY else replace(endpoint, key="KEY")
-    start = asked.how.start(shown, folder)
-    lines = [f"Gateway: {gateway}", "Command:", f"  {shlex.join([asked.program, *start.arguments, *asked.arguments])}"]
+    start = options.how.start(shown, folder)
+    lines = [
+        f"Gateway: {gateway}",
+        "Command:",
+        f"  {shlex.join([options.program, *start.arguments, *options.arguments])}",
+    ]
     lines.append("Environment:")
     for name, value in {**_without_proxy(os.environ), **start.environment}.items():
         lines.append(f"  unset {name}" if value is None else f"  {name}={shlex.quote(value)}")

@@ -1,6 +1,6 @@
 """A gateway's Unix socket: how the commands of the same user know that it is their gateway that answers.
 
-A port on loopback belongs to whoever binds it first, also to another user of this machine. The socket lies in a folder
+Any user of this machine can bind a port on loopback first. The socket lies in a folder
 below the data directory that only its user can write to, so nobody else can put one there or replace it. Clients check
 the owners of both before each use of the command; a connection needs no further proof, nor does one that is made anew.
 """
@@ -39,7 +39,7 @@ def listening(data: Path, port: int) -> Iterator[socket.socket]:
             yield bound
         finally:
             bound.close()
-            if not _accepts(path):  # else it is the next gateway's
+            if not _accepts(path):  # otherwise it belongs to the next gateway
                 path.unlink(missing_ok=True)
 
 

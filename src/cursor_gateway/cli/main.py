@@ -70,10 +70,10 @@ def run(arguments: Sequence[str]) -> int:
         return error.exit_code
     except click.Abort:
         return _INTERRUPTED
-    except OSError as error:  # reading has its own: this is a full disk, a closed terminal
+    except OSError as error:  # a full disk or a closed terminal; errors of reading are handled elsewhere
         return _cannot_write(error.strerror or str(error))
     except Exception as error:
-        from cursor_gateway.errors import GatewayError  # only now: help has nothing of the gateway
+        from cursor_gateway.errors import GatewayError  # only now: `--help` needs none of it
 
         if not isinstance(error, GatewayError):
             raise
@@ -98,5 +98,5 @@ def main() -> None:
         sys.stdout.flush()
     except OSError as error:
         status = _cannot_write(error.strerror or str(error))
-        sys.stdout = None  # or Python tries once more at its end, and says so at length
+        sys.stdout = None  # or Python tries again at exit, and prints a traceback
     sys.exit(status)

@@ -38,8 +38,8 @@ def models(config: str | None, url: str | None, direct: bool, as_json: bool) -> 
     """List the models that the gateway or the agent can use."""
     found = asyncio.run(list_models(configuration(config).settings, url, direct))
     if as_json:
-        told = [{"id": model.id, "label": model.label, "default": model.is_default} for model in found]
-        write_json(msgspec.json.encode(told))
+        listed = [{"id": model.id, "label": model.label, "default": model.is_default} for model in found]
+        write_json(msgspec.json.encode(listed))
     elif sys.stdout.isatty():
         from cursor_gateway.cli.terminals import terminal
 
@@ -68,7 +68,7 @@ async def list_models(settings: Settings, url: str | None, direct: bool) -> list
             aside(gateway.why_demo)
         else:
             aside(f"{state.detail}, without a gateway")
-        default = gateway.service.defaults.model  # of requests that name none; the agent's own mark is another's choice
+        default = gateway.service.defaults.model  # the gateway's default, which may differ from the agent's
         found = await gateway.service.source.models()
         return [Model(model.id, model.label, model.id == default) for model in found]
     except (AgentError, HostExhausted) as error:

@@ -1,7 +1,7 @@
 """What the commands write: results to the standard output, lines for people to stderr.
 
-Both may hold text of an agent, and with it control sequences. A terminal gets it in a form that it only shows; a pipe
-gets text as it is, and JSON of the same value.
+Both may contain an agent's text, and with it control sequences. These are made visible on a terminal; a pipe gets
+them unchanged, and JSON with the same values.
 """
 
 import os
@@ -50,7 +50,7 @@ def aside_demo(where: str = "") -> None:
 
 
 def write_text(text: str, *, raw: bool = False) -> None:
-    """At once. Half a character, which cannot be encoded, becomes a question mark."""
+    """Unbuffered. Lone surrogates, which cannot be encoded, become question marks."""
     shown = text if raw or not sys.stdout.isatty() else visible(text)
     _write(shown.encode("utf-8", "replace"))
 

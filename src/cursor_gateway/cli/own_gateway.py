@@ -29,7 +29,7 @@ class Own(Struct, frozen=True):
 
 
 def own_settings(settings: Settings, folder: str) -> tuple[Settings, str]:
-    """And the key for it. Whoever sits here may work wherever they are: the roots are for callers from elsewhere."""
+    """And the key for it. The local user may work in any folder; the roots are for other callers."""
     keys, key = settings.api_keys, settings.api_key
     if not keys:
         key = ""
@@ -44,7 +44,7 @@ def own_settings(settings: Settings, folder: str) -> tuple[Settings, str]:
 
 @asynccontextmanager
 async def own_gateway(settings: Settings, folder: str) -> AsyncIterator[Own]:
-    """Raises what a gateway that cannot start raises."""
+    """Raises the same errors as a gateway that cannot start."""
     from cursor_gateway.server.logs import configure
     from cursor_gateway.server.sockets import bound_socket
 

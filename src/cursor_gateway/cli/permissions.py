@@ -166,8 +166,8 @@ def _print(found: PermissionList) -> None:
     rules = [entry for entry in found.permissions if _is_rule(entry)]
     if not sys.stdout.isatty():
         for entry in rules:
-            told = (entry.id, entry.decision, ", ".join(entry.rules), entry.workspace, entry.subject)
-            click.echo("\t".join(map(visible_line, told)))
+            columns = (entry.id, entry.decision, ", ".join(entry.rules), entry.workspace, entry.subject)
+            click.echo("\t".join(map(visible_line, columns)))
         return
     if found.allows_everything:
         click.echo("The agent may do everything: `force` is set.")

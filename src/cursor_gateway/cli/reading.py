@@ -48,6 +48,6 @@ def read_run(file: str, reader: DocumentReader) -> Iterator[list[DocumentEvent]]
         failure = UnusableInput(f"{name} cannot be read: {error.strerror}; name a recording, or pipe one in.").failure()
     events = reader.flush(failure)
     if not reader.recognized and known_failure(reader.stray_text) is None:
-        told = f"{name} contains no cursor-agent output; create some with `{_HOW} …`, or try `cursor-gateway demo`."
-        raise UnusableInput(failure.message if failure else told)
+        problem = f"{name} contains no cursor-agent output; create some with `{_HOW} …`, or try `cursor-gateway demo`."
+        raise UnusableInput(failure.message if failure else problem)
     yield events

@@ -2,7 +2,7 @@
 
 Which gateway it is does not depend on how fast it answers: only a refused connection means that there is none.
 A gateway on this machine is reached through its socket (see `local_socket`). What listens on its port, without a
-socket, could be anybody's: it is sent nothing, neither a key nor a prompt, unless `verify_gateway` is off.
+socket, could belong to another user: it is sent nothing, neither a key nor a prompt, unless `verify_gateway` is off.
 """
 
 import asyncio
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 _ANSWER_SECONDS = 60.0  # for its health; a machine under load takes a while
 _CONNECT_SECONDS = 10.0
-_SILENCE_SECONDS = 90.0  # a gateway says something every 15 s, unless it is told otherwise; a dead line never does
+_SILENCE_SECONDS = 90.0  # a gateway sends something every 15 s by default; a dead connection never does
 _PAUSES = (0.1, 0.3, 1.0, 2.0, 4.0)  # seconds before a connection that broke off is tried again: a restart takes some
 _OTHERWISE = "start one with `cursor-gateway serve`, correct the address, or use --direct"
 
@@ -44,7 +44,7 @@ direct_option = click.option("--direct", is_flag=True, help="Do not use a gatewa
 class Remote(Struct, frozen=True, kw_only=True):
     client: "AsyncClient"
     url: str
-    health: "Health | None"  # None: it does not tell, as behind some proxies
+    health: "Health | None"  # None if unknown, as behind some proxies
     is_own: bool  # a process of this user's on this machine
 
     @property
@@ -56,13 +56,13 @@ class Remote(Struct, frozen=True, kw_only=True):
         if source and source.demo:
             aside_demo(f" at {self.url}")
             return
-        told = f": {source.detail or source.name}" if source else ""
-        aside(f"Gateway at {self.url}{told}{f', in {folder}' if folder else ''}")
+        backend = f": {source.detail or source.name}" if source else ""
+        aside(f"Gateway at {self.url}{backend}{f', in {folder}' if folder else ''}")
 
 
 @asynccontextmanager
 async def open_gateway(settings: Settings, url: str | None) -> AsyncIterator[Remote | None]:
-    """The one that is named, else the local one, if it runs. What goes wrong with it becomes `Trouble`."""
+    """The one that is named, else the local one, if it runs. Errors become `Trouble`."""
     from cursor_gateway.client.asynchronous import AsyncClient
     from cursor_gateway.client.failures import CallFailed
 
@@ -96,12 +96,12 @@ class _Place(Struct, frozen=True, kw_only=True):
 async def _locate(settings: Settings, url: str | None) -> _Place | None:
     named = url or settings.url
     address = _checked(named) if named else local_url(settings)
-    if not named and settings.port == 0:  # nobody knows which one was free then
+    if not named and settings.port == 0:  # it is not known which one was free
         return None
     parts = urlsplit(address)
     port = parts.port or (443 if parts.scheme == "https" else 80)
     if named and (parts.scheme == "https" or not is_loopback(parts.hostname or "")):
-        return _Place(url=address, is_named=True)  # whoever names it vouches for it
+        return _Place(url=address, is_named=True)  # the user who names it trusts it
     data = data_dir(settings)
     if (socket := find_socket(data, port)) is not None:
         return _Place(url=address, is_named=bool(named), socket=socket)
@@ -146,7 +146,7 @@ async def _connect(host: str, port: int) -> None:
 
 
 async def _health(client: "AsyncClient", place: _Place) -> "Health | None":
-    """None: of a gateway that is named, and does not tell, as behind some proxies. Raises `CallFailed`, `Trouble`."""
+    """None if a named gateway does not report it, as behind some proxies. Raises `CallFailed`, `Trouble`."""
     from cursor_gateway.client.failures import CallFailed, CannotReach
 
     try:

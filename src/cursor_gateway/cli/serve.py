@@ -65,9 +65,9 @@ def serve(config: str | None, opens_page: bool, **flags: object) -> int:
         flags["source"] = "replay"
     settings = configuration(config, flags).settings
     check_exposed(settings)
-    # Unlike a filter in a pipe, a server goes on when nobody reads what it prints.
+    # Unlike a filter in a pipe, a server continues when its output is closed.
     signal.signal(signal.SIGPIPE, signal.SIG_IGN)
-    # Else, before and after it serves, the signal would end us before our files are removed.
+    # Otherwise a signal before or after serving would end the process without cleanup.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     from cursor_gateway.server.logs import configure
     from cursor_gateway.server.sockets import bound_socket
@@ -111,7 +111,7 @@ def local_socket(settings: Settings, port: int) -> Iterator[list[socket.socket]]
 
 
 def _let_go(stream: TextIO) -> None:
-    """What nobody read must not fail once more, and be the exit status, when Python ends."""
+    """Unread output must not fail again when Python exits, and change the exit status."""
     try:
         stream.flush()
     except OSError:
@@ -119,7 +119,7 @@ def _let_go(stream: TextIO) -> None:
 
 
 def run_loop(serving: Coroutine[None, None, _T]) -> _T:
-    gc.disable()  # until it listens: what is made before stays, and to look through it takes a tenth of the time
+    gc.disable()  # until it listens: the objects made before that stay, and collecting them takes a tenth of the time
     try:
         import uvloop
     except ImportError:
@@ -173,7 +173,7 @@ def _load() -> None:
 
 
 def _threads() -> ThreadPoolExecutor:
-    """All of them from the start: the system may refuse more when somebody asks for the history."""
+    """All of them at the start: later the system may refuse more."""
     pool, may_end = ThreadPoolExecutor(_THREADS, "gateway"), threading.Event()
     with suppress(RuntimeError):  # as many as it gives
         for _ in range(_THREADS):
@@ -183,7 +183,7 @@ def _threads() -> ThreadPoolExecutor:
 
 
 async def _ask_models(source: "Source") -> None:
-    """Ahead of the first request: only a model that is known to be wrong is refused without asking the agent."""
+    """Before the first request: a model is rejected early only if the list is known."""
     with suppress(GatewayError):
         await source.models()
 
@@ -198,7 +198,7 @@ def _banner(settings: Settings, host: str, port: int, opens_page: bool) -> Calla
     def show(gateway: "Gateway") -> None:
         from cursor_gateway.cli.banner import show_banner
 
-        with suppress(OSError):  # nobody reads it, or the disk that has it is full
+        with suppress(OSError):  # its output is closed, or the disk is full
             show_banner(gateway, settings, url_of(host, port))
         if opens_page:
             threading.Thread(target=_open_page, args=(f"{url_of(host, port)}/",), daemon=True).start()
@@ -207,7 +207,7 @@ def _banner(settings: Settings, host: str, port: int, opens_page: bool) -> Calla
 
 
 def _open_page(url: str) -> None:
-    """Apart from all else: some browsers return when they are closed."""
+    """In its own process: some browsers return only when they are closed."""
     import webbrowser
 
     if not webbrowser.open(url):
@@ -217,6 +217,6 @@ def _open_page(url: str) -> None:
 
 
 def url_of(host: str, port: int) -> str:
-    """For people: an address that stands for all addresses is no address to go to."""
+    """For people: a wildcard address cannot be opened in a browser."""
     shown = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
     return f"http://[{shown}]:{port}" if ":" in shown else f"http://{shown}:{port}"

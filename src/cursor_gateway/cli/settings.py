@@ -66,7 +66,7 @@ def _print_table(loaded: Loaded) -> None:
 
 
 def _table(loaded: Loaded) -> "Iterator[RenderableType]":
-    """The meaning stands below the value, not beside it: at 80 columns there is no room for both."""
+    """The description is below the value, because 80 columns have no room for both."""
     from rich.table import Table
     from rich.text import Text
 
@@ -77,12 +77,12 @@ def _table(loaded: Loaded) -> "Iterator[RenderableType]":
         table.add_column(width=width, no_wrap=True)
         table.add_column(overflow="fold")
         for setting in members:
-            table.add_row(Text(setting.name, "bold"), _told(setting, loaded))
+            table.add_row(Text(setting.name, "bold"), _described(setting, loaded))
         yield table
         yield Text()
 
 
-def _told(setting: Setting, loaded: Loaded) -> "RenderableType":
+def _described(setting: Setting, loaded: Loaded) -> "RenderableType":
     from rich.console import Group
     from rich.text import Text
 
@@ -96,7 +96,7 @@ def _told(setting: Setting, loaded: Loaded) -> "RenderableType":
 
 
 def _words(value: object) -> str:
-    """As the environment would have it; what is empty is called so, as the meanings do."""
+    """As in an environment variable; empty values are shown as `empty`, as in the descriptions."""
     match value:
         case bool():
             return str(value).lower()
@@ -105,6 +105,6 @@ def _words(value: object) -> str:
         case list():
             return ", ".join(value) or "empty"
         case dict():
-            return ", ".join(f"{name}={told}" for name, told in value.items()) or "empty"
+            return ", ".join(f"{name}={part}" for name, part in value.items()) or "empty"
         case _:
             return str(value) or "empty"

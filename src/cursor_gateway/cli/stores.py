@@ -14,7 +14,7 @@ _SCHEMES = ("postgresql://", "postgres://")
 
 class OpenableStore(Store, Protocol):
     async def open(self, now_ms: int) -> str | None:
-        """Optional, for whoever writes. Returns a warning, if any.
+        """Optional, for processes that write. Returns a warning, if any.
 
         Raises `SettingsError` for what only the operator can fix, `StoreUnavailable` for what may be temporary.
         """

@@ -26,7 +26,7 @@ def wants_plain() -> bool:
 
 @contextmanager
 def unechoed() -> Iterator[None]:
-    """The terminal writes typed keys, Ctrl-C among them, into the live view, which then is no longer where it was."""
+    """Without this, the terminal echoes typed keys into the live view, and moves it."""
     import termios
 
     try:

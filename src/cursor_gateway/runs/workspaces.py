@@ -16,7 +16,7 @@ class Workspaces:
         self._roots = [root.resolve() for root in roots] or [self.default]
 
     @property
-    def told(self) -> str:
+    def summary(self) -> str:
         """For people."""
         others = [str(root) for root in self._roots if root != self.default]
         return f"{self.default}{'; requests may name folders below ' + ', '.join(others) if others else ''}"
