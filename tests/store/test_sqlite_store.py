@@ -36,7 +36,7 @@ LONG: dict[str, Call] = {
     "delete_conversation": lambda store: store.delete_conversation("conv", ME),
     "prune": lambda store: store.prune(None, None, 0),
     "prune_owners": lambda store: store.prune_owners(10**9),
-    "keep_request": lambda store: store.keep_request("run", ME, 0, b"{}"),
+    "keep_request": lambda store: store.keep_request("run", ME, 0, b"{}" * 50_000),
     "kept_request": lambda store: store.kept_request("run", ME, 0),
     "forget_request": lambda store: store.forget_request("run", ME, 0),
     "change_conversation": lambda store: store.change_conversation("conv", ME, "t", True),
@@ -69,6 +69,11 @@ def test_every_call_is_short_or_long() -> None:
 @pytest.mark.parametrize("name", SHORT)
 def test_what_is_short_does_not_wait(local: SqliteStore, name: str) -> None:
     at_once(SHORT[name](local))
+
+
+def test_a_short_request_is_kept_without_waiting(local: SqliteStore) -> None:
+    at_once(local.keep_request("run", ME, 0, b"{}"))
+    assert local.database.kept_request("run", ME, 0) == b"{}"
 
 
 @pytest.mark.parametrize("name", LONG)

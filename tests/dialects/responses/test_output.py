@@ -8,7 +8,7 @@ import pytest
 from cursor_gateway.dialects.deltas import Call, Ended, FinishReason
 from cursor_gateway.dialects.responses.output import Head, Output
 from cursor_gateway.dialects.responses.request import Asked
-from cursor_gateway.dialects.responses.shapes import Echo, Event
+from cursor_gateway.dialects.responses.shapes import Echo, Event, ItemDone
 from cursor_gateway.dialects.responses.toolbox import Declared, Forms
 from cursor_gateway.errors import AgentCrashed, Failure, RunCancelled
 from cursor_gateway.model.document_events import DocumentStarted, KnownMetadata
@@ -240,6 +240,16 @@ def test_how_it_ends(failure: Failure | None, reason: FinishReason, status: str)
     assert response.status == status
     assert (response.error is None) == (failure is None)
     assert text_of(response) == "Hel"
+
+
+def test_the_json_of_a_finished_item_can_take_its_place() -> None:
+    output = Output(head())
+    item = [*output.begin(), *output.say("Hello."), *output.close()][-1]
+    assert isinstance(item, ItemDone)
+    before = msgspec.json.encode(output.response())
+    output.keep_encoded(item.output_index, msgspec.Raw(msgspec.json.encode(item.item)))
+    assert msgspec.json.encode(output.response()) == before
+    assert output.item_id == item.item.id
 
 
 def test_codex_retries_only_a_run_that_had_not_begun() -> None:

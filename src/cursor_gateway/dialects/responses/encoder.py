@@ -34,7 +34,6 @@ from cursor_gateway.model.document_events import (
 from cursor_gateway.model.documents import Usage
 from cursor_gateway.prompting.structured import extract_json
 from cursor_gateway.stages.cutting import Cutter
-from cursor_gateway.wire.sse import frame
 
 _encode = msgspec.json.encode
 _DELTA = b'event: %b\ndata: {"type":"%b","sequence_number":'
@@ -184,7 +183,12 @@ class ResponseStream:
     def _frame(self, event: Event) -> bytes:
         if not self._sends_all and (event.sequence_number <= self._after or self._is_known(event)):
             return b""
-        return frame(_encode(event), event=str(event.__struct_config__.tag))
+        if isinstance(event, ItemDone):
+            item = msgspec.Raw(_encode(event.item))
+            self._output.keep_encoded(event.output_index, item)
+            event = replace(event, item=item)
+        # Not `frame`: JSON and the names of events have no line ends, and the data may be megabytes.
+        return b"event: %b\ndata: %b\n\n" % (str(event.__struct_config__.tag).encode(), _encode(event))
 
     def _is_known(self, event: Event) -> bool:
         if isinstance(event, ItemAdded | ItemDone):

@@ -109,7 +109,8 @@ class Output:
 
     def __init__(self, head: Head) -> None:
         self._head, self._asked = head, head.asked
-        self._items: list[Item] = []
+        self._items: list[Item | msgspec.Raw] = []  # those that are finished, or their JSON
+        self._last_id = ""  # of the last of them
         self._open: _Open | None = None
         self._next = 0  # the number of the next event
         self._end: Ended | None = None
@@ -145,22 +146,23 @@ class Output:
         """Of the item that the last events are about."""
         if self._open is not None:
             return self._open.item.id
-        return self._items[-1].id if self._items else ""
+        return self._last_id
 
     def response(self) -> Response:
         """As it is now."""
         head, end = self._head, self._end
+        items: list[Any] = self._items
         response = Response(
             **_fields(self._asked.echo),
             id=head.id,
             created_at=head.created,
             status="in_progress" if self.has_begun else "queued",
             model=head.model,
-            output=tuple(self._items),
+            output=tuple(items),
         )
         if end is None:
             if self._open is not None:
-                response = replace(response, output=(*self._items, _grown(self._open)))
+                response = replace(response, output=(*items, _grown(self._open)))
             return response
         response = replace(
             response,
@@ -192,6 +194,10 @@ class Output:
         self._open.pieces.append(text)
         self._next += 1
         return self._next - 1
+
+    def keep_encoded(self, index: int, item: msgspec.Raw) -> None:
+        """The JSON of a finished item, which the whole response has again: the result of a tool may be a whole file."""
+        self._items[index] = item
 
     def say(self, text: str) -> list[Event]:
         events: list[Event] = []
@@ -391,6 +397,7 @@ class Output:
     def _finished(self, item: Item) -> Event:
         event = ItemDone(sequence_number=self._number(), output_index=self.index, item=item)
         self._items.append(item)
+        self._last_id = item.id
         return event
 
 

@@ -24,6 +24,8 @@ from cursor_gateway.store.base import (
 )
 from cursor_gateway.store.sqlite.database import Database
 
+_SHORT = 64 * 1024  # bytes that are written in less time than passing them to another thread takes
+
 
 class SqliteStore:
     def __init__(self, directory: Path) -> None:
@@ -79,6 +81,12 @@ class SqliteStore:
     async def name_reply(self, owner: str, key: str, reply: IdempotentRun, now_ms: int) -> None:
         self.database.name_reply(owner, key, reply, now_ms)
 
+    async def keep_request(self, run_id: str, owner: str, after: int, data: bytes) -> None:
+        if len(data) <= _SHORT:
+            self.database.keep_request(run_id, owner, after, data)
+        else:
+            await asyncio.to_thread(self.database.keep_request, run_id, owner, after, data)
+
     # --- in a thread --------------------------------------------------------------------------------
 
     async def delete_conversation(self, id: str, owner: str) -> bool:
@@ -95,9 +103,6 @@ class SqliteStore:
 
     async def prune_owners(self, max_bytes: int) -> int:
         return await asyncio.to_thread(self.database.prune_owners, max_bytes)
-
-    async def keep_request(self, run_id: str, owner: str, after: int, data: bytes) -> None:
-        await asyncio.to_thread(self.database.keep_request, run_id, owner, after, data)
 
     async def kept_request(self, run_id: str, owner: str, after: int) -> bytes | None:
         return await asyncio.to_thread(self.database.kept_request, run_id, owner, after)
