@@ -7,10 +7,14 @@ _UNTITLED = "Untitled"
 
 def title_of(text: str) -> str:
     """The first line with text, white space collapsed, cut at a word boundary."""
-    start = text.lstrip()[:_LOOKED_AT]
-    lines = (" ".join("".join(c if c.isprintable() else " " for c in line).split()) for line in start.splitlines())
+    lines = map(_shown, text.lstrip()[:_LOOKED_AT].splitlines())
     line = next((line for line in lines if line), _UNTITLED)
     if len(line) <= _LONGEST:
         return line
     words, _, _ = line[:_LONGEST].rpartition(" ")
     return f"{words or line[: _LONGEST - 1]}…"
+
+
+def _shown(line: str) -> str:
+    shown = line if line.isprintable() else "".join(c if c.isprintable() else " " for c in line)
+    return " ".join(shown.split())

@@ -19,6 +19,7 @@ import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import NoReturn
 
 from cursor_gateway.errors import SettingsError, StoreUnavailable
 from cursor_gateway.store.sqlite.opening import connect, is_damage, open_database, primary_code, suspect, update
@@ -56,7 +57,7 @@ _HARMLESS = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLIT
 
 class Connections:
     def __init__(self, path: Path) -> None:
-        self.path = path
+        self.path, self._name = path, str(path)
         self._writer: sqlite3.Connection | None = None
         self._writers_file: int | None = None
         self._readers: list[sqlite3.Connection] = []
@@ -70,8 +71,11 @@ class Connections:
 
     def open(self, now_ms: int) -> str | None:
         """Returns a warning, if any. Raises `SettingsError` for what the operator must fix."""
-        with self._state, self._errors_translated():
-            warning = open_database(self.path, now_ms)
+        with self._state:
+            try:
+                warning = open_database(self.path, now_ms)
+            except sqlite3.Error as error:
+                self._fail(error)
             self._is_usable, self._is_damaged = True, False
             self._file = self._file_now()
             return warning
@@ -83,42 +87,35 @@ class Connections:
     @contextmanager
     def writing(self) -> Iterator[sqlite3.Connection]:
         """A transaction, committed at the end of the block."""
-        with self._writer_alone() as connection:
+        self._take_turn()
+        try:
+            connection = self._current_writer() or self._new_writer()
             connection.execute("BEGIN IMMEDIATE")
             self._lock_acquired()
             yield connection
             connection.execute("COMMIT")
+        except sqlite3.Error as error:
+            self._writer_failed(error)
+        finally:
+            self._end_turn()
 
     def write(self, statement: str, values: Mapping[str, object]) -> int:
         """Runs one statement as its own transaction. Returns the number of rows."""
-        with self._writer_alone() as connection:
+        self._take_turn()
+        try:
+            connection = self._current_writer() or self._new_writer()
             count = connection.execute(statement, values).rowcount
             self._lock_acquired()
             return count
-
-    @contextmanager
-    def _writer_alone(self) -> Iterator[sqlite3.Connection]:
-        if not self._turn.acquire(timeout=_TURN_TIMEOUT):
-            raise StoreUnavailable("The gateway is busy writing its history; retry in a moment.")
-        try:
-            with self._errors_translated():
-                try:
-                    yield self._current_writer() or self._new_writer()
-                except sqlite3.Error as error:
-                    if primary_code(error) == sqlite3.SQLITE_BUSY:
-                        self._set_timeout(0)
-                    elif primary_code(error) not in _HARMLESS:
-                        self._close_writer()
-                    raise
-                finally:
-                    self._undo()
+        except sqlite3.Error as error:
+            self._writer_failed(error)
         finally:
-            self._turn.release()
+            self._end_turn()
 
     @contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:
         """A read transaction: the block sees one snapshot."""
-        with self._errors_translated():
+        try:
             connection = self._reader()
             try:
                 connection.execute("BEGIN")
@@ -130,6 +127,8 @@ class Connections:
                 self._put_back(connection)
                 raise
             self._put_back(connection)
+        except sqlite3.Error as error:
+            self._fail(error)
 
     def another(self) -> sqlite3.Connection:
         """A separate connection, owned by the caller, for work that waits for the disk."""
@@ -144,6 +143,23 @@ class Connections:
             self._close_writer()
 
     # --- writing ------------------------------------------------------------------------------------
+
+    def _take_turn(self) -> None:
+        if not self._turn.acquire(timeout=_TURN_TIMEOUT):
+            raise StoreUnavailable("The gateway is busy writing its history; retry in a moment.")
+
+    def _end_turn(self) -> None:
+        try:
+            self._undo()
+        finally:
+            self._turn.release()
+
+    def _writer_failed(self, error: sqlite3.Error) -> NoReturn:
+        if primary_code(error) == sqlite3.SQLITE_BUSY:
+            self._set_timeout(0)
+        elif primary_code(error) not in _HARMLESS:
+            self._close_writer()
+        self._fail(error)
 
     def _current_writer(self) -> sqlite3.Connection | None:
         return self._writer if self._is_usable and self._file_now() == self._writers_file else None
@@ -231,25 +247,21 @@ class Connections:
 
     def _file_now(self) -> int | None:
         try:
-            return os.stat(self.path).st_ino
+            return os.stat(self._name).st_ino
         except OSError:
             return None
 
-    @contextmanager
-    def _errors_translated(self) -> Iterator[None]:
-        """Raises SQLite's errors as `StoreUnavailable`, except those that are bugs in the gateway's SQL."""
-        try:
-            yield
-        except sqlite3.Error as error:
-            code = primary_code(error)
-            if code not in _WHY:
-                raise
-            if is_damage(error):
-                self._is_damaged = True
-                suspect(self.path)
-            if code not in _HARMLESS:
-                self._suspect()
-            raise StoreUnavailable(_WHY[code], details=getattr(error, "sqlite_errorname", "")) from error
+    def _fail(self, error: sqlite3.Error) -> NoReturn:
+        """Raises `StoreUnavailable`, or the error itself if it is a bug in the gateway's SQL."""
+        code = primary_code(error)
+        if code not in _WHY:
+            raise error
+        if is_damage(error):
+            self._is_damaged = True
+            suspect(self.path)
+        if code not in _HARMLESS:
+            self._suspect()
+        raise StoreUnavailable(_WHY[code], details=getattr(error, "sqlite_errorname", "")) from error
 
     def _suspect(self) -> None:
         """Marks the connections as suspect. The writer is replaced by the next thread that writes."""
