@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 
-from cursor_gateway.errors import AgentMissing, host_exhausted
+from cursor_gateway.errors import AgentMissing, GatewayError, host_exhausted
 from cursor_gateway.sources.process_groups import signal_group
 
 _PIECE = 256 * 1024
@@ -30,9 +30,7 @@ _DEAD_PIPE_SECONDS = 0.5  # to drain a dead agent's pipe that another process ke
 class AgentProcess:
     """Create it with `start`. `end` must be awaited."""
 
-    def __init__(self, popen: "subprocess.Popen[bytes]", on_gone: Callable[[int], None]) -> None:
-        assert popen.stdout is not None
-        assert popen.stderr is not None
+    def __init__(self, popen: "subprocess.Popen[bytes]", out: int, err: int, on_gone: Callable[[int], None]) -> None:
         self.pid = popen.pid
         self.is_discarding = False
         # An agent writes line by line. If true, output that follows the last read within a millisecond is left in the
@@ -45,12 +43,12 @@ class AgentProcess:
         self._loop = asyncio.get_running_loop()
         self._pieces: list[bytes] = []
         self._errors = bytearray()
-        self._open_pipes = {popen.stdout.fileno(), popen.stderr.fileno()}
+        self._out, self._err = out, err
+        self._open_pipes = {out, err}
         self._wakers: set[asyncio.Future[None]] = set()
         self._gone = False
         self._pidfd = -1
         self._deadline: asyncio.TimerHandle | None = None
-        self._out, self._err = popen.stdout.fileno(), popen.stderr.fileno()
         self._watch_end()  # first: it may fail
         for pipe in (self._out, self._err):
             os.set_blocking(pipe, False)
@@ -67,45 +65,59 @@ class AgentProcess:
         on_gone: Callable[[int], None] = lambda pid: None,
     ) -> "AgentProcess":
         """Raises `AgentMissing`, `HostExhausted`. `on_gone` is called with the process group once it has ended."""
-        source = subprocess.DEVNULL
         try:
-            if stdin is not None:
-                source = _file_of(stdin)
+            source = _file_of(stdin) if stdin is not None else subprocess.DEVNULL
+        except OSError as error:
+            raise cannot_start(error, arguments) from error
+        return cls._spawned(arguments, folder, environment, source, on_gone)
+
+    @classmethod
+    def _spawned(
+        cls,
+        arguments: Sequence[str],
+        folder: str,
+        environment: Mapping[str, str],
+        source: int,
+        on_gone: Callable[[int], None],
+    ) -> "AgentProcess":
+        """`source` is its standard input, which is closed here. Raises as `start`."""
+        ours: list[int] = []  # ends of the pipes; `Popen` would make files of them
+        theirs: list[int] = [] if source == subprocess.DEVNULL else [source]
+        try:
+            for _ in ("stdout", "stderr"):
+                read_end, write_end = os.pipe()
+                ours.append(read_end)
+                theirs.append(write_end)
             popen = subprocess.Popen(
                 arguments,
                 cwd=folder,
-                env=dict(environment),
+                env=environment,
                 stdin=source,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
+                stdout=theirs[-2],
+                stderr=theirs[-1],
                 start_new_session=True,
-                bufsize=0,
             )
-            return cls._watched(popen, on_gone)
+            started = cls._watched(popen, ours[0], ours[1], on_gone)
+            ours.clear()  # they are its own now
+            return started
         except (OSError, ValueError, RuntimeError) as error:  # RuntimeError: no thread can be started
-            if (exhausted := host_exhausted(error)) is not None:
-                raise exhausted from error
-            reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-            where = error.filename if isinstance(error, OSError) else None
-            raise AgentMissing(
-                f"The agent cannot be started: {reason}; run `cursor-gateway doctor`, then try again.",
-                details=str(where or arguments[0]),  # the working folder may be what is missing
-            ) from error
+            raise cannot_start(error, arguments) from error
         finally:
-            if source != subprocess.DEVNULL:
-                os.close(source)
+            for file in (*ours, *theirs):
+                os.close(file)
 
     @classmethod
-    def _watched(cls, popen: "subprocess.Popen[bytes]", on_gone: Callable[[int], None]) -> "AgentProcess":
-        assert popen.stdout is not None
+    def _watched(
+        cls, popen: "subprocess.Popen[bytes]", out: int, err: int, on_gone: Callable[[int], None]
+    ) -> "AgentProcess":
         with suppress(OSError):
-            fcntl.fcntl(popen.stdout.fileno(), _F_SETPIPE_SZ, _PIPE)
+            fcntl.fcntl(out, _F_SETPIPE_SZ, _PIPE)
         try:
-            return cls(popen, on_gone)
+            return cls(popen, out, err, on_gone)
         except BaseException:  # without an owner it would never be ended
             signal_group(popen.pid, signal.SIGKILL)
-            with popen:  # waits, and closes its pipes
-                raise
+            popen.wait()
+            raise
 
     @property
     def status(self) -> int | None:
@@ -242,9 +254,7 @@ class AgentProcess:
             if pipe == self._out and self._pause is not None:
                 self._pause.cancel()
                 self._pause = None
-            stream = self._popen.stdout if pipe == self._out else self._popen.stderr
-            assert stream is not None
-            stream.close()
+            os.close(pipe)
 
     def _close_dead_pipes(self) -> None:
         """Reads once more first: a busy event loop may not have drained the pipe yet."""
@@ -283,6 +293,17 @@ class AgentProcess:
 def _settle(future: "asyncio.Future[None]") -> None:
     if not future.done():
         future.set_result(None)
+
+
+def cannot_start(error: Exception, arguments: Sequence[str]) -> GatewayError:
+    if (exhausted := host_exhausted(error)) is not None:
+        return exhausted
+    reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+    where = error.filename if isinstance(error, OSError) else None
+    return AgentMissing(
+        f"The agent cannot be started: {reason}; run `cursor-gateway doctor`, then try again.",
+        details=str(where or arguments[0]),  # the working folder may be what is missing
+    )
 
 
 def _file_of(data: bytes) -> int:

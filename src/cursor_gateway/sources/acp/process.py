@@ -2,13 +2,11 @@
 
 import asyncio
 import os
-import subprocess
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 
-from cursor_gateway.errors import AgentMissing, host_exhausted
 from cursor_gateway.sources.acp.messages import Message, line_of, message_of
-from cursor_gateway.sources.process import AgentProcess
+from cursor_gateway.sources.process import AgentProcess, cannot_start
 from cursor_gateway.wire.lines import LineSplitter
 
 
@@ -24,35 +22,17 @@ class InteractiveProcess(AgentProcess):
         environment: Mapping[str, str],
         on_gone: Callable[[int], None],
     ) -> "tuple[AgentProcess, StdinWriter]":
-        """Raises `AgentMissing`."""
+        """Raises `AgentMissing`, `HostExhausted`."""
         try:
-            popen = subprocess.Popen(
-                arguments,
-                cwd=folder,
-                env=dict(environment),
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                start_new_session=True,
-                bufsize=0,
-            )
-            assert popen.stdin is not None
-            stdin = StdinWriter(os.dup(popen.stdin.fileno()))
-            popen.stdin.close()
-            try:
-                return cls._watched(popen, on_gone), stdin
-            except BaseException:
-                stdin.close()
-                raise
-        except (OSError, ValueError, RuntimeError) as error:
-            if (exhausted := host_exhausted(error)) is not None:
-                raise exhausted from error
-            reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-            where = error.filename if isinstance(error, OSError) else None
-            raise AgentMissing(
-                f"The agent cannot be started: {reason}; run `cursor-gateway doctor`, then try again.",
-                details=str(where or arguments[0]),
-            ) from error
+            theirs, ours = os.pipe()
+        except OSError as error:
+            raise cannot_start(error, arguments) from error
+        stdin = StdinWriter(ours)
+        try:
+            return cls._spawned(arguments, folder, environment, theirs, on_gone), stdin
+        except BaseException:
+            stdin.close()
+            raise
 
 
 class StdinWriter:
