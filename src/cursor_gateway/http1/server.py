@@ -380,9 +380,10 @@ class Exchange:
         self._pieces: list[bytes] = []
         # Not an `asyncio.Event`: each allocates space for 64 waiters, and there are many streams.
         self._waiting: list[asyncio.Future[None]] = []
-        self._expects_continue = version != "1.0" and any(
-            name == b"expect" and value.lower() == b"100-continue" for name, value in scope["headers"]
-        )
+        self._expects_continue = False
+        for name, value in scope["headers"]:
+            if name == b"expect" and value.lower() == b"100-continue" and version != "1.0":
+                self._expects_continue = True
 
     # --- the connection's side ----------------------------------------------------------------------
 

@@ -331,7 +331,7 @@ class Run:
 
     def _stop_unread(self) -> None:
         is_answered = self.is_waiting and self.readers.read_up_to >= self.log.paused_at
-        if self.readers.count == 0 and self.needs_readers and not is_answered:
+        if self.readers.count == 0 and self.needs_readers and not is_answered and not self.is_ending:
             self.stop(RunCancelled("The client disconnected before the answer was complete; send the request again."))
 
 

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable
 from typing import TypeVar
 
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 
 from cursor_gateway.errors import InvalidRequest, RequestTooLarge, RequestTooSlow
 from cursor_gateway.settings import Settings
@@ -15,25 +15,34 @@ _MUCH = 256 * 1024  # bytes: larger bodies are parsed in a thread, so that other
 
 
 async def read_body(request: Request, settings: Settings) -> bytes:
+    """Raises `RequestTooLarge`, `RequestTooSlow`, `ClientDisconnect`."""
     max_bytes, seconds = settings.max_body_bytes, settings.body_seconds
-    too_large = RequestTooLarge(f"The body is larger than {max_bytes} bytes; send less, or raise `max_body_bytes`.")
     length = request.headers.get("content-length", "0")
     if not (length.isascii() and length.isdigit()):
         raise InvalidRequest("`Content-Length` must be a number.")
     if len(length) > 18 or int(length) > max_bytes:
-        raise too_large
+        raise _too_large(max_bytes)
     pieces: list[bytes] = []
-    size = 0
+    size, is_whole = 0, False
     try:
         async with asyncio.timeout(seconds):
-            async for piece in request.stream():
+            while not is_whole:
+                message = await request.receive()
+                if message["type"] == "http.disconnect":
+                    raise ClientDisconnect
+                piece = message.get("body", b"")
                 size += len(piece)
                 if size > max_bytes:
-                    raise too_large
+                    raise _too_large(max_bytes)
                 pieces.append(piece)
+                is_whole = not message.get("more_body", False)
     except TimeoutError:
         raise RequestTooSlow(f"The body did not arrive within {seconds:g} s; send it again.") from None
     return b"".join(pieces)
+
+
+def _too_large(max_bytes: int) -> RequestTooLarge:
+    return RequestTooLarge(f"The body is larger than {max_bytes} bytes; send less, or raise `max_body_bytes`.")
 
 
 async def parse_body(body: bytes, read: Callable[[bytes], T]) -> T:

@@ -36,7 +36,6 @@ from cursor_gateway.settings import Settings, is_loopback
 
 _log = Log()
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._:-]{1,128}")
-_REQUEST_ID_NAMES = (b"x-request-id", b"request-id")  # OpenAI's, and Anthropic's
 _HOST = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([A-Za-z0-9._-]+))(?::[0-9]{0,5})?")
 _OPEN_PATHS = ("/health", "/openapi.json", "/docs", "/docs.css", "/")  # no key: they reveal nothing and start nothing
 _OPEN_PREFIX = "/page/"
@@ -185,14 +184,18 @@ class _Reply:
     def __init__(self, send: Send, request_id: str, headers: Pairs) -> None:
         self.status = 0
         self._send, self._request_id = send, request_id
-        self._headers = [*headers, *((name, request_id.encode()) for name in _REQUEST_ID_NAMES)]
+        id = request_id.encode()
+        self._headers = [*headers, (b"x-request-id", id), (b"request-id", id)]  # OpenAI's, and Anthropic's
 
     async def __call__(self, message: Message) -> None:
         if message["type"] == "http.response.start":
             self.status = message["status"]
-            given = message.get("headers", [])
-            names = {name for name, _ in given}
-            message = {**message, "headers": [*given, *(pair for pair in self._headers if pair[0] not in names)]}
+            headers = list(message.get("headers", ()))
+            names = dict(headers)
+            for pair in self._headers:
+                if pair[0] not in names:
+                    headers.append(pair)
+            message = {**message, "headers": headers}
         await self._send(message)
 
     async def refuse(self, failure: Failure, errors: Errors) -> None:
