@@ -9,7 +9,7 @@ import msgspec
 
 from cursor_gateway.client.failures import CallFailed
 from cursor_gateway.client.following import Following, Numbered
-from cursor_gateway.client.steps import Close, Head, Link, Open, Pause, Read, Told
+from cursor_gateway.client.steps import Batch, Close, Head, Link, Open, Pause, Read
 from cursor_gateway.dialects.deltas import AgentTools
 from cursor_gateway.dialects.documents.encoder import SseEncoder, encode_response
 from cursor_gateway.dialects.documents.reader import DocumentEventReader
@@ -187,7 +187,7 @@ def _followed(pieces: list[bytes]) -> tuple[list[Numbered], str]:
                     heard = Head(200, {"content-type": "text/event-stream", "x-chat-id": "chat_1"})
                 case Read():
                     heard = waiting.pop(0) if waiting else b""
-                case Told(items=items):
+                case Batch(items=items):
                     told += items
                     heard = None
                 case Close() | Pause():

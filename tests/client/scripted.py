@@ -6,19 +6,19 @@ from typing import TypeAlias, TypeVar
 from msgspec import Struct
 
 from cursor_gateway.client.steps import (
+    Batch,
+    BatchCall,
+    Call,
     Close,
     Head,
-    Heard,
     Link,
     Lost,
     Open,
     Pause,
     Read,
     Request,
+    Result,
     Step,
-    Telling,
-    Told,
-    TurnBuilder,
 )
 
 T = TypeVar("T")
@@ -52,35 +52,35 @@ class Shell:
         self._server = server or (lambda request: self._answers.pop(0))
         self._pieces: list[bytes | Lost] = []
 
-    def asked(self, steps: TurnBuilder[T]) -> T:
-        heard: Heard = None
+    def asked(self, steps: Call[T]) -> T:
+        result: Result = None
         while True:
             try:
-                heard = self._do(steps.send(heard))
+                result = self._do(steps.send(result))
             except StopIteration as end:
                 value: T = end.value
                 assert not self.is_open, "whoever is finished has closed the reply"
                 return value
 
-    def batches(self, steps: Telling[T]) -> list[list[T]]:
+    def batches(self, steps: BatchCall[T]) -> list[list[T]]:
         found: list[list[T]] = []
         while (batch := self.told(steps)) is not None:
             found.append(batch)
         return found
 
-    def told(self, steps: Telling[T]) -> list[T] | None:
-        heard: Heard = None
+    def told(self, steps: BatchCall[T]) -> list[T] | None:
+        result: Result = None
         while True:
             try:
-                step = steps.send(heard)
+                step = steps.send(result)
             except StopIteration:
                 assert not self.is_open
                 return None
-            if isinstance(step, Told):
+            if isinstance(step, Batch):
                 return step.items
-            heard = self._do(step)
+            result = self._do(step)
 
-    def _do(self, step: Step) -> Heard:
+    def _do(self, step: Step) -> Result:
         match step:
             case Open(request=request):
                 assert not self.is_open, "one reply at a time"

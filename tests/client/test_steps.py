@@ -66,7 +66,7 @@ def test_the_gateway_may_ask_for_a_longer_pause(wanted: str, waited: float) -> N
 def test_after_a_sign_of_life_the_tries_begin_anew() -> None:
     tries = Tries(LINK)
     assert [tries.pause_after(LOST), tries.pause_after(LOST)] == [0.1, 1.0]
-    tries.heard()
+    tries.reset()
     assert [tries.pause_after(REFUSED), tries.pause_after(LOST), tries.pause_after(LOST)] == [0.1, 1.0, 5.0]
     with pytest.raises(CannotReach):
         tries.pause_after(LOST)

@@ -14,7 +14,7 @@ from cursor_gateway.dialects.documents.encoder import NdjsonEncoder, SseEncoder
 from cursor_gateway.errors import AgentOverloaded, AgentUnauthenticated
 from cursor_gateway.model.agent_events import AgentEvent, ThinkingDelta
 from cursor_gateway.runs.run import Run
-from cursor_gateway.server.streaming import EventStream, Heard, Reading, read_to_end
+from cursor_gateway.server.streaming import EventStream, Progress, Reading, read_to_end
 from cursor_gateway.sources.base import Turn
 from cursor_gateway.stages.cutting import Cutter
 from cursor_gateway.wire.sse import SseDecoder, SseEvent
@@ -395,7 +395,7 @@ def test_the_end_is_waited_for() -> None:
 def test_who_has_heard_enough_stops_the_run() -> None:
     async def live() -> None:
         run = started(say("All"), forever())
-        assert await read_to_end(run, Client().receive, lambda event: Heard.ALL)
+        assert await read_to_end(run, Client().receive, lambda event: Progress.TRUNCATED)
         assert run.is_ending
         await run.gone()
 

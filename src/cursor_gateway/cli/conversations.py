@@ -367,7 +367,7 @@ def _show(conversation: "WholeConversation", console: "Console") -> None:
     console.print(Group(Listing(title), Listing(plain_rows([" · ".join(facts)], "dim", ""))), soft_wrap=is_plain)
     view = TerminalView(console)  # one for all runs: a plan's to-dos may be done in a later one
     for number, run in enumerate(conversation.runs):
-        for message in conversation.asked(run):
+        for message in conversation.prompts(run):
             lines = split_lines(visible(message.text))
             prompt = [Row(Text("▌ ", "bold cyan"), Text(line.expandtabs(4), "bold"), "▌ ") for line in lines]
             is_prompt = message.role == "user"

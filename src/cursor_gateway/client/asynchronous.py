@@ -1,4 +1,4 @@
-"""The client for event loops: as `sync`, where each wait is an `await`."""
+"""The client for asyncio. It works like `sync`, except that blocking calls are awaited."""
 
 from collections.abc import AsyncIterator, Sequence
 from typing import TYPE_CHECKING, TypeVar, Unpack
@@ -18,7 +18,7 @@ from cursor_gateway.client.connection import (
     request_of,
 )
 from cursor_gateway.client.following import Following, Prose, Reading
-from cursor_gateway.client.steps import Close, Head, Heard, Link, Open, Pause, Read, Step, Telling, Told, TurnBuilder
+from cursor_gateway.client.steps import Batch, BatchCall, Call, Close, Head, Link, Open, Pause, Read, Result, Step
 from cursor_gateway.model.document_events import DocumentEvent
 from cursor_gateway.model.documents import ChatResponse, Envelope
 from cursor_gateway.model.history import ConversationDetail, ConversationEntry
@@ -31,7 +31,7 @@ T = TypeVar("T")
 
 
 class AsyncClient:
-    """A gateway, for asyncio: as `Client`, where each wait is an `await`."""
+    """A client of a gateway for asyncio. It works like `Client`, except that blocking calls are awaited."""
 
     def __init__(
         self,
@@ -42,10 +42,10 @@ class AsyncClient:
         pauses: Sequence[float] = PAUSES,
         socket: str | None = None,
     ) -> None:
-        """`timeout`: seconds of silence after which a connection counts as lost. `pauses`: seconds before each new try.
+        """`timeout`: seconds without data after which a connection counts as lost. `pauses`: seconds before each retry.
 
         `socket`: the path of a Unix socket to connect to, instead of the host and port of `url`.
-        Raises `ValueError` for an address or a key that can be none.
+        Raises `ValueError` for an invalid URL or key.
         """
         import httpx2
 
@@ -70,68 +70,68 @@ class AsyncClient:
             return await stream.result()
 
     def stream(self, message: str, **options: Unpack[ChatOptions]) -> "AsyncStream":
-        """The answer as it comes; to be used in an `async with`. Whoever leaves it before the end stops the run."""
+        """Streams the answer; use it in an `async with`. Leaving it before the end stops the run."""
         return AsyncStream(self._http, Following(self._link, start=request_of(message, options)))
 
     # --- a run that goes on, or that was ------------------------------------------------------------
 
     async def response(self, id: str) -> ChatResponse:
-        """The whole answer, or what there is of it now: its status is `streaming` then."""
-        return await self._asked(calls.response(self._link, id))
+        """The whole answer, or a snapshot with the status `streaming`."""
+        return await self._call(calls.response(self._link, id))
 
     def events(self, id: str, after: int = 0) -> "AsyncStream":
-        """The run's events, from the first on or after the one with that number. Leaving it does not stop the run."""
+        """The run's events, from the first, or after the event `after`. Leaving it does not stop the run."""
         return AsyncStream(self._http, Following(self._link, id=id, after=after))
 
-    async def answer(self, id: str, **told: Unpack[AnswerFields]) -> str:
-        """What the run waits for, or its agent has asked: `tool_results`, `answers`, `plan` or `permissions`.
+    async def answer(self, id: str, **fields: Unpack[AnswerFields]) -> str:
+        """Answers a run: send one of `tool_results`, `answers`, `plan` and `permissions`.
 
-        Returns the id of the run that goes on with it: the same, whose stream goes on, or the conversation's next.
+        Returns the id of the run that continues: the same one, or the next in the conversation.
         """
-        return await self._asked(calls.answer(self._link, id, told))
+        return await self._call(calls.answer(self._link, id, fields))
 
     async def cancel(self, id: str) -> Envelope:
-        """How the run ended: now, or before."""
-        return await self._asked(calls.cancel(self._link, id))
+        """Stops the run, and returns how it ended."""
+        return await self._call(calls.cancel(self._link, id))
 
     # --- the history --------------------------------------------------------------------------------
 
     async def conversations(
         self, query: str | None = None, limit: int | None = None
     ) -> AsyncIterator[ConversationEntry]:
-        """The newest first; those where all words of `query` were said. Fetched page by page, as they are read."""
-        steps, line = calls.conversations(self._link, query, limit), _Line(self._http)
-        while (page := await line.told(steps)) is not None:
+        """Newest first; with `query`, those that contain all its words. Fetched page by page."""
+        steps, connection = calls.conversations(self._link, query, limit), _Connection(self._http)
+        while (page := await connection.next_batch(steps)) is not None:
             for entry in page:
                 yield entry
 
     async def conversation(self, id: str) -> ConversationDetail:
-        return await self._asked(calls.conversation(self._link, id))
+        return await self._call(calls.conversation(self._link, id))
 
     async def delete_conversation(self, id: str) -> None:
-        """With all its runs; one that goes on is stopped."""
-        return await self._asked(calls.delete_conversation(self._link, id))
+        """With all its runs. An active run is stopped."""
+        return await self._call(calls.delete_conversation(self._link, id))
 
     # --- permissions --------------------------------------------------------------------------------
 
     async def permissions(self) -> PermissionList:
-        """What was allowed, and the operator's rules."""
-        return await self._asked(calls.permissions(self._link))
+        """The caller's decisions and the operator's rules."""
+        return await self._call(calls.permissions(self._link))
 
     async def revoke_permission(self, id: str) -> None:
-        """From the next run on."""
-        return await self._asked(calls.revoke_permission(self._link, id))
+        """Applies from the next run on."""
+        return await self._call(calls.revoke_permission(self._link, id))
 
     # --- the gateway --------------------------------------------------------------------------------
 
     async def models(self) -> list[ModelEntry]:
-        return await self._asked(calls.models(self._link))
+        return await self._call(calls.models(self._link))
 
     async def health(self) -> Health:
-        return await self._asked(calls.health(self._link))
+        return await self._call(calls.health(self._link))
 
-    async def _asked(self, steps: TurnBuilder[T]) -> T:
-        return await _Line(self._http).asked(steps)
+    async def _call(self, steps: Call[T]) -> T:
+        return await _Connection(self._http).run(steps)
 
 
 class AsyncStream(Reading):
@@ -139,12 +139,12 @@ class AsyncStream(Reading):
 
     def __init__(self, http: "httpx2.AsyncClient", following: Following) -> None:
         super().__init__(following)
-        self._http, self._line = http, _Line(http)
+        self._http, self._connection = http, _Connection(http)
 
     async def __aenter__(self) -> "AsyncStream":
-        """Raises `CallFailed` when the gateway refuses."""
+        """Raises `CallFailed` if the gateway rejects the request."""
         try:
-            self._take(await self._line.told(self._steps))
+            self._take(await self._connection.next_batch(self._steps))
         except BaseException:
             await self.close()
             raise
@@ -162,13 +162,13 @@ class AsyncStream(Reading):
         return self._next()
 
     async def batches(self) -> AsyncIterator[list[DocumentEvent]]:
-        """The events that came together, for those who draw after each."""
+        """The events in batches, as they arrive."""
         while await self._fill():
             yield self._all()
 
     @property
     def text(self) -> AsyncIterator[str]:
-        """What the agent says in words and code, as it comes; a blank line is between documents."""
+        """The agent's text and code as it arrives, with an empty line between documents."""
         prose = Prose()
         return (text async for event in self if (text := prose.push(event)))
 
@@ -180,62 +180,62 @@ class AsyncStream(Reading):
 
     async def cancel(self) -> None:
         """Stops the run; its last events can still be read."""
-        await _Line(self._http).asked(self._following.cancel())
+        await _Connection(self._http).run(self._following.cancel())
 
     async def close(self) -> None:
-        """Stops the run if it is this stream's, and not over."""
+        """Stops the run, if this stream started it and it is not over."""
         self._steps.close()
         try:
-            await self._line.asked(self._following.leave())
+            await self._connection.run(self._following.leave())
         finally:
-            await self._line.close()
+            await self._connection.close()
 
     async def _fill(self) -> bool:
-        """Whether there is anything more."""
+        """Whether there are more events."""
         while not self._pending:
-            batch = await self._line.told(self._steps)
+            batch = await self._connection.next_batch(self._steps)
             if batch is None:
                 return False
             self._take(batch)
         return True
 
 
-class _Line:
-    """One connection at a time, as the steps want it."""
+class _Connection:
+    """Performs steps, with one open reply at a time."""
 
     def __init__(self, http: "httpx2.AsyncClient") -> None:
         self._http = http
         self._reply: httpx2.Response | None = None
         self._pieces: AsyncIterator[bytes] | None = None
 
-    async def asked(self, steps: TurnBuilder[T]) -> T:
-        heard: Heard = None
+    async def run(self, steps: Call[T]) -> T:
+        result: Result = None
         while True:
             try:
-                step = steps.send(heard)
+                step = steps.send(result)
             except StopIteration as end:
                 value: T = end.value
                 return value
-            heard = await self._do(step)
+            result = await self._do(step)
 
-    async def told(self, steps: Telling[T]) -> list[T] | None:
+    async def next_batch(self, steps: BatchCall[T]) -> list[T] | None:
         """None at the end."""
-        heard: Heard = None
+        result: Result = None
         while True:
             try:
-                step = steps.send(heard)
+                step = steps.send(result)
             except StopIteration:
                 return None
-            if isinstance(step, Told):
+            if isinstance(step, Batch):
                 return step.items
-            heard = await self._do(step)
+            result = await self._do(step)
 
     async def close(self) -> None:
         if self._reply is not None:
             reply, self._reply = self._reply, None
             await reply.aclose()
 
-    async def _do(self, step: Step) -> Heard:
+    async def _do(self, step: Step) -> Result:
         import asyncio  # as httpx2 is: only where it is used
 
         import httpx2

@@ -1,4 +1,4 @@
-"""What can be asked of a gateway: each call's request, and the meaning of its reply."""
+"""The calls of a gateway: the request of each, and the meaning of its reply."""
 
 from collections.abc import Iterable
 from contextlib import suppress
@@ -9,15 +9,15 @@ from msgspec import Struct
 
 from cursor_gateway.client.failures import CallFailed
 from cursor_gateway.client.steps import (
+    Batch,
+    BatchCall,
+    Call,
     Close,
     Link,
     Pause,
     Reply,
     Request,
-    Telling,
-    Told,
     Tries,
-    TurnBuilder,
     ask,
     once,
     read_value,
@@ -39,7 +39,7 @@ from cursor_gateway.prompting.replies import Decision
 
 T = TypeVar("T")
 
-_PAGE = 100  # conversations; the most that a gateway gives at once
+_PAGE = 100  # conversations; the largest page of a gateway
 _JSON = {"content-type": "application/json"}
 
 
@@ -47,7 +47,7 @@ _JSON = {"content-type": "application/json"}
 
 
 class ChatFields(TypedDict, total=False):
-    """What a message may say beside its text."""
+    """The options of a message."""
 
     conversation_id: str | None
     model: str | None
@@ -56,16 +56,16 @@ class ChatFields(TypedDict, total=False):
     fences: Fences | None
     include: Iterable[Include]
     source: str | None
-    tools: Iterable[OfferedTool]  # then the agent's own are switched off
+    tools: Iterable[OfferedTool]  # these replace the agent's own
     tool_choice: Literal["auto", "none", "required"] | ChosenTool
-    may_ask: bool  # whether an agent that waits may ask; False unless it is said: somebody must answer
+    may_ask: bool  # whether an agent that can wait may ask questions; False by default, because somebody must answer
 
 
 def chat_request(message: str, key: str, images: Iterable[str], fields: ChatFields) -> Request:
     """With a key, so that it may be sent again when its reply was lost; and the run outlives the connection."""
     if not (0 < len(key) <= 255 and key.isascii() and key.isprintable()):
         raise ValueError("an idempotency key has 1 to 255 printable ASCII characters")
-    asked = ChatRequest(
+    request = ChatRequest(
         message=message,
         conversation_id=fields.get("conversation_id"),
         model=fields.get("model"),
@@ -82,7 +82,7 @@ def chat_request(message: str, key: str, images: Iterable[str], fields: ChatFiel
         when_client_leaves="finish",
     )
     headers = {**_JSON, "accept": "text/event-stream", "idempotency-key": key}
-    return Request(method="POST", path=("v1", "chat"), headers=headers, body=msgspec.json.encode(asked))
+    return Request(method="POST", path=("v1", "chat"), headers=headers, body=msgspec.json.encode(request))
 
 
 def events_request(id: str, after: int) -> Request:
@@ -98,12 +98,12 @@ def cancel_request(id: str, seconds: float | None = None) -> Request:
 # --- a run ------------------------------------------------------------------------------------------
 
 
-def response(link: Link, id: str) -> TurnBuilder[ChatResponse]:
+def response(link: Link, id: str) -> Call[ChatResponse]:
     return (yield from _get(link, ChatResponse, "v1", "chat", id))
 
 
 class AnswerFields(TypedDict, total=False):
-    """What a run waits for, or what its agent has asked: one of these."""
+    """The answer to a run: one of these."""
 
     tool_results: Iterable[ToolAnswer]
     answers: Iterable[QuestionAnswer]
@@ -111,9 +111,9 @@ class AnswerFields(TypedDict, total=False):
     permissions: Iterable[PermissionAnswer]
 
 
-def answer(link: Link, id: str, fields: AnswerFields) -> TurnBuilder[str]:
-    """The id of the run that goes on with it: the same, or the next one of its conversation."""
-    told = AnswerRequest(
+def answer(link: Link, id: str, fields: AnswerFields) -> Call[str]:
+    """Returns the id of the run that continues: the same one, or the next in the conversation."""
+    body = AnswerRequest(
         tool_results=list(fields["tool_results"]) if "tool_results" in fields else None,
         answers=list(fields["answers"]) if "answers" in fields else None,
         plan=fields.get("plan"),
@@ -124,12 +124,12 @@ def answer(link: Link, id: str, fields: AnswerFields) -> TurnBuilder[str]:
         method="POST",
         path=("v1", "chat", id, "answer"),
         headers={**_JSON, "prefer": "respond-async"},
-        body=msgspec.json.encode(told),
+        body=msgspec.json.encode(body),
     )
     return read_value(link, (yield from ask(request, Tries(link))), ChatResponse).id
 
 
-def cancel(link: Link, id: str) -> TurnBuilder[Envelope]:
+def cancel(link: Link, id: str) -> Call[Envelope]:
     reply = yield from ask(cancel_request(id), Tries(link))
     return read_value(link, reply, Envelope)
 
@@ -137,39 +137,39 @@ def cancel(link: Link, id: str) -> TurnBuilder[Envelope]:
 # --- the history ------------------------------------------------------------------------------------
 
 
-def conversations(link: Link, query: str | None, limit: int | None) -> Telling[ConversationEntry]:
+def conversations(link: Link, query: str | None, limit: int | None) -> BatchCall[ConversationEntry]:
     before: str | None = None
     while limit is None or limit > 0:
-        asked = {"limit": str(_PAGE if limit is None else min(limit, _PAGE))}
+        parameters = {"limit": str(_PAGE if limit is None else min(limit, _PAGE))}
         if query is not None:
-            asked["q"] = query
+            parameters["q"] = query
         if before is not None:
-            asked["before"] = before
-        request = Request(method="GET", path=("v1", "conversations"), query=asked)
+            parameters["before"] = before
+        request = Request(method="GET", path=("v1", "conversations"), query=parameters)
         page = read_value(link, (yield from ask(request, Tries(link))), ConversationList)
-        yield Told(page.conversations)
+        yield Batch(page.conversations)
         if page.next is None:
             return
         before = page.next
         limit = None if limit is None else limit - len(page.conversations)
 
 
-def conversation(link: Link, id: str) -> TurnBuilder[ConversationDetail]:
+def conversation(link: Link, id: str) -> Call[ConversationDetail]:
     return (yield from _get(link, ConversationDetail, "v1", "conversations", id))
 
 
-def delete_conversation(link: Link, id: str) -> TurnBuilder[None]:
+def delete_conversation(link: Link, id: str) -> Call[None]:
     yield from _delete(link, "v1", "conversations", id)
 
 
 # --- permissions ------------------------------------------------------------------------------------
 
 
-def permissions(link: Link) -> TurnBuilder[PermissionList]:
+def permissions(link: Link) -> Call[PermissionList]:
     return (yield from _get(link, PermissionList, "v1", "permissions"))
 
 
-def revoke_permission(link: Link, id: str) -> TurnBuilder[None]:
+def revoke_permission(link: Link, id: str) -> Call[None]:
     yield from _delete(link, "v1", "permissions", id)
 
 
@@ -177,11 +177,11 @@ def revoke_permission(link: Link, id: str) -> TurnBuilder[None]:
 
 
 class ModelEntry(Struct, frozen=True):
-    """A model that a message may ask for."""
+    """A model that a message may name."""
 
     id: str
     name: str = ""  # for people
-    default: bool = False  # of requests that name none
+    default: bool = False  # used if a request names no model
 
 
 class _Models(Struct, frozen=True):
@@ -189,7 +189,7 @@ class _Models(Struct, frozen=True):
 
 
 class HealthSource(Struct, frozen=True):
-    """Who answers: the agent, or recordings."""
+    """The backend: the agent, or recordings."""
 
     name: str
     detail: str
@@ -202,7 +202,7 @@ class HealthRuns(Struct, frozen=True):
 
 
 class Health(Struct, frozen=True):
-    """How the gateway is."""
+    """The state of the gateway."""
 
     status: str  # `ok`, or `unavailable` while it has no agent
     version: str
@@ -211,11 +211,11 @@ class Health(Struct, frozen=True):
     workspace: str = ""  # the default folder; empty where the gateway has API keys, and for old gateways
 
 
-def models(link: Link) -> TurnBuilder[list[ModelEntry]]:
+def models(link: Link) -> Call[list[ModelEntry]]:
     return (yield from _get(link, _Models, "v1", "models")).data
 
 
-def health(link: Link) -> TurnBuilder[Health]:
+def health(link: Link) -> Call[Health]:
     """Whatever the reply's status is: without an agent it is 503, and the body says the rest. Raises `CallFailed`."""
     tries = Tries(link)
     while True:
@@ -227,15 +227,15 @@ def health(link: Link) -> TurnBuilder[Health]:
         yield Pause(tries.pause_after(reply))
 
 
-def _get(link: Link, shape: type[T], *path: str) -> TurnBuilder[T]:
+def _get(link: Link, shape: type[T], *path: str) -> Call[T]:
     reply = yield from ask(Request(method="GET", path=path), Tries(link))
     return read_value(link, reply, shape)
 
 
-def _delete(link: Link, *path: str) -> TurnBuilder[None]:
+def _delete(link: Link, *path: str) -> Call[None]:
     tries = Tries(link)
     try:
         yield from ask(Request(method="DELETE", path=path), tries)
     except CallFailed as error:
-        if error.status != 404 or not tries.used:  # else the first try did it, and only its reply was lost
+        if error.status != 404 or not tries.used:  # otherwise the first try succeeded, and only its reply was lost
             raise

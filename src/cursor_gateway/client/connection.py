@@ -1,6 +1,6 @@
-"""What both shells need: an address, a key and images in; what httpx2 takes, and what its errors mean, out.
+"""Shared by both shells: a URL, a key and images in; httpx2's arguments, and the meaning of its errors, out.
 
-httpx2 is imported where it is used: whoever only reads recordings does not wait for it.
+httpx2 is imported where it is used, so that reading recordings does not wait for it.
 """
 
 import os
@@ -19,7 +19,7 @@ Image: TypeAlias = bytes | os.PathLike[str] | str
 
 LOCAL = "http://127.0.0.1:8787"
 SILENCE_SECONDS = 60.0  # a gateway's own streams are never silent for more than a quarter of it
-PAUSES = (0.1, 0.3, 1.0, 2.0, 5.0, 10.0, 15.0)  # a gateway that is started anew is back within some of them
+PAUSES = (0.1, 0.3, 1.0, 2.0, 5.0, 10.0, 15.0)  # enough for a restart of the gateway
 
 _CONNECT_SECONDS = 10.0
 _BEGINNINGS = {b"\x89PNG": "png", b"\xff\xd8\xff": "jpeg", b"GIF8": "gif"}
@@ -31,7 +31,7 @@ class ChatOptions(ChatFields, total=False):
 
 
 def request_of(message: str, options: ChatOptions) -> Request:
-    """Raises `OSError` for an image that cannot be read, and `ValueError` for one that is none."""
+    """Raises `OSError` if an image cannot be read, and `ValueError` if it is not an image."""
     key = options.pop("idempotency_key", None) or uuid4().hex
     images = [data_uri(image) for image in options.pop("images", ())]
     unknown = options.keys() - ChatFields.__annotations__.keys()
@@ -61,7 +61,7 @@ def _kind(data: bytes) -> str:
 
 
 def checked(url: str) -> str:
-    """Without what people add to it because other clients want it. Raises `ValueError`."""
+    """Without the `/v1` that other clients need. Raises `ValueError`."""
     from urllib.parse import urlsplit
 
     try:
@@ -87,7 +87,7 @@ def http_options(url: str, api_key: str | None, timeout: float) -> dict[str, Any
         "headers": {"authorization": f"Bearer {api_key}"} if api_key else {},
         "timeout": httpx2.Timeout(timeout, connect=min(timeout, _CONNECT_SECONDS)),
         "limits": limits(),
-        "trust_env": not is_loopback(httpx2.URL(url).host),  # a proxy of the company does not lead to this machine
+        "trust_env": not is_loopback(httpx2.URL(url).host),  # a company proxy cannot reach this machine
         "verify": url.startswith("https:"),  # reading all certificates takes a tenth of a second
     }
 
@@ -95,7 +95,7 @@ def http_options(url: str, api_key: str | None, timeout: float) -> dict[str, Any
 def limits() -> "httpx2.Limits":
     import httpx2
 
-    return httpx2.Limits(max_connections=None, max_keepalive_connections=20)  # each stream holds one for long
+    return httpx2.Limits(max_connections=None, max_keepalive_connections=20)  # each stream keeps one open
 
 
 def built(http: "httpx2.Client | httpx2.AsyncClient", request: Request) -> "httpx2.Request":
@@ -122,7 +122,7 @@ def lost(error: "httpx2.HTTPError") -> Lost:
 
 
 def reason_of(error: BaseException) -> str:
-    """The system's own words stand below those of httpx2, which are about itself."""
+    """The system's message is in the cause; httpx2's own is less helpful."""
     below: BaseException | None = error
     while below is not None:
         if isinstance(below, OSError) and below.errno and below.strerror:

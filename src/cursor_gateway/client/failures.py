@@ -1,4 +1,4 @@
-"""Why a call did not give what was asked for, as facts that a program can act on."""
+"""Why a call failed, as facts that a program can act on."""
 
 from collections.abc import Mapping
 
@@ -10,12 +10,12 @@ from cursor_gateway.model.documents import ChatResponse
 
 NOT_A_GATEWAY = "not_a_gateway"
 
-_PASSING = (ShuttingDown.code, StoreUnavailable.code)  # whoever comes again soon is welcome
-_PROXY_STATUSES = (502, 503, 504)  # what stands before a gateway says so while the gateway is away
+_PASSING = (ShuttingDown.code, StoreUnavailable.code)  # a retry soon may succeed
+_PROXY_STATUSES = (502, 503, 504)  # sent by a proxy while the gateway is down
 
 
 class CallFailed(Exception):
-    """The gateway refused what was asked, or the run failed.
+    """The gateway rejected the request, or the run failed.
 
     `code` and `status` are those of the gateway's errors. A run that failed in the midst of its answer has
     `response`: all that was said before.
@@ -36,8 +36,8 @@ class CallFailed(Exception):
     ) -> None:
         super().__init__(message)
         self.message, self.code, self.status = message, code, status
-        self.param = param  # the field that is to blame
-        self.details = details  # what the agent said about it
+        self.param = param  # the field that caused it
+        self.details = details  # the agent's own message
         self.retry_after = retry_after  # seconds
         self.request_id = request_id  # under which the gateway's log has it
         self.chat_id = chat_id  # of the run, if one has begun
@@ -45,12 +45,12 @@ class CallFailed(Exception):
 
 
 class CannotReach(CallFailed):
-    """There is no connection to the gateway, or none that lasts.
+    """The gateway cannot be reached, or the connection keeps breaking.
 
     With a `chat_id`, a run has begun; it goes on, and `client.events(chat_id)` reads it.
     """
 
-    reason: str = ""  # the system's own words
+    reason: str = ""  # the system's message
     was_connected: bool = False  # so the request may have arrived
 
 
@@ -66,7 +66,7 @@ class _Refusal(Struct, frozen=True):
 
 
 def refusal(url: str, status: int, headers: Mapping[str, str], body: bytes) -> CallFailed:
-    """What a reply means that is not the one that was asked for."""
+    """The error that a reply reports."""
     request_id, chat_id = headers.get("x-request-id", ""), headers.get("x-chat-id", "")
     after = headers.get("retry-after", "")
     retry_after = int(after) if after.isascii() and after.isdigit() and len(after) < 10 else None  # it may be a date
@@ -107,5 +107,5 @@ def run_failure(failure: Failure, response: ChatResponse, request_id: str) -> Ca
 
 
 def may_pass(error: CallFailed) -> bool:
-    """Whether the same request may be answered a little later."""
+    """Whether a retry may succeed."""
     return error.code in _PASSING or (error.code == NOT_A_GATEWAY and error.status in _PROXY_STATUSES)

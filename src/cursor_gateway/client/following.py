@@ -1,4 +1,4 @@
-"""A run that is read to its end, however often the connection breaks: each event once, in order."""
+"""Reads a run to its end, however often the connection breaks: each event once, in order."""
 
 from collections import deque
 from collections.abc import Generator, Iterator
@@ -9,19 +9,19 @@ from msgspec.structs import replace
 from cursor_gateway.client.calls import cancel_request, events_request
 from cursor_gateway.client.failures import CallFailed, run_failure
 from cursor_gateway.client.steps import (
+    Batch,
+    BatchCall,
+    Call,
     Close,
     Head,
-    Heard,
     Link,
     Lost,
     Pause,
     Reply,
     Request,
+    Result,
     Step,
-    Telling,
-    Told,
     Tries,
-    TurnBuilder,
     ask,
     body_of,
     opened,
@@ -35,14 +35,14 @@ from cursor_gateway.model.documents import ChatResponse
 from cursor_gateway.stages.transcript import Transcript
 from cursor_gateway.wire.sse import SseDecoder, SseEvent
 
-_LEAVE_SECONDS = 5.0  # whoever goes does not want to wait
+_LEAVE_SECONDS = 5.0  # closing should not wait long
 
 Numbered: TypeAlias = tuple[int, DocumentEvent]  # with its number in the run
 
 
 class Following:
     def __init__(self, link: Link, *, start: Request | None = None, id: str = "", after: int = 0) -> None:
-        """`start` begins a run, which is then ours to stop; else the run `id` is only read, after that event."""
+        """`start` starts a run, which closing then stops. Otherwise the run `id` is only read, after that event."""
         self.id, self.conversation_id, self.request_id, self.fallback = id, "", "", ""
         self.done: Done | None = None
         self.error: CallFailed | None = None
@@ -54,8 +54,8 @@ class Following:
 
     # --- reading ------------------------------------------------------------------------------------
 
-    def follow(self) -> Telling[Numbered]:
-        """Tells nothing, as soon as there is a run to read; then its events. Raises `CallFailed`."""
+    def follow(self) -> BatchCall[Numbered]:
+        """Yields an empty batch as soon as the run exists, then its events. Raises `CallFailed`."""
         try:
             yield from self._follow()
         except CallFailed as error:
@@ -63,7 +63,7 @@ class Following:
             self.error = error
             raise
 
-    def _follow(self) -> Telling[Numbered]:
+    def _follow(self) -> BatchCall[Numbered]:
         tries = Tries(self._link)
         while True:
             head = yield from self._opened()
@@ -71,9 +71,9 @@ class Following:
                 trouble: Lost | Reply | None = head
             elif head.status == 200:
                 self._begin(head)
-                yield Told[Numbered]([])
+                yield Batch[Numbered]([])
                 trouble = yield from self._read(tries)
-            elif head.status == 204:  # it is over, and yet its end was never said
+            elif head.status == 204:  # it is over, but its last event never came
                 raise unreadable(self._link, f"the run {self.id} is shorter than it was", 204)
             else:
                 trouble = yield from body_of(head)
@@ -82,11 +82,11 @@ class Following:
                 return
             yield Pause(tries.pause_after(trouble))
 
-    def _opened(self) -> TurnBuilder[Head | Lost]:
+    def _opened(self) -> Call[Head | Lost]:
         request = self._start
         if request is None or self.id:
             request = events_request(self.id, self._number)
-        was_sent, self._was_sent = self._was_sent, True  # whoever is interrupted here does not know
+        was_sent, self._was_sent = self._was_sent, True  # an interrupt here leaves this unknown
         head = yield from opened(request)
         if isinstance(head, Lost) and not head.was_connected:
             self._was_sent = was_sent
@@ -100,9 +100,9 @@ class Following:
         self.conversation_id = headers.get("x-conversation-id", "")
         self.request_id = headers.get("x-request-id", "")
         self.fallback = headers.get("x-cursor-gateway-fallback", "")
-        self._sse.flush()  # a frame that the last connection cut comes again, whole
+        self._sse.flush()  # a frame that was cut off is sent again
 
-    def _read(self, tries: Tries) -> Generator[Step | Told[Numbered], Heard, Lost | None]:
+    def _read(self, tries: Tries) -> Generator[Step | Batch[Numbered], Result, Lost | None]:
         """None at the end of the run."""
         while True:
             read = yield from piece()
@@ -110,15 +110,15 @@ class Following:
                 return read
             if not read:
                 return Lost("the reply ended before the run did")
-            tries.heard()
+            tries.reset()
             if events := [numbered for frame in self._sse.push(read) for numbered in self._understood(frame)]:
-                yield Told(events)
+                yield Batch(events)
             if self.done is not None:
                 return None
 
     def _understood(self, frame: SseEvent) -> Iterator[Numbered]:
         number = int(frame.id) if frame.id.isascii() and frame.id.isdigit() and len(frame.id) < 16 else 0
-        if number and number <= self._number:  # it was said before
+        if number and number <= self._number:  # already delivered
             return
         try:
             event = self._reader.push(frame)
@@ -130,7 +130,7 @@ class Following:
         self._transcript.push(event)
         if isinstance(event, Done):
             self.done = event
-        # Those that the reader has already were only needed to understand the others: a document's start says its type.
+        # Events that the caller already has are only needed to decode the others: a document's start names its type.
         if number > self._after or not number:
             yield number, event
 
@@ -138,11 +138,11 @@ class Following:
 
     @property
     def response(self) -> ChatResponse | None:
-        """The fold. None until the run is over."""
+        """The whole answer. None until the run is over."""
         return self._transcript.response()
 
     def result(self) -> ChatResponse:
-        """Raises `CallFailed` for a run that failed, or that was not read to its end."""
+        """Raises `CallFailed` if the run failed, or was not read to its end."""
         response = self.response
         if response is None or self.done is None:
             raise self.error or CallFailed(
@@ -154,17 +154,17 @@ class Following:
 
     # --- stopping -----------------------------------------------------------------------------------
 
-    def cancel(self) -> TurnBuilder[None]:
-        """The stream then says how it ended. Raises `CallFailed`."""
+    def cancel(self) -> Call[None]:
+        """The stream then reports how it ended. Raises `CallFailed`."""
         yield from ask(cancel_request(self.id), Tries(self._link))
 
-    def leave(self) -> TurnBuilder[None]:
-        """Stops the run, unless it is over, or not ours to stop, or cannot be reached. One try: nobody waits for it."""
+    def leave(self) -> Call[None]:
+        """Stops the run, unless it is over, or not ours to stop, or cannot be reached. Without retries."""
         stops, self.stops_when_left = self.stops_when_left, False
         if not (stops and self._was_sent) or self.done is not None or self.error is not None:
             return
         if not self.id:
-            # Its reply had not begun. The same request again, with the same key, names the run at once.
+            # The reply had not started. Repeating the request with the same key returns the run's id at once.
             assert self._start is not None
             headers = {**self._start.headers, "prefer": "respond-async"}
             head = yield from opened(replace(self._start, headers=headers, seconds=_LEAVE_SECONDS))
@@ -176,7 +176,7 @@ class Following:
 
 
 class Prose:
-    """Events in; what the agent says in words and code, to be printed as it comes, out."""
+    """Events in; the agent's text and code, ready to print, out."""
 
     def __init__(self) -> None:
         self._last = ""  # the document that grew last
@@ -191,7 +191,7 @@ class Prose:
 
 
 class Reading:
-    """What a stream knows without waiting; `Stream` and `AsyncStream` wait."""
+    """The part of a stream that does no I/O; `Stream` and `AsyncStream` add it."""
 
     def __init__(self, following: Following) -> None:
         self._following = following
@@ -201,7 +201,7 @@ class Reading:
 
     @property
     def id(self) -> str:
-        """Of the run; empty until the gateway has told it."""
+        """The run's id; empty until the gateway has sent it."""
         return self._following.id
 
     @property
@@ -220,11 +220,11 @@ class Reading:
 
     @property
     def last_event(self) -> int:
-        """The number of the event that was read last: `client.events(stream.id, after=stream.last_event)` goes on."""
+        """The number of the last event read. `client.events(stream.id, after=stream.last_event)` continues there."""
         return self._last_event
 
     def let_finish(self) -> None:
-        """From now on the run goes on when the stream is left."""
+        """Lets the run continue when the stream is closed."""
         self._following.stops_when_left = False
 
     def _take(self, batch: list[Numbered] | None) -> None:

@@ -1,9 +1,9 @@
-"""What a client does, as values: the meaning (generators, here and beside) yields steps, a shell performs them.
+"""What a client does, as values: generators (here, in `calls` and `following`) yield steps, and a shell performs them.
 
-    meaning ── Open, Read, Close, Pause ──▶ shell (HTTP and sleep; waiting or awaiting)
-    meaning ◀── Head, bytes, Lost ───────── shell
+    generator ── Open, Read, Close, Pause ──▶ shell (HTTP and sleep; blocking or asynchronous)
+    generator ◀── Head, bytes, Lost ───────── shell
 
-So there is one implementation of what is asked, what a reply means and what is tried again, for both shells.
+So both shells share one implementation of requests, replies and retries.
 """
 
 from collections.abc import Generator, Mapping
@@ -16,19 +16,19 @@ from cursor_gateway.client.failures import NOT_A_GATEWAY, CallFailed, CannotReac
 
 T = TypeVar("T")
 
-_LONGEST_WAIT = 30  # seconds: of a server that wants more, the last word counts
+_LONGEST_WAIT = 30  # seconds, however much a server asks for
 
 
 class Request(Struct, frozen=True, kw_only=True):
     method: Literal["GET", "POST", "DELETE"]
-    path: tuple[str, ...]  # its parts, as they are
+    path: tuple[str, ...]  # its segments, not yet encoded
     query: dict[str, str] = {}
     headers: dict[str, str] = {}
     body: bytes = b""
-    seconds: float | None = None  # of silence; None: as many as the client allows
+    seconds: float | None = None  # without data; None: the client's default
 
 
-# --- what the meaning wants -------------------------------------------------------------------------
+# --- steps -------------------------------------------------------------------------
 
 
 class Open(Struct, frozen=True):
@@ -38,11 +38,11 @@ class Open(Struct, frozen=True):
 
 
 class Read(Struct, frozen=True):
-    """Answered with the next bytes of the body that is open; none are its end."""
+    """Answered with the next bytes of the open reply's body; empty at the end."""
 
 
 class Close(Struct, frozen=True):
-    """The reply that is open, if there is one."""
+    """Closes the open reply, if there is one."""
 
 
 class Pause(Struct, frozen=True):
@@ -52,13 +52,13 @@ class Pause(Struct, frozen=True):
 Step: TypeAlias = Open | Read | Close | Pause
 
 
-class Told(Struct, Generic[T], frozen=True):
-    """For whoever reads, as soon as it is known."""
+class Batch(Struct, Generic[T], frozen=True):
+    """Items for the caller, as soon as they are there."""
 
     items: list[T]
 
 
-# --- what it hears ----------------------------------------------------------------------------------
+# --- results ----------------------------------------------------------------------------------
 
 
 class Head(Struct, frozen=True):
@@ -67,7 +67,7 @@ class Head(Struct, frozen=True):
 
 
 class Lost(Struct, frozen=True):
-    """No connection, or no longer one."""
+    """The connection failed or broke."""
 
     reason: str
     was_connected: bool = True  # so the request may have arrived
@@ -79,16 +79,16 @@ class Reply(Struct, frozen=True):
     body: bytes
 
 
-Heard: TypeAlias = Head | Lost | bytes | None
-TurnBuilder: TypeAlias = Generator[Step, Heard, T]
-Telling: TypeAlias = Generator[Step | Told[T], Heard, None]
+Result: TypeAlias = Head | Lost | bytes | None
+Call: TypeAlias = Generator[Step, Result, T]
+BatchCall: TypeAlias = Generator[Step | Batch[T], Result, None]
 
 
-# --- trying -----------------------------------------------------------------------------------------
+# --- retries -----------------------------------------------------------------------------------------
 
 
 class Link(Struct, frozen=True):
-    """Which gateway, and the pauses before it is tried again: as many tries as there are pauses."""
+    """A gateway's URL, and the seconds to wait before each retry."""
 
     url: str
     pauses: tuple[float, ...]
@@ -100,15 +100,14 @@ class Tries:
         self.used = 0
         self._has_begun = False
 
-    def heard(self) -> None:
-        """It is there: what goes wrong from now on is new trouble."""
+    def reset(self) -> None:
+        """The gateway answered, so the next failure starts a new series of retries."""
         self.used, self._has_begun = 0, True
 
     def pause_after(self, trouble: Lost | Reply) -> float:
-        """Raises `CallFailed` for trouble that stays.
+        """Raises `CallFailed` if a retry is useless.
 
-        So is a first request that found nobody: nothing was lost, and whoever forgot to start the gateway shall not
-        wait.
+        A first request that could not connect is not retried: the gateway is probably not running.
         """
         if isinstance(trouble, Lost):
             is_final = not trouble.was_connected and not self._has_begun
@@ -129,19 +128,19 @@ class Tries:
         return max(self.link.pauses[self.used - 1], min(error.retry_after or 0, _LONGEST_WAIT))
 
 
-def opened(request: Request) -> TurnBuilder[Head | Lost]:
-    heard = yield Open(request)
-    assert isinstance(heard, Head | Lost)
-    return heard
+def opened(request: Request) -> Call[Head | Lost]:
+    result = yield Open(request)
+    assert isinstance(result, Head | Lost)
+    return result
 
 
-def piece() -> TurnBuilder[bytes | Lost]:
-    heard = yield Read()
-    assert isinstance(heard, bytes | Lost)
-    return heard
+def piece() -> Call[bytes | Lost]:
+    result = yield Read()
+    assert isinstance(result, bytes | Lost)
+    return result
 
 
-def body_of(head: Head) -> TurnBuilder[Reply | Lost]:
+def body_of(head: Head) -> Call[Reply | Lost]:
     pieces: list[bytes] = []
     while True:
         read = yield from piece()
@@ -153,13 +152,13 @@ def body_of(head: Head) -> TurnBuilder[Reply | Lost]:
         pieces.append(read)
 
 
-def once(request: Request) -> TurnBuilder[Reply | Lost]:
+def once(request: Request) -> Call[Reply | Lost]:
     head = yield from opened(request)
     return head if isinstance(head, Lost) else (yield from body_of(head))
 
 
-def ask(request: Request, tries: Tries) -> TurnBuilder[Reply]:
-    """For requests that may be repeated. Raises `CallFailed`."""
+def ask(request: Request, tries: Tries) -> Call[Reply]:
+    """With retries, for requests that may be repeated. Raises `CallFailed`."""
     while True:
         reply = yield from once(request)
         if isinstance(reply, Reply) and 200 <= reply.status < 300:

@@ -27,8 +27,8 @@ _NO_ANSWER = "(no answer)"
 
 def answers_message(documents: Sequence[Document], answers: Sequence[ClarificationAnswer]) -> str:
     """Raises `NotFound` for a run without questions, `InvalidRequest` for answers that do not match them."""
-    asked = [document for document in documents if isinstance(document, ClarificationDocument)]
-    questions = {question.id: question for document in asked for question in document.metadata.questions}
+    clarifications = [document for document in documents if isinstance(document, ClarificationDocument)]
+    questions = {question.id: question for document in clarifications for question in document.metadata.questions}
     if not questions:
         raise NotFound("This run has no question to answer; send a new message.", param="answers")
     check_answers(questions, answers)

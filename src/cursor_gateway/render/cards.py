@@ -200,9 +200,9 @@ def _tool_call(document: ToolCallDocument) -> RenderableType:
         (_MARKS.get(state, "✗ "), style),
         tool_line(metadata.tool_name, main_argument(metadata.arguments)),
     )
-    told = [state.replace("_", " ")] if state != "completed" else []
+    shown = [state.replace("_", " ")] if state != "completed" else []
     took = [duration(metadata.duration_ms)] if metadata.duration_ms else []
-    head = Headline(title, Text(" · ".join([*told, *took]), "dim" if state == "completed" else style))
+    head = Headline(title, Text(" · ".join([*shown, *took]), "dim" if state == "completed" else style))
     if state == "completed":
         return Group(head, *_short(_value_lines(metadata.result.data)))
     if state in _FOLLOWED_BY_AN_ERROR or not metadata.reason:
@@ -289,9 +289,9 @@ def closing(done: Done) -> RenderableType:
     envelope = done.envelope
     time = duration(envelope.metadata.duration_ms)
     if done.failure is None:
-        mark, told = Text("✓ ", "green"), Text(envelope.status + (f" in {time}" if time else ""), "green")
+        mark, outcome = Text("✓ ", "green"), Text(envelope.status + (f" in {time}" if time else ""), "green")
     else:
-        mark, told = Text("✗ ", "red"), Text("failed" + (f" after {time}" if time else ""), "red")
+        mark, outcome = Text("✗ ", "red"), Text("failed" + (f" after {time}" if time else ""), "red")
     model = "" if envelope.model == "unknown" else visible_line(envelope.model)
     facts = [fact for fact in (tokens(envelope.usage, "tokens "), model) if fact]
-    return Listing([Row(mark, Text.assemble(told, *((f" · {fact}", "dim") for fact in facts)))])
+    return Listing([Row(mark, Text.assemble(outcome, *((f" · {fact}", "dim") for fact in facts)))])

@@ -46,7 +46,7 @@ class WholeConversation(ConversationDetail, frozen=True, kw_only=True, rename="c
 
     responses: list[ChatResponse]
 
-    def asked(self, run: RunEntry) -> list[MessageEntry]:
+    def prompts(self, run: RunEntry) -> list[MessageEntry]:
         """The prompt of the run, without its answer."""
         messages = [message for message in self.messages if message.chat_id == run.id]
         is_answered = run.state != "running" and messages[-1:] and messages[-1].role == "assistant"
@@ -68,7 +68,7 @@ def as_text(conversation: WholeConversation) -> str:
     """Prompts and answers with their roles, without the actions."""
     said = []
     for run in conversation.runs:
-        said += [f"{_WHO[message.role]}:\n\n{message.text.strip()}" for message in conversation.asked(run)]
+        said += [f"{_WHO[message.role]}:\n\n{message.text.strip()}" for message in conversation.prompts(run)]
         response = conversation.response(run)
         answer = [text for document in (response.documents if response else []) if (text := _said(document))]
         if answer:
@@ -117,7 +117,7 @@ def _parts(conversation: WholeConversation) -> Iterator[str]:
     yield f"# {_escaped(conversation.title)}"
     yield f"{_code(conversation.id)} · {_time(conversation.created)} · {_code(conversation.workspace)}"
     for run in conversation.runs:
-        for message in conversation.asked(run):
+        for message in conversation.prompts(run):
             yield f"## {_WHO[message.role]}"
             yield _quoted(message.text) if message.role == "user" else _closed(message.text)
         if (response := conversation.response(run)) is not None:
@@ -190,12 +190,12 @@ def _document(document: Document) -> str:
 
 def _error(document: ErrorDocument) -> str:
     metadata = document.metadata
-    told = f"> {_code(metadata.error_code)}: {_inline(document.content)}"
+    quote = f"> {_code(metadata.error_code)}: {_inline(document.content)}"
     details = visible_output(metadata.details).strip()
     if "\n" not in details:
-        return f"{told} {_code(details)}" if details else told
+        return f"{quote} {_code(details)}" if details else quote
     last = details.split("\n")[-_DETAILS:]
-    return "\n\n".join([told, fenced("", "\n".join(last))])
+    return "\n\n".join([quote, fenced("", "\n".join(last))])
 
 
 def _edit(document: FileEditDocument) -> str:
@@ -248,11 +248,11 @@ def _command(document: TerminalCommandDocument) -> str:
     metadata = document.metadata
     output = visible_output(metadata.output).rstrip("\n")
     command = "\n> ".join(visible(metadata.command).strip().split("\n"))  # as a shell shows a second line
-    told = fenced("console", f"$ {command}\n{output}" if output else f"$ {command}")
+    session = fenced("console", f"$ {command}\n{output}" if output else f"$ {command}")
     if metadata.exit_code == -1:
-        return f"{told}\n\n{_ending(metadata).strip() or '*ended without an exit status*'}"
+        return f"{session}\n\n{_ending(metadata).strip() or '*ended without an exit status*'}"
     took = duration(metadata.duration_ms)
-    return f"{told}\n\n*exit status {metadata.exit_code}{f', {took}' if took else ''}*"
+    return f"{session}\n\n*exit status {metadata.exit_code}{f', {took}' if took else ''}*"
 
 
 def _call(document: ToolCallDocument) -> str:

@@ -1,4 +1,4 @@
-"""A run in; the text of its answer out: as it is, or checked to be the JSON that was asked for, with one repair."""
+"""A run in; the text of its answer out: unchanged, or checked to be the requested JSON, with one retry."""
 
 import asyncio
 from collections.abc import Callable, Mapping
@@ -19,7 +19,7 @@ from cursor_gateway.runs.run import Run
 from cursor_gateway.runs.run_request import RunRequest
 from cursor_gateway.runs.service import Service
 from cursor_gateway.server.guard import error_response
-from cursor_gateway.server.streaming import Heard, Reading, read_to_end, stream_headers
+from cursor_gateway.server.streaming import Progress, Reading, read_to_end, stream_headers
 
 
 class Answering(Protocol):
@@ -34,7 +34,7 @@ class TextAnswer:
         self._has_begun = after > 0
 
     async def answer(self, receive: Receive) -> Answer | Failure:
-        await read_to_end(self.run, receive, self._hear, self._after)
+        await read_to_end(self.run, receive, self._push, self._after)
         answer = self.fold.answer()
         if answer is None:  # the client has disconnected
             return RunCancelled(
@@ -44,16 +44,16 @@ class TextAnswer:
             return answer
         return failure.final() if self._has_begun else failure
 
-    def _hear(self, event: DocumentEvent) -> Heard:
+    def _push(self, event: DocumentEvent) -> Progress:
         self._has_begun = self._has_begun or says_something(event)
         self.fold.push(event)
         if self.fold.is_cut:
-            return Heard.ALL
-        return Heard.ENOUGH if self.fold.is_over else Heard.MORE
+            return Progress.TRUNCATED
+        return Progress.COMPLETE if self.fold.is_over else Progress.MORE
 
 
 class CheckedAnswer:
-    """The answer of a run whose text must be JSON; if it is not, the agent gets the reason and is asked once more."""
+    """The answer of a run whose text must be JSON; if it is not, the agent gets the reason and one more try."""
 
     def __init__(self, first: TextAnswer, run_request: RunRequest, format: Format, service: Service) -> None:
         self._first, self._run_request, self._format, self._service = first, run_request, format, service
@@ -80,7 +80,9 @@ class CheckedAnswer:
                 ).failure()
 
     def _checked(self, answer: Answer) -> Answer | Misfit:
-        if answer.end.reason != "stop":  # as with OpenAI: what was cut off is not JSON, and a call is no answer yet
+        if (
+            answer.end.reason != "stop"
+        ):  # as OpenAI does: a truncated answer is not JSON, and a tool call is not an answer yet
             return answer
         match check(answer.text, self._format):
             case Fit(text=text):
@@ -89,13 +91,13 @@ class CheckedAnswer:
                 return misfit
 
     async def _noted(self, answer: Answer) -> Answer:
-        """The caller's next request quotes this alone, so by this its session is found."""
+        """The caller's next request contains only this answer, so its session is found by it."""
         if isinstance(self._run, Run) and answer.end.reason == "stop":
             await self._service.answered(self._run_request, self._run, answer.text)
         return answer
 
     async def _ask_again(self, misfit: Misfit, receive: Receive) -> Answer | Failure:
-        """In the same conversation, so the agent has its first answer before it."""
+        """In the same conversation, so the agent sees its first answer."""
         run = self._first.run
         run_request = replace(
             self._run_request,
@@ -103,7 +105,7 @@ class CheckedAnswer:
             images=(),
             has_full_history=False,
             conversation_id=run.info.conversation_id,
-            # Who joins the first run joins its repair.
+            # Clients that join the first run join its retry too.
             idempotency_key=f"repair of {run.id}",
             repeat_key="",
             body=run.id.encode(),
@@ -116,14 +118,14 @@ class CheckedAnswer:
 
 
 def _with_usage_of(first: Answer, second: Answer) -> Answer:
-    """The second, with what both runs took."""
+    """The second answer, with the usage of both runs."""
     if first.end.total is None or second.end.total is None:
         return second
     return replace(second, end=replace(second.end, total=add_usage(first.end.total, second.end.total)))
 
 
 class LateStream:
-    """An answer that cannot be shown before it is whole, as a stream all the same."""
+    """The stream of an answer that must be complete before it is shown."""
 
     def __init__(
         self,
@@ -134,7 +136,7 @@ class LateStream:
         reading: Reading,
         errors: Errors = OPENAI_ERRORS,
     ) -> None:
-        """`headers` are asked for when the reply begins: not before is it known what answers."""
+        """`headers` is called when the reply starts; before that, the backend is not known."""
         self._answer, self._encode, self._form, self._headers = answer, encode, form, headers
         self._reading, self._errors = reading, errors
 

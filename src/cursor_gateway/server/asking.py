@@ -31,7 +31,7 @@ from cursor_gateway.server.bodies import idempotency_key, parse_body, read_body
 from cursor_gateway.server.guard import error_response
 from cursor_gateway.server.runs import run_response
 from cursor_gateway.server.stored_answers import answer_now, reply_stream
-from cursor_gateway.server.streaming import Heard, Reading, read_to_end, run_headers, view_of
+from cursor_gateway.server.streaming import Progress, Reading, read_to_end, run_headers, view_of
 from cursor_gateway.settings import Settings
 
 
@@ -126,13 +126,13 @@ class RouteEndpoint:
         whole = reply.whole(view_of(run), start)
         has_begun = start.after > 0
 
-        def push(event: DocumentEvent) -> Heard:
+        def push(event: DocumentEvent) -> Progress:
             nonlocal has_begun
             has_begun = has_begun or says_something(event)
             whole.push(event)
             if whole.is_cut:
-                return Heard.ALL
-            return Heard.ENOUGH if whole.is_over else Heard.MORE
+                return Progress.TRUNCATED
+            return Progress.COMPLETE if whole.is_over else Progress.MORE
 
         if not await read_to_end(run, request.receive, push, whole.after):
             raise ClientDisconnect

@@ -112,10 +112,10 @@ class HistoryEndpoints:
 
 
 def _limit(request: Request, default: int) -> int:
-    told = request.query_params.get("limit") or str(default)
-    if not (told.isascii() and told.isdigit() and 1 <= int(told[:4]) <= _MOST and len(told) < 4):
+    limit = request.query_params.get("limit") or str(default)
+    if not (limit.isascii() and limit.isdigit() and 1 <= int(limit[:4]) <= _MOST and len(limit) < 4):
         raise InvalidRequest(f"`limit` must be a number from 1 to {_MOST}.", param="limit")
-    return int(told)
+    return int(limit)
 
 
 def _exported(detail: ConversationDetail, responses: list[ChatResponse], form: str) -> Response:

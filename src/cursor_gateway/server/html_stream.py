@@ -45,8 +45,8 @@ class HtmlEncoder:
             fragments = [fragment for event in _joined(rest[:end]) for fragment in self._renderer.push(event)]
             if fragments:
                 frames.append(_frame("fragments", _condensed(fragments), number + end))
-            if end < len(rest) and isinstance(told := rest[end], Paused | Done):
-                frames.append(_frame("done", told.envelope, number + end + 1))
+            if end < len(rest) and isinstance(last := rest[end], Paused | Done):
+                frames.append(_frame("done", last.envelope, number + end + 1))
             number, rest = number + end + 1, rest[end + 1 :]
         return b"".join(frames)
 

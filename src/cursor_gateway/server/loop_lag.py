@@ -16,7 +16,7 @@ _EVERY_SECONDS = 0.1
 _LONG_SECONDS = 0.1
 _LOG_SECONDS = 60.0
 
-_BUSY_GATEWAY = "A request or an answer took too long to process. If it happens again, please report what was asked."
+_BUSY_GATEWAY = "A request or an answer took too long to process. If it happens again, please report the request."
 _BUSY_MACHINE = "Other programs used the machine, or it has too little CPU: give the gateway more, or lower `max_runs`."
 
 

@@ -1,4 +1,4 @@
-"""What happens in, figures for Prometheus out."""
+"""Observes runs and requests; renders metrics for Prometheus."""
 
 from bisect import bisect_left
 from collections import Counter
@@ -25,10 +25,10 @@ _Labels: TypeAlias = tuple[str, ...]
 
 
 class Metrics:
-    """An observer of runs, with figures of its own: two gateways in one process do not mix."""
+    """An observer of runs. Each gateway has its own, so that two in one process do not mix."""
 
     def __init__(self) -> None:
-        # by the values of their labels; those that are known are there from the start, as 0
+        # by the values of their labels; known ones start at 0
         self._runs = Counter[_Labels]({("completed",): 0, ("failed",): 0, ("cancelled",): 0})
         self._tokens = Counter[_Labels]({("prompt",): 0, ("completion",): 0, ("cached",): 0})
         self._fallbacks = Counter[_Labels]({(): 0})
@@ -85,7 +85,7 @@ class Metrics:
     # --- exported -------------------------------------------------------------------------------
 
     def render(self) -> bytes:
-        from prometheus_client import generate_latest  # with a web server of its own: only those who ask wait for it
+        from prometheus_client import generate_latest  # it imports a web server, so only when needed
 
         return generate_latest(self)
 

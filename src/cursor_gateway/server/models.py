@@ -14,7 +14,7 @@ from cursor_gateway.runs.model_aliases import is_alias, name_for_claude_code, re
 from cursor_gateway.runs.service import Service
 from cursor_gateway.sources.base import Model
 
-_WINDOW = 200_000  # tokens; the agent does not say
+_WINDOW = 200_000  # tokens; an assumption
 _MOST = 1000  # models of one page
 
 
@@ -23,7 +23,7 @@ class ModelEntry(Struct, frozen=True, kw_only=True):
     object: Literal["model"] = "model"
     created: int
     owned_by: str = "cursor"
-    name: str  # ours: for people
+    name: str  # gateway extension: the display name
     # Anthropic's:
     type: Literal["model"] = "model"
     display_name: str
@@ -111,7 +111,7 @@ class ModelEndpoints:
         raise unknown_model(id, [])
 
     def _page(self, models: list[Model], request: Request) -> ModelPage:
-        """Beside a model that is not listed, or not any more, there is none."""
+        """Empty if the model is not listed."""
         entries = [self._entry(name_for_claude_code(model.id), model.label) for model in models]
         query = request.query_params
         after, before, limit = query.get("after_id"), query.get("before_id"), _limit(query.get("limit", str(_MOST)))

@@ -1,4 +1,4 @@
-"""The schemas of the replies that are no dialect's, with their meanings, for the OpenAPI document."""
+"""The schemas of the server's own replies, with their descriptions, for the OpenAPI document."""
 
 from msgspec import Struct
 

@@ -1,4 +1,4 @@
-"""What operators and newcomers ask for: health, figures, the description of the API and a page that shows it."""
+"""Health, metrics, the OpenAPI document, and the API documentation as a page."""
 
 import asyncio
 from collections.abc import Sequence
@@ -59,9 +59,9 @@ class OperationEndpoints:
         self._pages: dict[str, str] = {}  # by the form of the address
 
     async def health(self, request: Request) -> ASGIApp:
-        """503 when no run can be started: who looks at the status alone knows enough."""
+        """503 when no run can be started, for monitors that check only the status."""
         state = self._service.source.state()
-        is_exposed = bool(self._settings.api_keys)  # no key is asked for here: strangers learn no path of this machine
+        is_exposed = bool(self._settings.api_keys)  # this path needs no key, so it must not reveal local paths then
         found = Health(
             status="unavailable" if state.missing else "ok",
             version=self._version,

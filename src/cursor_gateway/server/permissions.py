@@ -1,4 +1,4 @@
-"""What callers have allowed the agent, over HTTP: listed and revoked. `/v1/chat/{id}/answer` allows more."""
+"""Permissions over HTTP: listed and revoked. They are granted at `/v1/chat/{id}/answer`."""
 
 import msgspec
 from starlette.requests import Request
@@ -21,13 +21,13 @@ class PermissionEndpoints:
             found = permissions.every(request.state.owner)
         except OSError as error:
             raise unwritable(error) from error
-        told = PermissionList(
+        listed = PermissionList(
             permissions=found,
             settings=self._settings.allow,
             can_allow=permissions.can_allow,
             allows_everything=self._settings.force,
         )
-        return Response(msgspec.json.encode(told), media_type="application/json")
+        return Response(msgspec.json.encode(listed), media_type="application/json")
 
     async def revoke(self, request: Request) -> Response:
         id = request.path_params["id"]

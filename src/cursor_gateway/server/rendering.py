@@ -63,7 +63,7 @@ class _Task:
             result, error = self._work(), None
         except Exception as raised:  # noqa: BLE001 -- passed to the waiter
             result, error = None, raised
-        with suppress(RuntimeError):  # the loop is closed: nothing waits
+        with suppress(RuntimeError):  # the loop is closed
             self._loop.call_soon_threadsafe(self._tell, result, error)
 
     def _tell(self, result: Any, error: Exception | None) -> None:
@@ -132,7 +132,7 @@ class Renderings:
 
     @property
     def started(self) -> int:
-        """How many worker processes were."""
+        """How many worker processes have been started."""
         return sum(worker.started for worker in self._workers)
 
     async def run(self, owner: str, work: Callable[[], T], is_gone: Callable[[], bool] = lambda: False) -> T:
@@ -150,7 +150,7 @@ class Renderings:
         return result
 
     async def run_for(self, request: Request, work: Callable[[], T]) -> T:
-        """As long as the client of this request is there; its body has been read."""
+        """Until the client of this request disconnects. Its body has been read."""
         has_gone = False
 
         async def notice() -> None:
@@ -192,7 +192,7 @@ class Renderings:
         return msgspec.msgpack.decode(result, type=Rendered) if result else None
 
     def close(self) -> None:
-        """Ends the processes. What is under way has no result."""
+        """Ends the processes. Jobs in progress have no result."""
         self._queue.close()
         for worker in self._workers:
             worker.kill()
@@ -248,7 +248,7 @@ class _Worker:
             return 0.0, b""
 
     def kill(self) -> None:
-        """For good, from any thread."""
+        """Permanently; may be called from any thread."""
         with self._lock:
             self._is_killed = True
             if self._popen is not None:

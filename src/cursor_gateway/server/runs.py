@@ -1,4 +1,4 @@
-"""What can be done to a run over HTTP, whatever dialect it was asked for in: look, read on, stop."""
+"""Runs over HTTP, whatever their dialect: get, stream, stop."""
 
 import asyncio
 from collections.abc import Mapping
@@ -20,7 +20,7 @@ from cursor_gateway.server.rendering import Renderings
 from cursor_gateway.server.streaming import EventStream, Reading, run_headers, view_of
 
 _HTML = "html"  # the page's own stream, which is rendered here
-HTML_HEADERS = {  # whatever an answer says: opened by itself, it does nothing
+HTML_HEADERS = {  # an answer's HTML must not run anything when it is opened by itself
     "content-security-policy": "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; "
     "sandbox"
 }
@@ -31,7 +31,7 @@ class RunEndpoints:
         self._service, self._dialects, self._reading = service, dialects, reading
 
     async def answer(self, request: Request) -> Response:
-        """The whole, or what there is of it now."""
+        """The whole answer, or a snapshot."""
         id, owner = self._id(request), request.state.owner
         response = await answered(self._service, await self._service.response(id, owner), owner)
         match request.query_params.get("dialect") or "documents":
@@ -50,7 +50,7 @@ class RunEndpoints:
                 raise InvalidRequest("`dialect` must be documents, html, page, markdown or text.", param="dialect")
 
     async def events(self, request: Request) -> ASGIApp:
-        """The run's stream, from its beginning or after the event that the reader had last."""
+        """The run's stream, from the beginning, or after the last event that the client received."""
         run = await self._service.find(self._id(request), request.state.owner)
         after = _after(request)
         if request.method == "HEAD":  # who only looks is no reader, whose leaving would stop the run
@@ -68,7 +68,7 @@ class RunEndpoints:
         return EventStream(run, encoder, form, self._reading, after=place, is_replay=True)
 
     async def cancel(self, request: Request) -> Response:
-        """The reply is what the run's `done` says."""
+        """Replies with the run's `done` payload."""
         envelope = await self._service.cancel(self._id(request), request.state.owner)
         return Response(msgspec.json.encode(envelope), media_type="application/json")
 
@@ -80,7 +80,7 @@ class RunEndpoints:
         replays = self._dialects.replays
         name = request.query_params.get("dialect") or self._accepted(request)
         if name == _HTML:
-            # Its parser of Markdown takes a while to load.
+            # Its Markdown parser takes a while to import.
             await asyncio.to_thread(import_module, "cursor_gateway.server.html_stream")
             from cursor_gateway.server.html_stream import HtmlEncoder
 
@@ -91,7 +91,7 @@ class RunEndpoints:
         return encoder, replays[name].form, place
 
     def _accepted(self, request: Request) -> str:
-        """The first dialect whose form the reader names; else the first."""
+        """The first dialect whose media type the client accepts; else the first."""
         accept = request.headers.get("accept", "")
         replays = self._dialects.replays.values()
         named = (replay.name for replay in replays if replay.form is not SSE and replay.form.media_type in accept)
@@ -104,7 +104,7 @@ def run_response(response: ChatResponse, status: int = 200, headers: Mapping[str
 
 
 def _as_html(response: ChatResponse, renderings: Renderings) -> Response:
-    from cursor_gateway.render.html import render_answer  # with a parser of Markdown: only those who ask wait for it
+    from cursor_gateway.render.html import render_answer  # it imports a Markdown parser, so only when needed
 
     return Response(render_answer(response.documents, renderings.do), media_type="text/html", headers=HTML_HEADERS)
 
@@ -127,7 +127,7 @@ def _as_page(response: ChatResponse, prompt: str, renderings: Renderings) -> Res
 
 def _after(request: Request) -> int:
     """The number of the last event that the reader has: of the header that an EventSource sends, or of the query."""
-    told = request.headers.get("last-event-id") or request.query_params.get("after") or "0"
-    if not (told.isascii() and told.isdigit() and len(told) < 16):
+    number = request.headers.get("last-event-id") or request.query_params.get("after") or "0"
+    if not (number.isascii() and number.isdigit() and len(number) < 16):
         raise InvalidRequest("`Last-Event-ID` and `after` must be an event number.", param="after")
-    return int(told)
+    return int(number)

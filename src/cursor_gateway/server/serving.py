@@ -25,7 +25,7 @@ def most_connections(max_runs: int) -> int:
     """As many as leave enough files for the runs. Raises the soft limit of open files to the hard limit."""
     try:
         import resource
-    except ImportError:  # Windows knows no such limit
+    except ImportError:  # Windows has no such limit
         return _MOST_FILES
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     most = _MOST_FILES if hard == resource.RLIM_INFINITY else min(hard, _MOST_FILES)
@@ -75,7 +75,7 @@ def _is_unix(sock: socket.socket) -> bool:
 
 
 async def _drained(service: Service, server: HttpServer, settings: Settings, hurried: asyncio.Event) -> None:
-    """Replies wait for their runs, which are given their time and then ended."""
+    """Waits for the replies. Runs get `drain_seconds` to finish, and are then stopped."""
     seconds = settings.drain_seconds + settings.grace_seconds + _LAST_SECONDS
 
     async def ended() -> None:

@@ -10,7 +10,7 @@ def bound_socket(host: str, port: int) -> socket.socket:
     try:
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         bound.bind(address)
-        bound.listen(2048)  # at once: two may bind the same address, and only one of them can listen
+        bound.listen(2048)  # at once: two processes may bind the same address, but only one can listen
     except OSError:
         bound.close()
         raise

@@ -101,7 +101,7 @@ def reply_stream(
 
 
 async def answer_now(continued: Continued, reply: Reply, kept: bytes) -> Response:
-    """The answer as far as it is there."""
+    """The answer in its current state."""
     run, view = continued.run, view_of(continued.run)
     whole = reply.whole(view, Start(continued.after, continued.usage_before, kept))
     reader, until = run.reader(whole.after), run.count

@@ -34,7 +34,7 @@ def stream_headers(form: Form, more: Mapping[str, str]) -> list[tuple[bytes, byt
 
 
 def run_headers(run: RunHandle) -> dict[str, str]:
-    """As far as they are known: that another source had to be asked may be found out later."""
+    """As far as they are known: a fallback to another source may come later."""
     headers = {"x-chat-id": run.id, "x-conversation-id": run.info.conversation_id or ""}
     headers["x-cursor-gateway-source"] = run.source_name
     if run.fallback is not None:
@@ -43,7 +43,7 @@ def run_headers(run: RunHandle) -> dict[str, str]:
 
 
 def view_of(run: RunHandle) -> RunView:
-    """What a dialect may know of it."""
+    """The part of a run that a dialect may see."""
     return RunView(run.info, int(datetime.fromisoformat(run.info.created).timestamp()), run.prompt)
 
 
@@ -142,24 +142,27 @@ class EventStream:
         await send({"type": "http.response.start", "status": 200, "headers": headers})
 
 
-class Heard(Enum):
+class Progress(Enum):
     MORE = "more"
-    ENOUGH = "enough"  # the reply is whole
-    ALL = "all"  # and the rest is not needed
+    COMPLETE = "complete"  # the reply has all it needs
+    TRUNCATED = "truncated"  # the reply was cut off, and nobody needs the rest
 
 
 async def read_to_end(
-    run: RunHandle, receive: Receive, push: Callable[[DocumentEvent], Heard] = lambda event: Heard.MORE, after: int = 0
+    run: RunHandle,
+    receive: Receive,
+    push: Callable[[DocumentEvent], Progress] = lambda event: Progress.MORE,
+    after: int = 0,
 ) -> bool:
     """Waits for the end of the run, or until `push` needs no more. False if the client disconnects first."""
     async with DisconnectWatch(run, receive, after) as reader:
         while not reader.at_end and not reader.has_left:
             events = await reader.next()
             for number, event in enumerate(events):
-                heard = push(event)
-                if heard is not Heard.MORE:
+                progress = push(event)
+                if progress is not Progress.MORE:
                     reader.place -= len(events) - number - 1  # what was not delivered was not received
-                    if heard is Heard.ALL:
+                    if progress is Progress.TRUNCATED:
                         _cut_short(run, reader)
                     return True
         return not reader.has_left

@@ -133,14 +133,14 @@ _QUIET = ' class="quiet"'
 _DECISIONS = {"once": "Allow once", "conversation": "Always in this conversation", "workspace": "Always in this folder"}
 
 
-def _permission(id: str, asked: PermissionRequest) -> str:
+def _permission(id: str, request: PermissionRequest) -> str:
     """The form is only shown where a decision is possible."""
     buttons = "".join(
         f'<button type="submit" name="decision" value="{value}"{_QUIET if value != "once" else ""}>{words}</button>'
         for value, words in _DECISIONS.items()
-        if value == "once" or asked.rules
+        if value == "once" or request.rules
     )
-    rules = ", ".join(map(literal, asked.rules))
+    rules = ", ".join(map(literal, request.rules))
     note = f'<p class="note">“Always” allows {rules}.</p>' if rules else ""
     return (
         f'<form class="permission" data-permission="{exact(id)}">{note}{buttons}'

@@ -24,13 +24,13 @@ def render_page(response: ChatResponse, *, prompt: str = "", title: str = "", do
     """`title` stands above the answer; without one, the prompt's first words do."""
     title = title or _first_words(prompt) or "Answer"
     style = f"\n{page_style()}"
-    asked = f'<section class="prompt" aria-labelledby="prompt"><h2 id="prompt">Prompt</h2>{plain(prompt)}</section>\n'
+    section = f'<section class="prompt" aria-labelledby="prompt"><h2 id="prompt">Prompt</h2>{plain(prompt)}</section>\n'
     return _PAGE.format(
         policy=f"default-src 'none'; style-src 'sha256-{_hash(style)}'; base-uri 'none'; form-action 'none'",
         title=prose_line(title),
         style=style,
         facts="".join(f"<div><dt>{name}</dt><dd>{fact}</dd></div>" for name, fact in _facts(response) if fact),
-        prompt=asked if prompt else "",
+        prompt=section if prompt else "",
         documents="".join(articles(response.documents, do, answerable=False)) or "<p>The answer is empty.</p>\n",
     )
 
@@ -77,8 +77,8 @@ def _facts(response: ChatResponse) -> list[tuple[str, str]]:
 
 
 def _time(created: str) -> str:
-    told = exact_line(created)
-    return f'<time datetime="{told}">{told.replace("T", " ").replace("Z", " UTC")}</time>' if told else ""
+    time = exact_line(created)
+    return f'<time datetime="{time}">{time.replace("T", " ").replace("Z", " UTC")}</time>' if time else ""
 
 
 def _first_words(prompt: str) -> str:

@@ -94,9 +94,9 @@ def _item(todo: _Todo, html: str, number: int | None, waits_for: str) -> str:
     """The number is the one in the plan, also where only some are listed."""
     value = f' value="{number}"' if number else ""
     mark = f'<span class="mark" aria-hidden="true">{_MARKS[todo.status]}</span>'
-    told = unseen(f"{todo.status.replace('_', ' ')}: ")
+    status = unseen(f"{todo.status.replace('_', ' ')}: ")
     after = span(f"after {waits_for}", "after") if waits_for else ""
-    return f'<li{value} data-status="{todo.status}">{mark}{told}<span>{html}</span>{after}</li>'
+    return f'<li{value} data-status="{todo.status}">{mark}{status}<span>{html}</span>{after}</li>'
 
 
 def todo_lists(documents: Iterable[Document], do: Do) -> dict[str, str]:

@@ -64,7 +64,7 @@ class RunningTurn:
         self._change = asyncio.Event()
         self._questions: set[asyncio.Task[Any]] = set()
         self._allowed = [*policy.allow, *turn.allow]
-        self._denied: list[tuple[PermissionRequest, Permission]] = []  # of which the agent is to be told
+        self._denied: list[tuple[PermissionRequest, Permission]] = []  # to be reported to the agent
         self._question_count = 0
         self._size = 0
         self._began_ms = self._now_ms()
@@ -148,7 +148,7 @@ class RunningTurn:
         return option_for([] if self._is_closed else params.items("options"), refused is None)
 
     def take_denials(self) -> str:
-        """What the agent is to be told when its answer is complete: a refusal over ACP has no reason."""
+        """A message to the agent about rejected calls, because a rejection over ACP has no reason."""
         denied, self._denied = self._denied, []
         if not denied or self._is_closed:
             return ""
@@ -167,8 +167,8 @@ class RunningTurn:
         request = needed(call.tool, call.args)
         if person is None or not self._policy.ask:
             return explained(_REJECTED, request)
-        asked = request or PermissionRequest(subject=requested.text("title") or call.title or call.kind, rules=[])
-        question, id = _permission_question(asked, requested), self._own_id(f"{call.id} permission")
+        wanted = request or PermissionRequest(subject=requested.text("title") or call.title or call.kind, rules=[])
+        question, id = _permission_question(wanted, requested), self._own_id(f"{call.id} permission")
         self._put(self._decoder.ask(id, question, requested.all))
         decided = await self._answer(person.permit(id, question))
         if decided is None:
@@ -177,9 +177,9 @@ class RunningTurn:
         question = msgspec.structs.replace(question, answers=[_answer_of(question, decided)])
         self._put(self._decoder.settle(id, question, Outcome()))
         if decided.decision in ("conversation", "workspace"):
-            self._allowed += asked.rules
+            self._allowed += wanted.rules
         if decided.reason:
-            self._denied.append((asked, decided))
+            self._denied.append((wanted, decided))
         return None if decided.is_allowed else _REJECTED
 
     async def _question(self, params: Fields) -> dict[str, Any]:
@@ -262,16 +262,16 @@ class RunningTurn:
         )
 
 
-def _permission_question(asked: PermissionRequest, requested: Fields) -> Question:
+def _permission_question(wanted: PermissionRequest, requested: Fields) -> Question:
     reasons = [part.object("content").text("text") for part in requested.objects("content")]
     reason = " ".join(f"({text})" for text in reasons if text)
-    text = f"May the agent do this: {asked.subject}? {reason}".strip()
-    decisions = [one for one in _LABELS if asked.rules or one in ("once", "deny")]
+    text = f"May the agent do this: {wanted.subject}? {reason}".strip()
+    decisions = [one for one in _LABELS if wanted.rules or one in ("once", "deny")]
     options = [ClarificationOption(id=one, label=_LABELS[one]) for one in decisions]
     # A unique id: an answer that is sent twice must not allow the next request.
     question = ClarificationQuestion(id=f"permission_{uuid4().hex}", text=text, options=options)
     title = "The agent asks for permission"
-    return Question(tool="request_permission", title=title, questions=[question], permission=asked)
+    return Question(tool="request_permission", title=title, questions=[question], permission=wanted)
 
 
 def _answer_of(question: Question, decided: Permission) -> ClarificationAnswer:

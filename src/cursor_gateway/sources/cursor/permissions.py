@@ -52,7 +52,7 @@ def needed(tool: str, args: object) -> PermissionRequest | None:
 
 
 def explained(outcome: Outcome, request: PermissionRequest | None) -> Outcome:
-    """A rejection, with what would prevent it. The agent's own reason blames its user, who was not asked."""
+    """A rejection, with what would prevent it. The agent's own reason blames the user, who was not asked."""
     if request is None or outcome.state != "rejected":
         return outcome
     rules = " and ".join(f"`{rule}`" for rule in request.rules)
