@@ -32,7 +32,7 @@ _LONGEST_BY_NAME = {  # of what is bounded already, or made of bounded parts
 _LONGEST_MESSAGE = 200  # of an exception: some repeat what they were given
 _QUEUE_SIZE = 1000  # lines that wait to be written
 _AT_ONCE = 100  # lines that are written together
-_GATHERING_SECONDS = 0.02  # for more lines, when there is one
+_GATHERING_SECONDS = 0.02  # for more lines
 _FLUSH_SECONDS = 1.0  # for them, at the end
 _FLUSH_LOOK_SECONDS = 0.005
 _OURS = logging.getLogger("cursor_gateway")
@@ -232,17 +232,27 @@ class _Writer:
         self._is_cut = False  # that one lacks its end
 
     def work(self) -> None:
-        """Some lines at a time: to be woken for each would take longer, and take the interpreter from the runs."""
-        while (line := self.queue.get()) is not None:
-            self.hurry.wait(_GATHERING_SECONDS)
-            self.hurry.clear()
-            lines = [line]
+        """Some lines at a time: to wake this thread for each would cost whoever logs more than all the rest. So it
+        waits to be woken only when no line has come for a moment."""
+        lines: list[_Line] = []
+        while True:
+            if self.queue.empty():
+                if (line := self.queue.get()) is None:
+                    return
+                lines.append(line)
+                self._wait_a_moment()
             while len(lines) < _AT_ONCE and not self.queue.empty():
                 if (line := self.queue.get()) is None:
                     self._take(lines)
                     return
                 lines.append(line)
             self._take(lines)
+            lines.clear()
+            self._wait_a_moment()
+
+    def _wait_a_moment(self) -> None:
+        self.hurry.wait(_GATHERING_SECONDS)
+        self.hurry.clear()
 
     def _take(self, lines: list[_Line]) -> None:
         written: list[str] = []
