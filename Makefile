@@ -92,13 +92,17 @@ clean: ## remove everything that these targets created
 
 $(VENV)/.uv: requirements/uv.txt
 	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "cursor-gateway needs Python 3.11 or newer; name one: make PYTHON=python3.12 …")'
-	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install -q --disable-pip-version-check --require-hashes -r requirements/uv.txt
+	@echo "Setting up in $(VENV), once. This takes about 20 seconds."
+	@echo "1/3 Creating a virtual environment with $$($(PYTHON) --version 2>&1)"
+	@$(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install -q --disable-pip-version-check --require-hashes -r requirements/uv.txt
 	@touch $@
 
 $(VENV)/.run: $(VENV)/.uv requirements/run.txt pyproject.toml
-	$(UV) install -q --python $(BIN)/python --require-hashes -r requirements/run.txt
-	$(UV) install -q --python $(BIN)/python --no-deps --no-build-isolation -e .
+	@echo "2/3 Installing the packages that cursor-gateway needs"
+	@$(UV) install -q --python $(BIN)/python --require-hashes -r requirements/run.txt
+	@echo "3/3 Installing cursor-gateway"
+	@$(UV) install -q --python $(BIN)/python --no-deps --no-build-isolation -e .
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.run requirements/dev.txt

@@ -1,5 +1,6 @@
 """Without an agent, recordings answer, and nobody can mistake them for one."""
 
+import pytest
 from playwright.sync_api import Page, expect
 
 from tests.page.using import answers, documents, expect_state, of_type
@@ -27,3 +28,35 @@ def test_a_plan_is_accepted(demo_page: Page) -> None:
     of_type(demo_page, "plan").get_by_role("button", name="Accept").click()
     expect(answers(demo_page)).to_have_count(2)
     expect_state(demo_page, "completed")
+    expect(answers(demo_page).last).to_contain_text("The plan is carried out")
+    expect(of_type(answers(demo_page).last, "file_edit")).to_have_count(3)
+
+
+@pytest.mark.parametrize(("option", "file"), [("SQLite", "books.db"), ("PostgreSQL", "DATABASE_URL")])
+def test_an_answer_leads_to_its_own_branch(demo_page: Page, option: str, file: str) -> None:
+    demo_page.get_by_role("button", name="Store the books in a database").click()
+    expect_state(demo_page, "completed")
+    question = of_type(demo_page, "clarification")
+    expect(question).to_contain_text("The agent went on without you")
+    question.get_by_role("radio", name=option).check()
+    question.get_by_role("checkbox", name="Nothing else").check()
+    question.get_by_role("button", name="Answer").click()
+    expect(answers(demo_page)).to_have_count(2)
+    expect_state(demo_page, "completed")
+    expect(answers(demo_page).last).to_contain_text(file)
+
+
+def test_a_rejected_plan_leads_to_another_one(demo_page: Page) -> None:
+    demo_page.get_by_role("button", name="Plan a search for the bookshelf").click()
+    expect_state(demo_page, "completed")
+    of_type(demo_page, "plan").get_by_role("button", name="Reject").click()
+    expect(answers(demo_page)).to_have_count(2)
+    expect_state(demo_page, "completed")
+    expect(answers(demo_page).last).to_contain_text("which of the two you prefer")
+
+
+def test_this_repo_is_explained(demo_page: Page) -> None:
+    demo_page.get_by_role("button", name="Explain this repo").click()
+    expect_state(demo_page, "completed")
+    expect(answers(demo_page)).to_contain_text("This is cursor-gateway")
+    expect(answers(demo_page)).to_contain_text("built-in demo")

@@ -422,5 +422,38 @@ def test_a_request_for_permission_shows_what_is_asked_for() -> None:
     assert "npm &lt;b&gt;" in found
     assert "waiting for you" in found
     assert "<fieldset" not in found
-    decided = ClarificationAnswer(question_id="q1", selected_option_ids=["j"])
-    assert "<fieldset" in html(msgspec.structs.replace(question(decided), permission=asked))
+    decided = ClarificationAnswer(question_id="q1", selected_option_ids=["deny"], text="Not <now>")
+    shown = html(msgspec.structs.replace(question(decided), permission=asked))
+    assert '<span class="state">denied</span>' in shown
+    assert "Not &lt;now&gt;" in shown
+    assert "<form" not in shown
+
+
+def test_long_code_is_folded_and_drawings_are_shown_as_source() -> None:
+    short, long = (html(CodeBlockMetadata(language="mermaid", purpose="example"), "a\n" * lines) for lines in (30, 31))
+    assert "<details" not in short
+    assert "Show all 31 lines" in long
+    assert "Mermaid diagram (source)" in short
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("- [ ] a", 'aria-label="To do">☐</span>a'),
+        ("- [X] a *b*", 'aria-label="Done">☑</span>a <em>b</em>'),
+        ("- [y] a", "[y] a"),
+        ("- *[x] a*", "[x] a"),
+        ("[ ] a", "<p>[ ] a</p>"),
+        ("a[^1]\n\n[^1]: word", "<p><sup>1</sup> word</p>"),
+        ("[^a b]", "[^a b]"),
+        ("$$\nx\n$$", "Formula (source)"),
+        ("$$x$$", "Formula (source)"),
+        ("$$\nx", "<p>$$\nx</p>"),
+        ("$$\n\n$$", "<p>$$</p>"),
+        ("$$\n" + "x\n" * 300 + "$$", "<p>$$\n"),
+        ("    $$\n    x", "<code"),
+        ("a\n$$\nx\n$$\nb", "Formula (source)"),
+    ],
+)
+def test_more_than_commonmark(text: str, shown: str) -> None:
+    assert shown in html(TextMetadata(), text)

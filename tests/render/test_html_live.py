@@ -260,7 +260,7 @@ def test_code_is_appended_with_its_numbers_and_coloured_at_its_end() -> None:
     fragments = [fragment for event in events[1:] for fragment in _after(events, event)]
     assert [type(fragment) for fragment in fragments[-1:]] == [Replaced]
     assert '<span class="k">def</span>' in fragments[-1].html
-    assert len([fragment for fragment in fragments if isinstance(fragment, Replaced)]) == 1
+    assert [fragment.part for fragment in fragments if isinstance(fragment, Replaced)] == ["fold", "code"]
 
 
 def _after(events: list[DocumentEvent], wanted: DocumentEvent) -> list[Fragment]:

@@ -44,7 +44,7 @@ from tests.strategies import assert_linear, chunks, examples
 
 _TAGS = {
     "article", "header", "h3", "h4", "h5", "h6", "p", "div", "span", "pre", "code", "ul", "ol", "li", "blockquote",
-    "em", "strong", "s", "a", "br", "hr", "table", "thead", "tbody", "tr", "th", "td", "figure", "figcaption", "button",
+    "em", "strong", "s", "sup", "a", "br", "hr", "table", "thead", "tbody", "tr", "th", "td", "figure", "figcaption", "button",
     "details", "summary", "ins", "del", "form", "fieldset", "legend", "label", "input",
 }  # fmt: skip
 _PAGE_TAGS = _TAGS | {
@@ -53,7 +53,7 @@ _PAGE_TAGS = _TAGS | {
 _ATTRIBUTES = {
     "class", "id", "tabindex", "aria-label", "aria-hidden", "aria-labelledby", "data-part", "data-type",
     "data-sequence", "data-path", "data-operation", "data-added", "data-removed", "data-exit", "data-of",
-    "data-permission", "placeholder",
+    "data-permission", "placeholder", "role",
     "data-state", "data-status", "data-copy", "data-answer", "data-question", "type", "name", "value", "checked",
     "disabled", "autocomplete", "href", "rel", "target", "title", "start",
 }  # fmt: skip

@@ -3,7 +3,9 @@
 from importlib.resources import files
 
 # In this order: what no prompt asks for is answered with the first.
-_NAMES = ("hello", "explain", "failing_tests", "plan", "question", "jwt_authentication")
+_NAMES = ("hello", "explain", "failing_tests", "plan", "question", "jwt_authentication", "this_repo")
+# What answers when somebody has answered the question, or decided about the plan.
+FOLLOW_UPS = ("database_sqlite", "database_postgresql", "plan_accepted", "plan_rejected")
 
 
 def recording() -> bytes:
@@ -15,7 +17,7 @@ def recording() -> bytes:
 
 def recordings() -> dict[str, bytes]:
     """All of them, by name."""
-    return {name: _read(name) for name in _NAMES}
+    return {name: _read(name) for name in (*_NAMES, *FOLLOW_UPS)}
 
 
 def _read(name: str) -> bytes:

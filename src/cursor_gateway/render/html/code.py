@@ -16,6 +16,9 @@ _HIGHLIGHTED = 200_000  # characters; beyond that colours are not worth the wait
 # words (Java's) that nothing separates.
 _TAKES_TOO_LONG = re.compile(r"[^\n]{1000}|\s{200}|\b(?:\w++\s++){60}")
 
+_SHOWN = 30  # lines; longer code is folded
+_SOURCES = {"mermaid": "Mermaid diagram (source)", "math": "Formula (source)", "latex": "LaTeX (source)"}
+
 COPY = '<button type="button" class="copy" data-copy>Copy</button>'
 
 
@@ -29,11 +32,17 @@ def listing(text: str, language: str, first: int = 1) -> str:
 
 
 def framed(numbers: str, code: str) -> str:
-    """It scrolls, so the keyboard must be able to reach it."""
+    """It scrolls, so the keyboard must be able to reach it. If it is long, only its beginning is shown at first."""
     return (
         '<div class="listing" tabindex="0">'
         f'<div class="gutter" aria-hidden="true"><pre data-part="numbers">{numbers}</pre></div><pre>{code}</pre></div>'
+        + fold(numbers.count("\n") + 1)
     )
+
+
+def fold(lines: int) -> str:
+    """What shows the rest of a listing with so many lines."""
+    return f'<details class="fold"><summary>Show all {lines:,} lines</summary></details>' if lines > _SHOWN else ""
 
 
 def code_part(html: str) -> str:
@@ -48,7 +57,13 @@ def named_figure(text: str, language: str) -> str:
     """Code of which at most the language is known."""
     if not language:
         return f'<figure class="code bare">{COPY}{listing(text, language)}</figure>'
-    return figure(f'<span class="language">{exact_line(language)}</span>', listing(text, language))
+    return figure(language_label(language), listing(text, language))
+
+
+def language_label(language: str) -> str:
+    """What would be a picture elsewhere is shown as its source, and says so."""
+    name = _SOURCES.get(language.strip().lower())
+    return f'<span class="language">{name or exact_line(language)}</span>'
 
 
 def numbers(text: str, first: int = 1) -> str:

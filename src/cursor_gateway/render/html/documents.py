@@ -130,6 +130,12 @@ def _badge(trace: ToolTrace) -> str:
 
 
 _QUIET = ' class="quiet"'
+_DECIDED = {
+    "once": "allowed once",
+    "conversation": "allowed in this conversation",
+    "workspace": "allowed in this folder",
+    "deny": "denied",
+}
 _DECISIONS = {"once": "Allow once", "conversation": "Always in this conversation", "workspace": "Always in this folder"}
 
 
@@ -171,7 +177,7 @@ def code_article(document: CodeBlockDocument | CodeReferenceDocument, numbers: s
     """The code part may be another than the document's: it grows on a live page."""
     if isinstance(document, CodeBlockDocument):
         language = document.metadata.language
-        name, caption = f"Code, {language}", span(exact_line(language), "language")
+        name, caption = f"Code, {language}", code.language_label(language)
     else:
         path, first, last = document.metadata.file_path, document.metadata.start_line, document.metadata.end_line
         lines = f"line {first}" if first == last else f"lines {first} to {last}"
@@ -298,6 +304,8 @@ def _clarification(document: ClarificationDocument, answerable: bool, look: _Loo
             f"{_head('Permission', _badge(metadata))}<p>The agent asks to run:</p>{plain(metadata.permission.subject)}"
         )
         return _article(document, "Permission", asks)
+    if metadata.permission:
+        return _article(document, "Permission", _decided(metadata, metadata.permission))
     questions = "".join(
         _question(document, number, question, answerable, look) for number, question in enumerate(metadata.questions, 1)
     )
@@ -306,6 +314,14 @@ def _clarification(document: ClarificationDocument, answerable: bool, look: _Loo
     asks = f'{_head("Question", note)}<div class="prose">{_asked(document, look)}</div>'
     form = f'<form data-answer="{exact(document.id)}">{questions}{send}</form>' if questions else ""
     return _article(document, "Question", asks + form + _ending(metadata))
+
+
+def _decided(metadata: ClarificationMetadata, asked: PermissionRequest) -> str:
+    chosen = [_DECIDED.get(id, id) for answer in metadata.answers or [] for id in answer.selected_option_ids]
+    said = [answer.text for answer in metadata.answers or [] if answer.text]
+    reason = f'<p class="note">{prose(" ".join(said))}</p>' if said else ""
+    head = _head("Permission", span(exact_line(", ".join(chosen)), "state"))
+    return f"{head}<p>The agent asked to run:</p>{plain(asked.subject)}{reason}"
 
 
 def _asked(document: ClarificationDocument, look: _Look) -> str:

@@ -33,6 +33,7 @@ from cursor_gateway.model.documents import (
 from cursor_gateway.model.run_info import RunInfo
 from cursor_gateway.render.html.answers import render_document
 from cursor_gateway.render.html.code import code_part as plain_code_part
+from cursor_gateway.render.html.code import fold
 from cursor_gateway.render.html.documents import article, code_article, first_line, prose_article
 from cursor_gateway.render.html.growing import GrowingMarkdown
 from cursor_gateway.render.html.pieces import exact, prose
@@ -192,6 +193,9 @@ def _open_part(html: str, goes_on: bool) -> str:
     return f'<div data-part="open">{html[:end]}{_TAIL}{html[end:]}</div>'
 
 
+_FOLD_PLACE = '<div data-part="fold"></div>'  # for what folds long code, when it is known to be long
+
+
 class _GrowingCode(_Growing):
     def _begin(self) -> str:
         self._pieces: list[str] = []
@@ -203,7 +207,7 @@ class _GrowingCode(_Growing):
         self._separator = ""  # between two numbers
         self._starts_a_line = True
         self._frame = code_article(document, "", "")
-        return code_article(document, "", plain_code_part(""))
+        return code_article(document, "", plain_code_part("")).replace("</figure>", f"{_FOLD_PLACE}</figure>")
 
     def grow(self, text: str) -> Iterator[Fragment]:
         self._pieces.append(text)
@@ -240,8 +244,10 @@ class _GrowingCode(_Growing):
             done = self._do(CodePart(document))
             if done is None:
                 yield Replaced(self._id, "", article(document, "", plainly=True))
-            elif done.html[0] != plain_code_part(exact(document.content)):
-                yield Replaced(self._id, "code", done.html[0])
+            else:
+                yield Replaced(self._id, "fold", fold(self._next_line - first_line(document)))
+                if done.html[0] != plain_code_part(exact(document.content)):
+                    yield Replaced(self._id, "code", done.html[0])
         else:
             yield from super().end(document)
 

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from markdown_it import MarkdownIt
 from markdown_it.common.utils import unescapeAll
 from markdown_it.renderer import RendererHTML
+from markdown_it.rules_block import StateBlock, reference
 from markdown_it.rules_core import StateCore
 from markdown_it.token import Token
 from markdown_it.utils import EnvType, OptionsDict
@@ -22,6 +23,10 @@ from cursor_gateway.render.visible import visible, visible_line
 _DEEPEST = 16  # beyond that a block is best read as it was written
 _PARSED = 100_000  # characters of one paragraph; more is no prose
 _HEADINGS = {"h1": "h3", "h2": "h4", "h3": "h5"}  # the page has its own above them
+_FORMULA = 200  # lines, at most
+_ITEM = ["list_item_open", "paragraph_open"]
+_TASK = re.compile(r"\[([ xX])\] ")
+_FOOTNOTE = re.compile(r"\[\^([\w-]{1,40})\](?::(?= ))?")
 _FOLLOWED = re.compile(r"https?://[^/\s]|mailto:", re.IGNORECASE)
 
 
@@ -47,10 +52,10 @@ class OpenMarkdown(NamedTuple):
 
 
 def render_blocks(text: str) -> tuple[str, bool]:
-    """And whether there are link reference definitions."""
+    """And whether there are link reference definitions, or perhaps formulas, whose end decides what they are."""
     env: EnvType = {}
     html = "".join(_blocks(text, env))
-    return html, bool(env.get("references"))
+    return html, bool(env.get("references")) or "$$" in text
 
 
 def render_open(written: str) -> OpenMarkdown:
@@ -121,6 +126,16 @@ class _Renderer(RendererHTML):
     def code_block(self, tokens: Sequence[Token], idx: int, options: OptionsDict, env: EnvType) -> str:
         return self.fence(tokens, idx, options, env)
 
+    def math(self, tokens: Sequence[Token], idx: int, options: OptionsDict, env: EnvType) -> str:
+        return named_figure(tokens[idx].content, "math") + "\n"
+
+    def task(self, tokens: Sequence[Token], idx: int, options: OptionsDict, env: EnvType) -> str:
+        mark, name = ("☑", "Done") if tokens[idx].info else ("☐", "To do")
+        return f'<span class="task" role="img" aria-label="{name}">{mark}</span>'
+
+    def footnote(self, tokens: Sequence[Token], idx: int, options: OptionsDict, env: EnvType) -> str:
+        return f"<sup>{prose(tokens[idx].content)}</sup>"
+
     def table_open(self, tokens: Sequence[Token], idx: int, options: OptionsDict, env: EnvType) -> str:
         return '<div class="table" tabindex="0"><table>\n'
 
@@ -146,7 +161,39 @@ def _parser_of_blocks() -> _Parser:
 def _commonmark() -> _Parser:
     parser = _Parser("commonmark", {"html": False, "maxNesting": 20, "xhtmlOut": False}, renderer_cls=_Renderer)
     parser.enable(["table", "strikethrough"])
+    parser.block.ruler.at("reference", _reference)
+    parser.block.ruler.before("fence", "math", _math, {"alt": ["paragraph", "reference", "blockquote", "list"]})
     return parser
+
+
+def _reference(state: StateBlock, start: int, end: int, silent: bool) -> bool:
+    """A footnote is none: its text would vanish."""
+    is_footnote = state.src.startswith("[^", state.bMarks[start] + state.tShift[start])
+    return not is_footnote and reference(state, start, end, silent)
+
+
+def _math(state: StateBlock, start: int, end: int, silent: bool) -> bool:
+    """Lines between `$$`, shown as they are written."""
+    if not _line(state, start).startswith("$$") or state.is_code_block(start):
+        return False
+    for last in range(start, min(end, start + _FORMULA)):
+        text = _line(state, last).rstrip()
+        if text.endswith("$$") and (last > start or len(text) >= 4):
+            break
+        if not text:
+            return False
+    else:
+        return False
+    if not silent:
+        token = state.push("math", "math", 0)
+        lines = "\n".join(_line(state, line).rstrip() for line in range(start, last + 1))
+        token.content, token.map = lines[2:-2].strip("\n") + "\n", [start, last + 1]
+        state.line = last + 1
+    return True
+
+
+def _line(state: StateBlock, number: int) -> str:
+    return state.src[state.bMarks[number] + state.tShift[number] : state.eMarks[number]]
 
 
 def _parse_inline(state: StateCore) -> None:
@@ -162,12 +209,30 @@ def _parse_inline(state: StateCore) -> None:
 
 
 def _make_harmless(state: StateCore) -> None:
-    for token in state.tokens:
+    for number, token in enumerate(state.tokens):
+        if token.children and [one.type for one in state.tokens[max(number - 2, 0) : number]] == _ITEM:
+            token.children = _with_task(token.children)
         token.tag = _HEADINGS.get(token.tag, "h6") if re.fullmatch("h[1-6]", token.tag) else token.tag
         if align := re.fullmatch("text-align:(left|right|center)", str(token.attrs.pop("style", ""))):
             token.attrs["class"] = align[1]  # a policy that forbids inline styles would drop it
         if token.children:
             token.children = list(_harmless(token.children))
+
+
+def _with_task(tokens: list[Token]) -> list[Token]:
+    first, *rest = tokens
+    if first.type != "text" or not (found := _TASK.match(first.content)):
+        return tokens
+    return [Token("task", "", 0, info=found[1].strip()), _text(first.content[found.end() :]), *rest]
+
+
+def _with_footnotes(text: str) -> Iterator[Token]:
+    """References and the beginnings of notes as small numbers."""
+    for place, part in enumerate(_FOOTNOTE.split(text)):
+        if place % 2:
+            yield Token("footnote", "sup", 0, content=part)
+        elif part:
+            yield _text(part)
 
 
 def _harmless(tokens: list[Token]) -> Iterator[Token]:
@@ -198,6 +263,8 @@ def _harmless(tokens: list[Token]) -> Iterator[Token]:
                     yield from [_link(address_of_image, token.attrs.get("title")), name, Token("link_close", "a", -1)]
                 else:
                     yield from [name, *_told(address_of_image)]
+            case "text" if "[^" in token.content:
+                yield from _with_footnotes(token.content)
             case _:
                 yield token
 

@@ -128,8 +128,8 @@ export class Conversation {
 	#changed(answer) {
 		if (!this.#answers.includes(answer)) return;
 		this.#settle();
+		if (!answer.isRunning || answer.run.state === "waiting") this.onChange();
 		if (answer.isRunning) return;
-		this.onChange();
 		if (this.#next) this.#sendQueued(this.#next);
 		else if (this.#replies.length) this.#sendReplies();
 		else if (answer.run.state === "completed" && answer === this.#answers.at(-1)) sendNext();
@@ -345,6 +345,8 @@ function endEdit(turn) {
 function doing({ run, waitingFor }) {
 	if (run.state === "reconnecting") return "Connection lost. Reconnecting…";
 	if (run.state === "running") return "Working…";
-	const tools = waitingFor.map((call) => call.toolName).join(", ");
+	const names = waitingFor.map((call) => call.toolName);
+	if (names.includes("request_permission")) return "Waiting for your decision";
+	const tools = names.filter((name) => !["ask_question", "create_plan"].includes(name)).join(", ");
 	return `Waiting for ${tools ? `the results of ${tools}` : "your answer"}`;
 }

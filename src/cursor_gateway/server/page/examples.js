@@ -5,6 +5,7 @@ export const DEMO = [
 	{ ask: "Fix the failing tests", mode: "agent", note: "Commands and an edit" },
 	{ ask: "Explain how the retries work", mode: "ask", note: "Text with code and references" },
 	{ ask: "Plan a search for the bookshelf", mode: "plan", note: "A plan to accept or reject" },
+	{ ask: "Explain this repo", mode: "ask", note: "What cursor-gateway is made of" },
 	{ ask: "Store the books in a database", mode: "agent", note: "A question to answer" },
 ];
 

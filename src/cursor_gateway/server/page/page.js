@@ -3,6 +3,7 @@ import { forgetKey, hasKey, json } from "./api.js";
 import { Conversation } from "./conversation.js";
 import { ask, byId, on } from "./dom.js";
 import { DEMO, examplesFor } from "./examples.js";
+import { showPermissions } from "./permissions.js";
 import { folder, focusPrompt, isModel, loadModels, setDefaults, setPromptState, setUpPrompt, showExamples } from "./prompt.js";
 import { route } from "./router.js";
 import { showRuns } from "./runs.js";
@@ -13,13 +14,17 @@ const conversation = new Conversation({ isModel, onChange: refresh, onState: set
 let isDemo = false;
 setUpPrompt((asked) => conversation.send(asked), () => conversation.stop(), offerExamples);
 
+const PAGES = { runs: { link: "to-runs", show: showRuns }, permissions: { link: "to-permissions", show: showPermissions } };
+
 function show() {
 	const { view, id, answer } = route();
-	byId("conversation").hidden = view === "runs";
-	byId("runs").hidden = view !== "runs";
-	byId("to-runs").ariaCurrent = view === "runs" ? "page" : null;
+	byId("conversation").hidden = view in PAGES;
+	for (const [name, { link }] of Object.entries(PAGES)) {
+		byId(name).hidden = view !== name;
+		byId(link).ariaCurrent = view === name ? "page" : null;
+	}
 	mark(id ?? null);
-	if (view === "runs") showRuns();
+	if (view in PAGES) PAGES[view].show();
 	else if (view === "conversation") conversation.open(id, answer);
 	else startNew();
 }

@@ -1,4 +1,4 @@
-// The address in, what to show out: #/ (new), #/c/CONVERSATION, #/c/CONVERSATION/ANSWER, #/runs.
+// The address in, what to show out: #/ (new), #/c/CONVERSATION, #/c/CONVERSATION/ANSWER, #/runs, #/permissions.
 
 export const conversationPath = (id) => `#/c/${encodeURIComponent(id)}`;
 export const answerPath = (id, answer) => `${conversationPath(id)}/${encodeURIComponent(answer)}`;
@@ -7,5 +7,5 @@ export const answerPath = (id, answer) => `${conversationPath(id)}/${encodeURICo
 export function route() {
 	const [, id, answer] = /^#\/c\/([\w-]+)(?:\/([\w-]+))?$/.exec(location.hash) ?? [];
 	if (id) return { view: "conversation", id, answer };
-	return { view: location.hash === "#/runs" ? "runs" : "new" };
+	return { view: { "#/runs": "runs", "#/permissions": "permissions" }[location.hash] ?? "new" };
 }

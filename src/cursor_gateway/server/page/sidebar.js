@@ -1,6 +1,7 @@
 // The list of conversations: pinned first, then by date, each with its state now; searched, page by page.
 import { json } from "./api.js";
 import { byId, make, on } from "./dom.js";
+import { notifyOf, wantsNotifications } from "./notifications.js";
 import { conversationPath } from "./router.js";
 import { dayGroup, stateName, when } from "./words.js";
 
@@ -67,7 +68,7 @@ async function load(before) {
 	} catch (error) {
 		if (turn === asked) empty.textContent = error.message;
 	}
-	if (turn === asked) looking = setTimeout(() => document.hidden || load(null), shown.some(({ isRunning }) => isRunning) ? BUSY_MS : IDLE_MS);
+	if (turn === asked) looking = setTimeout(() => (document.hidden && !wantsNotifications()) || load(null), shown.some(({ isRunning }) => isRunning) ? BUSY_MS : IDLE_MS);
 }
 
 /** Keeps the focus where it was. */
@@ -82,7 +83,9 @@ function show(focused = document.activeElement?.dataset?.id, isSearch = Boolean(
 	list.replaceChildren(...sorted.flatMap(([name, items]) => [make("h2", {}, name), make("ul", {}, ...items)]));
 	mark();
 	if (focused) [...list.querySelectorAll("a")].find(({ dataset }) => dataset.id === focused)?.focus({ preventScroll: true });
-	countWaiting(visible.filter(({ isWaiting }) => isWaiting).length);
+	const waits = visible.filter(({ isWaiting }) => isWaiting);
+	countWaiting(waits.length);
+	notifyOf(waits);
 }
 
 function item({ id, title, updated, isRunning, isWaiting, snippet }) {
