@@ -44,8 +44,8 @@ from tests.strategies import assert_linear, chunks, examples
 
 _TAGS = {
     "article", "header", "h3", "h4", "h5", "h6", "p", "div", "span", "pre", "code", "ul", "ol", "li", "blockquote",
-    "em", "strong", "s", "sup", "a", "br", "hr", "table", "thead", "tbody", "tr", "th", "td", "figure", "figcaption", "button",
-    "details", "summary", "ins", "del", "form", "fieldset", "legend", "label", "input",
+    "em", "strong", "s", "sup", "a", "br", "hr", "table", "thead", "tbody", "tr", "th", "td", "figure", "figcaption",
+    "button", "details", "summary", "ins", "del", "form", "fieldset", "legend", "label", "input",
 }  # fmt: skip
 _PAGE_TAGS = _TAGS | {
     "html", "head", "meta", "title", "style", "body", "main", "section", "h1", "h2", "dl", "dt", "dd", "time",

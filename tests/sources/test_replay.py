@@ -304,7 +304,7 @@ def test_the_demo_says_that_it_is_one() -> None:
     source: Source = ReplaySource(DEMO, 1, is_demo=True)
     assert source.state() == SourceState(
         name="demo",
-        detail=f"6 built-in recordings, no agent runs: {', '.join(demo.recordings())}",
+        detail=f"11 built-in recordings, no agent runs: {', '.join([*demo.recordings()][:8])}, …",
         is_demo=True,
     )
     assert asyncio.run(source.models()) == [Model("demo", "Demo (built-in recordings)", is_default=True)]
