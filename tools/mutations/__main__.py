@@ -21,7 +21,7 @@ from tools.mutations.table import MUTATIONS, Mutation
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "security.md"
-COPIED = ("src", "tests", "tools", "docs", "chaos", "benchmarks", "fuzz", "pyproject.toml", "README.md")
+COPIED = ("src", "tests", "tools", "docs", "chaos", "benchmarks", "fuzz", "nemesis", "pyproject.toml", "README.md")
 _SECTION = re.compile(r"(<!-- mutations -->\n).*?(<!-- /mutations -->)", re.DOTALL)
 _QUICK = ("--hypothesis-profile=quick",)  # a rule that only many generated examples guard wants a test of its own
 _FAILED = 1  # pytest's exit status when tests ran and some failed

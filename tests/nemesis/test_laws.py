@@ -1,0 +1,350 @@
+"""Histories that a correct cluster could leave have no violation; each law finds those in which it is broken."""
+
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from nemesis.history import (
+    Accepted,
+    Agent,
+    Asked,
+    Command,
+    Head,
+    History,
+    Shown,
+    Snapshot,
+    State,
+    StoredEvent,
+    StoredRun,
+)
+from nemesis.laws import LAWS, violations
+
+# --- histories as a correct cluster leaves them -------------------------------------------------------
+
+
+@st.composite
+def _runs(draw: st.DrawFn, conversation: str, number: int) -> StoredRun:
+    id = f"{conversation}-run{number}"
+    count = draw(st.integers(3, 8))
+    epochs = sorted(draw(st.lists(st.integers(1, 3), min_size=count, max_size=count)))
+    hidden = draw(st.sets(st.integers(2, count - 2), max_size=2)) if count > 3 else set()
+    events = tuple(
+        StoredEvent(
+            number=place,
+            epoch=epochs[place - 1],
+            data=b"" if place in hidden else f"{id} {place}".encode(),
+            is_done=place == count,
+        )
+        for place in range(1, count + 1)
+    )
+    state: State = draw(st.sampled_from(["completed", "error"]))
+    return StoredRun(id, conversation, state, epochs[-1] + draw(st.integers(0, 1)), events)
+
+
+def _heads(run: StoredRun, steps: Sequence[int]) -> list[Head]:
+    active = [Head(run.id, run.conversation, "queued", 0, 0)]
+    for step in sorted(steps):
+        if step < len(run.events):
+            active.append(Head(run.id, run.conversation, "running", run.events[step].epoch, step))
+    return [*active, Head(run.id, run.conversation, run.state, run.epoch, len(run.events))]
+
+
+@st.composite
+def _histories(draw: st.DrawFn) -> History:
+    asked, accepted, shown, finished, runs, agents = [], [], [], [], [], []
+    snapshots: list[Snapshot] = []
+    ended: list[Head] = []
+    clock = 0.0
+    for conversation in ("one", "two"):
+        for number in range(draw(st.integers(2, 3))):
+            run = draw(_runs(conversation, number))
+            runs.append(run)
+            asked.append(Asked(f"question-{run.id}", run.id))
+            for reader in range(2, 2 + draw(st.integers(1, 2))):
+                visible = [event for event in run.events if event.data]
+                seen = len(visible) if reader == 2 else draw(st.integers(0, len(visible)))
+                shown += [Shown(f"reader{reader}", run.id, event.number, event.data) for event in visible[:seen]]
+                if seen == len(visible):
+                    finished.append((f"reader{reader}", run.id))
+            command = Command(run.id, "cancel", "cancel", None)
+            accepted.append(Accepted(run.id, "cancel", "cancel"))
+            heads = _heads(run, draw(st.lists(st.integers(0, 8), max_size=4)))
+            snapshots += [Snapshot((*ended, head), (command,)) for head in heads[:-1]]
+            snapshots.append(Snapshot((*ended, heads[-1]), (replace(command, outcome="done"),)))
+            ended.append(heads[-1])
+            end = clock + draw(st.floats(0.1, 5))
+            was_killed = draw(st.booleans())
+            agents.append(Agent(f"/{conversation}", f"question-{run.id}", 7, clock, None if was_killed else end, True))
+            clock = end + 0.1
+    return History(
+        asked=tuple(asked),
+        accepted=tuple(accepted),
+        shown=tuple(shown),
+        finished=tuple(finished),
+        snapshots=tuple(snapshots),
+        runs=tuple(runs),
+        agents=tuple(agents),
+    )
+
+
+@given(_histories())
+def test_a_correct_history_has_no_violation(history: History) -> None:
+    assert violations(history) == []
+
+
+def test_nothing_that_happened_is_no_violation() -> None:
+    assert violations(History()) == []
+
+
+# --- the same, with one law broken --------------------------------------------------------------------
+
+Break = Callable[[st.DrawFn, History], History]
+
+
+@st.composite
+def _broken(draw: st.DrawFn, how: Break) -> History:
+    return how(draw, draw(_histories()))
+
+
+def _run(draw: st.DrawFn, history: History) -> StoredRun:
+    return draw(st.sampled_from(history.runs))
+
+
+def _with_run(history: History, run: StoredRun) -> History:
+    return replace(history, runs=tuple(run if one.id == run.id else one for one in history.runs))
+
+
+def _with_events(history: History, run: StoredRun, events: Sequence[StoredEvent]) -> History:
+    return _with_run(history, replace(run, events=tuple(events)))
+
+
+def _an_event_is_missing(draw: st.DrawFn, history: History) -> History:
+    run = _run(draw, history)
+    gone = draw(st.integers(0, len(run.events) - 2))
+    return _with_events(history, run, [*run.events[:gone], *run.events[gone + 1 :]])
+
+
+def _an_event_is_stored_twice(draw: st.DrawFn, history: History) -> History:
+    run = _run(draw, history)
+    twice = draw(st.integers(0, len(run.events) - 1))
+    return _with_events(history, run, [*run.events[: twice + 1], *run.events[twice:]])
+
+
+def _no_end(draw: st.DrawFn, history: History) -> History:
+    run = _run(draw, history)
+    return _with_events(history, run, [*run.events[:-1], replace(run.events[-1], is_done=False)])
+
+
+def _two_ends(draw: st.DrawFn, history: History) -> History:
+    run = _run(draw, history)
+    early = draw(st.integers(0, len(run.events) - 2))
+    events = list(run.events)
+    events[early] = replace(events[early], is_done=True)
+    return _with_events(history, run, events)
+
+
+def _more_after_the_end(draw: st.DrawFn, history: History) -> History:
+    run = _run(draw, history)
+    last = run.events[-1]
+    return _with_events(history, run, [*run.events, replace(last, number=last.number + 1, is_done=False)])
+
+
+def _done_while_active(draw: st.DrawFn, history: History) -> History:
+    return _with_run(history, replace(_run(draw, history), state="running"))
+
+
+def _a_run_is_lost(draw: st.DrawFn, history: History) -> History:
+    lost = _run(draw, history)
+    return replace(history, runs=tuple(run for run in history.runs if run != lost))
+
+
+def _a_run_never_ends(draw: st.DrawFn, history: History) -> History:
+    return _with_run(history, replace(_run(draw, history), state=draw(st.sampled_from(["queued", "waiting"]))))
+
+
+def _an_older_writer_writes_on(draw: st.DrawFn, history: History) -> History:
+    run = _run(draw, history)
+    at = draw(st.integers(1, len(run.events) - 1))
+    events = list(run.events)
+    events[at] = replace(events[at], epoch=events[at - 1].epoch - 1)
+    return _with_events(history, run, events)
+
+
+def _an_epoch_of_nobody(draw: st.DrawFn, history: History) -> History:
+    run = _run(draw, history)
+    return _with_run(history, replace(run, epoch=run.events[-1].epoch - 1))
+
+
+def _with_heads(history: History, *heads: Head) -> History:
+    return replace(history, snapshots=(*history.snapshots, *(Snapshot((head,), ()) for head in heads)))
+
+
+def _last_head(run: StoredRun) -> Head:
+    return Head(run.id, run.conversation, run.state, run.epoch, len(run.events))
+
+
+def _an_epoch_falls(draw: st.DrawFn, history: History) -> History:
+    head = _last_head(_run(draw, history))
+    return _with_heads(history, replace(head, epoch=head.epoch - 1))
+
+
+def _a_log_gets_shorter(draw: st.DrawFn, history: History) -> History:
+    head = _last_head(_run(draw, history))
+    return _with_heads(history, replace(head, last=draw(st.integers(0, head.last - 1))))
+
+
+def _an_ended_run_goes_on(draw: st.DrawFn, history: History) -> History:
+    return _with_heads(history, replace(_last_head(_run(draw, history)), state="running"))
+
+
+def _two_runs_at_once(draw: st.DrawFn, history: History) -> History:
+    heads = [replace(_last_head(run), state="running") for run in history.runs if run.conversation == "one"]
+    return replace(history, snapshots=(*history.snapshots, Snapshot(tuple(heads[:2]), ())))
+
+
+def _shown_before_it_was_stored(draw: st.DrawFn, history: History) -> History:
+    run = _run(draw, history)
+    return replace(history, shown=(*history.shown, Shown("early", run.id, len(run.events) + 1, b"?")))
+
+
+def _with_other_bytes(draw: st.DrawFn, history: History) -> History:
+    at = draw(st.integers(0, len(history.shown) - 1))
+    other = replace(history.shown[at], data=history.shown[at].data + b"!")
+    return replace(history, shown=(*history.shown[:at], other, *history.shown[at + 1 :]))
+
+
+def _two_readers_differ(draw: st.DrawFn, history: History) -> History:
+    """And neither is what is stored."""
+    run = _run(draw, history)
+    one, other = (Shown(f"new{n}", run.id, 1, f"{n}".encode()) for n in range(2))
+    return replace(history, shown=(*history.shown, one, other))
+
+
+def _reader_of(draw: st.DrawFn, history: History) -> tuple[Shown, int]:
+    """An event that a reader with all of its run's events was shown, but not the last one."""
+    whole = [shown for shown in history.shown if shown.reader == "reader2"]
+    ends = {run.id: len(run.events) for run in history.runs}
+    chosen = draw(st.sampled_from([shown for shown in whole if shown.number < ends[shown.run]]))
+    return chosen, history.shown.index(chosen)
+
+
+def _a_reader_misses_one(draw: st.DrawFn, history: History) -> History:
+    _, at = _reader_of(draw, history)
+    return replace(history, shown=(*history.shown[:at], *history.shown[at + 1 :]))
+
+
+def _a_reader_is_shown_one_twice(draw: st.DrawFn, history: History) -> History:
+    chosen, at = _reader_of(draw, history)
+    return replace(history, shown=(*history.shown[:at], chosen, *history.shown[at:]))
+
+
+def _the_end_is_not_shown(draw: st.DrawFn, history: History) -> History:
+    """Yet the stream ended."""
+    run = _run(draw, history)
+    last = [shown for shown in history.shown if shown.reader == "reader2" and shown.run == run.id][-1]
+    return replace(history, shown=tuple(shown for shown in history.shown if shown != last))
+
+
+def _commands(history: History, *commands: Command) -> History:
+    return replace(history, snapshots=(*history.snapshots, Snapshot((), commands)))
+
+
+def _a_command_is_forgotten(draw: st.DrawFn, history: History) -> History:
+    return replace(history, accepted=(*history.accepted, Accepted(_run(draw, history).id, "other", "answer")))
+
+
+def _a_command_never_ends(draw: st.DrawFn, history: History) -> History:
+    run = _run(draw, history)
+    forgotten = _a_command_is_forgotten(draw, history)
+    return _commands(forgotten, Command(run.id, "other", "answer", None))
+
+
+def _a_command_is_stored_twice(draw: st.DrawFn, history: History) -> History:
+    command = Command(_run(draw, history).id, "cancel", "cancel", "done")
+    return _commands(history, command, command)
+
+
+def _an_outcome_changes(draw: st.DrawFn, history: History) -> History:
+    outcome = draw(st.sampled_from(["refused", None]))
+    return _commands(history, Command(_run(draw, history).id, "cancel", "cancel", outcome))
+
+
+def _two_agents_at_once(draw: st.DrawFn, history: History) -> History:
+    at = draw(st.integers(0, len(history.agents) - 1))
+    second = replace(history.agents[at], question="", pid=8, alone=False)
+    return replace(history, agents=(*history.agents, second))
+
+
+def _two_agents_overlap(draw: st.DrawFn, history: History) -> History:
+    first, second = history.agents[:2]
+    long = replace(first, end=second.begin + draw(st.floats(0.001, 1)))
+    return replace(history, agents=(long, *history.agents[1:]))
+
+
+def _asked_again(draw: st.DrawFn, history: History) -> History:
+    again = replace(draw(st.sampled_from(history.agents)), begin=1e6, end=None)
+    return replace(history, agents=(*history.agents, again))
+
+
+BROKEN: dict[str, tuple[Break, ...]] = {
+    "a log is contiguous": (_an_event_is_missing, _an_event_is_stored_twice),
+    "one end, and it is last": (_no_end, _two_ends, _more_after_the_end, _done_while_active),
+    "every accepted run ends": (_a_run_is_lost, _a_run_never_ends),
+    "epochs never fall": (_an_older_writer_writes_on, _an_epoch_of_nobody, _an_epoch_falls),
+    "a log only grows": (_a_log_gets_shorter, _an_ended_run_goes_on),
+    "one active run per conversation": (_two_runs_at_once,),
+    "what was shown is stored": (_shown_before_it_was_stored, _with_other_bytes),
+    "two readers never differ": (_two_readers_differ,),
+    "a reader misses nothing": (_a_reader_misses_one, _a_reader_is_shown_one_twice, _the_end_is_not_shown),
+    "one outcome per accepted command": (
+        _a_command_is_forgotten,
+        _a_command_never_ends,
+        _a_command_is_stored_twice,
+        _an_outcome_changes,
+    ),
+    "one agent per folder": (_two_agents_at_once, _two_agents_overlap),
+    "a question is asked once": (_asked_again,),
+}
+
+
+def test_every_law_has_a_history_that_breaks_it() -> None:
+    assert list(BROKEN) == list(LAWS)
+
+
+@pytest.mark.parametrize(
+    ("law", "broken"),
+    [pytest.param(law, one, id=one.__name__.strip("_")) for law, ways in BROKEN.items() for one in ways],
+)
+@given(data=st.data())
+def test_a_broken_law_is_found(law: str, broken: Break, data: st.DataObject) -> None:
+    found = violations(data.draw(_broken(broken)))
+    assert law in {one.law for one in found}, found
+    assert all(str(one) for one in found)
+
+
+def test_a_question_may_be_asked_twice_if_its_client_said_so() -> None:
+    agents = tuple(Agent("/one", "word", pid, pid, pid + 0.5, True) for pid in range(3))
+    twice = History(asked=(Asked("word", "run", may_repeat=True),), agents=agents[:2])
+    assert "a question is asked once" not in {one.law for one in violations(twice)}
+    three_times = replace(twice, agents=agents)
+    assert "a question is asked once" in {one.law for one in violations(three_times)}
+
+
+def test_long_events_are_shortened_in_reports() -> None:
+    run = StoredRun("run", "one", "completed", 1, (StoredEvent(1, 1, b"x" * 1000, is_done=True),))
+    (found,) = violations(History(runs=(run,), shown=(Shown("reader", "run", 1, b"y" * 1000),)))
+    assert len(str(found)) < 300
+    assert "(1000 bytes)" in str(found)
+
+
+@given(_histories())
+def test_a_history_can_be_kept_in_a_file(history: History) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "history"
+        history.write(file)
+        assert History.read(file) == history

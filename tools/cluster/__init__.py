@@ -1,0 +1,1 @@
+"""A whole cluster on this machine: `make cluster` starts one, and the tests use the same parts."""
