@@ -11,6 +11,7 @@ from cursor_gateway.cli.dialects import dialects_of
 from cursor_gateway.dialects.base import Dialect
 from cursor_gateway.errors import AgentOverloaded
 from cursor_gateway.runs.conversations import Conversations
+from cursor_gateway.runs.local_run_service import LocalRunService
 from cursor_gateway.runs.registry import Runs
 from cursor_gateway.runs.run_request import Defaults
 from cursor_gateway.runs.service import Service
@@ -43,7 +44,7 @@ def with_gateway(
         runs, workspaces = Runs(source, ENDLESS, Shares(max_runs=1)), Workspaces(folder, [])
         service = Service(source, runs, store, conversations, workspaces, Defaults(model="auto"), "here", lambda: 0)
         settings = Settings(**changed)  # type: ignore[arg-type] # each of its right type
-        app = build_app(service, settings, Metrics(), [*dialects_of(settings), *dialects])
+        app = build_app(LocalRunService(service), settings, Metrics(), [*dialects_of(settings), *dialects])
         transport = httpx2.ASGITransport(app)
         try:
             async with httpx2.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:

@@ -17,6 +17,7 @@ from cursor_gateway.model.messages import UserMessage
 from cursor_gateway.model.run_info import RunInfo
 from cursor_gateway.prompting.structured import Format, JsonObject, JsonSchema
 from cursor_gateway.runs.conversations import Conversations
+from cursor_gateway.runs.local_run_service import LocalRunService
 from cursor_gateway.runs.registry import Runs
 from cursor_gateway.runs.run import Run
 from cursor_gateway.runs.run_request import Defaults, RunRequest
@@ -86,7 +87,7 @@ class Place:
         return TextAnswer(await self.service.start(self.order), AnswerFold("1", cutter=cutter))
 
     async def checked(self, format: Format = SCHEMA, cutter: Cutter | None = None) -> CheckedAnswer:
-        return CheckedAnswer(await self.whole(cutter), self.order, format, self.service)
+        return CheckedAnswer(await self.whole(cutter), self.order, format, LocalRunService(self.service))
 
 
 async def completed(answer: Answering, receive: Receive | None = None) -> Answer:

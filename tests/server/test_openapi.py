@@ -35,7 +35,7 @@ from cursor_gateway.errors import (
     WebSocketRefused,
 )
 from cursor_gateway.model.images import read_image
-from cursor_gateway.runs.service import Service
+from cursor_gateway.runs.run_service import RunService
 from cursor_gateway.schema import openapi_components
 from cursor_gateway.server.app import build_app
 from cursor_gateway.server.metrics import Metrics
@@ -167,7 +167,7 @@ def test_no_sentence_is_left_over(meanings: dict[str, str]) -> None:
 
 def test_every_route_is_described() -> None:
     state = SourceState(name="demo", detail="", is_demo=True)
-    service = cast(Service, SimpleNamespace(source=SimpleNamespace(state=lambda: state)))
+    service = cast(RunService, SimpleNamespace(state=lambda: SimpleNamespace(source=state)))
     guard: Any = build_app(service, Settings(), Metrics(), DIALECTS)
     routes: Routes = guard._app
     served = {(method, path.replace(":path", "")) for path, methods in routes.endpoints.items() for method in methods}

@@ -33,6 +33,7 @@ from cursor_gateway.model.agent_events import (
 from cursor_gateway.model.messages import UserMessage
 from cursor_gateway.runs import journal as journal_module
 from cursor_gateway.runs.conversations import Conversations
+from cursor_gateway.runs.local_run_service import LocalRunService
 from cursor_gateway.runs.registry import Runs
 from cursor_gateway.runs.run import Run
 from cursor_gateway.runs.run_request import Defaults, RunRequest
@@ -178,7 +179,7 @@ class Site:
             "instance",
             lambda: 0,
         )
-        self.app = build_app(self.service, Settings(), Metrics(), dialects_of(Settings()))
+        self.app = build_app(LocalRunService(self.service), Settings(), Metrics(), dialects_of(Settings()))
 
     async def get(
         self, path: str, query: Mapping[str, object] | None = None, headers: Mapping[str, str] | None = None

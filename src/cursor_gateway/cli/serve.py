@@ -153,13 +153,15 @@ async def serve_gateway(
     ]
     try:
         from cursor_gateway.cli.dialects import dialects_of
+        from cursor_gateway.runs.local_run_service import LocalRunService
         from cursor_gateway.server.app import build_app
         from cursor_gateway.server.rendering import Renderings
         from cursor_gateway.server.serving import serve_app
 
         with closing(Renderings()) as renderings:
-            app = build_app(gateway.service, settings, metrics, dialects_of(settings), renderings)
-            await serve_app(app, sockets, gateway.service, settings, lambda: _listens(gateway, ready))
+            service = LocalRunService(gateway.service)
+            app = build_app(service, settings, metrics, dialects_of(settings), renderings)
+            await serve_app(app, sockets, service, settings, lambda: _listens(gateway, ready))
     finally:
         for task in beside:
             task.cancel()

@@ -35,6 +35,8 @@ class Continuing:
 
     async def take(self, request: RunRequest) -> Continued:
         """The reply to a request: it may come again, bring results, or be new."""
+        if request.workspace is None and request.workspace_if_allowed is not None:
+            request = replace(request, workspace=self._service.workspaces.allowed(request.workspace_if_allowed))
         continued = await self._find_or_start(request)
         if 0 < len(request.kept) <= _LARGEST_KEPT:
             with suppress(StoreUnavailable):  # costs the lookup, not the answer

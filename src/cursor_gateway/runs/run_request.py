@@ -33,6 +33,7 @@ class RunRequest(Struct, frozen=True, kw_only=True):
     model: str | None = None
     mode: Mode | None = None
     workspace: str | None = None
+    workspace_if_allowed: str | None = None  # instead of none: a folder that the client only mentions
     conversation_id: str | None = None
     follows: str | None = None  # the run whose answer this continues
     fences: Fences | None = None

@@ -15,9 +15,8 @@ from cursor_gateway.model.document_events import DocumentEvent, says_something
 from cursor_gateway.model.messages import UserMessage
 from cursor_gateway.prompting.structured import Fit, Format, Misfit, check, repair_prompt
 from cursor_gateway.runs.handle import RunHandle
-from cursor_gateway.runs.run import Run
 from cursor_gateway.runs.run_request import RunRequest
-from cursor_gateway.runs.service import Service
+from cursor_gateway.runs.run_service import RunService
 from cursor_gateway.server.guard import error_response
 from cursor_gateway.server.streaming import Progress, Reading, read_to_end, stream_headers
 
@@ -55,7 +54,7 @@ class TextAnswer:
 class CheckedAnswer:
     """The answer of a run whose text must be JSON; if it is not, the agent gets the reason and one more try."""
 
-    def __init__(self, first: TextAnswer, run_request: RunRequest, format: Format, service: Service) -> None:
+    def __init__(self, first: TextAnswer, run_request: RunRequest, format: Format, service: RunService) -> None:
         self._first, self._run_request, self._format, self._service = first, run_request, format, service
         self._run = first.run  # or the one that repairs it
 
@@ -92,7 +91,7 @@ class CheckedAnswer:
 
     async def _noted(self, answer: Answer) -> Answer:
         """The caller's next request contains only this answer, so its session is found by it."""
-        if isinstance(self._run, Run) and answer.end.reason == "stop":
+        if answer.end.reason == "stop":
             await self._service.answered(self._run_request, self._run, answer.text)
         return answer
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from cursor_gateway.dialects.base import Dialect, Dialects
 from cursor_gateway.dialects.errors import Errors
-from cursor_gateway.runs.service import Service
+from cursor_gateway.runs.run_service import RunService
 from cursor_gateway.server.asking import RouteEndpoint
 from cursor_gateway.server.changes import ChangeEndpoints
 from cursor_gateway.server.guard import Guard
@@ -24,7 +24,7 @@ from cursor_gateway.settings import Settings
 
 
 def build_app(
-    service: Service,
+    service: RunService,
     settings: Settings,
     metrics: Metrics,
     dialects: Sequence[Dialect],
@@ -89,5 +89,5 @@ def build_app(
         },
         errors_by_path,
     )
-    source = {"x-cursor-gateway-source": service.source.state().name}
+    source = {"x-cursor-gateway-source": service.state().source.name}
     return Guard(routes, settings, metrics, source, routes.errors_at)

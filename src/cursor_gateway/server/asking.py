@@ -22,10 +22,10 @@ from cursor_gateway.dialects.base import (
 from cursor_gateway.dialects.errors import Errors
 from cursor_gateway.errors import Failure, GatewayError, RequestError
 from cursor_gateway.model.document_events import DocumentEvent, says_something
-from cursor_gateway.runs.answering import Answering, Asker
-from cursor_gateway.runs.continuing import Continued, Continuing
+from cursor_gateway.runs.answering import Asker
+from cursor_gateway.runs.continuing import Continued
 from cursor_gateway.runs.run_request import RunRequest
-from cursor_gateway.runs.service import Service
+from cursor_gateway.runs.run_service import Answers, Given, Permitted, PlanDecided, Results, RunService
 from cursor_gateway.server.answers import CheckedAnswer, LateStream, TextAnswer
 from cursor_gateway.server.bodies import idempotency_key, parse_body, read_body
 from cursor_gateway.server.guard import error_response
@@ -37,12 +37,17 @@ from cursor_gateway.settings import Settings
 
 class RouteEndpoint:
     def __init__(
-        self, route: Route, errors: Errors, dialects: Dialects, service: Service, settings: Settings, reading: Reading
+        self,
+        route: Route,
+        errors: Errors,
+        dialects: Dialects,
+        service: RunService,
+        settings: Settings,
+        reading: Reading,
     ) -> None:
         self.__name__ = route.name
         self._route, self._errors, self._dialects = route, errors, dialects
         self._service, self._settings, self._reading = service, settings, reading
-        self._continuing, self._answering = Continuing(service), Answering(service)
 
     async def __call__(self, request: Request) -> ASGIApp:
         body = await read_body(request, self._settings)
@@ -51,7 +56,7 @@ class RouteEndpoint:
             case StartRun(reply=reply):
                 run_request = self._run_request(asked, request, body)
                 try:
-                    continued = await self._continuing.take(run_request)
+                    continued = await self._service.take(run_request)
                 except GatewayError as error:
                     if asked.refused is None or isinstance(error, RequestError):
                         raise
@@ -82,7 +87,8 @@ class RouteEndpoint:
             may_be_asked=asked.may_be_asked,
             model=asked.model,
             mode=asked.mode,
-            workspace=self._mentioned(asked.workspace_if_allowed) if asked.workspace is None else asked.workspace,
+            workspace=asked.workspace,
+            workspace_if_allowed=asked.workspace_if_allowed,
             conversation_id=None if conversation_id is None else self._dialects.run_id(conversation_id),
             follows=None if asked.follows is None else self._dialects.run_id(asked.follows),
             fences=asked.fences,
@@ -93,9 +99,6 @@ class RouteEndpoint:
             body=body,
         )
 
-    def _mentioned(self, workspace: str | None) -> str | None:
-        return None if workspace is None else self._service.workspaces.allowed(workspace)
-
     async def _continued(self, asked: ContinueRun, request: Request) -> Continued:
         id = self._dialects.run_id(request.path_params["id"])
         asker = Asker(
@@ -103,15 +106,7 @@ class RouteEndpoint:
             request_id=request.state.request_id,
             when_client_leaves=asked.when_client_leaves,
         )
-        match asked.given:
-            case ToolResults(results=results):
-                return await self._answering.with_results(id, asker, results)
-            case QuestionAnswers(answers=answers):
-                return await self._answering.with_answers(id, asker, answers)
-            case PlanDecision(decision=decision, text=text):
-                return await self._answering.with_decision(id, asker, decision, text)
-            case PermissionDecisions(permissions=permissions):
-                return await self._answering.with_permissions(id, asker, permissions)
+        return await self._service.answer(id, asker, _given(asked))
 
     async def _reply(
         self, request: Request, asked: RunAction, continued: Continued, reply: Reply, kept: bytes = b""
@@ -164,3 +159,15 @@ class RouteEndpoint:
             return error_response(whole, run_headers(run), errors=self._errors)
         headers = {**run_headers(run), **reply.headers(view)}
         return Response(reply.body(view, start, whole), media_type=reply.media_type, headers=headers)
+
+
+def _given(asked: ContinueRun) -> Given:
+    match asked.given:
+        case ToolResults(results=results):
+            return Results(results)
+        case QuestionAnswers(answers=answers):
+            return Answers(answers)
+        case PlanDecision(decision=decision, text=text):
+            return PlanDecided(decision, text)
+        case PermissionDecisions(permissions=permissions):
+            return Permitted(permissions)

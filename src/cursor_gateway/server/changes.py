@@ -1,7 +1,5 @@
 """What the agent changed in a conversation, over HTTP: the files are listed, and reverted."""
 
-import asyncio
-
 import msgspec
 from msgspec import Struct
 from starlette.requests import Request
@@ -10,8 +8,8 @@ from starlette.responses import Response
 from cursor_gateway.errors import ConversationBusy, InvalidRequest, NotFound
 from cursor_gateway.model.documents import ChatResponse
 from cursor_gateway.model.history import RevertRequest
-from cursor_gateway.runs.reverting import FileEdits, RevertedFile, edits_of, fits, revert
-from cursor_gateway.runs.service import Service
+from cursor_gateway.runs.reverting import RevertedFile, edits_of
+from cursor_gateway.runs.run_service import RunService
 from cursor_gateway.server.bodies import read_body
 from cursor_gateway.server.history import no_conversation
 from cursor_gateway.server.rendering import Renderings
@@ -35,7 +33,7 @@ class RevertedFiles(Struct, frozen=True):
 
 
 class ChangeEndpoints:
-    def __init__(self, service: Service, settings: Settings, renderings: Renderings) -> None:
+    def __init__(self, service: RunService, settings: Settings, renderings: Renderings) -> None:
         self._service, self._settings, self._renderings = service, settings, renderings
 
     async def changes(self, request: Request) -> Response:
@@ -46,9 +44,9 @@ class ChangeEndpoints:
         conversation = await self._conversation(request)
         responses = await self._responses(request.state.owner, await self._runs(conversation))
         found = file_changes(document for response, _ in responses for document in response.documents)
-        workspace = self._service.workspaces.allowed(conversation.workspace)
-        edits = {} if workspace is None else {file.path: file for file in edits_of(responses)}
-        files = [await self._with_fit(file, workspace, edits.get(file.path)) for file in found]
+        edits = edits_of(responses)
+        fitting = await self._service.revertible(conversation.id, conversation.workspace, edits) if edits else set()
+        files = [msgspec.structs.replace(file, can_revert=file.path in fitting) for file in found]
         if form == "json":
             return _json(ConversationChanges(files))
         renderings = self._renderings
@@ -69,12 +67,7 @@ class ChangeEndpoints:
             files = [file for file in files if file.path == wanted.path]
         if not files:
             raise NotFound("The agent changed no such file; see GET /v1/conversations/{id}/changes.", param="path")
-        workspace = self._service.workspaces.find(conversation.workspace)
-        return _json(RevertedFiles(await asyncio.to_thread(revert, workspace, files)))
-
-    async def _with_fit(self, file: FileChange, workspace: str | None, edits: FileEdits | None) -> FileChange:
-        can_revert = workspace is not None and edits is not None and await asyncio.to_thread(fits, workspace, edits)
-        return msgspec.structs.replace(file, can_revert=can_revert)
+        return _json(RevertedFiles(await self._service.revert(conversation.id, conversation.workspace, files)))
 
     async def _conversation(self, request: Request) -> ConversationRecord:
         id = request.path_params["id"]

@@ -1,5 +1,7 @@
 """The history over HTTP: conversations are listed, searched, read, renamed, pinned, exported and deleted."""
 
+from collections.abc import Sequence
+
 import msgspec
 from msgspec import Struct
 from starlette.requests import Request
@@ -16,7 +18,7 @@ from cursor_gateway.model.history import (
     RunList,
 )
 from cursor_gateway.runs.later_answers import answered
-from cursor_gateway.runs.service import Service
+from cursor_gateway.runs.run_service import RunService
 from cursor_gateway.server.bodies import read_body
 from cursor_gateway.server.rendering import Renderings
 from cursor_gateway.settings import Settings
@@ -35,7 +37,7 @@ _EXPORTS = {"markdown": ("text/markdown", "md"), "json": ("application/json", "j
 
 
 class HistoryEndpoints:
-    def __init__(self, service: Service, settings: Settings, renderings: Renderings) -> None:
+    def __init__(self, service: RunService, settings: Settings, renderings: Renderings) -> None:
         self._service, self._settings, self._renderings = service, settings, renderings
 
     async def conversations(self, request: Request) -> Response:
@@ -44,7 +46,9 @@ class HistoryEndpoints:
         if query.get("pinned"):
             pinned = await self._service.store.pinned_conversations(request.state.owner)
             return _json(
-                ConversationList(conversations=[self._entry(FoundConversation(one)) for one in pinned], next=None)
+                ConversationList(
+                    conversations=await self._entries([FoundConversation(one) for one in pinned]), next=None
+                )
             )
         page = await self._service.store.conversations(
             request.state.owner,
@@ -52,7 +56,7 @@ class HistoryEndpoints:
             before=query.get("before") or None,
             query=query.get("q"),
         )
-        return _json(ConversationList(conversations=[self._entry(found) for found in page.found], next=page.next))
+        return _json(ConversationList(conversations=await self._entries(page.found), next=page.next))
 
     async def conversation(self, request: Request) -> Response:
         return _json(await self._detail(request))
@@ -65,7 +69,8 @@ class HistoryEndpoints:
         id, owner = request.path_params["id"], request.state.owner
         if not await self._service.store.change_conversation(id, owner, title, change.pinned):
             raise no_conversation(id)
-        return _json(self._entry(FoundConversation(await self._found(request))))
+        (entry,) = await self._entries([FoundConversation(await self._found(request))])
+        return _json(entry)
 
     async def export(self, request: Request) -> Response:
         """The whole conversation as a file: `format` is markdown, json or text."""
@@ -76,10 +81,10 @@ class HistoryEndpoints:
         responses = await self._responses(request, detail)
         return await self._renderings.run_for(request, lambda: _exported(detail, responses, form))
 
-    def _entry(self, found: FoundConversation) -> ConversationEntry:
-        latest = self._service.conversations.latest(found.conversation.id)
-        is_waiting = found.conversation.is_running and latest is not None and latest.waits_for_a_person
-        return entry_of(found, is_waiting=is_waiting)
+    async def _entries(self, found: Sequence[FoundConversation]) -> list[ConversationEntry]:
+        running = [one.conversation.id for one in found if one.conversation.is_running]
+        waiting = await self._service.waiting_for_people(running) if running else ()
+        return [entry_of(one, is_waiting=one.conversation.id in waiting) for one in found]
 
     async def _found(self, request: Request) -> ConversationRecord:
         id = request.path_params["id"]
@@ -93,7 +98,7 @@ class HistoryEndpoints:
 
     async def _responses(self, request: Request, detail: ConversationDetail) -> list[ChatResponse]:
         service, owner = self._service, request.state.owner
-        return [await answered(service, await service.response(run.id, owner), owner) for run in detail.runs]
+        return [await answered(service.store, await service.response(run.id, owner), owner) for run in detail.runs]
 
     async def runs(self, request: Request) -> Response:
         """The newest of all conversations."""

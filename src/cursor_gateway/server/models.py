@@ -11,7 +11,7 @@ from starlette.responses import Response
 
 from cursor_gateway.errors import InvalidRequest, unknown_model
 from cursor_gateway.runs.model_aliases import is_alias, name_for_claude_code, resolve
-from cursor_gateway.runs.service import Service
+from cursor_gateway.runs.run_service import RunService
 from cursor_gateway.sources.base import Model
 
 _WINDOW = 200_000  # tokens; an assumption
@@ -80,12 +80,12 @@ class ModelPage(Struct, frozen=True, kw_only=True):
 
 
 class ModelEndpoints:
-    def __init__(self, service: Service) -> None:
+    def __init__(self, service: RunService) -> None:
         self._service = service
         self._began = int(time.time())
 
     async def models(self, request: Request) -> Response:
-        models = await self._service.source.models()
+        models = await self._service.models()
         if "anthropic-version" in request.headers:
             return _json(self._page(models, request))
         entries = [self._entry(model.id, model.label) for model in models]
@@ -101,13 +101,13 @@ class ModelEndpoints:
     async def model(self, request: Request) -> Response:
         """By its id, by its name for Claude Code, or by one of Claude's names."""
         id: str = request.path_params["id"]
-        models = await self._service.source.models()
+        models = await self._service.models()
         aliases = self._service.defaults.model_aliases
         meant = resolve(id, aliases, models) if is_alias(id, aliases) else id
         for model in models:
             if model.id == meant:
                 return _json(self._entry(id, model.label))
-        self._service.source.check_model(meant)
+        self._service.check_model(meant)
         raise unknown_model(id, [])
 
     def _page(self, models: list[Model], request: Request) -> ModelPage:

@@ -15,7 +15,7 @@ from cursor_gateway.dialects.base import Dialect
 from cursor_gateway.dialects.errors import encode_error
 from cursor_gateway.errors import AgentMissing
 from cursor_gateway.model.documents import Mode
-from cursor_gateway.runs.service import Service
+from cursor_gateway.runs.run_service import RunService
 from cursor_gateway.server.guard import error_response
 from cursor_gateway.server.metrics import CONTENT_TYPE, Metrics
 from cursor_gateway.settings import Settings
@@ -52,7 +52,7 @@ class Health(Struct, frozen=True, kw_only=True):
 
 
 class OperationEndpoints:
-    def __init__(self, service: Service, settings: Settings, metrics: Metrics, dialects: Sequence[Dialect]) -> None:
+    def __init__(self, service: RunService, settings: Settings, metrics: Metrics, dialects: Sequence[Dialect]) -> None:
         self._service, self._settings, self._metrics, self._dialects = service, settings, metrics, dialects
         self._version = version("cursor-gateway")
         self._openapi = b""
@@ -60,17 +60,18 @@ class OperationEndpoints:
 
     async def health(self, request: Request) -> ASGIApp:
         """503 when no run can be started, for monitors that check only the status."""
-        state = self._service.source.state()
+        service = self._service.state()
+        state = service.source
         is_exposed = bool(self._settings.api_keys)  # this path needs no key, so it must not reveal local paths then
         found = Health(
             status="unavailable" if state.missing else "ok",
             version=self._version,
             source=HealthSource(name=state.name, detail="" if is_exposed else state.detail, demo=state.is_demo),
-            sources=self._service.source.names,
+            sources=service.sources,
             mode=self._service.defaults.mode,
             model=self._service.defaults.model,
-            runs=HealthRuns(running=self._service.runs.running, limit=self._service.runs.limit),
-            workspace=UNSET if is_exposed else str(self._service.workspaces.default),
+            runs=HealthRuns(running=service.running, limit=service.limit),
+            workspace=UNSET if is_exposed else service.workspace,
         )
         if not state.missing:
             return Response(msgspec.json.encode(found), media_type="application/json")

@@ -15,7 +15,7 @@ from cursor_gateway.errors import InvalidRequest
 from cursor_gateway.model.documents import ChatResponse
 from cursor_gateway.runs.handle import RunHandle
 from cursor_gateway.runs.later_answers import answered
-from cursor_gateway.runs.service import Service
+from cursor_gateway.runs.run_service import RunService
 from cursor_gateway.server.rendering import Renderings
 from cursor_gateway.server.streaming import EventStream, Reading, run_headers, view_of
 
@@ -27,13 +27,13 @@ HTML_HEADERS = {  # an answer's HTML must not run anything when it is opened by 
 
 
 class RunEndpoints:
-    def __init__(self, service: Service, dialects: Dialects, reading: Reading) -> None:
+    def __init__(self, service: RunService, dialects: Dialects, reading: Reading) -> None:
         self._service, self._dialects, self._reading = service, dialects, reading
 
     async def answer(self, request: Request) -> Response:
         """The whole answer, or a snapshot."""
         id, owner = self._id(request), request.state.owner
-        response = await answered(self._service, await self._service.response(id, owner), owner)
+        response = await answered(self._service.store, await self._service.response(id, owner), owner)
         match request.query_params.get("dialect") or "documents":
             case "documents":
                 return run_response(response)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 from cursor_gateway.http1.server import HttpServer, Timeouts
-from cursor_gateway.runs.service import Service
+from cursor_gateway.runs.run_service import RunService
 from cursor_gateway.server.guard import Guard
 from cursor_gateway.server.logs import Log
 from cursor_gateway.settings import Settings
@@ -38,7 +38,7 @@ def most_connections(max_runs: int) -> int:
 
 
 async def serve_app(
-    app: Guard, sockets: Sequence[socket.socket], service: Service, settings: Settings, ready: Callable[[], None]
+    app: Guard, sockets: Sequence[socket.socket], service: RunService, settings: Settings, ready: Callable[[], None]
 ) -> None:
     """Until SIGTERM or SIGINT. A second SIGINT stops at once."""
     loop = asyncio.get_running_loop()
@@ -62,24 +62,24 @@ async def serve_app(
         ready()
         _log.info("listening", addresses=[sock.getsockname()[:2] for sock in sockets if not _is_unix(sock)])
         await stopped.wait()
-        _log.info("stopping", runs=service.runs.running)
+        _log.info("stopping", runs=service.state().running)
         server.close()
         await _drained(service, server, settings, hurried)
     finally:
         server.abort()
-        await service.close(0)
+        await service.close()
 
 
 def _is_unix(sock: socket.socket) -> bool:
     return sock.family == socket.AF_UNIX
 
 
-async def _drained(service: Service, server: HttpServer, settings: Settings, hurried: asyncio.Event) -> None:
+async def _drained(service: RunService, server: HttpServer, settings: Settings, hurried: asyncio.Event) -> None:
     """Waits for the replies. Runs get `drain_seconds` to finish, and are then stopped."""
     seconds = settings.drain_seconds + settings.grace_seconds + _LAST_SECONDS
 
     async def ended() -> None:
-        await asyncio.gather(service.runs.close(settings.drain_seconds), server.drained())
+        await asyncio.gather(service.drain(settings.drain_seconds), server.drained())
 
     async def hurry() -> None:
         await hurried.wait()

@@ -9,7 +9,7 @@ from cursor_gateway.dialects.errors import Errors
 from cursor_gateway.errors import NotFound
 from cursor_gateway.runs.continuing import Continued, usage_at
 from cursor_gateway.runs.handle import RunHandle
-from cursor_gateway.runs.service import Service
+from cursor_gateway.runs.run_service import RunService
 from cursor_gateway.server.bodies import parse_body, read_body
 from cursor_gateway.server.routes import Endpoint
 from cursor_gateway.server.streaming import EventStream, Reading, run_headers, view_of
@@ -18,7 +18,7 @@ from cursor_gateway.settings import Settings
 
 class StoredAnswerEndpoints:
     def __init__(
-        self, answers: StoredAnswers, dialects: Dialects, service: Service, reading: Reading, errors: Errors
+        self, answers: StoredAnswers, dialects: Dialects, service: RunService, reading: Reading, errors: Errors
     ) -> None:
         self._answers, self._errors, self._dialects = answers, errors, dialects
         self._service, self._reading = service, reading

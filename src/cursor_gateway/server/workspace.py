@@ -1,14 +1,11 @@
 """The folders that the agent may work in, over HTTP: their files, for completion, and the folders to choose from."""
 
-import asyncio
-
 import msgspec
 from msgspec import Struct
 from starlette.requests import Request
 from starlette.responses import Response
 
-from cursor_gateway.runs.service import Service
-from cursor_gateway.runs.workspace_files import find_files
+from cursor_gateway.runs.run_service import RunService
 
 _MOST = 20
 
@@ -26,18 +23,17 @@ class WorkspaceFolders(Struct, frozen=True):
 
 
 class WorkspaceEndpoints:
-    def __init__(self, service: Service) -> None:
+    def __init__(self, service: RunService) -> None:
         self._service = service
 
     async def files(self, request: Request) -> Response:
         """`q` is part of a path; `workspace` is the folder, by default the gateway's."""
-        folder = self._service.workspaces.find(request.query_params.get("workspace") or None)
-        query = request.query_params.get("q", "")
-        found = await asyncio.to_thread(find_files, folder, query, _MOST)
+        workspace, query = request.query_params.get("workspace") or None, request.query_params.get("q", "")
+        found = await self._service.files(workspace, query, _MOST)
         return Response(msgspec.json.encode(WorkspaceFiles(found)), media_type="application/json")
 
     async def folders(self, request: Request) -> Response:
         """`q` is the beginning of a path."""
         query = request.query_params.get("q", "")
-        found = await asyncio.to_thread(self._service.workspaces.folders, query, _MOST)
+        found = await self._service.folders(query, _MOST)
         return Response(msgspec.json.encode(WorkspaceFolders(found)), media_type="application/json")

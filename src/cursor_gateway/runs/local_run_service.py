@@ -1,0 +1,124 @@
+"""The `RunService` of a process that runs its agents itself."""
+
+import asyncio
+from collections.abc import Collection, Sequence, Set
+
+from cursor_gateway.model.documents import ChatResponse, Envelope
+from cursor_gateway.model.permissions import PermissionEntry
+from cursor_gateway.runs.answering import Answering, Asker
+from cursor_gateway.runs.continuing import Continued, Continuing
+from cursor_gateway.runs.handle import RunHandle
+from cursor_gateway.runs.reverting import FileEdits, RevertedFile, fits, revert
+from cursor_gateway.runs.run import Run
+from cursor_gateway.runs.run_request import RunRequest
+from cursor_gateway.runs.run_service import Answers, Given, Permitted, PlanDecided, Results, ServiceState
+from cursor_gateway.runs.service import Removed, Service
+from cursor_gateway.runs.starter import unwritable
+from cursor_gateway.runs.workspace_files import find_files
+from cursor_gateway.sources.base import Model
+
+
+class LocalRunService:
+    def __init__(self, service: Service) -> None:
+        self.service, self.store, self.defaults = service, service.store, service.defaults
+        self._continuing, self._answering = Continuing(service), Answering(service)
+
+    # --- starting, continuing and ending runs -------------------------------------------------------
+
+    async def take(self, request: RunRequest) -> Continued:
+        return await self._continuing.take(request)
+
+    async def start(self, request: RunRequest) -> RunHandle:
+        return await self.service.start(request)
+
+    async def answer(self, id: str, asker: Asker, given: Given) -> Continued:
+        match given:
+            case Results(results=results):
+                return await self._answering.with_results(id, asker, results)
+            case Answers(answers=answers):
+                return await self._answering.with_answers(id, asker, answers)
+            case PlanDecided(decision=decision, text=text):
+                return await self._answering.with_decision(id, asker, decision, text)
+            case Permitted(permissions=permissions):
+                return await self._answering.with_permissions(id, asker, permissions)
+
+    async def answered(self, request: RunRequest, run: RunHandle, answer: str) -> None:
+        if isinstance(run, Run):
+            await self.service.answered(request, run, answer)
+
+    async def cancel(self, id: str, owner: str) -> Envelope:
+        return await self.service.cancel(id, owner)
+
+    async def remove(self, conversation_id: str, owner: str) -> Removed:
+        return await self.service.remove(conversation_id, owner)
+
+    async def delete_answer(self, run_id: str, owner: str, after: int) -> bool:
+        return await self.service.delete_answer(run_id, owner, after)
+
+    # --- reading ------------------------------------------------------------------------------------
+
+    async def find(self, id: str, owner: str) -> RunHandle:
+        return await self.service.find(id, owner)
+
+    async def response(self, id: str, owner: str) -> ChatResponse:
+        return await self.service.response(id, owner)
+
+    async def prompt_of(self, id: str, owner: str) -> str:
+        return await self.service.prompt_of(id, owner)
+
+    async def waiting_for_people(self, conversation_ids: Collection[str]) -> Set[str]:
+        latest = {id: self.service.conversations.latest(id) for id in conversation_ids}
+        return {id for id, run in latest.items() if run is not None and run.waits_for_a_person}
+
+    # --- the machine that agents work on ------------------------------------------------------------
+
+    def state(self) -> ServiceState:
+        return ServiceState(
+            source=self.service.source.state(),
+            sources=self.service.source.names,
+            running=self.service.runs.running,
+            limit=self.service.runs.limit,
+            workspace=str(self.service.workspaces.default),
+        )
+
+    async def models(self) -> list[Model]:
+        return await self.service.source.models()
+
+    def check_model(self, model: str) -> None:
+        self.service.source.check_model(model)
+
+    async def files(self, workspace: str | None, query: str, limit: int) -> list[str]:
+        folder = self.service.workspaces.find(workspace)
+        return await asyncio.to_thread(find_files, folder, query, limit)
+
+    async def folders(self, query: str, limit: int) -> list[str]:
+        return await asyncio.to_thread(self.service.workspaces.folders, query, limit)
+
+    async def revertible(self, conversation_id: str, workspace: str, files: Sequence[FileEdits]) -> Set[str]:
+        folder = self.service.workspaces.allowed(workspace)
+        if folder is None:
+            return set()
+        return {file.path for file in files if await asyncio.to_thread(fits, folder, file)}
+
+    async def revert(self, conversation_id: str, workspace: str, files: Sequence[FileEdits]) -> list[RevertedFile]:
+        return await asyncio.to_thread(revert, self.service.workspaces.find(workspace), files)
+
+    async def permissions(self, owner: str) -> list[PermissionEntry]:
+        try:
+            return self.service.permissions.every(owner)
+        except OSError as error:
+            raise unwritable(error) from error
+
+    async def revoke_permission(self, owner: str, id: str) -> bool:
+        try:
+            return self.service.permissions.revoke(owner, id)
+        except OSError as error:
+            raise unwritable(error) from error
+
+    # --- the end ------------------------------------------------------------------------------------
+
+    async def drain(self, seconds: float) -> None:
+        await self.service.runs.close(seconds)
+
+    async def close(self) -> None:
+        await self.service.close(0)

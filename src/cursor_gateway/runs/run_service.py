@@ -1,0 +1,148 @@
+"""What the HTTP server needs of the part that runs agents, whether that is in this process or in others."""
+
+from collections.abc import Collection, Mapping, Sequence, Set
+from typing import Protocol, TypeAlias
+
+from msgspec import Struct
+
+from cursor_gateway.model.caller_tools import ToolResult
+from cursor_gateway.model.documents import ChatResponse, ClarificationAnswer, Envelope
+from cursor_gateway.model.permissions import Permission, PermissionEntry
+from cursor_gateway.prompting.replies import Decision
+from cursor_gateway.runs.answering import Asker
+from cursor_gateway.runs.continuing import Continued
+from cursor_gateway.runs.handle import RunHandle
+from cursor_gateway.runs.reverting import FileEdits, RevertedFile
+from cursor_gateway.runs.run_request import Defaults, RunRequest
+from cursor_gateway.runs.service import Removed
+from cursor_gateway.sources.base import Model, SourceState
+from cursor_gateway.store.base import Store
+
+
+class Results(Struct, frozen=True, tag="results"):
+    """Of the caller's tools, by call."""
+
+    results: Mapping[str, ToolResult]
+
+
+class Answers(Struct, frozen=True, tag="answers"):
+    """To the agent's questions."""
+
+    answers: Sequence[ClarificationAnswer]
+
+
+class PlanDecided(Struct, frozen=True, tag="plan"):
+    decision: Decision
+    text: str = ""
+
+
+class Permitted(Struct, frozen=True, tag="permissions"):
+    """What is allowed or denied, by document."""
+
+    permissions: Mapping[str, Permission]
+
+
+Given: TypeAlias = Results | Answers | PlanDecided | Permitted
+
+
+class ServiceState(Struct, frozen=True, kw_only=True):
+    """For /health."""
+
+    source: SourceState
+    sources: list[str]  # that requests may name
+    running: int
+    limit: int  # how many may run at once
+    workspace: str = ""  # the default folder
+
+
+class RunService(Protocol):
+    """All methods raise a `GatewayError` for what cannot be."""
+
+    store: Store
+    defaults: Defaults
+
+    # --- starting, continuing and ending runs -------------------------------------------------------
+
+    async def take(self, request: RunRequest) -> Continued:
+        """The reply to a request: the one it got before, the next of a run that waits, or the first of a new run."""
+        ...
+
+    async def start(self, request: RunRequest) -> RunHandle: ...
+
+    async def answer(self, id: str, asker: Asker, given: Given) -> Continued:
+        """With what the run of this id waits for, or its agent has asked."""
+        ...
+
+    async def answered(self, request: RunRequest, run: RunHandle, answer: str) -> None:
+        """The caller was sent another text than the run's: its next request will quote that."""
+        ...
+
+    async def cancel(self, id: str, owner: str) -> Envelope:
+        """How it ended: now, or before."""
+        ...
+
+    async def remove(self, conversation_id: str, owner: str) -> Removed:
+        """A run in it is stopped."""
+        ...
+
+    async def delete_answer(self, run_id: str, owner: str, after: int) -> bool:
+        """So that it cannot be looked up any more. False: there is none."""
+        ...
+
+    # --- reading ------------------------------------------------------------------------------------
+
+    async def find(self, id: str, owner: str) -> RunHandle:
+        """Raises `NotFound`."""
+        ...
+
+    async def response(self, id: str, owner: str) -> ChatResponse:
+        """The whole answer, or what there is of it now."""
+        ...
+
+    async def prompt_of(self, id: str, owner: str) -> str:
+        """What was said to the agent for this run."""
+        ...
+
+    async def waiting_for_people(self, conversation_ids: Collection[str]) -> Set[str]:
+        """Those of the conversations whose runs wait for a person's answer."""
+        ...
+
+    # --- the machine that agents work on ------------------------------------------------------------
+
+    def state(self) -> ServiceState: ...
+
+    async def models(self) -> list[Model]: ...
+
+    def check_model(self, model: str) -> None:
+        """Raises `ModelUnavailable` for a name that is known to be wrong."""
+        ...
+
+    async def files(self, workspace: str | None, query: str, limit: int) -> list[str]:
+        """Paths below the workspace, best match first."""
+        ...
+
+    async def folders(self, query: str, limit: int) -> list[str]:
+        """Folders that a conversation may use as its workspace."""
+        ...
+
+    async def revertible(self, conversation_id: str, workspace: str, files: Sequence[FileEdits]) -> Set[str]:
+        """The paths of those files that `revert` can restore."""
+        ...
+
+    async def revert(self, conversation_id: str, workspace: str, files: Sequence[FileEdits]) -> list[RevertedFile]: ...
+
+    async def permissions(self, owner: str) -> list[PermissionEntry]:
+        """The newest first."""
+        ...
+
+    async def revoke_permission(self, owner: str, id: str) -> bool:
+        """False: there is none."""
+        ...
+
+    # --- the end ------------------------------------------------------------------------------------
+
+    async def drain(self, seconds: float) -> None:
+        """No new runs; those that run here may finish within that time, then they are ended."""
+        ...
+
+    async def close(self) -> None: ...
