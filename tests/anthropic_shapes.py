@@ -245,6 +245,17 @@ def fold(events: list[Event]) -> Message | Error:
     )
 
 
+def text_sent(stream: bytes) -> str:
+    """What the agent said, also in a message that ended with an error, which need not have white space at its end."""
+    events: list[Event] = [event for event in events_of(stream) if not isinstance(event, Ping)]
+    folded = fold(events)
+    if isinstance(folded, Error):
+        start = events[0]
+        assert isinstance(start, MessageStart)
+        folded = msgspec.structs.replace(start.message, content=_blocks(events[1:-1], is_cut=True))
+    return text_of(folded)
+
+
 def _blocks(events: list[Event], *, is_cut: bool = False) -> list[Block]:
     blocks: list[Block] = []
     is_open = False

@@ -6,9 +6,12 @@ from typing import Any, NamedTuple, TypeAlias, get_args
 
 import msgspec
 
+from cursor_gateway.dialects.base import RunView, Start
 from cursor_gateway.dialects.chat.encoder import ChunkEncoder, CompletionFold, CompletionHead
 from cursor_gateway.dialects.deltas import AgentTools
 from cursor_gateway.dialects.documents.encoder import NdjsonEncoder, SseEncoder, encode_response
+from cursor_gateway.dialects.messages.blocks import Display
+from cursor_gateway.dialects.messages.dialect import MessagesReply
 from cursor_gateway.dialects.responses.encoder import ResponseStream
 from cursor_gateway.dialects.responses.output import Head
 from cursor_gateway.dialects.responses.request import Asked
@@ -40,11 +43,12 @@ from cursor_gateway.reader import read_events
 from cursor_gateway.stages.assembler import Assembler
 from cursor_gateway.stages.partial_run import PartialRun
 from cursor_gateway.stages.transcript import Transcript
-from tests import responses_shapes
+from tests import anthropic_shapes, responses_shapes
 from tests.laws.folds import fold_chunks, fold_documents, frames_of, read_ndjson, read_sse
 
 RUN = RunInfo(id="chat_1", created="2026-02-23T10:30:00Z")
 HEAD = CompletionHead("chatcmpl-1", 1_771_842_600, "auto")
+MESSAGES = MessagesReply(model="auto", display=Display(thinking=True, actions="text"))
 
 Seen: TypeAlias = list[tuple[object, ...]]
 
@@ -126,18 +130,23 @@ def assert_chunking_does_not_matter(data: bytes, run: RunInfo = RUN) -> None:
 
 
 def assert_says_exactly(text: str, events: list[DocumentEvent]) -> None:
+    """In each dialect, byte for byte."""
     assert text_of(events) == text
     plain = TextEncoder()
     assert b"".join(plain.push(event) for event in events) == text.encode()
-    said = responded = ""
+    said = responded = written = ""
     for reply in replies(events):
         chunks = b"".join(map(ChunkEncoder(HEAD).push, reply.events))
         content = fold_chunks(chunks, include_usage=False)["choices"][0]["message"]["content"] or ""
         said += content.partition("▸\u2063 ")[0]  # an open question is not the agent's text
         head = Head("chat_1", reply.after, HEAD.created, HEAD.model, Asked())
         responded += responses_shapes.text_of(responses_shapes.read_stream(ResponseStream(head).push_all(reply.events)))
+        message = MESSAGES.stream(RunView(RUN, 0, ""), Start(reply.after)).push_all(reply.events)
+        written += anthropic_shapes.text_sent(message)
     assert said == text
     assert responded == text
+    has_failed = isinstance(done := events[-1], Done) and done.failure is not None
+    assert (written.rstrip() == text.rstrip()) if has_failed else (written == text)
 
 
 # --- 3 ----------------------------------------------------------------------------------------------

@@ -11,18 +11,22 @@ from typing import Any, Literal, TypeAlias, TypeVar
 from uuid import uuid4
 
 import httpx2
+import msgspec
 import pytest
 from msgspec import Struct
 from openai import OpenAI
 
 from cursor_gateway.wire.sse import SseDecoder, SseEvent
+from tests.anthropic_shapes import Error as AnthropicError
+from tests.anthropic_shapes import Message, events_of, fold, read_message, text_sent
+from tests.anthropic_shapes import text_of as text_of_message
 from tests.gateways import RunningGateway, running_gateway
 from tests.openai_shapes import read_stream, validate_completion, validate_error
 from tests.responses_shapes import read_response
 from tests.responses_shapes import read_stream as read_response_stream
 from tests.responses_shapes import text_of as text_of_response
 
-Dialect: TypeAlias = Literal["documents", "openai", "responses"]
+Dialect: TypeAlias = Literal["documents", "openai", "responses", "messages"]
 Json: TypeAlias = dict[str, Any]
 T = TypeVar("T")
 
@@ -34,6 +38,8 @@ WAYS: list[tuple[Dialect, bool]] = [
     ("openai", True),
     ("responses", False),
     ("responses", True),
+    ("messages", False),
+    ("messages", True),
 ]
 
 
@@ -90,6 +96,8 @@ def ask(client: httpx2.Client, dialect: Dialect, text: str, *, stream: bool = Fa
         return client.post("/v1/chat", json={"message": text, "stream": stream, **fields})
     if dialect == "responses":
         return client.post("/v1/responses", json={"model": "auto", "input": text, "stream": stream, **fields})
+    if dialect == "messages":
+        return client.post("/v1/messages", json=question(text, max_tokens=32_000, stream=stream, **fields))
     return client.post("/v1/chat/completions", json=question(text, stream=stream, **fields))
 
 
@@ -114,8 +122,8 @@ class Told(Struct, frozen=True):
 
     status: int
     text: str
-    code: str = ""  # of the error, if there was one
-    kind: str = ""  # only before the first byte, and in OpenAI's form
+    code: str = ""  # of the error, if there was one; Anthropic's have none
+    kind: str = ""  # in OpenAI's form only before the first byte
     message: str = ""
     param: str | None = None
 
@@ -137,6 +145,8 @@ def told(response: httpx2.Response, dialect: Dialect) -> Told:
         return Told(status, stream.text, failed.code or "", failed.type, failed.message, failed.param)
     if dialect == "responses":
         return _told_by_a_response(body, status, streams=streams)
+    if dialect == "messages":
+        return _told_by_a_message(response, streams=streams)
     if status == 200:
         return _told_by_events(sse(body)) if streams else Told(status, text_of(json.loads(body)))
     answer = json.loads(body)
@@ -160,6 +170,21 @@ def _told_by_a_response(body: bytes, status: int, *, streams: bool) -> Told:
     if response.error is None:
         return Told(status, text_of_response(response))
     return Told(status, text_of_response(response), response.error.code, "", response.error.message)
+
+
+def _told_by_a_message(response: httpx2.Response, *, streams: bool) -> Told:
+    status, text = response.status_code, ""
+    found: Message | AnthropicError
+    if status != 200:
+        found = msgspec.json.decode(response.content, type=AnthropicError)
+    elif streams:
+        found, text = fold(events_of(response.content)), text_sent(response.content)
+    else:
+        found = read_message(response.content)
+    if isinstance(found, Message):
+        return Told(status, text_of_message(found))
+    assert found.request_id == response.headers["request-id"]
+    return Told(status, text, "", found.error.type, found.error.message)
 
 
 def _told_by_events(events: list[SseEvent]) -> Told:
@@ -212,6 +237,7 @@ def growing(client: httpx2.Client, dialect: Dialect, text: str, **fields: Any) -
         "documents": ("/v1/chat", {"message": text}),
         "openai": ("/v1/chat/completions", question(text)),
         "responses": ("/v1/responses", {"model": "auto", "input": text}),
+        "messages": ("/v1/messages", question(text, max_tokens=32_000)),
     }
     path, body = requests[dialect]
     with client.stream("POST", path, json={**body, "stream": True, **fields}, headers=headers) as response:

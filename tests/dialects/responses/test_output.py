@@ -10,7 +10,7 @@ from cursor_gateway.dialects.responses.output import Head, Output
 from cursor_gateway.dialects.responses.request import Asked
 from cursor_gateway.dialects.responses.shapes import Echo, Event, ItemDone
 from cursor_gateway.dialects.responses.toolbox import Declared, Forms
-from cursor_gateway.errors import AgentCrashed, Failure, RunCancelled
+from cursor_gateway.errors import AgentCrashed, Failure, RunCancelled, ShuttingDown
 from cursor_gateway.model.document_events import DocumentStarted, KnownMetadata
 from cursor_gateway.model.documents import (
     Document,
@@ -182,6 +182,14 @@ def test_actions_are_calls_of_a_server_of_its_own() -> None:
     assert Output(head()).start_action(DocumentStarted("doc_001", "terminal_command", 1)) == []
 
 
+@pytest.mark.parametrize(("size", "more"), [(10_000, ""), (12_345, "\n[2,345 more characters]")])
+def test_long_results_of_actions_are_shortened(size: int, more: str) -> None:
+    output = Output(head())
+    (read,) = sent(output.begin() + output.end_action(used("read_file", data="x" * size)) + output.end(DONE)).output
+    assert isinstance(read, McpCall)
+    assert read.output == "x" * 10_000 + more
+
+
 def test_the_web_is_searched() -> None:
     for asked in ({"knows_searches": True}, {"is_codex": True}):
         output = Output(head(**asked))
@@ -253,7 +261,7 @@ def test_the_json_of_a_finished_item_can_take_its_place() -> None:
 
 
 def test_codex_retries_only_a_run_that_had_not_begun() -> None:
-    failure = AgentCrashed("It broke.").failure()
+    failure = ShuttingDown("It stops.").failure()
     codes = []
     for said in ("", "Hel"):
         output = Output(head(is_codex=True))

@@ -74,6 +74,7 @@ from cursor_gateway.stages.summary import one_line
 
 SERVER_LABEL = "cursor"  # the MCP server that the agent's own actions are shown as calls of
 _PIECE = 1024  # characters of a call's arguments in one delta
+_LONGEST_OUTPUT = 10_000  # characters of what an action gave: a response has each item twice, and clients send it back
 
 
 class Head(Struct, frozen=True):
@@ -353,7 +354,7 @@ class Output:
             server_label=SERVER_LABEL,
             name=action.name,
             arguments=arguments,
-            output=action.output,
+            output=_shortened(action.output),
             error=None if action.error is None else McpError(content=(McpText(text=action.error),)),
         )
         events.append(self._added(replace(item, status="in_progress", arguments="", output=None, error=None)))
@@ -428,6 +429,13 @@ def _usage(usage: Usage) -> ResponseUsage:
         total_tokens=usage.total_tokens,
         estimated=usage.estimated,
     )
+
+
+def _shortened(output: str) -> str:
+    """The documents of the run have all of it."""
+    if len(output) <= _LONGEST_OUTPUT:
+        return output
+    return f"{output[:_LONGEST_OUTPUT]}\n[{len(output) - _LONGEST_OUTPUT:,} more characters]"
 
 
 def _cut(text: str) -> Sequence[str]:
