@@ -123,10 +123,10 @@ def assert_linear(run: Callable[[int], object]) -> None:
     a busy machine does to caches is less than that.
     """
     size = 1000
-    while (cost := _seconds(run, size)) < 0.004 and size < 250_000:
+    while (cost := _seconds(run, size)) < 0.004 and size < 60_000:  # more would measure how memory is got
         size *= 4
-    if _seconds(run, 16 * size) > 64 * cost + 0.01:  # something else may have been in the way, so once more
-        assert _best(run, 16 * size) < 64 * _best(run, size) + 0.01, f"{size} characters and 16 times as many"
+    if _seconds(run, 16 * size) > 64 * cost + 0.04:  # something else may have been in the way, so once more
+        assert _best(run, 16 * size) < 64 * _best(run, size) + 0.04, f"{size} characters and 16 times as many"
 
 
 def _best(run: Callable[[int], object], size: int) -> float:

@@ -108,7 +108,7 @@ static void measure_stamps(Reply *reply, const char *data, const char *end, long
     while ((data = memchr(data, '@', (size_t)(end - data))) != NULL) {
         char *after;
         long long written = strtoll(++data, &after, 10);
-        if (after - data > 12 && after < end && *after == '@') {
+        if (after - data > 9 && after < end && *after == '@') {
             if (written > reply->stamp && delays.count < MOST_STAMPS) {
                 delays.values[delays.count++] = (double)(now - written) / 1e3;
                 reply->stamp = written;

@@ -231,7 +231,9 @@ def test_several_tools_at_once_and_reminders_beside_their_results(gateway: Runni
     steps = {"parallel": [call("weather", city="A"), call("weather", city="B")]}
     messages = [user(f"{mark} {program(steps, say('They are $1 and $2.'))}")]
     asked = created(http, messages, tools=[WEATHER], stream=True)
-    given = results(asked, "sunny", "rainy")
+    weather = {"A": "sunny", "B": "rainy"}  # the two calls may come in either order
+    uses = [block for block in asked.content if isinstance(block, ToolUse)]
+    given = results(asked, *(weather[use.input["city"]] for use in uses))
     given["content"].append({"type": "text", "text": "<system-reminder>Be quick.</system-reminder>"})
     answer = created(http, [*messages, echoed(asked), given], tools=[WEATHER], stream=True)
     assert text_of(answer).startswith("They are sunny and rainy")

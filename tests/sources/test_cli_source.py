@@ -114,12 +114,12 @@ def test_an_agent_that_was_taken_away_is_missed_until_it_is_back(tmp_path: Path)
         await source.probe()
         kept = place.program.read_bytes()
         place.program.unlink()
-        assert "install it again" in source.state().missing
+        assert "install it with" in source.state().missing
         place.program.mkdir()
-        assert "install it again" in source.state().missing
+        assert "install it with" in source.state().missing
         place.program.rmdir()
         place.program.write_bytes(kept)
-        assert "install it again" in source.state().missing  # it may not be run yet
+        assert "install it with" in source.state().missing  # it may not be run yet
         place.program.chmod(0o755)
         assert source.state().missing == ""
 

@@ -372,8 +372,8 @@ MUTATIONS: tuple[Mutation, ...] = (
         _HTML,
         (
             "Code: a language's name is escaped",
-            '<span class="language">{exact_line(language)}</span>',
-            '<span class="language">{language}</span>',
+            '<span class="language">{name or exact_line(language)}</span>',
+            '<span class="language">{name or language}</span>',
         ),
         (
             "Code: coloured text is escaped",
@@ -555,8 +555,8 @@ MUTATIONS: tuple[Mutation, ...] = (
         ),
         (
             "Settings: secrets are masked",
-            '_SECRET = frozenset({"api_keys", "agent_headers", "api_key"})',
-            '_SECRET = frozenset({"api_keys", "api_key"})',
+            '_SECRET = frozenset({"api_keys", "agent_headers", "api_key", "store"})',
+            '_SECRET = frozenset({"api_keys", "api_key", "store"})',
         ),
         ("Settings: one key, one owner", "elif hashed in owners:", "elif False:"),
     ),
