@@ -12,6 +12,7 @@ import httpx2
 import psycopg
 import pytest
 
+from cursor_gateway.store.postgres.schema import newest
 from tests.cli.processes import TIMEOUT
 from tests.gateways import RunningGateway, running_gateway
 from tests.postgres import Databases, databases
@@ -117,7 +118,7 @@ def test_without_tables_it_does_not_start_and_says_what_to_do(tmp_path: Path, po
         done = _command(tmp_path, url, "migrate")
         assert (done.returncode, done.stdout.splitlines()[0]) == (0, "applied 0001 initial")
         again = _command(tmp_path, url, "migrate")
-        assert (again.returncode, again.stdout) == (0, "The database is up to date (format 1).\n")
+        assert (again.returncode, again.stdout) == (0, f"The database is up to date (format {newest()}).\n")
         with _gateway(tmp_path / "home", url) as (_, http):
             assert chat(http, standin("text"))
         with psycopg.connect(url) as connection:
@@ -125,7 +126,7 @@ def test_without_tables_it_does_not_start_and_says_what_to_do(tmp_path: Path, po
         for command in (("serve", "--port", "0", "--source", "replay"), ("migrate",)):
             newer = _command(tmp_path, url, *command)
             assert newer.returncode == 2
-            assert "migrated by a newer cursor-gateway (format 99, this version supports 1)" in newer.stderr
+            assert f"migrated by a newer cursor-gateway (format 99, this version supports {newest()})" in newer.stderr
 
 
 def test_it_goes_on_when_the_server_was_away(tmp_path: Path) -> None:

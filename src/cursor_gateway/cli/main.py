@@ -25,6 +25,7 @@ _COMMANDS = {
     "demo": "Play a built-in recording.",
     "schema": "Print the JSON Schema or TypeScript types.",
     "migrate": "Update the tables of a PostgreSQL database.",
+    "history": "Copy conversations to a PostgreSQL database.",
     "settings": "Show all settings and where they come from.",
     "key": "Create an API key.",
 }

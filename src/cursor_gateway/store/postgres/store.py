@@ -33,7 +33,7 @@ from cursor_gateway.store.base import (
     Written,
 )
 from cursor_gateway.store.cursors import START, ByRun, ByTime, opaque, place_of
-from cursor_gateway.store.postgres import schema, searching, writing
+from cursor_gateway.store.postgres import folding, schema, searching, writing
 from cursor_gateway.store.postgres.appending import Appender, Batch
 from cursor_gateway.store.postgres.connections import Connection, Connections
 from cursor_gateway.store.rows import conversation_of, run_of
@@ -72,10 +72,12 @@ _OWN_RUN = """
 """
 # The batch with event `next` and those after it, until they have `size` bytes.
 _EVENTS_AFTER = f"""
-    SELECT first, data FROM (
-        SELECT first, data, sum(octet_length(data)) OVER (ORDER BY first) - octet_length(data) AS before
+    SELECT first, data, deflated FROM (
+        SELECT first, data, deflated, sum(size) OVER (ORDER BY first) - size AS before
         FROM (
-            SELECT first, data FROM events, ({_OWN_RUN}) AS own
+            SELECT first, data, deflated,
+                CASE WHEN deflated THEN {folding.ROW_BYTES} ELSE octet_length(data) END AS size
+            FROM events, ({_OWN_RUN}) AS own
             WHERE events.run = own.key AND first >= coalesce(
                 (SELECT max(first) FROM events WHERE events.run = own.key AND first <= %(next)s), 0
             )
@@ -134,6 +136,7 @@ class PostgresStore:
     def __init__(self, url: str) -> None:
         self._connections = Connections(url)
         self._appender = Appender(self._connections)
+        self._folding = folding.Folding(self._connections)
 
     async def open(self, now_ms: int) -> str | None:
         """Checks the tables, and refuses other gateways. Optional. Returns no warning.
@@ -142,9 +145,11 @@ class PostgresStore:
         """
         await self._connections.be_alone()
         await self._connections.run(_check)
+        self._folding.start()
         return None
 
     async def close(self) -> None:
+        await self._folding.close()
         await self._appender.close()
         await self._connections.close()
 
@@ -245,7 +250,7 @@ class PostgresStore:
         values = {"id": run_id, "owner": owner, "next": next, "size": max_bytes, "most": most}
         found = await self._select(_EVENTS_AFTER, values)
         # The first batch contains event `next`, so its first events may have to be skipped.
-        events = [event for row in found for event in batches.decode(row["data"])]
+        events = [event for row in found for event in folding.decode(row["data"], is_deflated=row["deflated"])]
         skipped = next - found[0]["first"] if found else 0
         return EventPage(next, events[skipped:])
 

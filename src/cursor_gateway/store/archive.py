@@ -1,0 +1,75 @@
+"""A conversation on its way from one engine to another: what a store has of it, as rows.
+
+Both engines have columns of the same names, listed here in one order. The keys of rows are not copied, except those of
+runs: lists and search results are ordered by them, and the copies must have the same order.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, TypeAlias
+
+from msgspec import Struct
+
+CONVERSATION_COLUMNS = (
+    "id",
+    "owner",
+    "title",
+    "workspace",
+    "mode",
+    "model",
+    "created_ms",
+    "updated_ms",
+    "session_id",
+    "fingerprint",
+    "pinned",
+)
+RUN_COLUMNS = (
+    "id",
+    "instance",
+    "epoch",
+    "state",
+    "model",
+    "mode",
+    "created",
+    "fences",
+    "include",
+    "started_ms",
+    "first_event_ms",
+    "ended_ms",
+    "prompt_tokens",
+    "completion_tokens",
+    "total_tokens",
+    "cached_tokens",
+    "estimated",
+    "failure_code",
+    "tool_uses",
+)
+MESSAGE_COLUMNS = ("number", "role", "text", "run", "created_ms")
+REPLY_COLUMNS = ("owner", "key", "body_hash", "created_ms", "after")
+REQUEST_COLUMNS = ("after", "data")
+
+Row: TypeAlias = Sequence[Any]
+Batch: TypeAlias = tuple[int, int, bytes]  # the number of its first event, their count, and `batches.encode`d events
+
+
+class ArchivedRun(Struct, frozen=True):
+    key: int
+    row: Row
+    text: str  # what a search finds it by
+    replies: Sequence[Row]
+    requests: Sequence[Row]
+    batches: Callable[[], Iterator[Batch]]  # may be many megabytes
+
+
+class ArchivedConversation(Struct, frozen=True):
+    row: Row
+    messages: Sequence[Row]
+    runs: Sequence[ArchivedRun]
+
+    @property
+    def id(self) -> str:
+        return str(self.row[0])
+
+    @property
+    def is_running(self) -> bool:
+        state = RUN_COLUMNS.index("state")
+        return any(run.row[state] == "running" for run in self.runs)

@@ -1,0 +1,114 @@
+"""Conversations of another engine in; the same in the database, out.
+
+Each conversation is one transaction: after an interruption, the copy is started again and goes on with those that are
+missing. Keys of runs are moved up by one offset, above all that the database has, so that runs keep their order.
+"""
+
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
+from typing import Any, Literal, TypeAlias
+
+import psycopg
+
+from cursor_gateway.store.archive import (
+    CONVERSATION_COLUMNS,
+    MESSAGE_COLUMNS,
+    REPLY_COLUMNS,
+    REQUEST_COLUMNS,
+    RUN_COLUMNS,
+    ArchivedConversation,
+    ArchivedRun,
+    Row,
+)
+from cursor_gateway.store.postgres import schema, searching
+from cursor_gateway.store.postgres.connections import Connection, connect, why
+
+Restored: TypeAlias = Literal["copied", "known", "running"]
+
+_OWNER = CONVERSATION_COLUMNS.index("owner")
+_FLAGS = ("pinned", "estimated")  # SQLite has numbers for them
+_SEQUENCE = "pg_get_serial_sequence('runs', 'key')"
+_RESERVE = f"SELECT setval({_SEQUENCE}, nextval({_SEQUENCE}) + %s) - %s"
+_COUNT = """
+    UPDATE runs SET last = counted.last, bytes = counted.bytes
+    FROM (SELECT sum(count) AS last, sum(octet_length(data)) AS bytes FROM events WHERE run = %(run)s) AS counted
+    WHERE key = %(run)s AND counted.last IS NOT NULL
+"""
+
+
+@asynccontextmanager
+async def open_restorer(url: str, last_run: int) -> AsyncIterator["Restorer"]:
+    """With keys for so many runs. Raises `StoreUnavailable`, or `SettingsError` for a database of another version."""
+    try:
+        connection = await connect(url)
+        try:
+            schema.check_server(connection)
+            await schema.check(connection)
+            await connection.execute("SET statement_timeout = 0")  # a conversation may have many megabytes
+            row = await (await connection.execute(_RESERVE, [last_run, last_run])).fetchone()
+            assert row is not None
+            yield Restorer(connection, int(row[0]))
+        finally:
+            await connection.close()
+    except psycopg.Error as error:
+        raise why(error) from error
+
+
+class Restorer:
+    def __init__(self, connection: Connection, offset: int) -> None:
+        self._connection, self._offset = connection, offset
+
+    async def restore(self, conversation: ArchivedConversation, owner: str) -> Restored:
+        """As a conversation of this owner."""
+        if conversation.is_running:
+            return "running"
+        row = [*conversation.row]
+        row[_OWNER] = owner
+        async with self._connection.transaction():
+            found = await self._connection.execute(
+                f"{_insert('conversations', CONVERSATION_COLUMNS)} ON CONFLICT (owner, id) DO NOTHING RETURNING key",
+                _values(CONVERSATION_COLUMNS, row),
+            )
+            if (added := await found.fetchone()) is None:
+                return "known"
+            for run in conversation.runs:
+                await self._add_run(added[0], owner, run)
+            messages = [self._message(added[0], message) for message in conversation.messages]
+            await _copy(self._connection, "messages", ("conversation", *MESSAGE_COLUMNS), messages)
+            return "copied"
+
+    async def _add_run(self, conversation: int, owner: str, run: ArchivedRun) -> None:
+        key, connection = run.key + self._offset, self._connection
+        columns = ("key", "conversation", *RUN_COLUMNS)
+        await connection.execute(
+            _insert("runs", columns, "OVERRIDING SYSTEM VALUE"), _values(columns, [key, conversation, *run.row])
+        )
+        batches = ((key, *batch, 1) for batch in run.batches())
+        await _copy(connection, "events", ("run", "first", "count", "data", "epoch"), batches)
+        await connection.execute(_COUNT, {"run": key})
+        for _, *reply in run.replies:
+            insert = _insert("idempotency", ("run", *REPLY_COLUMNS))
+            await connection.execute(f"{insert} ON CONFLICT DO NOTHING", [key, owner, *reply])
+        await _copy(connection, "requests", ("run", *REQUEST_COLUMNS), ((key, *row) for row in run.requests))
+        await searching.put(connection, key, owner, searching.entry_of([run.text]))
+
+    def _message(self, conversation: int, message: Row) -> Row:
+        number, role, text, run, created_ms = message
+        return (conversation, number, role, text, run + self._offset, created_ms)
+
+
+def _insert(table: str, columns: Iterable[str], overriding: str = "") -> str:
+    names = list(columns)
+    return f"INSERT INTO {table} ({', '.join(names)}) {overriding} VALUES ({', '.join(['%s'] * len(names))})"
+
+
+def _values(columns: Iterable[str], row: Row) -> list[Any]:
+    return [
+        bool(value) if name in _FLAGS and value is not None else value for name, value in zip(columns, row, strict=True)
+    ]
+
+
+async def _copy(connection: Connection, table: str, columns: Iterable[str], rows: Iterable[Row]) -> None:
+    async with connection.cursor() as cursor, cursor.copy(f"COPY {table} ({', '.join(columns)}) FROM STDIN") as copy:
+        for row in rows:
+            await copy.write_row(row)
