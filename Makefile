@@ -72,6 +72,7 @@ docs-site: $(DOCS)/.docs ## build the documentation as a website in build/site; 
 
 screenshots: $(VENV)/.dev ## take new screenshots of the page, and new films of the page and the terminal; look at them
 	$(BIN)/python -m tools.screenshots
+	$(BIN)/python -m tools.first_tasks
 	$(BIN)/python -m tools.films
 
 transcripts: $(VENV)/.dev $(CLIENTS)/.python $(CLIENTS)/.node $(CLIENTS)/aider/.python ## record what the clients print, for their pages; read the difference

@@ -50,6 +50,10 @@ def test_an_open_panel_follows_the_conversation(page: Page, script: Script) -> N
     script.open("1")
     expect(panel).to_contain_text("2 files changed")
     expect(panel.locator("details[open]")).to_have_count(1)
+    page.get_by_role("link", name="Runs").click()
+    expect(panel).to_be_hidden()
+    page.go_back()
+    expect(panel).to_be_visible()
     page.get_by_role("link", name="New conversation").click()
     expect(panel).to_be_hidden()
 

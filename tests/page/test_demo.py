@@ -9,9 +9,9 @@ from tests.page.using import answers, documents, expect_state, of_type
 def test_the_demo_says_that_it_is_one(demo_page: Page, page: Page) -> None:
     badge = demo_page.locator(".source").filter(visible=True)
     expect(badge).to_have_text("demo")
-    expect(demo_page.get_by_text("No agent is installed here")).to_be_visible()
+    expect(demo_page.get_by_text("This is a demo")).to_be_visible()
     expect(page.locator(".source").filter(visible=True)).not_to_have_text("demo")
-    expect(page.get_by_text("No agent is installed here")).to_be_hidden()
+    expect(page.get_by_text("This is a demo")).to_be_hidden()
 
 
 def test_a_suggestion_is_answered(demo_page: Page) -> None:

@@ -36,11 +36,11 @@ def test_the_colours_are_those_of_the_system_until_others_are_chosen(
     page = opened(contexts(color_scheme=scheme), demo.url)
     is_dark = scheme == "dark"
     assert (_lightness(page) < 64) == is_dark
-    page.get_by_role("button", name="colours").click()
+    page.get_by_role("button", name="Switch between light and dark").click()
     assert (_lightness(page) < 64) != is_dark
     page.reload()
     assert (_lightness(page) < 64) != is_dark
-    page.get_by_role("button", name="colours").click()
+    page.get_by_role("button", name="Switch between light and dark").click()
     assert (_lightness(page) < 64) == is_dark
 
 

@@ -43,7 +43,7 @@ def test_a_permission_is_listed_and_revoked(contexts: Contexts, gateway: Running
     page.goto(conversation)
     expect(answers(page)).to_have_count(2)
     ask_and_wait(page, prompt)
-    expect(of_type(answers(page).last, "terminal_command")).to_contain_text("rejected")
+    expect(of_type(answers(page).last, "terminal_command")).to_contain_text("needs permission")
 
 
 SPY = "window.notes = []; window.Notification = class { static permission = 'default'; "

@@ -28,7 +28,7 @@ def times(ran: Path) -> int:
 def rejected(page: Page, prompt: str) -> None:
     ask(page, prompt)
     expect_state(page, "completed")
-    expect(of_type(page, "terminal_command").last).to_contain_text("rejected")
+    expect(of_type(page, "terminal_command").last).to_contain_text("needs permission")
 
 
 def test_a_rejected_command_is_allowed_once_and_runs_once(page: Page, gateway: RunningGateway) -> None:

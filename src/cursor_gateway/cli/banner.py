@@ -30,13 +30,14 @@ def _lines(gateway: "Gateway", settings: Settings, url: str) -> Iterator[str]:
     for name, value in (
         ("Web page", f"{url}/"),
         ("OpenAI API", f"{url}/v1"),
+        ("Anthropic API", url),
         ("Documents", f"{url}/v1/chat"),
         ("API docs", f"{url}/docs"),
         ("Backend", state.detail),
         ("Workspace", gateway.service.workspaces.summary),
         ("API keys", _keys(settings)),
     ):
-        yield f"  {style(f'{name:12}', dim=True)}  {visible_line(value)}"
+        yield f"  {style(f'{name:13}', dim=True)}  {visible_line(value)}"
     yield "\nTry it from a shell:\n"
     yield style(curl(url, has_keys=has_keys), fg="cyan")
     yield "\nor from Python:\n"

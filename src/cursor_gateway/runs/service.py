@@ -427,7 +427,7 @@ class Service:
     async def cancel(self, id: str, owner: str) -> Envelope:
         """How it ended: now, or before."""
         run = await self.find(id, owner)
-        why = RunCancelled("The run was cancelled on request; start it again to get the whole answer.")
+        why = RunCancelled("Stopped on request. Send the message again to get a complete answer.")
         return await run.cancel(why)
 
     async def remove(self, conversation_id: str, owner: str) -> Removed:

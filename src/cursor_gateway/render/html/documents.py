@@ -125,18 +125,25 @@ def _badge(trace: ToolTrace) -> str:
     """How a tool ended, where it did not simply complete."""
     if not trace.state or trace.state == "completed":
         return ""
-    waits_for_you = trace.state == "waiting" and isinstance(trace, ClarificationMetadata | PlanMetadata)
-    return span("waiting for you" if waits_for_you else exact(trace.state.replace("_", " ")), "state")
+    if trace.state == "waiting" and isinstance(trace, ClarificationMetadata | PlanMetadata):
+        return span("waiting for you", "state")
+    if trace.state == "rejected" and trace.permission:
+        return span("needs permission", "state")
+    return span(exact(trace.state.replace("_", " ")), "state")
 
 
 _QUIET = ' class="quiet"'
 _DECIDED = {
     "once": "allowed once",
     "conversation": "allowed in this conversation",
-    "workspace": "allowed in this folder",
+    "workspace": "allowed in this workspace",
     "deny": "denied",
 }
-_DECISIONS = {"once": "Allow once", "conversation": "Always in this conversation", "workspace": "Always in this folder"}
+_DECISIONS = {
+    "once": "Allow once",
+    "conversation": "Always in this conversation",
+    "workspace": "Always in this workspace",
+}
 
 
 def _permission(id: str, request: PermissionRequest) -> str:
@@ -147,11 +154,12 @@ def _permission(id: str, request: PermissionRequest) -> str:
         if value == "once" or request.rules
     )
     rules = ", ".join(map(literal, request.rules))
-    note = f'<p class="note">“Always” allows {rules}.</p>' if rules else ""
+    note = f'<p class="note">“Always” adds the rule {rules}.</p>' if rules else ""
     return (
         f'<form class="permission" data-permission="{exact(id)}">{note}{buttons}'
         '<div class="deny"><button type="submit" name="decision" value="deny" class="quiet">Deny</button>'
-        '<input type="text" name="reason" aria-label="Reason" placeholder="Reason (optional)" autocomplete="off"></div>'
+        '<input type="text" name="reason" aria-label="Reason" placeholder="Reason for the agent (optional)"'
+        ' autocomplete="off"></div>'
         "</form>"
     )
 
@@ -237,6 +245,8 @@ def _command(document: TerminalCommandDocument) -> str:
         ending = _badge(metadata) or span("ended without an exit status", "bad")
         if metadata.reason:
             ending += span(_message(metadata.reason), "reason")
+        if metadata.state == "rejected":
+            took = ""  # it did not run
     where = literal(metadata.working_directory, "path") if metadata.working_directory else ""
     allowed = span(f"with {prose_line(', '.join(metadata.permissions))}", "note") if metadata.permissions else ""
     body = (
@@ -301,7 +311,7 @@ def _clarification(document: ClarificationDocument, answerable: bool, look: _Loo
     answerable = answerable and not metadata.answers
     if metadata.permission and not metadata.answers:
         asks = (
-            f"{_head('Permission', _badge(metadata))}<p>The agent asks to run:</p>{plain(metadata.permission.subject)}"
+            f"{_head('Permission', _badge(metadata))}<p>The agent wants to run:</p>{plain(metadata.permission.subject)}"
         )
         return _article(document, "Permission", asks)
     if metadata.permission:
@@ -310,10 +320,11 @@ def _clarification(document: ClarificationDocument, answerable: bool, look: _Loo
         _question(document, number, question, answerable, look) for number, question in enumerate(metadata.questions, 1)
     )
     send = '<button type="submit">Answer</button>' if answerable and questions else ""
-    note = span("answered", "state") if metadata.answers else ""
+    waits = metadata.state == "waiting"
+    note = span("answered", "state") if metadata.answers else _badge(metadata) if waits else ""
     asks = f'{_head("Question", note)}<div class="prose">{_asked(document, look)}</div>'
     form = f'<form data-answer="{exact(document.id)}">{questions}{send}</form>' if questions else ""
-    return _article(document, "Question", asks + form + _ending(metadata))
+    return _article(document, "Question", asks + form + ("" if waits else _ending(metadata)))
 
 
 def _decided(metadata: ClarificationMetadata, asked: PermissionRequest) -> str:
@@ -321,7 +332,7 @@ def _decided(metadata: ClarificationMetadata, asked: PermissionRequest) -> str:
     said = [answer.text for answer in metadata.answers or [] if answer.text]
     reason = f'<p class="note">{prose(" ".join(said))}</p>' if said else ""
     head = _head("Permission", span(exact_line(", ".join(chosen)), "state"))
-    return f"{head}<p>The agent asked to run:</p>{plain(asked.subject)}{reason}"
+    return f"{head}<p>The agent wanted to run:</p>{plain(asked.subject)}{reason}"
 
 
 def _asked(document: ClarificationDocument, look: _Look) -> str:

@@ -146,7 +146,7 @@ export class Conversation {
 		showChanges(this.#id);
 		this.onState({ id: this.#id, isRunning: Boolean(running), isWaiting: running?.run.state === "waiting", workspace: this.#workspace });
 		if (running) say(doing(running), running.run.state === "running" && Date.parse(running.run.created));
-		else if (last?.wasWatched) say({ completed: "Answer complete", stopped: "Stopped" }[stateOf(last.run)] ?? "The answer ended with an error");
+		else if (last?.wasWatched) say({ completed: "Answer complete", stopped: "Stopped" }[stateOf(last.run)] ?? "The answer ended with an error", 0, false); // the eye sees it below the answer
 	}
 
 	// --- what people do ---

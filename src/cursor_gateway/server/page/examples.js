@@ -1,11 +1,11 @@
 // What one might ask first: of the built-in recordings, or of this folder.
 
 export const DEMO = [
-	{ ask: "Implement JWT authentication", mode: "agent", note: "A plan, edits, commands and a question" },
+	{ ask: "Implement JWT authentication", mode: "agent", note: "A question, a plan, edits and commands" },
 	{ ask: "Fix the failing tests", mode: "agent", note: "Commands and an edit" },
 	{ ask: "Explain how the retries work", mode: "ask", note: "Text with code and references" },
 	{ ask: "Plan a search for the bookshelf", mode: "plan", note: "A plan to accept or reject" },
-	{ ask: "Explain this repo", mode: "ask", note: "What cursor-gateway is made of" },
+	{ ask: "Explain this repo", mode: "ask", note: "How cursor-gateway is built" },
 	{ ask: "Store the books in a database", mode: "agent", note: "A question to answer" },
 ];
 
@@ -20,7 +20,7 @@ export function examplesFor(files) {
 	const hasTests = files?.some((file) => /(^|[/_.-])tests?([/_.-]|$)/i.test(file));
 	const hasReadme = !files || files.some((file) => /^readme/i.test(file));
 	return [
-		{ ask: "Explain what this project does and how it is organised", mode: "ask", note: "Reads only" },
+		{ ask: "Explain what this project does and how it is organized", mode: "ask", note: "Reads only" },
 		hasTests
 			? { ask: "Run the tests and fix what fails", mode: "agent", note: "Runs commands, edits files" }
 			: { ask: "Add tests for the most important code", mode: "agent", note: "Edits files" },

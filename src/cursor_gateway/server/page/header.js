@@ -1,6 +1,6 @@
 // The bar above a conversation: its title, and what can be done with the whole of it.
 import { conversationUrl, json, request } from "./api.js";
-import { byId, on, save } from "./dom.js";
+import { byId, copy, on, save } from "./dom.js";
 import { forget } from "./drafts.js";
 import { hideConversation, refresh, setWindowTitle, unhideConversation } from "./sidebar.js";
 import { offerUndo, showProblem } from "./status.js";
@@ -53,6 +53,11 @@ on("rename", "keydown", (event) => {
 	if (event.key !== "Escape") return;
 	event.stopPropagation();
 	showRename(false);
+});
+/** What continues the conversation in a terminal. */
+on("copy-command", "click", ({ currentTarget }) => {
+	const isUsual = ["localhost", "127.0.0.1", "[::1]"].includes(location.hostname) && location.port === "8787";
+	copy(`cursor-gateway chat${isUsual ? "" : ` --url ${location.origin}`} --conversation ${shown.id} "…"`, currentTarget).catch(showProblem);
 });
 on("pin", "click", () => change({ pinned: !shown.pinned }).catch(showProblem));
 

@@ -5,7 +5,7 @@ import { answerPath } from "./router.js";
 import { setWindowTitle } from "./sidebar.js";
 import { when } from "./words.js";
 
-const DECISIONS = { once: "Allowed once", conversation: "Always in this conversation", workspace: "Always in this folder", deny: "Denied" };
+const DECISIONS = { once: "Allowed once", conversation: "Always in this conversation", workspace: "Always in this workspace", deny: "Denied" };
 
 export async function showPermissions() {
 	setWindowTitle("Permissions");
@@ -14,9 +14,9 @@ export async function showPermissions() {
 		byId("decisions").replaceChildren(...permissions.map(item));
 		byId("no-permissions").hidden = permissions.length > 0;
 		const rules = settings.flatMap((rule, place) => [place ? ", " : "", make("code", {}, rule)]);
-		const everyone = rules.length ? ["The operator allows everyone: ", ...rules, "."] : ["The operator has set no rules of their own."];
-		const more = allowsEverything ? " Everything is allowed, because force is set." : canAllow ? "" : " Decisions have no effect, because the setting permissions is deny.";
-		byId("operator-rules").replaceChildren(...everyone, more);
+		const everyone = rules.length ? ["The operator allows everyone: ", ...rules, "."] : ["The operator has set no rules."];
+		const more = allowsEverything ? [" The agent may run everything, because the setting ", make("code", {}, "force"), " is on."] : canAllow ? [] : [" You cannot allow anything here, because the setting ", make("code", {}, "permissions"), " is ", make("code", {}, "deny"), "."];
+		byId("operator-rules").replaceChildren(...everyone, ...more);
 		byId("permissions-trouble").hidden = true;
 	} catch (error) {
 		tell(error);

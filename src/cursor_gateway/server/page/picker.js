@@ -55,7 +55,7 @@ export class Picker {
 		const name = found?.short ?? found?.label ?? this.value;
 		this.#name.textContent = name;
 		this.#button.ariaLabel = `${this.label}: ${name}`;
-		this.#button.title = `${this.label}: ${found?.hint || name}`;
+		this.#button.title = `${this.label}: ${found?.label ?? name}`;
 	}
 
 	#open() {

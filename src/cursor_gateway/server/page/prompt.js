@@ -18,9 +18,10 @@ const FOLDER = "Folder of the gateway";
 
 const mode = new Picker(byId("mode"), { label: "Mode", picture: "agent" });
 const model = new Picker(byId("model"), { label: "Model", search: "Search models" });
-const workspace = new Picker(byId("workspace"), { label: "Folder", picture: "folder", search: "Path of a folder", find: folders, onChange: () => onFolder?.(workspace.value) });
+const workspace = new Picker(byId("workspace"), { label: "Folder", picture: "folder", search: "Path of a folder", find: folders, onChange: (path) => ((chosenFolder = path), onFolder?.(path)) });
 
 let onFolder;
+let chosenFolder = ""; // of the next new conversation
 let models = [];
 let defaultModel = "default";
 let isSending = false;
@@ -62,6 +63,7 @@ export function setUpPrompt(start, stop, changedFolder) {
 		submit();
 	});
 	on("message", "input", () => (fit(), keepDraft(state.id, message.value)));
+	for (const picker of ["mode", "model", "workspace"]) on(picker, "click", ({ target }) => target.closest("[role=option]") && focusPrompt());
 	on("stop", "click", stop);
 	on("suggestions", "click", ({ target }) => {
 		const suggested = target.closest("button");
@@ -82,7 +84,7 @@ export function setPromptState({ id, isRunning, isWaiting, workspace: bound }) {
 	send.ariaLabel = isRunning ? "Queue" : "Send";
 	send.title = isRunning ? "Send when the agent is done (Enter)" : "Send (Enter)";
 	if (bound) setFolder(bound);
-	else if (isFixed && id === null) workspace.set("");
+	else if (isFixed && id === null) workspace.set(chosenFolder);
 	workspace.isFixed = isFixed = id !== null; // a conversation stays where it began
 	fit();
 }
@@ -94,7 +96,7 @@ function setFolder(path) {
 
 export function setDefaults(folder, name) {
 	const [, ...others] = workspace.options;
-	workspace.options = [{ value: "", label: folder ?? FOLDER, short: folder ? lastPart(folder) : "Default folder", hint: folder }, ...others];
+	workspace.options = [{ value: "", label: folder ?? FOLDER, short: folder ? lastPart(folder) : "Default folder", hint: "Default" }, ...others];
 	byId("about-folder").textContent = folder ?? "the gateway's default";
 	defaultModel = name ?? "default";
 	showModels();
@@ -123,7 +125,8 @@ async function folders(words) {
 	const query = new URLSearchParams({ q: words });
 	const { folders: found } = await json(`/v1/workspace/folders?${query}`).catch(() => ({ folders: [] }));
 	const typed = words.trim() && !found.includes(words.trim()) ? [{ value: words.trim(), label: words.trim(), hint: "Use this path" }] : [];
-	return [...(words ? [] : [workspace.options[0]]), ...found.map(folderOption), ...typed];
+	const [usual] = workspace.options;
+	return [...(words ? [] : [usual]), ...found.filter((path) => words || path !== usual.label).map(folderOption), ...typed];
 }
 
 const lastPart = (path) => path.split("/").filter(Boolean).at(-1) ?? path;

@@ -28,7 +28,7 @@ export function permissionOf(form, button) {
 	return { permissions: [{ documentId: form.dataset.permission, decision: button.value, ...(isDenied && reason && { reason }) }] };
 }
 
-const DECIDED = { once: "Allowed once.", conversation: "Allowed in this conversation.", workspace: "Allowed in this folder.", deny: "Denied." };
+const DECIDED = { once: "Allowed once.", conversation: "Allowed in this conversation.", workspace: "Allowed in this workspace.", deny: "Denied." };
 
 /** In the place of the form, with a way back where it is a rule. */
 export function showDecision(form, decision, revoke) {

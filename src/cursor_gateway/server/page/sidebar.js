@@ -92,7 +92,7 @@ function item({ id, title, updated, isRunning, isWaiting, snippet }) {
 	const state = isWaiting ? "waiting" : "running";
 	const note = isRunning ? make("span", { class: "run-state", "data-run": state }, stateName(state)) : make("time", {}, when(updated));
 	const link = make("a", { href: conversationPath(id), "data-id": id, title: title || "Untitled" }, make("span", {}, title || "Untitled"), note);
-	if (snippet) link.append(make("small", {}, snippet));
+	if (snippet && snippet !== title) link.append(make("small", {}, snippet));
 	return make("li", {}, link);
 }
 

@@ -6,8 +6,12 @@ const UNDO_MS = 7000;
 let ticking;
 let again;
 
-/** @param since when it began: the seconds are for the eye only, read out they would drown the answer */
-export function say(text, since) {
+/**
+ * @param since when it began: the seconds are for the eye only, read out they would drown the answer
+ * @param isSeen false for what only a screen reader needs
+ */
+export function say(text, since, isSeen = true) {
+	byId("status").parentElement.classList.toggle("unseen", !text || !isSeen);
 	if (byId("status").textContent !== text) byId("status").textContent = text;
 	clearInterval(ticking);
 	byId("clock").textContent = "";
