@@ -73,6 +73,19 @@ def test_ten_calls_one_after_another(gateway: RunningGateway, project: Project, 
     assert_one_agent_that_has_ended(gateway, mark)
 
 
+@pytest.mark.parametrize("api", ["chat", "responses", "messages"])
+def test_a_conversation_of_the_ai_sdk_stays_in_the_agents_session(
+    gateway: RunningGateway, project: Project, api: str
+) -> None:
+    """Over the Responses API, it refers to earlier answers by their ids."""
+    mark, weather = unique(), weather_in("Paris")
+    prompt = program([say("I look. "), call("get_weather", city="Paris"), say("It is $1.")], mark)
+    driven = drive("ai_sdk.mjs", f"turns {api}", gateway, project, prompt, weather=weather)
+    assert f"{mark} again" in driven.answer
+    _, second = invocations(gateway, mark)
+    assert "--resume" in second["argv"]
+
+
 def assert_answers_with_a_value(gateway: RunningGateway, project: Project) -> None:
     """Pydantic AI demands calls, and takes the last one's arguments for the answer: nobody replies to that call."""
     weather = weather_in("Paris")

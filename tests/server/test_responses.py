@@ -227,6 +227,41 @@ def test_a_client_that_sends_everything_again_goes_on_in_the_same_session(
     assert "--resume" in json.dumps(second["argv"])
 
 
+def referring(output: list[Json]) -> list[Json]:
+    """As the AI SDK sends answers back: only the calls of its own tools are whole."""
+    calls = ("function_call", "custom_tool_call")
+    whole = [{name: value for name, value in item.items() if name != "id"} for item in output]
+    return [
+        item if item["type"] in calls else {"type": "item_reference", "id": given["id"]}
+        for item, given in zip(whole, output, strict=True)
+    ]
+
+
+def test_answers_that_a_client_only_refers_to_are_known(gateway: RunningGateway, http: httpx2.Client) -> None:
+    mark = unique()
+    prompt = f"{mark} {program(say('I look. '), call('weather', city='Paris'), say('It is $1.'))}"
+    items: list[Json] = [{"role": "user", "content": prompt}]
+    reply = create(http, items, tools=TOOLS)
+    assert reply.status_code == 200, reply.text
+    first = reply.json()["output"]
+    given = {"type": "function_call_output", "call_id": first[-1]["call_id"], "output": "sunny"}
+    items += [*referring(first), given]
+    second = create(http, items, tools=TOOLS).json()["output"]
+    assert second[-1]["content"][0]["text"] == "It is sunny."
+    items += [*referring(second), {"role": "user", "content": f"{mark} again"}]
+    created(http, items, tools=TOOLS)
+    _, again = invocations(gateway, mark)
+    assert "--resume" in json.dumps(again["argv"])
+
+
+def test_an_answer_that_is_referred_to_and_unknown_is_left_out(gateway: RunningGateway, http: httpx2.Client) -> None:
+    mark = unique()
+    unknown = {"type": "item_reference", "id": f"msg_{'0' * 32}_0_0"}
+    created(http, [{"role": "user", "content": "First"}, unknown, {"role": "user", "content": mark}])
+    (started,) = invocations(gateway, mark)
+    assert "First" in started["prompt"]
+
+
 # --- tools ------------------------------------------------------------------------------------------
 
 

@@ -186,6 +186,7 @@ class StartRun(Struct, frozen=True, kw_only=True):
     kept: bytes = b""  # stored, and returned when the answer is looked up; empty: it cannot be
     joins_retries: bool = False  # the client asks the same again only to retry: it gets the run that it has started
     is_first_try: bool = False  # the client says so: there is nothing to join
+    references: Mapping[int, "AnswerId"] = {}  # by the number of an answer in `messages`, where its text is
     images: Sequence[Image] = ()
     instructions: str = ""  # for this turn alone
     has_full_history: bool = False  # the messages are the whole conversation

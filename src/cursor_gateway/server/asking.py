@@ -1,5 +1,9 @@
 """A route of a dialect in; the endpoint that starts or continues a run, and replies in that dialect, out."""
 
+from collections.abc import Sequence
+from contextlib import suppress
+
+from msgspec.structs import replace
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import ASGIApp
@@ -20,8 +24,9 @@ from cursor_gateway.dialects.base import (
     ToolResults,
 )
 from cursor_gateway.dialects.errors import Errors
-from cursor_gateway.errors import Failure, GatewayError, RequestError
+from cursor_gateway.errors import Failure, GatewayError, NotFound, RequestError, StoreUnavailable
 from cursor_gateway.model.document_events import DocumentEvent, says_something
+from cursor_gateway.model.messages import Message
 from cursor_gateway.runs.answering import Asker
 from cursor_gateway.runs.continuing import Continued
 from cursor_gateway.runs.run_request import RunRequest
@@ -30,7 +35,7 @@ from cursor_gateway.server.answers import CheckedAnswer, LateStream, TextAnswer
 from cursor_gateway.server.bodies import idempotency_key, parse_body, read_body
 from cursor_gateway.server.guard import error_response
 from cursor_gateway.server.runs import run_response
-from cursor_gateway.server.stored_answers import answer_now, reply_stream
+from cursor_gateway.server.stored_answers import answer_now, reply_stream, text_of
 from cursor_gateway.server.streaming import Progress, Reading, read_to_end, run_headers, view_of
 from cursor_gateway.settings import Settings
 
@@ -54,7 +59,8 @@ class RouteEndpoint:
         asked = await parse_body(body, lambda body: self._route.read(body, request.headers))
         match asked:
             case StartRun(reply=reply):
-                run_request = self._run_request(asked, request, body)
+                messages = await self._with_references(asked, request.state.owner)
+                run_request = self._run_request(asked, messages, request, body)
                 try:
                     continued = await self._service.take(run_request)
                 except GatewayError as error:
@@ -69,12 +75,21 @@ class RouteEndpoint:
             case ContinueRun(reply=reply):
                 return await self._reply(request, asked, await self._continued(asked, request), reply)
 
-    def _run_request(self, asked: StartRun, request: Request, body: bytes) -> RunRequest:
+    async def _with_references(self, asked: StartRun, owner: str) -> Sequence[Message]:
+        """The messages, with the texts of the answers that the client only names; those that are unknown stay empty."""
+        messages = list(asked.messages)
+        for number, answer in asked.references.items():
+            with suppress(NotFound, StoreUnavailable):
+                run = await self._service.find(answer.run_id, owner)
+                messages[number] = replace(messages[number], text=await text_of(run, answer.after))
+        return messages
+
+    def _run_request(self, asked: StartRun, messages: Sequence[Message], request: Request, body: bytes) -> RunRequest:
         conversation_id = asked.conversation_id
         return RunRequest(
             owner=request.state.owner,
             request_id=request.state.request_id,
-            messages=asked.messages,
+            messages=messages,
             images=asked.images,
             instructions=asked.instructions,
             has_full_history=asked.has_full_history,

@@ -7,6 +7,7 @@ from starlette.types import ASGIApp
 from cursor_gateway.dialects.base import AnswerId, ComputedRoute, Dialects, Reply, Start, StoredAnswers, StoredReply
 from cursor_gateway.dialects.errors import Errors
 from cursor_gateway.errors import NotFound
+from cursor_gateway.model.document_events import Paused, source_text
 from cursor_gateway.runs.continuing import Continued, usage_at
 from cursor_gateway.runs.handle import RunHandle
 from cursor_gateway.runs.run_service import RunService
@@ -112,6 +113,18 @@ async def answer_now(continued: Continued, reply: Reply, kept: bytes) -> Respons
         raise NotFound("The conversation of this answer was deleted; start a new one.", param="id")
     headers = {**run_headers(run), **reply.headers(view)}
     return Response(whole.body(), media_type=reply.media_type, headers=headers)
+
+
+async def text_of(run: RunHandle, after: int) -> str:
+    """What the agent has written in the reply that begins after this event."""
+    reader, until = run.reader(after), run.count
+    texts: list[str] = []
+    while reader.place < until and not reader.has_left:
+        for event in await reader.next():
+            texts.append(source_text(event))
+            if isinstance(event, Paused):
+                return "".join(texts)
+    return "".join(texts)
 
 
 class ComputedEndpoint:

@@ -1,4 +1,5 @@
-// The AI SDK with a tool that it runs itself: `generateText`, or `streamText`, over each of the three APIs.
+// The AI SDK with a tool that it runs itself: `generateText`, or `streamText`, over each of the three APIs. With `turns`, the
+// prompt is asked first, and then something else in the same conversation.
 
 import { appendFileSync, readFileSync } from "node:fs";
 import { createAnthropic } from "@ai-sdk/anthropic";
@@ -17,7 +18,7 @@ const providers = {
 };
 const options = {
   model: providers[api ?? "chat"](),
-  prompt,
+  messages: [{ role: "user", content: prompt }],
   maxRetries: 0,
   stopWhen: isStepCount(20),
   tools: {
@@ -35,5 +36,9 @@ const options = {
 const fail = ({ error }) => {
   throw error;
 };
+if (form === "turns") {
+  const { responseMessages } = await generateText(options);
+  options.messages.push(...responseMessages, { role: "user", content: `${prompt.split("\n")[0]} again` });
+}
 const result = form === "stream" ? streamText({ ...options, onError: fail }) : await generateText(options);
 process.stdout.write(JSON.stringify(await result.text));

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from cursor_gateway.dialects.base import AnswerId
 from cursor_gateway.dialects.responses.compaction import pack
 from cursor_gateway.dialects.responses.conversation import (
     Conversation,
@@ -15,7 +16,7 @@ from cursor_gateway.dialects.responses.conversation import (
     read_items,
     without_retried,
 )
-from cursor_gateway.dialects.responses.ids import item_id
+from cursor_gateway.dialects.responses.ids import Prefix, item_id
 from cursor_gateway.dialects.responses.toolbox import Declared, Forms
 from cursor_gateway.errors import InvalidRequest
 from cursor_gateway.model.messages import AssistantMessage, Call, Instructions, Message, ToolMessage, UserMessage
@@ -212,6 +213,24 @@ def test_a_wrong_item_names_its_place(item: dict[str, Any], param: str) -> None:
     with pytest.raises(InvalidRequest) as raised:
         read(item)
     assert raised.value.param == param
+
+
+def reference(prefix: Prefix, index: int, after: int = 0) -> dict[str, Any]:
+    return {"type": "item_reference", "id": item_id(prefix, RUN, after, index)}
+
+
+def test_answers_can_be_referred_to() -> None:
+    """By the id of any of their messages; other items have no text. The calls are sent with them, without ids."""
+    first = [reference("rs", 0), reference("msg", 1), reference("mcp", 2), reference("msg", 3), called("c1")]
+    conversation = read(user("Hi"), *first, gave("c1"), reference("msg", 0, after=7), user("And?"))
+    assert conversation.messages == (
+        UserMessage("Hi"),
+        AssistantMessage("", (WEATHER,)),
+        ToolMessage("sunny", "c1", "weather"),
+        AssistantMessage(""),
+        UserMessage("And?"),
+    )
+    assert conversation.references == {1: AnswerId(RUN, 0), 3: AnswerId(RUN, 7)}
 
 
 @pytest.mark.parametrize("items", [[], [user("")], [user("  \n")], [{"type": "item_reference", "id": "x"}]])

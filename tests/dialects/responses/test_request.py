@@ -38,7 +38,6 @@ def test_the_least() -> None:
 
 def test_everything_is_echoed() -> None:
     fields: dict[str, Any] = {
-        "background": True,
         "frequency_penalty": 0.5,
         "instructions": "Be brief.",
         "max_output_tokens": 100,
@@ -64,6 +63,7 @@ def test_everything_is_echoed() -> None:
     assert {name: getattr(echo, name) for name in fields} == fields
     assert echo.previous_response_id == "resp_1"
     assert request.asked.max_tokens == 100
+    assert read(background=True).asked.echo.background
 
 
 def test_functions_are_echoed_with_all_their_fields() -> None:
@@ -110,6 +110,7 @@ def test_what_is_refused() -> None:
     assert refused(input=7) == "input"
     assert refused(input=None) == "input"
     assert refused(prompt={"id": "pmpt_1"}) == "prompt"
+    assert refused(background=True, store=False) == "background"
     assert refused(conversation="conv_1", previous_response_id="resp_1") == "conversation"
     assert refused(max_output_tokens=0) == "max_output_tokens"
     assert refused(cursor={"mode": "fast"}) == "cursor.mode"

@@ -64,7 +64,12 @@ def read_conversation(system: Content | None, wire: Sequence[WireMessage], max_i
 
 def texts_of(content: Content) -> list[str]:
     """The texts of its blocks."""
-    return [text for block in _blocks(content) if (text := Fields(block).text("text"))]
+    return [text for block in _blocks(content) if (text := _text_of(Fields(block)))]
+
+
+def _text_of(block: Fields) -> str:
+    """Of a summary, too, which stands for all that came before it."""
+    return block.text("content") if block.text("type") == "compaction" else block.text("text")
 
 
 class _Reader:
@@ -167,6 +172,8 @@ def _found(block: Mapping[str, Any], param: str) -> str | Image | None:
             return "\n".join(line for line in lines if line)
         case "tool_reference":
             return fields.text("tool_name")
+        case "compaction":
+            return _text_of(fields)
         case _:
             return None
 
@@ -184,7 +191,7 @@ def _image(source: Fields, param: str) -> str | Image:
 
 
 def _document(block: Fields) -> str:
-    source, title = block.object("source"), block.text("title")
+    source, head = block.object("source"), [text for text in (block.text("title"), block.text("context")) if text]
     match source.text("type"):
         case "text":
             text = source.text("data")
@@ -195,7 +202,7 @@ def _document(block: Fields) -> str:
             text = f"[Document: {source.text('url')}]"
         case _:
             text = f"[A document that the agent cannot read: {source.text('media_type') or 'a stored file'}]"
-    return f"{title}\n{text}" if title else text
+    return "\n".join([*head, text])
 
 
 def _json(value: object) -> str:

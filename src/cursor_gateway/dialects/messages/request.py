@@ -157,8 +157,14 @@ def _offer(wire: _Body) -> Offer | None:
         fields, param = Fields(offered), f"tools[{number}]"
         if (name := fields.text("name")) in tools:
             raise InvalidRequest(f"{param}.name: Two tools have this name; rename one.", param=f"{param}.name")
+        if not isinstance(offered.get("input_schema", {}), dict):
+            raise InvalidRequest(
+                f"{param}.input_schema: Send a JSON Schema, which is an object.", param=f"{param}.input_schema"
+            )
         tools[name] = make_tool(name, fields.text("description"), fields.object("input_schema").all, param)
     asked = Fields(wire.tool_choice)
+    if not wire.tools and asked.text("type") in ("any", "tool"):
+        raise InvalidRequest("tool_choice: A tool call is required, but `tools` is empty.", param="tool_choice")
     if not tools:
         return None
     choice = _choice(asked, list(tools), [Fields(tool).text("name") for tool in wire.tools or ()])
@@ -168,6 +174,8 @@ def _offer(wire: _Body) -> Offer | None:
 def _choice(asked: Fields, names: list[str], all_names: list[str]) -> ToolChoice:
     name = asked.text("name")
     match asked.text("type"):
+        case "auto" | "":
+            return AutoTool()
         case "none":
             return NoTool()
         case "any":
@@ -179,16 +187,21 @@ def _choice(asked: Fields, names: list[str], all_names: list[str]) -> ToolChoice
                 f"tool_choice.name: {name[:100]!r} is not one of the tools; there are {', '.join(names)}.",
                 param="tool_choice.name",
             )
+        case "tool":
+            return AutoTool()  # one of Anthropic's own tools
         case _:
-            return AutoTool()
+            hint = one_of(("auto", "any", "tool", "none"))
+            raise InvalidRequest(f"tool_choice.type: {hint}", param="tool_choice.type")
 
 
 def _format(wire: _Body) -> Format | None:
     format, param = Fields(wire.output_config).object("format"), "output_config.format"
     if not format.all:
         format, param = Fields(wire.output_format), "output_format"
-    if format.text("type") != "json_schema":
+    if not format.all:
         return None
+    if format.text("type") != "json_schema":
+        raise InvalidRequest(f"{param}.type: Send json_schema.", param=f"{param}.type")
     schema, param = format.object("schema").all, f"{param}.schema"
     if len(msgspec.json.encode(schema)) > LARGEST_SCHEMA:
         raise InvalidRequest(

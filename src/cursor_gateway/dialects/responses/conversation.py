@@ -1,8 +1,9 @@
 """The input items of a request in; the conversation that they are, with its images, out.
 
 An answer is one message, however many items it came in: the texts and the calls of one reply are joined again, which
-the ids of our own items tell. Items that only show what happened (reasoning, searches, the agent's own actions) and
-items that are not known are skipped.
+the ids of our own items tell. An answer may also be referred to by the id of one of its messages: its text is then
+looked up. Items that only show what happened (reasoning, searches, the agent's own actions) and items that are not
+known are skipped.
 """
 
 import base64
@@ -16,7 +17,7 @@ from msgspec.structs import replace
 from cursor_gateway.dialects.base import AnswerId
 from cursor_gateway.dialects.marked import without_marked
 from cursor_gateway.dialects.responses.compaction import PREVIOUS_RESPONSE, unpack
-from cursor_gateway.dialects.responses.ids import read_item_id
+from cursor_gateway.dialects.responses.ids import MESSAGE, read_item_id
 from cursor_gateway.dialects.responses.toolbox import Forms, arguments_of
 from cursor_gateway.errors import InvalidRequest
 from cursor_gateway.model.images import Image, check_images, read_image
@@ -122,6 +123,7 @@ def _is_ours(placed: Placed) -> bool:
 class Conversation(Struct, frozen=True):
     messages: tuple[Message, ...]
     images: tuple[Image, ...]
+    references: dict[int, AnswerId] = {}  # by the number of a message, the answer whose text it has
 
 
 class _Message(Struct, frozen=True):
@@ -173,13 +175,14 @@ def converse(items: Sequence[Placed], instructions: str, forms: Forms, max_image
     # A result may be empty.
     if not any(isinstance(message, ToolMessage) or has_content(message) for message in reader.messages[first:]):
         raise InvalidRequest("input: It contains no text and no image; add a user message.", param="input")
-    return Conversation(tuple(reader.messages), tuple(reader.images))
+    return Conversation(tuple(reader.messages), tuple(reader.images), reader.references)
 
 
 class _Reader:
     def __init__(self, forms: Forms, instructions: str) -> None:
         self.messages: list[Message] = [Instructions(instructions)] if instructions else []
         self.images: list[Image] = []
+        self.references: dict[int, AnswerId] = {}
         self._forms = forms
         self._called: dict[str, str] = {}  # the names of the tools, by the ids of their calls
         self._answered = -1  # the number of the last answer
@@ -200,6 +203,8 @@ class _Reader:
                 output = _convert(placed, _Output)
                 text, names = self._content(output.output, placed, "output")
                 self.messages.append(ToolMessage(text, output.call_id, self._called.get(output.call_id, ""), names))
+            case "item_reference":
+                self._refer(placed)
             case _:
                 pass
 
@@ -229,6 +234,14 @@ class _Reader:
         else:
             apart = "\n\n" if before.text and placed.answer is None else ""
             self.messages[self._answered] = replace(before, text=f"{before.text}{apart}{text}")
+
+    def _refer(self, placed: Placed) -> None:
+        """To all text of an answer, which may have several messages."""
+        answer = placed.answer
+        if answer is None or not placed.item["id"].startswith(MESSAGE) or answer == self._answer:
+            return
+        self._new_answer(AssistantMessage(""), placed)
+        self.references[self._answered] = answer
 
     def _call(self, id: str, name: str, namespace: str, arguments: str, placed: Placed) -> None:
         call = Call(id, self._forms.flat_name(name, namespace), arguments)

@@ -164,6 +164,7 @@ def _read(body: bytes, headers: Mapping[str, str], max_images: int, now: Callabl
         kept=msgspec.json.encode(request.asked) if request.store else b"",
         joins_retries=codex is not None or _RETRIES in headers,
         is_first_try=codex is None and headers.get(_RETRIES) == "0",
+        references=request.conversation.references,
         images=request.conversation.images,
         instructions="\n\n".join(filter(None, told)),
         has_full_history=conversation_id is None and request.follows is None,

@@ -14,6 +14,7 @@ from cursor_gateway.dialects.base import AnswerId
 
 Prefix: TypeAlias = Literal["msg", "rs", "fc", "ctc", "mcp", "ws", "cmp"]
 
+MESSAGE = "msg_"  # what the ids of messages begin with
 _RUN = "chat_"
 _RESPONSE = re.compile(r"resp_([0-9a-zA-Z]+)(?:_([0-9]{1,12}))?", re.ASCII)
 _ITEM = re.compile(r"(?:msg|rs|fc|ctc|mcp|ws|cmp)_([0-9a-f]{32})_([0-9]{1,12})_([0-9]{1,12})", re.ASCII)

@@ -54,6 +54,7 @@ IGNORED: dict[str, str] = {
 REFUSED: dict[str, str] = {
     "prompt": "This gateway stores no prompt templates; send `input` and `instructions`.",
     "conversation": "Send either `conversation` or `previous_response_id`, not both.",
+    "background": "It needs `store: true`: a response that is not stored could not be looked up.",
     "input[].content[].file_id": "This gateway stores no files; send a data: URI, or the text.",
     "text.format.type": "Send text, json_object or json_schema.",
 }
@@ -230,6 +231,8 @@ def _refuse_what_would_be_wrong(wire: Body) -> None:
         raise InvalidRequest(f"prompt: {REFUSED['prompt']}", param="prompt")
     if wire.conversation is not None and wire.previous_response_id is not None:
         raise InvalidRequest(f"conversation: {REFUSED['conversation']}", param="conversation")
+    if wire.background and wire.store is False:
+        raise InvalidRequest(f"background: {REFUSED['background']}", param="background")
 
 
 def _toolbox(wire: Body, items: list[Placed]) -> Toolbox:

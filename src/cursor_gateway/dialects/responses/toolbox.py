@@ -27,6 +27,7 @@ from cursor_gateway.model.caller_tools import (
 
 _UNUSUAL = re.compile(r"[^A-Za-z0-9_-]")
 _LONGEST = 64  # characters of a name; models know no longer ones
+_CALLABLE = ("function", "custom")  # the types of tools that are the client's
 _INPUT = "input"  # the only parameter of a custom tool
 _CHOICE = (
     'tool_choice: Send "none", "auto", "required", an object that names one function or custom tool, or allowed_tools.'
@@ -222,30 +223,26 @@ def _choose(choice: Any, forms: Forms, *, is_empty: bool) -> tuple[ToolChoice, s
         case {"type": "allowed_tools"}:
             try:
                 allowed = msgspec.convert(choice, _Allowed)
-                names = {name for tool in allowed.tools if (name := _chosen(msgspec.convert(tool, _Named), forms))}
+                listed = [msgspec.convert(tool, _Named) for tool in allowed.tools]
             except msgspec.ValidationError:
                 raise InvalidRequest(_CHOICE, param="tool_choice") from None
+            names = {_chosen(tool, forms) for tool in listed if tool.type in _CALLABLE}
             return RequiredTool() if allowed.mode == "required" else AutoTool(), names
-        case {"type": "function" | "custom", "name": str()}:
+        case {"type": "function" | "custom"}:
             try:
                 named = msgspec.convert(choice, _Named)
             except msgspec.ValidationError:
                 raise InvalidRequest(_CHOICE, param="tool_choice") from None
-            name = _chosen(named, forms)
-            if name is None:
-                there = f"there are {', '.join(forms.tools)}" if forms.tools else "there are none"
-                raise InvalidRequest(
-                    f"tool_choice: {named.name[:100]!r} is not one of the tools; {there}.", param="tool_choice"
-                )
-            return NamedTool(name), everything
+            return NamedTool(_chosen(named, forms)), everything
         case {"type": str()}:
             return AutoTool(), everything  # a tool that the agent has itself
         case _:
             raise InvalidRequest(_CHOICE, param="tool_choice")
 
 
-def _chosen(named: _Named, forms: Forms) -> str | None:
+def _chosen(named: _Named, forms: Forms) -> str:
     for flat, declared in forms.tools.items():
         if declared.name == named.name and named.namespace in ("", declared.namespace):
             return flat
-    return None
+    there = f"there are {', '.join(forms.tools)}" if forms.tools else "there are none"
+    raise InvalidRequest(f"tool_choice: {named.name[:100]!r} is not one of the tools; {there}.", param="tool_choice")
