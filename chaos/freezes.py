@@ -66,7 +66,7 @@ def _replaying(place: Place) -> Iterator[RunningGateway]:
     recordings = place.folder / "recordings"
     recordings.mkdir(exist_ok=True)
     for name, data in hostile.answers().items():
-        (recordings / f"{name.replace(' ', '_')}.ndjson").write_bytes(data)
+        (recordings / f"{name.replace(' ', '_')}.ndjson").write_bytes(data())
     settings = {"source": "replay", "replay_dir": str(recordings), "replay_speed": "0"}
     with place.gateway(settings=settings) as gateway:
         yield gateway
@@ -112,7 +112,7 @@ def slow_requests(place: Place) -> str:
         http.timeout = 300
         headers = {"content-type": "application/json"}
         for waits.what, (path, body) in hostile.requests().items():
-            assert http.post(path, content=body, headers=headers).status_code < 500
+            assert http.post(path, content=body(), headers=headers).status_code < 500
         http.post("/v1/chat", content=json.dumps({"message": hostile.SEARCHED}), headers=headers)
         waits.what = "searches"
         for query in hostile.SEARCHES:

@@ -5,7 +5,8 @@ seen to take seconds on the event loop of some version, or grows faster than its
 """
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
+from functools import partial
 from typing import Any
 
 _SESSION = "00000000-0000-4000-8000-000000000000"
@@ -14,7 +15,7 @@ _SESSION = "00000000-0000-4000-8000-000000000000"
 # --- answers ------------------------------------------------------------------------------------------
 
 
-def recording(prompt: str, *records: Mapping[str, Any]) -> bytes:
+def recording(prompt: str, records: Collection[Mapping[str, Any]]) -> bytes:
     said = "".join(
         part["text"]
         for record in records
@@ -76,8 +77,8 @@ def _deep(levels: int) -> Any:
     return value
 
 
-def answers() -> dict[str, bytes]:
-    """By their names, which are also the prompts that ask for them."""
+def answers() -> dict[str, Callable[[], bytes]]:
+    """By their names, which are also the prompts that ask for them: what makes the agent's output."""
     lazy_quote = "> a\n" + "a\n" * 20_000
     table = "| a | b | c |\n|---|---|---|\n" + "| one | *two* | `three` |\n" * 3000
     found: dict[str, Iterator[dict[str, Any]]] = {
@@ -101,7 +102,7 @@ def answers() -> dict[str, bytes]:
         "many empty objects": calls("mcpToolCall", {"name": "a", "args": {}}, {"content": [{"text": {}}] * 60_000}),
         "many arguments": calls("mcpToolCall", {"name": "a", "args": {str(n): [] for n in range(20_000)}}, {}),
     }
-    return {name: recording(name, *records) for name, records in found.items()}
+    return {name: partial(recording, name, list(records)) for name, records in found.items()}
 
 
 # --- requests -----------------------------------------------------------------------------------------
@@ -109,8 +110,8 @@ def answers() -> dict[str, bytes]:
 _PIXEL = "data:image/png;base64,iVBORw0KGgo="
 
 
-def requests() -> dict[str, tuple[str, bytes]]:
-    """By their names: a path, and a body. Many are refused, which must not take long either."""
+def requests() -> dict[str, tuple[str, Callable[[], bytes]]]:
+    """By their names: a path, and what makes a body. Many are refused, which must not take long either."""
     user = {"role": "user", "content": "x"}
     image = {"type": "image_url", "image_url": {"url": _PIXEL}}
     bodies: dict[str, tuple[str, Any]] = {
@@ -135,9 +136,12 @@ def requests() -> dict[str, tuple[str, bytes]]:
         ),
         "deep JSON": ("/v1/chat/chat_x/answer", {"toolResults": [{"toolCallId": "a", "content": _deep(450)}]}),
     }
-    found = {name: (path, json.dumps(body).encode()) for name, (path, body) in bodies.items()}
-    found["unbalanced JSON"] = ("/v1/chat", b"[" * 900_000)
-    return found
+    encoded = {name: (path, partial(_encoded, body)) for name, (path, body) in bodies.items()}
+    return {**encoded, "unbalanced JSON": ("/v1/chat", lambda: b"[" * 900_000)}
+
+
+def _encoded(value: Any) -> bytes:
+    return json.dumps(value).encode()
 
 
 SEARCHES = ["a" * 900 + "é", "a " * 400, '"' * 900, "a.b" * 300]

@@ -18,8 +18,6 @@ from cursor_gateway.settings import Settings
 Json = dict[str, Any]
 
 BASE = "http://127.0.0.1:8787"
-DOCUMENT = openapi_document("1.2.3", dialects_of(Settings()))
-PAGE = api_page(DOCUMENT, BASE)
 VOID = {"meta", "link", "wbr"}
 EVIL = "</code><script>alert(1)</script>\" onmouseover='x' & [a](javascript:alert(1)) ![i](https://example.org/i.png)"
 
@@ -57,39 +55,55 @@ class Reader(HTMLParser):
         ]
 
 
-READER = Reader(PAGE)
-TEXT = READER.texts["body"][0]
+@pytest.fixture(scope="module")
+def document() -> Json:
+    return openapi_document("1.2.3", dialects_of(Settings()))
+
+
+@pytest.fixture(scope="module")
+def page(document: Json) -> str:
+    return api_page(document, BASE)
+
+
+@pytest.fixture(scope="module")
+def reader(page: str) -> Reader:
+    return Reader(page)
+
+
+@pytest.fixture(scope="module")
+def text(reader: Reader) -> str:
+    return reader.texts["body"][0]
 
 
 # --- what it shows ---------------------------------------------------------------------------------------
 
 
-def test_it_says_what_it_is_and_where() -> None:
-    assert READER.texts["title"] == ["cursor-gateway API"]
-    assert READER.texts["h1"] == ["cursor-gateway 1.2.3"]
-    assert f"Base URL: {BASE}." in TEXT
+def test_it_says_what_it_is_and_where(reader: Reader, text: str) -> None:
+    assert reader.texts["title"] == ["cursor-gateway API"]
+    assert reader.texts["h1"] == ["cursor-gateway 1.2.3"]
+    assert f"Base URL: {BASE}." in text
 
 
-def test_every_operation_is_in_the_table_in_the_contents_and_on_the_page() -> None:
-    ids, links = set(READER.values("id")), READER.values("href", "a")
-    for path, item in DOCUMENT["paths"].items():
+def test_every_operation_is_in_the_table_in_the_contents_and_on_the_page(document: Json, reader: Reader, text: str) -> None:
+    ids, links = set(reader.values("id")), reader.values("href", "a")
+    for path, item in document["paths"].items():
         for method, operation in item.items():
             assert operation["operationId"] in ids
             assert links.count(f"#{operation['operationId']}") == 2
-            assert f"{method.upper()} {path}" in TEXT
-            assert operation["summary"] in READER.texts["h3"]
+            assert f"{method.upper()} {path}" in text
+            assert operation["summary"] in reader.texts["h3"]
 
 
-def test_every_field_every_header_every_error_and_every_schema_is_there() -> None:
-    names = set(READER.texts["code"])
-    for item in DOCUMENT["paths"].values():
+def test_every_field_every_header_every_error_and_every_schema_is_there(document: Json, reader: Reader) -> None:
+    names = set(reader.texts["code"])
+    for item in document["paths"].values():
         for operation in item.values():
             for status, reply in operation["responses"].items():
                 codes = [] if status.startswith("2") else reply["content"]["application/json"]["examples"]
                 assert {status, *codes} <= names
-    for name, schema in DOCUMENT["components"]["schemas"].items():
+    for name, schema in document["components"]["schemas"].items():
         assert {name, *schema.get("properties", ())} <= names
-    assert {*DOCUMENT["components"]["headers"]} - {
+    assert {*document["components"]["headers"]} - {
         "Retry-After",
         "WWW-Authenticate",
         "Allow",
@@ -97,11 +111,11 @@ def test_every_field_every_header_every_error_and_every_schema_is_there() -> Non
     } <= names
 
 
-def test_types_are_told_in_words() -> None:
-    assert '"auto", "none", "required", ChatCompletionToolChoice or null' in TEXT
-    assert "list of ChatCompletionTextPart, ChatCompletionRefusalPart or ChatCompletionImagePart" in TEXT
-    assert "ChatResponse and ErrorReply" in TEXT
-    assert "any value" in TEXT
+def test_types_are_told_in_words(text: str) -> None:
+    assert '"auto", "none", "required", ChatCompletionToolChoice or null' in text
+    assert "list of ChatCompletionTextPart, ChatCompletionRefusalPart or ChatCompletionImagePart" in text
+    assert "ChatResponse and ErrorReply" in text
+    assert "any value" in text
 
 
 # --- its commands ----------------------------------------------------------------------------------------
@@ -113,9 +127,9 @@ def commands(page: str) -> list[list[str]]:
 
 
 @pytest.mark.parametrize("base", [BASE, "https://[::1]:8787/a b/'c'"])
-def test_the_commands_can_be_pasted_into_a_shell(base: str) -> None:
-    found = commands(api_page(DOCUMENT, base))
-    assert len(found) == sum(len(item) for item in DOCUMENT["paths"].values()) + 2
+def test_the_commands_can_be_pasted_into_a_shell(base: str, document: Json) -> None:
+    found = commands(api_page(document, base))
+    assert len(found) == sum(len(item) for item in document["paths"].values()) + 2
     for command in found:
         (url,) = [word for word in command if word.startswith(base)]
         assert "{" not in url
@@ -125,15 +139,15 @@ def test_the_commands_can_be_pasted_into_a_shell(base: str) -> None:
             assert ("-N" in command) == (body.get("stream") is True)
 
 
-def test_each_operation_has_its_own_command() -> None:
-    urls = [word.removeprefix(BASE) for command in commands(PAGE) for word in command if word.startswith(BASE)]
-    for path in DOCUMENT["paths"]:
+def test_each_operation_has_its_own_command(document: Json, page: str) -> None:
+    urls = [word.removeprefix(BASE) for command in commands(page) for word in command if word.startswith(BASE)]
+    for path in document["paths"]:
         pattern = re.sub(r"\\{\w+\\}", "[^/{}]+", re.escape(path))
         assert any(re.fullmatch(pattern, url) for url in urls), path
 
 
-def test_the_python_is_python_for_this_gateway() -> None:
-    (snippet,) = [text for text in READER.texts["pre"] if text.startswith("from openai")]
+def test_the_python_is_python_for_this_gateway(reader: Reader) -> None:
+    (snippet,) = [text for text in reader.texts["pre"] if text.startswith("from openai")]
     compile(snippet, "snippet", "exec")
     assert f'base_url="{BASE}/v1"' in snippet
 
@@ -165,18 +179,18 @@ def poisoned(value: Any) -> Any:
             return value
 
 
-def test_it_needs_no_script_no_style_of_its_own_and_nothing_from_elsewhere() -> None:
-    harmless(PAGE)
-    assert "https:" not in PAGE
+def test_it_needs_no_script_no_style_of_its_own_and_nothing_from_elsewhere(page: str) -> None:
+    harmless(page)
+    assert "https:" not in page
 
 
-def test_no_text_becomes_a_part_of_the_page() -> None:
-    document = poisoned(copy.deepcopy(DOCUMENT))
-    document["tags"][0]["name"] = EVIL
-    document["paths"]["/v1/chat"]["post"]["tags"] = [EVIL]
-    document["components"]["schemas"][f"Evil{EVIL}"] = {"description": "", "enum": [EVIL], "properties": {}}
-    document["components"]["schemas"]["Model"]["properties"][EVIL] = {"$ref": f"#/components/schemas/{EVIL}"}
-    page = api_page(document, f"http://x/{EVIL}")
+def test_no_text_becomes_a_part_of_the_page(document: Json) -> None:
+    poison = poisoned(copy.deepcopy(document))
+    poison["tags"][0]["name"] = EVIL
+    poison["paths"]["/v1/chat"]["post"]["tags"] = [EVIL]
+    poison["components"]["schemas"][f"Evil{EVIL}"] = {"description": "", "enum": [EVIL], "properties": {}}
+    poison["components"]["schemas"]["Model"]["properties"][EVIL] = {"$ref": f"#/components/schemas/{EVIL}"}
+    page = api_page(poison, f"http://x/{EVIL}")
     harmless(page)
     assert "<script" not in page
     assert "&lt;script&gt;" in page
@@ -185,25 +199,25 @@ def test_no_text_becomes_a_part_of_the_page() -> None:
 # --- for everybody ---------------------------------------------------------------------------------------
 
 
-def test_it_has_landmarks_and_a_language() -> None:
-    tags = [tag for tag, _ in READER.elements]
+def test_it_has_landmarks_and_a_language(reader: Reader) -> None:
+    tags = [tag for tag, _ in reader.elements]
     assert [tags.count(tag) for tag in ("main", "nav", "h1")] == [1, 1, 1]
-    assert ("html", {"lang": "en"}) in READER.elements
-    assert READER.values("aria-label", "nav") == ["On this page"]
-    assert any("width=device-width" in content for content in READER.values("content", "meta"))
+    assert ("html", {"lang": "en"}) in reader.elements
+    assert reader.values("aria-label", "nav") == ["On this page"]
+    assert any("width=device-width" in content for content in reader.values("content", "meta"))
 
 
-def test_headings_go_down_one_step_at_a_time() -> None:
-    levels = [int(tag[1]) for tag, _ in READER.elements if re.fullmatch(r"h[1-6]", tag)]
+def test_headings_go_down_one_step_at_a_time(reader: Reader) -> None:
+    levels = [int(tag[1]) for tag, _ in reader.elements if re.fullmatch(r"h[1-6]", tag)]
     assert levels[0] == 1
     assert all(after <= before + 1 for before, after in pairwise(levels))
 
 
-def test_every_link_leads_somewhere_and_every_id_stands_once() -> None:
-    ids = READER.values("id")
+def test_every_link_leads_somewhere_and_every_id_stands_once(reader: Reader) -> None:
+    ids = reader.values("id")
     assert len(ids) == len(set(ids))
-    assert {link[1:] for link in READER.values("href") if link.startswith("#")} <= set(ids)
-    assert set(READER.values("aria-labelledby")) <= set(ids)
+    assert {link[1:] for link in reader.values("href") if link.startswith("#")} <= set(ids)
+    assert set(reader.values("aria-labelledby")) <= set(ids)
 
 
 def luminance(color: str) -> float:

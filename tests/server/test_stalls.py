@@ -30,6 +30,7 @@ TRIES = 3  # the same work takes more CPU time while others use the caches: what
 
 ANSWERS = hostile.answers()
 REQUESTS = hostile.requests()
+QUIET = hostile.recording("hostile", [])
 READ = [  # an answer, in every form
     "",
     "?dialect=html",
@@ -104,12 +105,11 @@ class Asked:
 
 
 @asynccontextmanager
-async def served(home: Path) -> AsyncIterator[Guard]:
-    """The whole application; its agent plays the hostile answers."""
+async def served(home: Path, answer: bytes) -> AsyncIterator[Guard]:
+    """The whole application; its agent plays this answer."""
     recordings = home / "recordings"
     recordings.mkdir()
-    for name, data in ANSWERS.items():
-        (recordings / f"{name.replace(' ', '_')}.ndjson").write_bytes(data)
+    (recordings / "hostile.ndjson").write_bytes(answer)
     settings = Settings(
         source="replay", replay_dir=str(recordings), replay_speed=0, data_dir=str(home), workspace=str(home)
     )
@@ -125,12 +125,13 @@ async def said(app: Guard, method: str, target: str, body: bytes = b"") -> tuple
     return asked.status, reply
 
 
+@pytest.mark.quick_cases(4)
 @pytest.mark.parametrize("name", ANSWERS)
 def test_no_answer_holds_up_the_loop_in_any_dialect(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def read(folder: Path) -> dict[str, tuple[float, str]]:
         found: dict[str, tuple[float, str]] = {}
-        message = f"recording: {name.replace(' ', '_')}"
-        async with served(folder) as app:
+        message = "recording: hostile"
+        async with served(folder, ANSWERS[name]()) as app:
             body = json.dumps({"message": message, "stream": True}).encode()
             with measured(monkeypatch) as stalls:
                 status, stream = await said(app, "POST", "/v1/chat", body)
@@ -168,12 +169,13 @@ def _lines(reply: tuple[int, bytes]) -> list[bytes]:
     return [json.dumps(run).encode() for run in json.loads(reply[1])["runs"]]
 
 
+@pytest.mark.quick_cases(4)
 @pytest.mark.parametrize("name", REQUESTS)
 def test_no_request_holds_up_the_loop(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path, body = REQUESTS[name]
+    path, body = REQUESTS[name][0], REQUESTS[name][1]()
 
     async def ask(folder: Path) -> Stalls:
-        async with served(folder) as app:
+        async with served(folder, QUIET) as app:
             with measured(monkeypatch) as stalls:
                 await said(app, "POST", path, body)
             return stalls
@@ -186,7 +188,7 @@ def test_no_request_holds_up_the_loop(name: str, tmp_path: Path, monkeypatch: py
 @pytest.mark.parametrize("query", hostile.SEARCHES, ids=lambda query: query[:5])
 def test_no_search_holds_up_the_loop(query: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def ask() -> tuple[int, Stalls]:
-        async with served(tmp_path) as app:
+        async with served(tmp_path, QUIET) as app:
             await said(app, "POST", "/v1/chat", json.dumps({"message": hostile.SEARCHED}).encode())
             with measured(monkeypatch) as stalls:
                 status, _ = await said(app, "GET", f"/v1/conversations?q={quote(query)}")

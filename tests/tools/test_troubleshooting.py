@@ -13,16 +13,20 @@ from tools.reference.sentences import said, sentences
 from tools.reference.table_pages import error_classes
 from tools.reference.troubleshooting_page import troubleshooting_page
 
-PAGE = troubleshooting_page()
 ROOT = Path(__file__).parents[2]
 REMEDIES = {code: remedy for group in GROUPS.values() for code, remedy in group.items()}
 # Names in backticks that are fields of requests or files, not settings.
 FIELDS = {"tool_choice", "response_format", "previous_response_id"}
 
 
+@pytest.fixture(scope="module")
+def page() -> str:
+    return troubleshooting_page()
+
+
 @pytest.mark.parametrize("error", error_classes(), ids=lambda error: error.code)
-def test_every_error_has_its_section(error: type[GatewayError]) -> None:
-    section = PAGE.partition(f"\n### {error.code}\n")[2].partition("\n#")[0]
+def test_every_error_has_its_section(error: type[GatewayError], page: str) -> None:
+    section = page.partition(f"\n### {error.code}\n")[2].partition("\n#")[0]
     assert f"HTTP {error.status}," in section
     assert re.search(r"^\*\*Cause:\*\* \S", section, re.MULTILINE)
     assert re.search(r"^\*\*What to do:\*\* \S", section, re.MULTILINE)
@@ -59,8 +63,8 @@ def test_messages_are_found_in_calls_tables_and_constants() -> None:
     assert any("cursor.com/install" in text for text in sentences(found, "AgentMissing"))
 
 
-def test_every_tool_error_and_every_check_of_doctor_is_listed() -> None:
+def test_every_tool_error_and_every_check_of_doctor_is_listed(page: str) -> None:
     for code in TOOL_CODES:
-        assert f"\n| `{code}` " in PAGE
+        assert f"\n| `{code}` " in page
     for subject in ("agent", "login", "models", "port", "workspace", "data", "permissions", "url"):
-        assert f"\n| {subject} " in PAGE
+        assert f"\n| {subject} " in page
