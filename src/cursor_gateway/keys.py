@@ -19,7 +19,7 @@ def new_key() -> str:
 
 
 def hash_key(key: str) -> str:
-    """One round is enough: nobody can try all the keys of 256 random bits, as they could all passwords."""
+    """One round is enough: unlike passwords, keys of 256 random bits cannot all be tried."""
     return f"sha256:{hashlib.sha256(key.encode('utf-8', 'surrogatepass')).hexdigest()}"
 
 
@@ -38,7 +38,7 @@ def is_reserved(name: str) -> bool:
 
 
 def owner_of(key: str, api_keys: Mapping[str, str]) -> str | None:
-    """Looks at every hash to its end, whichever it is, so that the time it takes tells nothing."""
+    """Looks at every hash to its end, whichever it is, so that the time reveals nothing."""
     hashed = hash_key(key).encode()
     found = None
     for owner, stored in api_keys.items():

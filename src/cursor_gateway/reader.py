@@ -57,7 +57,7 @@ class DocumentReader:
         return [out for event in events for out in self._assemble(event)]
 
     def flush(self, failure: Failure | None = None) -> list[DocumentEvent]:
-        """`failure` is why the output ended, where the caller knows better than the output tells."""
+        """`failure` is why the output ended, if the caller knows more than the output says."""
         events = self._decoder.push(self._lines.flush()) + self._decoder.flush(failure)
         return [out for event in events for out in self._assemble(event)]
 

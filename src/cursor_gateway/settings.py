@@ -194,7 +194,7 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         ),
     ] = 60
     models_seconds: Annotated[Seconds, Meta(description="How long the list of models is cached.")] = 600
-    # --- what is kept and told
+    # --- storage, recordings and logs
     data_dir: Annotated[str, Meta(description="The data directory; if empty, the platform's default.")] = ""
     history: Annotated[
         bool, Meta(description="Store conversations and answers; if false, they are lost when the gateway stops.")
@@ -376,10 +376,10 @@ def _known(name: str, settings: Mapping[str, Setting], where: str) -> Setting:
         name.removeprefix(PREFIX).lower(), [setting.name for setting in every_setting()], n=1, cutoff=0
     )
     written = next(written for written, setting in settings.items() if setting.name in nearest)
-    mend = f"did you mean `{written}`?"
+    remedy = f"did you mean `{written}`?"
     if name.startswith((f"{PREFIX}SERVICE_", f"{PREFIX}PORT_")):
-        mend = _KUBERNETES
-    raise SettingsError(f"unknown setting {name!r} ({where}); {mend}")
+        remedy = _KUBERNETES
+    raise SettingsError(f"unknown setting {name!r} ({where}); {remedy}")
 
 
 _KUBERNETES = "Kubernetes sets it for a Service named cursor-gateway; set `enableServiceLinks: false` in the pod."
@@ -407,22 +407,22 @@ def _given(kind: Kind, layer: _Layer, value: object) -> object:
 
 
 def _wrong(setting: Setting, layer: _Layer, origin: str, value: object) -> SettingsError:
-    told = "not what it takes:" if setting.name in _SECRET else f"{_short(value)}, but takes"
+    problem = "not what it takes:" if setting.name in _SECRET else f"{_short(value)}, but takes"
     takes = _takes(setting.kind) if layer == "file" else _takes_text(setting.kind)
     if layer == "file" and isinstance(value, str) and isinstance(setting.kind, IntType | FloatType | BoolType):
         takes += ", without quotes"
-    mend = f"correct it, or remove it to use {msgspec.json.encode(setting.default).decode()}{_misplaced(value)}."
+    remedy = f"correct it, or remove it to use {msgspec.json.encode(setting.default).decode()}{_misplaced(value)}."
     if setting.name == "port" and isinstance(value, str) and value.startswith("tcp://"):
-        mend = _KUBERNETES
-    return SettingsError(f"the setting `{setting.name}` ({origin}) is {told} {takes}; {mend}", param=setting.name)
+        remedy = _KUBERNETES
+    return SettingsError(f"the setting `{setting.name}` ({origin}) is {problem} {takes}; {remedy}", param=setting.name)
 
 
 def _short(value: object) -> str:
     try:
-        told = repr(value)
+        text = repr(value)
     except RecursionError:
         return "nested too deeply"
-    return told if len(told) <= 100 else f"{told[:100]}…"
+    return text if len(text) <= 100 else f"{text[:100]}…"
 
 
 def _misplaced(value: object) -> str:
@@ -521,8 +521,8 @@ def _takes_text(kind: Kind) -> str:
 
 def _bounds(least: float | None, above: float | None, most: float | None) -> str:
     words = {"at least": least, "above": above, "at most": most}
-    told = [f"{word} {bound:.0f}" for word, bound in words.items() if bound is not None]
-    return f", {' and '.join(told)}"
+    limits = [f"{word} {bound:.0f}" for word, bound in words.items() if bound is not None]
+    return f", {' and '.join(limits)}"
 
 
 # --- what must hold before the gateway listens ----------------------------------------------------------

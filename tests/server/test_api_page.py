@@ -84,7 +84,9 @@ def test_it_says_what_it_is_and_where(reader: Reader, text: str) -> None:
     assert f"Base URL: {BASE}." in text
 
 
-def test_every_operation_is_in_the_table_in_the_contents_and_on_the_page(document: Json, reader: Reader, text: str) -> None:
+def test_every_operation_is_in_the_table_in_the_contents_and_on_the_page(
+    document: Json, reader: Reader, text: str
+) -> None:
     ids, links = set(reader.values("id")), reader.values("href", "a")
     for path, item in document["paths"].items():
         for method, operation in item.items():

@@ -217,19 +217,19 @@ async def choose_source(
         if settings.source == "cli":
             raise
         warn(str(error))  # it exists; a run will report what is wrong with it
-    usual = "cli" if settings.source == "auto" else settings.source
+    default = "cli" if settings.source == "auto" else settings.source
     sources: dict[str, Source] = {"cli": cli}
     try:
-        if "acp" not in refused and (usual == "acp" or find_spec("acp") is not None):
+        if "acp" not in refused and (default == "acp" or find_spec("acp") is not None):
             sources["acp"] = _acp(settings, cli, (directory / "acp").resolve(), environ, ledger)
     except SettingsError as error:
-        if usual == "acp":
+        if default == "acp":
             raise
         warn(str(error))
-    if "sdk" not in refused and (usual == "sdk" or _has_sdk(environ)):
+    if "sdk" not in refused and (default == "sdk" or _has_sdk(environ)):
         sources["sdk"] = _sdk(settings, ledger, environ)
     interactive = "acp" if settings.source == "auto" and "acp" in sources else None
-    return SourceRouter(sources, usual, "cli", refused, _secrets(settings, environ), interactive), ""
+    return SourceRouter(sources, default, "cli", refused, _secrets(settings, environ), interactive), ""
 
 
 def unsupported(source: str, settings: Settings) -> str:

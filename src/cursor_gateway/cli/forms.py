@@ -57,7 +57,7 @@ class _Json:
 class _Text:
     """The agent's text as Markdown, with an empty line between two documents.
 
-    The same whoever answers: the documents of a gateway do not tell what stood between them.
+    The same for every source: a gateway's documents do not include the text between them.
     """
 
     def __init__(self) -> None:

@@ -144,7 +144,7 @@ async def _decide(title: str, markdown: str) -> AnswerRequest:
 
 
 async def _line(prompt: str) -> str:
-    """Typed by a person. Not in a thread: Ctrl-C must end this at once, and nobody could end a thread that reads."""
+    """Typed by a person. Not in a thread: Ctrl-C must end this at once, and a thread that reads cannot be ended."""
     click.echo(prompt, nl=False)
     loop = asyncio.get_running_loop()
     ready: asyncio.Future[None] = loop.create_future()

@@ -2,7 +2,7 @@
 
 Any user of this machine can bind a port on loopback first. The socket lies in a folder
 below the data directory that only its user can write to, so nobody else can put one there or replace it. Clients check
-the owners of both before each use of the command; a connection needs no further proof, nor does one that is made anew.
+the owners of both before each use of the command; a connection needs no further proof, nor does a reconnection.
 """
 
 import errno

@@ -171,7 +171,7 @@ async def serve_gateway(
 def _load() -> None:
     import cursor_gateway.cli.dialects
     import cursor_gateway.server.app
-    import cursor_gateway.server.serving  # noqa: F401 -- whoever needs them next finds them loaded
+    import cursor_gateway.server.serving  # noqa: F401 -- loaded now, so that they are not later
 
 
 def _threads() -> ThreadPoolExecutor:

@@ -73,7 +73,7 @@ class AsyncClient:
         """Streams the answer; use it in an `async with`. Leaving it before the end stops the run."""
         return AsyncStream(self._http, Following(self._link, start=request_of(message, options)))
 
-    # --- a run that goes on, or that was ------------------------------------------------------------
+    # --- an earlier run, or one that continues ------------------------------------------------------------
 
     async def response(self, id: str) -> ChatResponse:
         """The whole answer, or a snapshot with the status `streaming`."""

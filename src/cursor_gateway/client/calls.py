@@ -58,7 +58,7 @@ class ChatFields(TypedDict, total=False):
     source: str | None
     tools: Iterable[OfferedTool]  # these replace the agent's own
     tool_choice: Literal["auto", "none", "required"] | ChosenTool
-    may_ask: bool  # whether an agent that can wait may ask questions; False by default, because somebody must answer
+    may_ask: bool  # whether an agent that can wait may ask questions; False by default, because the caller must answer
 
 
 def chat_request(message: str, key: str, images: Iterable[str], fields: ChatFields) -> Request:

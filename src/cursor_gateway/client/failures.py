@@ -47,7 +47,7 @@ class CallFailed(Exception):
 class CannotReach(CallFailed):
     """The gateway cannot be reached, or the connection keeps breaking.
 
-    With a `chat_id`, a run has begun; it goes on, and `client.events(chat_id)` reads it.
+    With a `chat_id`, a run has begun; it continues, and `client.events(chat_id)` reads it.
     """
 
     reason: str = ""  # the system's message

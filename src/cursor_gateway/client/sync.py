@@ -74,7 +74,7 @@ class Client:
         """Streams the answer; use it in a `with`. Leaving it before the end stops the run."""
         return Stream(self._http, Following(self._link, start=request_of(message, options)))
 
-    # --- a run that goes on, or that was ------------------------------------------------------------
+    # --- an earlier run, or one that continues ------------------------------------------------------------
 
     def response(self, id: str) -> ChatResponse:
         """The whole answer, or a snapshot with the status `streaming`."""

@@ -4,7 +4,7 @@ from importlib.resources import files
 
 # In this order: what no prompt asks for is answered with the first.
 _NAMES = ("hello", "explain", "failing_tests", "plan", "question", "jwt_authentication", "this_repo")
-# What answers when somebody has answered the question, or decided about the plan.
+# What follows the answer to the question, or the decision about the plan.
 FOLLOW_UPS = ("database_sqlite", "database_postgresql", "plan_accepted", "plan_rejected")
 
 

@@ -78,7 +78,7 @@ class Encoder(Protocol):
 
     @property
     def is_cut(self) -> bool:
-        """It is over, and nobody wants the rest."""
+        """It is over; the rest is not needed."""
         ...
 
     @property
@@ -132,7 +132,7 @@ class Reply(Protocol):
 
     @property
     def streams_failures(self) -> bool:
-        """A stream tells of a run that failed before it had said anything. Else the reply's status does."""
+        """Whether a stream reports a run that failed before its first event. Otherwise the reply's status does."""
         ...
 
     def headers(self, run: RunView) -> Mapping[str, str]:
@@ -182,7 +182,7 @@ class StartRun(Struct, frozen=True, kw_only=True):
     refused: Callable[[Failure], bytes] | None = None  # the stream of a run that cannot start; None: a status says it
     stream: bool = False
     responds_async: bool = False  # only the run's id is wanted
-    background: bool = False  # the answer as it is at once; the run goes on without readers
+    background: bool = False  # reply at once with the answer so far; the run continues without readers
     kept: bytes = b""  # stored, and returned when the answer is looked up; empty: it cannot be
     joins_retries: bool = False  # the client asks the same again only to retry: it gets the run that it has started
     is_first_try: bool = False  # the client says so: there is nothing to join

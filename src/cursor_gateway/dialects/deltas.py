@@ -86,7 +86,7 @@ class Translator:
         self._run = run[:_ID_CHARACTERS]
         self._thinking = ""  # the id of the open document of thinking
         self._calls = 0
-        self._question = ""  # that nobody has answered
+        self._question = ""  # without an answer so far
         self._has_text = False
         self._reasoned = False
         self._mid_line = False  # the reasoning so far does not end with a line end

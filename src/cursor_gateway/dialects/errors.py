@@ -45,7 +45,7 @@ class Errors(Struct, frozen=True):
 
     encode: Callable[[Failure, str], bytes]  # of a failure and the id of the request
     media_type: str = "application/json"
-    is_worth_retrying: Callable[[Failure], bool] = _is_retryable  # what the path's clients are told
+    is_worth_retrying: Callable[[Failure], bool] = _is_retryable  # as the path's clients decide it
 
 
 OPENAI_ERRORS = Errors(lambda failure, request_id: encode_error(failure))  # the id is in a header

@@ -21,7 +21,7 @@ class NumberedEncoder(Protocol):
 
 
 class Resumed:
-    """All events are pushed, also those before: what was sent already decides how it goes on.
+    """All events are pushed, also those before: what was sent already decides how it continues.
 
     A run that paused has several replies: `encoder` makes the one for each, by the number of the pause before it.
     """

@@ -370,7 +370,7 @@ class ResponseMetadata(_Wire, frozen=True, kw_only=True):
     unrecognized: int | UnsetType = UNSET  # extension: unknown events and lines of the agent
     result_differs: bool | UnsetType = UNSET  # extension: the agent's closing text is not what it had streamed
     stored: bool | UnsetType = UNSET  # extension: false when the history could not take the answer
-    waiting_for: list[WaitingCall] | UnsetType = UNSET  # extension: calls without which the run cannot go on
+    waiting_for: list[WaitingCall] | UnsetType = UNSET  # extension: calls without whose results the run cannot continue
     recording: ReplayedRecording | UnsetType = UNSET  # extension: no agent ran, this was replayed
     fallback: str | UnsetType = UNSET  # extension: the backend that answered in place of one that failed
 

@@ -53,7 +53,7 @@ class RemovalPending(Struct, frozen=True):
 
 
 class MessageEntry(Struct, frozen=True, kw_only=True, rename="camel"):
-    """What somebody said; the documents of an answer are at /v1/chat/{chatId}."""
+    """A message; the documents of an answer are at /v1/chat/{chatId}."""
 
     role: Literal["user", "assistant"]
     text: str

@@ -1,4 +1,4 @@
-"""What somebody decides about a call that needs permission, and the decisions as the API lists them."""
+"""The decision about a call that needs permission, and the decisions as the API lists them."""
 
 from typing import Literal, TypeAlias
 

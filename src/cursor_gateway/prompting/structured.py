@@ -2,7 +2,7 @@
 
 The agent has no option for this, so the prompt asks for it and the answer is checked. References are resolved within
 the schema only, never over the network. Regular expressions and `uniqueItems` are requested but not checked: a schema
-can make them take for ever, which would block every other run.
+can make them take forever, which would block every other run.
 """
 
 import json
@@ -23,7 +23,7 @@ _LONGEST_REASON = 600
 _DATA = frozenset({"const", "enum", "default", "examples"})  # their values are not schemas
 _LINE_END = re.compile(r"\r\n|\n|\r")  # not U+2028, which may be in a JSON string
 _OPENING = re.compile(r"""\{\s*["}]|\[\s*["\[\]{0-9tfn-]""")  # excludes most braces in code
-_MOST_STEPS = 200_000  # per check: forty definitions that each refer twice to the next would take for ever
+_MOST_STEPS = 200_000  # per check: forty definitions that each refer twice to the next would take forever
 _STEPS_OF_A_REFERENCE = 20
 _PARTS_A_STEP = 20  # for keywords with many entries: the values of an enum are compared one by one
 _READS = 32  # the search for JSON gives up after reading each character this often

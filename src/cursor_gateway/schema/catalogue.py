@@ -80,7 +80,7 @@ class Member(Struct, frozen=True):
 
 
 class Alternatives(Struct, frozen=True):
-    """Records, told apart by the tag in their field `tag_field`; None where nothing inside them tells."""
+    """Records that differ by the tag in their field `tag_field`; None if no field distinguishes them."""
 
     name: str
     meaning: str

@@ -59,7 +59,7 @@ def _schema(definition: Definition, refs: str) -> dict[str, Any]:
         case Choices(values=values):
             return {**head, **_of(Choice(values), refs)}
         case Alternatives(members=members, tag_field=tag_field):
-            # One that nothing tells apart may well fit several.
+            # Without a tag, a value may match several.
             keyword = "anyOf" if tag_field is None else "oneOf"
             return {**head, keyword: [{"$ref": f"{refs}{member.name}"} for member in members]}
 

@@ -30,14 +30,14 @@ def build_app(
     dialects: Sequence[Dialect],
     renderings: Renderings | None = None,
 ) -> Guard:
-    spoken = Dialects(dialects)
+    known = Dialects(dialects)
     reading = Reading(
         hold_seconds=settings.hold_seconds,
         keep_alive_seconds=settings.keep_alive_seconds,
         metrics=metrics,
         renderings=renderings or Renderings(),
     )
-    runs = RunEndpoints(service, spoken, reading)
+    runs = RunEndpoints(service, known, reading)
     models = ModelEndpoints(service)
     history = HistoryEndpoints(service, settings, reading.renderings)
     changes = ChangeEndpoints(service, settings, reading.renderings)
@@ -47,14 +47,14 @@ def build_app(
     permissions = PermissionEndpoints(service, settings)
     endpoints: dict[str, dict[str, Endpoint]] = {}
     errors_by_path: dict[str, Errors] = {}
-    for route, errors in spoken.routes:
-        endpoints[route.path] = {"POST": RouteEndpoint(route, errors, spoken, service, settings, reading)}
+    for route, errors in known.routes:
+        endpoints[route.path] = {"POST": RouteEndpoint(route, errors, known, service, settings, reading)}
         errors_by_path[route.path] = errors
-    for computed, errors in spoken.computed:
+    for computed, errors in known.computed:
         endpoints.setdefault(computed.path, {})[computed.method] = ComputedEndpoint(computed, settings)
         errors_by_path[computed.path] = errors
-    for answers, errors in spoken.answers:
-        found = StoredAnswerEndpoints(answers, spoken, service, reading, errors).endpoints
+    for answers, errors in known.answers:
+        found = StoredAnswerEndpoints(answers, known, service, reading, errors).endpoints
         endpoints |= found
         errors_by_path |= dict.fromkeys(found, errors)
     routes = Routes(

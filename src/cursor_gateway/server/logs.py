@@ -84,10 +84,10 @@ class Log:
         if _lines is None:
             _OURS.log(level, event, exc_info=error)
         elif level >= _lines.least:  # not as a record of `logging`, which takes longer than all the rest
-            told = {**self._facts, **facts}
+            fields = {**self._facts, **facts}
             if error is not None:
-                told["exception"] = "\n".join(_told(error, with_message=True))
-            _lines.put(time.time(), level, event, told)
+                fields["exception"] = "\n".join(_described(error, with_message=True))
+            _lines.put(time.time(), level, event, fields)
 
 
 def outcome(run: Run) -> Outcome:
@@ -194,7 +194,7 @@ class _QueuedLines(logging.Handler):
             is_ours = _is_ours(record)
             facts: dict[str, object] = {"logger": record.name}
             if record.exc_info and record.exc_info[1] is not None:
-                facts["exception"] = "\n".join(_told(record.exc_info[1], with_message=is_ours))
+                facts["exception"] = "\n".join(_described(record.exc_info[1], with_message=is_ours))
             self.put(record.created, record.levelno, record.getMessage() if is_ours else _first_line(record), facts)
         except Exception:  # noqa: BLE001 -- logging must never fail its caller
             self._dropped += 1
@@ -225,14 +225,14 @@ class _Writer:
     def __init__(self, stream: TextIO, form: _Form) -> None:
         self._stream, self._form = stream, form
         self.queue: SimpleQueue[_Line | None] = SimpleQueue()  # None: no more follow
-        self.hurry = threading.Event()  # somebody waits for what is queued
+        self.hurry = threading.Event()  # a caller waits until the queue is written
         self.taken = 0  # lines, altogether
         self.lost = 0
         self._lost_before = 0  # since the last that was written
         self._is_cut = False  # that one lacks its end
 
     def work(self) -> None:
-        """Some lines at a time: to wake this thread for each would cost whoever logs more than all the rest. So it
+        """Some lines at a time: to wake this thread for each would cost the caller more than all the rest. So it
         waits to be woken only when no line has come for a moment."""
         lines: list[_Line] = []
         while True:
@@ -318,11 +318,11 @@ def _first_line(record: logging.LogRecord) -> str:
     return record.msg.partition("\n")[0]
 
 
-def _told(error: BaseException, *, with_message: bool) -> Iterator[str]:
+def _described(error: BaseException, *, with_message: bool) -> Iterator[str]:
     """As Python does it, causes first; but messages are cut."""
     before = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
     if before is not None:
-        yield from _told(before, with_message=with_message)
+        yield from _described(before, with_message=with_message)
         yield "which led to:"
     for frame in traceback.format_tb(error.__traceback__):
         yield frame.rstrip("\n")

@@ -98,5 +98,5 @@ def _without_endpoint(scope: Scope, methods: Methods, errors: Errors) -> ASGIApp
     allow = {"allow": ", ".join(known)}
     if scope["method"] == "OPTIONS":
         return Response(status_code=204, headers=allow)
-    told = f"{scope['path']} does not support {scope['method']}; use {allow['allow']}."
-    return error_response(MethodRefused(told).failure(), allow, errors=errors)
+    message = f"{scope['path']} does not support {scope['method']}; use {allow['allow']}."
+    return error_response(MethodRefused(message).failure(), allow, errors=errors)

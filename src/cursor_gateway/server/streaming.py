@@ -96,7 +96,7 @@ class EventStream:
             self._reading.metrics.stream_closed()
 
     async def _first_words(self, reader: Reader) -> list[DocumentEvent]:
-        """What a reply that goes on begins with, the ends of its caller's own calls, says nothing yet."""
+        """A continued reply starts with the ends of its caller's own calls, which are not output yet."""
         loop = asyncio.get_running_loop()
         until = loop.time() + self._reading.hold_seconds
         events = await reader.next(self._reading.hold_seconds)
@@ -145,7 +145,7 @@ class EventStream:
 class Progress(Enum):
     MORE = "more"
     COMPLETE = "complete"  # the reply has all it needs
-    TRUNCATED = "truncated"  # the reply was cut off, and nobody needs the rest
+    TRUNCATED = "truncated"  # the reply was cut off; the rest is not needed
 
 
 async def read_to_end(

@@ -25,7 +25,7 @@ from cursor_gateway.sources.recorder import PROMPT_REMOVED
 from cursor_gateway.wire.lines import LineSplitter
 
 _READ_BYTES = 64 * 1024  # as much as one read of a pipe; the event loop runs other tasks in between
-_LONGEST_PAUSE = 5.0  # seconds: nobody wants to sit through a build
+_LONGEST_PAUSE = 5.0  # seconds: no need to wait through a build
 _SHORTEST_PAUSE = 0.005  # shorter ones are added up, since timers are no finer
 _LAST_WORD_COUNT = 100  # of a prompt: the whole conversation may come before them
 _LAST_CHARACTERS = 20_000  # the same

@@ -1,7 +1,7 @@
-"""A file and the agent's edits of it in; the file as it was before them, or why that cannot be told, out.
+"""A file and the agent's edits of it in; the file as it was before them, or why it cannot be known, out.
 
 An edit's document has the lines that it replaced and those that it wrote. It is reverted only where the written lines
-still are: at the recorded place if nobody has changed the file since, else only if they are in the file exactly once.
+still are: at the recorded place if the file has not changed since, else only if they are in the file exactly once.
 """
 
 from collections.abc import Sequence

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from cursor_gateway.dialects.marked import MARK
-from cursor_gateway.dialects.messages.actions import blocks_of, last_words, search_of, text_of
+from cursor_gateway.dialects.messages.actions import blocks_of, closing_text, search_of, text_of
 from cursor_gateway.model.documents import (
     ClarificationOption,
     ClarificationQuestion,
@@ -83,8 +83,8 @@ def test_there_is_no_line_for_words_and_for_the_callers_own_tools() -> None:
 
 
 def test_plans_must_be_seen() -> None:
-    assert last_words(PLAN) == "1. Do it."
-    assert last_words(command()) is None
+    assert closing_text(PLAN) == "1. Do it."
+    assert closing_text(command()) is None
 
 
 # --- blocks -----------------------------------------------------------------------------------------

@@ -63,8 +63,8 @@ class _Payloads:
                 return _Payload("tool_result", id, b'{"documentId":%b,"result":%b}' % (_encode(id), self._result[1]))
             case DocumentEnded(document=document):
                 final = b"" if document.content is None else b',"finalContent":' + _encode(document.content)
-                told = self._metadata(document)
-                data = b'{"documentId":%b%b,"metadata":%b}' % (_encode(document.id), final, told)
+                encoded = self._metadata(document)
+                data = b'{"documentId":%b%b,"metadata":%b}' % (_encode(document.id), final, encoded)
                 return _Payload("document_end", document.id, data)
             case Paused(envelope=envelope) | Done(envelope=envelope):
                 return _Payload("done", "", _encode(envelope))

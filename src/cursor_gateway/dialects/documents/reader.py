@@ -136,9 +136,9 @@ class DocumentEventReader:
                 if start := self._start_of(call, event):
                     return ToolCallStarted(start.id, call.tool_name, call.tool_call_id)
             case "tool_call_arguments":
-                told = _read(event, _CallArguments)
-                if start := self._start_of(told, event):
-                    return ToolCallArguments(start.id, told.arguments)
+                update = _read(event, _CallArguments)
+                if start := self._start_of(update, event):
+                    return ToolCallArguments(start.id, update.arguments)
             case "tool_result":
                 ended = _read(event, _CallResult)
                 if start := self._start_of(ended, event):
@@ -187,15 +187,15 @@ class DocumentEventReader:
         """The stream has no event for it: a run that failed ends with an `error` document."""
         if self._error is None:
             return AgentCrashed().failure()
-        told = self._error.metadata
-        kind = _ERRORS.get(told.error_code.lower(), AgentCrashed)
+        error = self._error.metadata
+        kind = _ERRORS.get(error.error_code.lower(), AgentCrashed)
         return Failure(
-            code=told.error_code.lower(),
+            code=error.error_code.lower(),
             message=self._error.content,
             status=kind.status,
             retryable=kind.retryable,
-            details=told.details,
-            source=told.source,
+            details=error.details,
+            source=error.source,
             retry_after=kind.retry_after,
         )
 

@@ -57,7 +57,7 @@ class ChatRequest(Struct, frozen=True, kw_only=True, rename="camel", forbid_unkn
     """One message to the agent."""
 
     message: str
-    conversation_id: str | None = None  # to go on with a conversation
+    conversation_id: str | None = None  # to continue a conversation
     follows: str | None = None  # a run's id: to continue after its answer, in a new conversation if later ones exist
     model: str | None = None
     mode: Mode | None = None
@@ -83,7 +83,7 @@ class ToolAnswer(Struct, frozen=True, kw_only=True, rename="camel", forbid_unkno
 
 
 class QuestionAnswer(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
-    """What somebody answers to one question of the agent's."""
+    """The answer to one of the agent's questions."""
 
     question_id: _NonEmpty
     selected_option_ids: list[str] = []
@@ -91,11 +91,11 @@ class QuestionAnswer(Struct, frozen=True, kw_only=True, rename="camel", forbid_u
 
 
 class PermissionAnswer(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
-    """What somebody decides about a document with `metadata.permission`."""
+    """The decision about a document with `metadata.permission`."""
 
     document_id: _NonEmpty
     decision: PermissionDecision
-    reason: str = ""  # with `deny`: what the agent is told
+    reason: str = ""  # with `deny`: passed on to the agent
 
 
 class AnswerRequest(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
@@ -127,12 +127,12 @@ def offer_of(request: ChatRequest) -> Offer | None:
     """Raises `InvalidRequest`."""
     tools: dict[str, Tool] = {}
     for number, offered in enumerate(request.tools):
-        param, told = f"tools[{number}]", offered.function or offered
-        if told.name is None:
+        param, tool = f"tools[{number}]", offered.function or offered
+        if tool.name is None:
             raise InvalidRequest(f"{param}.name is missing; a tool needs a name.", param=f"{param}.name")
-        if told.name in tools:
+        if tool.name in tools:
             raise InvalidRequest(f"{param}: Two tools have this name; rename one.", param=param)
-        tools[told.name] = make_tool(told.name, told.description, told.parameters, param)
+        tools[tool.name] = make_tool(tool.name, tool.description, tool.parameters, param)
     choice = _choice(request, tools)
     return Offer(tools=tuple(tools.values()), choice=choice, parallel=request.parallel_tool_calls) if tools else None
 
@@ -155,7 +155,7 @@ def _choice(request: ChatRequest, tools: dict[str, Tool]) -> ToolChoice:
 def read_answer(body: bytes) -> AnswerRequest:
     """Raises `InvalidRequest`."""
     request = read_json(body, AnswerRequest)
-    given = [told is not None for told in (request.tool_results, request.answers, request.plan, request.permissions)]
+    given = [field is not None for field in (request.tool_results, request.answers, request.plan, request.permissions)]
     if sum(given) != 1:
         raise InvalidRequest("Send one of `toolResults`, `answers`, `plan` and `permissions`.", param="toolResults")
     if request.text and request.plan is None:

@@ -50,7 +50,7 @@ def text_of(document: Document) -> str | None:
     return None if line is None else f"{MARK}{line}\n"
 
 
-def last_words(document: Document) -> str | None:
+def closing_text(document: Document) -> str | None:
     """What a reader must see of this document even if the agent says nothing; None: nothing."""
     match document:
         case PlanDocument(content=content):

@@ -30,7 +30,7 @@ from cursor_gateway.dialects.messages.actions import (
     NOTHING_SAID,
     ServerToolBlocks,
     blocks_of,
-    last_words,
+    closing_text,
     search_of,
     text_of,
 )
@@ -93,7 +93,7 @@ class Composer:
             self._deltas = CutDeltas(self.translator, cutter, prompt_tokens)
         self._space: list[str] = []  # white space that belongs to the next block of text
         self._is_visible = self._has_text = False
-        self._last_words = NOTHING_SAID
+        self._closing_text = NOTHING_SAID
         self._server_tools = 0
 
     @property
@@ -158,7 +158,7 @@ class Composer:
         return [*self._begin("thinking"), Grew(text)] if text else []
 
     def _acted(self, document: Document) -> list[Step]:
-        self._last_words = last_words(document) or self._last_words
+        self._closing_text = closing_text(document) or self._closing_text
         id = server_tool_id(self._run_id, self._server_tools + 1)
         match self._display.actions:
             case "text":
@@ -190,7 +190,7 @@ class Composer:
         if end.failure is None:
             steps += self._write_space()
             if reason == "end_turn" and not self._is_visible:  # clients ask again when nothing is to be seen
-                steps += self._line(f"{MARK}{self._last_words}")
+                steps += self._line(f"{MARK}{self._closing_text}")
             steps += self._close()
         return [*steps, Finished(reason, sequence, message_usage(end.usage), end.failure)]
 

@@ -1,6 +1,6 @@
 """Compaction: items of a conversation to the opaque text of a `compaction` item, and back.
 
-What OpenAI encrypts is here only packed: it is the client's own conversation, and whoever sends it could as well send
+What OpenAI encrypts is here only packed: it is the client's own conversation, and the sender could as well send
 its items.
 """
 

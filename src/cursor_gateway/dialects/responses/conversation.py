@@ -219,7 +219,7 @@ class _Reader:
             case "system" | "developer":
                 self.messages.append(Instructions(text))
             case "assistant":
-                if message.phase != "commentary" or placed.answer is None:  # ours only tells of actions
+                if message.phase != "commentary" or placed.answer is None:  # the gateway's own only describes actions
                     self._say(without_marked(text), placed)
             case role:
                 raise InvalidRequest(

@@ -58,7 +58,7 @@ _NO_RUN = "chat_none"
 
 
 def responses_dialect(max_images: int, now: Callable[[], float]) -> Dialect:
-    """`now` tells the seconds since 1970."""
+    """`now` returns the seconds since 1970."""
     return Dialect(
         routes=[Route(_PATH, "responses", partial(_read, max_images=max_images, now=now))],
         computed=[
@@ -153,7 +153,7 @@ def _read(body: bytes, headers: Mapping[str, str], max_images: int, now: Callabl
     request = read_request(body, headers, max_images)
     codex, options, messages = request.codex, request.cursor, request.conversation.messages
     session = codex.session if codex is not None else headers.get("x-session-id") or headers.get("session-id") or ""
-    told = [request.instructions, instructions(request.format) if request.format is not None else ""]
+    parts = [request.instructions, instructions(request.format) if request.format is not None else ""]
     conversation_id = request.conversation_id or options.conversation_id
     start = StartRun(
         messages=messages,
@@ -166,7 +166,7 @@ def _read(body: bytes, headers: Mapping[str, str], max_images: int, now: Callabl
         is_first_try=codex is None and headers.get(_RETRIES) == "0",
         references=request.conversation.references,
         images=request.conversation.images,
-        instructions="\n\n".join(filter(None, told)),
+        instructions="\n\n".join(filter(None, parts)),
         has_full_history=conversation_id is None and request.follows is None,
         client_session=session,
         # Only clients that run tools themselves name their sessions, or quote calls.
@@ -221,14 +221,14 @@ def _count_tokens(body: bytes, headers: Mapping[str, str]) -> bytes:
     """An estimate: the model's own count is known only after it has answered."""
     wire = read_body(body)
     items = read_items(wire.input)
-    told = wire.instructions if isinstance(wire.instructions, str) else ""
+    guidance = wire.instructions if isinstance(wire.instructions, str) else ""
     tools = [*(wire.tools or ()), *(tool for _, tool in declared_tools(items))]
     offered = sum(estimate_tokens_by_sample(msgspec.json.encode(tool).decode()) for tool in tools)
-    return msgspec.json.encode({"object": "response.input_tokens", "input_tokens": _tokens(items, told) + offered})
+    return msgspec.json.encode({"object": "response.input_tokens", "input_tokens": _tokens(items, guidance) + offered})
 
 
-def _tokens(items: list[Placed], told: str) -> int:
-    read = converse(items, told, Forms(), len(items) * 100).messages if items else [Instructions(told)]
+def _tokens(items: list[Placed], guidance: str) -> int:
+    read = converse(items, guidance, Forms(), len(items) * 100).messages if items else [Instructions(guidance)]
     return sum(estimate_tokens_by_sample(message.text) for message in read)
 
 

@@ -1,8 +1,8 @@
 """The ids of responses and of their items: each names the run and the reply that it belongs to.
 
 `resp_<run>` is a run's first reply and `resp_<run>_<after>` a later one, which begins after that event;
-`msg_<run>_<after>_<index>` is the item of that index in its output. Clients send items back with their ids, which
-tells whose words they are.
+`msg_<run>_<after>_<index>` is the item of that index in its output. Clients send items back with their ids, so
+the gateway recognizes its own items.
 """
 
 import re

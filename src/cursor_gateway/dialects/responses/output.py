@@ -289,7 +289,7 @@ class Output:
                 return [*events, self._finished(custom)]
 
     def start_action(self, started: DocumentStarted) -> list[Event]:
-        """Codex shows the newest line of reasoning as what is going on."""
+        """Codex shows the newest line of reasoning as its status."""
         now = doing(started)
         return self.think(f"\n\n**{now}**\n\n") if self._asked.is_codex and now else []
 

@@ -192,7 +192,7 @@ def read_request(body: bytes, headers: Mapping[str, str], max_images: int = 50) 
     toolbox = _toolbox(wire, items)
     if is_compaction or (codex is not None and codex.is_compaction):
         toolbox = Toolbox(toolbox.forms, None)
-    told = _instructions(wire)
+    guidance = _instructions(wire)
     follows = wire.previous_response_id or followed(items)
     continues = follows is not None or wire.conversation is not None
     format = _format(wire)
@@ -211,8 +211,8 @@ def read_request(body: bytes, headers: Mapping[str, str], max_images: int = 50) 
         ),
         model=wire.model,
         # Instructions are no part of the conversation that `previous_response_id` continues.
-        conversation=converse(items, "" if continues else told, toolbox.forms, max_images),
-        instructions=told if continues else "",
+        conversation=converse(items, "" if continues else guidance, toolbox.forms, max_images),
+        instructions=guidance if continues else "",
         toolbox=toolbox,
         format=None if is_compaction else format,
         stream=wire.stream or False,

@@ -12,7 +12,7 @@ _LONGEST = 100  # characters of a command or a path
 
 
 def doing(started: DocumentStarted) -> str:
-    """What goes on now; empty for what is no action of the agent's."""
+    """What the agent does now; empty for a document that is not one of its actions."""
     about, known = "", started.metadata
     if known is not None:
         if known.ran_by == "caller":

@@ -187,7 +187,7 @@ _ALL_THAT_CLOSES = 400  # characters: nothing is nested so deeply that its closi
 
 
 def _open_part(html: str, goes_on: bool) -> str:
-    """What is appended and goes on with the last line stands inside of whatever that line is in."""
+    """Text that is appended to the last line is inside whatever element that line is in."""
     closing = _CLOSING.search(html, max(len(html) - _ALL_THAT_CLOSES, 0)) if goes_on else None
     end = closing.start() if closing else len(html)
     return f'<div data-part="open">{html[:end]}{_TAIL}{html[end:]}</div>'

@@ -69,7 +69,7 @@ def render_open(written: str) -> OpenMarkdown:
 
 
 def _end_of_finished_blocks(lines: str) -> int:
-    """Where the last block begins. Only whole lines count: "2" may yet become the "2." that goes on with a list, and
+    """Where the last block begins. Only whole lines count: "2" may yet become the "2." that continues a list, and
     "--" the end of a row that makes a table of the line above it."""
     tokens = _parser_of_blocks().parse(lines)
     starts = [token.map[0] for token in tokens if token.level == 0 and token.nesting >= 0 and token.map]

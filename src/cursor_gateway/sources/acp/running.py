@@ -196,7 +196,7 @@ class RunningTurn:
         return {"outcome": {"outcome": "answered", "answers": encoded}}
 
     async def _plan(self, params: Fields) -> dict[str, Any]:
-        """Accepted if there is nobody to ask, as in the CLI."""
+        """Accepted if nobody can be asked, as in the CLI."""
         call_id, person = params.text("toolCallId") or self._own_id("plan"), self._turn.person
         plan = read_call("createPlan", params.all)
         assert isinstance(plan, Plan)

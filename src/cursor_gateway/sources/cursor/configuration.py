@@ -2,7 +2,7 @@
 
 `--model` rewrites the configuration, which would change the user's later runs, so each conversation gets its own
 copy. The copy keeps its path for as long as the conversation lives, because the agent stores its chats in it. Rules
-that somebody allowed are added to the copy alone, and only for one run at a time.
+that a user allowed are added to the copy alone, and only for one run at a time.
 """
 
 import os

@@ -21,7 +21,7 @@ _PROGRAM = re.compile(r"[\w./+@%~-]+")
 _NAME = re.compile(r"[\w.-]+")
 HOST = re.compile(r"https?://(?:[^/?#@\\\s]*@)?([^/:?#@\\\s]+)(?:[/:?#]|\Z)")
 _MOST = 20  # simple commands in a line
-_LONGEST = 10_000  # characters of a command line: nobody reads more before they allow it
+_LONGEST = 10_000  # characters of a command line: nobody reads more before allowing it
 
 
 def wrong_rules(rules: Sequence[str]) -> list[str]:

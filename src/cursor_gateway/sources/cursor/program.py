@@ -17,7 +17,7 @@ from cursor_gateway.sources.process import AgentProcess
 _NAMES = ("cursor-agent", "agent")
 _VERSION = re.compile(r"^\d{4}\.\d{2}\.\d{2}-[0-9a-z]+", re.MULTILINE)
 _PROBE_SECONDS = 30.0
-_MOST = 1024 * 1024  # bytes of output kept; a program that prints for ever is not Cursor's
+_MOST = 1024 * 1024  # bytes of output kept; a program that prints forever is not Cursor's
 
 
 class InstalledAgent(Protocol):
