@@ -14,7 +14,9 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.gateways import forks
 from tests.postgres import Databases, databases
+from tests.preloaded import Forks
 
 settings.register_profile(
     "thorough",
@@ -55,6 +57,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 def _test_of(item: pytest.Item) -> str:
     return item.nodeid.partition("[")[0]
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _forked_gateways() -> Iterator[None]:
+    """Gateways need not import anything: they are forked from a process that has done so."""
+    forks.append(Forks())
+    yield
+    forks.pop().end()
 
 
 @pytest.fixture(scope="session")

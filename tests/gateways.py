@@ -6,20 +6,23 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from msgspec import Struct
 
 from tests.agent.install import install
 from tests.cli.processes import TIMEOUT, read_until
+from tests.preloaded import Forked, Forks, Process, can_fork
+
+forks: list[Forks] = []  # one, where many gateways are started: see tests/conftest.py
 
 _READY = re.compile(rb"http://[\w.\[\]:]+:(\d+)/v1\b")
 
 
 class RunningGateway(Struct, frozen=True):
     url: str
-    process: "subprocess.Popen[bytes]"
+    process: Process
     home: Path  # everything that the gateway and the agent may write lies below it
     agent_log: Path  # one line of JSON for each start of the stand-in
     log: Path  # what the gateway writes to its standard error
@@ -66,17 +69,23 @@ def running_gateway(
         **{f"CURSOR_GATEWAY_{name.upper()}": value for name, value in given.items()},
         **(environment or {}),
     }
-    with (
-        log.open("wb") as told,
-        subprocess.Popen(
-            [*before, sys.executable, "-m", "cursor_gateway", "serve", "--port", "0", *flags],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=told,
-            env=env,
-            cwd=home,
-        ) as process,
-    ):
+    command = ["serve", "--port", "0", *flags]
+    with ExitStack() as stack:
+        errors = stack.enter_context(log.open("wb"))
+        process: subprocess.Popen[bytes] | Forked
+        if forks and not before and can_fork(env):
+            process = stack.enter_context(forks[0].start(command, env, home, errors))
+        else:
+            process = stack.enter_context(
+                subprocess.Popen(
+                    [*before, sys.executable, "-m", "cursor_gateway", *command],
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.PIPE,
+                    stderr=errors,
+                    env=env,
+                    cwd=home,
+                )
+            )
         try:
             assert process.stdout is not None
             said = read_until(process.stdout.fileno(), b"Ctrl-C")
