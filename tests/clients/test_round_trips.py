@@ -8,7 +8,7 @@ import pytest
 from cursor_gateway.sources.process_groups import members
 from tests.clients.programs import Json, Project, at_once, call, drive, program, project_in, say
 from tests.gateways import RunningGateway, running_gateway
-from tests.server.conftest import eventually, invocations, unique
+from tests.server.conftest import eventually, invocations, standin, unique
 from tests.server.test_leaks import ended_agents
 
 WHOLE_AND_STREAM = ("whole", "stream")
@@ -81,6 +81,19 @@ def test_a_conversation_of_the_ai_sdk_stays_in_the_agents_session(
     mark, weather = unique(), weather_in("Paris")
     prompt = program([say("I look. "), call("get_weather", city="Paris"), say("It is $1.")], mark)
     driven = drive("ai_sdk.mjs", f"turns {api}", gateway, project, prompt, weather=weather)
+    assert f"{mark} again" in driven.answer
+    _, second = invocations(gateway, mark)
+    assert "--resume" in second["argv"]
+
+
+@pytest.mark.parametrize("scenario", ["thinking", "tools"])
+def test_a_conversation_of_pydantic_ai_stays_in_the_agents_session(
+    gateway: RunningGateway, project: Project, scenario: str
+) -> None:
+    """It sends reasoning back as text, and an answer in several messages without their ids."""
+    mark = unique()
+    prompt = f"{mark}\n{standin(scenario)}"
+    driven = drive("pydantic_agent", "turns responses", gateway, project, prompt, weather={})
     assert f"{mark} again" in driven.answer
     _, second = invocations(gateway, mark)
     assert "--resume" in second["argv"]

@@ -71,14 +71,14 @@ def test_what_clients_change_on_the_way_does_not_matter() -> None:
         UserMessage(" Hi", images=("1.png",)),
         AssistantMessage("Hello.\n\n", (Call("c", "bash", " { } "),)),
         ToolMessage("done\n", "c"),
-        AssistantMessage("Done."),
+        AssistantMessage("Do\n\nne."),  # it came in two parts
     ]
     assert fingerprint(SCOPE, TALK) == fingerprint(SCOPE, sent_back)
 
 
 @given(messages, messages)
 def test_two_histories_share_a_fingerprint_only_when_they_say_the_same(one: list[Message], two: list[Message]) -> None:
-    assume([(type(m), m.text.strip()) for m in one] != [(type(m), m.text.strip()) for m in two])
+    assume([(type(m), "".join(m.text.split())) for m in one] != [(type(m), "".join(m.text.split())) for m in two])
     assert fingerprint(SCOPE, one) != fingerprint(SCOPE, two)
 
 

@@ -1,4 +1,5 @@
-"""Pydantic AI: an agent with a tool, whole or streaming; or one whose answer is a value, for which it demands calls.
+"""Pydantic AI: an agent with a tool, whole or streaming; one whose answer is a value, for which it demands calls; or one
+without tools in two turns.
 
 Over each of the three APIs.
 """
@@ -44,6 +45,10 @@ def main() -> None:
         case "structured":
             reporter = Agent(model, tools=[get_weather], output_type=Report)
             answer(reporter.run_sync(question["prompt"]).output.model_dump_json())
+        case "turns":
+            first = Agent(model).run_sync(question["prompt"])
+            again = f"{question['prompt'].splitlines()[0]} again"
+            answer(Agent(model).run_sync(again, message_history=first.all_messages()).output)
         case "stream":
             # Not `run_stream`: it takes the first text for the answer, even where a call follows.
             answer(Agent(model, tools=[get_weather]).run_sync(question["prompt"], event_stream_handler=read_all).output)

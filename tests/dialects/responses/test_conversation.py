@@ -215,6 +215,12 @@ def test_a_wrong_item_names_its_place(item: dict[str, Any], param: str) -> None:
     assert raised.value.param == param
 
 
+def test_thinking_that_is_sent_back_as_text_is_skipped() -> None:
+    thought = {"role": "assistant", "content": "<think>\nHm.\n</think>"}
+    answer = {"role": "assistant", "content": "I <think> so."}
+    assert messages(user("Hi"), thought, answer) == [UserMessage("Hi"), AssistantMessage("I <think> so.")]
+
+
 def reference(prefix: Prefix, index: int, after: int = 0) -> dict[str, Any]:
     return {"type": "item_reference", "id": item_id(prefix, RUN, after, index)}
 

@@ -219,7 +219,8 @@ class _Reader:
             case "system" | "developer":
                 self.messages.append(Instructions(text))
             case "assistant":
-                if message.phase != "commentary" or placed.answer is None:  # the gateway's own only describes actions
+                is_comment = message.phase == "commentary" and placed.answer is not None  # which describes an action
+                if not is_comment and not _is_thinking(text):
                     self._say(without_marked(text), placed)
             case role:
                 raise InvalidRequest(
@@ -296,6 +297,11 @@ class _Reader:
         image = read_image(address, param, len(self.messages))
         self.images.append(image)
         return image.name
+
+
+def _is_thinking(text: str) -> bool:
+    """Pydantic AI sends reasoning back as such a message."""
+    return text.startswith("<think>") and text.endswith("</think>")
 
 
 def _convert(placed: Placed, shape: Any) -> Any:
