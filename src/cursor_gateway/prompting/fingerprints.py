@@ -40,8 +40,8 @@ def answered(messages: Sequence[Message]) -> int:
 def _normalized(message: Message) -> list[object]:
     """Ignores what clients change: white space around texts, and the formatting of arguments.
 
-    In an answer all white space is ignored: a client that got it in several parts joins them in its own way. An image is
-    identified by its content.
+    In an answer all white space is ignored: a client that got it in several parts joins them in its own way. An image
+    is identified by its content.
     """
     text = message.text.strip()
     match message:
@@ -50,7 +50,8 @@ def _normalized(message: Message) -> list[object]:
         case UserMessage(images=images, name=name):
             return ["user", text, name, images]
         case AssistantMessage(calls=calls):
-            return ["assistant", "".join(text.split()), [[call.id, call.name, _normalized_json(call.arguments)] for call in calls]]
+            called = [[call.id, call.name, _normalized_json(call.arguments)] for call in calls]
+            return ["assistant", "".join(text.split()), called]
         case ToolMessage(call_id=call_id, images=images):
             return ["tool", text, call_id, images]
 

@@ -1,5 +1,5 @@
-"""Pydantic AI: an agent with a tool, whole or streaming; one whose answer is a value, for which it demands calls; or one
-without tools in two turns.
+"""Pydantic AI: an agent with a tool, whole or streaming; one whose answer is a value, for which it demands calls; or
+one without tools in two turns.
 
 Over each of the three APIs.
 """
