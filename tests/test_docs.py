@@ -137,10 +137,10 @@ def test_the_package_that_the_readme_installs_is_whole(tmp_path: Path) -> None:
     target = tmp_path / "installed"
     uv = [str(Path(sys.executable).parent / "uv"), "pip", "install", "-q", "--python", sys.executable]
     copy = tmp_path / "checkout"
-    names = ["README.md", "LICENSE", "pyproject.toml", "src"]
+    names = ["README.md", "LICENSE", "pyproject.toml", "hatch_build.py", "docs/reference/cursor-gateway.1", "src"]
     for name in names:
         copied = shutil.copytree if (ROOT / name).is_dir() else shutil.copy
-        (copy / name).parent.mkdir(exist_ok=True)
+        (copy / name).parent.mkdir(parents=True, exist_ok=True)
         copied(ROOT / name, copy / name)
     offline = ["--no-deps", "--no-build-isolation", "--target", str(target), str(copy)]
     subprocess.run([*uv, *offline], check=True, capture_output=True, timeout=TIMEOUT)

@@ -1,10 +1,13 @@
 """The command as a whole: help, version, schema."""
 
 import json
+from importlib.metadata import version
+from pathlib import Path
 
 import pytest
 
 from cursor_gateway.cli.main import cli, run
+from cursor_gateway.cli.version import full_version
 from tests.cli.processes import finished
 
 
@@ -22,6 +25,15 @@ def test_the_version_is_the_packages_own() -> None:
     ended = finished("--version")
     assert ended.stdout.startswith(b"cursor-gateway 0.")
     assert ended.returncode == 0
+
+
+def test_a_package_names_the_commit_that_it_was_built_from(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("cursor_gateway.cli.version.resources.files", lambda _package: tmp_path)
+    assert full_version() == version("cursor-gateway")
+    (tmp_path / "commit.txt").write_text("0123456789abcdef0123456789abcdef01234567\n")
+    assert full_version() == f"{version('cursor-gateway')} (0123456789ab)"
+    (tmp_path / "commit.txt").write_text("0123456789abcdef0123456789abcdef01234567 with changes\n")
+    assert full_version().endswith(" (0123456789ab with changes)")
 
 
 def test_without_a_command_help_is_shown(capsys: pytest.CaptureFixture[str]) -> None:

@@ -155,3 +155,16 @@ def test_the_guides_commands_print_what_it_says(tmp_path: Path) -> None:
             seen += 1
     assert seen == 6
     assert {file.name for file in tmp_path.iterdir()} >= {"documents.schema.json", "documents.ts", "components.json"}
+
+
+@pytest.mark.skipif(shutil.which("groff") is None, reason="groff is not installed")
+def test_the_manual_page_is_valid_and_names_every_command(tmp_path: Path) -> None:
+    page = tmp_path / "cursor-gateway.1"
+    page.write_text(TEXTS["cursor-gateway.1"])
+    command = ["groff", "-man", "-Tutf8", "-ww", "-P-cbou", str(page)]
+    shown = subprocess.run(command, capture_output=True, encoding="utf-8", timeout=60, check=True)
+    assert shown.stderr == ""
+    text = shown.stdout.replace("\u2010", "-").replace("\u2212", "-")  # how groff shows hyphens and minus signs
+    for name in cli.commands:
+        assert f"cursor-gateway {name}" in text
+    assert re.search(r"^ +--workspace DIR$", text, re.MULTILINE)

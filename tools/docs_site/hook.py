@@ -28,6 +28,7 @@ def on_files(files: Files, *, config: Any) -> Files:
     return files
 
 
-def on_page_markdown(markdown: str, **_: Any) -> str:
+def on_page_markdown(markdown: str, *, page: Any, **_: Any) -> str:
     """Generated pages begin with a comment, which would hide their title from the navigation."""
-    return _COMMENT.sub("", markdown, count=1)
+    text = _COMMENT.sub("", markdown, count=1)
+    return text if "/" in page.file.src_uri else site_text(text)

@@ -11,6 +11,7 @@ OUTSIDE = {
     "ARCHITECTURE.md": "architecture.md",
     "CONTRIBUTING.md": "contributing.md",
     "CHANGELOG.md": "changelog.md",
+    "SECURITY.md": "security-policy.md",
 }
 
 _SECTIONS: dict[str, list[str] | str] = {  # pages, or the folder that has them
@@ -18,6 +19,7 @@ _SECTIONS: dict[str, list[str] | str] = {  # pages, or the folder that has them
     "Clients": "clients",
     "APIs": ["server.md", "documents.md", "responses.md", "messages.md", "tools.md", "client.md", "library.md"],
     "Operate": ["sources.md", "security.md", "reliability.md", "performance.md", "scale.md"],
+    "Releases": ["versioning.md", "release.md", "licences.md"],
     "Reference": "reference",
     "Decisions": "decisions",
 }
@@ -45,7 +47,7 @@ def _pages(members: list[str] | str, pages: set[str]) -> list[str]:
 
 
 def site_text(text: str) -> str:
-    """A page of the project's root, with its links as they are on the site."""
+    """A page of the project's root or of docs/, with its links as they are on the site."""
     for source, target in OUTSIDE.items():
-        text = text.replace(f"]({source}", f"]({target}")
+        text = text.replace(f"]({source}", f"]({target}").replace(f"](../{source}", f"]({target}")
     return text.replace("](docs/", "](").replace('src="docs/', 'src="').replace('srcset="docs/', 'srcset="')

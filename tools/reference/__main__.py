@@ -11,6 +11,7 @@ from cursor_gateway.schema import json_schema, typescript
 from tools.reference.client_pages import client_pages
 from tools.reference.document_pages import documents_page, events_page
 from tools.reference.index_pages import decisions_index, reference_index
+from tools.reference.man_page import man_page
 from tools.reference.open_calls_page import open_calls_page
 from tools.reference.table_pages import cli_page, errors_page, settings_page, tools_page
 from tools.reference.troubleshooting_page import troubleshooting_page
@@ -22,6 +23,7 @@ Pages: TypeAlias = dict[str, Callable[[], str]]
 PAGES: Pages = {
     "README.md": reference_index,
     "cli.md": cli_page,
+    "cursor-gateway.1": man_page,
     "documents.md": documents_page,
     "documents.ts": typescript,
     "errors.md": errors_page,

@@ -131,16 +131,23 @@ def tools_page() -> str:
 def cli_page() -> str:
     from cursor_gateway.cli.main import cli  # late: the other pages do not need the commands
 
-    return page("Command line", *_help(cli, "cursor-gateway", None))
+    parts = [
+        part
+        for command, context in commands_below(cli, "cursor-gateway")
+        for part in (f"## {context.command_path}", code(command.get_help(context), "text"))
+    ]
+    return page("Command line", *parts)
 
 
-def _help(command: click.Command, name: str, parent: click.Context | None) -> Iterator[str]:
+def commands_below(
+    command: click.Command, name: str, parent: click.Context | None = None
+) -> Iterator[tuple[click.Command, click.Context]]:
+    """A command and those below it, each with a context for its help."""
     settings = {**command.context_settings, "terminal_width": _WIDTH, "max_content_width": _WIDTH}
     context = click.Context(command, info_name=name, parent=parent, **settings)
-    yield f"## {context.command_path}"
-    yield code(command.get_help(context), "text")
+    yield command, context
     if isinstance(command, click.Group):
         for child, its in sorted(command.commands.items()):
             if not its.hidden:
                 whole = its.make_context(child, [], context, resilient_parsing=True).command  # it is imported when used
-                yield from _help(whole, child, context)
+                yield from commands_below(whole, child, context)

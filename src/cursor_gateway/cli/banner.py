@@ -1,12 +1,12 @@
 """A running gateway in; its addresses, backend and first steps, as text for a terminal, out."""
 
 from collections.abc import Iterator
-from importlib.metadata import version
 from typing import TYPE_CHECKING
 
 from click import echo, style
 
 from cursor_gateway.cli.terminals import wants_plain
+from cursor_gateway.cli.version import full_version
 from cursor_gateway.render.visible import visible_line
 from cursor_gateway.settings import Settings
 
@@ -21,7 +21,7 @@ def show_banner(gateway: "Gateway", settings: Settings, url: str) -> None:
 
 def _lines(gateway: "Gateway", settings: Settings, url: str) -> Iterator[str]:
     state, has_keys = gateway.service.source.state(), bool(settings.api_keys)
-    yield f"{style('cursor-gateway', bold=True)} {version('cursor-gateway')}"
+    yield f"{style('cursor-gateway', bold=True)} {full_version()}"
     if state.is_demo:
         yield ""
         yield style(" DEMO: answers are built-in recordings. No agent runs, no files change. ", bold=True, reverse=True)

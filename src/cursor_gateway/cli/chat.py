@@ -19,6 +19,7 @@ from cursor_gateway.cli.forms import Form, output_of
 from cursor_gateway.cli.histories import LAST, LocalHistory, RemoteHistory, first, id_of, owner_here, sure_id, unknown
 from cursor_gateway.cli.interview import Answer, Interview, can_be_asked
 from cursor_gateway.cli.output import RunFailed, Trouble, aside, aside_demo
+from cursor_gateway.cli.path_completion import complete_folder
 from cursor_gateway.cli.remote import Remote, direct_option, open_gateway, url_option
 from cursor_gateway.cli.terminals import unechoed
 from cursor_gateway.dialects.documents.request import AnswerRequest, ChatRequest, answers_of, permissions_of
@@ -67,6 +68,7 @@ _WAIT_SECONDS = 2.0  # for piped input, before a hint is shown
 @click.option(
     "--workspace",
     metavar="DIR",
+    shell_complete=complete_folder,
     help="The folder to work in. Default: the current folder, or the gateway's default folder if that is not allowed.",
 )
 @click.option("--conversation", metavar="ID", help="Continue this conversation (see `cursor-gateway conversations`).")

@@ -6,12 +6,14 @@ from pathlib import Path
 
 import click
 
+from cursor_gateway.cli.path_completion import complete_file
 from cursor_gateway.errors import SettingsError
 from cursor_gateway.settings import FILE_VARIABLE, Loaded, Settings, load
 
 config = click.option(
     "--config",
     metavar="FILE",
+    shell_complete=complete_file,
     help=f"The configuration file (TOML). Default: ${FILE_VARIABLE}, or ~/.config/cursor-gateway/config.toml.",
 )
 

@@ -14,7 +14,7 @@ from msgspec import UNSET
 
 from cursor_gateway.cli.configuration import config, configuration
 from cursor_gateway.cli.histories import History, id_of, newest, open_history, unknown
-from cursor_gateway.cli.output import Trouble, aside, raw_option, write_json, write_text
+from cursor_gateway.cli.output import Trouble, aside, output_option, raw_option, write_json, write_text
 from cursor_gateway.cli.remote import url_option
 from cursor_gateway.errors import AgentCrashed
 from cursor_gateway.model.document_events import DocumentEnded, Done
@@ -149,7 +149,7 @@ def show(id: str, config: str | None, url: str | None, direct: bool, as_json: bo
     help="A readable document with all actions (markdown), all data (json), or only prompts and answers (text). "
     "Default: chosen by FILE's extension, otherwise markdown.",
 )
-@click.option("-o", "--output", metavar="FILE", help="The output file. Default: standard output.")
+@output_option
 @raw_option
 @where
 def export(

@@ -11,7 +11,7 @@ import msgspec
 from cursor_gateway.cli import options
 from cursor_gateway.cli.conversations import sound, where, with_history, write_to
 from cursor_gateway.cli.histories import History, id_of, unknown
-from cursor_gateway.cli.output import Trouble, raw_option
+from cursor_gateway.cli.output import Trouble, output_option, raw_option
 from cursor_gateway.cli.reading import new_run, read_run
 from cursor_gateway.dialects.documents.encoder import encode_response
 from cursor_gateway.model.documents import ChatResponse, Mode
@@ -43,7 +43,7 @@ _Asked: TypeAlias = tuple[ChatResponse, str]  # an answer, and what was asked
     show_default=True,
     help="A self-contained HTML file, or the answer's documents as JSON.",
 )
-@click.option("-o", "--output", metavar="FILE", help="The output file. Default: standard output.")
+@output_option
 @options.mode
 @options.fences
 @raw_option

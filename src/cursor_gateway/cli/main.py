@@ -28,6 +28,8 @@ _COMMANDS = {
     "history": "Copy conversations to a PostgreSQL database.",
     "settings": "Show all settings and where they come from.",
     "key": "Create an API key.",
+    "service": "Run the gateway in the background, from login on.",
+    "completion": "Print the completion script of a shell.",
 }
 _MODULES = {"demo": "show"}  # of those that share one
 
@@ -43,6 +45,14 @@ class _Command(click.Command):
         return command.make_context(info_name, args, parent, **extra)
 
 
+def _show_version(context: click.Context, _option: click.Parameter, wanted: bool) -> None:
+    if wanted and not context.resilient_parsing:
+        from cursor_gateway.cli.version import full_version
+
+        click.echo(f"cursor-gateway {full_version()}")
+        context.exit()
+
+
 @click.group(
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     epilog="""\b
@@ -54,7 +64,14 @@ class _Command(click.Command):
       cursor-agent -p --output-format stream-json --stream-partial-output "…" | cursor-gateway show
       cursor-gateway convert recording.ndjson --to documents""",
 )
-@click.version_option(package_name="cursor-gateway", message="%(prog)s %(version)s")
+@click.option(
+    "--version",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_show_version,
+    help="Show the version, and the commit that it was built from.",
+)
 def cli() -> None:
     """Use Cursor's agent as typed documents, through OpenAI's API, or in a browser."""
 

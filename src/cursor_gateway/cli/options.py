@@ -4,10 +4,11 @@ from typing import get_args
 
 import click
 
+from cursor_gateway.cli.path_completion import complete_file
 from cursor_gateway.model.documents import MODES
 from cursor_gateway.model.run_info import Fences
 
-file = click.argument("file", default="-", metavar="[FILE|-]")
+file = click.argument("file", default="-", metavar="[FILE|-]", shell_complete=complete_file)
 mode = click.option(
     "--mode",
     type=click.Choice(MODES),

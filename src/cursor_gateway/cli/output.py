@@ -13,10 +13,18 @@ from typing import IO, Any
 import click
 import msgspec
 
+from cursor_gateway.cli.path_completion import complete_file
 from cursor_gateway.render.visible import visible, visible_json, visible_line
 
 raw_option = click.option(
     "--raw", is_flag=True, help="Write the exact text even to a terminal; it may contain control sequences."
+)
+output_option = click.option(
+    "-o",
+    "--output",
+    metavar="FILE",
+    shell_complete=complete_file,
+    help="The output file. Default: standard output.",
 )
 
 

@@ -16,6 +16,7 @@ import click
 
 from cursor_gateway.cli.configuration import config, configuration, data_dir
 from cursor_gateway.cli.local_socket import listening
+from cursor_gateway.cli.path_completion import complete_folder
 from cursor_gateway.errors import GatewayError, SettingsError, WorkspaceForbidden
 from cursor_gateway.settings import Settings, check_exposed
 
@@ -44,7 +45,7 @@ _T = TypeVar("_T")
 )
 @click.option("--port", type=int, metavar="N", help="The port to listen on; 0 chooses a free one and prints it.")
 @click.option("--source", metavar="NAME", help="The backend: auto, cli, acp, sdk or replay.")
-@click.option("--workspace", metavar="DIR", help="The default folder to work in.")
+@click.option("--workspace", metavar="DIR", shell_complete=complete_folder, help="The default folder to work in.")
 @click.option("--model", metavar="NAME", help="The default model.")
 @click.option("--force/--no-force", default=None, help="Let the agent run every command without asking. Dangerous.")
 @click.option(
@@ -53,9 +54,21 @@ _T = TypeVar("_T")
     metavar="RULE",
     help="Let the agent do this without asking, such as 'Shell(npm test)'; can be repeated.",
 )
-@click.option("--record", "record_dir", metavar="DIR", help="Write a recording of every run into this folder.")
+@click.option(
+    "--record",
+    "record_dir",
+    metavar="DIR",
+    shell_complete=complete_folder,
+    help="Write a recording of every run into this folder.",
+)
 @click.option("--record-prompts/--no-record-prompts", default=None, help="Whether recordings include the prompts.")
-@click.option("--replay", "replay_dir", metavar="DIR", help="Play the recordings in this folder; no agent runs.")
+@click.option(
+    "--replay",
+    "replay_dir",
+    metavar="DIR",
+    shell_complete=complete_folder,
+    help="Play the recordings in this folder; no agent runs.",
+)
 @click.option("--log-format", metavar="FORM", help="The log format: auto, human or json.")
 @click.option("--log-level", metavar="LEVEL", help="The minimum log level: debug, info, warning or error.")
 @click.option("--open", "opens_page", is_flag=True, help="Open the web page in the browser.")
@@ -202,10 +215,18 @@ def _banner(settings: Settings, host: str, port: int, opens_page: bool) -> Calla
 
         with suppress(OSError):  # its output is closed, or the disk is full
             show_banner(gateway, settings, url_of(host, port))
+        _notify_service_manager()
         if opens_page:
             threading.Thread(target=_open_page, args=(f"{url_of(host, port)}/",), daemon=True).start()
 
     return show
+
+
+def _notify_service_manager() -> None:
+    """systemd waits for this if it started the gateway (`Type=notify`)."""
+    if address := os.environ.get("NOTIFY_SOCKET"):
+        with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as notified:
+            notified.sendto(b"READY=1", address.replace("@", "\0", 1) if address.startswith("@") else address)
 
 
 def _open_page(url: str) -> None:
