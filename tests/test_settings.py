@@ -164,7 +164,7 @@ def test_the_port_that_kubernetes_sets_is_explained() -> None:
         ("replay_speed", "inf", "a number, at least 0"),
         ("force", "perhaps", "true or false"),
         ("mode", "agnet", "one of `agent`, `ask`, `debug`, `plan`"),
-        ("host", "", "non-empty text"),
+        ("host", "", "a non-empty string"),
     ],
 )
 def test_a_wrong_value_is_named_with_what_was_expected(name: str, value: str, takes: str) -> None:
@@ -180,10 +180,10 @@ def test_a_type_of_the_file_is_not_guessed() -> None:
         ("force", "true", "true or false, without quotes"),
         ("port", True, "a whole number"),
         ("port", 1.5, "a whole number"),
-        ("host", 1, "non-empty text"),
-        ("url", [], "text"),
-        ("allowed_hosts", "a,b", "a list of texts"),
-        ("allowed_hosts", [1], "a list of texts"),
+        ("host", 1, "a non-empty string"),
+        ("url", [], "a string"),
+        ("allowed_hosts", "a,b", "a list of strings"),
+        ("allowed_hosts", [1], "a list of strings"),
     ):
         assert f"(file /etc/gateway.toml) is {value!r}, but takes {takes}" in refused(name, from_file, **{name: value})
 
@@ -309,5 +309,5 @@ def test_every_setting_has_a_group_a_meaning_and_names() -> None:
 
 
 def test_tables_and_lists_have_words_for_what_they_take() -> None:
-    assert BY_NAME["api_keys"].takes == "a table of texts"
-    assert BY_NAME["allowed_hosts"].takes == "a list of texts"
+    assert BY_NAME["api_keys"].takes == "a table of strings"
+    assert BY_NAME["allowed_hosts"].takes == "a list of strings"

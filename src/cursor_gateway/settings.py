@@ -494,7 +494,7 @@ def _pairs(items: Iterable[str]) -> dict[str, str]:
 def _takes(kind: Kind) -> str:
     match kind:
         case StrType(min_length=least):
-            return "non-empty text" if least else "text"
+            return "a non-empty string" if least else "a string"
         case IntType(ge=least, le=most):
             return f"a whole number{_bounds(least, None, most)}"
         case FloatType(ge=least, gt=above, le=most):
@@ -504,9 +504,9 @@ def _takes(kind: Kind) -> str:
         case LiteralType(values=values):
             return f"one of {', '.join(f'`{value}`' for value in values)}"
         case ListType():
-            return "a list of texts"
+            return "a list of strings"
         case DictType():
-            return "a table of texts"
+            return "a table of strings"
 
 
 def _takes_text(kind: Kind) -> str:

@@ -189,9 +189,9 @@ def test_the_agents_configuration_and_permissions() -> None:
     assert of_configuration("/c", [], "is not JSON", True).level == "warning"
     assert levels(of_permissions(Settings(), False)) == ["good"]
     (asks,) = of_permissions(Settings(allow=["Shell(git)", "Shell(npm)"]), False)
-    assert "what `allow` adds: Shell(git), Shell(npm); everything else is rejected, and callers may allow" in asks.found
+    assert "and those of `allow`: Shell(git), Shell(npm); everything else needs your permission" in asks.found
     (denies,) = of_permissions(Settings(permissions="deny"), False)
-    assert denies.found.endswith("callers cannot allow it (`permissions` is `deny`)")
+    assert denies.found.endswith("nobody is asked (`permissions` is `deny`)")
     assert levels(of_permissions(Settings(), True)) == ["warning"]
     assert levels(of_permissions(Settings(force=True), False)) == ["warning"]
     assert levels(of_permissions(Settings(trust=False), False)) == ["good", "warning"]

@@ -19,15 +19,26 @@ NEEDS_ALL = os.environ.get("TEST_PAGE") == "all"
 
 Contexts = Callable[..., BrowserContext]
 
+PHONE: dict[str, Any] = {
+    "viewport": {"width": 390, "height": 844},
+    "has_touch": True,
+    "is_mobile": True,
+    "device_scale_factor": 2,
+}
+both_sizes = pytest.mark.parametrize("size", ["desktop", "phone"])
+"""Of the window: for tests that use a page."""
+
 
 @pytest.hookimpl(tryfirst=True)  # before `-m` selects
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """A browser is slow: the first two tests of each module are enough for a quick run."""
+    """A browser is slow: the first two tests of each module are enough for a quick run, in a wide window."""
     seen = Counter[Path]()
     for item in items:
         if item.path.parent == Path(__file__).parent:
-            seen[item.path] += 1
-            if seen[item.path] > 2:
+            case = getattr(item, "callspec", None)
+            is_phone = case is not None and "phone" in case.params.values()
+            seen[item.path] += not is_phone
+            if is_phone or seen[item.path] > 2:
                 item.add_marker("slow")
 
 
@@ -102,13 +113,23 @@ def contexts(browser: Browser, watch: list[Watch]) -> Iterator[Contexts]:
 
 
 @pytest.fixture
-def page(contexts: Contexts, gateway: RunningGateway) -> Page:
-    return opened(contexts(), gateway.url)
+def size() -> str:
+    return "desktop"
 
 
 @pytest.fixture
-def demo_page(contexts: Contexts, demo: RunningGateway) -> Page:
-    return opened(contexts(), demo.url)
+def window(size: str) -> dict[str, Any]:
+    return PHONE if size == "phone" else {}
+
+
+@pytest.fixture
+def page(contexts: Contexts, gateway: RunningGateway, window: dict[str, Any]) -> Page:
+    return opened(contexts(**window), gateway.url)
+
+
+@pytest.fixture
+def demo_page(contexts: Contexts, demo: RunningGateway, window: dict[str, Any]) -> Page:
+    return opened(contexts(**window), demo.url)
 
 
 def opened(context: BrowserContext, url: str) -> Page:

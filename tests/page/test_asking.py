@@ -7,8 +7,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from tests.gateways import RunningGateway
-from tests.page.conftest import Contexts, opened
-from tests.page.test_looks import PHONE
+from tests.page.conftest import PHONE, Contexts, opened
 from tests.page.using import answers, ask_and_wait, choose, choose_folder, documents, expect_state, prompt_box, turns
 from tests.server.conftest import invocation, unique
 

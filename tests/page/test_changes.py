@@ -8,9 +8,8 @@ from playwright.sync_api import Page, expect
 
 from tests.gateways import RunningGateway
 from tests.page.browsers import Watch
-from tests.page.conftest import Contexts, opened
+from tests.page.conftest import PHONE, Contexts, both_sizes, opened
 from tests.page.scripts import Script
-from tests.page.test_looks import PHONE
 from tests.page.using import answer_menu, answers, ask, ask_and_wait, expect_state, of_type
 from tests.server.conftest import unique
 
@@ -58,6 +57,7 @@ def test_an_open_panel_follows_the_conversation(page: Page, script: Script) -> N
     expect(panel).to_be_hidden()
 
 
+@both_sizes
 def test_a_command_that_failed_is_shown_once(demo_page: Page) -> None:
     ask_and_wait(demo_page, "Implement JWT authentication")
     expect(of_type(demo_page, "terminal_command").filter(has_text="exit 2")).to_have_count(1)
@@ -65,6 +65,7 @@ def test_a_command_that_failed_is_shown_once(demo_page: Page) -> None:
         expect(error).to_be_hidden()
 
 
+@both_sizes
 def test_to_dos_are_pinned_while_the_agent_works(page: Page, script: Script) -> None:
     script.plan("Move", [("a", "Pack the boxes"), ("b", "Carry them")]).gate("1")
     ask(page, script.todos(("a", "Pack the boxes", "COMPLETED")).gate("2").say("Moved.").prompt())
@@ -79,6 +80,7 @@ def test_to_dos_are_pinned_while_the_agent_works(page: Page, script: Script) -> 
     expect(pinned).to_be_hidden()
 
 
+@both_sizes
 def test_a_stopped_run_is_no_error(page: Page, script: Script) -> None:
     ask(page, script.say("Half").gate("never").prompt())
     expect(of_type(page, "text")).to_have_text("Half")
@@ -97,6 +99,7 @@ def test_tokens_and_time_are_shown_for_each_turn_and_in_all(page: Page, script: 
     expect(page.locator("#total")).to_contain_text("3,090 tokens")
 
 
+@both_sizes
 def test_a_button_leads_to_the_end(page: Page, script: Script) -> None:
     ask_and_wait(page, script.say("line\n\n" * 200).prompt())
     button = page.get_by_role("button", name="Jump to the end")
@@ -151,6 +154,7 @@ def test_a_file_is_reverted(contexts: Contexts, gateway: RunningGateway, size: s
     expect(panel.get_by_role("button", name="Revert this file")).to_have_count(0)
 
 
+@both_sizes
 def test_a_turn_is_reverted_unless_its_files_were_changed(
     page: Page, gateway: RunningGateway, watch: list[Watch]
 ) -> None:

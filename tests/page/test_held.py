@@ -1,14 +1,17 @@
 """An agent that waits (ACP), which the page chooses by itself: its questions and plans are answered in the same run."""
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from playwright.sync_api import Page, expect
 
 from tests.gateways import RunningGateway, running_gateway
-from tests.page.conftest import Contexts
+from tests.page.conftest import Contexts, both_sizes
 from tests.page.using import answers, ask, expect_state, of_type
 from tests.server.test_leaks import ended_agents
+
+pytestmark = both_sizes
 
 
 @pytest.fixture(scope="package")
@@ -18,8 +21,8 @@ def holding(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningGateway
 
 
 @pytest.fixture
-def held_page(holding: RunningGateway, contexts: Contexts) -> Page:
-    page = contexts().new_page()
+def held_page(holding: RunningGateway, contexts: Contexts, window: dict[str, Any]) -> Page:
+    page = contexts(**window).new_page()
     page.goto(f"{holding.url}/")
     return page
 

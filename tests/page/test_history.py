@@ -5,7 +5,7 @@ from playwright.sync_api import Page, expect
 
 from tests.gateways import RunningGateway
 from tests.page.browsers import Watch
-from tests.page.conftest import Contexts, opened
+from tests.page.conftest import PHONE, Contexts, both_sizes, opened
 from tests.page.scripts import Script
 from tests.page.using import (
     answers,
@@ -94,6 +94,7 @@ def test_a_deleted_conversation_can_be_brought_back(page: Page, gateway: Running
     expect(documents(answers(page))).to_contain_text(title)
 
 
+@both_sizes
 def test_a_deleted_conversation_is_gone_when_the_page_is_left(
     page: Page, gateway: RunningGateway, watch: list[Watch]
 ) -> None:
@@ -142,6 +143,7 @@ def test_a_whole_conversation_is_exported(page: Page, form: str, words: str) -> 
     assert all(word in text for word in (words, first, second))
 
 
+@both_sizes
 def test_an_edited_prompt_starts_a_branch_and_the_original_stays(page: Page) -> None:
     first, second, third = unique(), unique(), unique()
     ask_and_wait(page, first)
@@ -165,6 +167,7 @@ def test_an_edited_prompt_starts_a_branch_and_the_original_stays(page: Page) -> 
     expect(documents(answers(page).last)).to_contain_text(second)
 
 
+@both_sizes
 def test_retry_after_a_failure_asks_the_same_again_in_place(page: Page) -> None:
     ask(page, "standin: fail-quota")
     expect_state(page, "error")
@@ -197,6 +200,32 @@ def test_drafts_are_kept_for_each_conversation(page: Page) -> None:
     page.go_back()
     expect(answers(page)).to_have_count(1)
     expect(prompt_box(page)).to_have_value("Half a thought")
+
+
+def test_on_a_phone_the_history_is_in_the_menu(contexts: Contexts, gateway: RunningGateway) -> None:
+    page = opened(contexts(**PHONE), gateway.url)
+    title = unique()
+    ask_and_wait(page, title)
+    menu(page).get_by_role("button", name="Rename").tap()
+    page.get_by_role("textbox", name="Title").fill(f"Renamed {title}")
+    page.get_by_role("button", name="Save").tap()
+    expect(page.get_by_role("heading", level=1)).to_have_text(f"Renamed {title}")
+    menu(page).get_by_role("button", name="Pin").tap()
+    page.get_by_role("button", name="Conversations").first.tap()
+    nav = page.get_by_role("navigation", name="Conversations")
+    expect(nav.get_by_role("heading").first).to_have_text("Pinned")
+    page.get_by_role("link", name="New conversation").tap()
+    expect(nav).to_be_hidden()
+    page.get_by_role("button", name="Conversations").first.tap()
+    page.get_by_role("searchbox", name="Search conversations").fill(title)
+    expect(conversations(page)).to_have_count(1)
+    conversations(page).first.tap()
+    expect(documents(answers(page))).to_contain_text(title)
+    menu(page).get_by_role("button", name="Delete").tap()
+    page.get_by_role("button", name="Undo").tap()
+    expect(documents(answers(page))).to_contain_text(title)
+    with page.expect_download():
+        menu(page).get_by_role("button", name="Export as Markdown").tap()
 
 
 def test_a_conversation_that_does_not_exist_is_told(gateway: RunningGateway, page: Page, watch: list[Watch]) -> None:

@@ -8,12 +8,11 @@ from playwright.sync_api import BrowserContext, Page, Route, expect
 import cursor_gateway
 from tests.gateways import RunningGateway
 from tests.page.browsers import Watch
-from tests.page.conftest import Contexts, opened
+from tests.page.conftest import PHONE, Contexts, opened
 from tests.page.using import answers, ask_and_wait, conversations, expect_state, prompt_box
 
 _SOURCE = Path(cursor_gateway.__file__).parent
 _MOST_BYTES = 150_000
-PHONE = {"viewport": {"width": 390, "height": 844}, "has_touch": True, "is_mobile": True, "device_scale_factor": 2}
 
 
 def _lightness(page: Page) -> float:

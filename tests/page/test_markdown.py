@@ -2,8 +2,11 @@
 
 from playwright.sync_api import Page, expect
 
+from tests.page.conftest import both_sizes
 from tests.page.scripts import Script
 from tests.page.using import ask_and_wait, of_type
+
+pytestmark = both_sizes
 
 LONG = "\n".join(f"print({number})" for number in range(60))
 

@@ -4,10 +4,9 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from tests.gateways import RunningGateway
-from tests.page.conftest import Contexts, opened
+from tests.page.conftest import PHONE, Contexts, opened
 from tests.page.test_accessibility import axe, violations  # noqa: F401 -- a fixture
 from tests.page.test_held import holding  # noqa: F401 -- a fixture
-from tests.page.test_looks import PHONE
 from tests.page.test_permissions import counter, rejected, times
 from tests.page.using import answers, ask, ask_and_wait, expect_state, of_type
 from tests.server.conftest import eventually

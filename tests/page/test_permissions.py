@@ -6,7 +6,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from tests.gateways import RunningGateway, running_gateway
-from tests.page.conftest import Contexts, opened
+from tests.page.conftest import Contexts, both_sizes, opened
 from tests.page.scripts import Script
 from tests.page.test_held import held_page, holding  # noqa: F401 -- fixtures
 from tests.page.using import answers, ask, ask_and_wait, expect_state, of_type, prompt_box
@@ -31,6 +31,7 @@ def rejected(page: Page, prompt: str) -> None:
     expect(of_type(page, "terminal_command").last).to_contain_text("needs permission")
 
 
+@both_sizes
 def test_a_rejected_command_is_allowed_once_and_runs_once(page: Page, gateway: RunningGateway) -> None:
     prompt, ran = counter(gateway.workspace)
     rejected(page, prompt)
@@ -46,6 +47,7 @@ def test_a_rejected_command_is_allowed_once_and_runs_once(page: Page, gateway: R
     assert times(ran) == 1
 
 
+@both_sizes
 def test_a_rule_is_shown_and_revoked(page: Page, gateway: RunningGateway) -> None:
     prompt, ran = counter(gateway.workspace)
     rejected(page, prompt)
@@ -65,6 +67,7 @@ def test_a_rule_is_shown_and_revoked(page: Page, gateway: RunningGateway) -> Non
     assert times(ran) == 2
 
 
+@both_sizes
 def test_a_denial_with_a_reason_reaches_the_agent(page: Page, gateway: RunningGateway) -> None:
     prompt, ran = counter(gateway.workspace)
     rejected(page, prompt)
@@ -111,6 +114,7 @@ def test_an_agent_that_waits_goes_on_in_the_same_answer(
     assert times(ran) == runs
 
 
+@both_sizes
 def test_each_undecided_command_keeps_its_buttons(page: Page, gateway: RunningGateway) -> None:
     prompt, ran = counter(gateway.workspace)
     (gateway.workspace / "touched.sh").write_text(f"echo ran >> {ran}.other\n")
@@ -131,6 +135,7 @@ def test_each_undecided_command_keeps_its_buttons(page: Page, gateway: RunningGa
     assert (times(ran), times(Path(f"{ran}.other"))) == (1, 1)
 
 
+@both_sizes
 def test_decisions_made_while_the_agent_works_are_sent_together_afterwards(
     page: Page, gateway: RunningGateway, script: Script
 ) -> None:
@@ -154,6 +159,7 @@ def test_decisions_made_while_the_agent_works_are_sent_together_afterwards(
     assert (times(ran), times(Path(f"{ran}.other"))) == (1, 1)
 
 
+@both_sizes
 def test_a_waiting_agent_keeps_asking_for_what_is_undecided(
     held_page: Page,  # noqa: F811 -- the fixture
     holding: RunningGateway,  # noqa: F811

@@ -7,6 +7,7 @@ from playwright.sync_api import Page, Route, expect
 
 from tests.gateways import RunningGateway
 from tests.page.browsers import Watch
+from tests.page.conftest import both_sizes
 from tests.page.scripts import Script
 from tests.page.using import (
     answers,
@@ -20,6 +21,8 @@ from tests.page.using import (
     turns,
 )
 from tests.server.conftest import eventually, invocation, is_gone, unique
+
+pytestmark = both_sizes
 
 
 def test_stop_ends_the_agent_and_keeps_what_it_said(page: Page, gateway: RunningGateway, script: Script) -> None:

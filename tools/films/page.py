@@ -11,8 +11,8 @@ from tests.page.browsers import running_browser
 from tools.films.film import Frame, strip
 
 _WIDTH, _HEIGHT = 1040, 620
-_STEP = 900  # milliseconds
-_QUALITY = 50
+_STEP = 1000  # milliseconds
+_QUALITY = 45
 _MOST = 40  # frames
 
 

@@ -45,9 +45,9 @@ def _list_of_clients() -> str:
 @click.option("--write", is_flag=True, help="Add the configuration to the client's file; a backup is kept.")
 @click.option("--undo", is_flag=True, help="Take back what --write did.")
 def connect(name: str, config: str | None, url: str | None, write: bool, undo: bool) -> int:
-    """Print the configuration with which a client always uses the gateway.
+    """Print the configuration that makes a client use the gateway.
 
-    With `launch`, nothing needs to be configured.
+    `cursor-gateway launch` needs no configuration.
     """
     if write and undo:
         raise click.UsageError("--write and --undo cannot be combined.")

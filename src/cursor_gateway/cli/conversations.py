@@ -128,7 +128,7 @@ def search(words: tuple[str, ...], config: str | None, url: str | None, direct: 
 @where
 @_json
 def show(id: str, config: str | None, url: str | None, direct: bool, as_json: bool) -> int:
-    """Show the prompts and answers of the conversation ID."""
+    """Show the prompts and answers of a conversation."""
     from cursor_gateway.cli.terminals import terminal
 
     conversation = with_history(config, url, direct, lambda history: _whole(history, sound(id)))
@@ -155,7 +155,7 @@ def show(id: str, config: str | None, url: str | None, direct: bool, as_json: bo
 def export(
     id: str, form: Form | None, output: str | None, raw: bool, config: str | None, url: str | None, direct: bool
 ) -> int:
-    """Export the conversation ID."""
+    """Export a conversation."""
     conversation = with_history(config, url, direct, lambda history: _whole(history, sound(id)))
     written = _written(conversation, form or _ENDINGS.get(Path(output or "").suffix.lower(), "markdown"))
     write_to(output, written, raw=raw)

@@ -287,11 +287,11 @@ def of_permissions(settings: Settings, is_unrestricted: bool) -> list[Finding]:
         advice = "set it to `allowlist` unless you trust everyone who can use the gateway."
         findings.append(Finding("warning", "permissions", state, advice))
     else:
-        state = "the agent reads and edits files, and runs the commands that its configuration allows"
+        state = "the agent may read and edit files, and run the commands that its configuration allows"
         if settings.allow:
-            state += f", and what `allow` adds: {', '.join(settings.allow)}"
-        asks = "everything else is rejected, and callers may allow it for themselves"
-        denies = "everything else is rejected, and callers cannot allow it (`permissions` is `deny`)"
+            state += f" and those of `allow`: {', '.join(settings.allow)}"
+        asks = "everything else needs your permission, which you give when the agent asks"
+        denies = "everything else is denied, and nobody is asked (`permissions` is `deny`)"
         findings.append(Finding("good", "permissions", f"{state}; {asks if settings.permissions == 'ask' else denies}"))
     if not settings.trust:
         state = "`trust` is off: runs fail in folders that the agent does not trust"

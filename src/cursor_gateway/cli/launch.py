@@ -63,8 +63,8 @@ def launch(
 ) -> int:
     """Start an installed client that uses Cursor's agent, in the current folder.
 
-    Everything is set for this one process; no configuration file is changed. Your running gateway is used if it may
-    work in this folder. Otherwise one is started on a free port, and ends with the client.
+    No configuration file is changed: everything is set for this one process. The client uses your running gateway if
+    that may work in this folder, and otherwise one that stops when the client does.
     """
     client = LAUNCHED[name]
     assert client.launch is not None

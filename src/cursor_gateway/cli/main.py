@@ -73,7 +73,7 @@ def _show_version(context: click.Context, _option: click.Parameter, wanted: bool
     help="Show the version, and the commit that it was built from.",
 )
 def cli() -> None:
-    """Use Cursor's agent as typed documents, through OpenAI's API, or in a browser."""
+    """Use Cursor's agent from any OpenAI- or Anthropic-compatible tool, in a browser, or here."""
 
 
 for name, short_help in _COMMANDS.items():

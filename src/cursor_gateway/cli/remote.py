@@ -36,7 +36,7 @@ _OTHERWISE = "start one with `cursor-gateway serve`, correct the address, or use
 url_option = click.option(
     "--url",
     metavar="URL",
-    help="The gateway that gets the prompt and the key. Default: your own on this machine, if it runs.",
+    help="The gateway to use; it receives the prompt and the key. Default: your own on this machine, if it is running.",
 )
 direct_option = click.option("--direct", is_flag=True, help="Do not use a gateway; start the agent directly.")
 

@@ -73,7 +73,7 @@ _T = TypeVar("_T")
 @click.option("--log-level", metavar="LEVEL", help="The minimum log level: debug, info, warning or error.")
 @click.option("--open", "opens_page", is_flag=True, help="Open the web page in the browser.")
 def serve(config: str | None, opens_page: bool, **flags: object) -> int:
-    """Start the gateway: documents, OpenAI's API and a web page."""
+    """Start the gateway: the web page, OpenAI's and Anthropic's APIs, and the documents API."""
     if flags["replay_dir"] is not None and flags["source"] is None:
         flags["source"] = "replay"
     settings = configuration(config, flags).settings

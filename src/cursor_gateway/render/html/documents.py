@@ -158,8 +158,7 @@ def _permission(id: str, request: PermissionRequest) -> str:
     return (
         f'<form class="permission" data-permission="{exact(id)}">{note}{buttons}'
         '<div class="deny"><button type="submit" name="decision" value="deny" class="quiet">Deny</button>'
-        '<input type="text" name="reason" aria-label="Reason" placeholder="Reason for the agent (optional)"'
-        ' autocomplete="off"></div>'
+        '<input type="text" name="reason" aria-label="Reason" placeholder="Reason (optional)" autocomplete="off"></div>'
         "</form>"
     )
 
