@@ -26,9 +26,16 @@ class _Tagged(_Closed, frozen=True, kw_only=True, tag_field="type"):
 # --- items ------------------------------------------------------------------------------------------
 
 
+class UrlCitation(_Tagged, frozen=True, kw_only=True, tag="url_citation"):
+    start_index: int
+    end_index: int
+    url: str
+    title: str
+
+
 class OutputText(_Tagged, frozen=True, kw_only=True, tag="output_text"):
     text: str
-    annotations: list[Json]
+    annotations: list[UrlCitation]
     logprobs: list[Json]
 
 
@@ -257,6 +264,11 @@ class TextDelta(_OfPart, frozen=True, kw_only=True, tag="response.output_text.de
     logprobs: list[Json]
 
 
+class AnnotationAdded(_OfPart, frozen=True, kw_only=True, tag="response.output_text.annotation.added"):
+    annotation_index: int
+    annotation: UrlCitation
+
+
 class TextDone(_OfPart, frozen=True, kw_only=True, tag="response.output_text.done"):
     text: str
     logprobs: list[Json]
@@ -342,6 +354,7 @@ Event: TypeAlias = (
     | PartAdded
     | PartDone
     | TextDelta
+    | AnnotationAdded
     | TextDone
     | SummaryPartAdded
     | SummaryPartDone
@@ -432,13 +445,14 @@ class _Folding:
         self.open: Item | None = None
         self._text: list[str] | None = None  # of the part that is open
         self._seen: list[str] = []  # what has happened to the item
+        self._cited: list[UrlCitation] = []
 
     def push(self, event: Event) -> None:
         match event:
             case ItemAdded(item=item, output_index=index):
                 assert self.open is None, "two items are open"
                 assert index == len(self.items)
-                self.open, self._text, self._seen = item, None, []
+                self.open, self._text, self._seen, self._cited = item, None, [], []
                 self._check_added(item)
             case ItemDone(item=item, output_index=index):
                 assert self.open is not None, "an item ends that was not added"
@@ -486,6 +500,11 @@ class _Folding:
                 assert delta, "a delta that says nothing"
                 assert not self._seen
                 self._text.append(delta)
+            case AnnotationAdded(annotation=annotation, annotation_index=place):
+                assert not self._seen
+                assert place == len(self._cited)
+                assert 0 <= annotation.start_index < annotation.end_index <= len("".join(self._text or []))
+                self._cited.append(annotation)
             case TextDone(text=text) | SummaryDone(text=text):
                 assert self._text
                 assert text == "".join(self._text)
@@ -493,6 +512,7 @@ class _Folding:
             case PartDone(part=part) | SummaryPartDone(part=part):
                 assert self._seen == ["text"]
                 assert part.text == "".join(self._text or [])
+                assert isinstance(part, SummaryText) or part.annotations == self._cited
                 self._seen.append("part")
             case ArgumentsDelta(delta=delta) | InputDelta(delta=delta):
                 assert isinstance(self.open, FunctionCall if isinstance(event, ArgumentsDelta) else CustomToolCall)

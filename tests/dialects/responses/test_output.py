@@ -205,6 +205,28 @@ def test_the_web_is_searched() -> None:
         assert (opened.status, opened.action.url) == ("failed", "https://b.example")
 
 
+def test_pages_that_the_text_names_are_cited() -> None:
+    output = Output(head(knows_searches=True))
+    events = output.begin() + output.say("Before: https://a.example")
+    found = [{"url": "https://a.example", "title": "A"}]
+    events += output.end_action(used("web_search", data=found, search_term="x"))
+    events += output.end_action(used("web_fetch", url="https://b.example")) + output.say(
+        "[A](https://a.example) says so."
+    )
+    assert output.response().output[-1].content[0].annotations  # type: ignore[union-attr] # it is a message
+    events += output.think("Hm.") + output.say("And https://b.example.")
+    before, _, _, linked, _, named = sent(events + output.end(DONE)).output
+    cited = []
+    for message in (before, linked, named):
+        assert isinstance(message, Message)
+        part = message.content[0]
+        cited += [(one.url, one.title, part.text[one.start_index : one.end_index]) for one in part.annotations]
+    assert cited == [
+        ("https://a.example", "A", "[A](https://a.example)"),
+        ("https://b.example", "https://b.example", "https://b.example"),
+    ]
+
+
 def test_a_client_that_declares_no_search_gets_an_action() -> None:
     output = Output(head())
     (item,) = sent(output.begin() + output.end_action(used("web_search", search_term="x")) + output.end(DONE)).output

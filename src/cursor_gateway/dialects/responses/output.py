@@ -13,11 +13,13 @@ from msgspec.structs import replace
 
 from cursor_gateway.dialects.actions import Action, action_of
 from cursor_gateway.dialects.deltas import Call, Ended, cached_tokens
+from cursor_gateway.dialects.responses.citations import citations
 from cursor_gateway.dialects.responses.compaction import pack_summary
 from cursor_gateway.dialects.responses.failures import response_error
 from cursor_gateway.dialects.responses.ids import Prefix, item_id, response_id
 from cursor_gateway.dialects.responses.request import Asked
 from cursor_gateway.dialects.responses.shapes import (
+    AnnotationAdded,
     ArgumentsDelta,
     ArgumentsDone,
     CompactionItem,
@@ -67,7 +69,7 @@ from cursor_gateway.dialects.responses.shapes import (
     WebSearching,
 )
 from cursor_gateway.dialects.responses.toolbox import input_of
-from cursor_gateway.dialects.responses.work import doing, web_action
+from cursor_gateway.dialects.responses.work import doing, pages_of, web_action
 from cursor_gateway.model.document_events import DocumentStarted
 from cursor_gateway.model.documents import Document, PlanDocument, Usage
 from cursor_gateway.stages.summary import one_line
@@ -113,6 +115,7 @@ class Output:
         self._items: list[Item | msgspec.Raw] = []  # those that are finished, or their JSON
         self._last_id = ""  # of the last of them
         self._open: _Open | None = None
+        self._pages: dict[str, str] = {}  # that the agent found: their titles by their addresses
         self._next = 0  # the number of the next event
         self._end: Ended | None = None
         self._duration = 0  # seconds
@@ -163,7 +166,7 @@ class Output:
         )
         if end is None:
             if self._open is not None:
-                response = replace(response, output=(*items, _grown(self._open)))
+                response = replace(response, output=(*items, self._grown(self._open)))
             return response
         response = replace(
             response,
@@ -229,19 +232,23 @@ class Output:
         opened = self._open
         if opened is None:
             return []
-        at, text, item = self._at(), "".join(opened.pieces), _done(opened)
+        at, item = self._at(), self._done(opened)
         events: list[Event]
-        match opened:
-            case _Message():
-                part = OutputText(text=text)
+        match item:
+            case MessageItem(content=content):
+                (part,) = content
                 events = [
-                    TextDone(sequence_number=self._number(), text=text, **at),
+                    AnnotationAdded(sequence_number=self._number(), annotation_index=place, annotation=one, **at)
+                    for place, one in enumerate(part.annotations)
+                ]
+                events += [
+                    TextDone(sequence_number=self._number(), text=part.text, **at),
                     PartDone(sequence_number=self._number(), part=part, **at),
                 ]
-            case _Reasoning():
-                summary = SummaryText(text=text)
+            case ReasoningItem(summary=summaries):
+                (summary,) = summaries
                 events = [
-                    SummaryDone(sequence_number=self._number(), text=text, **at),
+                    SummaryDone(sequence_number=self._number(), text=summary.text, **at),
                     SummaryPartDone(sequence_number=self._number(), part=summary, **at),
                 ]
         self._open = None
@@ -300,7 +307,9 @@ class Output:
             return []
         web = web_action(action) if self._asked.knows_searches or self._asked.is_codex else None
         if web is not None:
-            return self._web_search(web, action.error)
+            events = self._web_search(web, action.error)
+            self._pages |= pages_of(action)  # only now: what was written before does not cite them
+            return events
         return self._comment(document) if self._asked.is_codex else self._mcp_call(action)
 
     def end(self, end: Ended, duration_ms: int = 0) -> list[Event]:
@@ -379,6 +388,20 @@ class Output:
             events.append(WebCompleted(sequence_number=self._number(), **at))
         return [*events, self._finished(item)]
 
+    def _done(self, opened: _Open) -> MessageItem | ReasoningItem:
+        text = "".join(opened.pieces)
+        match opened:
+            case _Message(item=message):
+                part = OutputText(text=text, annotations=citations(text, self._pages) if self._pages else ())
+                return replace(message, status="completed", content=(part,))
+            case _Reasoning(item=reasoning):
+                return replace(reasoning, summary=(SummaryText(text=text),))
+
+    def _grown(self, opened: _Open) -> Item:
+        """An item that is not finished yet."""
+        item = self._done(opened)
+        return replace(item, status="in_progress") if isinstance(item, MessageItem) else item
+
     # --- numbers ------------------------------------------------------------------------------------
 
     def _number(self) -> int:
@@ -404,21 +427,6 @@ class Output:
 
 def _fields(echo: Any) -> dict[str, Any]:
     return {name: getattr(echo, name) for name in echo.__struct_fields__}
-
-
-def _done(opened: _Open) -> Item:
-    text = "".join(opened.pieces)
-    match opened:
-        case _Message(item=message):
-            return replace(message, status="completed", content=(OutputText(text=text),))
-        case _Reasoning(item=reasoning):
-            return replace(reasoning, summary=(SummaryText(text=text),))
-
-
-def _grown(opened: _Open) -> Item:
-    """An item that is not finished yet."""
-    item = _done(opened)
-    return replace(item, status="in_progress") if isinstance(item, MessageItem) else item
 
 
 def _usage(usage: Usage) -> ResponseUsage:

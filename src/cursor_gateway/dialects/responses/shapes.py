@@ -15,9 +15,16 @@ class _Typed(Struct, frozen=True, kw_only=True, tag_field="type"):
 # --- items ------------------------------------------------------------------------------------------
 
 
+class UrlCitation(_Typed, frozen=True, kw_only=True, tag="url_citation"):
+    start_index: int
+    end_index: int
+    url: str
+    title: str
+
+
 class OutputText(_Typed, frozen=True, kw_only=True, tag="output_text"):
     text: str
-    annotations: tuple[()] = ()
+    annotations: tuple[UrlCitation, ...] = ()
     logprobs: tuple[()] = ()
 
 
@@ -255,6 +262,12 @@ class TextDelta(_ItemEvent, frozen=True, kw_only=True, tag="response.output_text
     logprobs: tuple[()] = ()
 
 
+class AnnotationAdded(_ItemEvent, frozen=True, kw_only=True, tag="response.output_text.annotation.added"):
+    content_index: int = 0
+    annotation_index: int
+    annotation: UrlCitation
+
+
 class TextDone(_ItemEvent, frozen=True, kw_only=True, tag="response.output_text.done"):
     content_index: int = 0
     text: str
@@ -341,6 +354,7 @@ Event: TypeAlias = (
     | PartAdded
     | PartDone
     | TextDelta
+    | AnnotationAdded
     | TextDone
     | SummaryPartAdded
     | SummaryPartDone

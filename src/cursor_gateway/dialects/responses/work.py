@@ -5,6 +5,7 @@ import msgspec
 from cursor_gateway.dialects.actions import Action
 from cursor_gateway.dialects.responses.shapes import OpenPage, Search, WebSource
 from cursor_gateway.model.document_events import DocumentStarted
+from cursor_gateway.wire.payload import Fields
 
 _PAGES = ("web_fetch", "fetch", "exa_fetch")
 _SEARCHES = ("web_search", "exa_search")
@@ -37,9 +38,17 @@ def web_action(action: Action) -> Search | OpenPage | None:
         return OpenPage(url=_text(action, "url"))
     if action.name in _SEARCHES:
         query = _text(action, "search_term") or _text(action, "query")
-        sources = tuple(WebSource(url=url) for url in _urls(action.output))
+        sources = tuple(WebSource(url=url) for url in _results(action.output))
         return Search(query=query, queries=(query,), sources=sources)
     return None
+
+
+def pages_of(action: Action) -> dict[str, str]:
+    """The web pages that it found or opened: their titles by their addresses."""
+    if action.name in _PAGES:
+        url = _text(action, "url")
+        return {url: url} if url else {}
+    return _results(action.output) if action.name in _SEARCHES else {}
 
 
 def _text(action: Action, name: str) -> str:
@@ -47,10 +56,10 @@ def _text(action: Action, name: str) -> str:
     return value if isinstance(value, str) else ""
 
 
-def _urls(output: str) -> list[str]:
+def _results(output: str) -> dict[str, str]:
     try:
         found = msgspec.json.decode(output)
     except msgspec.DecodeError:
-        return []
-    pages = found if isinstance(found, list) else []
-    return [page["url"] for page in pages if isinstance(page, dict) and isinstance(page.get("url"), str)]
+        return {}
+    pages = [Fields(page) for page in found if isinstance(page, dict)] if isinstance(found, list) else []
+    return {url: page.text("title") or url for page in pages if (url := page.text("url"))}
