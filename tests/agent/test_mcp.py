@@ -335,6 +335,7 @@ def tried(standin: Standin, tool: str, *flags: str, deny: list[str]) -> tuple[Re
     return records, changed or records[-1]["result"] == f"Results: {GIVEN.get(tool)}"
 
 
+@pytest.mark.quick_cases(4)
 @pytest.mark.parametrize("tool", OWN)
 def test_the_agents_own_tools_really_do_it(standin: Standin, tool: str) -> None:
     records, done = tried(standin, tool, *(["--force"] if tool == "shell" else []), deny=[])
@@ -342,6 +343,7 @@ def test_the_agents_own_tools_really_do_it(standin: Standin, tool: str) -> None:
     assert "success" in result(records, tool)
 
 
+@pytest.mark.quick_cases(7)
 @pytest.mark.parametrize("tool", sorted(OWN.keys() - {"shell"}))
 @pytest.mark.parametrize("flags", [(), ("--force",)], ids=["careful", "forced"])
 def test_what_is_denied_is_not_done(standin: Standin, tool: str, flags: tuple[str, ...]) -> None:
@@ -358,6 +360,7 @@ def test_a_command_needs_to_be_allowed(standin: Standin, deny: list[str]) -> Non
     assert result(records, "shell")["rejected"]["command"] == "touch made"
 
 
+@pytest.mark.quick_cases(4)
 @pytest.mark.parametrize("tool", OWN)
 @pytest.mark.parametrize(
     "flags",
@@ -382,6 +385,7 @@ def test_mcp_can_be_left_out_too(standin: Standin) -> None:
         assert server.of("tools/call") == []
 
 
+@pytest.mark.quick_cases(4)
 @pytest.mark.parametrize("tool", OWN)
 def test_a_build_that_ignores_all_rules(standin: Standin, tool: str) -> None:
     standin.set(ignores_deny=1)

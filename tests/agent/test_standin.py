@@ -72,6 +72,7 @@ def test_every_scenario_is_tested_here() -> None:
     assert set(SCENARIOS) == set(SUCCESSFUL) | UNSUCCESSFUL
 
 
+@pytest.mark.quick_cases(10)
 @pytest.mark.parametrize("flags", [STREAM, PARTIAL], ids=["whole", "partial"])
 @pytest.mark.parametrize("name", SUCCESSFUL)
 @pytest.mark.parametrize("more", [(), ("--force",)], ids=["careful", "forced"])
@@ -250,6 +251,7 @@ LOST = ["connection/reconnecting", "retry/starting"] * 3
 LOST_LATE = ["connection/reconnecting", "retry/starting", "retry/resuming"] * 3
 
 
+@pytest.mark.quick_cases(12)
 @pytest.mark.parametrize(
     ("prompt", "status", "said", "events"),
     [

@@ -15,6 +15,8 @@ from benchmarks.goals import GOALS
 from benchmarks.processes import children, cpu_seconds, listens, own_kilobytes, peak_megabytes
 from benchmarks.sessions import session
 
+pytestmark = pytest.mark.slow  # `make bench` needs all of it, too
+
 
 @pytest.fixture(scope="module")
 def field(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Field]:

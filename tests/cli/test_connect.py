@@ -64,6 +64,7 @@ def prepared(path: Path, text: str = MINE) -> Path:
 # --- printing -------------------------------------------------------------------------------------------
 
 
+@pytest.mark.quick_cases(5)
 @pytest.mark.parametrize("name", CLIENTS)
 def test_the_configuration_is_printed_and_nothing_is_written(name: str, home: Path) -> None:
     out, told = connect(name, CURSOR_GATEWAY_API_KEY="cgw_mine")
@@ -99,6 +100,7 @@ def test_a_port_that_changes_cannot_be_kept() -> None:
 # --- writing, and back ----------------------------------------------------------------------------------
 
 
+@pytest.mark.quick_cases(9)
 @pytest.mark.parametrize("name", JSON)
 @pytest.mark.parametrize("text", [MINE, "{}", '{"a":1}\r\n', ""])
 def test_written_and_undone_a_file_has_the_same_bytes(name: str, text: str, home: Path) -> None:
@@ -121,6 +123,7 @@ def test_written_and_undone_a_file_has_the_same_bytes(name: str, text: str, home
     assert not backup.exists()
 
 
+@pytest.mark.quick_cases(4)
 @pytest.mark.parametrize("name", [*JSON, *NEW])
 def test_a_file_that_was_not_there_is_gone_again(name: str, home: Path) -> None:
     connect(name, "--write")

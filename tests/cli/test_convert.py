@@ -370,6 +370,7 @@ def test_converting_needs_no_rich() -> None:
     assert ended.returncode == 0
 
 
+@pytest.mark.quick_cases(2)
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="Linux tells the peak there")
 @pytest.mark.parametrize("form", FORMS)
 def test_a_long_stream_needs_little_memory(form: str, tmp_path: Path) -> None:

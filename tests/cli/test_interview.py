@@ -81,6 +81,7 @@ def where(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callable[[
                 yield lambda: ["--url", gateway.url]
 
 
+@pytest.mark.quick_cases(1)
 def test_a_question_is_asked_and_answered(tmp_path: Path, where: Callable[[], list[str]]) -> None:
     with chatting(tmp_path, *where(), "standin: question") as (terminal, process):
         terminal.until(b"Which file is meant?")
@@ -150,6 +151,7 @@ def runs_in(home: Path) -> int:
     return len((home / "ran").read_text().splitlines()) if (home / "ran").exists() else 0
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.quick_cases(3)
 @pytest.mark.parametrize("key", ["o", "c", "w"])
 def test_a_command_is_allowed_by_a_key(tmp_path: Path, place: list[str], backend: str, key: str) -> None:
@@ -167,6 +169,7 @@ def test_a_command_is_allowed_by_a_key(tmp_path: Path, place: list[str], backend
     assert runs_in(tmp_path) == 1
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.quick_cases(2)
 def test_a_command_is_denied_with_a_reason(tmp_path: Path, place: list[str], backend: str) -> None:
     with chatting(tmp_path, *place, counting(tmp_path), source=backend) as (terminal, process):

@@ -90,6 +90,7 @@ def user_files(home: Path) -> set[Path]:
 # --- every client ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.quick_cases(3)
 @pytest.mark.parametrize("name", LAUNCHED)
 def test_a_client_finds_a_gateway_that_ends_with_it_and_its_models(name: str, home: Path, temporary: Path) -> None:
     before = user_files(home)

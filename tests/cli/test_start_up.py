@@ -51,6 +51,7 @@ def test_help_loads_no_command(arguments: list[str]) -> None:
     assert not modules & {"asyncio", "logging", "msgspec", "rich", "socket", "ssl", "subprocess"}
 
 
+@pytest.mark.quick_cases(4)
 @pytest.mark.parametrize("name", sorted(cli.commands))
 def test_a_commands_help_loads_neither_the_server_nor_what_runs_need(name: str) -> None:
     modules = loaded_by(f"from cursor_gateway.cli.main import run; run([{name!r}, '--help'])")

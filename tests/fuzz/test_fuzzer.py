@@ -132,6 +132,7 @@ def test_a_target_says_what_holds(name: str) -> None:
     assert any(len(seed) <= target.longest for seed in target.seeds())
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(find_spec("atheris") is None, reason="there is no atheris for this Python on this system")
 def test_the_command_fuzzes_and_tells_what_it_did(tmp_path: Path) -> None:
     done = subprocess.run(

@@ -313,6 +313,7 @@ def _status(runs: subprocess.Popen[str], source: Path, *tests: str) -> tuple[int
     return int(runs.stdout.readline()), log.read_text(encoding="utf-8")
 
 
+@pytest.mark.quick_cases(2)
 @pytest.mark.parametrize("mutation", MUTATIONS, ids=[mutation.rule for mutation in MUTATIONS])
 @pytest.mark.quick_cases(5)
 def test_a_broken_rule_is_noticed(mutation: Mutation, runs: subprocess.Popen[str], tmp_path: Path) -> None:

@@ -486,6 +486,7 @@ LONG = {
 }
 
 
+@pytest.mark.quick_cases(38)
 @pytest.mark.parametrize("size", [1, 1000_000], ids=["one by one", "whole"])
 @pytest.mark.parametrize("unit", LONG.values(), ids=LONG)
 @pytest.mark.parametrize("before", ["", "```py\n", "- ```py\n  "], ids=["prose", "code", "code in an item"])
@@ -496,6 +497,7 @@ def test_twice_the_text_is_twice_the_work(before: str, unit: str, size: int) -> 
     assert cost(800) < 2.2 * cost(400) + 200
 
 
+@pytest.mark.quick_cases(7)
 @pytest.mark.parametrize("unit", ["`", "~", "- ", "* ", "> ", " ", "\t", "a", "``` `", "<a b "])
 @pytest.mark.parametrize("before", ["", "```py\n"], ids=["prose", "code"])
 def test_a_long_line_that_comes_one_by_one_is_read_once(before: str, unit: str) -> None:

@@ -31,14 +31,14 @@ both_sizes = pytest.mark.parametrize("size", ["desktop", "phone"])
 
 @pytest.hookimpl(tryfirst=True)  # before `-m` selects
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """A browser is slow: the first two tests of each module are enough for a quick run, in a wide window."""
+    """A browser is slow: the first test of each module is enough for a quick run, in a wide window."""
     seen = Counter[Path]()
     for item in items:
         if item.path.parent == Path(__file__).parent:
             case = getattr(item, "callspec", None)
             is_phone = case is not None and "phone" in case.params.values()
             seen[item.path] += not is_phone
-            if is_phone or seen[item.path] > 2:
+            if is_phone or seen[item.path] > 1:
                 item.add_marker("slow")
 
 

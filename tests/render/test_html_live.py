@@ -398,6 +398,7 @@ _LONG = {
 }
 
 
+@pytest.mark.quick_cases(2)
 @pytest.mark.parametrize("text", _LONG.values(), ids=_LONG)
 def test_a_text_costs_by_its_length_whatever_its_blocks(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def of(size: int) -> int:

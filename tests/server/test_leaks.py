@@ -474,6 +474,7 @@ def memory(pid: int) -> int:
     return int(found[1]) * 1024
 
 
+@pytest.mark.slow
 @on_linux
 def test_a_reader_that_does_not_read_delays_nobody(tmp_path: Path) -> None:
     with ended_agents(tmp_path) as home, running_gateway(home, settings={"keep_alive_seconds": "1"}) as gateway:

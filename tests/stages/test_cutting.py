@@ -170,6 +170,7 @@ def test_beside_white_space_estimates_add_up(before: str, space: str, after: str
     assert estimate_tokens(before + space + after) == estimate_tokens(before) + estimate_tokens(space + after)
 
 
+@pytest.mark.quick_cases(7)
 @pytest.mark.parametrize("unit", ["a", "a b ", " ", "世", "-_", "\n\n", "word\n"])
 @pytest.mark.parametrize("tokens", [0.01, 0.3, 1.0])
 def test_a_long_answer_is_counted_about_once(unit: str, tokens: float) -> None:

@@ -5,6 +5,7 @@ import re
 import shutil
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 from typing import get_args
 
@@ -21,8 +22,12 @@ from tools.reference import __main__ as reference
 from tools.reference.markdown import code, one_of, table
 from tools.reference.table_pages import error_classes, error_meanings
 
-TEXTS = {name: text() for name, text in reference.PAGES.items()}
-PAGES = {name: text for name, text in TEXTS.items() if name.endswith(".md")}
+PAGES = [name for name in reference.PAGES if name.endswith(".md")]
+
+
+@cache
+def text_of(name: str) -> str:
+    return reference.PAGES[name]()
 
 
 @pytest.fixture
@@ -60,25 +65,25 @@ def test_pages_do_not_depend_on_the_terminal_or_the_order_of_hashes(tmp_path: Pa
 
 @pytest.mark.parametrize("name", PAGES)
 def test_links_lead_somewhere(name: str) -> None:
-    for target in re.findall(r"\]\(([^)]+)\)", PAGES[name]):
+    for target in re.findall(r"\]\(([^)]+)\)", text_of(name)):
         page, _, anchor = target.partition("#")
         if page.removeprefix("../") in reference.OTHERS:
             continue
-        assert (page or name) in TEXTS
+        assert (page or name) in reference.PAGES
         if anchor:
-            headings = re.findall(r"^#+ (.+)$", PAGES[page or name], re.MULTILINE)
+            headings = re.findall(r"^#+ (.+)$", text_of(page or name), re.MULTILINE)
             assert anchor in {heading.lower() for heading in headings}, target
 
 
-@pytest.mark.parametrize("name", TEXTS)
+@pytest.mark.parametrize("name", reference.PAGES)
 def test_no_line_ends_in_white_space_and_each_page_ends_with_a_line_end(name: str) -> None:
-    assert not re.search(r"[ \t]$", TEXTS[name], re.MULTILINE)
-    assert TEXTS[name].endswith("\n")
-    assert not TEXTS[name].endswith("\n\n")
+    assert not re.search(r"[ \t]$", text_of(name), re.MULTILINE)
+    assert text_of(name).endswith("\n")
+    assert not text_of(name).endswith("\n\n")
 
 
 def test_every_type_event_and_field_has_its_place() -> None:
-    documents, events = PAGES["documents.md"], PAGES["events.md"]
+    documents, events = text_of("documents.md"), text_of("events.md")
     for type in get_args(DocumentType):
         assert f"\n## {type}\n" in documents
         assert f'  "type": "{type}",' in documents  # its example
@@ -96,27 +101,27 @@ def test_every_error_is_listed_with_its_meaning() -> None:
     assert {error.__name__ for error in error_classes()} == set(error_meanings())
     assert all(issubclass(error, GatewayError) for error in error_classes())
     for error in error_classes():
-        assert re.search(rf"^\| `{error.code}` +\| {error.status} ", PAGES["errors.md"], re.MULTILINE)
+        assert re.search(rf"^\| `{error.code}` +\| {error.status} ", text_of("errors.md"), re.MULTILINE)
 
 
 def test_every_tool_is_listed() -> None:
-    listed = re.findall(r"^\| `(\w+)`", PAGES["tools.md"], re.MULTILINE)
+    listed = re.findall(r"^\| `(\w+)`", text_of("tools.md"), re.MULTILINE)
     assert listed == [*sorted(tools._READERS), *sorted(tools._TABLE)]
 
 
 def test_every_command_is_listed_with_its_help() -> None:
-    listed = re.findall(r"^## (.+)$", PAGES["cli.md"], re.MULTILINE)
+    listed = re.findall(r"^## (.+)$", text_of("cli.md"), re.MULTILINE)
     assert listed[0] == "cursor-gateway"
     assert [name for name in listed if name.count(" ") == 1] == [
         f"cursor-gateway {name}" for name in sorted(cli.commands)
     ]
     assert "cursor-gateway conversations search" in listed
-    assert "Usage: cursor-gateway convert [OPTIONS] [FILE|-]" in PAGES["cli.md"]
+    assert "Usage: cursor-gateway convert [OPTIONS] [FILE|-]" in text_of("cli.md")
 
 
 def test_the_definitions_are_what_the_command_prints() -> None:
     for option, name in ([], "schema.json"), (["--typescript"], "documents.ts"):
-        assert CliRunner().invoke(cli, ["schema", *option]).stdout == TEXTS[name]
+        assert CliRunner().invoke(cli, ["schema", *option]).stdout == text_of(name)
 
 
 def test_a_table_is_aligned_and_a_bar_does_not_split_a_cell() -> None:
@@ -160,7 +165,7 @@ def test_the_guides_commands_print_what_it_says(tmp_path: Path) -> None:
 @pytest.mark.skipif(shutil.which("groff") is None, reason="groff is not installed")
 def test_the_manual_page_is_valid_and_names_every_command(tmp_path: Path) -> None:
     page = tmp_path / "cursor-gateway.1"
-    page.write_text(TEXTS["cursor-gateway.1"])
+    page.write_text(text_of("cursor-gateway.1"))
     command = ["groff", "-man", "-Tutf8", "-ww", "-P-cbou", str(page)]
     shown = subprocess.run(command, capture_output=True, encoding="utf-8", timeout=60, check=True)
     assert shown.stderr == ""

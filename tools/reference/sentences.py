@@ -5,7 +5,9 @@ Only what can be read off the source is found: literals, f-strings, and names th
 
 import ast
 import re
+from collections import deque
 from collections.abc import Collection, Iterator, Mapping
+from functools import cache
 from pathlib import Path
 from typing import TypeAlias
 
@@ -24,9 +26,14 @@ class Said(Struct, frozen=True):
 
 def said(names: Collection[str]) -> list[Said]:
     """Every call `Name("…")` of these classes, and every row `(…, Name, "…")` of a table."""
-    modules = [ast.parse(path.read_text(encoding="utf-8")) for path in sorted(_SOURCE.rglob("*.py"))]
+    modules = _modules()
     constants = _constants(modules)
     return [one for module in modules for one in _said_in(module, names, constants)]
+
+
+@cache
+def _modules() -> list[ast.Module]:
+    return [ast.parse(path.read_text(encoding="utf-8")) for path in sorted(_SOURCE.rglob("*.py"))]
 
 
 def sentences(found: Collection[Said], name: str) -> list[str]:
@@ -51,20 +58,29 @@ def _constants(modules: Collection[ast.Module]) -> _Scope:
 
 def _said_in(module: ast.Module, names: Collection[str], constants: _Scope) -> Iterator[Said]:
     top = {**constants, **_assigned(module.body)}
-    functions = [node for node in ast.walk(module) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
-    scopes: dict[ast.AST, _Scope] = {}
-    for function in functions:  # outer ones come first, so that the innermost wins
-        inside = list(ast.walk(function))
-        scope: _Scope = {**top, **_assigned(inside)}
-        scopes.update((node, scope) for node in inside)
-    for node in ast.walk(module):
-        scope = scopes.get(node, top)
+    for node, function in _with_functions(module):
         match node:
             case ast.Call(func=ast.Name(id=name), args=[_, *_] as arguments) if name in names:
+                scope = _scope(top, function)
                 yield Said(name, tuple(_text(argument, scope) for argument in arguments))
             case ast.Tuple(elts=[*_, ast.Name(id=name), ast.expr() as message]) if name in names:
                 if not isinstance(message, ast.Name) or message.id not in names:
-                    yield Said(name, (_text(message, scope),))
+                    yield Said(name, (_text(message, _scope(top, function)),))
+
+
+def _with_functions(module: ast.Module) -> Iterator[tuple[ast.AST, ast.AST | None]]:
+    """Every node, with the innermost function around it; a function is its own."""
+    queue: deque[tuple[ast.AST, ast.AST | None]] = deque([(module, None)])
+    while queue:
+        node, function = queue.popleft()
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            function = node
+        queue.extend((child, function) for child in ast.iter_child_nodes(node))
+        yield node, function
+
+
+def _scope(top: _Scope, function: ast.AST | None) -> _Scope:
+    return top if function is None else {**top, **_assigned(list(ast.walk(function)))}
 
 
 def _assigned(nodes: Collection[ast.AST]) -> _Scope:
