@@ -34,6 +34,7 @@ PURE = [
     "runs/open_calls.py",
     *(f"http1/{name}.py" for name in ("requests", "responses")),
     "cli/clients/*.py",
+    *(f"mcp_server/{name}.py" for name in ("progress", "results", "tools")),
     *(f"client/{name}.py" for name in ("calls", "failures", "following", "steps")),
     *(
         f"sources/cursor/{name}.py"

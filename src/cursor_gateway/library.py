@@ -13,7 +13,13 @@ from cursor_gateway.dialects.chat.encoder import (
 )
 from cursor_gateway.dialects.deltas import AgentTools
 from cursor_gateway.dialects.documents.encoder import NdjsonEncoder, SseEncoder, encode_response
-from cursor_gateway.dialects.documents.request import ChosenTool, OfferedTool, QuestionAnswer, ToolAnswer
+from cursor_gateway.dialects.documents.request import (
+    ChosenTool,
+    OfferedTool,
+    PermissionAnswer,
+    QuestionAnswer,
+    ToolAnswer,
+)
 from cursor_gateway.dialects.text import TextEncoder
 from cursor_gateway.errors import Failure
 from cursor_gateway.model.document_events import (
@@ -51,6 +57,7 @@ from cursor_gateway.model.documents import (
     FileEditMetadata,
     Metadata,
     Mode,
+    PermissionRequest,
     PlanDocument,
     PlanMetadata,
     PlanTodo,
@@ -71,6 +78,7 @@ from cursor_gateway.model.documents import (
     WaitingCall,
 )
 from cursor_gateway.model.history import ConversationDetail, ConversationEntry, MessageEntry, RunEntry
+from cursor_gateway.model.permissions import PermissionEntry, PermissionList
 from cursor_gateway.model.run_info import Fences, Include, RunInfo
 from cursor_gateway.reader import (
     DocumentReader,
@@ -133,6 +141,10 @@ __all__ = [
     "NdjsonEncoder",
     "OfferedTool",
     "Paused",
+    "PermissionAnswer",
+    "PermissionEntry",
+    "PermissionList",
+    "PermissionRequest",
     "PlanDocument",
     "PlanMetadata",
     "PlanTodo",

@@ -42,6 +42,9 @@ class Awaited:
     def stream(self, message: str, **options: Any) -> "AwaitedStream":
         return AwaitedStream(self.runner, self.client.stream(message, **options))
 
+    def start(self, message: str, **options: Any) -> str:
+        return self.runner.run(self.client.start(message, **options))
+
     def response(self, id: str) -> ChatResponse:
         return self.runner.run(self.client.response(id))
 

@@ -98,7 +98,7 @@ def test_a_response() -> None:
     [
         {"tool_results": [ToolAnswer(tool_call_id="call_1", content={"sky": "blue"}, is_error=True)]},
         {"answers": [QuestionAnswer(question_id="file", selected_option_ids=["a"], text="or b")]},
-        {"plan": "accept"},
+        {"plan": "reject", "text": "Keep SQLite."},
     ],
 )
 def test_an_answer(fields: calls.AnswerFields) -> None:
@@ -110,6 +110,15 @@ def test_an_answer(fields: calls.AnswerFields) -> None:
     for name, value in fields.items():
         assert getattr(told, name) == value
     assert told.when_client_leaves == "finish"
+
+
+def test_start() -> None:
+    request = calls.chat_request("hello", "key", [], {})
+    shell = Shell(LOST, answer(202, encode_response(RESPONSE)))
+    assert shell.asked(calls.start(LINK, request)) == RESPONSE
+    assert requested(shell) == ["POST /v1/chat"] * 2
+    assert shell.requests[0].headers == {**request.headers, "prefer": "respond-async"}
+    assert shell.requests[0].body == request.body
 
 
 def test_cancel() -> None:

@@ -198,6 +198,15 @@ def test_a_running_answer(client: AnyClient, tmp_path: Path) -> None:
         assert said(stream.result()) == "Waiting for the file. It is there."
 
 
+def test_a_run_that_nobody_waits_for(gateway: RunningGateway, client: AnyClient) -> None:
+    mark = unique()
+    id = client.start(f"{mark} {standin('say', SAID)}", idempotency_key=mark)
+    assert client.start(f"{mark} {standin('say', SAID)}", idempotency_key=mark) == id
+    with client.events(id) as stream:
+        assert said(stream.result()) == SAID
+    assert invocation(gateway, mark)
+
+
 def test_cancel(gateway: RunningGateway, client: AnyClient) -> None:
     mark = unique()
     with client.stream(f"{mark} {standin('hang-mid')}") as stream:

@@ -264,6 +264,21 @@ def test_the_response_has_the_specifications_names_only() -> None:
     }
 
 
+def test_the_text_of_a_response_is_what_the_agent_said() -> None:
+    code = CodeBlockMetadata(language="python", purpose="example")
+    reference = CodeReferenceMetadata(file_path="a.py", start_line=1, end_line=2, language="python")
+    command = TerminalCommandMetadata(command="ls", exit_code=0, output="a.py", duration_ms=1, permissions=[])
+    told: list[tuple[str | None, Metadata]] = [
+        ("Look:", TextMetadata()),
+        ("print('```')", code),
+        (None, command),
+        ("x = 1", reference),
+    ]
+    documents = [make_document(f"doc_{n}", n, content, metadata) for n, (content, metadata) in enumerate(told)]
+    text = response(documents, USAGE, FIGURES).text
+    assert text == "Look:\n\n````python\nprint('```')\n````\n\n```1:2:a.py\nx = 1\n```"
+
+
 def test_an_envelope_is_a_response_without_its_documents() -> None:
     fields = [field.encode_name for field in msgspec.structs.fields(ChatResponse)]
     fields.remove("documents")

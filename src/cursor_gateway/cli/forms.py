@@ -6,8 +6,7 @@ from typing import Literal, Protocol, Self, TypeAlias
 from cursor_gateway.cli.output import write_json, write_text
 from cursor_gateway.dialects.documents.encoder import encode_response
 from cursor_gateway.model.document_events import ContentDelta, DocumentEnded, DocumentEvent, DocumentStarted
-from cursor_gateway.model.documents import CodeBlockDocument, CodeReferenceDocument
-from cursor_gateway.render.export import fenced
+from cursor_gateway.model.documents import CodeBlockDocument, CodeReferenceDocument, fenced
 from cursor_gateway.stages.transcript import Transcript
 
 Form: TypeAlias = Literal["view", "json", "text"]

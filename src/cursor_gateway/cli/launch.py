@@ -18,7 +18,7 @@ from cursor_gateway.cli.clients.base import NO_KEY, Client, Endpoint, Launch, Of
 from cursor_gateway.cli.clients.table import LAUNCHED
 from cursor_gateway.cli.configuration import config, configuration
 from cursor_gateway.cli.output import Trouble, aside, aside_demo, write_text
-from cursor_gateway.cli.remote import Remote, open_gateway, url_option
+from cursor_gateway.cli.remote import current_folder, open_gateway, url_option
 from cursor_gateway.settings import Settings
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ def launch(
         client.launch,
         program=_program(client, client.launch),
         arguments=arguments[1:] if arguments[:1] == ("--",) else arguments,
-        folder=_folder(),
+        folder=current_folder(),
         url=url,
         model=model,
     )
@@ -99,13 +99,6 @@ def _program(client: Client, how: Launch) -> str:
         if (found := shutil.which(name)) is not None:
             return found
     raise NotInstalled(f"{client.title} is not installed (no `{how.programs[0]}` on PATH); run `{how.install}`.")
-
-
-def _folder() -> str:
-    try:
-        return os.getcwd()
-    except OSError:
-        raise Trouble("the current folder no longer exists; change to another.") from None
 
 
 # --- running it -----------------------------------------------------------------------------------------
@@ -178,7 +171,7 @@ async def _running(options: LaunchOptions, settings: Settings) -> Endpoint | Non
     async with open_gateway(settings, options.url) as remote:
         if remote is None:
             return None
-        is_named, works_here = bool(options.url or settings.url), _works_in(remote, settings, options.folder)
+        is_named, works_here = bool(options.url or settings.url), remote.works_in(settings, options.folder)
         if not (is_named or works_here):
             aside(f"The gateway at {remote.url} may not work in this folder, so another one is started.")
             return None
@@ -190,15 +183,6 @@ async def _running(options: LaunchOptions, settings: Settings) -> Endpoint | Non
             workspace=options.folder if works_here else "",
         )
         return await _endpoint(remote.client, options, known)
-
-
-def _works_in(remote: Remote, settings: Settings, folder: str) -> bool:
-    if not remote.is_own:  # this folder may not even exist there
-        return False
-    default = remote.health.workspace if remote.health else ""
-    roots = settings.workspace_roots or [default or settings.workspace]
-    here = Path(folder).resolve()
-    return any(here.is_relative_to(Path(root).expanduser().resolve()) for root in roots if root)
 
 
 async def _endpoint(client: "AsyncClient", options: LaunchOptions, known: Endpoint) -> Endpoint:

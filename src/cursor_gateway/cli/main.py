@@ -16,6 +16,7 @@ _COMMANDS = {
     "conversations": "List, search, show, export and delete conversations.",
     "launch": "Start Claude Code, Codex, OpenCode and others, connected.",
     "connect": "Configure a client or an editor to use the gateway.",
+    "mcp": "Offer the agent to MCP hosts, on standard input and output.",
     "permissions": "List and revoke what the agent may do.",
     "models": "List the models.",
     "doctor": "Check the agent, the settings and this machine.",

@@ -6,6 +6,7 @@ socket, could belong to another user: it is sent nothing, neither a key nor a pr
 """
 
 import asyncio
+import os
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager, nullcontext
 from pathlib import Path
@@ -50,6 +51,15 @@ class Remote(Struct, frozen=True, kw_only=True):
     @property
     def is_local(self) -> bool:
         return self.is_own or is_loopback(urlsplit(self.url).hostname or "")
+
+    def works_in(self, settings: Settings, folder: str) -> bool:
+        """Whether this folder of this machine is one that it may work in."""
+        if not self.is_own:  # this folder may not even exist there
+            return False
+        default = self.health.workspace if self.health else ""
+        roots = settings.workspace_roots or [default or settings.workspace]
+        here = Path(folder).resolve()
+        return any(here.is_relative_to(Path(root).expanduser().resolve()) for root in roots if root)
 
     def announce(self, folder: str = "") -> None:
         source = self.health and self.health.source
@@ -120,6 +130,13 @@ async def _locate(settings: Settings, url: str | None) -> _Place | None:
             f"{data}. If you trust it (a container, a tunnel, another user's), set CURSOR_GATEWAY_VERIFY_GATEWAY=false."
         )
     return _Place(url=address, is_named=bool(named))
+
+
+def current_folder() -> str:
+    try:
+        return os.getcwd()
+    except OSError:
+        raise Trouble("the current folder no longer exists; change to another.") from None
 
 
 def local_url(settings: Settings) -> str:

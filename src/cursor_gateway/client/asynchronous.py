@@ -73,6 +73,10 @@ class AsyncClient:
         """Streams the answer; use it in an `async with`. Leaving it before the end stops the run."""
         return AsyncStream(self._http, Following(self._link, start=request_of(message, options)))
 
+    async def start(self, message: str, **options: Unpack[ChatOptions]) -> str:
+        """Starts a run that nobody has to wait for, and returns its id. Read it with `events` or `response`."""
+        return (await self._call(calls.start(self._link, request_of(message, options)))).id
+
     # --- an earlier run, or one that continues ------------------------------------------------------------
 
     async def response(self, id: str) -> ChatResponse:
@@ -84,7 +88,7 @@ class AsyncClient:
         return AsyncStream(self._http, Following(self._link, id=id, after=after))
 
     async def answer(self, id: str, **fields: Unpack[AnswerFields]) -> str:
-        """Answers a run: send one of `tool_results`, `answers`, `plan` and `permissions`.
+        """Answers a run: send one of `tool_results`, `answers`, `plan` (and perhaps `text`) and `permissions`.
 
         Returns the id of the run that continues: the same one, or the next in the conversation.
         """

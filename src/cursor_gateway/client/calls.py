@@ -6,6 +6,7 @@ from typing import Literal, TypedDict, TypeVar
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from cursor_gateway.client.failures import CallFailed
 from cursor_gateway.client.steps import (
@@ -98,16 +99,23 @@ def cancel_request(id: str, seconds: float | None = None) -> Request:
 # --- a run ------------------------------------------------------------------------------------------
 
 
+def start(link: Link, request: Request) -> Call[ChatResponse]:
+    """The run's first snapshot, as soon as the gateway has accepted the message."""
+    request = replace(request, headers={**request.headers, "prefer": "respond-async"})
+    return read_value(link, (yield from ask(request, Tries(link))), ChatResponse)
+
+
 def response(link: Link, id: str) -> Call[ChatResponse]:
     return (yield from _get(link, ChatResponse, "v1", "chat", id))
 
 
 class AnswerFields(TypedDict, total=False):
-    """The answer to a run: one of these."""
+    """The answer to a run: one of these, and `text` beside `plan`."""
 
     tool_results: Iterable[ToolAnswer]
     answers: Iterable[QuestionAnswer]
     plan: Decision
+    text: str  # beside `plan`: what the agent should know about the decision
     permissions: Iterable[PermissionAnswer]
 
 
@@ -117,6 +125,7 @@ def answer(link: Link, id: str, fields: AnswerFields) -> Call[str]:
         tool_results=list(fields["tool_results"]) if "tool_results" in fields else None,
         answers=list(fields["answers"]) if "answers" in fields else None,
         plan=fields.get("plan"),
+        text=fields.get("text", ""),
         permissions=list(fields["permissions"]) if "permissions" in fields else None,
         when_client_leaves="finish",
     )

@@ -74,6 +74,10 @@ class Client:
         """Streams the answer; use it in a `with`. Leaving it before the end stops the run."""
         return Stream(self._http, Following(self._link, start=request_of(message, options)))
 
+    def start(self, message: str, **options: Unpack[ChatOptions]) -> str:
+        """Starts a run that nobody has to wait for, and returns its id. Read it with `events` or `response`."""
+        return self._call(calls.start(self._link, request_of(message, options))).id
+
     # --- an earlier run, or one that continues ------------------------------------------------------------
 
     def response(self, id: str) -> ChatResponse:
@@ -85,7 +89,7 @@ class Client:
         return Stream(self._http, Following(self._link, id=id, after=after))
 
     def answer(self, id: str, **fields: Unpack[AnswerFields]) -> str:
-        """Answers a run: send one of `tool_results`, `answers`, `plan` and `permissions`.
+        """Answers a run: send one of `tool_results`, `answers`, `plan` (and perhaps `text`) and `permissions`.
 
         Returns the id of the run that continues: the same one, or the next in the conversation.
         """

@@ -303,6 +303,26 @@ def document_type(metadata: Metadata) -> DocumentType:
     return _TYPES[type(metadata)]
 
 
+def said_in(document: Document) -> str | None:
+    """The agent's own Markdown; None for what a tool did."""
+    match document:
+        case TextDocument(content=content):
+            return content
+        case CodeBlockDocument(content=content, metadata=metadata):
+            return fenced(metadata.language, content)
+        case CodeReferenceDocument(content=content, metadata=metadata):
+            return fenced(f"{metadata.start_line}:{metadata.end_line}:{metadata.file_path}", content)
+        case _:
+            return None
+
+
+def fenced(info: str, code: str) -> str:
+    mark = "```"
+    while mark in code:
+        mark += "`"
+    return f"{mark}{info}\n{code}\n{mark}"
+
+
 def is_tool_use(document: Document) -> bool:
     """Whether a tool was used."""
     return isinstance(document, ToolCallDocument | TerminalCommandDocument | FileEditDocument)
@@ -400,6 +420,11 @@ class ChatResponse(_Wire, frozen=True, kw_only=True):
     documents: list[Document]
     usage: Usage
     metadata: ResponseMetadata
+
+    @property
+    def text(self) -> str:
+        """The agent's text and code, as Markdown, without what its tools did."""
+        return "\n\n".join(said for document in self.documents if (said := said_in(document)))
 
 
 def whole_response(envelope: Envelope, documents: list[Document]) -> ChatResponse:

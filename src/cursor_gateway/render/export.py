@@ -25,6 +25,8 @@ from cursor_gateway.model.documents import (
     TodoUpdateDocument,
     ToolCallDocument,
     ToolTrace,
+    fenced,
+    said_in,
 )
 from cursor_gateway.model.history import ConversationDetail, MessageEntry, RunEntry
 from cursor_gateway.render.visible import visible, visible_json, visible_line, visible_output
@@ -70,23 +72,10 @@ def as_text(conversation: WholeConversation) -> str:
     for run in conversation.runs:
         said += [f"{_WHO[message.role]}:\n\n{message.text.strip()}" for message in conversation.prompts(run)]
         response = conversation.response(run)
-        answer = [text for document in (response.documents if response else []) if (text := _said(document))]
+        answer = [text for document in (response.documents if response else []) if (text := said_in(document))]
         if answer:
             said.append("\n\n".join([f"{_WHO['assistant']}:", *answer]))
     return "\n\n".join(said) + "\n"
-
-
-def _said(document: Document) -> str | None:
-    """As `chat --text` has it."""
-    match document:
-        case TextDocument(content=content):
-            return content
-        case CodeBlockDocument(content=content, metadata=metadata):
-            return fenced(metadata.language, content)
-        case CodeReferenceDocument(content=content, metadata=metadata):
-            return fenced(f"{metadata.start_line}:{metadata.end_line}:{metadata.file_path}", content)
-        case _:
-            return None
 
 
 def as_markdown(conversation: WholeConversation) -> str:
@@ -100,14 +89,7 @@ def answer_as_markdown(response: ChatResponse) -> str:
 
 def answer_as_text(response: ChatResponse) -> str:
     """What was said: the Markdown that the agent wrote."""
-    return "\n\n".join(said for document in response.documents if (said := _said(document))) + "\n"
-
-
-def fenced(info: str, code: str) -> str:
-    mark = "```"
-    while mark in code:
-        mark += "`"
-    return f"{mark}{info}\n{code}\n{mark}"
+    return response.text + "\n"
 
 
 # --- Markdown ---------------------------------------------------------------------------------------

@@ -1,0 +1,154 @@
+"""`cursor-gateway mcp`: MCP requests on standard input in; what the agent did for them, on standard output, out."""
+
+import asyncio
+import os
+import signal
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from cursor_gateway.cli.configuration import config, configuration
+from cursor_gateway.cli.output import Trouble, aside, aside_demo
+from cursor_gateway.cli.remote import current_folder, open_gateway, url_option
+from cursor_gateway.settings import Settings
+
+if TYPE_CHECKING:
+    from cursor_gateway.client.asynchronous import AsyncClient
+    from cursor_gateway.mcp_server.calls import Gateway
+
+_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+
+
+@click.command(
+    epilog="""\b
+    Example, for Claude Code:
+      claude mcp add cursor -- cursor-gateway mcp
+
+    \b
+    docs/mcp.md has the configuration of other hosts."""
+)
+@config
+@url_option
+@click.option("--workspace", metavar="DIR", help="The folder to work in. Default: the current folder.")
+def mcp(config: str | None, url: str | None, workspace: str | None) -> int:
+    """Offer Cursor's agent as an MCP server, with the tools ask, run, status, answer and cancel.
+
+    An MCP host starts this command and talks to it on standard input and output. Your running gateway is used if it may
+    work in the folder. Otherwise one is started with the first call, and ends with this command.
+    """
+    settings = configuration(config).settings
+    folder = current_folder() if workspace is None else str(Path(workspace).expanduser().absolute())
+    if not os.path.isdir(folder):
+        raise Trouble(f"the folder {workspace!r} does not exist; name one that does.")
+    from cursor_gateway.cli.serve import run_loop
+
+    signal.signal(signal.SIGPIPE, signal.SIG_IGN)  # a host that has gone must not keep the agents from being stopped
+    run_loop(_serve(settings, folder, url))
+    return 0
+
+
+async def _serve(settings: Settings, folder: str, url: str | None) -> None:
+    """Until standard input ends. A signal ends the process, when the agents have been stopped."""
+    from cursor_gateway.mcp_server.server import McpServer
+
+    stopped = StopSignal()
+    gateways = Gateways(settings, folder, url, stopped)
+    server = McpServer(gateways.for_call, (click.ClickException,))
+    serving, signalled = asyncio.create_task(server.serve()), asyncio.create_task(stopped.wait())
+    try:
+        await asyncio.wait([serving, signalled], return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        await server.close()
+        await gateways.close()
+    if not serving.done():  # a thread reads standard input, and waiting for it could take forever
+        os._exit(128 + signalled.result())
+    signalled.cancel()
+    await serving
+
+
+class StopSignal:
+    """The first of the signals that stop programs."""
+
+    def __init__(self) -> None:
+        self._received: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        self.listen()
+
+    def listen(self) -> None:
+        """Again, if something else has taken the signals."""
+        for number in _SIGNALS:
+            if signal.getsignal(number) is not signal.SIG_IGN:  # as under `nohup`
+                asyncio.get_running_loop().add_signal_handler(number, self._receive, number)
+
+    async def wait(self) -> int:
+        return await self._received
+
+    def _receive(self, number: int) -> None:
+        if not self._received.done():
+            self._received.set_result(number)
+
+
+class Gateways:
+    """The gateway for each call: the user's own if it runs, or else one within this process, from then on."""
+
+    def __init__(self, settings: Settings, folder: str, url: str | None, stopped: StopSignal) -> None:
+        self._settings, self._folder, self._url, self._stopped = settings, folder, url, stopped
+        self._own: asyncio.Task[None] | None = None
+        self._client: asyncio.Future[AsyncClient] | None = None
+        self._is_over = asyncio.Event()
+
+    @asynccontextmanager
+    async def for_call(self) -> AsyncIterator["Gateway"]:
+        """Raises `Trouble`, `GatewayError`."""
+        from cursor_gateway.mcp_server.calls import Gateway
+
+        if self._client is None:
+            async with open_gateway(self._settings, self._url) as remote:
+                if remote is not None:
+                    works_here = remote.works_in(self._settings, self._folder)
+                    if works_here or self._url or self._settings.url:
+                        yield Gateway(remote.client, self._folder if works_here else None)
+                        return
+                    aside(f"The gateway at {remote.url} may not work in {self._folder}, so another one is started.")
+        yield Gateway(await self._started())
+
+    async def _started(self) -> "AsyncClient":
+        if self._client is None:
+            self._client = asyncio.get_running_loop().create_future()
+            self._own = asyncio.create_task(self._run_own(self._client))
+        client = self._client
+        try:
+            return await asyncio.shield(client)
+        except Exception:
+            if self._client is client:  # the next call tries again
+                self._client = None
+            raise
+
+    async def _run_own(self, ready: "asyncio.Future[AsyncClient]") -> None:
+        from cursor_gateway.cli.own_gateway import own_gateway
+        from cursor_gateway.client.asynchronous import AsyncClient
+
+        try:
+            async with (
+                own_gateway(self._settings, self._folder) as own,
+                AsyncClient(own.url, own.key or None) as client,
+            ):
+                self._stopped.listen()
+                state = own.gateway.service.source.state()
+                if state.is_demo:
+                    aside_demo()
+                    aside(own.gateway.why_demo)
+                aside(f"Gateway at {own.url}: {state.detail}, in {self._folder}, until this command ends")
+                ready.set_result(client)
+                await self._is_over.wait()
+        except Exception as error:
+            if ready.done():
+                raise
+            ready.set_exception(error)
+
+    async def close(self) -> None:
+        self._is_over.set()
+        if self._own is not None:
+            await asyncio.wait([self._own])

@@ -1,0 +1,1 @@
+"""Cursor's agent as an MCP server: see docs/mcp.md."""

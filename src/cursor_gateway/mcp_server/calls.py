@@ -1,0 +1,118 @@
+"""A tool's arguments in; calls of a gateway, and the response that they led to, out.
+
+A run that was started here and is no longer wanted (the host cancelled its request, or ended) is stopped.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from typing import TYPE_CHECKING, TypeAlias
+
+from msgspec import Struct
+
+from cursor_gateway.client.asynchronous import AsyncClient, AsyncStream
+from cursor_gateway.client.failures import CallFailed
+from cursor_gateway.mcp_server.progress import progress_line
+from cursor_gateway.mcp_server.tools import Answer, Ask, Cancel, Run, Status, ToolArguments
+from cursor_gateway.model.document_events import Done, Paused
+from cursor_gateway.model.documents import ChatResponse
+from cursor_gateway.sources.router import INTERACTIVE
+
+if TYPE_CHECKING:
+    from cursor_gateway.client.calls import AnswerFields
+    from cursor_gateway.client.connection import ChatOptions
+
+Report: TypeAlias = Callable[[str], Awaitable[None]]
+
+
+class Gateway(Struct, frozen=True):
+    client: AsyncClient
+    folder: str | None = None  # to work in by default; None: the gateway's own default
+
+
+async def perform(gateway: Gateway, arguments: ToolArguments, report: Report) -> ChatResponse:
+    """Raises `CallFailed`."""
+    client = gateway.client
+    match arguments:
+        case Ask() | Run():
+            return await _send(gateway, arguments, report)
+        case Status(run_id=id, wait_seconds=seconds):
+            return await _status(client, id, seconds, report)
+        case Answer(run_id=id, background=background):
+            continued = await client.answer(id, **_fields(arguments))
+            return await client.response(continued) if background else await _watch(client, continued, report)
+        case Cancel(run_id=id):
+            await client.cancel(id)
+            return await client.response(id)
+
+
+async def _send(gateway: Gateway, message: Ask | Run, report: Report) -> ChatResponse:
+    # A conversation has its own folder.
+    folder = message.workspace or (None if message.conversation_id else gateway.folder)
+    options: ChatOptions = {
+        "conversation_id": message.conversation_id,
+        "model": message.model,
+        "workspace": folder,
+        "mode": "ask",
+    }
+    if isinstance(message, Run):
+        options = {**options, "mode": message.mode, "may_ask": True, "source": INTERACTIVE}
+        if message.background:
+            return await gateway.client.response(await gateway.client.start(message.prompt, **options))
+    async with gateway.client.stream(message.prompt, **options) as stream:
+        return await _follow(gateway.client, stream, report)
+
+
+async def _watch(client: AsyncClient, id: str, report: Report) -> ChatResponse:
+    try:
+        async with client.events(id) as stream:
+            return await _follow(client, stream, report)
+    except asyncio.CancelledError:
+        with suppress(CallFailed):
+            await client.cancel(id)
+        raise
+
+
+async def _status(client: AsyncClient, id: str, seconds: int, report: Report) -> ChatResponse:
+    if seconds:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds), client.events(id) as stream:
+                await _until_pause(client, stream, report)
+    return await client.response(id)
+
+
+async def _follow(client: AsyncClient, stream: AsyncStream, report: Report) -> ChatResponse:
+    """Until the run is over, or waits for an answer."""
+    paused = await _until_pause(client, stream, report)
+    if paused is None:
+        return await stream.result()
+    stream.let_finish()
+    return paused
+
+
+async def _until_pause(client: AsyncClient, stream: AsyncStream, report: Report) -> ChatResponse | None:
+    """None at the end of the run."""
+    async for events in stream.batches():
+        for event in events:
+            if line := progress_line(event):
+                await report(line)
+        if isinstance(events[-1], Done):
+            return None
+        if any(isinstance(event, Paused) for event in events):
+            response = await client.response(stream.id)
+            if response.metadata.waiting_for:  # else it is an earlier pause, or somebody has answered
+                return response
+    return None
+
+
+def _fields(answer: Answer) -> "AnswerFields":
+    fields: AnswerFields = {}
+    if answer.answers is not None:
+        fields["answers"] = answer.answers
+    if answer.plan is not None:
+        fields["plan"] = answer.plan
+    if answer.text:
+        fields["text"] = answer.text
+    if answer.permissions is not None:
+        fields["permissions"] = answer.permissions
+    return fields

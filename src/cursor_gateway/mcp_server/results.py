@@ -1,0 +1,117 @@
+"""A response in; what a tool returns, as text for a model and as structured content, out."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from cursor_gateway.model.documents import (
+    ChatResponse,
+    ClarificationDocument,
+    ClarificationMetadata,
+    ClarificationQuestion,
+    Document,
+    ErrorDocument,
+    PlanDocument,
+    ToolTrace,
+)
+from cursor_gateway.stages.summary import one_line
+
+_MOST_ACTIONS = 50  # the last ones
+_LONGEST = 4_000  # characters of a text that is not the agent's own, such as a file that it read
+_KEPT = 1_500  # of the beginning and of the end of a longer one
+_OPEN = ("waiting", "unanswered", "rejected")
+
+
+def structured(response: ChatResponse) -> dict[str, Any]:
+    """The response as over HTTP, with long outputs and files cut: a model would have to read them."""
+    content: dict[str, Any] = msgspec.to_builtins(response)
+    for document in content["documents"]:
+        document["metadata"] = _cut(document["metadata"])
+        if document["type"] == "file_edit":
+            document["content"] = _cut(document["content"])
+    return content
+
+
+def _cut(value: Any) -> Any:
+    match value:
+        case str() if len(value) > _LONGEST:
+            return f"{value[:_KEPT]}\n… {len(value) - 2 * _KEPT:,} characters left out …\n{value[-_KEPT:]}"
+        case dict():
+            return {name: _cut(below) for name, below in value.items()}
+        case list():
+            return [_cut(below) for below in value]
+        case _:
+            return value
+
+
+def text_of(response: ChatResponse, *, is_plan_decided: bool = False) -> str:
+    """What was said, what was done, what is open, and the ids.
+
+    `is_plan_decided`: its plan has been accepted or rejected, which a run in the mode `plan` does not show.
+    """
+    return "\n\n".join(filter(None, _parts(response, is_plan_decided)))
+
+
+def _parts(response: ChatResponse, is_plan_decided: bool) -> Iterator[str]:
+    if response.metadata.recording:
+        yield "DEMO: this answer is a recording. No agent ran, and no files were changed."
+    yield response.text.strip()
+    actions = [f"- {line}" for document in response.documents if (line := one_line(document))]
+    if actions:
+        yield "\n".join(["Actions:", *actions[-_MOST_ACTIONS:]])
+    for document in response.documents:
+        if not (is_plan_decided and isinstance(document, PlanDocument)):
+            yield "\n".join(_open_lines(document, response))
+    if response.status == "error" and isinstance(last := response.documents[-1], ErrorDocument):
+        yield f"Error: {last.content}"
+    yield f"Run {response.id} {_state(response)}; conversation {response.conversation_id}."
+
+
+def _state(response: ChatResponse) -> str:
+    match response.status:
+        case "completed":
+            return "is completed"
+        case "error":
+            return "has ended with an error"
+        case "streaming" if response.metadata.waiting_for:
+            return "waits for an answer"
+        case "streaming":
+            return "is still working"
+
+
+def _open_lines(document: Document, response: ChatResponse) -> Iterator[str]:
+    """What `answer` should be called with."""
+    metadata = document.metadata
+    if not isinstance(metadata, ToolTrace):
+        return
+    if metadata.permission and metadata.state in _OPEN:
+        yield f"The agent needs permission for `{metadata.permission.subject}`. Ask the user, then call `answer` with"
+        yield _call(response, permissions=[{"documentId": document.id, "decision": "once"}])
+        yield "`decision` can be `once`, `conversation`, `workspace` or `deny` (then perhaps with a `reason`)."
+    elif isinstance(document, ClarificationDocument) and metadata.state in _OPEN:
+        yield from _questions(document.metadata, response)
+    elif isinstance(document, PlanDocument) and (metadata.state == "waiting" or response.mode == "plan"):
+        yield f"The agent proposes a plan: {document.metadata.title}\n\n{document.content.strip()}\n"
+        yield "Show it to the user, then call `answer` with"
+        yield _call(response, plan="accept")
+        yield 'or with `"plan": "reject"`.' + ("" if metadata.state == "waiting" else " `text` can say why.")
+
+
+def _questions(metadata: ClarificationMetadata, response: ChatResponse) -> Iterator[str]:
+    yield "The agent asks:"
+    for question in metadata.questions:
+        yield f"- {question.text} (`questionId`: `{question.id}`)"
+        for option in question.options:
+            yield f"  - `{option.id}`: {option.label}"
+    yield "Call `answer` with, for example,"
+    yield _call(response, answers=[_sample(question) for question in metadata.questions])
+
+
+def _sample(question: ClarificationQuestion) -> dict[str, Any]:
+    chosen = [option.id for option in question.options[:1]]
+    return {"questionId": question.id, **({"selectedOptionIds": chosen} if chosen else {"text": "…"})}
+
+
+def _call(response: ChatResponse, **fields: Any) -> str:
+    return msgspec.json.encode({"runId": response.id, **fields}).decode()

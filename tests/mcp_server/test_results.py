@@ -1,0 +1,119 @@
+"""What a tool returns: text for a model, and the response with long outputs cut."""
+
+import json
+from typing import Any
+
+import msgspec
+import pytest
+
+from cursor_gateway.mcp_server.results import structured, text_of
+from cursor_gateway.model.documents import (
+    ClarificationMetadata,
+    ClarificationOption,
+    ClarificationQuestion,
+    Document,
+    ErrorMetadata,
+    FileEditMetadata,
+    Metadata,
+    PermissionRequest,
+    PlanMetadata,
+    ReplayedRecording,
+    TextMetadata,
+    WaitingCall,
+    make_document,
+)
+from tests.mcp_server.responses import command, response
+
+SAID = make_document("doc_001", 1, "Here it is.", TextMetadata())
+END = "Run chat_1 is completed; conversation conv_1."
+
+
+def document(metadata: Metadata, content: str | None = None) -> Document:
+    return make_document("doc_003", 3, content, metadata)
+
+
+def calls(text: str) -> list[dict[str, Any]]:
+    """The examples of what to send."""
+    return [json.loads(line) for line in text.splitlines() if line.startswith("{")]
+
+
+def test_what_was_said_and_done() -> None:
+    assert text_of(response(SAID, command("npm test")).whole) == (
+        f"Here it is.\n\nActions:\n- Ran `npm test` (exit status 0)\n\n{END}"
+    )
+
+
+def test_only_the_last_actions_are_listed() -> None:
+    text = text_of(response(*(command(f"step {number}") for number in range(60))).whole)
+    assert "`step 10`" in text
+    assert "`step 9`" not in text
+
+
+def test_a_recording_says_so_first() -> None:
+    text = text_of(response(SAID, recording=ReplayedRecording(name="hello", reason="default")).whole)
+    assert text.startswith("DEMO: this answer is a recording.")
+
+
+def test_an_error_is_told() -> None:
+    failed = document(ErrorMetadata(error_code="AGENT_CRASHED", source="agent", details=""), "The agent crashed.")
+    assert text_of(response(failed, status="error").whole) == (
+        "Error: The agent crashed.\n\nRun chat_1 has ended with an error; conversation conv_1."
+    )
+
+
+def test_a_run_that_works_or_waits() -> None:
+    assert text_of(response(status="streaming").whole) == "Run chat_1 is still working; conversation conv_1."
+    call = WaitingCall(tool_call_id="c", tool_name="t", arguments={}, document_id="doc_003")
+    waiting = text_of(response(status="streaming", waiting_for=[call]).whole)
+    assert waiting == "Run chat_1 waits for an answer; conversation conv_1."
+
+
+def test_questions_come_with_an_answer_to_send() -> None:
+    options = [ClarificationOption(id="a", label="The first"), ClarificationOption(id="b", label="The second")]
+    questions = [
+        ClarificationQuestion(id="which", text="Which one?", options=options),
+        ClarificationQuestion(id="why", text="And why?", options=[]),
+    ]
+    text = text_of(response(document(ClarificationMetadata(questions=questions, state="unanswered"))).whole)
+    assert "- Which one? (`questionId`: `which`)\n  - `a`: The first\n  - `b`: The second\n- And why?" in text
+    answers = [{"questionId": "which", "selectedOptionIds": ["a"]}, {"questionId": "why", "text": "…"}]
+    assert calls(text) == [{"runId": "chat_1", "answers": answers}]
+    answered = document(ClarificationMetadata(questions=questions))
+    assert not calls(text_of(response(answered).whole))
+
+
+@pytest.mark.parametrize("state", ["waiting", "rejected"])
+def test_permissions_come_with_a_decision_to_send(state: Any) -> None:
+    wanted = PermissionRequest(subject="npm test", rules=["Shell(npm)"])
+    text = text_of(response(command("npm test", exit_code=-1, state=state, permission=wanted)).whole)
+    assert calls(text) == [{"runId": "chat_1", "permissions": [{"documentId": "doc_002", "decision": "once"}]}]
+    ran = command("npm test", permission=wanted)
+    assert not calls(text_of(response(ran).whole))
+
+
+def test_a_plan_comes_with_a_decision_to_send() -> None:
+    plan = document(PlanMetadata(title="Move", overview="", todos=[]), "1. Dump\n2. Load\n")
+    proposed = response(plan, mode="plan").whole
+    assert "The agent proposes a plan: Move\n\n1. Dump\n2. Load\n" in text_of(proposed)
+    assert "`text` can say why" in text_of(proposed)
+    assert calls(text_of(proposed)) == [{"runId": "chat_1", "plan": "accept"}]
+    assert not calls(text_of(proposed, is_plan_decided=True))
+    assert not calls(text_of(response(plan).whole))
+    waiting = document(PlanMetadata(title="Move", overview="", todos=[], state="waiting"), "1. Dump")
+    assert "`text` can say why" not in text_of(response(waiting).whole)
+    assert calls(text_of(response(waiting).whole))
+
+
+def test_long_outputs_and_files_are_cut_and_the_agents_text_is_not() -> None:
+    long = "a" * 3_000 + "b" * 3_000
+    said = make_document("doc_001", 1, long, TextMetadata())
+    file = document(FileEditMetadata(file_path="a.txt", operation="create", language="text"), long)
+    whole = response(said, command("ls"), file).whole
+    content = structured(whole)
+    assert [one["content"] for one in content["documents"]] == [
+        long,
+        None,
+        f"{'a' * 1_500}\n… 3,000 characters left out …\n{'b' * 1_500}",
+    ]
+    short = response(SAID, command("ls")).whole
+    assert structured(short) == msgspec.to_builtins(short)

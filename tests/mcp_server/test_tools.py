@@ -1,0 +1,57 @@
+"""The tools' schemas, and their arguments."""
+
+from typing import Any
+
+import msgspec
+import pytest
+from jsonschema import Draft202012Validator
+
+from cursor_gateway.dialects.documents.request import PermissionAnswer
+from cursor_gateway.mcp_server.tools import TOOLS, Answer, Ask, Run, input_schema, output_schema, read_arguments
+from tests.mcp_server.responses import command, response
+
+
+@pytest.mark.parametrize("name", TOOLS)
+def test_arguments_are_an_object_with_descriptions(name: str) -> None:
+    schema = input_schema(TOOLS[name])
+    Draft202012Validator.check_schema(schema)
+    assert schema["type"] == "object"
+    assert schema["additionalProperties"] is False
+    assert all(field["description"] for field in schema["properties"].values())
+
+
+def test_a_response_fits_the_output_schema() -> None:
+    schema = output_schema()
+    Draft202012Validator.check_schema(schema)
+    assert schema["type"] == "object"
+    validator = Draft202012Validator(schema)
+    made: dict[str, Any] = msgspec.to_builtins(response(command("ls")).whole)
+    validator.validate(made)
+    assert not validator.is_valid({**made, "status": "happy"})
+    del made["documents"][0]["metadata"]["command"]
+    assert not validator.is_valid(made)
+
+
+def test_the_output_schema_has_no_prose_but_all_properties() -> None:
+    definitions = output_schema()["$defs"]
+    assert "StreamEvent" not in definitions
+    assert "title" in definitions["PlanMetadata"]["properties"]
+    assert "description" not in definitions["PlanMetadata"]
+
+
+def test_arguments_are_read() -> None:
+    assert read_arguments(TOOLS["ask"], {"prompt": "x", "conversationId": "c"}) == Ask(prompt="x", conversation_id="c")
+    assert read_arguments(TOOLS["run"], {"prompt": "x"}) == Run(prompt="x")
+    permission = {"documentId": "doc_001", "decision": "once"}
+    assert read_arguments(TOOLS["answer"], {"runId": "r", "permissions": [permission]}) == Answer(
+        run_id="r", permissions=[PermissionAnswer(document_id="doc_001", decision="once")]
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments"),
+    [("ask", {"prompt": ""}), ("ask", {"prompt": "x", "mode": "agent"}), ("status", {"runId": "r", "waitSeconds": -1})],
+)
+def test_other_arguments_are_refused(name: str, arguments: dict[str, Any]) -> None:
+    with pytest.raises(msgspec.ValidationError):
+        read_arguments(TOOLS[name], arguments)
