@@ -26,6 +26,8 @@ GatewayError            an expected failure; raise a subclass
 ├── GatewayFault            500   a bug in the gateway; details are in the log
 ├── GatewayRestarted        503   the gateway was restarted during the run
 ├── ShuttingDown            503   the gateway is shutting down
+├── RunnerLost              503   the process that ran the agent died or lost its database
+├── NoRunner                503   no live runner has the workspace
 ├── HostExhausted           503   the system is out of file descriptors, processes, memory or disk space
 ├── TooManyConnections      503   too many open connections
 ├── StoreUnavailable        503   the history cannot be read or written
@@ -254,6 +256,14 @@ class ShuttingDown(GatewayError):
     code, status, retryable, retry_after = "shutting_down", 503, True, 5
 
 
+class RunnerLost(GatewayError):
+    code, status, retryable, retry_after = "runner_lost", 503, True, 1
+
+
+class NoRunner(GatewayError):
+    code, status, retryable, retry_after = "no_runner", 503, True, 5
+
+
 class TooManyConnections(GatewayError):
     code, status, retryable, retry_after = "too_many_connections", 503, True, 1
 
@@ -372,3 +382,18 @@ def unknown_model(model: str, nearest: list[str]) -> ModelUnavailable:
         )
     near = f"did you mean {', '.join(nearest)}?" if nearest else "see GET /v1/models."
     return ModelUnavailable(f"Unknown model {model!r}; {near}", param="model")
+
+
+def error_of(failure: Failure) -> GatewayError:
+    """The error that this failure was made of; one that is not known here is the gateway's fault."""
+    kind = _by_code(GatewayError).get(failure.code, GatewayFault)
+    error = kind(failure.message, details=failure.details, param=failure.param)
+    error.retry_after = failure.retry_after
+    return error
+
+
+def _by_code(kind: type[GatewayError]) -> dict[str, type[GatewayError]]:
+    found = {kind.code: kind} if "code" in vars(kind) else {}
+    for narrower in kind.__subclasses__():
+        found |= _by_code(narrower)
+    return found

@@ -23,6 +23,7 @@ from cursor_gateway.model.run_info import Fences, WhenBusy, WhenClientLeaves
 
 SourceName: TypeAlias = Literal["auto", "cli", "acp", "sdk", "replay"]
 Permissions: TypeAlias = Literal["deny", "ask"]
+Role: TypeAlias = Literal["all", "front", "runner"]
 LogFormat: TypeAlias = Literal["auto", "human", "json"]
 LogLevel: TypeAlias = Literal["debug", "info", "warning", "error"]
 
@@ -235,6 +236,33 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     log_format: Annotated[
         LogFormat, Meta(description="Readable text or JSON; `auto` is text on a terminal, otherwise JSON.")
     ] = "auto"
+    # --- several gateways on one database
+    role: Annotated[
+        Role,
+        Meta(
+            description="What this process does for a cluster on one database (`store`): serve clients (`front`), run "
+            "agents (`runner`), or both."
+        ),
+    ] = "all"
+    volumes: Annotated[
+        dict[str, str],
+        Meta(
+            description="Folders that several machines share, by names that are the same on all of them; requests may "
+            "use `NAME/PATH` as workspace. Only with `store`."
+        ),
+    ] = {}
+    beat_seconds: Annotated[Seconds, Meta(description="How often a process of a cluster says that it is alive.")] = 3
+    lease_seconds: Annotated[
+        Seconds,
+        Meta(
+            description="How long a process of a cluster may be silent before others end its runs; several times "
+            "`beat_seconds`."
+        ),
+    ] = 15
+    database_seconds: Annotated[
+        Seconds,
+        Meta(description="How long an agent waits for a database that is away before its run is given up."),
+    ] = 300
     # --- the command line as a client
     url: Annotated[
         str, Meta(description="The gateway that other commands use; if empty, your own on this machine.")
@@ -266,6 +294,7 @@ _GROUPS = {  # by the first setting of each
     "fences": "Output",
     "max_runs": "Limits",
     "data_dir": "Storage and logging",
+    "role": "Cluster",
     "url": "Command line",
 }
 

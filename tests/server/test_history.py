@@ -377,10 +377,10 @@ def test_what_was_not_used_for_long_goes(tmp_path: Path, monkeypatch: pytest.Mon
     async def live() -> None:
         gateway = await compose(settings)
         made = [await said(gateway, text) for text in ("one", "two", "three")]
-        clock = composition._now_ms
-        monkeypatch.setattr(composition, "_now_ms", lambda: clock() + day)
+        clock = composition.now_ms
+        monkeypatch.setattr(composition, "now_ms", lambda: clock() + day)
         assert set(await kept(gateway, settings, 3)) == set(made)
-        monkeypatch.setattr(composition, "_now_ms", lambda: clock() + 3 * day)
+        monkeypatch.setattr(composition, "now_ms", lambda: clock() + 3 * day)
         assert set(await kept(gateway, settings, 0 if days else 3)) == (set() if days else set(made))
         await gateway.close()
 

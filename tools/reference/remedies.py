@@ -208,6 +208,14 @@ GATEWAY = {
         "Correct it: the message names the setting and its origin. `cursor-gateway settings` lists all of them with "
         "their values.",
     ),
+    "no_runner": Remedy(
+        "In a cluster, no process that runs agents is connected to the database, or none has the workspace's volume.",
+        "See `cursor-gateway runners`; start a runner on the machine that has the volume, or retry when it is back.",
+    ),
+    "runner_lost": Remedy(
+        "In a cluster, the process that ran the agent was killed, or was cut off from the database for too long.",
+        "Send the message again in the same conversation: what the agent had said is kept.",
+    ),
     "gateway_restarted": Remedy(
         "The gateway was killed or restarted while the agent was working. The output so far was kept.",
         "Send the message again in the same conversation.",

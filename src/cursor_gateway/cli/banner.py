@@ -19,6 +19,17 @@ def show_banner(gateway: "Gateway", settings: Settings, url: str) -> None:
     echo("\n".join(_lines(gateway, settings, url)), color=not wants_plain())
 
 
+def show_member(settings: Settings, url: str) -> None:
+    """Of a process of a cluster that serves clients alone."""
+    lines = [
+        f"{style('cursor-gateway', bold=True)} {full_version()}, {settings.role} of a cluster",
+        f"\n  Web page      {url}/\n  OpenAI API    {url}/v1\n  Documents     {url}/v1/chat",
+        f"  API keys      {_keys(settings)}",
+        style("\nPress Ctrl-C to stop.", dim=True),
+    ]
+    echo("\n".join(lines), color=not wants_plain())
+
+
 def _lines(gateway: "Gateway", settings: Settings, url: str) -> Iterator[str]:
     state, has_keys = gateway.service.source.state(), bool(settings.api_keys)
     yield f"{style('cursor-gateway', bold=True)} {full_version()}"

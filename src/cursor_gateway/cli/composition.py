@@ -7,11 +7,13 @@ from contextlib import AsyncExitStack, suppress
 from importlib.util import find_spec
 from pathlib import Path
 from time import monotonic, time, time_ns
+from typing import TYPE_CHECKING
 
+import msgspec
 from msgspec import Struct
 
 from cursor_gateway.cli.configuration import data_dir
-from cursor_gateway.cli.stores import OpenableStore, store_of
+from cursor_gateway.cli.stores import OpenableStore, database_url, store_of
 from cursor_gateway.demo import recordings
 from cursor_gateway.errors import AgentError, AgentMissing, SettingsError, StoreUnavailable
 from cursor_gateway.runs.account_errors import AccountErrors
@@ -39,6 +41,10 @@ from cursor_gateway.sources.router import SourceRouter, routed
 from cursor_gateway.sources.tool_server.endpoint import ToolEndpoint
 from cursor_gateway.store.base import Store
 
+if TYPE_CHECKING:
+    from cursor_gateway.cluster.node import Node
+    from cursor_gateway.store.cluster import Member
+
 _KEEPING_SECONDS = 3600.0
 _SHORTEST_SECRET = 8  # characters; what is shorter could be any word
 _AGAIN_SECONDS = 2.0  # when the history is unreachable
@@ -51,9 +57,12 @@ class Gateway(Struct, frozen=True):
     ledger: Ledger
     store: Store
     why_demo: str = ""  # why the built-in recordings answer
+    node: "Node | None" = None  # in a cluster
 
     async def close(self) -> None:
         await self.service.close(0)
+        if self.node is not None:
+            await self.node.close()
         await self.store.close()
         self.ledger.close()
 
@@ -63,16 +72,18 @@ async def compose(
     observers: Sequence[Observer] = (),
     environ: Mapping[str, str] = os.environ,
     warn: Callable[[str], None] = lambda message: None,
+    *,
+    takes_work: bool = False,
 ) -> Gateway:
-    """Raises `SettingsError`, or an `AgentError` where `source = "cli"` and there is no agent."""
-    ledger = Ledger(data_dir(settings, environ) / "instances")
-    try:
-        ledger.open()
-    except OSError as error:
-        raise SettingsError(
-            f"the gateway cannot write to {error.filename}: {error.strerror}; set `data_dir` to a writable folder.",
-            param="data_dir",
-        ) from None
+    """Raises `SettingsError`, or an `AgentError` where `source = "cli"` and there is no agent.
+
+    `takes_work`: in a cluster, it runs agents for others as well.
+    """
+    if database_url(settings):
+        return await _compose_member(settings, observers, environ, warn, takes_work=takes_work)
+    if takes_work and settings.role != "all":
+        raise _no_database(settings.role)
+    ledger = _opened_ledger(data_dir(settings, environ))
     async with AsyncExitStack() as undo:
         undo.callback(ledger.close)
         ledger.end_orphans()
@@ -93,6 +104,73 @@ async def compose(
     return Gateway(service, ledger, store, why_demo)
 
 
+async def _compose_member(
+    settings: Settings,
+    observers: Sequence[Observer],
+    environ: Mapping[str, str],
+    warn: Callable[[str], None],
+    *,
+    takes_work: bool,
+) -> Gateway:
+    """Of a cluster. Unlike a gateway with a file, it cannot work without its history."""
+    from cursor_gateway.cli.clustering import node_of, own_member
+
+    directory = data_dir(settings, environ)
+    ledger = _opened_ledger(directory)
+    async with AsyncExitStack() as undo:
+        undo.callback(ledger.close)
+        dead = ledger.dead()
+        ledger.end_orphans()
+        as_runner = "all" if settings.role == "front" else settings.role  # as in a command that is its own gateway
+        own = own_member(msgspec.structs.replace(settings, role=as_runner), ledger.folder.name, takes_work=takes_work)
+        store = store_of(settings, directory)
+        undo.push_async_callback(store.close)
+        await store.open(now_ms())
+        source, why_demo = await choose_source(settings, ledger, directory, environ, warn)
+        account_errors = AccountErrors(source, settings.account_error_seconds, monotonic, directory)
+        service = await _service(
+            settings, source, store, directory, ledger, observers, account_errors, secret_in(directory), own
+        )
+        node = node_of(settings, own, store, service, service.defaults, now_ms, warn)
+        await node.start()
+        await node.members.take_over_processes(dead)
+        undo.pop_all()
+    return Gateway(service, ledger, store, why_demo, node)
+
+
+async def compose_front(settings: Settings, warn: Callable[[str], None]) -> tuple["Node", Store]:
+    """Of a cluster. Raises `SettingsError` and `StoreUnavailable`."""
+    from cursor_gateway.cli.clustering import node_of, own_member
+
+    if not database_url(settings):
+        raise _no_database(settings.role)
+    own = own_member(settings, str(os.getpid()), takes_work=False)
+    async with AsyncExitStack() as undo:
+        store = store_of(settings, data_dir(settings))
+        undo.push_async_callback(store.close)
+        await store.open(now_ms())
+        node = node_of(settings, own, store, None, defaults_of(settings, settings.model), now_ms, warn)
+        await node.start()
+        undo.pop_all()
+    return node, store
+
+
+def _no_database(role: str) -> SettingsError:
+    return SettingsError(f"`role = {role}` needs a database that the cluster shares; set `store`.", param="role")
+
+
+def _opened_ledger(directory: Path) -> Ledger:
+    ledger = Ledger(directory / "instances")
+    try:
+        ledger.open()
+    except OSError as error:
+        raise SettingsError(
+            f"the gateway cannot write to {error.filename}: {error.strerror}; set `data_dir` to a writable folder.",
+            param="data_dir",
+        ) from None
+    return ledger
+
+
 async def _service(
     settings: Settings,
     source: SourceRouter,
@@ -102,7 +180,9 @@ async def _service(
     observers: Sequence[Observer],
     account_errors: AccountErrors,
     secret: bytes | None,
+    own: "Member | None" = None,
 ) -> Service:
+    """`own` is this process, in a cluster."""
     model = settings.model
     if isinstance(source.named(None), ReplaySource):
         model = (await source.models())[0].id
@@ -122,47 +202,60 @@ async def _service(
         max_waiting_per_key=settings.max_waiting_per_key,
         queue_seconds=settings.queue_seconds,
     )
+    if own is not None:  # places are given by the database: see `cluster`
+        shares = Shares(
+            max_runs=4 * settings.max_runs + 8,
+            max_waiting_per_key=settings.max_waiting_per_key or settings.max_runs,
+            queue_seconds=settings.queue_seconds,
+        )
     return Service(
         source,
         Runs(source, limits, shares, observers),
         store,
-        Conversations(store, directory / "conversations"),
+        Conversations(store, directory / "conversations", own.volumes if own is not None else ()),
         Workspaces(
             default,
             [Path(root).expanduser() for root in settings.workspace_roots],
             refuse_hooks=settings.refuse_workspace_hooks,
+            host=own.host if own is not None else "",
+            volumes={name: Path(folder).expanduser() for name, folder in settings.volumes.items()} if own else {},
         ),
-        Defaults(
-            model=model,
-            model_aliases=settings.model_aliases,
-            mode=settings.mode,
-            fences=settings.fences,
-            when_busy=settings.when_busy,
-            when_client_leaves=settings.when_client_leaves,
-            reconnect_seconds=settings.reconnect_seconds,
-        ),
-        instance=ledger.folder.name,
-        now_ms=_now_ms,
+        defaults_of(settings, model),
+        instance=own.id if own is not None else ledger.folder.name,
+        now_ms=now_ms,
         endpoint=ToolEndpoint(settings.progress_seconds),
         caller_limits=WaitLimits(answer_seconds=settings.answer_seconds),
         account_errors=account_errors,
         secret=secret,
-        permissions=Permissions(directory, _now_ms, can_allow=settings.permissions == "ask"),
-        is_alive=ledger.is_alive,
+        permissions=Permissions(directory, now_ms, can_allow=settings.permissions == "ask"),
+        is_alive=ledger.is_alive if own is None else lambda instance: True,  # a cluster ends the runs of its dead
+        must_store_seconds=None if own is None else settings.database_seconds,
+    )
+
+
+def defaults_of(settings: Settings, model: str) -> Defaults:
+    return Defaults(
+        model=model,
+        model_aliases=settings.model_aliases,
+        mode=settings.mode,
+        fences=settings.fences,
+        when_busy=settings.when_busy,
+        when_client_leaves=settings.when_client_leaves,
+        reconnect_seconds=settings.reconnect_seconds,
     )
 
 
 async def _open(store: OpenableStore, ledger: Ledger, warn: Callable[[str], None]) -> None:
     """Without a history, runs still work."""
     try:
-        if (warning := await store.open(_now_ms())) is not None:
+        if (warning := await store.open(now_ms())) is not None:
             warn(warning)
-        await end_interrupted_runs(store, ledger.is_alive, _now_ms())
+        await end_interrupted_runs(store, ledger.is_alive, now_ms())
     except StoreUnavailable as error:
         warn(str(error))
 
 
-def _now_ms() -> int:
+def now_ms() -> int:
     return time_ns() // 1_000_000
 
 
@@ -172,9 +265,10 @@ async def keep_history(gateway: Gateway, settings: Settings) -> None:
     while True:
         seconds = _KEEPING_SECONDS
         try:
-            await end_interrupted_runs(gateway.store, gateway.ledger.is_alive, _now_ms())
+            if gateway.node is None:
+                await end_interrupted_runs(gateway.store, gateway.ledger.is_alive, now_ms())
             file_sizes = await gateway.service.conversations.file_sizes()
-            await gateway.store.prune(age, settings.max_history_bytes, _now_ms(), file_sizes)
+            await gateway.store.prune(age, settings.max_history_bytes, now_ms(), file_sizes)
             if settings.max_history_bytes_per_key:
                 await gateway.store.prune_owners(settings.max_history_bytes_per_key)
             await gateway.service.removals.remove_strays(time())

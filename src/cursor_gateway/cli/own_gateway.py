@@ -37,7 +37,14 @@ def own_settings(settings: Settings, folder: str) -> tuple[Settings, str]:
         key = new_key()
         keys = {**keys, f"launch-{os.getpid()}": hash_key(key)}
     own = msgspec.structs.replace(
-        settings, host=HOST, port=0, workspace=folder, workspace_roots=[], api_keys=keys, requests_per_minute=0
+        settings,
+        host=HOST,
+        port=0,
+        role="all",
+        workspace=folder,
+        workspace_roots=[],
+        api_keys=keys,
+        requests_per_minute=0,
     )
     return own, key
 
@@ -54,7 +61,7 @@ async def own_gateway(settings: Settings, folder: str) -> AsyncIterator[Own]:
         configure("json", "warning", log)
         port: int = bound.getsockname()[1]
         with local_socket(own, port) as local:
-            serving = asyncio.ensure_future(serve_gateway(own, [bound, *local], ready.set_result))
+            serving = asyncio.ensure_future(serve_gateway(own, [bound, *local], ready.set_result, takes_work=False))
             try:
                 serving.add_done_callback(lambda _: ready.cancel())
                 try:

@@ -98,7 +98,10 @@ def serve(config: str | None, opens_page: bool, **flags: object) -> int:
         ) from None
     with bound, suppress(KeyboardInterrupt), local_socket(settings, bound.getsockname()[1]) as local:
         host, port = bound.getsockname()[:2]
-        run_loop(serve_gateway(settings, [bound, *local], _banner(settings, host, port, opens_page)))
+        if settings.role == "front":
+            run_loop(serve_front(settings, [bound, *local], lambda: _show_member(settings, host, port)))
+        else:
+            run_loop(serve_gateway(settings, [bound, *local], _banner(settings, host, port, opens_page)))
     for stream in (sys.stdout, sys.stderr):
         _let_go(stream)
     return 0
@@ -144,9 +147,16 @@ def run_loop(serving: Coroutine[None, None, _T]) -> _T:
 
 
 async def serve_gateway(
-    settings: Settings, sockets: Sequence[socket.socket], ready: Callable[["Gateway"], None]
+    settings: Settings,
+    sockets: Sequence[socket.socket],
+    ready: Callable[["Gateway"], None],
+    *,
+    takes_work: bool = True,
 ) -> None:
-    """The first socket is the port's. `ready` is called as soon as it listens."""
+    """The first socket is the port's. `ready` is called as soon as it listens.
+
+    `takes_work`: in a cluster, it runs agents for others, and they for it.
+    """
     from cursor_gateway.cli.composition import compose, keep_history
     from cursor_gateway.server.logs import Log, RunLog
     from cursor_gateway.server.loop_lag import LoopLag
@@ -155,7 +165,7 @@ async def serve_gateway(
     asyncio.get_running_loop().set_default_executor(_threads())
     metrics = Metrics()
     asyncio.get_running_loop().call_soon(_load)  # while it waits for the history and the agent
-    gateway = await compose(settings, [RunLog(), metrics], warn=Log().warning)
+    gateway = await compose(settings, [RunLog(), metrics], warn=Log().warning, takes_work=takes_work)
     with suppress(WorkspaceForbidden):  # then each request is refused, too
         gateway.service.workspaces.check(str(gateway.service.workspaces.default))
         gateway.service.source.warm_up(str(gateway.service.workspaces.default))
@@ -172,13 +182,40 @@ async def serve_gateway(
         from cursor_gateway.server.serving import serve_app
 
         with closing(Renderings()) as renderings:
-            service = LocalRunService(gateway.service)
-            app = build_app(service, settings, metrics, dialects_of(settings), renderings)
+            node = gateway.node if takes_work else None
+            service = node.front if node is not None else LocalRunService(gateway.service)
+            serves = settings.role != "runner"
+            app = build_app(service, settings, metrics, dialects_of(settings), renderings, serves_clients=serves)
             await serve_app(app, sockets, service, settings, lambda: _listens(gateway, ready))
     finally:
         for task in beside:
             task.cancel()
         await gateway.close()
+
+
+async def serve_front(settings: Settings, sockets: Sequence[socket.socket], ready: Callable[[], None]) -> None:
+    """Of a cluster: it serves clients, and runs no agents."""
+    from cursor_gateway.cli.composition import compose_front
+    from cursor_gateway.cli.dialects import dialects_of
+    from cursor_gateway.server.app import build_app
+    from cursor_gateway.server.logs import Log
+    from cursor_gateway.server.loop_lag import LoopLag
+    from cursor_gateway.server.metrics import Metrics
+    from cursor_gateway.server.rendering import Renderings
+    from cursor_gateway.server.serving import serve_app
+
+    asyncio.get_running_loop().set_default_executor(_threads())
+    metrics = Metrics()
+    node, store = await compose_front(settings, Log().warning)
+    lag = asyncio.ensure_future(LoopLag(metrics, Log()).watch())
+    try:
+        with closing(Renderings()) as renderings:
+            app = build_app(node.front, settings, metrics, dialects_of(settings), renderings)
+            await serve_app(app, sockets, node.front, settings, ready)
+    finally:
+        lag.cancel()
+        await node.close()
+        await store.close()
 
 
 def _load() -> None:
@@ -227,6 +264,14 @@ def _notify_service_manager() -> None:
     if address := os.environ.get("NOTIFY_SOCKET"):
         with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as notified:
             notified.sendto(b"READY=1", address.replace("@", "\0", 1) if address.startswith("@") else address)
+
+
+def _show_member(settings: Settings, host: str, port: int) -> None:
+    from cursor_gateway.cli.banner import show_member
+
+    with suppress(OSError):
+        show_member(settings, url_of(host, port))
+    _notify_service_manager()
 
 
 def _open_page(url: str) -> None:

@@ -25,19 +25,19 @@ class Tool(Struct, frozen=True):
     strict: bool = False
 
 
-class NoTool(Struct, frozen=True):
+class NoTool(Struct, frozen=True, tag=True):
     pass
 
 
-class AutoTool(Struct, frozen=True):
+class AutoTool(Struct, frozen=True, tag=True):
     """The model decides whether to call any."""
 
 
-class RequiredTool(Struct, frozen=True):
+class RequiredTool(Struct, frozen=True, tag=True):
     """At least one must be called."""
 
 
-class NamedTool(Struct, frozen=True):
+class NamedTool(Struct, frozen=True, tag=True):
     name: str
 
 

@@ -7,13 +7,13 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 
-class Instructions(Struct, frozen=True):
+class Instructions(Struct, frozen=True, tag=True):
     """What OpenAI calls a system or developer message."""
 
     text: str
 
 
-class UserMessage(Struct, frozen=True):
+class UserMessage(Struct, frozen=True, tag=True):
     text: str
     images: tuple[str, ...] = ()  # paths of files that exist when the agent reads the prompt
     name: str = ""  # of one user among several
@@ -25,7 +25,7 @@ class Call(Struct, frozen=True):
     arguments: str  # as received: JSON, if the model wrote it correctly
 
 
-class AssistantMessage(Struct, frozen=True):
+class AssistantMessage(Struct, frozen=True, tag=True):
     """An answer and its tool calls. Thinking that a client sends back (`reasoning_content`) is dropped: it was not part
     of the answer, no model accepts it as text, and a model that sees it as its own words repeats it."""
 
@@ -33,7 +33,7 @@ class AssistantMessage(Struct, frozen=True):
     calls: tuple[Call, ...] = ()
 
 
-class ToolMessage(Struct, frozen=True):
+class ToolMessage(Struct, frozen=True, tag=True):
     """The result of a call."""
 
     text: str

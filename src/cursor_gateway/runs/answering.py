@@ -34,6 +34,7 @@ from cursor_gateway.runs.rounds import Rounds
 from cursor_gateway.runs.run_request import RunRequest
 from cursor_gateway.runs.service import Service
 from cursor_gateway.runs.starter import TOOLS, unwritable
+from cursor_gateway.store.base import Claim
 
 
 class Asker(Struct, frozen=True, kw_only=True):
@@ -42,6 +43,7 @@ class Asker(Struct, frozen=True, kw_only=True):
     owner: str
     request_id: str = ""
     when_client_leaves: WhenClientLeaves | None = None
+    claim: Claim | None = None  # in a cluster: the command that it came with
 
 
 class Answering:
@@ -241,6 +243,7 @@ def _run_request(run: RunHandle, asker: Asker, messages: Sequence[Message], offe
         source=run.source,
         may_be_asked=True,
         when_client_leaves=asker.when_client_leaves,
+        claim=asker.claim,
     )
 
 

@@ -1,7 +1,7 @@
 """A request in; its conversation, and how much of it the agent's session already knows, out."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from os import urandom
 from pathlib import Path
 
@@ -19,12 +19,14 @@ _YOUNG_SECONDS = 3600.0
 class Conversations:
     """One turn at a time in each: `latest` is the run that the next one waits for."""
 
-    def __init__(self, store: Store, directory: Path) -> None:
+    def __init__(self, store: Store, directory: Path, volumes: Collection[str] = ()) -> None:
+        """`volumes` are those of this machine, in a cluster: sessions elsewhere cannot be resumed here."""
         # Resolved once: the operator may have put it elsewhere by a link; one that is planted later leads nowhere.
         self._store, self._directory = store, directory.resolve()
         self.directory = str(self._directory)
         self.data = self._directory.parent  # the data directory
         self._latest: dict[str, Run] = {}
+        self._volumes = volumes
 
     def folder(self, id: str) -> Path:
         """At one path for as long as the conversation lives: the agent keeps its chats in there."""
@@ -72,6 +74,8 @@ class Conversations:
             except StoreUnavailable:  # it costs the agent's memory, not the answer
                 candidates = []
             for found in candidates:
+                if self._volumes and found.volume not in self._volumes:
+                    continue
                 if found.id not in self._latest or self._latest[found.id].is_ending:
                     version = self._version(found)
                     return self._conversation(found, messages[:given], messages[given:], given, version)

@@ -18,6 +18,7 @@ from cursor_gateway.errors import Failure
 from cursor_gateway.model.document_events import DocumentEnded, DocumentEvent, Done, Paused
 from cursor_gateway.runs.journal import Journal
 from cursor_gateway.runs.readers import wake
+from cursor_gateway.store.base import Fenced
 
 
 class EventLog:
@@ -86,7 +87,12 @@ class EventLog:
                 if self._journal is not None:
                     self._journal.session_id = self.session_id
                     self._journal.add(added)
-                    self._storing = await self._journal.store(self._storing)
+                    stored = await self._journal.store(self._storing)
+                    if not stored:
+                        lost, self._storing = self._storing, []
+                        self._lose(self._journal, lost)
+                        continue
+                    self._storing = stored
                 stored, self._storing = self._storing, []
                 self._show(stored)
 
@@ -103,6 +109,18 @@ class EventLog:
             wake(future)
         if self._journal is not None:
             self._report(self._journal)
+
+    def _lose(self, journal: Journal, events: Sequence[DocumentEvent]) -> None:
+        """The store will never have them: readers leave, and find elsewhere how the run went on."""
+        self.is_deleted = True
+        if isinstance(last := events[-1], Done):
+            self.done = last
+            self.ended(last.failure)
+        waiting, self._waiting = self._waiting, set()
+        for future in waiting:
+            wake(future)
+        journal.fenced = journal.fenced or Fenced("claimed")
+        self._report(journal)
 
     def _report(self, journal: Journal) -> None:
         bug, fenced, journal.bug, journal.fenced = journal.bug, journal.fenced, None, None

@@ -16,9 +16,10 @@ from cursor_gateway.model.document_events import (
     says_something,
     source_text,
 )
-from cursor_gateway.store.base import Busy, Fenced, Idempotency, KeyTaken, Lease, NewRun, RunEnd, Store
+from cursor_gateway.store.base import Busy, Fenced, Idempotency, KeyTaken, Lease, NewRun, RunEnd, Store, Superseded
 from cursor_gateway.store.search import Words
 
+_AGAIN_SECONDS = 0.2  # until a store that must have the events is asked again
 _PAUSE_MS = 1000  # between two tries: each may wait for another process's lock
 _KEPT_EVENTS, _KEPT_BYTES = 2048, 1_000_000  # for readers who are nearly up to date
 
@@ -26,8 +27,11 @@ _KEPT_EVENTS, _KEPT_BYTES = 2048, 1_000_000  # for readers who are nearly up to 
 class Journal:
     """Of one run. What is not stored yet is kept here, so nothing that readers have seen is lost while this lives."""
 
-    def __init__(self, store: Store, new: NewRun, now_ms: Callable[[], int]) -> None:
-        self._store, self._new, self._now_ms = store, new, now_ms
+    def __init__(
+        self, store: Store, new: NewRun, now_ms: Callable[[], int], must_store_seconds: float | None = None
+    ) -> None:
+        """`must_store_seconds`: nothing is shown that is not stored, and the agent waits for the store that long."""
+        self._store, self._new, self._now_ms, self._must_store_seconds = store, new, now_ms, must_store_seconds
         self._lease: Lease | None = None  # when the store has the run
         self._beginning: asyncio.Task[None] | None = None
         self._waiting: list[DocumentEvent] = []
@@ -68,11 +72,13 @@ class Journal:
     def idempotency(self) -> Idempotency | None:
         return self._new.idempotency
 
-    async def begin(self) -> KeyTaken | Busy | None:
+    async def begin(self) -> KeyTaken | Busy | Superseded | None:
         """None: the run may start, although the store may not have it yet."""
         try:
             begun = await self._store.begin_run(self._new)
         except StoreUnavailable:
+            if self._must_store_seconds is not None:
+                raise
             self._put_off()
             return None
         if isinstance(begun, Lease):
@@ -113,6 +119,8 @@ class Journal:
         If it is cancelled, the events may or may not be stored; the next call stores what is missing.
         """
         last = events[-1]
+        if self._must_store_seconds is not None:
+            return await self._store_or_lose(events, self._must_store_seconds)
         if isinstance(last, Done):
             self._end = self._ended(last)
             if not await self.try_again() or self._is_lost:
@@ -124,6 +132,18 @@ class Journal:
             await self.try_again()
         return events
 
+    async def _store_or_lose(self, events: list[DocumentEvent], seconds: float) -> list[DocumentEvent]:
+        """Waits for the store: meanwhile nobody reads the agent's output. None of the events if they are lost."""
+        if isinstance(last := events[-1], Done):
+            self._end = self._ended(last)
+        until = asyncio.get_running_loop().time() + seconds
+        while not await self.try_again():
+            if asyncio.get_running_loop().time() > until:
+                self._is_lost = True
+                break
+            await asyncio.sleep(_AGAIN_SECONDS)
+        return [] if self._is_lost else events
+
     async def try_again(self) -> bool:
         """Whether nothing is left to be tried."""
         if self._is_lost:
@@ -133,7 +153,7 @@ class Journal:
                 match await self._store.begin_run(self._new):
                     case Lease() as lease:
                         self._lease = lease
-                    case KeyTaken():
+                    case KeyTaken() | Superseded():
                         self._is_lost = True
                         return True
                     case Busy():  # the run before it has ended, and is about to be stored

@@ -16,6 +16,7 @@ from cursor_gateway.runs.service import Removed, Service
 from cursor_gateway.runs.starter import unwritable
 from cursor_gateway.runs.workspace_files import find_files
 from cursor_gateway.sources.base import Model
+from cursor_gateway.store.base import ConversationRecord
 
 
 class LocalRunService:
@@ -94,14 +95,14 @@ class LocalRunService:
     async def folders(self, query: str, limit: int) -> list[str]:
         return await asyncio.to_thread(self.service.workspaces.folders, query, limit)
 
-    async def revertible(self, conversation_id: str, workspace: str, files: Sequence[FileEdits]) -> Set[str]:
-        folder = self.service.workspaces.allowed(workspace)
+    async def revertible(self, conversation: ConversationRecord, files: Sequence[FileEdits]) -> Set[str]:
+        folder = self.service.workspaces.allowed(conversation.workspace)
         if folder is None:
             return set()
         return {file.path for file in files if await asyncio.to_thread(fits, folder, file)}
 
-    async def revert(self, conversation_id: str, workspace: str, files: Sequence[FileEdits]) -> list[RevertedFile]:
-        return await asyncio.to_thread(revert, self.service.workspaces.find(workspace), files)
+    async def revert(self, conversation: ConversationRecord, files: Sequence[FileEdits]) -> list[RevertedFile]:
+        return await asyncio.to_thread(revert, self.service.workspaces.find(conversation.workspace), files)
 
     async def permissions(self, owner: str) -> list[PermissionEntry]:
         try:
@@ -116,6 +117,9 @@ class LocalRunService:
             raise unwritable(error) from error
 
     # --- the end ------------------------------------------------------------------------------------
+
+    def not_ready(self) -> str:
+        return "The gateway is shutting down." if self.service.runs.is_closing else ""
 
     async def drain(self, seconds: float) -> None:
         await self.service.runs.close(seconds)

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from cursor_gateway.errors import GatewayRestarted
+from cursor_gateway.errors import GatewayError, GatewayRestarted
 from cursor_gateway.model.document_events import DocumentEnded, DocumentEvent, Done, source_text
 from cursor_gateway.model.run_info import RunInfo
 from cursor_gateway.stages.partial_run import PartialRun
@@ -21,7 +21,12 @@ async def end_interrupted_runs(store: Store, is_alive: Callable[[str], bool], no
 async def end_interrupted_run(store: Store, run: RunRecord, now_ms: int) -> bool:
     """False if another process does it, or did. A writer that is not dead after all is fenced from now on."""
     lease = await store.claim_run(run.id, run.epoch)
-    return lease is not None and isinstance(await _end(store, lease, run, now_ms), Stored)
+    return lease is not None and await end_claimed_run(store, lease, run, GatewayRestarted(_WHY), now_ms)
+
+
+async def end_claimed_run(store: Store, lease: Lease, run: RunRecord, why: GatewayError, now_ms: int) -> bool:
+    """False if another process has claimed it since."""
+    return isinstance(await _end(store, lease, run, why, now_ms), Stored)
 
 
 def run_info(run: RunRecord) -> RunInfo:
@@ -36,7 +41,7 @@ def run_info(run: RunRecord) -> RunInfo:
     )
 
 
-async def _end(store: Store, lease: Lease, run: RunRecord, now_ms: int) -> Written:
+async def _end(store: Store, lease: Lease, run: RunRecord, why: GatewayError, now_ms: int) -> Written:
     unfinished, words, said, last = PartialRun(), Words(), list[str](), 0
     while (page := await store.events(run.id, run.owner, after=last)).events:
         for event in page.events:
@@ -46,7 +51,7 @@ async def _end(store: Store, lease: Lease, run: RunRecord, now_ms: int) -> Writt
         last = page.last_number
     messages = await store.messages(run.conversation_id, run.owner)
     prompt = next((message.text for message in messages if message.run_id == run.id), "")
-    end = unfinished.end(run_info(run), prompt, GatewayRestarted(_WHY).failure())
+    end = unfinished.end(run_info(run), prompt, why.failure())
     for event in end:
         _note(words, event)
     done = end[-1]
@@ -57,7 +62,7 @@ async def _end(store: Store, lease: Lease, run: RunRecord, now_ms: int) -> Writt
         end,
         RunEnd(
             envelope=done.envelope,
-            failure_code=GatewayRestarted.code,
+            failure_code=why.code,
             words=words.all,
             tool_uses=words.tool_uses,
             answer="".join(said),

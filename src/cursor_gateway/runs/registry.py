@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from msgspec import Struct
 
-from cursor_gateway.errors import CallerGone, Failure, ShuttingDown, TooManyRuns
+from cursor_gateway.errors import CallerGone, Failure, GatewayError, ShuttingDown, TooManyRuns
 from cursor_gateway.runs.run import Observer, Run
 from cursor_gateway.runs.shares import Recent, Shares, Verdict, decide, gives_way, has_plenty, next_in_queue
 from cursor_gateway.runs.timeouts import Timeouts
@@ -47,7 +47,7 @@ class Runs:
         self._running: dict[str, Run] = {}
         self._unstored: dict[str, Run] = {}  # ended, and still only here
         self._retry: asyncio.Task[None] | None = None
-        self._is_closing = False
+        self.is_closing = False
 
     @property
     def running(self) -> int:
@@ -62,7 +62,7 @@ class Runs:
 
     def check_free(self, owner: str) -> None:
         """Raises what `reserve` would raise at once."""
-        if self._is_closing:
+        if self.is_closing:
             raise ShuttingDown("The gateway is shutting down; try again later.")
         match self._verdict(owner):
             case "own limit":
@@ -163,6 +163,18 @@ class Runs:
 
         run.start(self._source, self._limits, self._observers, forget, after)
 
+    @property
+    def all(self) -> list[Run]:
+        """That are driven here."""
+        return list(self._running.values())
+
+    async def stop_all(self, why: GatewayError) -> None:
+        running = self.all
+        for run in running:
+            run.stop(why)
+        if running:
+            await asyncio.wait([asyncio.ensure_future(run.gone()) for run in running], timeout=_LAST_SECONDS)
+
     def notify_repeated(self, failure: Failure, owner: str, request_id: str) -> None:
         for observer in self._observers:
             observer.repeated(failure, owner, request_id)
@@ -224,7 +236,7 @@ class Runs:
 
     async def close(self, drain_seconds: float) -> None:
         """No new runs; those that run may finish within that time, then they are ended."""
-        self._is_closing = True
+        self.is_closing = True
         for ticket in self._queue:
             if not ticket.granted.done():  # its client left in the same moment
                 ticket.granted.set_exception(ShuttingDown("The gateway is shutting down; try again later."))

@@ -44,8 +44,9 @@ def question_key(scope: Scope, messages: Sequence[Message], offer: Offer | None,
 
 
 class Repeats:
-    def __init__(self, store: Store) -> None:
-        self._store = store
+    def __init__(self, store: Store, *, remembers: bool = True) -> None:
+        """`remembers`: no other process replies to the same requests, so its own memory is right."""
+        self._store, self._remembers = store, remembers
         self._recent: dict[tuple[str, str], IdempotentRun] = {}  # by owner and key, the latest last
 
     async def find(self, owner: str, key: str) -> IdempotentRun | None:
@@ -62,7 +63,8 @@ class Repeats:
 
     async def note(self, owner: str, key: str, reply: IdempotentRun, now_ms: int) -> None:
         self._recent.pop((owner, key), None)
-        self._recent[owner, key] = reply
+        if self._remembers:
+            self._recent[owner, key] = reply
         if len(self._recent) > _MOST:
             del self._recent[next(iter(self._recent))]
         with suppress(StoreUnavailable):

@@ -12,6 +12,7 @@ from cursor_gateway.model.images import Image
 from cursor_gateway.model.messages import Message, ToolMessage
 from cursor_gateway.model.run_info import Fences, Include, WhenBusy, WhenClientLeaves
 from cursor_gateway.prompting.fingerprints import Scope, answered
+from cursor_gateway.store.base import Claim
 
 
 class RunRequest(Struct, frozen=True, kw_only=True):
@@ -45,6 +46,7 @@ class RunRequest(Struct, frozen=True, kw_only=True):
     joins_retries: bool = False  # the client asks the same again only to retry
     is_first_try: bool = False  # the client says so
     kept: bytes = b""  # what its dialect needs when the answer is looked up
+    claim: Claim | None = None  # in a cluster: the command that it came with
 
 
 class Defaults(Struct, frozen=True, kw_only=True):

@@ -16,7 +16,7 @@ from cursor_gateway.runs.reverting import FileEdits, RevertedFile
 from cursor_gateway.runs.run_request import Defaults, RunRequest
 from cursor_gateway.runs.service import Removed
 from cursor_gateway.sources.base import Model, SourceState
-from cursor_gateway.store.base import Store
+from cursor_gateway.store.base import ConversationRecord, Store
 
 
 class Results(Struct, frozen=True, tag="results"):
@@ -125,11 +125,11 @@ class RunService(Protocol):
         """Folders that a conversation may use as its workspace."""
         ...
 
-    async def revertible(self, conversation_id: str, workspace: str, files: Sequence[FileEdits]) -> Set[str]:
+    async def revertible(self, conversation: ConversationRecord, files: Sequence[FileEdits]) -> Set[str]:
         """The paths of those files that `revert` can restore."""
         ...
 
-    async def revert(self, conversation_id: str, workspace: str, files: Sequence[FileEdits]) -> list[RevertedFile]: ...
+    async def revert(self, conversation: ConversationRecord, files: Sequence[FileEdits]) -> list[RevertedFile]: ...
 
     async def permissions(self, owner: str) -> list[PermissionEntry]:
         """The newest first."""
@@ -140,6 +140,10 @@ class RunService(Protocol):
         ...
 
     # --- the end ------------------------------------------------------------------------------------
+
+    def not_ready(self) -> str:
+        """Why no new requests should be sent here; empty if they may."""
+        ...
 
     async def drain(self, seconds: float) -> None:
         """No new runs; those that run here may finish within that time, then they are ended."""

@@ -23,6 +23,7 @@ from cursor_gateway.errors import (
     NotFound,
     PreviousAnswerUnknown,
     RunCancelled,
+    RunnerLost,
     StoreUnavailable,
     unknown_model,
 )
@@ -52,7 +53,7 @@ from cursor_gateway.sources.base import Model, Turn
 from cursor_gateway.sources.router import INTERACTIVE, SourceOrRouter, routed
 from cursor_gateway.sources.tool_server.endpoint import ToolEndpoint
 from cursor_gateway.stages.partial_run import PartialRun
-from cursor_gateway.store.base import Busy, IdempotentRun, KeyTaken, Store
+from cursor_gateway.store.base import Busy, IdempotentRun, KeyTaken, Store, Superseded
 
 _POLL_SECONDS = 0.25  # for a run that another gateway drives
 _LONGEST_MODEL = 200  # characters of a name; the agent's own have some 40
@@ -77,11 +78,13 @@ class Service:
         secret: bytes | None = None,
         permissions: Permissions | None = None,
         is_alive: Callable[[str], bool] = lambda instance: True,
+        must_store_seconds: float | None = None,
     ) -> None:
-        """`is_alive` says whether another gateway, given by name, still drives its runs."""
+        """`is_alive` says whether another gateway, given by name, still drives its runs. With `must_store_seconds`, in
+        a cluster, a run is nowhere but in the store; see `Journal`."""
         self.source, self.runs, self.store, self.defaults = routed(source), runs, store, defaults
         self.workspaces, self.conversations = workspaces, conversations
-        self.repeats = Repeats(store)
+        self.repeats = Repeats(store, remembers=must_store_seconds is None)
         self.permissions = permissions or Permissions(conversations.data, now_ms)
         self.removals = Removals(self.source, conversations, self.permissions)
         self.starter = RunStarter(
@@ -96,6 +99,8 @@ class Service:
             endpoint or ToolEndpoint(),
             caller_limits or WaitLimits(),
             secret,
+            must_store_seconds,
+            workspaces.volume_of,
         )
         self._now_ms, self._account_errors = now_ms, account_errors
         self._instance, self._is_alive = instance, is_alive
@@ -138,6 +143,8 @@ class Service:
                             return await self._started(run, request, asked)
                         case KeyTaken():  # another process has the same request
                             return await self._join(request)
+                        case Superseded():
+                            raise RunnerLost("This process was taken for dead; another one has the request.")
                         case Busy(run_id=run_id):
                             is_stuck = not await self._release(run_id, request.owner)
                         case None:
@@ -166,7 +173,7 @@ class Service:
         images: list[tuple[Image, str]],
         *,
         needs_lease: bool,
-    ) -> Run | KeyTaken | Busy | None:
+    ) -> Run | KeyTaken | Busy | Superseded | None:
         """With a place for the run. None: in the conversation a run has begun or ended since it was looked up."""
         if not conversation.version:  # a new one, which nobody else knows
             return await self._start_alone(conversation, request, model, images, needs_lease=False)
@@ -185,7 +192,7 @@ class Service:
         images: list[tuple[Image, str]],
         *,
         needs_lease: bool,
-    ) -> Run | KeyTaken | Busy:
+    ) -> Run | KeyTaken | Busy | Superseded:
         """While nobody else starts a run in the conversation."""
         can_ask = request.may_be_asked and self.source.named(request.source).holds_questions
         if request.offer is not None or can_ask:
@@ -393,27 +400,18 @@ class Service:
             return running
         stored = await self.store.run(id, owner)
         if stored is None:
-            raise _no_run(id)
+            raise no_run(id)
         past = StoredRun(self.store, stored)
         await past.look()
         return past
 
     async def prompt_of(self, id: str, owner: str) -> str:
         """What was said to the agent for this run."""
-        run = await self.find(id, owner)
-        stored = await self.store.messages(run.info.conversation_id or "", owner)
-        return "\n\n".join(message.text for message in stored if message.run_id == id and message.role == "user")
+        return await prompt_of(self.store, await self.find(id, owner))
 
     async def response(self, id: str, owner: str) -> ChatResponse:
         """The whole answer, or what there is of it now."""
-        run = await self.find(id, owner)
-        unfinished, reader, until = PartialRun(), run.reader(), run.count
-        while reader.place < until and not reader.has_left:
-            for event in await reader.next():
-                unfinished.push(event)
-        if reader.has_left:  # it was deleted meanwhile
-            raise _no_run(id)
-        return unfinished.response(run.info, run.prompt)
+        return await response_of(await self.find(id, owner))
 
     async def delete_answer(self, run_id: str, owner: str, after: int) -> bool:
         """So that it cannot be looked up any more; a conversation of one answer is removed. False: there is none."""
@@ -447,7 +445,24 @@ class Service:
         await self.removals.close()
 
 
-def _no_run(id: str) -> NotFound:
+async def response_of(run: RunHandle) -> ChatResponse:
+    """The whole answer, or what there is of it now."""
+    unfinished, reader, until = PartialRun(), run.reader(), run.count
+    while reader.place < until and not reader.has_left:
+        for event in await reader.next():
+            unfinished.push(event)
+    if reader.has_left:  # it was deleted meanwhile
+        raise no_run(run.id)
+    return unfinished.response(run.info, run.prompt)
+
+
+async def prompt_of(store: Store, run: RunHandle) -> str:
+    """What was said to the agent for this run."""
+    stored = await store.messages(run.info.conversation_id or "", run.owner)
+    return "\n\n".join(message.text for message in stored if message.run_id == run.id and message.role == "user")
+
+
+def no_run(id: str) -> NotFound:
     return NotFound(f"Unknown run {id[:100]!r}; see GET /v1/conversations.", param="id")
 
 

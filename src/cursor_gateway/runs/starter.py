@@ -32,7 +32,7 @@ from cursor_gateway.sources.private_files import private_folder, write_private
 from cursor_gateway.sources.router import SourceRouter
 from cursor_gateway.sources.tool_server.endpoint import ToolEndpoint
 from cursor_gateway.stages.tokens import estimate_tokens_by_sample
-from cursor_gateway.store.base import Busy, Idempotency, KeyTaken, NewMessage, NewRun, Store
+from cursor_gateway.store.base import Busy, Idempotency, KeyTaken, NewMessage, NewRun, Store, Superseded
 
 TOOLS = "tools.json"  # in a conversation's folder: those that were offered last
 
@@ -51,13 +51,17 @@ class RunStarter:
         endpoint: ToolEndpoint,
         wait_limits: WaitLimits,
         secret: bytes | None,
+        must_store_seconds: float | None = None,
+        volume_of: Callable[[str], str] = lambda workspace: "",
     ) -> None:
-        """`secret` keys the markers of prompts; without one, they change with each gateway."""
+        """`secret` keys the markers of prompts; without one, they change with each gateway. `volume_of` a workspace is
+        where it is, in a cluster; see `Journal` for `must_store_seconds`."""
         self._source, self._runs, self._store, self._conversations = source, runs, store, conversations
         self._permissions = permissions
         self._defaults, self._instance, self._now_ms = defaults, instance, now_ms
         self._endpoint, self._wait_limits = endpoint, wait_limits
         self._secret = token_bytes() if secret is None else secret
+        self._must_store_seconds, self._volume_of = must_store_seconds, volume_of
 
     async def prepare(self, request: RunRequest, conversation_id: str) -> list[tuple[Image, str]]:
         """Everything that takes time: the request's images, written to files of the conversation.
@@ -86,10 +90,11 @@ class RunStarter:
         images: Sequence[tuple[Image, str]],
         *,
         needs_lease: bool,
-    ) -> Run | KeyTaken | Busy:
+    ) -> Run | KeyTaken | Busy | Superseded:
         """`needs_lease`: it must not start while the store has another run in the conversation. Raises `OSError`."""
+        needs_lease = needs_lease or self._must_store_seconds is not None
         info = RunInfo(
-            id=f"chat_{urandom(16).hex()}",
+            id=new_run_id() if request.claim is None else request.claim.run_id,
             created=datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
             mode=request.mode or self._defaults.mode,
             model=model,
@@ -128,7 +133,8 @@ class RunStarter:
             prompts=Prompts(self._secret, folder),
             knows_session=conversation.session_id is not None and self._source.has_session(turn),
         )
-        journal = Journal(self._store, self._new_run(request, info, conversation), self._now_ms)
+        new = self._new_run(request, info, conversation)
+        journal = Journal(self._store, new, self._now_ms, self._must_store_seconds)
         must_begin = request.idempotency_key is not None or request.repeat_key or request.kept or needs_lease
         refused = await journal.begin() if must_begin else None
         if isinstance(refused, KeyTaken) or (refused is not None and needs_lease):
@@ -202,7 +208,13 @@ class RunStarter:
             messages=_kept(request.messages if is_new else conversation.new),
             started_ms=self._now_ms(),
             idempotency=Idempotency(key, body_hash(request)) if key is not None else None,
+            volume=self._volume_of(conversation.workspace),
+            claim=request.claim,
         )
+
+
+def new_run_id() -> str:
+    return f"chat_{urandom(16).hex()}"
 
 
 def _preamble(request: RunRequest, info: RunInfo, server: str) -> list[str]:

@@ -1,7 +1,7 @@
 """The name of a folder in; the folder itself, links resolved, if it is below an allowed root, out."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from cursor_gateway.errors import InvalidRequest, WorkspaceForbidden
@@ -10,10 +10,22 @@ _BROUGHT = ("hooks.json", "mcp.json", "cli.json")  # in `.cursor`
 
 
 class Workspaces:
-    def __init__(self, default: Path, roots: Sequence[Path], *, refuse_hooks: bool = False) -> None:
+    def __init__(
+        self,
+        default: Path,
+        roots: Sequence[Path],
+        *,
+        refuse_hooks: bool = False,
+        host: str = "",
+        volumes: Mapping[str, Path] | None = None,
+    ) -> None:
+        """In a cluster, `host` names the disk of this machine, and `volumes` are folders that machines may share; a
+        request may name a folder as `VOLUME/PATH`."""
         self.default = default.resolve()
-        self._refuse_hooks = refuse_hooks
+        self._refuse_hooks, self._host = refuse_hooks, host
+        self._volumes = {name: folder.resolve() for name, folder in (volumes or {}).items()}
         self._roots = [root.resolve() for root in roots] or [self.default]
+        self._roots += [folder for folder in self._volumes.values() if folder not in self._roots]
 
     @property
     def summary(self) -> str:
@@ -38,6 +50,11 @@ class Workspaces:
         if not _is_folder(folder):
             raise InvalidRequest(f"The folder {name!r} does not exist; use one that does.", param="workspace")
         return str(folder)
+
+    def volume_of(self, workspace: str) -> str:
+        """Empty: there is no cluster."""
+        inside = [name for name, folder in self._volumes.items() if Path(workspace).is_relative_to(folder)]
+        return inside[0] if inside else self._host
 
     def allowed(self, name: str) -> str | None:
         """This folder if the gateway may work in it; for one that a client mentions without asking for it."""
@@ -72,9 +89,14 @@ class Workspaces:
                 param="workspace",
             )
 
+    def _path(self, name: str) -> Path:
+        volume, _, rest = name.partition("/")
+        base = self.default if volume == self._host else self._volumes.get(volume)
+        return self.default / Path(name).expanduser() if base is None or not volume else base / rest.lstrip("/")
+
     def _allowed(self, name: str) -> Path | None:
         try:
-            folder = (self.default / Path(name).expanduser()).resolve()
+            folder = self._path(name).resolve()
         except (OSError, RuntimeError, ValueError):  # a symlink loop, or a home directory that does not exist
             return None
         return folder if any(folder.is_relative_to(root) for root in self._roots) else None

@@ -29,7 +29,10 @@ def build_app(
     metrics: Metrics,
     dialects: Sequence[Dialect],
     renderings: Renderings | None = None,
+    *,
+    serves_clients: bool = True,
 ) -> Guard:
+    """A process that serves no clients has only the paths for its operator."""
     known = Dialects(dialects)
     reading = Reading(
         hold_seconds=settings.hold_seconds,
@@ -57,6 +60,12 @@ def build_app(
         found = StoredAnswerEndpoints(answers, known, service, reading, errors).endpoints
         endpoints |= found
         errors_by_path |= dict.fromkeys(found, errors)
+    operated: dict[str, dict[str, Endpoint]] = {
+        "/health": {"GET": operations.health},
+        "/livez": {"GET": operations.livez},
+        "/readyz": {"GET": operations.readyz},
+        "/metrics": {"GET": operations.metrics},
+    }
     routes = Routes(
         {
             **endpoints,
@@ -79,8 +88,7 @@ def build_app(
             "/v1/permissions/{id}": {"DELETE": permissions.revoke},
             "/v1/models": {"GET": models.models},
             "/v1/models/{id:path}": {"GET": models.model},
-            "/health": {"GET": operations.health},
-            "/metrics": {"GET": operations.metrics},
+            **operated,
             "/openapi.json": {"GET": operations.openapi},
             "/docs": {"GET": operations.docs},
             "/docs.css": {"GET": operations.docs_css},
@@ -89,5 +97,7 @@ def build_app(
         },
         errors_by_path,
     )
+    if not serves_clients:
+        routes = Routes(operated, {})
     source = {"x-cursor-gateway-source": service.state().source.name}
     return Guard(routes, settings, metrics, source, routes.errors_at)

@@ -45,7 +45,7 @@ class ChangeEndpoints:
         responses = await self._responses(request.state.owner, await self._runs(conversation))
         found = file_changes(document for response, _ in responses for document in response.documents)
         edits = edits_of(responses)
-        fitting = await self._service.revertible(conversation.id, conversation.workspace, edits) if edits else set()
+        fitting = await self._service.revertible(conversation, edits) if edits else set()
         files = [msgspec.structs.replace(file, can_revert=file.path in fitting) for file in found]
         if form == "json":
             return _json(ConversationChanges(files))
@@ -67,7 +67,7 @@ class ChangeEndpoints:
             files = [file for file in files if file.path == wanted.path]
         if not files:
             raise NotFound("The agent changed no such file; see GET /v1/conversations/{id}/changes.", param="path")
-        return _json(RevertedFiles(await self._service.revert(conversation.id, conversation.workspace, files)))
+        return _json(RevertedFiles(await self._service.revert(conversation, files)))
 
     async def _conversation(self, request: Request) -> ConversationRecord:
         id = request.path_params["id"]

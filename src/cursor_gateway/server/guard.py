@@ -37,7 +37,8 @@ from cursor_gateway.settings import Settings, is_loopback
 _log = Log()
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._:-]{1,128}")
 _HOST = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([A-Za-z0-9._-]+))(?::[0-9]{0,5})?")
-_OPEN_PATHS = ("/health", "/openapi.json", "/docs", "/docs.css", "/")  # no key: they reveal nothing and start nothing
+# Without a key: they reveal nothing and start nothing.
+_OPEN_PATHS = ("/health", "/livez", "/readyz", "/openapi.json", "/docs", "/docs.css", "/")
 _OPEN_PREFIX = "/page/"
 _READING = ("GET", "HEAD")
 _STATIC_HEADERS = {

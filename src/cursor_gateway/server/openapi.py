@@ -334,6 +334,21 @@ def _monitoring() -> dict[str, Json]:
             errors=[errors.AgentMissing],
             is_open=True,
         ),
+        "GET /livez": api.operation(
+            "getLivez",
+            "Whether the process is alive",
+            "For a supervisor that restarts it. Needs no API key, and does not ask the database.",
+            replies=api.ok("It is.", {"text/plain": {"schema": api.TEXT, "example": "ok\n"}}),
+            is_open=True,
+        ),
+        "GET /readyz": api.operation(
+            "getReadyz",
+            "Whether the process should get requests",
+            "For a load balancer. 503 while it shuts down or is drained, and in a cluster while its database does not "
+            "answer. Needs no API key.",
+            replies=api.ok("It should.", {"text/plain": {"schema": api.TEXT, "example": "ok\n"}}),
+            is_open=True,
+        ),
         "GET /metrics": api.operation(
             "getMetrics",
             "Metrics",

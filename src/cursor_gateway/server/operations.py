@@ -78,6 +78,14 @@ class OperationEndpoints:
         failure = AgentMissing(state.missing).failure()
         return error_response(failure, body=encode_error(failure, msgspec.to_builtins(found)))
 
+    async def livez(self, request: Request) -> Response:
+        """Whoever answers lives. The database is not asked: restarting all gateways would not bring it back."""
+        return Response(b"ok\n", media_type="text/plain")
+
+    async def readyz(self, request: Request) -> Response:
+        reason = self._service.not_ready()
+        return Response(f"{reason or 'ok'}\n", 503 if reason else 200, media_type="text/plain")
+
     async def metrics(self, request: Request) -> Response:
         return Response(self._metrics.render(), media_type=CONTENT_TYPE)
 

@@ -51,6 +51,10 @@ class Ledger:
         """Whether the gateway of this name still runs."""
         return name == self.folder.name or _is_alive(self._all / name)
 
+    def dead(self) -> list[str]:
+        """The names of gateways that were killed, until `end_orphans` removes their folders."""
+        return [folder.name for folder in _entries(self._all) if not _is_alive(folder)]
+
     def end_orphans(self) -> list[int]:
         """Ends the agents of dead gateways and removes their folders. Returns the process groups it ended."""
         ended = []

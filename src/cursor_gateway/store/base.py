@@ -38,6 +38,14 @@ class Idempotency(Struct, frozen=True):
     body_hash: str
 
 
+class Claim(Struct, frozen=True):
+    """A command that a runner has claimed; see `store.cluster`."""
+
+    command_id: str
+    epoch: int
+    run_id: str  # of the run that it may start
+
+
 class NewRun(Struct, frozen=True, kw_only=True):
     id: str
     conversation_id: str  # created with this run if the owner has none of this id
@@ -52,6 +60,8 @@ class NewRun(Struct, frozen=True, kw_only=True):
     messages: Sequence[NewMessage]  # the new ones
     started_ms: int  # since 1970, like all times here
     idempotency: Idempotency | None = None
+    volume: str = ""  # of a new conversation: where its workspace is, in a cluster
+    claim: Claim | None = None  # in a cluster: the command that starts it
 
 
 class RunEnd(Struct, frozen=True, kw_only=True):
@@ -87,6 +97,10 @@ class Busy(Struct, frozen=True):
     run_id: str
 
 
+class Superseded(Struct, frozen=True):
+    """Another process has the command that would have started the run."""
+
+
 class Stored(Struct, frozen=True):
     size: int  # in bytes; 0 if all of it was stored before
 
@@ -97,7 +111,7 @@ class Fenced(Struct, frozen=True):
     reason: Literal["claimed", "ended", "deleted"]
 
 
-Begun: TypeAlias = Lease | KeyTaken | Busy
+Begun: TypeAlias = Lease | KeyTaken | Busy | Superseded
 Written: TypeAlias = Stored | Fenced
 
 # --- output -----------------------------------------------------------------------------------------
@@ -137,6 +151,7 @@ class ConversationRecord(Struct, frozen=True, kw_only=True):
     fingerprint: str | None
     is_running: bool
     is_pinned: bool = False
+    volume: str = ""  # where its workspace is, in a cluster
 
 
 class MessageRecord(Struct, frozen=True, kw_only=True):
@@ -181,7 +196,7 @@ class Store(Protocol):
     """All methods may raise `StoreUnavailable`. A local engine may complete without ever yielding to the loop."""
 
     async def begin_run(self, new: NewRun) -> Begun:
-        """The lease of the new run, with epoch 1; with `KeyTaken` and `Busy`, nothing is stored."""
+        """The lease of the new run, with epoch 1; with anything else, nothing is stored."""
         ...
 
     async def claim_run(self, run_id: str, epoch: int) -> Lease | None:

@@ -18,7 +18,8 @@ _APPEND = """
         SELECT * FROM unnest(%s::text[], %s::bigint[], %s::integer[], %s::integer[], %s::bytea[])
             AS given (id, epoch, first, count, data)
     ), mine AS (
-        UPDATE runs SET last = runs.last + given.count, bytes = runs.bytes + octet_length(given.data)
+        UPDATE runs SET last = runs.last + given.count, bytes = runs.bytes + octet_length(given.data),
+            waiting = false
         FROM given
         WHERE runs.id = given.id AND runs.epoch = given.epoch AND runs.last = given.first - 1 AND state = 'running'
         RETURNING runs.key, runs.id

@@ -39,11 +39,6 @@ _SETTINGS = {
 }
 _CLOSED = "The history is closed: the gateway is shutting down."
 _SLOW = "The database did not answer in time; check its load and the network, then retry."
-_ALONE_LOCK = 0x43_47_48_01  # the gateway that uses the database; CGH and a number
-_ALONE = (
-    "another gateway uses this database; several gateways on one database are not supported yet. "
-    "Stop the other one, or use another database."
-)
 
 # What to do, by SQLSTATE or the beginning of one.
 _WHY = {
@@ -98,9 +93,6 @@ class Connections:
         self._idle: list[Connection] = []
         self._room = asyncio.Semaphore(_MOST)
         self._is_closed = False
-        self._is_alone = False  # or is to be
-        self._holder: Connection | None = None  # of the lock that says so
-        self._one_holder = asyncio.Lock()
 
     async def run(self, work: Callable[[Connection], Awaitable[_T]]) -> _T:
         """The result of the work, which may be done several times."""
@@ -118,14 +110,6 @@ class Connections:
                 return await work(connection)
 
         return await self.run(begun)
-
-    async def be_alone(self) -> None:
-        """Refuses other gateways from now on. Raises `SettingsError` if there is one."""
-        try:
-            if not await self.run(lambda _: self._hold()):
-                raise SettingsError(_ALONE, param="store")
-        finally:
-            self._is_alone = True
 
     async def close(self) -> None:
         self._is_closed = True
@@ -152,8 +136,6 @@ class Connections:
         async with self._room:
             if self._is_closed:
                 raise StoreUnavailable(_CLOSED)
-            if self._is_alone and not await self._hold():
-                raise StoreUnavailable(f"{_ALONE[0].upper()}{_ALONE[1:]}")
             connection = self._idle.pop() if self._idle else await connect(self._url)
             try:
                 yield connection
@@ -166,23 +148,8 @@ class Connections:
         else:
             self._idle.append(connection)
 
-    async def _hold(self) -> bool:
-        """Whether this is the only gateway."""
-        async with self._one_holder:
-            if self._holder is None:
-                holder = await connect(self._url)
-                locked = await (await holder.execute("SELECT pg_try_advisory_lock(%s)", [_ALONE_LOCK])).fetchone()
-                if locked is None or not locked[0]:
-                    await holder.close()
-                    return False
-                self._holder = holder
-            return True
-
     async def _drop_idle(self) -> None:
         idle, self._idle = self._idle, []
-        if self._holder is not None:
-            idle.append(self._holder)
-            self._holder = None
         for connection in idle:
             with suppress(psycopg.Error):
                 await connection.close()

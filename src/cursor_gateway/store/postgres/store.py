@@ -7,7 +7,7 @@ is on the server's disk before `append` returns. Deleting a conversation removes
 import asyncio
 import secrets
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -52,7 +52,7 @@ _TABLES = ["conversations", "runs", "messages", "events", "idempotency", "reques
 
 _CLAIM = "UPDATE runs SET epoch = epoch + 1, claim = %s WHERE id = %s AND epoch = %s AND state = 'running'"
 _CLAIMED = "SELECT FROM runs WHERE id = %s AND epoch = %s AND claim = %s"
-_RUNS = """
+RUNS = """
     SELECT runs.id, conversations.id AS conversation_id, conversations.owner, runs.instance, runs.epoch, runs.state,
         runs.model, runs.mode, runs.created, runs.fences, runs.include, runs.started_ms, runs.first_event_ms,
         runs.ended_ms, runs.prompt_tokens, runs.completion_tokens, runs.total_tokens, runs.cached_tokens,
@@ -61,7 +61,7 @@ _RUNS = """
 """
 _IS_RUNNING = "EXISTS (SELECT FROM runs WHERE runs.conversation = conversations.key AND runs.state = 'running')"
 _CONVERSATIONS = f"""
-    SELECT id, owner, title, workspace, mode, model, created_ms, updated_ms, session_id, fingerprint, pinned,
+    SELECT id, owner, title, workspace, mode, model, created_ms, updated_ms, session_id, fingerprint, pinned, volume,
         {_IS_RUNNING} AS is_running
     FROM conversations
 """
@@ -134,16 +134,17 @@ _OLDEST = f"""
 
 class PostgresStore:
     def __init__(self, url: str) -> None:
-        self._connections = Connections(url)
+        self.url = url  # it may contain a password
+        self.connections = self._connections = Connections(url)
+        self.written: Callable[[str, int], None] = lambda run_id, last: None  # called after each commit of events
         self._appender = Appender(self._connections)
         self._folding = folding.Folding(self._connections)
 
     async def open(self, now_ms: int) -> str | None:
-        """Checks the tables, and refuses other gateways. Optional. Returns no warning.
+        """Checks the tables. Optional. Returns no warning.
 
         Raises `SettingsError` for what only the operator can fix, `StoreUnavailable` for what may be temporary.
         """
-        await self._connections.be_alone()
         await self._connections.run(_check)
         self._folding.start()
         return None
@@ -176,38 +177,47 @@ class PostgresStore:
         if events and Paused not in map(type, events):
             data = batches.encode(events)
             if await self._appender.append(Batch(lease.run_id, lease.epoch, first_number, len(events), data)):
+                self.written(lease.run_id, first_number + len(events) - 1)
                 return Stored(len(data))
-        return await self._connections.transaction(
+        written = await self._connections.transaction(
             lambda connection: writing.append(connection, lease, first_number, events)
         )
+        self._report(written, lease, first_number + len(events) - 1)
+        return written
 
     async def end_run(self, lease: Lease, first_number: int, events: Sequence[DocumentEvent], end: RunEnd) -> Written:
         prompts = [row["text"] for row in await self._select(_PROMPTS, [lease.run_id])]
         entry = await asyncio.to_thread(searching.entry_of, [*prompts, *end.words])
-        return await self._connections.transaction(
+        written = await self._connections.transaction(
             lambda connection: writing.end(connection, lease, first_number, events, end, entry)
         )
+        self._report(written, lease, first_number + len(events) - 1)
+        return written
+
+    def _report(self, written: Written, lease: Lease, last: int) -> None:
+        if isinstance(written, Stored):
+            self.written(lease.run_id, last)
 
     async def run(self, id: str, owner: str) -> RunRecord | None:
-        found = await self._select(f"{_RUNS} WHERE runs.id = %s AND conversations.owner = %s", [id, owner])
+        found = await self._select(f"{RUNS} WHERE runs.id = %s AND conversations.owner = %s", [id, owner])
         return run_of(found[0]) if found else None
 
     async def runs_of(self, conversation_id: str, owner: str) -> list[RunRecord]:
         where = "WHERE conversations.owner = %s AND conversations.id = %s ORDER BY runs.key"
-        return [run_of(row) for row in await self._select(f"{_RUNS} {where}", [owner, conversation_id])]
+        return [run_of(row) for row in await self._select(f"{RUNS} {where}", [owner, conversation_id])]
 
     async def recent_runs(self, owner: str, limit: int) -> list[tuple[RunRecord, str, str]]:
-        runs = _RUNS.replace("SELECT ", f"SELECT conversations.title, {_PROMPT} AS prompt, ", 1)
+        runs = RUNS.replace("SELECT ", f"SELECT conversations.title, {_PROMPT} AS prompt, ", 1)
         where = "WHERE conversations.owner = %s ORDER BY runs.key DESC LIMIT %s"
         rows = await self._select(f"{runs} {where}", [owner, limit])
         titled = [(row.pop("title"), row.pop("prompt") or "", row) for row in rows]
         return [(run_of(row), title, title_of(prompt)) for title, prompt, row in titled]
 
     async def unfinished_runs(self) -> list[RunRecord]:
-        return [run_of(row) for row in await self._select(f"{_RUNS} WHERE runs.state = 'running'", [])]
+        return [run_of(row) for row in await self._select(f"{RUNS} WHERE runs.state = 'running'", [])]
 
     async def find_run_by_calls(self, owner: str, call_ids: Iterable[str]) -> RunRecord | None:
-        joined = f"{_RUNS} JOIN calls ON calls.run = runs.key WHERE calls.owner = %s AND calls.id = ANY(%s) LIMIT 1"
+        joined = f"{RUNS} JOIN calls ON calls.run = runs.key WHERE calls.owner = %s AND calls.id = ANY(%s) LIMIT 1"
         found = await self._select(joined, [owner, list(call_ids)])
         return run_of(found[0]) if found else None
 
@@ -399,8 +409,8 @@ class PostgresStore:
 
         async def work(connection: Connection) -> tuple[list[tuple[int, int]], dict[int, Any], dict[int, str]]:
             found = await searching.find(connection, owner, query, place, limit + 1)
-            rows = await _rows(connection, _FOUND, [[conversation for conversation, _ in found[:limit]]])
-            texts = await _rows(
+            rows = await rows_of(connection, _FOUND, [[conversation for conversation, _ in found[:limit]]])
+            texts = await rows_of(
                 connection,
                 "SELECT run, text FROM search WHERE part = 0 AND run = ANY(%s)",
                 [[run for _, run in found[:limit]]],
@@ -419,7 +429,7 @@ class PostgresStore:
         return ConversationPage(page, opaque(ByRun(top, found[limit - 1][1])))
 
     async def _select(self, sql: str, values: Sequence[Any] | Mapping[str, Any]) -> list[dict[str, Any]]:
-        return await self._connections.run(lambda connection: _rows(connection, sql, values))
+        return await self._connections.run(lambda connection: rows_of(connection, sql, values))
 
     async def _execute(self, sql: str, values: Sequence[Any] | Mapping[str, Any]) -> int:
         async def work(connection: Connection) -> int:
@@ -433,7 +443,7 @@ async def _check(connection: Connection) -> None:
     await schema.check(connection)
 
 
-async def _rows(connection: Connection, sql: str, values: Sequence[Any] | Mapping[str, Any]) -> list[dict[str, Any]]:
+async def rows_of(connection: Connection, sql: str, values: Sequence[Any] | Mapping[str, Any]) -> list[dict[str, Any]]:
     async with connection.cursor(row_factory=dict_row, binary=True) as cursor:
         await cursor.execute(sql, values)
         return await cursor.fetchall()

@@ -12,7 +12,7 @@ from msgspec import UNSET
 
 from cursor_gateway.model.document_events import DocumentEvent, Paused
 from cursor_gateway.store import batches
-from cursor_gateway.store.base import Busy, Fenced, KeyTaken, Lease, NewRun, RunEnd, Stored, Written
+from cursor_gateway.store.base import Busy, Fenced, KeyTaken, Lease, NewRun, RunEnd, Stored, Superseded, Written
 from cursor_gateway.store.postgres.connections import Connection
 from cursor_gateway.store.postgres.searching import Entry, put
 from cursor_gateway.store.titles import title_of
@@ -21,9 +21,11 @@ from cursor_gateway.wire.surrogates import repair
 _KNOWN = """
     SELECT EXISTS (SELECT FROM runs WHERE id = %s), EXISTS (SELECT FROM idempotency WHERE owner = %s AND key = %s)
 """
+# Until the run has begun, the command cannot be taken over.
+_HELD = "SELECT FROM commands WHERE id = %s AND epoch = %s AND state = 'claimed' FOR SHARE"
 _CONVERSATION = """
-    INSERT INTO conversations AS known (id, owner, title, workspace, mode, model, created_ms, updated_ms)
-    VALUES (%(conversation_id)s, %(owner)s, %(title)s, %(workspace)s, %(mode)s, %(model)s, %(now)s, %(now)s)
+    INSERT INTO conversations AS known (id, owner, title, workspace, volume, mode, model, created_ms, updated_ms)
+    VALUES (%(conversation_id)s, %(owner)s, %(title)s, %(workspace)s, %(volume)s, %(mode)s, %(model)s, %(now)s, %(now)s)
     ON CONFLICT (owner, id) DO UPDATE
         SET mode = excluded.mode, model = excluded.model, updated_ms = greatest(known.updated_ms, excluded.updated_ms)
     RETURNING key
@@ -44,7 +46,7 @@ _LOCK_CONVERSATION = """
 """
 _PLACE = "SELECT key, conversation, epoch, state, last FROM runs WHERE id = %s FOR NO KEY UPDATE"
 _ADD_EVENTS = "INSERT INTO events (run, first, count, epoch, data) VALUES (%s, %s, %s, %s, %s)"
-_COUNT_EVENTS = "UPDATE runs SET last = last + %s, bytes = bytes + %s WHERE key = %s"
+_COUNT_EVENTS = "UPDATE runs SET last = last + %s, bytes = bytes + %s, waiting = %s WHERE key = %s"
 _ADD_CALL = """
     INSERT INTO calls (owner, id, run) SELECT owner, %s, %s FROM conversations WHERE key = %s
     ON CONFLICT (owner, id) DO UPDATE SET run = excluded.run
@@ -64,7 +66,7 @@ _END_TURN = """
 class NotStored(Exception):
     """Rolls the transaction back."""
 
-    def __init__(self, why: KeyTaken | Busy) -> None:
+    def __init__(self, why: KeyTaken | Busy | Superseded) -> None:
         super().__init__(why)
         self.why = why
 
@@ -79,6 +81,10 @@ class _Place(NamedTuple):
 
 async def begin(connection: Connection, new: NewRun, entry: Entry) -> Lease:
     """Raises `NotStored`."""
+    if new.claim is not None:
+        held = await connection.execute(_HELD, [new.claim.command_id, new.claim.epoch])
+        if not held.rowcount:
+            raise NotStored(Superseded())
     key = new.idempotency.key if new.idempotency else None
     known = await (await connection.execute(_KNOWN, [new.id, new.owner, key])).fetchone()
     assert known is not None
@@ -149,6 +155,7 @@ async def _conversation(connection: Connection, new: NewRun) -> int:
         "owner": new.owner,
         "title": title_of(repair(prompts[0] if prompts else "")),
         "workspace": new.workspace,
+        "volume": new.volume,
         "mode": new.mode,
         "model": new.model,
         "now": new.started_ms,
@@ -188,7 +195,7 @@ async def _add_events(connection: Connection, place: _Place, events: Sequence[Do
         return 0
     data = batches.encode(events)
     await connection.execute(_ADD_EVENTS, [place.run, place.last + 1, len(events), place.epoch, data])
-    await connection.execute(_COUNT_EVENTS, [len(events), len(data), place.run])
+    await connection.execute(_COUNT_EVENTS, [len(events), len(data), isinstance(events[-1], Paused), place.run])
     return len(data)
 
 

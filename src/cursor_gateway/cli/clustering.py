@@ -1,0 +1,61 @@
+"""The settings in; this process as a member of a cluster, out."""
+
+import socket
+from collections.abc import Callable
+from importlib.metadata import version
+from secrets import token_hex
+
+from cursor_gateway.cluster.front import FrontLimits
+from cursor_gateway.cluster.members import Timing
+from cursor_gateway.cluster.node import Node, NodeOptions
+from cursor_gateway.errors import SettingsError
+from cursor_gateway.runs.run_request import Defaults
+from cursor_gateway.runs.service import Service
+from cursor_gateway.settings import Settings
+from cursor_gateway.store.base import Store
+from cursor_gateway.store.cluster import ClusterStore, Member
+
+
+def cluster_of(store: Store) -> ClusterStore:
+    from cursor_gateway.store.postgres.cluster import PostgresCluster
+    from cursor_gateway.store.postgres.store import PostgresStore
+
+    assert isinstance(store, PostgresStore)
+    return PostgresCluster(store)
+
+
+def own_member(settings: Settings, process: str, *, takes_work: bool) -> Member:
+    """`process` names it on its machine. Whoever takes no work only runs what it starts itself."""
+    if settings.lease_seconds < 2 * settings.beat_seconds:
+        raise SettingsError("`lease_seconds` must be at least twice `beat_seconds`.", param="lease_seconds")
+    host = socket.gethostname()
+    runs_agents = settings.role != "front"
+    return Member(
+        id=f"{host}-{process}-{token_hex(4)}",
+        role=settings.role,
+        host=host,
+        process=process,
+        volumes=[host, *settings.volumes] if runs_agents else [],
+        capacity=settings.max_runs if runs_agents and takes_work else 0,
+        version=version("cursor-gateway"),
+        is_draining=runs_agents and not takes_work,
+    )
+
+
+def node_of(
+    settings: Settings,
+    own: Member,
+    store: Store,
+    local: Service | None,
+    defaults: Defaults,
+    now_ms: Callable[[], int],
+    warn: Callable[[str], None],
+    fault: Callable[[Exception], None] = lambda error: None,
+) -> Node:
+    options = NodeOptions(
+        own=own,
+        timing=Timing(beat_seconds=settings.beat_seconds, lease_seconds=settings.lease_seconds),
+        limits=FrontLimits(queue_seconds=settings.queue_seconds, max_runs_per_key=settings.max_runs_per_key),
+        defaults=defaults,
+    )
+    return Node(options, cluster_of(store), store, local, now_ms, warn, fault)

@@ -1,0 +1,1 @@
+"""Several gateways on one database: fronts, which serve clients, and runners, which run agents."""

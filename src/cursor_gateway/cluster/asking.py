@@ -1,0 +1,115 @@
+"""A command in; its outcome out, from whichever runner takes it.
+
+The row is the truth, hints only hasten: every second all open commands are looked at in one statement. A command that
+no runner has taken in time is withdrawn. One whose runner died is taken by another, and who waits here does not notice.
+"""
+
+import asyncio
+from contextlib import suppress
+from secrets import token_hex
+
+from cursor_gateway.cluster.commands import Outcome, outcome_of
+from cursor_gateway.errors import StoreUnavailable
+from cursor_gateway.store.cluster import Alike, ClusterStore, Done, Hint, NewCommand, OverLimit, Queued, Submitted
+
+_LOOK_SECONDS = 1.0
+_AWAY_SECONDS = 30.0  # without the database, after which a client is told
+
+
+class Withdrawn(Exception):
+    """No runner has taken the command in time."""
+
+
+class Asking:
+    def __init__(self, cluster: ClusterStore) -> None:
+        self._cluster = cluster
+        self._waiting: dict[str, asyncio.Future[Done]] = {}
+        self._claimed: set[str] = set()
+        self._wanted = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+        self._away_since: float | None = None
+
+    def start(self) -> None:
+        self._task = asyncio.get_running_loop().create_task(self._work(), name="outcomes")
+
+    async def close(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait([self._task])
+
+    def look(self) -> None:
+        self._wanted.set()
+
+    async def ask(self, command: NewCommand, queue_seconds: float, max_active: int = 0) -> Outcome | OverLimit:
+        """Raises `Withdrawn`, or `StoreUnavailable` if the database stays away."""
+        while True:
+            match await self._cluster.submit(command, max_active):
+                case Submitted():
+                    break
+                case OverLimit() as over:
+                    return over
+                case Alike(id=id):
+                    await self._wait(id, None)
+        self._cluster.hint(command.target or "", Hint("queue"))
+        done = await self._wait(command.id, queue_seconds)
+        if done.outcome is None:
+            raise Withdrawn
+        return outcome_of(done.outcome)
+
+    async def _wait(self, id: str, queue_seconds: float | None) -> Done:
+        """With a limit for the time until it is claimed."""
+        loop = asyncio.get_running_loop()
+        done = self._waiting.get(id)
+        if done is None:
+            done = self._waiting[id] = loop.create_future()
+        until = None if queue_seconds is None else loop.time() + queue_seconds
+        try:
+            while not done.done():
+                is_late = until is not None and loop.time() >= until and id not in self._claimed
+                if is_late and await self._cluster.withdraw(id):
+                    return Done(None)
+                self._check_database(loop.time())
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(asyncio.shield(done), _LOOK_SECONDS)
+            return done.result()
+        finally:
+            if done.done() or queue_seconds is not None:
+                self._waiting.pop(id, None)
+                self._claimed.discard(id)
+
+    def _check_database(self, now: float) -> None:
+        if self._away_since is not None and now - self._away_since > _AWAY_SECONDS:
+            raise StoreUnavailable("The database did not answer in time; the request may still be carried out.")
+
+    async def _work(self) -> None:
+        while True:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._wanted.wait(), _LOOK_SECONDS)
+            self._wanted.clear()
+            if not self._waiting:
+                self._away_since = None
+                continue
+            try:
+                found = await self._cluster.outcomes(list(self._waiting))
+            except StoreUnavailable:
+                if self._away_since is None:
+                    self._away_since = asyncio.get_running_loop().time()
+                await asyncio.sleep(_LOOK_SECONDS)
+                continue
+            self._away_since = None
+            for id, state in found.items():
+                self._note(id, state)
+
+    def _note(self, id: str, state: Queued | Done) -> None:
+        waiting = self._waiting.get(id)
+        match state:
+            case Done() if waiting is not None and not waiting.done():
+                waiting.set_result(state)
+            case Queued(is_claimed=True):
+                self._claimed.add(id)
+            case _:
+                self._claimed.discard(id)
+
+
+def new_command_id() -> str:
+    return f"cmd_{token_hex(16)}"

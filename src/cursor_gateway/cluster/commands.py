@@ -1,0 +1,147 @@
+"""What a front may ask of a runner, and what comes of it, as values and as bytes."""
+
+from collections.abc import Sequence
+from typing import TypeAlias
+
+import msgspec
+from msgspec import Struct
+
+from cursor_gateway.errors import Failure
+from cursor_gateway.model.documents import Usage
+from cursor_gateway.runs.answering import Asker
+from cursor_gateway.runs.reverting import FileEdits
+from cursor_gateway.runs.run_request import RunRequest
+from cursor_gateway.runs.run_service import Given
+from cursor_gateway.store.base import ConversationRecord
+
+
+class Take(Struct, frozen=True, tag="take"):
+    request: RunRequest
+
+
+class Start(Struct, frozen=True, tag="start"):
+    request: RunRequest
+
+
+class Answer(Struct, frozen=True, tag="answer"):
+    run_id: str
+    asker: Asker
+    given: Given
+
+
+class Cancel(Struct, frozen=True, tag="cancel"):
+    """Its value is how the run ended."""
+
+    run_id: str
+    owner: str
+
+
+class Stop(Struct, frozen=True, tag="stop"):
+    """Returns at once."""
+
+    run_id: str
+    owner: str
+    why: Failure
+
+
+class Remove(Struct, frozen=True, tag="remove"):
+    conversation_id: str
+    owner: str
+
+
+class ListModels(Struct, frozen=True, tag="models"):
+    pass
+
+
+class FindFiles(Struct, frozen=True, tag="files"):
+    workspace: str | None
+    query: str
+    limit: int
+
+
+class FindFolders(Struct, frozen=True, tag="folders"):
+    query: str
+    limit: int
+
+
+class FindRevertible(Struct, frozen=True, tag="revertible"):
+    conversation: ConversationRecord
+    files: Sequence[FileEdits]
+
+
+class Revert(Struct, frozen=True, tag="revert"):
+    conversation: ConversationRecord
+    files: Sequence[FileEdits]
+
+
+class ListPermissions(Struct, frozen=True, tag="permissions"):
+    owner: str
+
+
+class RevokePermission(Struct, frozen=True, tag="revoke"):
+    owner: str
+    id: str
+
+
+Command: TypeAlias = (
+    Take
+    | Start
+    | Answer
+    | Cancel
+    | Stop
+    | Remove
+    | ListModels
+    | FindFiles
+    | FindFolders
+    | FindRevertible
+    | Revert
+    | ListPermissions
+    | RevokePermission
+)
+
+
+class Replied(Struct, frozen=True, tag="replied"):
+    """A run, and the number of the event after which the reply begins."""
+
+    run_id: str
+    after: int
+    usage_before: Usage | None = None
+
+
+class Failed(Struct, frozen=True, tag="failed"):
+    failure: Failure
+
+
+class Returned(Struct, frozen=True, tag="returned"):
+    value: msgspec.Raw
+
+
+Outcome: TypeAlias = Replied | Failed | Returned
+
+_encoder = msgspec.msgpack.Encoder()
+_commands = msgspec.msgpack.Decoder(Command)
+_outcomes = msgspec.msgpack.Decoder(Outcome)
+
+
+def encode(value: Command | Outcome) -> bytes:
+    return _encoder.encode(value)
+
+
+def command_of(data: bytes) -> Command:
+    """Raises `msgspec.DecodeError`, also for a command of a newer version."""
+    decoded: Command = _commands.decode(data)
+    return decoded
+
+
+def outcome_of(data: bytes) -> Outcome:
+    decoded: Outcome = _outcomes.decode(data)
+    return decoded
+
+
+def returned(value: object) -> Returned:
+    return Returned(msgspec.Raw(_encoder.encode(value)))
+
+
+def begun(run_id: str) -> bytes:
+    """The outcome of a command whose run has begun, when its runner cannot say so any more."""
+    return encode(Replied(run_id, 0))

@@ -1,0 +1,370 @@
+"""The `RunService` of a cluster's front: what it does is done by runners, what it reads comes from the database.
+
+A front holds no agent. Whatever starts, continues or ends a run is a command for a runner (`commands.py`); then the run
+is read like any other, wherever it is driven.
+"""
+
+import asyncio
+from collections.abc import Collection, Sequence, Set
+from contextlib import suppress
+from typing import TypeVar, cast
+
+import msgspec
+
+from cursor_gateway.cluster.asking import Asking, Withdrawn, new_command_id
+from cursor_gateway.cluster.commands import (
+    Answer,
+    Cancel,
+    Command,
+    Failed,
+    FindFiles,
+    FindFolders,
+    FindRevertible,
+    ListModels,
+    ListPermissions,
+    Outcome,
+    Remove,
+    Replied,
+    Returned,
+    Revert,
+    RevokePermission,
+    Start,
+    Stop,
+    Take,
+    encode,
+)
+from cursor_gateway.cluster.hub import Hub
+from cursor_gateway.cluster.members import Members
+from cursor_gateway.cluster.remote_run import RemoteRun
+from cursor_gateway.errors import GatewayError, GatewayFault, NoRunner, StoreUnavailable, TooManyRuns, error_of
+from cursor_gateway.model.documents import ChatResponse, Envelope
+from cursor_gateway.model.messages import AssistantMessage
+from cursor_gateway.model.permissions import PermissionEntry
+from cursor_gateway.prompting.fingerprints import fingerprint
+from cursor_gateway.runs.answering import Asker
+from cursor_gateway.runs.continuing import Continued
+from cursor_gateway.runs.handle import RunHandle
+from cursor_gateway.runs.registry import Runs
+from cursor_gateway.runs.repeats import question_key, run_of
+from cursor_gateway.runs.reverting import FileEdits, RevertedFile
+from cursor_gateway.runs.run_request import Defaults, RunRequest, results_in, scope_of
+from cursor_gateway.runs.run_service import Given, ServiceState
+from cursor_gateway.runs.service import Removed, no_run, prompt_of, response_of
+from cursor_gateway.runs.starter import new_run_id
+from cursor_gateway.runs.stored_run import StoredRun
+from cursor_gateway.sources.base import Model, SourceState
+from cursor_gateway.store.base import ConversationRecord, RunRecord, Store
+from cursor_gateway.store.cluster import ClusterStore, Member, NewCommand, OverLimit
+
+_T = TypeVar("_T")
+
+_SHORT_SECONDS = 10.0  # for a runner to take a command that starts no run
+_MODELS_SECONDS = 60.0
+_SILENT_SECONDS = 5.0  # without an answer of the database, after which a front is not ready
+
+
+class FrontLimits(msgspec.Struct, frozen=True, kw_only=True):
+    queue_seconds: float
+    max_runs_per_key: int
+
+
+class Front:
+    def __init__(
+        self,
+        store: Store,
+        cluster: ClusterStore,
+        members: Members,
+        hub: Hub,
+        asking: Asking,
+        defaults: Defaults,
+        limits: FrontLimits,
+        local: Runs | None = None,
+    ) -> None:
+        """`local` has the runs of this process, if it is a runner as well: they are read without the database."""
+        self.store, self.defaults = store, defaults
+        self._cluster, self._members, self._hub, self._asking = cluster, members, hub, asking
+        self._limits, self._local = limits, local
+        self._models: tuple[float, list[Model]] | None = None
+        self._stopping: set[asyncio.Task[None]] = set()
+
+    # --- starting, continuing and ending runs -------------------------------------------------------
+
+    async def take(self, request: RunRequest) -> Continued:
+        results, _ = results_in(request)
+        waiting = await self.store.find_run_by_calls(request.owner, list(results)) if results else None
+        dedupe = request.idempotency_key
+        if dedupe is None and (results or request.joins_retries):
+            more = (request.model or "", request.conversation_id or request.follows or "", request.source or "")
+            scope = scope_of(request, request.workspace or "", self.defaults.mode)
+            dedupe = question_key(scope, request.messages, request.offer, *more)
+        return await self._started(Take(request), request, dedupe, waiting)
+
+    async def start(self, request: RunRequest) -> RunHandle:
+        return (await self._started(Start(request), request, request.idempotency_key, None)).run
+
+    async def _started(
+        self, command: Take | Start, request: RunRequest, dedupe: str | None, waiting: RunRecord | None
+    ) -> Continued:
+        volume, run_id = await self._volume(request), new_run_id()
+        outcome = await self._ask(command, request.owner, run=waiting, volume=volume, dedupe=dedupe, starts=run_id)
+        return await self._continued(outcome, request.owner, run_id)
+
+    async def answer(self, id: str, asker: Asker, given: Given) -> Continued:
+        run = await self._record(id, asker.owner)
+        volume, run_id = await self._cluster.volume_of(run.conversation_id, asker.owner), new_run_id()
+        command, dedupe = Answer(id, asker, given), f"answer to {id}"
+        outcome = await self._ask(command, asker.owner, run=run, volume=volume, dedupe=dedupe, starts=run_id)
+        return await self._continued(outcome, asker.owner, run_id)
+
+    async def answered(self, request: RunRequest, run: RunHandle, answer: str) -> None:
+        id = run.info.conversation_id or ""
+        if request.has_full_history:
+            with suppress(StoreUnavailable):  # it costs the agent's memory, not the answer
+                conversation = await self.store.conversation(id, request.owner)
+                if conversation is not None:
+                    scope = scope_of(request, conversation.workspace, self.defaults.mode)
+                    quoted = fingerprint(scope, [*request.messages, AssistantMessage(answer)])
+                    await self.store.set_session(id, request.owner, conversation.session_id, quoted)
+
+    async def cancel(self, id: str, owner: str) -> Envelope:
+        run = await self._record(id, owner)
+        if run.state != "running":
+            stored = StoredRun(self.store, run)
+            await stored.look()
+            return await stored.cancel(NoRunner("It has ended."))
+        return await self._value(Cancel(id, owner), Envelope, owner, run=run)
+
+    async def remove(self, conversation_id: str, owner: str) -> Removed:
+        volume = await self._cluster.volume_of(conversation_id, owner)
+        if volume is None:
+            return "unknown"
+        running = [run for run in await self.store.runs_of(conversation_id, owner) if run.state == "running"]
+        command = Remove(conversation_id, owner)
+        try:
+            found = await self._value(command, str, owner, run=running[0] if running else None, volume=volume)
+        except NoRunner:  # its folder is deleted when a runner has the volume again
+            return "pending" if await self.store.delete_conversation(conversation_id, owner) else "unknown"
+        return cast(Removed, found)
+
+    async def delete_answer(self, run_id: str, owner: str, after: int) -> bool:
+        stored = await self.store.run(run_id, owner)
+        if stored is None or not await self.store.forget_request(run_id, owner, after):
+            return False
+        if len(await self.store.runs_of(stored.conversation_id, owner)) == 1:
+            await self.remove(stored.conversation_id, owner)
+        return True
+
+    # --- reading ------------------------------------------------------------------------------------
+
+    async def find(self, id: str, owner: str) -> RunHandle:
+        return await self._find(id, owner)
+
+    async def response(self, id: str, owner: str) -> ChatResponse:
+        return await response_of(await self.find(id, owner))
+
+    async def prompt_of(self, id: str, owner: str) -> str:
+        return await prompt_of(self.store, await self.find(id, owner))
+
+    async def waiting_for_people(self, conversation_ids: Collection[str]) -> Set[str]:
+        waiting = await self._cluster.waiting_calls(conversation_ids)
+        return {conversation for conversation, call in waiting if run_of(call) is None}
+
+    async def _find(self, id: str, owner: str, *, is_counted: bool = False) -> RunHandle:
+        if self._local is not None and (local := self._local.find(id, owner)) is not None:
+            return local
+        record = await self._record(id, owner)
+        if record.state == "running":
+            return RemoteRun(self.store, self._hub.watch(record, is_counted=is_counted), self._stop, self.cancel)
+        stored = StoredRun(self.store, record)
+        await stored.look()
+        return stored
+
+    async def _record(self, id: str, owner: str) -> RunRecord:
+        if (record := await self.store.run(id, owner)) is None:
+            raise no_run(id)
+        return record
+
+    async def _continued(self, outcome: Outcome, owner: str, new_id: str) -> Continued:
+        match outcome:
+            case Replied(run_id=run_id, after=after, usage_before=usage):
+                return Continued(await self._find(run_id, owner, is_counted=run_id == new_id), after, usage)
+            case Failed(failure=failure):
+                raise error_of(failure)
+            case Returned():
+                raise GatewayFault("A runner replied with something else; check that all members have one version.")
+
+    # --- the machines that agents work on -----------------------------------------------------------
+
+    def state(self) -> ServiceState:
+        runners = [member for member in self._members.known if member.is_runner]
+        return ServiceState(
+            source=SourceState(
+                name="cluster",
+                detail=f"{len(runners)} runners",
+                missing="" if runners else "No runner is connected to the database; start one with role `runner`.",
+            ),
+            sources=[],
+            running=sum(member.busy for member in runners),
+            limit=sum(member.capacity for member in runners),
+        )
+
+    async def models(self) -> list[Model]:
+        now = asyncio.get_running_loop().time()
+        if self._models is None or now - self._models[0] > _MODELS_SECONDS:
+            self._models = now, await self._value(ListModels(), list[Model], "")
+        return self._models[1]
+
+    def check_model(self, model: str) -> None:
+        """A runner does, when the run starts."""
+
+    async def files(self, workspace: str | None, query: str, limit: int) -> list[str]:
+        volume = self._named_volume(workspace)
+        return await self._value(FindFiles(workspace, query, limit), list[str], "", volume=volume)
+
+    async def folders(self, query: str, limit: int) -> list[str]:
+        return await self._value(FindFolders(query, limit), list[str], "", volume=self._named_volume(query))
+
+    async def revertible(self, conversation: ConversationRecord, files: Sequence[FileEdits]) -> Set[str]:
+        try:
+            return await self._value(
+                FindRevertible(conversation, files), set[str], conversation.owner, volume=conversation.volume
+            )
+        except NoRunner:
+            return set()
+
+    async def revert(self, conversation: ConversationRecord, files: Sequence[FileEdits]) -> list[RevertedFile]:
+        return await self._value(
+            Revert(conversation, files), list[RevertedFile], conversation.owner, volume=conversation.volume
+        )
+
+    async def permissions(self, owner: str) -> list[PermissionEntry]:
+        """Each machine keeps its own."""
+        found: dict[str, PermissionEntry] = {}
+        for member in self._members.runners():
+            listed = await self._value(ListPermissions(owner), list[PermissionEntry], owner, member=member)
+            found |= {entry.id: entry for entry in listed}
+        return sorted(found.values(), key=lambda entry: entry.created, reverse=True)
+
+    async def revoke_permission(self, owner: str, id: str) -> bool:
+        revoked = [
+            await self._value(RevokePermission(owner, id), bool, owner, member=member)
+            for member in self._members.runners()
+        ]
+        return any(revoked)
+
+    # --- the end ------------------------------------------------------------------------------------
+
+    def not_ready(self) -> str:
+        if self._members.own.is_draining:
+            return "This process takes no new work."
+        if self._members.look_age > _SILENT_SECONDS + self._members.timing.beat_seconds:
+            return "The database does not answer."
+        return ""
+
+    async def drain(self, seconds: float) -> None:
+        await self._members.drain()
+        if self._local is not None:
+            await self._local.close(seconds)
+
+    async def close(self) -> None:
+        if self._stopping:
+            await asyncio.wait(self._stopping, timeout=1)
+        await self._asking.close()
+        await self._hub.close()
+
+    # --- asking runners -----------------------------------------------------------------------------
+
+    def _stop(self, id: str, owner: str, why: GatewayError) -> None:
+        """For callers that cannot wait."""
+
+        async def stop() -> None:
+            with suppress(GatewayError):
+                run = await self._record(id, owner)
+                await self._ask(Stop(id, owner, why.failure()), owner, run=run)
+
+        task = asyncio.get_running_loop().create_task(stop(), name="stop")
+        self._stopping.add(task)
+        task.add_done_callback(self._stopping.discard)
+
+    async def _value(
+        self,
+        command: Command,
+        kind: type[_T],
+        owner: str,
+        *,
+        run: RunRecord | None = None,
+        volume: str | None = None,
+        member: Member | None = None,
+    ) -> _T:
+        match await self._ask(command, owner, run=run, volume=volume, member=member):
+            case Returned(value=value):
+                return msgspec.msgpack.decode(value, type=kind)
+            case Failed(failure=failure):
+                raise error_of(failure)
+            case Replied():
+                raise GatewayFault("A runner replied with something else; check that all members have one version.")
+
+    async def _ask(
+        self,
+        command: Command,
+        owner: str,
+        *,
+        run: RunRecord | None = None,
+        volume: str | None = None,
+        member: Member | None = None,
+        dedupe: str | None = None,
+        starts: str = "",
+    ) -> Outcome:
+        """The runner that drives `run` must take it, or this member, or any that has the volume. `starts` is the id of
+        the run that it may start."""
+        target = member.id if member is not None else None
+        if run is not None and run.state == "running" and self._members.has(run.instance):
+            target = run.instance
+        if target is None:
+            await self._check_runner(volume)
+        new = NewCommand(
+            id=new_command_id(),
+            owner=owner,
+            dedupe=dedupe,
+            front=self._members.own_id,
+            target=target,
+            volume=volume or None,
+            run_id=starts,
+            takes_place=bool(starts) and target is None,
+            body=encode(command),
+            watches=bool(starts) and target is None,
+        )
+        try:
+            seconds = self._limits.queue_seconds if starts else _SHORT_SECONDS
+            outcome = await self._asking.ask(new, seconds, self._limits.max_runs_per_key if starts else 0)
+        except Withdrawn:
+            await self._check_runner(volume)
+            raise TooManyRuns("All runners are busy; try again later, or start another one.") from None
+        if isinstance(outcome, OverLimit):
+            limit = self._limits.max_runs_per_key
+            raise TooManyRuns(
+                f"This API key has {limit} active runs, which is the limit; try again later, or raise "
+                "`max_runs_per_key`."
+            )
+        return outcome
+
+    async def _check_runner(self, volume: str | None) -> None:
+        if not self._members.runners(volume):
+            await self._members.look()
+        if not self._members.runners(volume):
+            where = f" has the volume {volume!r}" if volume else " is connected to the database"
+            raise NoRunner(f"No runner{where}; start one with role `runner`, or try again later.")
+
+    async def _volume(self, request: RunRequest) -> str | None:
+        """Where the request's conversation is, or is to be."""
+        id = request.conversation_id
+        if (run_id := request.follows or (id if id is not None and id.startswith("chat_") else None)) is not None:
+            run = await self.store.run(run_id, request.owner)
+            id = run.conversation_id if run is not None else id
+        if id is not None and (known := await self._cluster.volume_of(id, request.owner)):
+            return known
+        return self._named_volume(request.workspace)
+
+    def _named_volume(self, workspace: str | None) -> str | None:
+        volume = (workspace or "").partition("/")[0]
+        return volume if volume in self._members.volumes else None

@@ -1,0 +1,196 @@
+"""The runs that clients of this process read while other processes drive them.
+
+One `RemoteLog` for each such run, however many read it. A hint, or the clock, makes the hub look at all runs that may
+have new events, in one statement; what it finds is kept for a while, and wakes the readers. So the cost of a run is
+that of its events, not of its readers, and a hint that is lost costs two seconds.
+"""
+
+import asyncio
+from collections.abc import Iterable
+from contextlib import suppress
+from weakref import WeakValueDictionary
+
+from cursor_gateway.errors import StoreUnavailable
+from cursor_gateway.model.document_events import DocumentEvent, Done
+from cursor_gateway.runs.readers import Readers, wake
+from cursor_gateway.store.base import RunRecord, Store
+from cursor_gateway.store.cluster import ClusterStore, Head, Hint, Watchers
+
+_KEPT = 2048  # events, for readers who are nearly up to date
+_LOOK_SECONDS = 2.0
+_REPORT_SECONDS = 1.0  # until a report that failed is tried again
+
+
+class RemoteLog:
+    """The events of a run that another process drives, as far as they are known here."""
+
+    def __init__(self, store: Store, record: RunRecord) -> None:
+        self.record = record
+        self.done: Done | None = None
+        self.is_deleted = False
+        self._store = store
+        self._events: list[DocumentEvent] = []
+        self._dropped = record.event_count  # events before those that are kept here
+        self._waiting: set[asyncio.Future[None]] = set()
+
+    @property
+    def count(self) -> int:
+        return self._dropped + len(self._events)
+
+    async def after(self, number: int) -> list[DocumentEvent]:
+        if number >= self._dropped:
+            return self._events[number - self._dropped :]
+        page = await self._store.events(self.record.id, self.record.owner, after=number)
+        return page.events[: max(0, self.count - number)]  # no more than `count` says
+
+    async def more(self, woken: "asyncio.Future[None]", seconds: float | None = None) -> None:
+        self._waiting.add(woken)
+        timer = asyncio.get_running_loop().call_later(seconds, wake, woken) if seconds is not None else None
+        try:
+            await woken
+        finally:
+            self._waiting.discard(woken)
+            if timer is not None:
+                timer.cancel()
+
+    def advance(self, head: Head | None) -> bool:
+        """With what was found after `count`; None: the run was deleted. Whether there is more to be looked for."""
+        if head is None:
+            self.is_deleted = True
+        else:
+            self._events += head.events
+            if not head.is_running and self.count >= head.last and self._events and isinstance(self._events[-1], Done):
+                self.done = self._events[-1]
+            surplus = len(self._events) - _KEPT
+            if surplus > 0 and self.done is None:
+                del self._events[:surplus]
+                self._dropped += surplus
+        if head is None or head.events:
+            self._wake()
+        return head is not None and self.count < head.last
+
+    def end(self, last: list[DocumentEvent]) -> None:
+        """With its last event: it ended before it was looked at."""
+        if last and isinstance(last[-1], Done):
+            self.done = last[-1]
+        else:
+            self.is_deleted = True
+        self._wake()
+
+    def _wake(self) -> None:
+        waiting, self._waiting = self._waiting, set()
+        for future in waiting:
+            wake(future)
+
+    @property
+    def is_over(self) -> bool:
+        return self.done is not None or self.is_deleted
+
+
+class RemoteReaders(Readers):
+    """The readers of a run that another process drives, which wants to know whether there are any."""
+
+    def __init__(self, log: RemoteLog, hub: "Hub", reported: int) -> None:
+        super().__init__(log)
+        self.log, self.reported = log, reported  # how many readers the database knows of
+        self._hub = hub
+
+    def joined(self) -> None:
+        super().joined()
+        self._hub.changed(self)
+
+    def left(self, place: int) -> None:
+        super().left(place)
+        self._hub.changed(self)
+
+
+class Hub:
+    def __init__(self, cluster: ClusterStore, store: Store, member_id: str) -> None:
+        self._cluster, self._store, self._member_id = cluster, store, member_id
+        self._watched = WeakValueDictionary[str, RemoteReaders]()  # for as long as somebody has a handle of the run
+        self._hinted: set[str] = set()
+        self._wanted = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+        self._reports: dict[str, asyncio.Task[None]] = {}
+
+    def start(self) -> None:
+        self._task = asyncio.get_running_loop().create_task(self._work(), name="hub")
+
+    async def close(self) -> None:
+        tasks = [*self._reports.values(), *([self._task] if self._task is not None else [])]
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+
+    def watch(self, record: RunRecord, *, is_counted: bool = False) -> RemoteReaders:
+        """`is_counted`: the database knows of a reader of this process already."""
+        watched = self._watched.get(record.id)
+        if watched is None:
+            watched = RemoteReaders(RemoteLog(self._store, record), self, int(is_counted))
+            self._watched[record.id] = watched
+        self._look_at([record.id])
+        return watched
+
+    def hinted(self, run_ids: Iterable[str]) -> None:
+        self._look_at(id for id in run_ids if id in self._watched)
+
+    def look_at_all(self) -> None:
+        self._look_at(self._watched)
+
+    def _look_at(self, ids: Iterable[str]) -> None:
+        self._hinted.update(ids)
+        if self._hinted:
+            self._wanted.set()
+
+    async def _work(self) -> None:
+        while True:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._wanted.wait(), _LOOK_SECONDS)
+            if not self._wanted.is_set():
+                self._hinted.update(self._watched)
+            self._wanted.clear()
+            ids, self._hinted = self._hinted, set()
+            try:
+                await self._look([one.log for id in ids if (one := self._watched.get(id)) is not None])
+            except StoreUnavailable:  # readers wait; see `_LOOK_SECONDS`
+                await asyncio.sleep(_REPORT_SECONDS)
+
+    async def _look(self, logs: list[RemoteLog]) -> None:
+        logs = [log for log in logs if not log.is_over]
+        if not logs:
+            return
+        heads = await self._cluster.heads({log.record.id: log.count for log in logs})
+        for log in logs:
+            head = heads.get(log.record.id)
+            if head is not None and not head.is_running and not head.events:
+                after = min(log.count, head.last - 1)
+                found = await self._store.events(log.record.id, log.record.owner, after=after)
+                head = Head(head.last, False, found.events[log.count - after :])
+                if after < log.count:
+                    log.end(found.events)
+                    continue
+            if log.advance(head):
+                self._look_at([log.record.id])
+
+    # --- readers ------------------------------------------------------------------------------------
+
+    def changed(self, watched: RemoteReaders) -> None:
+        """A reader has come or gone. Only whether there are any matters elsewhere."""
+        id = watched.log.record.id
+        if bool(watched.count) != bool(watched.reported) and id not in self._reports:
+            task = asyncio.get_running_loop().create_task(self._report(watched), name="watchers")
+            self._reports[id] = task
+            task.add_done_callback(lambda _: self._reports.pop(id, None))
+
+    async def _report(self, watched: RemoteReaders) -> None:
+        record = watched.log.record
+        while not watched.log.is_over and bool(watched.count) != bool(watched.reported):
+            count = watched.count
+            try:
+                await self._cluster.watch(Watchers(record.id, self._member_id, count, watched.read_up_to))
+            except StoreUnavailable:
+                await asyncio.sleep(_REPORT_SECONDS)
+                continue
+            watched.reported = count
+            self._cluster.hint(record.instance, Hint("watchers", [record.id]))

@@ -1,0 +1,200 @@
+"""This process as a member of the cluster, and the others as it sees them.
+
+Every member looks at all beats in turn with its own. Whoever finds one that has stood still for a lease (`Liveness`)
+removes that member and ends its runs: with what they had, and an error that says so. A member that was removed although
+it lives, since it was frozen or cut off, learns it from its next beat: it ends its agents, and joins again.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Collection
+from contextlib import suppress
+from time import monotonic
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from cursor_gateway.cluster.commands import begun
+from cursor_gateway.cluster.liveness import Liveness
+from cursor_gateway.errors import GatewayError, RunnerLost, StoreUnavailable
+from cursor_gateway.runs.recovery import end_claimed_run
+from cursor_gateway.store.base import Lease, RunRecord, Store
+from cursor_gateway.store.cluster import ClusterStore, Hint, Member
+
+_FORGET_SECONDS = 60.0  # between two removals of old commands
+_REJOINED = 2**40  # beats that a member is ahead of its earlier life
+_LOST = RunnerLost(
+    "The process that ran this agent died or lost its database; partial output was kept. Send the message again."
+)
+
+
+class Timing(Struct, frozen=True, kw_only=True):
+    beat_seconds: float
+    lease_seconds: float
+
+
+class Members:
+    def __init__(
+        self,
+        cluster: ClusterStore,
+        store: Store,
+        own: Member,
+        timing: Timing,
+        now_ms: Callable[[], int],
+        warn: Callable[[str], None] = lambda message: None,
+    ) -> None:
+        self.own, self.known = own, [own]
+        self.takeovers = 0
+        self.removed: Callable[[], Awaitable[None]] = _nothing  # awaited when this process was taken for dead
+        self.left: Callable[[Member], None] = lambda member: None  # called with a member that is there no longer
+        self.busy: Callable[[], int] = lambda: 0
+        self._cluster, self._store, self.timing, self._now_ms, self._warn = cluster, store, timing, now_ms, warn
+        self._liveness = Liveness(timing.lease_seconds)
+        self._looked_at = self._turned_at = monotonic()
+        self._tasks: list[asyncio.Task[None]] = []
+        self._rejoining: asyncio.Task[None] | None = None
+        self._forgot_at = monotonic()
+
+    @property
+    def own_id(self) -> str:
+        return self.own.id
+
+    @property
+    def volumes(self) -> set[str]:
+        return {volume for member in self.known for volume in member.volumes}
+
+    @property
+    def look_age(self) -> float:
+        """Seconds since the database answered."""
+        return monotonic() - self._looked_at
+
+    @property
+    def lag(self) -> float:
+        """Seconds since the event loop was seen turning."""
+        return monotonic() - self._turned_at
+
+    def has(self, id: str) -> bool:
+        return any(member.id == id for member in self.known)
+
+    def runners(self, volume: str | None = None) -> list[Member]:
+        """That take new work."""
+        return [
+            member
+            for member in self.known
+            if member.is_runner and not member.is_draining and (not volume or volume in member.volumes)
+        ]
+
+    # --- coming and going ---------------------------------------------------------------------------
+
+    async def join(self) -> None:
+        """Raises `StoreUnavailable`."""
+        await self._cluster.join(self.own)
+        loop = asyncio.get_running_loop()
+        self._tick(loop)
+        self._cluster.start_beating(
+            self.own.id,
+            self.timing.beat_seconds,
+            lambda: monotonic() - self._turned_at < self.timing.lease_seconds,
+            lambda: _call(loop, self._was_removed),
+        )
+        await self.look()
+        self._tasks.append(loop.create_task(self._sweep(), name="sweep"))
+
+    async def leave(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+        await asyncio.to_thread(self._cluster.stop_beating)
+        with suppress(StoreUnavailable):
+            await self._cluster.leave(self.own.id)
+
+    async def drain(self) -> None:
+        """Takes no new work from now on."""
+        self.own = replace(self.own, is_draining=True)
+        with suppress(StoreUnavailable):
+            await self._cluster.set_draining(self.own.id)
+
+    def _tick(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._turned_at = monotonic()
+        loop.call_later(self.timing.beat_seconds, self._tick, loop)
+
+    def _was_removed(self) -> None:
+        if self._rejoining is None or self._rejoining.done():
+            self._rejoining = asyncio.get_running_loop().create_task(self._rejoin(), name="rejoin")
+
+    async def _rejoin(self) -> None:
+        self._warn("this process was taken for dead by another one; its runs were ended")
+        await self.removed()
+        self.own = replace(self.own, beat=self.own.beat + _REJOINED)
+        with suppress(StoreUnavailable):  # the next beat says so again
+            await self._cluster.join(self.own)
+
+    async def take_over_processes(self, names: Collection[str]) -> None:
+        """Of this machine, whose ends are certain."""
+        for member in self.known:
+            if member.host == self.own.host and member.process in names:
+                await self._take_over(member.id, member.beat)
+
+    # --- looking ------------------------------------------------------------------------------------
+
+    async def look(self) -> None:
+        """Raises `StoreUnavailable`."""
+        found = await self._cluster.members()
+        self._looked_at = monotonic()
+        gone = [member for member in self.known if member.id not in {one.id for one in found}]
+        self.known = found
+        for member in found:
+            if member.id == self.own.id and member.is_draining:
+                self.own = replace(self.own, is_draining=True)  # an operator said so
+        for member in gone:
+            self.left(member)
+
+    async def _sweep(self) -> None:
+        while True:
+            await asyncio.sleep(self.timing.beat_seconds)
+            try:
+                await self.look()
+                absent = await self._cluster.absent_runners()
+                await self._report_busy()
+            except StoreUnavailable:
+                self._liveness.failed()
+                continue
+            beats: dict[str, int | None] = {member.id: member.beat for member in self.known}
+            beats |= dict.fromkeys(absent)
+            beats.pop(self.own.id, None)
+            for id, beat in self._liveness.look(beats, monotonic()).items():
+                with suppress(StoreUnavailable):
+                    await self._take_over(id, beat)
+            if monotonic() - self._forgot_at > _FORGET_SECONDS:
+                self._forgot_at = monotonic()
+                with suppress(StoreUnavailable):
+                    await self._cluster.forget_old()
+
+    async def _report_busy(self) -> None:
+        if (busy := self.busy()) != self.own.busy:
+            await self._cluster.set_busy(self.own.id, busy)
+            self.own = replace(self.own, busy=busy)
+
+    async def _take_over(self, id: str, beat: int | None) -> None:
+        runs = await self._cluster.take_over(id, beat, begun)
+        if runs is None:
+            return
+        if beat is not None:
+            self.takeovers += 1
+            self._warn(f"the member {id} has died; its {len(runs)} runs are ended")
+        for run in runs:
+            await self._end(run)
+        self._cluster.hint("", Hint("queue"))
+
+    async def _end(self, run: RunRecord) -> None:
+        with suppress(GatewayError):  # it is absent, and looked for again
+            await end_claimed_run(self._store, Lease(run.id, run.epoch), run, _LOST, self._now_ms())
+
+
+async def _nothing() -> None:
+    pass
+
+
+def _call(loop: asyncio.AbstractEventLoop, callback: Callable[[], None]) -> None:
+    with suppress(RuntimeError):  # the loop has ended
+        loop.call_soon_threadsafe(callback)

@@ -1,0 +1,87 @@
+"""One process of a cluster, put together: a member, which serves clients, runs agents, or both; and its hints."""
+
+import asyncio
+from collections.abc import Callable
+from contextlib import aclosing
+
+from msgspec import Struct
+
+from cursor_gateway.cluster.asking import Asking
+from cursor_gateway.cluster.front import Front, FrontLimits
+from cursor_gateway.cluster.hub import Hub
+from cursor_gateway.cluster.members import Members, Timing
+from cursor_gateway.cluster.runner import Runner
+from cursor_gateway.runs.local_run_service import LocalRunService
+from cursor_gateway.runs.run_request import Defaults
+from cursor_gateway.runs.service import Service
+from cursor_gateway.store.base import Store
+from cursor_gateway.store.cluster import ClusterStore, Hint, Member
+
+
+class NodeOptions(Struct, frozen=True, kw_only=True):
+    own: Member
+    timing: Timing
+    limits: FrontLimits
+    defaults: Defaults
+
+
+class Node:
+    def __init__(
+        self,
+        options: NodeOptions,
+        cluster: ClusterStore,
+        store: Store,
+        local: Service | None,
+        now_ms: Callable[[], int],
+        warn: Callable[[str], None] = lambda message: None,
+        fault: Callable[[Exception], None] = lambda error: None,
+    ) -> None:
+        """`local` runs this process's agents; a front has none."""
+        self.members = Members(cluster, store, options.own, options.timing, now_ms, warn)
+        self.hub = Hub(cluster, store, options.own.id)
+        self._asking = Asking(cluster)
+        runs = local.runs if local is not None else None
+        self.front = Front(store, cluster, self.members, self.hub, self._asking, options.defaults, options.limits, runs)
+        self.runner: Runner | None = None
+        if local is not None:
+            self.runner = Runner(LocalRunService(local), cluster, self.members, options.own.capacity, fault)
+        self._cluster = cluster
+        self._listening: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        """Raises `StoreUnavailable`."""
+        await self.members.join()
+        self.hub.start()
+        self._asking.start()
+        if self.runner is not None:
+            self.runner.start()
+        self._listening = asyncio.get_running_loop().create_task(self._listen(), name="hints")
+
+    async def close(self) -> None:
+        """After its runs have ended."""
+        await self.front.close()
+        if self._listening is not None:
+            self._listening.cancel()
+            await asyncio.wait([self._listening])
+        if self.runner is not None:
+            await self.runner.close()
+        await self.members.leave()
+        await self._cluster.close()
+
+    async def _listen(self) -> None:
+        async with aclosing(self._cluster.hints(self.members.own_id)) as hints:
+            async for hint in hints:
+                self._hinted(hint)
+
+    def _hinted(self, hint: Hint) -> None:
+        if hint.kind in ("all", "run"):
+            if hint.values:
+                self.hub.hinted(hint.values)
+            else:
+                self.hub.look_at_all()
+        if hint.kind in ("all", "outcome"):
+            self._asking.look()
+        if self.runner is not None and hint.kind in ("all", "queue"):
+            self.runner.look()
+        if self.runner is not None and hint.kind in ("all", "watchers"):
+            self.runner.look_at_readers()

@@ -1,0 +1,257 @@
+"""Commands of the database in; carried out by this process's own runs, and their outcomes written, out.
+
+A command is claimed only when there is room for the run that it may start. It is carried out by the same service as in
+a gateway of one process; only the start is checked once more, in the transaction that begins the run: the claim must
+still be this process's (`store.base.Claim`). The outcome is written with the claim's epoch.
+
+Clients read through fronts. As long as a front has a reader of a run, this process counts one of its own for it, so a
+run whose last client has gone is stopped as ever.
+"""
+
+import asyncio
+import random
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+
+import msgspec
+from msgspec.structs import replace
+
+from cursor_gateway.cluster.commands import (
+    Answer,
+    Cancel,
+    Command,
+    Failed,
+    FindFiles,
+    FindFolders,
+    FindRevertible,
+    ListModels,
+    ListPermissions,
+    Outcome,
+    Remove,
+    Replied,
+    Revert,
+    RevokePermission,
+    Start,
+    Stop,
+    Take,
+    command_of,
+    encode,
+    returned,
+)
+from cursor_gateway.cluster.members import Members
+from cursor_gateway.errors import GatewayError, GatewayFault, RunnerLost, StoreUnavailable, error_of
+from cursor_gateway.runs.continuing import Continued
+from cursor_gateway.runs.local_run_service import LocalRunService
+from cursor_gateway.runs.run import Run
+from cursor_gateway.runs.run_request import RunRequest, results_in
+from cursor_gateway.store.base import Claim
+from cursor_gateway.store.cluster import ClaimedCommand, ClusterStore, Hint
+
+_LOOK_SECONDS = (1.0, 2.0)  # between two looks without a hint
+_AGAIN_SECONDS = 0.5
+_MOST = 16  # commands of one claim
+_SETTLE_SECONDS = 60.0  # for the run of a dead runner to be ended
+
+
+class Runner:
+    def __init__(
+        self,
+        service: LocalRunService,
+        cluster: ClusterStore,
+        members: Members,
+        capacity: int,
+        fault: Callable[[Exception], None] = lambda error: None,
+    ) -> None:
+        self._service, self._runs, self._cluster, self._members = service, service.service.runs, cluster, members
+        self._capacity, self._fault = capacity, fault
+        self._working: dict[str, asyncio.Task[None]] = {}  # commands under way
+        self._starting: set[str] = set()  # those of them that may start a run
+        self._fronts: dict[str, set[str]] = {}  # which members read each run
+        self._proxies: dict[str, bool] = {}  # runs that somebody reads elsewhere; see `_count`
+        self._wanted = asyncio.Event()
+        self._watchers_wanted = asyncio.Event()
+        self._tasks: list[asyncio.Task[None]] = []
+        self.fenced = 0
+
+    @property
+    def busy(self) -> int:
+        return self._runs.running + len(self._starting)
+
+    def start(self) -> None:
+        loop = asyncio.get_running_loop()
+        self._cluster.written = self._written
+        self._members.busy = lambda: self._runs.running
+        self._members.removed = self.stop_all
+        self._tasks = [
+            loop.create_task(self._claim_on(), name="claims"),
+            loop.create_task(self._count_on(), name="readers"),
+        ]
+
+    def look(self) -> None:
+        self._wanted.set()
+
+    def look_at_readers(self) -> None:
+        self._watchers_wanted.set()
+
+    async def close(self) -> None:
+        """When its runs have ended."""
+        tasks = [*self._tasks, *self._working.values()]
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+
+    async def stop_all(self) -> None:
+        """This process was taken for dead: its runs are over."""
+        self.fenced += 1
+        await self._runs.stop_all(RunnerLost("This process was taken for dead; its runs were ended."))
+
+    # --- claiming -----------------------------------------------------------------------------------
+
+    async def _claim_on(self) -> None:
+        while True:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._wanted.wait(), random.uniform(*_LOOK_SECONDS))
+            self._wanted.clear()
+            with suppress(StoreUnavailable):
+                while await self._claim():
+                    pass
+
+    async def _claim(self) -> bool:
+        room = self._capacity - self.busy
+        claimed = await self._cluster.claim(
+            self._members.own, has_room=room > 0, most=max(1, min(_MOST, room)), known=list(self._working)
+        )
+        for command in claimed:
+            task = asyncio.get_running_loop().create_task(self._carry_out(command), name=command.id)
+            self._working[command.id] = task
+            if command.takes_place:
+                self._starting.add(command.id)
+        return bool(claimed)
+
+    async def _carry_out(self, claimed: ClaimedCommand) -> None:
+        try:
+            outcome = encode(await self._outcome(claimed))
+            self._starting.discard(claimed.id)
+            while True:
+                try:
+                    await self._cluster.finish(claimed.id, claimed.epoch, outcome)
+                except StoreUnavailable:
+                    await asyncio.sleep(_AGAIN_SECONDS)
+                else:
+                    break
+            self._cluster.hint(claimed.front, Hint("outcome", [claimed.id]))
+        finally:
+            self._starting.discard(claimed.id)
+            self._working.pop(claimed.id, None)
+            self._wanted.set()
+
+    async def _outcome(self, claimed: ClaimedCommand) -> Outcome:
+        try:
+            command = command_of(claimed.body)
+            return await self._execute(command, Claim(claimed.id, claimed.epoch, claimed.run_id), claimed.front)
+        except GatewayError as error:
+            return Failed(error.failure())
+        except msgspec.DecodeError:
+            return Failed(GatewayFault("The runner does not know this command; upgrade it.").failure())
+        except Exception as error:  # noqa: BLE001 -- who waits for the outcome must get one
+            self._fault(error)
+            return Failed(GatewayFault("Internal error of the runner; its log has the details.").failure())
+
+    async def _execute(self, command: Command, claim: Claim, front: str) -> Outcome:
+        service = self._service
+        match command:
+            case Take(request=request):
+                await self._settle_calls(request)
+                self._watch(claim.run_id, front)
+                return _replied(await service.take(replace(request, claim=claim)))
+            case Start(request=request):
+                self._watch(claim.run_id, front)
+                return _replied(Continued(await service.start(replace(request, claim=claim)), 0))
+            case Answer(run_id=run_id, asker=asker, given=given):
+                await self._settle(run_id, asker.owner)
+                self._watch(claim.run_id, front)
+                return _replied(await service.answer(run_id, replace(asker, claim=claim), given))
+            case Cancel(run_id=run_id, owner=owner):
+                await self._settle(run_id, owner)
+                return returned(await service.cancel(run_id, owner))
+            case Stop(run_id=run_id, owner=owner, why=why):
+                if (run := self._runs.find(run_id, owner)) is not None:
+                    run.stop(error_of(why))
+                return returned(None)
+            case Remove(conversation_id=id, owner=owner):
+                return returned(await service.remove(id, owner))
+            case ListModels():
+                return returned(await service.models())
+            case FindFiles(workspace=workspace, query=query, limit=limit):
+                return returned(await service.files(workspace, query, limit))
+            case FindFolders(query=query, limit=limit):
+                return returned(await service.folders(query, limit))
+            case FindRevertible(conversation=conversation, files=files):
+                return returned(await service.revertible(conversation, files))
+            case Revert(conversation=conversation, files=files):
+                return returned(await service.revert(conversation, files))
+            case ListPermissions(owner=owner):
+                return returned(await service.permissions(owner))
+            case RevokePermission(owner=owner, id=id):
+                return returned(await service.revoke_permission(owner, id))
+
+    async def _settle_calls(self, request: RunRequest) -> None:
+        results, _ = results_in(request)
+        if results:
+            found = await self._service.store.find_run_by_calls(request.owner, list(results))
+            if found is not None:
+                await self._settle(found.id, request.owner)
+
+    async def _settle(self, run_id: str, owner: str) -> None:
+        """Waits until a run is this process's, or over. The run of a dead runner is ended soon."""
+        until = asyncio.get_running_loop().time() + _SETTLE_SECONDS
+        while asyncio.get_running_loop().time() < until:
+            found = await self._service.store.run(run_id, owner)
+            if found is None or found.state != "running" or found.instance == self._members.own_id:
+                return
+            await asyncio.sleep(_AGAIN_SECONDS)
+
+    # --- readers elsewhere --------------------------------------------------------------------------
+
+    def _watch(self, run_id: str, front: str) -> None:
+        self._fronts.setdefault(run_id, set()).add(front)
+
+    def _written(self, run_id: str, last: int) -> None:
+        """After a commit."""
+        for front in self._fronts.get(run_id, ()):
+            self._cluster.hint(front, Hint("run", [run_id]))
+
+    async def _count_on(self) -> None:
+        while True:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._watchers_wanted.wait(), random.uniform(*_LOOK_SECONDS))
+            self._watchers_wanted.clear()
+            with suppress(StoreUnavailable):
+                await self._count(self._runs.all)
+
+    async def _count(self, runs: Iterable[Run]) -> None:
+        by_id = {run.id: run for run in runs}
+        self._fronts = {id: fronts for id, fronts in self._fronts.items() if id in by_id or self._starting}
+        self._proxies = {id: is_read for id, is_read in self._proxies.items() if id in by_id}
+        if not by_id:
+            return
+        watchers = await self._cluster.watchers(list(by_id))
+        for id, run in by_id.items():
+            those = [one for one in watchers if one.run_id == id]
+            self._fronts.setdefault(id, set()).update(one.member for one in those)
+            if not those:
+                continue
+            was_read, is_read = self._proxies.get(id, False), any(one.readers for one in those)
+            if is_read and not was_read:
+                run.readers.joined()
+            elif was_read and not is_read:
+                run.readers.left(max(one.read_up_to for one in those))
+            elif not was_read and not is_read and id not in self._proxies:  # its clients went before they were counted
+                run.readers.joined()
+                run.readers.left(max(one.read_up_to for one in those))
+            self._proxies[id] = is_read
+
+
+def _replied(continued: Continued) -> Replied:
+    return Replied(continued.run.id, continued.after, continued.usage_before)

@@ -1,0 +1,209 @@
+"""The values and the protocol of a database that several gateways share.
+
+**Members.** Each process is a member. It raises its `beat` every few seconds; who sees the same beat for too long, by
+its own clock, removes the member and takes its runs (`take_over`), in one transaction and only if the beat is still
+the same.
+
+**Commands.** What one process asks of another is a row: it survives both. A runner claims it, which raises its epoch,
+and writes one outcome with that epoch. A command of a dead runner is queued again unless its run has begun; then the
+run is its outcome.
+
+    queued ──claim──▶ claimed ──finish──▶ done
+      ▲  │ withdraw ─────────────────────▶ │
+      └──┴── take_over of its runner ◀─────┘ (only from claimed)
+
+**Hints.** `hints` may lose or repeat any hint. Whoever needs one looks by itself every few seconds as well.
+"""
+
+from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
+from typing import Literal, Protocol, TypeAlias
+
+from msgspec import Struct
+
+from cursor_gateway.model.document_events import DocumentEvent
+from cursor_gateway.store.base import RunRecord
+
+Role: TypeAlias = Literal["all", "front", "runner"]
+
+
+class Member(Struct, frozen=True, kw_only=True):
+    id: str  # of one process, and of no other ever
+    role: Role
+    host: str
+    process: str = ""  # its name on the host
+    volumes: Sequence[str] = ()
+    capacity: int = 0
+    busy: int = 0
+    version: str
+    beat: int = 0
+    is_draining: bool = False
+
+    @property
+    def is_runner(self) -> bool:
+        return self.role != "front"
+
+
+class NewCommand(Struct, frozen=True, kw_only=True):
+    id: str
+    owner: str
+    dedupe: str | None = None
+    front: str
+    target: str | None = None
+    volume: str | None = None
+    run_id: str = ""
+    takes_place: bool = False
+    body: bytes
+    watches: bool = False  # the front reads the run as soon as it begins
+
+
+class ClaimedCommand(Struct, frozen=True):
+    id: str
+    epoch: int
+    front: str
+    run_id: str
+    takes_place: bool
+    body: bytes
+
+
+class Submitted(Struct, frozen=True):
+    pass
+
+
+class Alike(Struct, frozen=True):
+    """A command with the same `dedupe` is under way; nothing was stored."""
+
+    id: str
+
+
+class OverLimit(Struct, frozen=True):
+    """The owner has as many active runs as it may; nothing was stored."""
+
+
+class Queued(Struct, frozen=True):
+    is_claimed: bool
+
+
+class Done(Struct, frozen=True):
+    outcome: bytes | None  # None: withdrawn, or forgotten
+
+
+class Head(Struct, frozen=True):
+    """How far a run is."""
+
+    last: int
+    is_running: bool
+    events: Sequence[DocumentEvent] = ()  # those that follow the asked number, or the first of them
+
+
+class Watchers(Struct, frozen=True):
+    run_id: str
+    member: str
+    readers: int
+    read_up_to: int
+
+
+class Hint(Struct, frozen=True):
+    """What may be new. Everything may, after a reconnection."""
+
+    kind: Literal["all", "queue", "outcome", "run", "watchers"]
+    values: Sequence[str] = ()
+
+
+class ClusterStore(Protocol):
+    """All methods may raise `StoreUnavailable`."""
+
+    written: Callable[[str, int], None]  # called after each commit with a run's id and the number of its last event
+
+    async def close(self) -> None: ...
+
+    # --- members ------------------------------------------------------------------------------------
+
+    async def join(self, member: Member) -> None: ...
+
+    def start_beating(self, id: str, seconds: float, turns: Callable[[], bool], missed: Callable[[], None]) -> None:
+        """From a thread of its own, while `turns` is true. `missed` is called there if the member was removed."""
+        ...
+
+    def stop_beating(self) -> None: ...
+
+    @property
+    def beat_age(self) -> float:
+        """Seconds since the database took the last beat."""
+        ...
+
+    async def leave(self, id: str) -> None: ...
+
+    async def set_draining(self, id: str) -> bool:
+        """False: there is no such member."""
+        ...
+
+    async def set_busy(self, id: str, busy: int) -> None: ...
+
+    async def members(self) -> list[Member]: ...
+
+    async def absent_runners(self) -> list[str]:
+        """Those that have running runs or claimed commands, and are no members."""
+        ...
+
+    async def take_over(self, id: str, beat: int | None, begun: Callable[[str], bytes]) -> list[RunRecord] | None:
+        """Removes the member if its beat is still this one; with None, if it is no member. Returns its running runs,
+        claimed for the caller: their epochs are raised. None: it is alive after all.
+
+        `begun` makes the outcome of a command whose run has begun, by the run's id.
+        """
+        ...
+
+    # --- commands -----------------------------------------------------------------------------------
+
+    async def submit(self, new: NewCommand, max_active: int) -> Submitted | Alike | OverLimit:
+        """`max_active` is how many runs of its owner may be active; 0 is no limit."""
+        ...
+
+    async def claim(self, member: Member, *, has_room: bool, most: int, known: Collection[str]) -> list[ClaimedCommand]:
+        """Without those that the caller knows to have. If there is no room, only commands that start no run."""
+        ...
+
+    async def finish(self, id: str, epoch: int, outcome: bytes) -> bool:
+        """False: another process has claimed it since."""
+        ...
+
+    async def withdraw(self, id: str) -> bool:
+        """False: it has been claimed."""
+        ...
+
+    async def outcomes(self, ids: Collection[str]) -> dict[str, Queued | Done]: ...
+
+    async def forget_old(self) -> None:
+        """Commands that are done for a while, and watchers of runs that are over."""
+        ...
+
+    # --- runs ---------------------------------------------------------------------------------------
+
+    async def heads(self, after: Mapping[str, int]) -> dict[str, Head]:
+        """Of these runs, by the number of the last event that is known; one that is missing was deleted.
+
+        Those that have ended may come without events, which `Store.events` has.
+        """
+        ...
+
+    async def volume_of(self, conversation_id: str, owner: str) -> str | None:
+        """None: there is no such conversation."""
+        ...
+
+    async def waiting_calls(self, conversation_ids: Collection[str]) -> list[tuple[str, str]]:
+        """Conversations whose runs wait, each with the id of a call that it waits for."""
+        ...
+
+    async def watch(self, watchers: Watchers) -> None: ...
+
+    async def watchers(self, run_ids: Collection[str]) -> list[Watchers]: ...
+
+    # --- hints --------------------------------------------------------------------------------------
+
+    def hint(self, to: str, hint: Hint) -> None:
+        """To a member, or with an empty name to all runners. Returns at once, and may be lost."""
+        ...
+
+    def hints(self, member: str) -> AsyncGenerator[Hint, None]:
+        """For this member. Never ends; begins, and goes on after each reconnection, with `all`."""
+        ...

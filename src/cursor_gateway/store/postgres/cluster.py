@@ -1,0 +1,313 @@
+"""Members, commands, watchers and hints of a cluster, in its PostgreSQL database.
+
+As in `store.py`, work may be repeated when its connection is lost, and looks first at what is there.
+"""
+
+from collections.abc import AsyncGenerator, Callable, Collection, Mapping
+from time import monotonic
+from typing import Any
+
+from cursor_gateway.store import batches
+from cursor_gateway.store.base import RunRecord
+from cursor_gateway.store.cluster import (
+    Alike,
+    ClaimedCommand,
+    Done,
+    Head,
+    Hint,
+    Member,
+    NewCommand,
+    OverLimit,
+    Queued,
+    Submitted,
+    Watchers,
+)
+from cursor_gateway.store.postgres.connections import Connection
+from cursor_gateway.store.postgres.heartbeat import Heartbeat
+from cursor_gateway.store.postgres.hints import HintSender, listen
+from cursor_gateway.store.postgres.store import RUNS, PostgresStore, rows_of
+from cursor_gateway.store.rows import run_of
+
+_PAGE = 1000  # numbers of events that one look takes of a run
+
+_JOIN = """
+    INSERT INTO members (id, role, host, process, volumes, capacity, busy, version, beat, draining)
+    VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s) ON CONFLICT (id) DO NOTHING
+"""
+_MEMBERS = """
+    SELECT id, role, host, process, volumes, capacity, busy, version, beat, draining AS is_draining
+    FROM members ORDER BY id
+"""
+_ABSENT = """
+    SELECT DISTINCT id FROM (
+        SELECT instance AS id FROM runs WHERE state = 'running'
+        UNION SELECT runner FROM commands WHERE state = 'claimed'
+        UNION SELECT target FROM commands WHERE state = 'queued' AND target IS NOT NULL
+        UNION SELECT front FROM commands WHERE state = 'queued'
+    ) AS named WHERE NOT EXISTS (SELECT FROM members WHERE members.id = named.id)
+"""
+_HAS_BEGUN = "EXISTS (SELECT FROM runs WHERE runs.id = commands.run_id)"
+_REQUEUE = f"""
+    UPDATE commands SET state = 'queued', runner = NULL, target = NULL, epoch = epoch + 1
+    WHERE runner = %s AND state = 'claimed' AND NOT {_HAS_BEGUN}
+"""
+_BEGUN = f"SELECT id, run_id FROM commands WHERE runner = %s AND state = 'claimed' AND {_HAS_BEGUN} FOR UPDATE"
+_ACTIVE = f"""
+    (SELECT count(*) FROM runs JOIN conversations ON conversations.key = runs.conversation
+        WHERE conversations.owner = %(owner)s AND runs.state = 'running' AND NOT runs.waiting)
+    + (SELECT count(*) FROM commands
+        WHERE owner = %(owner)s AND state <> 'done' AND takes_place AND NOT {_HAS_BEGUN})
+"""
+_SUBMIT = """
+    INSERT INTO commands (id, owner, dedupe, front, target, volume, run_id, takes_place, body)
+    VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s)
+"""
+_WATCH = """
+    INSERT INTO watchers (run_id, member, readers, read_up_to) VALUES (%s, %s, %s, %s)
+    ON CONFLICT (run_id, member) DO UPDATE
+        SET readers = excluded.readers, read_up_to = greatest(watchers.read_up_to, excluded.read_up_to)
+"""
+# The next place goes to the owner that holds the fewest, and among equals to who has waited longest.
+_CLAIM = """
+    WITH mine AS (
+        SELECT key FROM commands
+        WHERE state = 'queued'
+            AND (target = %(me)s OR (
+                target IS NULL AND %(takes_any)s AND (volume IS NULL OR volume = ANY(%(volumes)s))
+            ))
+            AND (%(has_room)s OR NOT takes_place)
+        ORDER BY takes_place, CASE WHEN takes_place THEN (
+            SELECT count(*) FROM runs JOIN conversations ON conversations.key = runs.conversation
+            WHERE runs.state = 'running' AND conversations.owner = commands.owner
+        ) END, key
+        LIMIT %(most)s FOR UPDATE SKIP LOCKED
+    )
+    UPDATE commands SET state = 'claimed', runner = %(me)s, epoch = epoch + 1 FROM mine WHERE commands.key = mine.key
+"""
+_CLAIMED = """
+    SELECT id, epoch, front, run_id, takes_place, body FROM commands
+    WHERE state = 'claimed' AND runner = %s AND id <> ALL(%s) ORDER BY key
+"""
+_FINISH = """
+    UPDATE commands SET state = 'done', outcome = %s, ended = now() WHERE id = %s AND epoch = %s AND state = 'claimed'
+"""
+_HEADS = """
+    SELECT runs.id, runs.last, runs.state = 'running' AS is_running, given.after, events.first, events.data
+    FROM unnest(%s::text[], %s::integer[]) AS given (id, after)
+        JOIN runs ON runs.id = given.id
+        LEFT JOIN events ON events.run = runs.key AND NOT events.deflated
+            AND events.first > given.after AND events.first <= given.after + %s
+    ORDER BY runs.id, events.first
+"""
+_WAITING = """
+    SELECT conversations.id, calls.id FROM conversations
+        JOIN runs ON runs.conversation = conversations.key AND runs.state = 'running' AND runs.waiting
+        JOIN calls ON calls.run = runs.key
+    WHERE conversations.id = ANY(%s)
+"""
+
+
+class PostgresCluster:
+    def __init__(self, store: PostgresStore) -> None:
+        self._store, self._connections = store, store.connections
+        self._sender = HintSender(store.url)
+        self._heartbeat: Heartbeat | None = None
+
+    @property
+    def written(self) -> Callable[[str, int], None]:
+        return self._store.written
+
+    @written.setter
+    def written(self, written: Callable[[str, int], None]) -> None:
+        self._store.written = written
+
+    async def close(self) -> None:
+        self.stop_beating()
+        await self._sender.close()
+
+    # --- members ------------------------------------------------------------------------------------
+
+    async def join(self, member: Member) -> None:
+        values = [member.id, member.role, member.host, member.process, list(member.volumes), member.capacity]
+        await self._execute(_JOIN, [*values, member.busy, member.version, member.beat, member.is_draining])
+
+    def start_beating(self, id: str, seconds: float, turns: Callable[[], bool], missed: Callable[[], None]) -> None:
+        self._heartbeat = Heartbeat(self._store.url, id, seconds, turns, missed)
+        self._heartbeat.start()
+
+    def stop_beating(self) -> None:
+        if self._heartbeat is not None:
+            self._heartbeat.stop()
+            self._heartbeat = None
+
+    @property
+    def beat_age(self) -> float:
+        return 0.0 if self._heartbeat is None else monotonic() - self._heartbeat.beat_at
+
+    async def leave(self, id: str) -> None:
+        await self._execute("DELETE FROM members WHERE id = %s", [id])
+
+    async def set_draining(self, id: str) -> bool:
+        return await self._execute("UPDATE members SET draining = true WHERE id = %s", [id]) > 0
+
+    async def set_busy(self, id: str, busy: int) -> None:
+        await self._execute("UPDATE members SET busy = %s WHERE id = %s", [busy, id])
+
+    async def members(self) -> list[Member]:
+        found = await self._connections.run(lambda connection: rows_of(connection, _MEMBERS, []))
+        return [Member(**row) for row in found]
+
+    async def absent_runners(self) -> list[str]:
+        return [row["id"] for row in await self._connections.run(lambda connection: rows_of(connection, _ABSENT, []))]
+
+    async def take_over(self, id: str, beat: int | None, begun: Callable[[str], bytes]) -> list[RunRecord] | None:
+        async def work(connection: Connection) -> list[RunRecord] | None:
+            if beat is not None:
+                await connection.execute("DELETE FROM members WHERE id = %s AND beat = %s", [id, beat])
+            if (await connection.execute("SELECT FROM members WHERE id = %s", [id])).rowcount:
+                return None
+            await connection.execute(
+                "UPDATE runs SET epoch = epoch + 1, claim = NULL WHERE instance = %s AND state = 'running'", [id]
+            )
+            await connection.execute(_REQUEUE, [id])
+            for command, run_id in await (await connection.execute(_BEGUN, [id])).fetchall():
+                await connection.execute(
+                    "UPDATE commands SET state = 'done', outcome = %s, ended = now(), epoch = epoch + 1 WHERE id = %s",
+                    [begun(run_id), command],
+                )
+            await connection.execute("UPDATE commands SET target = NULL WHERE target = %s AND state = 'queued'", [id])
+            await connection.execute(
+                "UPDATE commands SET state = 'done', ended = now() WHERE front = %s AND state = 'queued'", [id]
+            )
+            await connection.execute("UPDATE watchers SET readers = 0 WHERE member = %s", [id])
+            found = await rows_of(connection, f"{RUNS} WHERE runs.instance = %s AND runs.state = 'running'", [id])
+            return [run_of(row) for row in found]
+
+        return await self._connections.transaction(work)
+
+    # --- commands -----------------------------------------------------------------------------------
+
+    async def submit(self, new: NewCommand, max_active: int) -> Submitted | Alike | OverLimit:
+        async def work(connection: Connection) -> Submitted | Alike | OverLimit:
+            if (await connection.execute("SELECT FROM commands WHERE id = %s", [new.id])).rowcount:
+                return Submitted()  # the answer to the first try was lost
+            # One at a time for an owner: what is counted and looked for stays so until the row is there.
+            await connection.execute("SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", [new.owner])
+            if new.dedupe is not None:
+                alike = "SELECT id FROM commands WHERE owner = %s AND dedupe = %s AND state <> 'done'"
+                found = await (await connection.execute(alike, [new.owner, new.dedupe])).fetchone()
+                if found is not None:
+                    return Alike(found[0])
+            if new.takes_place and max_active:
+                active = await (await connection.execute(f"SELECT {_ACTIVE}", {"owner": new.owner})).fetchone()
+                if active is not None and active[0] >= max_active:
+                    return OverLimit()
+            values = [new.id, new.owner, new.dedupe, new.front, new.target, new.volume, new.run_id, new.takes_place]
+            await connection.execute(_SUBMIT, [*values, new.body])
+            if new.watches:
+                await connection.execute(_WATCH, [new.run_id, new.front, 1, 0])
+            return Submitted()
+
+        return await self._connections.transaction(work)
+
+    async def claim(self, member: Member, *, has_room: bool, most: int, known: Collection[str]) -> list[ClaimedCommand]:
+        values = {"me": member.id, "volumes": list(member.volumes), "takes_any": not member.is_draining}
+        values |= {"has_room": has_room, "most": most}
+
+        async def work(connection: Connection) -> list[dict[str, Any]]:
+            await connection.execute(_CLAIM, values)
+            return await rows_of(connection, _CLAIMED, [member.id, list(known)])  # also where an answer was lost
+
+        return [ClaimedCommand(**row) for row in await self._connections.transaction(work)]
+
+    async def finish(self, id: str, epoch: int, outcome: bytes) -> bool:
+        async def work(connection: Connection) -> bool:
+            if (await connection.execute(_FINISH, [outcome, id, epoch])).rowcount:
+                return True
+            done = "SELECT FROM commands WHERE id = %s AND epoch = %s AND state = 'done'"
+            return bool((await connection.execute(done, [id, epoch])).rowcount)
+
+        return await self._connections.run(work)
+
+    async def withdraw(self, id: str) -> bool:
+        async def work(connection: Connection) -> bool:
+            withdrawn = "UPDATE commands SET state = 'done', ended = now() WHERE id = %s AND state = 'queued'"
+            if (await connection.execute(withdrawn, [id])).rowcount:
+                return True
+            done = "SELECT FROM commands WHERE id = %s AND state = 'done' AND outcome IS NULL"
+            return bool((await connection.execute(done, [id])).rowcount)
+
+        return await self._connections.run(work)
+
+    async def outcomes(self, ids: Collection[str]) -> dict[str, Queued | Done]:
+        found = await self._connections.run(
+            lambda connection: rows_of(
+                connection, "SELECT id, state, outcome FROM commands WHERE id = ANY(%s)", [list(ids)]
+            )
+        )
+        states: dict[str, Queued | Done] = {id: Done(None) for id in ids}
+        for row in found:
+            is_done = row["state"] == "done"
+            states[row["id"]] = Done(row["outcome"]) if is_done else Queued(row["state"] == "claimed")
+        return states
+
+    async def forget_old(self) -> None:
+        await self._execute("DELETE FROM commands WHERE state = 'done' AND ended < now() - interval '10 minutes'", [])
+        await self._execute(
+            "DELETE FROM watchers WHERE EXISTS "
+            "(SELECT FROM runs WHERE runs.id = watchers.run_id AND runs.state <> 'running')",
+            [],
+        )
+
+    # --- runs ---------------------------------------------------------------------------------------
+
+    async def heads(self, after: Mapping[str, int]) -> dict[str, Head]:
+        values = [list(after), list(after.values()), _PAGE]
+        heads: dict[str, Head] = {}
+        for row in await self._connections.run(lambda connection: rows_of(connection, _HEADS, values)):
+            head = heads.setdefault(row["id"], Head(row["last"], row["is_running"], []))
+            assert isinstance(head.events, list)
+            if row["data"] is not None and row["first"] == row["after"] + len(head.events) + 1:
+                head.events.extend(batches.decode(row["data"]))
+        return heads
+
+    async def volume_of(self, conversation_id: str, owner: str) -> str | None:
+        found = await self._connections.run(
+            lambda connection: rows_of(
+                connection, "SELECT volume FROM conversations WHERE owner = %s AND id = %s", [owner, conversation_id]
+            )
+        )
+        return found[0]["volume"] if found else None
+
+    async def waiting_calls(self, conversation_ids: Collection[str]) -> list[tuple[str, str]]:
+        async def work(connection: Connection) -> list[tuple[str, str]]:
+            return await (await connection.execute(_WAITING, [list(conversation_ids)])).fetchall()
+
+        return await self._connections.run(work)
+
+    async def watch(self, watchers: Watchers) -> None:
+        await self._execute(_WATCH, [watchers.run_id, watchers.member, watchers.readers, watchers.read_up_to])
+
+    async def watchers(self, run_ids: Collection[str]) -> list[Watchers]:
+        found = await self._connections.run(
+            lambda connection: rows_of(
+                connection,
+                "SELECT run_id, member, readers, read_up_to FROM watchers WHERE run_id = ANY(%s)",
+                [list(run_ids)],
+            )
+        )
+        return [Watchers(**row) for row in found]
+
+    # --- hints --------------------------------------------------------------------------------------
+
+    def hint(self, to: str, hint: Hint) -> None:
+        self._sender.send(to, hint)
+
+    def hints(self, member: str) -> AsyncGenerator[Hint, None]:
+        return listen(self._store.url, member)
+
+    async def _execute(self, sql: str, values: list[Any]) -> int:
+        async def work(connection: Connection) -> int:
+            return (await connection.execute(sql, values)).rowcount
+
+        return await self._connections.run(work)

@@ -1,0 +1,108 @@
+"""Hints between the processes of a cluster, as PostgreSQL's notifications.
+
+A notification takes a lock of the whole database until its transaction has committed, so none is sent in a transaction
+that does anything else: they are sent afterwards, by a connection of their own that does not wait for the disk. What is
+to be sent while a statement is under way goes out with the next one, each hint once. What fails is dropped.
+"""
+
+import asyncio
+import hashlib
+from collections.abc import AsyncGenerator, Iterable, Iterator
+from contextlib import suppress
+
+import msgspec
+import psycopg
+
+from cursor_gateway.store.cluster import Hint
+from cursor_gateway.store.postgres.connections import Connection, connect
+
+_RUNNERS = "cursor_gateway_runners"
+_LONGEST = 7000  # bytes of a payload; PostgreSQL's limit is 8000
+_RECONNECT_SECONDS = 0.5
+_PAUSE_SECONDS = 0.01  # between two statements: at most so many wake-ups of every listener
+_decode = msgspec.json.Decoder(Hint).decode
+
+
+class HintSender:
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self._waiting: dict[tuple[str, str], dict[str, None]] = {}  # by channel and kind
+        self._task: asyncio.Task[None] | None = None
+        self._connection: Connection | None = None
+
+    def send(self, to: str, hint: Hint) -> None:
+        self._waiting.setdefault((_channel(to), hint.kind), {}).update(dict.fromkeys(hint.values))
+        if self._task is None:
+            self._task = asyncio.get_running_loop().create_task(self._work(), name="hints")
+
+    async def close(self) -> None:
+        if self._task is not None:
+            await self._task
+        if self._connection is not None:
+            await self._connection.close()
+
+    async def _work(self) -> None:
+        try:
+            while self._waiting:
+                waiting, self._waiting = self._waiting, {}
+                payloads = [
+                    (channel, text) for (channel, kind), values in waiting.items() for text in _texts(kind, values)
+                ]
+                with suppress(psycopg.Error, OSError):
+                    await self._send(payloads)
+                await asyncio.sleep(_PAUSE_SECONDS)
+        finally:
+            self._task = None
+
+    async def _send(self, payloads: list[tuple[str, str]]) -> None:
+        try:
+            if self._connection is None:
+                self._connection = await connect(self._url)
+                await self._connection.execute("SET synchronous_commit = off")
+            channels, texts = zip(*payloads, strict=True)
+            await self._connection.execute(
+                "SELECT pg_notify(channel, text) FROM unnest(%s::text[], %s::text[]) AS given (channel, text)",
+                [list(channels), list(texts)],
+            )
+        except BaseException:
+            connection, self._connection = self._connection, None
+            if connection is not None:
+                await connection.close()
+            raise
+
+
+async def listen(url: str, member: str) -> AsyncGenerator[Hint, None]:
+    while True:
+        try:
+            connection = await connect(url)
+            try:
+                for channel in (_channel(member), _RUNNERS):
+                    await connection.execute(f"LISTEN {channel}")
+                yield Hint("all")
+                async for notification in connection.notifies():
+                    yield _decode(notification.payload.encode())
+            finally:
+                await connection.close()
+        except psycopg.Error:
+            pass
+        await asyncio.sleep(_RECONNECT_SECONDS)
+
+
+def _channel(member: str) -> str:
+    return f"cursor_gateway_{hashlib.sha256(member.encode()).hexdigest()[:24]}" if member else _RUNNERS
+
+
+def _texts(kind: str, values: Iterable[str]) -> Iterator[str]:
+    """Payloads that are short enough."""
+    some: list[str] = []
+    for value in values:
+        some.append(value)
+        if sum(map(len, some)) + 3 * len(some) > _LONGEST - 200:
+            yield _text(kind, some)
+            some = []
+    if some or not values:
+        yield _text(kind, some)
+
+
+def _text(kind: str, values: list[str]) -> str:
+    return msgspec.json.encode({"kind": kind, "values": values}).decode()
