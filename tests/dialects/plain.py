@@ -6,7 +6,7 @@ import msgspec
 from msgspec import Struct
 
 from cursor_gateway.dialects.base import SSE, AnswerId, Dialect, Encoder, Form, Replay, Route, RunView, Start, StartRun
-from cursor_gateway.dialects.deltas import AnswerFold, Content, Ended, Translator
+from cursor_gateway.dialects.deltas import AnswerFold, Content, Delta, Ended, Translator
 from cursor_gateway.dialects.errors import Errors
 from cursor_gateway.errors import Failure
 from cursor_gateway.model.document_events import DocumentEvent
@@ -35,25 +35,23 @@ class PlainEncoder:
 
     def _push(self, event: DocumentEvent) -> bytes:
         self._number += 1
-        frames = b""
-        for delta in self._deltas.push(event):
-            match delta:
-                case Content(text=text):
-                    frames += frame(msgspec.json.encode(text), id=str(self._number))
-                case Ended(failure=failure):
-                    reason = "done" if failure is None else failure.code
-                    frames += frame(reason.encode(), event="end", id=str(self._number))
-                case _:
-                    pass
-        return frames
+        return b"".join(map(self._frame, self._deltas.push(event)))
+
+    def _frame(self, delta: Delta) -> bytes:
+        if isinstance(delta, Content):
+            return frame(msgspec.json.encode(delta.text), id=str(self._number))
+        if isinstance(delta, Ended):
+            reason = delta.failure.code if delta.failure else "done"
+            return frame(reason.encode(), event="end", id=str(self._number))
+        return b""
 
 
 class PlainWhole:
+    is_cut = False
+
     def __init__(self, after: int) -> None:
         self.after, self._fold = after, AnswerFold("", "none")
         self.push = self._fold.push
-
-    is_cut = False
 
     @property
     def is_over(self) -> bool:
@@ -61,12 +59,10 @@ class PlainWhole:
 
     @property
     def failure(self) -> Failure | None:
-        answer = self._fold.answer()
-        return answer.end.failure if answer else None
+        return answer.end.failure if (answer := self._fold.answer()) else None
 
     def body(self) -> bytes:
-        answer = self._fold.answer()
-        return answer.text.encode() if answer else b""
+        return answer.text.encode() if (answer := self._fold.answer()) else b""
 
     def error_body(self, failure: Failure) -> bytes | None:
         return None
@@ -87,10 +83,6 @@ class PlainReply(Struct, frozen=True):
         return PlainWhole(start.after)
 
 
-def encode_error(failure: Failure, request_id: str) -> bytes:
-    return f"{failure.code}: {failure.message}".encode()
-
-
 def read(body: bytes, headers: Mapping[str, str]) -> StartRun:
     asked = read_json(body, PlainRequest)
     messages = [UserMessage(asked.prompt)]
@@ -100,6 +92,6 @@ def read(body: bytes, headers: Mapping[str, str]) -> StartRun:
 PLAIN = Dialect(
     routes=[Route("/v1/plain", "plain", read)],
     replays=[Replay("plain", SSE, lambda run, after: (PlainEncoder(after), after))],
-    errors=Errors(encode_error, "text/plain"),
+    errors=Errors(lambda failure, request_id: f"{failure.code}: {failure.message}".encode(), "text/plain"),
     answer_id=lambda of: AnswerId(f"chat_{of.removeprefix('plain:')}") if of.startswith("plain:") else None,
 )

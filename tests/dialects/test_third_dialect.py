@@ -22,6 +22,7 @@ from cursor_gateway.server.metrics import Metrics
 from cursor_gateway.settings import Settings
 from cursor_gateway.store.sqlite.store import SqliteStore
 from cursor_gateway.wire.sse import SseDecoder
+from tests.dialects import plain
 from tests.dialects.plain import PLAIN
 from tests.runs.scripted import ENDLESS, FINISHED, STARTED, ScriptedSource, Step, say
 
@@ -54,6 +55,10 @@ def with_gateway(
             await store.close()
 
     asyncio.run(live())
+
+
+def test_it_is_short() -> None:
+    assert len(Path(plain.__file__).read_text(encoding="utf-8").splitlines()) < 100
 
 
 def test_the_whole_answer_is_plain_text(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ _REFERENCE = {
     "settings.md": "every setting with its type, default and environment variable",
     "tools.md": "how the agent's tools appear in documents",
     "open-calls.md": "the states of a run that waits for tool results",
+    "modules.md": "every module of the package",
     "schema.json": "the documents as JSON Schema",
     "documents.ts": "the documents as TypeScript types",
 }

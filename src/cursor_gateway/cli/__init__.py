@@ -1,1 +1,1 @@
-"""The command `cursor-gateway`: the only place that chooses, waits, reads clocks and makes ids."""
+"""The command `cursor-gateway`. `composition.py` is the only place that chooses the parts of a gateway."""
