@@ -48,7 +48,7 @@ def request_of(prompt: str, chat: Chat) -> Request:
     before = Request(chat.turns[-1]["prompt"]) if chat.turns else request
     if before.name == "json-bad-then-good":
         return before
-    if "is allowed" in prompt and (told := _shell_before(chat)) is not None:  # as it is told
+    if "You may run this" in prompt and (told := _shell_before(chat)) is not None:  # as it is told
         told.commands = [command for command in told.commands if command in prompt]
         return told
     if chat.program is not None and (not chat.program["finished"] or results_in(prompt)):

@@ -36,7 +36,7 @@ def test_a_permission_is_listed_and_revoked(contexts: Contexts, gateway: Running
     entry = page.get_by_role("list", name="Your decisions").get_by_role("listitem").filter(has_text=command)
     expect(entry).to_contain_text("Always in this conversation: Shell(python3)")
     assert violations(page, axe) == []
-    expect(entry.get_by_role("button")).to_be_in_viewport()
+    expect(entry.get_by_role("button")).to_be_in_viewport(ratio=1)
     entry.get_by_role("button", name="Revoke").click()
     expect(entry).to_have_count(0)
     page.goto(conversation)

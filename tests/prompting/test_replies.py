@@ -92,10 +92,10 @@ def test_a_decision_about_commands_is_told_with_them() -> None:
     npm = PermissionRequest(subject="npm test", rules=["Shell(npm)"])
     several = PermissionRequest(subject="cd a\nls", rules=["Shell(cd)", "Shell(ls)"])
     assert permissions_message([(npm, Permission("once")), (several, Permission("workspace"))]) == (
-        "This was rejected, and is allowed now, once:\n\n    npm test\n\nRun it now, then continue.\n\n"
-        "This was rejected, and is allowed from now on:\n\n    cd a\n    ls\n\nRun it now, then continue."
+        "You may run this once:\n\n    npm test\n\nRun it now, then continue.\n\n"
+        "You may run this from now on:\n\n    cd a\n    ls\n\nRun it now, then continue."
     )
-    denied = "This was rejected, and stays forbidden:\n\n    npm test\n\nContinue without it."
+    denied = "Do not run this:\n\n    npm test\n\nContinue without it."
     assert permissions_message([(npm, Permission("deny"))]) == denied
     assert permissions_message([(npm, Permission("deny", "Use pnpm."))]) == f"{denied} Use pnpm."
 

@@ -293,6 +293,28 @@ def test_durations(milliseconds: int, told: str) -> None:
     assert text(metadata).strip() == f"✓t{told}No details."
 
 
+def test_known_tools_have_the_names_that_people_use() -> None:
+    known = msgspec.structs.replace(call(), tool_name="read_file")
+    assert '<span class="tool" title="read_file">Read file</span>' in html(known)
+    assert '<code class="tool">search</code>' in html(call())
+
+
+def test_what_needs_permission_says_so_and_took_no_time() -> None:
+    asked = PermissionRequest(subject="make all", rules=["Shell(make)"])
+    refused = msgspec.structs.replace(command(exit_code=-1, state="rejected"), permission=asked)
+    assert "needs permission" in text(refused)
+    assert "rejected" not in text(refused)
+    assert "1.8 s" not in text(refused)
+    assert "rejected" in text(command(exit_code=-1, state="rejected"))
+
+
+def test_a_question_that_waits_says_so_above_it() -> None:
+    waiting = msgspec.structs.replace(question(), state="waiting")
+    header, rest = html(waiting).split("</header>")
+    assert "waiting for you" in header
+    assert "waiting for you" not in rest
+
+
 # --- plans, questions, errors -----------------------------------------------------------------------
 
 

@@ -72,7 +72,7 @@ def test_allowed_once_it_runs_once_and_is_asked_for_again(
     assert runs_of(gateway, mark) == 1
     first, second = invocations(gateway, mark)
     assert first["session"] == second["session"]
-    assert f"allowed now, once:\n\n    python3 {mark}.py\n\nRun it now" in second["prompt"]
+    assert f"You may run this once:\n\n    python3 {mark}.py\n\nRun it now" in second["prompt"]
     again = chat(http, counting(mark), conversationId=asked["conversationId"])
     assert command_of(again)["metadata"]["state"] == "rejected"
     assert runs_of(gateway, mark) == 1
@@ -136,7 +136,7 @@ def test_a_denial_tells_the_agent_why(gateway: RunningGateway, http: httpx2.Clie
     assert denied.json()["conversationId"] == asked["conversationId"]
     assert runs_of(gateway, mark) == 0
     prompts = [one["prompt"] for one in invocations(gateway, mark)]
-    assert f"stays forbidden:\n\n    python3 {mark}.py\n\nContinue without it. Use pnpm, {mark}." in prompts[-1]
+    assert f"Do not run this:\n\n    python3 {mark}.py\n\nContinue without it. Use pnpm, {mark}." in prompts[-1]
 
 
 def test_a_denial_without_a_reason_starts_nothing(gateway: RunningGateway, http: httpx2.Client, mark: str) -> None:

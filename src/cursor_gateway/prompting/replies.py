@@ -127,12 +127,12 @@ def _permission_text(request: PermissionRequest, permission: Permission) -> str:
     subject = "\n".join(f"    {line}" for line in request.subject.splitlines())
     match permission.decision:
         case "once":
-            return f"This was rejected, and is allowed now, once:\n\n{subject}\n\nRun it now, then continue."
+            return f"You may run this once:\n\n{subject}\n\nRun it now, then continue."
         case "conversation" | "workspace":
-            return f"This was rejected, and is allowed from now on:\n\n{subject}\n\nRun it now, then continue."
+            return f"You may run this from now on:\n\n{subject}\n\nRun it now, then continue."
         case "deny":
             reason = f" {permission.reason}" if permission.reason else ""
-            return f"This was rejected, and stays forbidden:\n\n{subject}\n\nContinue without it.{reason}"
+            return f"Do not run this:\n\n{subject}\n\nContinue without it.{reason}"
 
 
 def permission_of(answer: ClarificationAnswer, number: int = 0) -> Permission:

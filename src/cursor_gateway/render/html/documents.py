@@ -53,6 +53,19 @@ _RUN_LEVEL = ("agent", "gateway")  # sources of errors that are not a tool's
 _MARKS = {"completed": "✓", "running": "●", "waiting": "●"}
 _PLAINLY = '<p class="ending">Shown as plain text, because formatting it took too long.</p>'
 _CODE = re.compile(r"`([^`\n]+)`")
+_TOOLS = {  # what people call them; others have their own name
+    "read_file": "Read file",
+    "list_dir": "List folder",
+    "glob_file_search": "Find files",
+    "grep": "Search",
+    "codebase_search": "Search code",
+    "web_search": "Search the web",
+    "web_fetch": "Fetch page",
+    "fetch": "Fetch page",
+    "read_lints": "Check for problems",
+    "todo_read": "Read to-dos",
+    "task": "Subtask",
+}
 _OPERATIONS = {"create": "Created", "edit": "Edited", "delete": "Deleted", "rename": "Renamed"}
 
 
@@ -263,7 +276,7 @@ def _tool_call(document: ToolCallDocument, look: _Look) -> str:
     about = main_argument(metadata.arguments)
     facts = [duration(metadata.duration_ms), "run by the caller" if metadata.ran_by == "caller" else ""]
     summary = (
-        f'<span class="mark" aria-hidden="true">{_MARKS.get(state, "✗")}</span>{literal(metadata.tool_name, "tool")}'
+        f'<span class="mark" aria-hidden="true">{_MARKS.get(state, "✗")}</span>{_tool_name(metadata.tool_name)}'
         f"{literal(about[:_ABOUT], 'about') if about else ''}{_badge(metadata)}"
         f"{span(' · '.join(filter(None, facts)), 'note')}"
     )
@@ -279,6 +292,11 @@ def _tool_call(document: ToolCallDocument, look: _Look) -> str:
         f"Tool {metadata.tool_name}",
         f'<details><summary>{summary}</summary><div class="inside">{body}</div></details>',
     )
+
+
+def _tool_name(name: str) -> str:
+    known = _TOOLS.get(name)
+    return f'<span class="tool" title="{name}">{known}</span>' if known else literal(name, "tool")
 
 
 def _named(name: str, text: str) -> str:
