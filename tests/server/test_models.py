@@ -4,9 +4,11 @@ from pathlib import Path
 from typing import Any
 
 import httpx2
+import msgspec
 import pytest
 
 from cursor_gateway.sources.base import Model
+from tests.anthropic_shapes import Error
 from tests.dialects.test_third_dialect import HELLO, with_gateway
 from tests.runs.scripted import ScriptedSource
 
@@ -117,3 +119,20 @@ def test_a_request_gets_the_model_that_the_name_stands_for(tmp_path: Path, name:
         assert reply.json()["model"] == model
 
     with_gateway(tmp_path, [HELLO], use)
+
+
+@pytest.mark.parametrize(
+    ("path", "status", "kind"),
+    [
+        ("/v1/models/nope", 404, "not_found_error"),
+        ("/v1/conversations?limit=0", 400, "invalid_request_error"),
+        ("/v1/messages/batches", 404, "not_found_error"),
+    ],
+)
+def test_anthropics_clients_get_their_own_errors_on_every_path(
+    http: httpx2.Client, path: str, status: int, kind: str
+) -> None:
+    reply = http.get(path, headers=ANTHROPIC)
+    error = msgspec.json.decode(reply.content, type=Error)
+    assert (reply.status_code, error.error.type, error.request_id) == (status, kind, reply.headers["request-id"])
+    assert "code" in http.get(path).json()["error"]  # OpenAI's, for everybody else

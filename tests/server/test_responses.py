@@ -215,6 +215,10 @@ def test_an_unknown_previous_response_is_an_error_that_codex_knows(http: httpx2.
     assert error(reply) == (400, "previous_response_not_found", "previous_response_id")
 
 
+def test_an_unknown_conversation_is_named_as_this_api_calls_it(http: httpx2.Client) -> None:
+    assert error(create(http, "hello", conversation="conv_1")) == (404, "not_found", "conversation")
+
+
 def test_a_client_that_sends_everything_again_goes_on_in_the_same_session(
     gateway: RunningGateway, http: httpx2.Client
 ) -> None:

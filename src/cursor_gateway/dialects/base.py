@@ -320,6 +320,7 @@ class Dialect(Struct, frozen=True, kw_only=True):
     routes: Sequence[Route]
     replays: Sequence[Replay]
     errors: Errors
+    header: str = ""  # that its clients send with every request: `errors` are then used on all paths
     computed: Sequence[ComputedRoute] = ()
     answers: StoredAnswers | None = None
     answer_id: Callable[[str], AnswerId | None] = _no_answer  # None: it is no id of this dialect
@@ -334,6 +335,7 @@ class Dialects:
         self.routes = [(route, dialect.errors) for dialect in dialects for route in dialect.routes]
         self.computed = [(route, dialect.errors) for dialect in dialects for route in dialect.computed]
         self.answers = [(dialect.answers, dialect.errors) for dialect in dialects if dialect.answers is not None]
+        self.errors_by_header = {dialect.header: dialect.errors for dialect in dialects if dialect.header}
         self.replays = {replay.name: replay for dialect in dialects for replay in dialect.replays}
 
     def run_id(self, id: str) -> str:

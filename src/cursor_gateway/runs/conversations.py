@@ -50,7 +50,7 @@ class Conversations:
         found = await self._store.conversation(id, owner)
         if found is None:
             raise NotFound(
-                f"Unknown conversation {id[:100]!r}; omit `conversationId` to start a new one.",
+                f"Unknown conversation {id[:100]!r}; leave it out to start a new one.",
                 param="conversationId",
             )
         if workspace is not None and workspace != found.workspace:

@@ -96,8 +96,9 @@ def build_app(
             "/page/{name}": {"GET": page.file},
         },
         errors_by_path,
+        known.errors_by_header,
     )
     if not serves_clients:
         routes = Routes(operated, {})
     source = {"x-cursor-gateway-source": service.state().source.name}
-    return Guard(routes, settings, metrics, source, routes.errors_at)
+    return Guard(routes, settings, metrics, source, routes.errors_for)

@@ -60,10 +60,10 @@ class Guard:
         settings: Settings,
         metrics: Metrics,
         more_headers: dict[str, str],
-        errors_at: Callable[[str], Errors] = lambda path: OPENAI_ERRORS,
+        errors_for: Callable[[Scope], Errors] = lambda scope: OPENAI_ERRORS,
     ) -> None:
-        """`errors_at`: how the errors of a path are encoded."""
-        self._app, self._settings, self._metrics, self._errors_at = app, settings, metrics, errors_at
+        """`errors_for`: how the errors of a request are encoded."""
+        self._app, self._settings, self._metrics, self._errors_for = app, settings, metrics, errors_for
         self._headers = _encoded({**_STATIC_HEADERS, **more_headers})
         names = ("localhost", settings.host.strip("[]"), *settings.allowed_hosts)
         self._rate = Rate(settings.requests_per_minute)
@@ -91,11 +91,11 @@ class Guard:
         except ClientDisconnect:
             pass  # the client is gone
         except GatewayError as error:
-            await reply.refuse(error.failure(), self._errors_at(scope["path"]))
+            await reply.refuse(error.failure(), self._errors_for(scope))
         except Exception as error:  # noqa: BLE001 -- the caller gets a 500: it was not their mistake
             _log.error("fault", error, request_id=request_id, path=scope["path"])
             fault = GatewayFault(f"Internal error; the gateway's log has the details under the id {request_id}.")
-            await reply.refuse((host_exhausted(error) or fault).failure(), self._errors_at(scope["path"]))
+            await reply.refuse((host_exhausted(error) or fault).failure(), self._errors_for(scope))
         finally:
             self._metrics.request(_route(scope), method, reply.status)
 
@@ -103,7 +103,7 @@ class Guard:
         """What answers a request that does not come this far."""
 
         async def refuse(scope: Scope, receive: Receive, send: Send) -> None:
-            await self._reply(send, _new_id(), None).refuse(error.failure(), self._errors_at(scope["path"]))
+            await self._reply(send, _new_id(), None).refuse(error.failure(), self._errors_for(scope))
             self._metrics.request("none", scope["method"], error.status)
 
         return refuse

@@ -31,10 +31,13 @@ class Routes:
         self,
         endpoints: Mapping[str, Methods],
         errors: Mapping[str, Errors] | None = None,
+        errors_by_header: Mapping[str, Errors] | None = None,
     ) -> None:
-        """`errors`: by pattern, for paths that have errors of their own."""
+        """`errors`: by pattern, for paths that have errors of their own. `errors_by_header`: for requests with such a
+        header, to all other paths."""
         self.endpoints = endpoints
         self._errors = [(path.split("/"), own) for path, own in (errors or {}).items()]
+        self._errors_by_header = {name.encode(): own for name, own in (errors_by_header or {}).items()}
         self._fixed = {path: methods for path, methods in endpoints.items() if "{" not in path}
         self._patterns = [(path.split("/"), methods) for path, methods in endpoints.items() if "{" in path]
 
@@ -47,12 +50,16 @@ class Routes:
             check_media_type(scope)
             reply = await endpoint(Request(scope, receive))
         else:
-            reply = _without_endpoint(scope, methods, self.errors_at(scope["path"]))
+            reply = _without_endpoint(scope, methods, self.errors_for(scope))
         await reply(scope, receive, send)
 
-    def errors_at(self, path: str) -> Errors:
-        parts = path.split("/")
-        return next((own for pattern, own in self._errors if _matched(pattern, parts) is not None), OPENAI_ERRORS)
+    def errors_for(self, scope: Scope) -> Errors:
+        parts = scope["path"].split("/")
+        for pattern, own in self._errors:
+            if _matched(pattern, parts) is not None:
+                return own
+        sent = (self._errors_by_header[name] for name, _ in scope["headers"] if name in self._errors_by_header)
+        return next(sent, OPENAI_ERRORS)
 
     def _find(self, scope: Scope) -> tuple[Methods, dict[str, str]]:
         path: str = scope["path"]

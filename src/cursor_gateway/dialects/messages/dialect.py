@@ -59,6 +59,7 @@ def messages_dialect(max_images: int, actions: ActionDisplay) -> Dialect:
         computed=[ComputedRoute("POST", "/v1/messages/count_tokens", "count_tokens", _count_tokens)],
         replays=[Replay("messages", MESSAGE_STREAM, partial(_resumed, actions=actions))],
         errors=ANTHROPIC_ERRORS,
+        header="anthropic-version",
         describe=_describe,
         answer_id=_answer_id,
     )

@@ -27,7 +27,6 @@ from cursor_gateway.dialects.base import (
     context_tokens,
 )
 from cursor_gateway.dialects.deltas import Answer, AnswerFold
-from cursor_gateway.dialects.errors import OPENAI_ERRORS
 from cursor_gateway.dialects.responses.compaction import PREVIOUS_RESPONSE, pack
 from cursor_gateway.dialects.responses.conversation import Placed, converse, declared_tools, read_items
 from cursor_gateway.dialects.responses.encoder import (
@@ -38,6 +37,7 @@ from cursor_gateway.dialects.responses.encoder import (
     keep_alive,
     response_of,
 )
+from cursor_gateway.dialects.responses.failures import RESPONSES_ERRORS
 from cursor_gateway.dialects.responses.ids import answer_id
 from cursor_gateway.dialects.responses.output import Head
 from cursor_gateway.dialects.responses.request import Asked, ResponsesRequest, read_body, read_request
@@ -75,7 +75,7 @@ def responses_dialect(max_images: int, now: Callable[[], float]) -> Dialect:
             deleted=deleted,
         ),
         replays=[Replay("responses", SSE, _resumed)],
-        errors=OPENAI_ERRORS,
+        errors=RESPONSES_ERRORS,
         describe=_describe,
         answer_id=answer_id,
     )
