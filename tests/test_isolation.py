@@ -30,6 +30,7 @@ def inner(tmp_path: Path, source: str, *options: str, ignored: tuple[signal.Sign
     return ran.returncode, ran.stdout + ran.stderr
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("workers", [(), ("-n", "1")], ids=["no worker", "a worker"])
 @pytest.mark.skipif(not os.path.isdir("/proc"), reason="there is no /proc here")
 def test_children_start_with_default_signal_dispositions(tmp_path: Path, workers: tuple[str, ...]) -> None:
@@ -70,6 +71,7 @@ def test_that_follows() -> None:
     assert "1 failed, 1 passed" in told
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not os.path.isdir("/proc"), reason="there is no /proc here")
 def test_what_a_test_leaves_running_is_killed(tmp_path: Path) -> None:
     """A child of its own, and one of somebody else's that works in its folder."""

@@ -126,6 +126,7 @@ def test_a_silence_that_is_too_long_is_a_broken_connection(gateway: RunningGatew
 # --- a gateway that goes away ---------------------------------------------------------------------------
 
 
+@pytest.mark.quick_cases(1)
 def test_a_gateway_that_is_killed_and_started_anew(tmp_path: Path, connect: Connect) -> None:
     """The run ends in an error, since its agent is gone; what was said before is not said again."""
     mark, file = unique(), tmp_path / "go"

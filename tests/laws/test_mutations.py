@@ -17,6 +17,8 @@ from msgspec import Struct
 
 _PROJECT = Path(__file__).parents[2]
 
+pytestmark = pytest.mark.slow
+
 # pytest's own exit statuses, and ours
 _TESTS_FAILED = 1
 _WRONG_COPY = 99
@@ -313,7 +315,6 @@ def _status(runs: subprocess.Popen[str], source: Path, *tests: str) -> tuple[int
     return int(runs.stdout.readline()), log.read_text(encoding="utf-8")
 
 
-@pytest.mark.quick_cases(2)
 @pytest.mark.parametrize("mutation", MUTATIONS, ids=[mutation.rule for mutation in MUTATIONS])
 @pytest.mark.quick_cases(5)
 def test_a_broken_rule_is_noticed(mutation: Mutation, runs: subprocess.Popen[str], tmp_path: Path) -> None:

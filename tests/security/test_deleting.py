@@ -65,6 +65,7 @@ def test_no_byte_of_it_is_left(tmp_path: Path, source: str) -> None:
     assert files_with(tmp_path, mark) == []  # an agent that ends writes what it remembers
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("source", SOURCES)
 def test_nor_of_what_a_caller_with_tools_has_said(tmp_path: Path, source: str) -> None:
     mark = f"secret{unique()}"

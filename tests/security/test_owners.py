@@ -73,6 +73,7 @@ def test_what_belongs_to_another_owner_does_not_exist(alice: httpx2.Client, bob:
     assert alice.get(f"/v1/chat/{hers['id']}").json()["documents"] == hers["documents"]
 
 
+@pytest.mark.quick_cases(7)
 @pytest.mark.parametrize("way", WAYS)
 def test_nor_does_it_while_it_runs(
     keyed_gateway: RunningGateway, alice: httpx2.Client, bob: httpx2.Client, way: str

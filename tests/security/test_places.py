@@ -175,6 +175,7 @@ LINKS = {
 }
 
 
+@pytest.mark.quick_cases(3)
 @pytest.mark.parametrize("name", LINKS, ids=str)
 def test_no_link_below_the_data_directory_is_written_through(swapping: RunningGateway, name: str) -> None:
     """A file that a link leads to stays as it is, and a folder gets nothing new, whatever the request is told."""

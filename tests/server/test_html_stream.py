@@ -75,6 +75,7 @@ def test_every_scenario(scenario: Scenario) -> None:
     check(events_of(b"".join(scenario.lines), scenario.run), [3], [1, 5, 2])
 
 
+@pytest.mark.quick_cases(12)
 @pytest.mark.parametrize("name", sorted(recordings()))
 @pytest.mark.parametrize("size", [1, 5, 1000])
 def test_every_demo(name: str, size: int) -> None:

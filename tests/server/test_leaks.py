@@ -133,6 +133,7 @@ WAITING: dict[str, Callable[[str], bytes]] = {
 _STREAMS = ("documents", "openai", "ndjson")
 
 
+@pytest.mark.quick_cases(3)
 @pytest.mark.parametrize("leave", [close, half_close, reset])
 @pytest.mark.parametrize("name", WAITING)
 @pytest.mark.quick_cases(7)

@@ -421,6 +421,7 @@ def error_of(reply: httpx2.Response) -> Error:
     return msgspec.json.decode(reply.content, type=Error)
 
 
+@pytest.mark.quick_cases(19)
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize("row", ROWS, ids=[row.prompt for row in ROWS])
 def test_failures_have_anthropics_form(gateway: RunningGateway, http: httpx2.Client, row: Row, stream: bool) -> None:

@@ -140,6 +140,7 @@ def test_it_goes_on_when_the_server_was_away(tmp_path: Path) -> None:
         ]
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.quick_cases(2)
 @pytest.mark.parametrize(
     "url",

@@ -436,6 +436,7 @@ INSIDE = {
 }
 
 
+@pytest.mark.quick_cases(4)
 @pytest.mark.parametrize("name", INSIDE)
 def test_a_workspace_below_a_root_is_used(rooted_gateway: RunningGateway, name: str) -> None:
     home = rooted_gateway.home
@@ -708,6 +709,7 @@ HOSTILE = [
 ]
 
 
+@pytest.mark.quick_cases(6)
 @pytest.mark.parametrize("text", HOSTILE, ids=range(len(HOSTILE)))
 @pytest.mark.parametrize("size", [1, 1000])
 def test_what_the_agent_says_cannot_end_an_event(client: httpx2.Client, text: str, size: int) -> None:

@@ -177,6 +177,7 @@ CHANGES: dict[str, Change] = {
 }
 
 
+@pytest.mark.quick_cases(3)
 @pytest.mark.parametrize("change", CHANGES)
 def test_another_history_starts_fresh_with_all_of_it(gateway: RunningGateway, http: httpx2.Client, change: str) -> None:
     talk, first, second, third = Talk(http), unique(), unique(), unique()

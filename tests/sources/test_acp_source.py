@@ -657,6 +657,7 @@ def test_an_agent_that_cannot_be_confined_is_not_given_tools(tmp_path: Path) -> 
 # --- how it ends ----------------------------------------------------------------------------------------
 
 
+@pytest.mark.quick_cases(5)
 @pytest.mark.parametrize(
     ("scenario", "code", "text"),
     [

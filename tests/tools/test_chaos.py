@@ -13,7 +13,10 @@ from chaos.table import GROUPS, faults_of
 from cursor_gateway.sources.process_groups import start_of
 from tests.tools import sample_faults
 
-pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the faults need Linux's /proc")
+pytestmark = [
+    pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the faults need Linux's /proc"),
+    pytest.mark.slow,
+]
 
 MODULE = sample_faults.__name__
 

@@ -27,6 +27,7 @@ def test_long_strings_are_left_as_they_are(content: Any) -> None:
     assert bounded(line) == line
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("content", [MANY, ["x"] * (MAX_VALUES + 10), {"a": {"b": MANY}}])
 def test_a_value_with_too_many_values_becomes_its_json(content: Any) -> None:
     found = json.loads(bounded(record(content)))
