@@ -7,7 +7,7 @@ UV := $(BIN)/uv pip
 CLIENTS := .venv-clients
 DOCS := .venv-docs
 
-.PHONY: help run test test-all test-slow test-clients check cover mutations fix golden bench chaos soak fuzz docs docs-site screenshots transcripts lock clean
+.PHONY: help run test test-all test-slow test-clients check cover mutations fix golden bench chaos soak cluster nemesis fuzz docs docs-site screenshots transcripts lock clean
 
 # Containers often disable Python's bytecode cache; then each of the many processes that tests start compiles everything again.
 export PYTHONDONTWRITEBYTECODE :=
@@ -60,7 +60,14 @@ MINUTES ?= 10
 soak: $(VENV)/.dev ## mixed traffic for MINUTES, to find leaks; WRITE=1 keeps the report, SHORT=1 is for CI
 	$(BIN)/python -m chaos.soak $(if $(SHORT),--short,--minutes $(MINUTES)) $(if $(WRITE),--write)
 
-SECONDS ?= 60
+cluster: $(VENV)/.dev ## start a database, two fronts, two runners and a balancer on this machine; see OPTIONS=--help
+	$(BIN)/python -m tools.cluster $(OPTIONS)
+
+SEEDS ?= 0-9
+nemesis: $(VENV)/.dev ## provoke faults in a cluster for SECONDS=20 with each of SEEDS=0-9, and check what everybody saw
+	$(BIN)/python -m nemesis --seeds $(SEEDS) --seconds $(or $(SECONDS),20)
+
+fuzz: SECONDS ?= 60
 fuzz: $(VENV)/.dev ## fuzzing, SECONDS per target; WRITE=1 keeps the report
 	$(BIN)/python -m fuzz --seconds $(SECONDS) --jobs 2 $(if $(WRITE),--write)
 

@@ -1,7 +1,7 @@
 """What happened in a cluster, as values: what readers were shown, what is stored, which agents ran.
 
-The times of agents are of one monotonic clock, which all processes of a machine share. Nothing else has a time: the
-order of the lists is the order in which their author saw things.
+The times of agents are of one monotonic clock, which all processes of a machine share. Those of events are used for one
+law only, that hints hasten. The order of the lists is the order in which their author saw things.
 """
 
 from pathlib import Path
@@ -22,6 +22,7 @@ class Shown(Struct, frozen=True):
     run: str
     number: int
     data: bytes
+    at: float = 0.0  # seconds since 1970
 
 
 class StoredEvent(Struct, frozen=True):
@@ -29,6 +30,7 @@ class StoredEvent(Struct, frozen=True):
     epoch: int  # of its writer
     data: bytes  # as readers are shown it; empty if they are not
     is_done: bool = False
+    at: float = 0.0  # when its transaction committed, or nearly so
 
 
 class StoredRun(Struct, frozen=True):
@@ -39,6 +41,9 @@ class StoredRun(Struct, frozen=True):
     state: State
     epoch: int
     events: tuple[StoredEvent, ...]
+    question: str = ""  # a word of its prompt, which is given to no other run but a retry
+    runner: str = ""  # the member that began it
+    agents: int = 1  # so many may be started for it: two if its client wants another when the runner is lost
 
 
 class Head(Struct, frozen=True):
@@ -52,12 +57,12 @@ class Head(Struct, frozen=True):
 
 
 class Command(Struct, frozen=True):
-    """The row of a command at one moment; `outcome` is None until it was executed."""
+    """The row of a command at one moment."""
 
-    run: str
-    key: str
-    kind: str
-    outcome: str | None
+    id: str
+    epoch: int
+    is_done: bool
+    outcome: bytes | None = None
 
 
 class Snapshot(Struct, frozen=True):
@@ -68,11 +73,11 @@ class Snapshot(Struct, frozen=True):
 
 
 class Accepted(Struct, frozen=True):
-    """A command for which a client got a success."""
+    """A command to a run for which a client got a success. `effect` is what the agent then says, if it does."""
 
     run: str
-    key: str
-    kind: str
+    kind: Literal["cancel", "results"]
+    effect: str = ""
 
 
 class Agent(Struct, frozen=True):
@@ -83,29 +88,25 @@ class Agent(Struct, frozen=True):
     """
 
     folder: str
-    question: str  # a word that occurs in one prompt only
+    question: str  # the word in its prompt
     pid: int
     begin: float
     end: float | None
     alone: bool
 
 
-class Asked(Struct, frozen=True):
-    """A question for which a client got a run. `may_repeat` if it asked for another agent when the runner is lost."""
-
-    question: str
-    run: str
-    may_repeat: bool = False
-
-
 class History(Struct, frozen=True, kw_only=True):
-    asked: tuple[Asked, ...] = ()
+    asked: tuple[str, ...] = ()  # runs that a client was told of
     accepted: tuple[Accepted, ...] = ()
+    readers: tuple[tuple[str, str], ...] = ()  # each a reader and its run
     shown: tuple[Shown, ...] = ()
-    finished: tuple[tuple[str, str], ...] = ()  # each a reader and its run: the stream ended by itself
+    finished: tuple[tuple[str, str], ...] = ()  # those readers that were told that there is no more
+    refused: tuple[tuple[str, str, str], ...] = ()  # each a reader, its run, and an answer that it must never get
     snapshots: tuple[Snapshot, ...] = ()
     runs: tuple[StoredRun, ...] = ()
     agents: tuple[Agent, ...] = ()
+    said: dict[str, str] = {}  # by question: all that its agent says if nothing ends it
+    disturbed: frozenset[str] = frozenset()  # members that were killed, frozen, cut off or stopped
 
     def write(self, file: Path) -> None:
         file.write_bytes(msgspec.msgpack.encode(self))

@@ -10,10 +10,13 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import groupby, pairwise
 from typing import TypeAlias
 
+import msgspec
 from msgspec import Struct
 
-from nemesis.history import ACTIVE, Agent, History, Shown
+from nemesis.history import ACTIVE, Agent, Command, History, Shown, StoredRun
 
+_DELTA = b"content_delta "  # how the data of an event with text begins
+_SOON_SECONDS = 1.0
 _SHORT = 60  # characters of an event in a report
 
 
@@ -59,14 +62,14 @@ def _one_end(history: History) -> Iterator[tuple[str, str]]:
 
 
 def _ended(history: History) -> Iterator[tuple[str, str]]:
-    """In the end, every run for which a client got a success is stored, and over."""
-    stored = {run.id: run for run in history.runs}
+    """In the end, every run that a client was told of is stored, and every stored run is over."""
+    stored = {run.id for run in history.runs}
     for asked in history.asked:
-        run = stored.get(asked.run)
-        if run is None:
-            yield asked.run, "was accepted and is not stored"
-        elif run.state in ACTIVE:
-            yield asked.run, f"is still {run.state}"
+        if asked not in stored:
+            yield asked, "was accepted and is not stored"
+    for run in history.runs:
+        if run.state in ACTIVE:
+            yield run.id, f"is still {run.state}"
 
 
 def _epochs(history: History) -> Iterator[tuple[str, str]]:
@@ -110,6 +113,32 @@ def _one_run(history: History) -> Iterator[tuple[str, str]]:
                 yield conversation, f"has {count} active runs at once"
 
 
+def _all_is_said(history: History) -> Iterator[tuple[str, str]]:
+    """The text of a run that was completed is what its agent said."""
+    for run in history.runs:
+        if run.state == "completed" and run.question in history.said:
+            said, expected = _text(run), history.said[run.question]
+            if said != expected:
+                at = next((n for n, (a, b) in enumerate(zip(said, expected, strict=False)) if a != b), len(said))
+                yield run.id, f"says {said[at : at + _SHORT]!r} where its agent said {expected[at : at + _SHORT]!r}"
+
+
+def _text(run: StoredRun) -> str:
+    deltas = (event.data for event in run.events if event.data.startswith(_DELTA))
+    return "".join(msgspec.json.decode(data[len(_DELTA) :], type=_Delta).delta for data in deltas)
+
+
+class _Delta(Struct):
+    delta: str
+
+
+def _cause(history: History) -> Iterator[tuple[str, str]]:
+    """A run is taken over only if something happened to its runner: a database that is away is not enough."""
+    for run in history.runs:
+        if run.epoch > 1 and run.runner and run.runner not in history.disturbed:
+            yield run.id, f"was taken from {run.runner}, to which nothing had happened"
+
+
 # --- readers ----------------------------------------------------------------------------------------
 
 
@@ -151,6 +180,22 @@ def _nothing_missed(history: History) -> Iterator[tuple[str, str]]:
                 yield run, f"{reader} was shown {len(numbers)} events of {len(expected)}"
 
 
+def _shown_soon(history: History) -> Iterator[tuple[str, str]]:
+    """Half of the ends of runs are shown within a second after their commit: a look without a hint takes two."""
+    ends = {(run.id, event.number): event.at for run in history.runs for event in run.events if event.is_done}
+    late = sorted(shown.at - ends[place] for shown in history.shown if (place := (shown.run, shown.number)) in ends)
+    if late and late[len(late) // 2] > _SOON_SECONDS:
+        yield "all runs", f"half of the ends were shown {late[len(late) // 2]:.1f} s after their commit"
+
+
+def _readers_finish(history: History) -> Iterator[tuple[str, str]]:
+    """Every reader reaches the end of its run, and is never refused."""
+    for reader, run in sorted(set(history.readers) - set(history.finished)):
+        yield run, f"{reader} did not reach the end"
+    for reader, run, answer in history.refused:
+        yield run, f"{reader} was refused: {answer}"
+
+
 def _whose(shown: Shown) -> tuple[str, str]:
     return shown.reader, shown.run
 
@@ -168,27 +213,35 @@ def _short(data: bytes) -> str:
 
 
 def _one_outcome(history: History) -> Iterator[tuple[str, str]]:
-    """A command that was accepted has one row, and in the end one outcome, which never changes."""
-    outcomes: dict[tuple[str, str], str] = {}
+    """In the end every command is done; its outcome never changes, and its epoch never falls."""
+    latest: dict[str, Command] = {}
     for snapshot in history.snapshots:
-        rows = Counter((command.run, command.key) for command in snapshot.commands)
-        for (run, key), count in rows.items():
-            if count > 1:
-                yield _command(run, key), f"is stored {count} times"
         for command in snapshot.commands:
-            place = (command.run, command.key)
-            before = outcomes.get(place)
-            if before is not None and command.outcome != before:
-                yield _command(*place), f"its outcome changed from {before} to {command.outcome}"
-            if command.outcome is not None:
-                outcomes[place] = command.outcome
+            before = latest.get(command.id, command)
+            if before.is_done and (command.is_done, command.outcome) != (True, before.outcome):
+                yield f"command {command.id}", f"was done ({_outcome(before)}), then {_outcome(command)}"
+            if command.epoch < before.epoch:
+                yield f"command {command.id}", f"its epoch fell from {before.epoch} to {command.epoch}"
+            latest[command.id] = command
+    if history.snapshots:
+        for command in history.snapshots[-1].commands:
+            if not command.is_done:
+                yield f"command {command.id}", "was never done"
+
+
+def _outcome(command: Command) -> str:
+    return _short(command.outcome or b"") if command.is_done else "not done"
+
+
+def _one_effect(history: History) -> Iterator[tuple[str, str]]:
+    """What a client was told was accepted reaches the agent once; a run that failed may have ended before."""
+    stored = {run.id: run for run in history.runs}
     for accepted in history.accepted:
-        if (accepted.run, accepted.key) not in outcomes:
-            yield _command(accepted.run, accepted.key), f"was accepted ({accepted.kind}) and has no outcome"
-
-
-def _command(run: str, key: str) -> str:
-    return f"{run} command {key}"
+        run = stored.get(accepted.run)
+        if run is not None and accepted.effect:
+            count = _text(run).count(accepted.effect)
+            if count > 1 or (count == 0 and run.state == "completed"):
+                yield run.id, f"the {accepted.kind} had an effect {count} times"
 
 
 # --- agents -----------------------------------------------------------------------------------------
@@ -213,12 +266,13 @@ def _by_folder(agents: Iterable[Agent]) -> Iterator[tuple[str, list[Agent]]]:
 
 
 def _asked_once(history: History) -> Iterator[tuple[str, str]]:
-    """A question is given to one agent, unless its client allowed another one."""
-    may_repeat = {asked.question for asked in history.asked if asked.may_repeat}
-    runs = {asked.question: asked.run for asked in history.asked}
+    """A run gives its question to one agent, unless its client allowed another one."""
+    allowed = Counter[str]()
+    for run in history.runs:
+        allowed[run.question] += run.agents
     for question, count in Counter(agent.question for agent in history.agents if agent.question).items():
-        if count > (2 if question in may_repeat else 1):
-            yield runs.get(question, question), f"{count} agents were started for it"
+        if count > allowed[question]:
+            yield question, f"{count} agents were started, where {allowed[question]} may be"
 
 
 LAWS: dict[str, Law] = {
@@ -228,10 +282,15 @@ LAWS: dict[str, Law] = {
     "epochs never fall": _epochs,
     "a log only grows": _grows,
     "one active run per conversation": _one_run,
+    "what the agent said is stored": _all_is_said,
+    "a run is taken over only with a cause": _cause,
     "what was shown is stored": _shown_is_stored,
     "two readers never differ": _readers_agree,
     "a reader misses nothing": _nothing_missed,
-    "one outcome per accepted command": _one_outcome,
+    "events are shown soon": _shown_soon,
+    "every reader reaches the end": _readers_finish,
+    "one outcome per command": _one_outcome,
+    "one effect per accepted command": _one_effect,
     "one agent per folder": _one_agent,
     "a question is asked once": _asked_once,
 }

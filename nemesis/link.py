@@ -5,12 +5,27 @@ knows where each begins and can leave out the notifications alone (`A`, Notifica
 """
 
 import asyncio
+from collections import deque
 from contextlib import suppress
 from pathlib import Path
+from typing import Literal, TypeAlias
+
+from msgspec import Struct
 
 _CHUNK = 64 * 1024
 _NOTIFICATION = b"A"
 _HEAD = 5  # bytes before a message of the server: its type and its length
+
+_READY = b"Z"  # the type of the message that ends every answer
+
+When: TypeAlias = Literal["before", "after"]
+
+
+class Loss(Struct, frozen=True):
+    """A connection is lost before the server gets a request, or after it has answered one; `skip` are passed first."""
+
+    skip: int
+    when: When
 
 
 class Link:
@@ -19,6 +34,7 @@ class Link:
         self.delay = 0.0  # seconds, for each piece in each direction
         self.loses_notifications = False
         self.lost = 0  # notifications
+        self.losses: deque[Loss] = deque()
         self._open = asyncio.Event()
         self._open.set()
         self._server: asyncio.Server | None = None
@@ -66,8 +82,9 @@ class Link:
     async def _connect(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await self._open.wait()
         answers, questions = await asyncio.open_unix_connection(str(self._socket))
-        up = asyncio.create_task(self._up(reader, questions))
-        down = asyncio.create_task(self._down(answers, writer))
+        answer = asyncio.Event()
+        up = asyncio.create_task(self._up(reader, questions, answer))
+        down = asyncio.create_task(self._down(answers, writer, answer))
         try:
             await asyncio.wait((up, down), return_when=asyncio.FIRST_COMPLETED)
             await self._open.wait()  # whoever is cut off does not see the other side close, either
@@ -77,17 +94,34 @@ class Link:
             await asyncio.gather(up, down, return_exceptions=True)
             questions.close()
 
-    async def _up(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _up(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, answer: asyncio.Event) -> None:
+        """`answer` is set when the answer to what was sent last is to be lost."""
         with suppress(OSError):
             while data := await reader.read(_CHUNK):
+                if self.losses and not self._skipped():
+                    if self.losses[0].when == "before":
+                        self.losses.popleft()
+                        return
+                    answer.set()
                 await self._pass(writer, data)
 
-    async def _down(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    def _skipped(self) -> bool:
+        """Whether the next loss is of a later request."""
+        loss = self.losses[0]
+        if loss.skip:
+            self.losses[0] = Loss(loss.skip - 1, loss.when)
+        return loss.skip > 0
+
+    async def _down(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, answer: asyncio.Event) -> None:
         rest = b""
         with suppress(OSError):
             while data := await reader.read(_CHUNK):
                 kept, rest = self._without_lost(rest + data)
-                if kept:
+                if answer.is_set():
+                    if _is_answered(kept):
+                        self.losses.popleft()
+                        return
+                elif kept:
                     await self._pass(writer, kept)
 
     def _without_lost(self, data: bytes) -> tuple[bytes, bytes]:
@@ -110,3 +144,8 @@ class Link:
         await self._open.wait()
         writer.write(data)
         await writer.drain()
+
+
+def _is_answered(messages: bytes) -> bool:
+    """Whether the last message is that the server waits for the next request."""
+    return messages[-6:-5] == _READY

@@ -15,7 +15,7 @@ import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from importlib.util import find_spec
 from pathlib import Path
@@ -36,8 +36,8 @@ _WATCH = '"$@" </dev/null & server=$!; read -r _; kill -QUIT "$server" 2>/dev/nu
 
 
 class Server:
-    def __init__(self, folder: Path, programs: Path, user: int | None) -> None:
-        self.folder, self._programs, self._user = folder, programs, user
+    def __init__(self, folder: Path, programs: Path, user: int | None, settings: Mapping[str, str]) -> None:
+        self.folder, self._programs, self._user, self._settings = folder, programs, user, settings
         self._data = folder / "data"
         self._watch: subprocess.Popen[bytes] | None = None
 
@@ -49,7 +49,7 @@ class Server:
         self._run("initdb", f"--pgdata={self._data}", *options)
 
     def start(self) -> None:
-        settings = [f"-c{name}={value}" for name, value in _SETTINGS.items()]
+        settings = [f"-c{name}={value}" for name, value in self._settings.items()]
         server = [self._programs / "postgres", f"-D{self._data}", f"-cunix_socket_directories={self.folder}", *settings]
         with (self.folder / "log").open("ab") as log:
             self._watch = subprocess.Popen(
@@ -78,6 +78,10 @@ class Server:
         self.stop()
         self._wait(lambda: not any(map(_is_alive, children)))
         (self._data / "postmaster.pid").unlink()  # it says that the server is ready
+
+    @property
+    def socket(self) -> Path:
+        return self.folder / ".s.PGSQL.5432"
 
     @property
     def pid(self) -> int:
@@ -119,15 +123,16 @@ class Server:
 
 
 @contextmanager
-def running() -> Iterator[Server]:
-    folder = Path(tempfile.mkdtemp(prefix="pg-"))  # a short path: a socket's has at most 107 characters
+def running(folder: Path | None = None, **settings: str) -> Iterator[Server]:
+    """In this folder, or a new one; it is removed in the end. `settings` are PostgreSQL's."""
+    folder = folder or Path(tempfile.mkdtemp(prefix="pg-"))  # a short path: a socket's has at most 107 characters
     try:
         user = _user()
         programs = _programs()
         if user is not None:
             os.chown(folder, user, -1)
             programs = _readable(programs, folder)
-        server = Server(folder, programs, user)
+        server = Server(folder, programs, user, {**_SETTINGS, **settings})
         server.create()
         server.start()
         try:

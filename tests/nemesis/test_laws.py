@@ -4,6 +4,7 @@ import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -12,7 +13,6 @@ from msgspec.structs import replace
 from nemesis.history import (
     Accepted,
     Agent,
-    Asked,
     Command,
     Head,
     History,
@@ -33,17 +33,29 @@ def _runs(draw: st.DrawFn, conversation: str, number: int) -> StoredRun:
     count = draw(st.integers(3, 8))
     epochs = sorted(draw(st.lists(st.integers(1, 3), min_size=count, max_size=count)))
     hidden = draw(st.sets(st.integers(2, count - 2), max_size=2)) if count > 3 else set()
+    said = f" result-of-{id}."
     events = tuple(
         StoredEvent(
             number=place,
             epoch=epochs[place - 1],
-            data=b"" if place in hidden else f"{id} {place}".encode(),
+            data=b"" if place in hidden else _delta(f"{id} {place}{said if place == 1 else ''}"),
             is_done=place == count,
+            at=100.0,
         )
         for place in range(1, count + 1)
     )
     state: State = draw(st.sampled_from(["completed", "error"]))
-    return StoredRun(id, conversation, state, epochs[-1] + draw(st.integers(0, 1)), events)
+    epoch = epochs[-1] + draw(st.integers(0, 1))
+    return StoredRun(id, conversation, state, epoch, events, f"question-{id}", "runner" if epoch == 1 else "killed")
+
+
+def _delta(text: str) -> bytes:
+    return b"content_delta " + msgspec.json.encode({"documentId": "doc_001", "delta": text})
+
+
+def _said(run: StoredRun) -> str:
+    data = [event.data for event in run.events if event.data]
+    return "".join(msgspec.json.decode(one.partition(b" ")[2])["delta"] for one in data)
 
 
 def _heads(run: StoredRun, steps: Sequence[int]) -> list[Head]:
@@ -56,7 +68,7 @@ def _heads(run: StoredRun, steps: Sequence[int]) -> list[Head]:
 
 @st.composite
 def _histories(draw: st.DrawFn) -> History:
-    asked, accepted, shown, finished, runs, agents = [], [], [], [], [], []
+    asked, accepted, readers, shown, finished, runs, agents = [], [], [], [], [], [], []
     snapshots: list[Snapshot] = []
     ended: list[Head] = []
     clock = 0.0
@@ -64,18 +76,19 @@ def _histories(draw: st.DrawFn) -> History:
         for number in range(draw(st.integers(2, 3))):
             run = draw(_runs(conversation, number))
             runs.append(run)
-            asked.append(Asked(f"question-{run.id}", run.id))
+            asked.append(run.id)
             for reader in range(2, 2 + draw(st.integers(1, 2))):
                 visible = [event for event in run.events if event.data]
                 seen = len(visible) if reader == 2 else draw(st.integers(0, len(visible)))
-                shown += [Shown(f"reader{reader}", run.id, event.number, event.data) for event in visible[:seen]]
-                if seen == len(visible):
+                shown += [Shown(f"reader{reader}", run.id, event.number, event.data, 100.5) for event in visible[:seen]]
+                if seen == len(visible):  # the others were ended by their clients
+                    readers.append((f"reader{reader}", run.id))
                     finished.append((f"reader{reader}", run.id))
-            command = Command(run.id, "cancel", "cancel", None)
-            accepted.append(Accepted(run.id, "cancel", "cancel"))
+            command = Command(f"command-{run.id}", draw(st.integers(0, 2)), is_done=False)
+            accepted.append(Accepted(run.id, "results", f"result-of-{run.id}."))
             heads = _heads(run, draw(st.lists(st.integers(0, 8), max_size=4)))
             snapshots += [Snapshot((*ended, head), (command,)) for head in heads[:-1]]
-            snapshots.append(Snapshot((*ended, heads[-1]), (replace(command, outcome="done"),)))
+            snapshots.append(Snapshot((*ended, heads[-1]), (replace(command, is_done=True, outcome=b"ok"),)))
             ended.append(heads[-1])
             end = clock + draw(st.floats(0.1, 5))
             was_killed = draw(st.booleans())
@@ -84,11 +97,14 @@ def _histories(draw: st.DrawFn) -> History:
     return History(
         asked=tuple(asked),
         accepted=tuple(accepted),
+        readers=tuple(readers),
         shown=tuple(shown),
         finished=tuple(finished),
         snapshots=tuple(snapshots),
         runs=tuple(runs),
         agents=tuple(agents),
+        said={run.question: _said(run) for run in runs},
+        disturbed=frozenset({"killed"}),
     )
 
 
@@ -207,6 +223,21 @@ def _two_runs_at_once(draw: st.DrawFn, history: History) -> History:
     return replace(history, snapshots=(*history.snapshots, Snapshot(tuple(heads[:2]), ())))
 
 
+def _a_word_is_missing(draw: st.DrawFn, history: History) -> History:
+    """The numbers are contiguous all the same."""
+    run = _run(draw, history)
+    silent = replace(run.events[0], data=_delta(""))
+    return _with_run(history, replace(run, state="completed", events=(silent, *run.events[1:])))
+
+
+def _a_living_runner_loses_its_run(draw: st.DrawFn, history: History) -> History:
+    return _with_run(history, replace(_run(draw, history), epoch=9, runner="runner"))
+
+
+def _everything_is_late(draw: st.DrawFn, history: History) -> History:
+    return replace(history, shown=tuple(replace(shown, at=shown.at + 2) for shown in history.shown))
+
+
 def _shown_before_it_was_stored(draw: st.DrawFn, history: History) -> History:
     run = _run(draw, history)
     return replace(history, shown=(*history.shown, Shown("early", run.id, len(run.events) + 1, b"?")))
@@ -250,28 +281,45 @@ def _the_end_is_not_shown(draw: st.DrawFn, history: History) -> History:
     return replace(history, shown=tuple(shown for shown in history.shown if shown != last))
 
 
+def _a_reader_waits_for_ever(draw: st.DrawFn, history: History) -> History:
+    return replace(history, readers=(*history.readers, ("late", _run(draw, history).id)))
+
+
+def _a_reader_is_refused(draw: st.DrawFn, history: History) -> History:
+    return replace(history, refused=(("reader2", _run(draw, history).id, "409 log_reset"),))
+
+
 def _commands(history: History, *commands: Command) -> History:
-    return replace(history, snapshots=(*history.snapshots, Snapshot((), commands)))
+    return replace(history, snapshots=(*history.snapshots, *(Snapshot((), (command,)) for command in commands)))
 
 
-def _a_command_is_forgotten(draw: st.DrawFn, history: History) -> History:
-    return replace(history, accepted=(*history.accepted, Accepted(_run(draw, history).id, "other", "answer")))
-
-
-def _a_command_never_ends(draw: st.DrawFn, history: History) -> History:
-    run = _run(draw, history)
-    forgotten = _a_command_is_forgotten(draw, history)
-    return _commands(forgotten, Command(run.id, "other", "answer", None))
-
-
-def _a_command_is_stored_twice(draw: st.DrawFn, history: History) -> History:
-    command = Command(_run(draw, history).id, "cancel", "cancel", "done")
-    return _commands(history, command, command)
+def _a_command_is_never_done(draw: st.DrawFn, history: History) -> History:
+    return _commands(history, Command("other", draw(st.integers(0, 3)), is_done=False))
 
 
 def _an_outcome_changes(draw: st.DrawFn, history: History) -> History:
-    outcome = draw(st.sampled_from(["refused", None]))
-    return _commands(history, Command(_run(draw, history).id, "cancel", "cancel", outcome))
+    outcome = draw(st.sampled_from([b"other", None]))
+    return _commands(history, Command(f"command-{_run(draw, history).id}", 3, is_done=True, outcome=outcome))
+
+
+def _a_command_is_done_again(draw: st.DrawFn, history: History) -> History:
+    return _commands(history, Command(f"command-{_run(draw, history).id}", 3, is_done=False))
+
+
+def _an_older_claim_counts(draw: st.DrawFn, history: History) -> History:
+    return _commands(history, Command("other", 2, is_done=False), Command("other", 1, is_done=True))
+
+
+def _a_result_arrives_twice(draw: st.DrawFn, history: History) -> History:
+    run = _run(draw, history)
+    first, second, *rest = run.events
+    return _with_events(history, run, [first, replace(second, data=first.data), *rest])
+
+
+def _a_result_is_lost(draw: st.DrawFn, history: History) -> History:
+    run = _run(draw, history)
+    first = replace(run.events[0], data=_delta("?"))
+    return _with_run(history, replace(run, state="completed", events=(first, *run.events[1:])))
 
 
 def _two_agents_at_once(draw: st.DrawFn, history: History) -> History:
@@ -298,15 +346,20 @@ BROKEN: dict[str, tuple[Break, ...]] = {
     "epochs never fall": (_an_older_writer_writes_on, _an_epoch_of_nobody, _an_epoch_falls),
     "a log only grows": (_a_log_gets_shorter, _an_ended_run_goes_on),
     "one active run per conversation": (_two_runs_at_once,),
+    "what the agent said is stored": (_a_word_is_missing,),
+    "a run is taken over only with a cause": (_a_living_runner_loses_its_run,),
     "what was shown is stored": (_shown_before_it_was_stored, _with_other_bytes),
     "two readers never differ": (_two_readers_differ,),
     "a reader misses nothing": (_a_reader_misses_one, _a_reader_is_shown_one_twice, _the_end_is_not_shown),
-    "one outcome per accepted command": (
-        _a_command_is_forgotten,
-        _a_command_never_ends,
-        _a_command_is_stored_twice,
+    "events are shown soon": (_everything_is_late,),
+    "every reader reaches the end": (_a_reader_waits_for_ever, _a_reader_is_refused),
+    "one outcome per command": (
+        _a_command_is_never_done,
         _an_outcome_changes,
+        _a_command_is_done_again,
+        _an_older_claim_counts,
     ),
+    "one effect per accepted command": (_a_result_arrives_twice, _a_result_is_lost),
     "one agent per folder": (_two_agents_at_once, _two_agents_overlap),
     "a question is asked once": (_asked_again,),
 }
@@ -329,10 +382,10 @@ def test_a_broken_law_is_found(law: str, broken: Break, data: st.DataObject) -> 
 
 def test_a_question_may_be_asked_twice_if_its_client_said_so() -> None:
     agents = tuple(Agent("/one", "word", pid, pid, pid + 0.5, True) for pid in range(3))
-    twice = History(asked=(Asked("word", "run", may_repeat=True),), agents=agents[:2])
-    assert "a question is asked once" not in {one.law for one in violations(twice)}
-    three_times = replace(twice, agents=agents)
-    assert "a question is asked once" in {one.law for one in violations(three_times)}
+    run = StoredRun("run", "one", "completed", 2, (StoredEvent(1, 1, b"x", is_done=True),), "word", agents=2)
+    assert violations(History(runs=(run,), agents=agents[:2])) == []
+    (found,) = violations(History(runs=(run,), agents=agents))
+    assert found.law == "a question is asked once"
 
 
 def test_long_events_are_shortened_in_reports() -> None:

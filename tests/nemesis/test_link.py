@@ -9,7 +9,7 @@ import psycopg
 import pytest
 from psycopg import AsyncConnection
 
-from nemesis.link import Link
+from nemesis.link import Link, Loss
 from tests.postgres import Databases
 
 _SECONDS = 60
@@ -77,5 +77,28 @@ def test_a_reset_ends_all_connections_and_new_ones_work(postgres: Databases) -> 
                 await _value(connection)
             async with await AsyncConnection.connect(url, autocommit=True) as other:
                 assert await _value(other)
+
+    _run(test())
+
+
+def test_a_connection_can_be_lost_before_or_after_a_commit(postgres: Databases) -> None:
+    async def count(url: str) -> object:
+        async with await AsyncConnection.connect(url, autocommit=True) as connection:
+            row = await (await connection.execute("SELECT count(*) FROM losses")).fetchone()
+            assert row is not None
+            return row[0]
+
+    async def test() -> None:
+        postgres.server.execute("postgres", "CREATE TABLE losses (number integer)")
+        async with _linked(postgres) as (link, url):
+            for expected, loss in enumerate((Loss(0, "before"), Loss(0, "after"), Loss(1, "before"), Loss(1, "after"))):
+                connection = await AsyncConnection.connect(url, autocommit=True)
+                link.losses.append(loss)
+                if loss.skip:
+                    await connection.execute("SELECT 1")
+                with pytest.raises(psycopg.OperationalError):
+                    await connection.execute("INSERT INTO losses VALUES (1)")
+                assert await count(url) == (expected + 1) // 2
+                assert not link.losses
 
     _run(test())

@@ -1,0 +1,169 @@
+"""A folder in; a PostgreSQL server, two fronts, two runners and a balancer, with a faulty link to each, out."""
+
+import asyncio
+import os
+import subprocess
+import tempfile
+from collections.abc import AsyncIterator, Collection
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from pathlib import Path
+
+from cursor_gateway.sources.ledger import Ledger
+from nemesis.agent import install
+from nemesis.faults import MEMBERS
+from nemesis.link import Link
+from nemesis.observer import TRAIL
+from tools.cluster.balancer import Balancer
+from tools.cluster.member import COMMAND, Member, Role
+from tools.postgres import Server, running
+
+BEAT, LEASE = 0.3, 2.0  # seconds; much shorter than usual
+_SETTINGS = {
+    "source": "cli",
+    "beat_seconds": str(BEAT),
+    "lease_seconds": str(LEASE),
+    "max_runs": "16",
+    "grace_seconds": "1",
+    "drain_seconds": "2",
+    "keep_alive_seconds": "1",
+    "when_client_leaves": "finish",
+    "log_format": "json",
+    "account_error_seconds": "0",
+}
+_STOP_SECONDS = 10.0
+_FAKETIME = Path("/usr/lib/x86_64-linux-gnu/faketime/libfaketimeMT.so.1")
+SHARED = "shared"  # the volume that both runners have
+
+
+class Cluster:
+    def __init__(
+        self, folder: Path, server: Server, database: str, source: Path | None, jumping: Collection[str]
+    ) -> None:
+        """`source` is a folder with the package, in place of the one that is installed. The clocks of the members
+        `jumping` can be moved."""
+        self.folder, self.server, self.url = folder, server, server.url(database)
+        self._database, self._source, self._jumping = database, source, jumping
+        self.witness = folder / "witness"
+        self.members: dict[str, Member] = {}
+        self.links: dict[str, Link] = {}
+        self.targets: dict[str, asyncio.Lock] = {}  # each has one fault at a time
+        self.balancer = Balancer([])
+        self.address = ""
+
+    @property
+    def volumes(self) -> list[str]:
+        """Where conversations may be: on a disk of one host, or on the one that both share."""
+        return [*(f"host-{name}" for name in MEMBERS if name.startswith("runner")), SHARED]
+
+    def folder_of(self, volume: str) -> Path:
+        return self.folder / (SHARED if volume == SHARED else volume.removeprefix("host-") + "/work")
+
+    async def start(self) -> None:
+        self.folder_of(SHARED).mkdir(parents=True)
+        for name in MEMBERS:
+            link = Link(self.server.socket)
+            port = await link.start()
+            self.links[name] = link
+            self.members[name] = self._member(name, port)
+        for member in self.members.values():
+            member.start()
+        await asyncio.gather(*(member.ready() for member in self.members.values()))
+        self.balancer.fronts = [member.address for member in self.members.values() if member.role == "front"]
+        host, port = await self.balancer.start()
+        self.address = f"http://{host}:{port}"
+
+    def _member(self, name: str, port: int) -> Member:
+        role: Role = "front" if name.startswith("front") else "runner"
+        home = self.folder / name
+        (home / "work").mkdir(parents=True)
+        url = f"postgresql://postgres@127.0.0.1:{port}/{self._database}?sslmode=disable&gssencmode=disable"
+        settings = {**_SETTINGS, "store": url, "workspace": str(home / "work")}
+        if role == "runner":
+            install(home / "bin", self.witness)
+            settings["volumes"] = f"{SHARED}={self.folder_of(SHARED)}"
+        environment = {
+            "PATH": f"{home / 'bin'}{os.pathsep}/usr/bin{os.pathsep}/bin",
+            "HOME": str(home),
+            **({"PYTHONPATH": str(self._source)} if self._source else {}),
+            **self._clock(name, home),
+        }
+        return Member(name, role, home, settings, environment, [*_as_host(f"host-{name}"), *COMMAND])
+
+    def _clock(self, name: str, home: Path) -> dict[str, str]:
+        """Its wall clock can be moved by writing into a file; the monotonic one stays. That makes a process slower."""
+        if name not in self._jumping:
+            return {}
+        (home / "clock").write_text("+0")
+        return {
+            "LD_PRELOAD": str(_FAKETIME),
+            "FAKETIME_TIMESTAMP_FILE": str(home / "clock"),
+            "FAKETIME_DONT_FAKE_MONOTONIC": "1",
+            "FAKETIME_CACHE_DURATION": "1",
+            "NO_FAKE_STAT": "1",
+        }
+
+    def migrate(self) -> None:
+        environment = {"PATH": "/usr/bin:/bin", "HOME": str(self.folder), "CURSOR_GATEWAY_STORE": self.url}
+        if self._source:
+            environment["PYTHONPATH"] = str(self._source)
+        command = [*COMMAND[:-1], "migrate"]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, cwd=self.folder)
+        if done.returncode:
+            raise RuntimeError(f"`cursor-gateway migrate` failed: {done.stderr}")
+
+    async def stop(self) -> None:
+        await self.balancer.close()
+        for link in self.links.values():
+            link.mend()
+        await asyncio.gather(*(member.stop(_STOP_SECONDS) for member in self.members.values()))
+        for member in self.members.values():
+            Ledger(member.folder / "data" / "instances").end_orphans()
+        await asyncio.gather(*(link.close() for link in self.links.values()))
+
+
+@asynccontextmanager
+async def cluster(
+    folder: Path, database_folder: Path | None = None, source: Path | None = None, jumping: Collection[str] = ()
+) -> AsyncIterator[Cluster]:
+    """With tables in its database. On leaving, everything ends."""
+    async with AsyncExitStack() as stack:
+        server = running(database_folder)
+        made = Cluster(folder, await asyncio.to_thread(server.__enter__), "nemesis", source, jumping)
+        stack.push_async_callback(asyncio.to_thread, server.__exit__, None, None, None)
+        await asyncio.to_thread(made.server.create_database, "nemesis")
+        await asyncio.to_thread(made.migrate)
+        await asyncio.to_thread(made.server.execute, "nemesis", TRAIL)
+        stack.push_async_callback(made.stop)
+        await made.start()
+        yield made
+
+
+def can_name_hosts() -> bool:
+    return os.geteuid() == 0 and not _run("unshare", "--uts", "true")
+
+
+def _as_host(name: str) -> list[str]:
+    """A command that runs another one on a host of this name; where that is not possible, all are one host."""
+    return ["unshare", "--uts", "sh", "-c", f'hostname {name} && exec "$@"', "sh"] if can_name_hosts() else []
+
+
+def can_move_clocks() -> bool:
+    return _FAKETIME.exists()
+
+
+@asynccontextmanager
+async def small_disk(megabytes: int) -> AsyncIterator[Path | None]:
+    """A file system of its own; None where it cannot be mounted."""
+    folder = Path(tempfile.mkdtemp(prefix="pg-"))
+    mounted = os.geteuid() == 0 and not _run("mount", "-t", "tmpfs", "-o", f"size={megabytes}m", "tmpfs", str(folder))
+    try:
+        yield folder if mounted else None
+    finally:
+        if mounted:
+            _run("umount", "--lazy", str(folder))
+        with suppress(OSError):
+            folder.rmdir()
+
+
+def _run(*command: str) -> int:
+    return subprocess.run(command, capture_output=True, check=False).returncode

@@ -1,0 +1,97 @@
+"""A seed in; what goes wrong, where, when and for how long, out. The same seed always gives the same plan."""
+
+from collections.abc import Iterable
+from random import Random
+from typing import Literal, TypeAlias, get_args
+
+from msgspec import Struct
+
+Kind: TypeAlias = Literal[
+    "kill front",
+    "kill runner",
+    "kill database",
+    "database away",
+    "freeze runner",
+    "freeze front",
+    "cut off runner",
+    "cut off front",
+    "slow link",
+    "lost hints",
+    "reset connections",
+    "clock jump",
+    "full disk",
+    "restart",
+    "other version",
+]
+
+_HARMLESS: frozenset[Kind] = frozenset({"slow link", "lost hints", "reset connections", "clock jump"})
+KINDS: tuple[Kind, ...] = get_args(Kind)
+DATABASE = "database"
+MEMBERS = ("front-1", "front-2", "runner-1", "runner-2")
+_FIRST_AT = 1.5  # seconds: the first runs have begun
+_GAP = 0.5  # seconds between two faults of one target
+
+
+class Fault(Struct, frozen=True):
+    kind: Kind
+    target: str
+    at: float  # seconds after the beginning
+    seconds: float  # until it is over
+
+    def __str__(self) -> str:
+        return f"{self.at:5.1f} s  {self.kind} ({self.target}) for {self.seconds:.1f} s"
+
+
+def plan(seed: int, seconds: float, lease: float, kinds: tuple[Kind, ...] = KINDS) -> list[Fault]:
+    """Every kind comes first in one of as many seeds as there are kinds; the others are chosen at random.
+
+    Faults overlap, but each target has one at a time.
+    """
+    random = Random(seed)
+    found: list[Fault] = []
+    free_at = dict.fromkeys((*MEMBERS, DATABASE), _FIRST_AT)
+    at, kind = _FIRST_AT, kinds[seed % len(kinds)]
+    while at < seconds:
+        targets = [target for target in _targets(kind) if free_at[target] <= at]
+        if targets:
+            fault = Fault(kind, random.choice(targets), at, round(_duration(kind, lease, random), 2))
+            found.append(fault)
+            free_at[fault.target] = at + fault.seconds + _GAP
+        at = round(at + random.uniform(0.3, 1.5) * lease, 2)
+        kind = random.choice(kinds)
+    return found
+
+
+def disturbed(faults: Iterable[Fault]) -> frozenset[str]:
+    """Those whose runs others may end."""
+    return frozenset(fault.target for fault in faults if fault.target in MEMBERS and fault.kind not in _HARMLESS)
+
+
+def _targets(kind: Kind) -> tuple[str, ...]:
+    match kind:
+        case "kill front" | "freeze front" | "cut off front":
+            return MEMBERS[:2]
+        case "kill runner" | "freeze runner" | "cut off runner":
+            return MEMBERS[2:]
+        case "kill database" | "database away" | "full disk":
+            return (DATABASE,)
+        case "slow link" | "lost hints" | "reset connections" | "clock jump" | "restart" | "other version":
+            return MEMBERS
+
+
+def _duration(kind: Kind, lease: float, random: Random) -> float:
+    match kind:
+        case "kill front" | "kill runner" | "restart" | "other version":
+            return random.uniform(0.1, 1.5)  # then it is started again
+        case "kill database":
+            return random.uniform(0.0, 0.5)
+        case "database away":
+            return 3 * lease
+        case "freeze runner" | "freeze front":
+            return random.uniform(1.2, 2.5) * lease
+        case "cut off runner" | "cut off front":
+            return random.uniform(0.5, 2.5) * lease
+        case "slow link" | "lost hints" | "clock jump" | "full disk":
+            return random.uniform(1.0, 2.0) * lease
+        case "reset connections":
+            return 0.0

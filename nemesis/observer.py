@@ -1,0 +1,120 @@
+"""A database in; what its tables held at many moments, and in the end, out.
+
+It asks the database itself, not through any member, and only reads.
+"""
+
+import asyncio
+import re
+from contextlib import suppress
+from typing import Any
+
+import psycopg
+from psycopg import AsyncConnection
+
+from cursor_gateway.dialects.documents.encoder import SseEncoder
+from cursor_gateway.model.document_events import Done
+from cursor_gateway.store.postgres.folding import decode
+from cursor_gateway.wire.sse import SseDecoder
+from nemesis.history import Command, Head, Snapshot, State, StoredEvent, StoredRun
+from nemesis.reader import data_of
+from nemesis.witness import QUESTION
+
+_HOST = re.compile(r"host-(\w+-\d+)")
+_SECONDS = 0.1  # between two snapshots
+_HEADS = """
+    SELECT runs.id, conversations.id, runs.state, runs.epoch, runs.last
+    FROM runs JOIN conversations ON conversations.key = runs.conversation
+"""
+_RUNS = """
+    SELECT runs.key, runs.id, conversations.id, runs.state, runs.epoch, runs.instance,
+        (SELECT string_agg(text, ' ') FROM messages WHERE run = runs.key AND role = 'user')
+    FROM runs JOIN conversations ON conversations.key = runs.conversation ORDER BY runs.key
+"""
+_COMMANDS = "SELECT id, epoch, state = 'done', outcome FROM commands"
+_OPEN = """
+    SELECT (SELECT count(*) FROM runs WHERE state = 'running') + (SELECT count(*) FROM commands WHERE state <> 'done')
+"""
+_EVENTS = "SELECT first, data, deflated FROM events WHERE run = %s ORDER BY first"
+_WRITERS = """
+    SELECT first, count, epoch, extract(epoch FROM at)::float8 FROM nemesis_appends WHERE run = %s ORDER BY number
+"""
+# Each append, in the order of their commits within a run; the events themselves are combined when a run has ended.
+TRAIL = """
+    CREATE TABLE nemesis_appends (
+        number bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+        run bigint NOT NULL, first integer NOT NULL, count integer NOT NULL, epoch bigint NOT NULL,
+        at timestamptz NOT NULL DEFAULT clock_timestamp()
+    );
+    CREATE FUNCTION nemesis_append() RETURNS trigger LANGUAGE plpgsql AS $$
+        BEGIN
+            INSERT INTO nemesis_appends (run, first, count, epoch) VALUES (NEW.run, NEW.first, NEW.count, NEW.epoch);
+            RETURN NULL;
+        END
+    $$;
+    CREATE TRIGGER nemesis_append AFTER INSERT ON events FOR EACH ROW WHEN (NOT NEW.deflated)
+        EXECUTE FUNCTION nemesis_append();
+"""
+
+
+class Observer:
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self.snapshots: list[Snapshot] = []
+
+    async def watch(self) -> None:
+        """Until it is cancelled. While the database is away there is nothing to see."""
+        while True:
+            with suppress(psycopg.Error):
+                async with await AsyncConnection.connect(self._url, autocommit=True) as connection:
+                    while True:
+                        snapshot = await _snapshot(connection)
+                        if not self.snapshots or snapshot != self.snapshots[-1]:
+                            self.snapshots.append(snapshot)
+                        await asyncio.sleep(_SECONDS)
+            await asyncio.sleep(_SECONDS)
+
+    async def runs(self) -> list[StoredRun]:
+        async with await AsyncConnection.connect(self._url, autocommit=True) as connection:
+            found = await (await connection.execute(_RUNS)).fetchall()
+            return [await _stored(connection, *row) for row in found]
+
+    async def open(self) -> int:
+        """How many runs and commands are not done."""
+        async with await AsyncConnection.connect(self._url, autocommit=True) as connection:
+            row = await (await connection.execute(_OPEN)).fetchone()
+            assert row is not None
+            return int(row[0])
+
+
+async def _snapshot(connection: AsyncConnection[Any]) -> Snapshot:
+    heads = await (await connection.execute(_HEADS)).fetchall()
+    commands = await (await connection.execute(_COMMANDS)).fetchall()
+    return Snapshot(tuple(Head(*row) for row in heads), tuple(Command(*row) for row in commands))
+
+
+async def _stored(
+    connection: AsyncConnection[Any],
+    key: int,
+    id: str,
+    conversation: str,
+    state: State,
+    epoch: int,
+    instance: str,
+    prompt: str | None,
+) -> StoredRun:
+    """With its events as a reader is shown them."""
+    writers: dict[int, tuple[int, float]] = {}  # the epoch and the time of each event
+    for first, count, writer, at in await (await connection.execute(_WRITERS, [key])).fetchall():
+        writers.update(dict.fromkeys(range(first, first + count), (writer, at)))
+    events: list[StoredEvent] = []
+    encoder = SseEncoder()
+    for first, data, deflated in await (await connection.execute(_EVENTS, [key])).fetchall():
+        for number, event in enumerate(decode(bytes(data), is_deflated=deflated), first):
+            shown = SseDecoder().push(encoder.push(event))
+            content = data_of(shown[0]) if shown else b""
+            writer, at = writers.get(number, (0, 0.0))
+            events.append(StoredEvent(number, writer, content, isinstance(event, Done), at))
+    questions = QUESTION.findall(prompt or "")
+    question = questions[0] if questions else ""
+    runner = _HOST.match(instance)  # its id begins with the name of its host
+    return StoredRun(id, conversation, state, epoch, tuple(events), question, runner[1] if runner else "")

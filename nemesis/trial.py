@@ -1,0 +1,136 @@
+"""A seed in; a cluster under load and faults, its history, and the laws that it broke, out."""
+
+import asyncio
+import tempfile
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from random import Random
+
+from msgspec import Struct
+
+from nemesis.cluster import LEASE, SHARED, Cluster, can_move_clocks, can_name_hosts, cluster, small_disk
+from nemesis.faults import KINDS, Fault, Kind, disturbed, plan
+from nemesis.history import History
+from nemesis.injection import inject
+from nemesis.laws import Violation, violations
+from nemesis.observer import Observer
+from nemesis.witness import agents
+from nemesis.workload import Place, Record, Workload
+
+_CONVERSATIONS = 2  # on each volume
+_SETTLE_SECONDS = 40.0  # for everything to end after the last fault; a busy machine must not come near it
+_DISK_MEGABYTES = 220
+
+
+class Verdict(Struct, frozen=True):
+    seed: int
+    faults: list[Fault]
+    violations: list[Violation]
+    history: History
+    unexpected: list[str]
+    seconds: float
+
+    @property
+    def is_good(self) -> bool:
+        return not self.violations and not self.unexpected and len(self.history.runs) > 0
+
+    @property
+    def summary(self) -> str:
+        history = self.history
+        takeovers = sum(run.epoch > 1 for run in history.runs)
+        return (
+            f"{len(self.faults)} faults, {len(history.runs)} runs ({takeovers} taken over), "
+            f"{len(history.agents)} agents, {len(history.shown):,} events shown, {len(history.accepted)} commands"
+        )
+
+
+def possible() -> tuple[tuple[Kind, ...], dict[Kind, str]]:
+    """The kinds of faults that can be provoked on this machine, and why the others cannot."""
+    missing: dict[Kind, str] = {"other version": "give another version with --other"}
+    if not can_move_clocks():
+        missing["clock jump"] = "libfaketime is not installed"
+    if not can_name_hosts():
+        missing["full disk"] = "only root can mount a small disk"
+    return tuple(kind for kind in KINDS if kind not in missing), missing
+
+
+async def trial(
+    seed: int,
+    seconds: float,
+    source: Path | None = None,
+    faults: list[Fault] | None = None,
+    told: Callable[[str], None] = lambda line: None,
+) -> Verdict:
+    began = time.monotonic()
+    chosen = plan(seed, seconds, LEASE, possible()[0]) if faults is None else faults
+    record = Record()
+    async with _places(any(fault.kind == "full disk" for fault in chosen)) as (folder, disk):
+        jumping = {fault.target for fault in chosen if fault.kind == "clock jump"}
+        async with cluster(folder, disk, source, jumping) as running:
+            observer = Observer(running.url)
+            watching = asyncio.create_task(observer.watch())
+            try:
+                await _load(running, seed, seconds, chosen, record, told)
+                await _settled(observer)
+            finally:
+                watching.cancel()
+                await asyncio.gather(watching, return_exceptions=True)
+            runs = await observer.runs()
+        lives = [agent for agent in agents(running.witness) if f"/{SHARED}/" not in agent.folder]
+        history = History(
+            asked=tuple(record.asked),
+            accepted=tuple(record.accepted),
+            readers=tuple(record.readers),
+            shown=tuple(record.shown),
+            finished=tuple(record.finished),
+            refused=tuple(record.refused),
+            snapshots=tuple(observer.snapshots),
+            runs=tuple(runs),
+            agents=tuple(lives),
+            said=record.said,
+            disturbed=disturbed(chosen),
+        )
+    return Verdict(seed, chosen, violations(history), history, record.unexpected, time.monotonic() - began)
+
+
+async def _load(
+    running: Cluster, seed: int, seconds: float, faults: list[Fault], record: Record, told: Callable[[str], None]
+) -> None:
+    places = {}
+    for volume in running.volumes:
+        for number in range(_CONVERSATIONS):
+            name = f"{volume}-{number}"
+            (running.folder_of(volume) / name).mkdir()
+            places[name] = Place(f"{volume}/{name}")
+    workload = Workload(running.address, seed, record)
+    working = asyncio.create_task(workload.run(places))
+    random = Random(seed)
+    async with asyncio.TaskGroup() as group:
+        began = time.monotonic()
+        for fault in faults:
+            await asyncio.sleep(began + fault.at - time.monotonic())
+            told(str(fault))
+            group.create_task(inject(running, fault, random))
+        await asyncio.sleep(began + seconds - time.monotonic())
+    workload.stop(_SETTLE_SECONDS)
+    await working
+
+
+async def _settled(observer: Observer) -> None:
+    """Until no run is active and every command is done, or the time is over: then the laws say so."""
+    deadline = time.monotonic() + _SETTLE_SECONDS
+    while time.monotonic() < deadline:
+        if not await observer.open():
+            break
+        await asyncio.sleep(0.1)
+    await asyncio.sleep(0.3)  # for one more snapshot
+
+
+@asynccontextmanager
+async def _places(needs_disk: bool) -> AsyncIterator[tuple[Path, Path | None]]:
+    async with AsyncExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="nemesis-", ignore_cleanup_errors=True)))
+        disk = await stack.enter_async_context(small_disk(_DISK_MEGABYTES)) if needs_disk else None
+        yield folder.resolve(), disk
