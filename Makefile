@@ -19,13 +19,13 @@ help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 14
 
 test: $(VENV)/.dev $(VENV)/axe/.axe ## set up and run the tests, in about three minutes on two cores
-	$(BIN)/pytest -n auto --dist worksteal -m "not slow"
+	$(BIN)/pytest -n auto --dist worksteal --ignore tests/clients -m "not slow"
 
 test-all: $(VENV)/.dev $(VENV)/axe/.axe ## all tests, including slow ones and more examples, with coverage
 	$(BIN)/pytest -n auto --dist worksteal --hypothesis-profile=thorough --cov --cov-report=term:skip-covered
 
 test-slow: $(VENV)/.dev $(VENV)/axe/.axe ## the tests that `make test` skips, and more generated examples
-	$(BIN)/pytest -n auto --dist worksteal -m "slow or hypothesis" --hypothesis-profile=thorough
+	$(BIN)/pytest -n auto --dist worksteal --ignore tests/clients -m "slow or hypothesis" --hypothesis-profile=thorough
 
 test-clients: $(VENV)/.dev $(CLIENTS)/.python $(CLIENTS)/.node $(CLIENTS)/aider/.python ## set up real clients and run their tools through the gateway
 	$(BIN)/pytest -n auto tests/clients

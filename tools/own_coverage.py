@@ -8,13 +8,17 @@ declarations needs no tests of its own.
 import ast
 import json
 import os
-import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, NamedTuple
+
+import coverage  # noqa: F401 -- with the others, loaded before the first fork; nothing of cursor_gateway may be
+import hypothesis.strategies  # noqa: F401
+import msgspec  # noqa: F401
+import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "src" / "cursor_gateway"
@@ -109,24 +113,29 @@ def complaint(module: Module) -> str:
         return f"{module.name}: {test} does not exist"
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder, "coverage.json")
-        command = [sys.executable, "-m", "pytest", str(test), "-q", "--no-header", "--hypothesis-profile=quick"]
-        command += ["-p", "no:cacheprovider", "-p", "no:xdist", f"--cov={module.name}", "--cov-branch"]
-        run = subprocess.run(
-            [*command, f"--cov-report=json:{report}"],
-            cwd=ROOT,
-            env={**os.environ, "COVERAGE_FILE": str(Path(folder, "data"))},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        arguments = [str(test), "-q", "--no-header", "--assert=plain", "--hypothesis-profile=quick"]
+        arguments += ["-p", "no:cacheprovider", "-p", "no:xdist"]
+        arguments += [f"--cov={module.name}", "--cov-branch", f"--cov-report=json:{report}"]
+        os.environ["COVERAGE_FILE"] = str(Path(folder, "data"))
+        status, output = _ran(arguments, Path(folder, "output"))
         if not report.exists():
-            return f"{module.name}: {test} could not be run\n{run.stdout}{run.stderr}"
+            return f"{module.name}: {test} could not be run\n{output}"
         missed = unreached(json.loads(report.read_text(encoding="utf-8")), module.source.read_text(encoding="utf-8"))
     complaints = [f"{module.name}: {test} does not reach {', '.join(missed)}"] if missed else []
-    if run.returncode != 0:
-        failures = [line for line in run.stdout.splitlines() if line.startswith(("FAILED", "ERROR"))]
+    if status != 0:
+        failures = [line for line in output.splitlines() if line.startswith(("FAILED", "ERROR"))]
         complaints.append("\n".join([f"{module.name}: {test} fails", *failures]))
     return "\n".join(complaints)
+
+
+def _ran(arguments: list[str], log: Path) -> tuple[int, str]:
+    """pytest in this process, which has been forked for it: half of the time would be imports otherwise."""
+    with log.open("wb") as file:
+        for number in (1, 2):
+            os.dup2(file.fileno(), number)
+    status = int(pytest.main(arguments))
+    sys.stdout.flush()
+    return status, log.read_text(encoding="utf-8", errors="replace")
 
 
 def main(chosen: list[str]) -> int:
@@ -135,8 +144,9 @@ def main(chosen: list[str]) -> int:
     if unknown:
         sys.stderr.write(f"no pure module: {', '.join(sorted(unknown))}\n")
         return 2
-    with ThreadPoolExecutor(AT_ONCE) as pool:
-        complaints = [text for text in pool.map(complaint, wanted) if text]
+    os.chdir(ROOT)
+    with get_context("fork").Pool(AT_ONCE, maxtasksperchild=1) as pool:
+        complaints = [text for text in pool.map(complaint, wanted, chunksize=1) if text]
     for text in complaints:
         sys.stdout.write(f"{text}\n")
     good = len(wanted) - len(complaints)
