@@ -174,7 +174,9 @@ class Front:
             return local
         record = await self._record(id, owner)
         if record.state == "running":
-            return RemoteRun(self.store, self._hub.watch(record, is_counted=is_counted), self._stop, self.cancel)
+            watched = self._hub.watch(record, is_counted=is_counted)
+            await self._hub.catch_up(watched, record.event_count)
+            return RemoteRun(self.store, watched, self._stop, self.cancel)
         stored = StoredRun(self.store, record)
         await stored.look()
         return stored

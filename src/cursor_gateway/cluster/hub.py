@@ -18,6 +18,7 @@ from cursor_gateway.store.cluster import ClusterStore, Head, Hint, Watchers
 
 _KEPT = 2048  # events, for readers who are nearly up to date
 _LOOK_SECONDS = 2.0
+_CATCH_UP_SECONDS = 15.0
 _REPORT_SECONDS = 1.0  # until a report that failed is tried again
 
 
@@ -143,12 +144,28 @@ class Hub:
         if self._hinted:
             self._wanted.set()
 
+    async def catch_up(self, watched: RemoteReaders, count: int) -> None:
+        """Waits until so many events are known here: a client that was shown them elsewhere may come back here.
+
+        Raises `StoreUnavailable`.
+        """
+        log, loop = watched.log, asyncio.get_running_loop()
+        until = loop.time() + _CATCH_UP_SECONDS
+        while log.count < count and not log.is_over:
+            if loop.time() >= until:
+                raise StoreUnavailable("The database did not answer in time; check that it is running, then retry.")
+            self._look_at([log.record.id])
+            await log.more(loop.create_future(), _REPORT_SECONDS)
+
     async def _work(self) -> None:
+        loop = asyncio.get_running_loop()
+        looked_at = loop.time()  # at all
         while True:
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._wanted.wait(), _LOOK_SECONDS)
-            if not self._wanted.is_set():
+                await asyncio.wait_for(self._wanted.wait(), max(0.0, looked_at + _LOOK_SECONDS - loop.time()))
+            if loop.time() - looked_at >= _LOOK_SECONDS:  # also when there is always a hint for some other run
                 self._hinted.update(self._watched)
+                looked_at = loop.time()
             self._wanted.clear()
             ids, self._hinted = self._hinted, set()
             try:

@@ -1,0 +1,102 @@
+"""The hub looks by itself at every run, however many hints come for others, and knows what clients were shown."""
+
+import asyncio
+from collections.abc import Awaitable, Mapping
+from typing import Any, cast
+
+import pytest
+
+from cursor_gateway.cluster import hub as module
+from cursor_gateway.cluster.hub import Hub
+from cursor_gateway.errors import StoreUnavailable
+from cursor_gateway.store.base import RunRecord, Store
+from cursor_gateway.store.cluster import ClusterStore, Head
+from tests.store.making import ME, deltas
+
+
+class _Cluster:
+    """So many events of each run."""
+
+    def __init__(self) -> None:
+        self.events: dict[str, int] = {}
+        self.is_away = False
+
+    async def heads(self, after: Mapping[str, int]) -> dict[str, Head]:
+        if self.is_away:
+            raise StoreUnavailable("away")
+        return {
+            id: Head(self.events[id], True, deltas(*range(known + 1, self.events[id] + 1)))
+            for id, known in after.items()
+        }
+
+    async def watch(self, watchers: object) -> None: ...
+
+    def hint(self, to: str, hint: object) -> None: ...
+
+
+def _record(id: str) -> RunRecord:
+    return RunRecord(
+        id=id,
+        conversation_id="conv",
+        owner=ME,
+        instance="other",
+        epoch=1,
+        state="running",
+        model="auto",
+        mode="agent",
+        created="2026-02-23T10:30:00Z",
+        fences="split",
+        include=frozenset(),
+        started_ms=0,
+        first_event_ms=None,
+        ended_ms=None,
+        usage=None,
+        failure_code=None,
+        event_count=0,
+    )
+
+
+def _run(test: Awaitable[None]) -> None:
+    asyncio.run(cast(Any, asyncio.wait_for(test, 60)))
+
+
+def test_a_lost_hint_is_made_up_for_while_others_come(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_LOOK_SECONDS", 0.1)
+
+    async def test() -> None:
+        cluster = _Cluster()
+        cluster.events = {"busy": 0, "quiet": 0}
+        hub = Hub(cast(ClusterStore, cluster), cast(Store, None), "me")
+        busy, quiet = hub.watch(_record("busy")), hub.watch(_record("quiet"))
+        hub.start()
+        await asyncio.sleep(0.05)
+        cluster.events["quiet"] = 3  # and no hint says so
+        while quiet.log.count < 3:
+            cluster.events["busy"] += 1
+            hub.hinted(["busy"])
+            await asyncio.sleep(0.01)
+        assert busy.log.count > 0
+        await hub.close()
+
+    _run(test())
+
+
+def test_who_comes_back_finds_what_it_was_shown_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_REPORT_SECONDS", 0.01)
+    monkeypatch.setattr(module, "_CATCH_UP_SECONDS", 0.2)
+
+    async def test() -> None:
+        cluster = _Cluster()
+        cluster.events = {"run": 0}
+        hub = Hub(cast(ClusterStore, cluster), cast(Store, None), "me")
+        watched = hub.watch(_record("run"))
+        hub.start()
+        cluster.events["run"] = 7
+        await hub.catch_up(watched, 7)
+        assert watched.log.count == 7
+        cluster.is_away = True
+        with pytest.raises(StoreUnavailable):
+            await hub.catch_up(watched, 8)
+        await hub.close()
+
+    _run(test())
