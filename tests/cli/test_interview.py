@@ -266,3 +266,10 @@ def test_what_was_allowed_is_listed_and_revoked(tmp_path: Path, direct: bool) ->
         assert (revoked.returncode, revoked.stderr) == (0, b"Revoked 1 permission.\n")
         assert permissions(tmp_path, *where).stdout == b""
         assert permissions(tmp_path, "revoke", *where, "--all").returncode == 1
+        with chatting(tmp_path, "--url", gateway.url, counting(tmp_path), source="cli") as (terminal, _):
+            terminal.until(b"o, c, w, d")  # it is asked for again
+            terminal.type("d")
+            terminal.until(b"Why not?")
+            terminal.type("")
+            terminal.rest()
+        assert runs_in(tmp_path) == 1

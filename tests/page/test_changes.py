@@ -10,7 +10,7 @@ from tests.gateways import RunningGateway
 from tests.page.browsers import Watch
 from tests.page.conftest import PHONE, Contexts, both_sizes, opened
 from tests.page.scripts import Script
-from tests.page.using import answer_menu, answers, ask, ask_and_wait, expect_state, of_type
+from tests.page.using import answer_menu, answers, ask, ask_and_wait, expect_state, menu, of_type
 from tests.server.conftest import unique
 
 
@@ -92,11 +92,14 @@ def test_a_stopped_run_is_no_error(page: Page, script: Script) -> None:
     assert "Stopped" in answers(page).inner_text()
 
 
-def test_tokens_and_time_are_shown_for_each_turn_and_in_all(page: Page, script: Script) -> None:
+@both_sizes
+def test_tokens_and_time_are_shown_for_each_turn_and_in_all(page: Page, script: Script, size: str) -> None:
     ask_and_wait(page, script.say("One.").prompt())
     ask_and_wait(page, script.prompt())
     expect(answers(page).last).to_contain_text("1,545 tokens")
-    expect(page.locator("#total")).to_contain_text("3,090 tokens")
+    total = page.locator("#total") if size == "desktop" else menu(page).locator("#menu-total")
+    expect(total).to_be_visible()
+    expect(total).to_contain_text("3,090 tokens")
 
 
 @both_sizes

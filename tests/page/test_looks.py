@@ -8,8 +8,17 @@ from playwright.sync_api import BrowserContext, Page, Route, expect
 import cursor_gateway
 from tests.gateways import RunningGateway
 from tests.page.browsers import Watch
-from tests.page.conftest import PHONE, Contexts, opened
-from tests.page.using import answers, ask_and_wait, conversations, expect_state, prompt_box
+from tests.page.conftest import PHONE, Contexts, both_sizes, opened
+from tests.page.using import (
+    answer_menu,
+    answers,
+    ask,
+    ask_and_wait,
+    conversations,
+    expect_state,
+    menu,
+    prompt_box,
+)
 
 _SOURCE = Path(cursor_gateway.__file__).parent
 _MOST_BYTES = 150_000
@@ -85,6 +94,20 @@ def test_a_whole_conversation_fits_on_a_phone(contexts: Contexts, demo: RunningG
     expect(answers(page)).to_have_count(2)
     expect_state(page, "completed")
     expect(prompt_box(page)).to_be_in_viewport()
+
+
+@pytest.mark.parametrize("prompt", ["Hello", "standin: fail-quota"])  # the buttons stand on either side of a phone
+@both_sizes
+def test_menus_are_within_the_window(page: Page, size: str, prompt: str) -> None:
+    if size == "desktop":
+        page.set_viewport_size({"width": 1024, "height": 768})
+    ask(page, prompt)
+    expect_state(page, "completed" if prompt == "Hello" else "error")
+    for button in answer_menu(answers(page).last).get_by_role("button").all():
+        expect(button).to_be_in_viewport(ratio=1)
+    page.keyboard.press("Escape")
+    for button in menu(page).get_by_role("button").all():
+        expect(button).to_be_in_viewport(ratio=1)
 
 
 def test_the_page_is_light() -> None:

@@ -24,8 +24,10 @@ export function setHeader(conversation, title) {
 export function setTotal(runs) {
 	const tokens = runs.reduce((sum, { usage }) => sum + (usage?.totalTokens ?? 0), 0);
 	const ms = runs.reduce((sum, { durationMs }) => sum + (durationMs ?? 0), 0);
-	byId("total").textContent = runs.length > 1 ? [tokens && `${number(tokens)} tokens`, ms && duration(ms)].filter(Boolean).join(" · ") : "";
+	const total = [tokens && `${number(tokens)} tokens`, ms && duration(ms)].filter(Boolean).join(" · ");
+	byId("total").textContent = runs.length > 1 ? total : "";
 	byId("total").title = "In the whole conversation";
+	byId("menu-total").textContent = total && `In all: ${total}`; // where the bar has no room for it
 }
 
 function showRename(isOn) {

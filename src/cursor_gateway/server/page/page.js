@@ -74,6 +74,16 @@ on("theme", "click", () => {
 
 const menus = (but) => [...document.querySelectorAll(".menu[open]")].filter((menu) => menu !== but);
 
+document.addEventListener(
+	"toggle",
+	({ target: menu }) => {
+		if (!menu.matches(".menu[open]")) return;
+		menu.classList.remove("to-right");
+		menu.classList.toggle("to-right", menu.lastElementChild.getBoundingClientRect().left < 0);
+	},
+	true,
+);
+
 document.addEventListener("click", ({ target }) => {
 	const inside = target.closest(".menu");
 	for (const menu of menus(inside)) menu.open = false;
