@@ -181,7 +181,10 @@ CN = Client(
     keep=keep_continue,
     then="cn",
     works=(_TOOLS, _SESSIONS, "`/model` lists the gateway's models"),
-    limits=("The agent's thinking and actions are not shown: Continue ignores reasoning.",),
+    limits=(
+        "The agent's thinking and actions are not shown: Continue ignores reasoning.",
+        "Continue warns of limited capabilities, as of every model whose name it does not know. It can be ignored.",
+    ),
 )
 
 
@@ -236,7 +239,10 @@ CLINE = Client(
     keep=_keep_cline,
     then="cline",
     works=(_TOOLS, _SESSIONS),
-    limits=("Its model picker does not list the gateway's models; name one with `-m`.",),
+    limits=(
+        "Its model picker does not list the gateway's models; name one with `-m`.",
+        "Cline runs its own tools without asking, unless you press Shift+Tab.",
+    ),
 )
 
 
