@@ -168,6 +168,15 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     drain_seconds: Annotated[
         Seconds, Meta(description="How long active runs may take to finish when the gateway shuts down.")
     ] = 10
+    drain_notice_seconds: Annotated[
+        float,
+        Meta(
+            ge=0,
+            le=3600,
+            description="How long the gateway still accepts requests when it shuts down, while `/readyz` says 503: "
+            "load balancers need that time.",
+        ),
+    ] = 0
     when_client_leaves: Annotated[
         WhenClientLeaves, Meta(description="What happens to a run when its last reader disconnects.")
     ] = "cancel"

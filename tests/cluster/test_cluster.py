@@ -1,19 +1,159 @@
-"""Fronts and runners as processes: a run is started at one front, read at another, and driven by a runner."""
+"""Fronts and runners as processes: a run is started at one front, read and answered at another, driven by a runner."""
 
-from pathlib import Path
+from functools import partial
 
-from tests.cluster.conftest import cluster
-from tests.server.conftest import chat, growing, standin, text_of
+import pytest
+
+from tests.cluster.conftest import Cluster
+from tests.server.conftest import Json, at_once, chat, eventually, growing, sse, standin, text_of, unique
+from tests.server.test_caller_tools import WEATHER, call, program, say
 
 
-def test_a_run_is_streamed_across_processes_and_resumed_at_another_front(tmp_path: Path, database: str) -> None:
-    with cluster(tmp_path, database) as running:
-        one, two = running.clients
-        with growing(one, "documents", standin("slow count=20 delay_ms=20")) as stream:
-            id = stream.response.headers["x-chat-id"]
-            stream.until(b"\n\n")
-            rest = two.get(f"/v1/chat/{id}/events").content
-            streamed = stream.rest()
-        assert rest == streamed
-        assert streamed.count(b"event: done") == 1
-        assert text_of(chat(two, standin("text")))
+def test_a_run_is_streamed_across_processes_and_read_at_another_front(two_by_two: Cluster) -> None:
+    one, two = two_by_two.clients
+    with growing(one, "documents", standin("slow count=20 delay_ms=20")) as stream:
+        id = stream.response.headers["x-chat-id"]
+        stream.until(b"\n\n")
+        elsewhere = two.get(f"/v1/chat/{id}/events").content
+        streamed = stream.rest()
+    assert elsewhere == streamed
+    assert [int(event.id) for event in sse(streamed)] == list(range(1, len(sse(streamed)) + 1))
+    assert streamed.count(b"event: done") == 1
+    some = sse(streamed)[4].id
+    rest = two.get(f"/v1/chat/{id}/events", headers={"Last-Event-ID": some}).content
+    assert streamed.endswith(rest)
+    assert len(sse(rest)) == len(sse(streamed)) - 5
+    listed = two.get("/v1/runs").json()["runs"]
+    assert id in [run["id"] for run in listed]
+
+
+@pytest.mark.parametrize("dialect", ["openai", "responses", "messages"])
+def test_every_dialect_streams(two_by_two: Cluster, dialect: str) -> None:
+    with growing(two_by_two.clients[0], dialect, standin("text")) as stream:  # type: ignore[arg-type]
+        assert stream.response.status_code == 200
+        assert stream.rest()
+
+
+def test_a_conversation_goes_on_at_another_front_with_its_session(two_by_two: Cluster) -> None:
+    one, two = two_by_two.clients
+    mark, again = unique(), unique()
+    first = chat(one, f"{mark} {standin('text')}")
+    second = chat(two, f"{again} {standin('text')}", conversationId=first["conversationId"])
+    assert text_of(second)
+    assert (two_by_two.starts(mark), two_by_two.starts(again)) == (1, 1)
+    detail = one.get(f"/v1/conversations/{first['conversationId']}").json()
+    assert [run["id"] for run in detail["runs"]] == [first["id"], second["id"]]
+    assert one.delete(f"/v1/conversations/{first['conversationId']}").status_code == 204
+    assert two.get(f"/v1/chat/{first['id']}").status_code == 404
+
+
+def test_a_run_is_cancelled_at_another_front(two_by_two: Cluster) -> None:
+    one, two = two_by_two.clients
+    with growing(one, "documents", standin("hang-mid")) as stream:
+        id = stream.response.headers["x-chat-id"]
+        stream.until(b"\n\n")
+        ended = two.post(f"/v1/chat/{id}/cancel", json={})
+        assert ended.status_code == 200, ended.text
+        assert ended.json()["status"] == "error"
+        assert b"CANCELLED" in stream.rest()
+    assert two.post(f"/v1/chat/{id}/cancel", json={}).json() == ended.json()
+
+
+def test_a_run_is_stopped_when_its_last_client_leaves(two_by_two: Cluster) -> None:
+    one, two = two_by_two.clients
+    with growing(one, "documents", standin("hang-mid")) as stream:
+        id = stream.response.headers["x-chat-id"]
+        stream.until(b"\n\n")
+        with two.stream("GET", f"/v1/chat/{id}/events") as other:
+            next(other.iter_raw())
+    assert eventually(lambda: two.get(f"/v1/chat/{id}").json()["status"] == "error")
+    (failed,) = (document for document in two.get(f"/v1/chat/{id}").json()["documents"] if document["type"] == "error")
+    assert failed["metadata"]["errorCode"] == "CANCELLED"
+
+
+def test_tool_results_come_to_another_front(two_by_two: Cluster) -> None:
+    one, two = two_by_two.clients
+    prompt = program(say("I look. "), call("weather", city="Paris"), say("It is $1."))
+    told = one.post("/v1/chat", json={"message": prompt, "tools": [WEATHER]}).json()
+    (waiting,) = told["metadata"]["waitingFor"]
+    results = [{"toolCallId": waiting["toolCallId"], "content": "sunny"}]
+    answer = two.post(f"/v1/chat/{told['id']}/answer", json={"toolResults": results}).json()
+    assert answer["status"] == "completed"
+    assert [document["content"] for document in answer["documents"]] == ["I look. ", None, "It is sunny."]
+    again = one.post(f"/v1/chat/{told['id']}/answer", json={"toolResults": results}).json()
+    assert again["documents"] == answer["documents"]
+
+
+def test_a_client_of_openai_brings_its_results_to_another_front(two_by_two: Cluster) -> None:
+    one, two = two_by_two.clients
+    prompt = program(call("weather", city="Paris"), say("It is $1."))
+    messages: list[Json] = [{"role": "user", "content": prompt}]
+    body = {"model": "auto", "messages": messages, "tools": [WEATHER]}
+    asked = one.post("/v1/chat/completions", json=body).json()["choices"][0]["message"]
+    messages += [asked, {"role": "tool", "tool_call_id": asked["tool_calls"][0]["id"], "content": "sunny"}]
+    replies = at_once({client: partial(client.post, "/v1/chat/completions", json=body) for client in (one, two)})
+    assert [reply.json()["choices"][0]["message"]["content"] for reply in replies.values()] == ["It is sunny."] * 2
+
+
+def test_a_question_is_answered_at_another_front(two_by_two: Cluster) -> None:
+    one, two = two_by_two.clients
+    asked = chat(one, standin("question"))
+    body = {"answers": [{"questionId": "file", "selectedOptionIds": ["notes.txt"]}]}
+    answered = two.post(f"/v1/chat/{asked['id']}/answer", json=body)
+    assert answered.status_code == 200, answered.text
+    assert answered.json()["conversationId"] == asked["conversationId"]
+    wrong = {"answers": [{"questionId": "x", "text": "?"}]}
+    refused = two.post(f"/v1/chat/{asked['id']}/answer", json=wrong)
+    assert (refused.status_code, refused.json()["error"]["param"]) == (400, "answers[0].questionId")
+
+
+def test_equal_requests_at_two_fronts_start_one_agent(two_by_two: Cluster) -> None:
+    mark = unique()
+    body, headers = {"message": f"{mark} {standin('text')}"}, {"idempotency-key": mark}
+
+    def ask(number: int) -> Json:
+        client = two_by_two.clients[number % 2]
+        reply: Json = client.post("/v1/chat", json=body, headers=headers).json()
+        return reply
+
+    replies = at_once({number: partial(ask, number) for number in range(6)})
+    assert len({reply["id"] for reply in replies.values()}) == 1
+    assert two_by_two.starts(mark) == 1
+    other = two_by_two.clients[0].post("/v1/chat", json={"message": "other"}, headers=headers)
+    assert (other.status_code, other.json()["error"]["code"]) == (409, "idempotency_mismatch")
+
+
+def test_a_conversation_has_one_run_at_a_time(two_by_two: Cluster) -> None:
+    one, two = two_by_two.clients
+    id = chat(one, standin("text"))["conversationId"]
+    with growing(one, "documents", standin("slow count=50 delay_ms=20"), conversationId=id) as stream:
+        stream.until(b"\n\n")
+        busy = two.post("/v1/chat", json={"message": "more", "conversationId": id})
+        assert (busy.status_code, busy.json()["error"]["code"]) == (409, "conversation_busy")
+        stream.rest()
+
+
+def test_what_a_runner_knows_is_asked_of_one(two_by_two: Cluster) -> None:
+    (one, _), (runner, _) = two_by_two.clients, two_by_two.runners
+    (runner.home.parent / "work" / "found.txt").write_text("")
+    assert one.get("/v1/models").json()["data"]
+    assert one.get("/v1/workspace/files", params={"q": "found"}).json()["files"] == ["found.txt"]
+    assert one.get("/v1/workspace/folders").json()["folders"]
+    assert one.get("/v1/permissions").json()["permissions"] == []
+    assert one.delete("/v1/permissions/perm_x").status_code == 404
+    for path in ("/health", "/livez", "/readyz"):
+        assert one.get(path).status_code == 200
+    outside = one.post("/v1/chat", json={"message": "hello", "workspace": "/etc"})
+    assert (outside.status_code, outside.json()["error"]["code"]) == (403, "workspace_forbidden")
+
+
+def test_many_runs_at_once_are_spread(two_by_two: Cluster) -> None:
+    marks = [unique() for _ in range(12)]
+    replies = at_once(
+        {
+            mark: partial(chat, two_by_two.clients[number % 2], f"{mark} {standin('text')}")
+            for number, mark in enumerate(marks)
+        }
+    )
+    assert all(map(text_of, replies.values()))
+    assert [two_by_two.starts(mark) for mark in marks] == [1] * 12

@@ -72,6 +72,7 @@ class PlainReply(Struct, frozen=True):
     form: Form = SSE
     media_type: str = "text/plain"
     streams_failures: bool = False
+    is_resumable: bool = False
 
     def headers(self, run: RunView) -> Mapping[str, str]:
         return {}

@@ -4,6 +4,7 @@ import asyncio
 import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from time import monotonic, time, time_ns
@@ -132,6 +133,7 @@ async def _compose_member(
             settings, source, store, directory, ledger, observers, account_errors, secret_in(directory), own
         )
         node = node_of(settings, own, store, service, service.defaults, now_ms, warn)
+        node.members.left = partial(_end_agents, ledger, own)
         await node.start()
         await node.members.take_over_processes(dead)
         undo.pop_all()
@@ -153,6 +155,12 @@ async def compose_front(settings: Settings, warn: Callable[[str], None]) -> tupl
         await node.start()
         undo.pop_all()
     return node, store
+
+
+def _end_agents(ledger: Ledger, own: "Member", left: "Member") -> None:
+    """Of a process of this machine that is no member any more: it died, or is frozen, and its runs were ended."""
+    if left.host == own.host and left.id != own.id and left.process:
+        ledger.end_agents_of(left.process)
 
 
 def _no_database(role: str) -> SettingsError:

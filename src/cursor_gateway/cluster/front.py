@@ -263,8 +263,12 @@ class Front:
             return "The database does not answer."
         return ""
 
+    async def retire(self) -> None:
+        await self._members.drain()
+
     async def drain(self, seconds: float) -> None:
         await self._members.drain()
+        self._hub.move_readers()
         if self._local is not None:
             await self._local.close(seconds)
 

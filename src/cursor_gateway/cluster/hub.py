@@ -6,19 +6,21 @@ that of its events, not of its readers, and a hint that is lost costs two second
 """
 
 import asyncio
+import random
 from collections.abc import Iterable
 from contextlib import suppress
-from weakref import WeakValueDictionary
+from weakref import WeakSet, WeakValueDictionary
 
 from cursor_gateway.errors import StoreUnavailable
 from cursor_gateway.model.document_events import DocumentEvent, Done
-from cursor_gateway.runs.readers import Readers, wake
+from cursor_gateway.runs.readers import Reader, Readers, wake
 from cursor_gateway.store.base import RunRecord, Store
 from cursor_gateway.store.cluster import ClusterStore, Head, Hint, Watchers
 
 _KEPT = 2048  # events, for readers who are nearly up to date
 _LOOK_SECONDS = 2.0
 _CATCH_UP_SECONDS = 15.0
+_MOVE_SECONDS = 1.0  # within which clients are sent to other processes
 _REPORT_SECONDS = 1.0  # until a report that failed is tried again
 
 
@@ -95,6 +97,17 @@ class RemoteReaders(Readers):
         super().__init__(log)
         self.log, self.reported = log, reported  # how many readers the database knows of
         self._hub = hub
+        self._open = WeakSet[Reader]()
+
+    def reader(self, after: int = 0) -> Reader:
+        reader = super().reader(after)
+        self._open.add(reader)
+        return reader
+
+    def move(self) -> None:
+        """Some sooner, some later: they all come to the other processes."""
+        for reader in self._open:
+            asyncio.get_running_loop().call_later(random.uniform(0, _MOVE_SECONDS), reader.move)
 
     def joined(self) -> None:
         super().joined()
@@ -113,6 +126,7 @@ class Hub:
         self._wanted = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._reports: dict[str, asyncio.Task[None]] = {}
+        self._is_moving = False
 
     def start(self) -> None:
         self._task = asyncio.get_running_loop().create_task(self._work(), name="hub")
@@ -138,6 +152,12 @@ class Hub:
 
     def look_at_all(self) -> None:
         self._look_at(self._watched)
+
+    def move_readers(self) -> None:
+        """To other processes, as far as their clients can. Whoever drives the runs gives them a lease to come."""
+        self._is_moving = True
+        for watched in self._watched.values():
+            watched.move()
 
     def _look_at(self, ids: Iterable[str]) -> None:
         self._hinted.update(ids)
@@ -195,6 +215,8 @@ class Hub:
     def changed(self, watched: RemoteReaders) -> None:
         """A reader has come or gone. Only whether there are any matters elsewhere."""
         id = watched.log.record.id
+        if self._is_moving and not watched.count:
+            return
         if bool(watched.count) != bool(watched.reported) and id not in self._reports:
             task = asyncio.get_running_loop().create_task(self._report(watched), name="watchers")
             self._reports[id] = task

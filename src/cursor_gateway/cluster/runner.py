@@ -45,7 +45,7 @@ from cursor_gateway.runs.local_run_service import LocalRunService
 from cursor_gateway.runs.run import Run
 from cursor_gateway.runs.run_request import RunRequest, results_in
 from cursor_gateway.store.base import Claim
-from cursor_gateway.store.cluster import ClaimedCommand, ClusterStore, Hint
+from cursor_gateway.store.cluster import ClaimedCommand, ClusterStore, Hint, Watchers
 
 _LOOK_SECONDS = (1.0, 2.0)  # between two looks without a hint
 _AGAIN_SECONDS = 0.5
@@ -68,6 +68,7 @@ class Runner:
         self._starting: set[str] = set()  # those of them that may start a run
         self._fronts: dict[str, set[str]] = {}  # which members read each run
         self._proxies: dict[str, bool] = {}  # runs that somebody reads elsewhere; see `_count`
+        self._gone_since: dict[str, float] = {}  # fronts that are no members any more
         self._wanted = asyncio.Event()
         self._watchers_wanted = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
@@ -242,7 +243,7 @@ class Runner:
             self._fronts.setdefault(id, set()).update(one.member for one in those)
             if not those:
                 continue
-            was_read, is_read = self._proxies.get(id, False), any(one.readers for one in those)
+            was_read, is_read = self._proxies.get(id, False), any(map(self._reads, those))
             if is_read and not was_read:
                 run.readers.joined()
             elif was_read and not is_read:
@@ -251,6 +252,14 @@ class Runner:
                 run.readers.joined()
                 run.readers.left(max(one.read_up_to for one in those))
             self._proxies[id] = is_read
+
+    def _reads(self, watchers: Watchers) -> bool:
+        """The clients of a front that has gone get a lease to come back at another one."""
+        if not watchers.readers or self._members.has(watchers.member):
+            self._gone_since.pop(watchers.member, None)
+            return bool(watchers.readers)
+        now = asyncio.get_running_loop().time()
+        return now - self._gone_since.setdefault(watchers.member, now) < self._members.timing.lease_seconds
 
 
 def _replied(continued: Continued) -> Replied:

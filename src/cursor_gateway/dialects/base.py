@@ -131,6 +131,11 @@ class Reply(Protocol):
         ...
 
     @property
+    def is_resumable(self) -> bool:
+        """A client whose stream ends early goes on at `/v1/chat/{id}/events`, after the last event that it has."""
+        ...
+
+    @property
     def streams_failures(self) -> bool:
         """Whether a stream reports a run that failed before its first event. Otherwise the reply's status does."""
         ...

@@ -23,6 +23,7 @@ class LocalRunService:
     def __init__(self, service: Service) -> None:
         self.service, self.store, self.defaults = service, service.store, service.defaults
         self._continuing, self._answering = Continuing(service), Answering(service)
+        self._is_retired = False
 
     # --- starting, continuing and ending runs -------------------------------------------------------
 
@@ -119,7 +120,10 @@ class LocalRunService:
     # --- the end ------------------------------------------------------------------------------------
 
     def not_ready(self) -> str:
-        return "The gateway is shutting down." if self.service.runs.is_closing else ""
+        return "The gateway is shutting down." if self._is_retired else ""
+
+    async def retire(self) -> None:
+        self._is_retired = True
 
     async def drain(self, seconds: float) -> None:
         await self.service.runs.close(seconds)

@@ -61,6 +61,8 @@ class Reader:
         self.place = after
         self.has_left = False
         self.is_lost = False  # the run was deleted: what it has not read yet is gone
+        self.may_move = False  # its client can go on reading at another process
+        self.has_moved = False  # and shall
         self._readers, self._log = readers, log
         self._woken: asyncio.Future[None] | None = None
 
@@ -80,6 +82,12 @@ class Reader:
         self.has_left = True
         if self._woken is not None:
             wake(self._woken)
+
+    def move(self) -> None:
+        """This process stops: a client that can shall go on elsewhere."""
+        if self.may_move:
+            self.has_moved = True
+            self.leave()
 
     async def next(self, seconds: float | None = None) -> list[DocumentEvent]:
         """The events since the last call: as soon as there are any; none after that time, at the end, or left."""

@@ -47,7 +47,7 @@ class Runs:
         self._running: dict[str, Run] = {}
         self._unstored: dict[str, Run] = {}  # ended, and still only here
         self._retry: asyncio.Task[None] | None = None
-        self.is_closing = False
+        self._is_closing = False
 
     @property
     def running(self) -> int:
@@ -62,7 +62,7 @@ class Runs:
 
     def check_free(self, owner: str) -> None:
         """Raises what `reserve` would raise at once."""
-        if self.is_closing:
+        if self._is_closing:
             raise ShuttingDown("The gateway is shutting down; try again later.")
         match self._verdict(owner):
             case "own limit":
@@ -236,7 +236,7 @@ class Runs:
 
     async def close(self, drain_seconds: float) -> None:
         """No new runs; those that run may finish within that time, then they are ended."""
-        self.is_closing = True
+        self._is_closing = True
         for ticket in self._queue:
             if not ticket.granted.done():  # its client left in the same moment
                 ticket.granted.set_exception(ShuttingDown("The gateway is shutting down; try again later."))

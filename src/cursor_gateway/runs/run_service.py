@@ -145,6 +145,10 @@ class RunService(Protocol):
         """Why no new requests should be sent here; empty if they may."""
         ...
 
+    async def retire(self) -> None:
+        """From now on it is not ready: nobody should send new requests."""
+        ...
+
     async def drain(self, seconds: float) -> None:
         """No new runs; those that run here may finish within that time, then they are ended."""
         ...

@@ -40,15 +40,20 @@ def most_connections(max_runs: int) -> int:
 async def serve_app(
     app: Guard, sockets: Sequence[socket.socket], service: RunService, settings: Settings, ready: Callable[[], None]
 ) -> None:
-    """Until SIGTERM or SIGINT. A second SIGINT stops at once."""
+    """Until SIGTERM or SIGINT. A second one, or SIGQUIT, stops at once."""
     loop = asyncio.get_running_loop()
     stopped, hurried = asyncio.Event(), asyncio.Event()
 
     def interrupted() -> None:
         (hurried if stopped.is_set() else stopped).set()
 
-    loop.add_signal_handler(signal.SIGTERM, stopped.set)
+    def hurry() -> None:
+        stopped.set()
+        hurried.set()
+
+    loop.add_signal_handler(signal.SIGTERM, interrupted)
     loop.add_signal_handler(signal.SIGINT, interrupted)
+    loop.add_signal_handler(signal.SIGQUIT, hurry)
     server = HttpServer(
         app,
         refusal=app.refusal,
@@ -63,6 +68,9 @@ async def serve_app(
         _log.info("listening", addresses=[sock.getsockname()[:2] for sock in sockets if not _is_unix(sock)])
         await stopped.wait()
         _log.info("stopping", runs=service.state().running)
+        await service.retire()
+        with suppress(TimeoutError):
+            await asyncio.wait_for(hurried.wait(), settings.drain_notice_seconds)
         server.close()
         await _drained(service, server, settings, hurried)
     finally:

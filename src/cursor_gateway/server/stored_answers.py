@@ -98,6 +98,7 @@ def reply_stream(
         errors=errors,
         headers=reply.headers(view),
         streams_failures=reply.streams_failures,
+        is_resumable=reply.is_resumable,
     )
 
 

@@ -12,7 +12,7 @@ from functools import partial
 from msgspec import Struct, field
 from starlette.types import Receive, Scope, Send
 
-from cursor_gateway.dialects.base import Encoder, Form, RunView
+from cursor_gateway.dialects.base import SSE, Encoder, Form, RunView
 from cursor_gateway.dialects.errors import OPENAI_ERRORS, Errors
 from cursor_gateway.errors import Failure, NotFound, RunCancelled
 from cursor_gateway.model.document_events import DocumentEvent, Paused, says_something
@@ -21,6 +21,8 @@ from cursor_gateway.runs.readers import Reader
 from cursor_gateway.server.guard import error_response
 from cursor_gateway.server.metrics import Metrics
 from cursor_gateway.server.rendering import Renderings
+
+_COME_BACK = b"retry: 100\n\n"  # at once, and to another process
 
 
 def stream_headers(form: Form, more: Mapping[str, str]) -> list[tuple[bytes, bytes]]:
@@ -74,15 +76,18 @@ class EventStream:
         errors: Errors = OPENAI_ERRORS,
         headers: Mapping[str, str] | None = None,
         streams_failures: bool = False,
+        is_resumable: bool = False,
     ) -> None:
         self._run, self._encoder, self._form, self._reading = run, encoder, form, reading
         self._after, self._is_replay, self._errors = after, is_replay, errors
         self._headers, self._streams_failures = headers or {}, streams_failures
+        self._is_resumable = is_resumable or is_replay
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         self._reading.metrics.stream_opened()
         try:
             async with DisconnectWatch(self._run, receive, self._after) as reader:
+                reader.may_move = self._is_resumable and self._form is SSE
                 events = await reader.next(0) if self._is_replay else await self._first_words(reader)
                 if reader.is_lost:
                     raise NotFound("The conversation of this run was deleted; start a new one.", param="id")
@@ -129,6 +134,8 @@ class EventStream:
                     _cut_short(self._run, reader)
                 return
             events = await reader.next(max(0.0, silent_since + seconds - loop.time()))
+        if reader.has_moved:
+            await send({"type": "http.response.body", "body": _COME_BACK, "more_body": False})
 
     async def _encoded(self, events: list[DocumentEvent], reader: Reader) -> bytes:
         if not self._encoder.is_slow or not events:

@@ -60,13 +60,19 @@ class Ledger:
         ended = []
         for folder in _entries(self._all):
             if not _is_alive(folder):
-                for entry in _entries(folder / "agents"):
-                    group, _, start = entry.name.partition("-")
-                    # Another process with this pid means the group has ended: a pid is not reused before that.
-                    if start_of(int(group)) in (None, start) and members(int(group)):
-                        signal_group(int(group), signal.SIGKILL)
-                        ended.append(int(group))
+                ended += self.end_agents_of(folder.name)
                 shutil.rmtree(folder, ignore_errors=True)
+        return ended
+
+    def end_agents_of(self, name: str) -> list[int]:
+        """Ends the agents of a gateway that has lost them, whether it is alive or not. Returns the process groups."""
+        ended = []
+        for entry in _entries(self._all / name / "agents"):
+            group, _, start = entry.name.partition("-")
+            # Another process with this pid means the group has ended: a pid is not reused before that.
+            if start_of(int(group)) in (None, start) and members(int(group)):
+                signal_group(int(group), signal.SIGKILL)
+                ended.append(int(group))
         return ended
 
     def close(self) -> None:

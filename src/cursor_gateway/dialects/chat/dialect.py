@@ -91,6 +91,7 @@ class ChatReply(Struct, frozen=True, kw_only=True):
     form: Form = SSE
     media_type: str = "application/json"
     streams_failures: bool = False
+    is_resumable: bool = False
 
     def headers(self, run: RunView) -> Mapping[str, str]:
         return {}

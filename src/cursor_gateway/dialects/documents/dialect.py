@@ -69,6 +69,7 @@ class DocumentsReply(Struct, frozen=True):
     form: Form
     media_type: str = "application/json"
     streams_failures: bool = False
+    is_resumable: bool = True
 
     def headers(self, run: RunView) -> Mapping[str, str]:
         return {}

@@ -87,6 +87,7 @@ class MessagesReply(Struct, frozen=True, kw_only=True):
     form: Form = MESSAGE_STREAM
     media_type: str = "application/json"
     streams_failures: bool = False
+    is_resumable: bool = False
 
     def headers(self, run: RunView) -> Mapping[str, str]:
         return {}

@@ -101,6 +101,10 @@ class ResponsesReply(Struct, frozen=True, kw_only=True):
         return _CODEX_SSE if self.asked.is_codex else SSE
 
     @property
+    def is_resumable(self) -> bool:
+        return False
+
+    @property
     def streams_failures(self) -> bool:
         """Codex shows the message of a response that failed, but retries most statuses."""
         return self.asked.is_codex

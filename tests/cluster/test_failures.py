@@ -1,0 +1,170 @@
+"""What clients see when processes of a cluster die, freeze or stop, and when the database is away."""
+
+import os
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx2
+import pytest
+
+from tests.cluster.conftest import LEASE, cluster
+from tests.gateways import RunningGateway
+from tests.postgres import databases
+from tests.server.conftest import Json, chat, eventually, growing, sse, standin, text_of, unique
+from tests.server.test_caller_tools import nothing_is_left
+
+
+def _error_of(client: httpx2.Client, id: str) -> str | None:
+    told: Json = client.get(f"/v1/chat/{id}").json()
+    codes = [document["metadata"]["errorCode"] for document in told["documents"] if document["type"] == "error"]
+    return codes[-1] if told["status"] == "error" else None
+
+
+@contextmanager
+def _frozen(gateway: RunningGateway) -> Iterator[None]:
+    os.kill(gateway.process.pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        os.kill(gateway.process.pid, signal.SIGCONT)
+
+
+def _kill(gateway: RunningGateway) -> None:
+    gateway.process.send_signal(signal.SIGKILL)
+    gateway.process.wait(30)
+
+
+def test_the_run_of_a_killed_runner_ends_and_its_conversation_goes_on(tmp_path: Path, database: str) -> None:
+    with cluster(tmp_path, database) as running:
+        one, two = running.clients
+        mark = unique()
+        with growing(one, "documents", f"{mark} {standin('hang-mid')}") as stream:
+            id, conversation = (stream.response.headers[name] for name in ("x-chat-id", "x-conversation-id"))
+            shown = stream.until(b"\n\n")
+            runner = running.runner_of(mark)
+            _kill(runner)
+            streamed = stream.rest()
+        assert streamed.startswith(shown)
+        assert sse(streamed)[-1].event == "done"
+        assert _error_of(two, id) == "RUNNER_LOST"
+        assert two.get(f"/v1/chat/{id}/events").content == streamed
+        assert running.starts(mark) == 1
+        nothing_is_left(runner, mark)
+        assert text_of(chat(two, standin("text"), conversationId=conversation))
+        _kill(running.fronts[0])
+        with growing(two, "documents", standin("slow count=30 delay_ms=20")) as stream:
+            assert sse(stream.rest())[-1].event == "done"
+
+
+def test_a_frozen_runner_is_fenced_and_comes_back(tmp_path: Path, database: str) -> None:
+    with cluster(tmp_path, database, fronts=1) as running:
+        (one,) = running.clients
+        mark = unique()
+        with growing(one, "documents", f"{mark} {standin('slow count=400 delay_ms=20')}") as stream:
+            id = stream.response.headers["x-chat-id"]
+            stream.until(b"\n\n")
+            runner = running.runner_of(mark)
+            with _frozen(runner):
+                streamed = stream.rest()
+                assert _error_of(one, id) == "RUNNER_LOST"
+        eventually(lambda: b"taken for dead" in runner.log.read_bytes())
+        time.sleep(LEASE)
+        assert one.get(f"/v1/chat/{id}/events").content == streamed
+        eventually(lambda: one.get("/health").json()["runs"]["limit"] == 16)
+        assert text_of(chat(one, standin("text")))
+
+
+@pytest.mark.parametrize("seconds", [0.0, 2 * LEASE])
+def test_runs_survive_a_database_that_was_away(tmp_path: Path, seconds: float) -> None:
+    with databases() as own, own.history() as url, cluster(tmp_path, url, fronts=1, runners=1) as running:
+        (one,) = running.clients
+        mark = unique()
+        with growing(one, "documents", f"{mark} {standin('slow count=60 delay_ms=20')}") as stream:
+            id = stream.response.headers["x-chat-id"]
+            stream.until(b"\n\n")
+            own.server.kill()
+            time.sleep(seconds)
+            own.server.start()
+            streamed = stream.rest()
+        assert sse(streamed)[-1].event == "done"
+        assert [int(event.id) for event in sse(streamed)] == list(range(1, len(sse(streamed)) + 1))
+        told = one.get(f"/v1/chat/{id}").json()
+        assert told["status"] == "completed"
+        assert one.get(f"/v1/chat/{id}/events").content == streamed
+        assert running.starts(mark) == 1
+        eventually(lambda: one.get("/readyz").status_code == 200)
+
+
+def test_a_killed_fronts_runs_are_stopped_or_finished_as_asked(tmp_path: Path, database: str) -> None:
+    with cluster(tmp_path, database, runners=1) as running:
+        one, two = running.clients
+        leaves = {"whenClientLeaves": "finish"}
+        with (
+            growing(one, "documents", standin("hang-mid")) as stream,
+            growing(one, "documents", standin("slow count=100 delay_ms=20"), **leaves) as other,
+        ):
+            stopped, finished = (each.response.headers["x-chat-id"] for each in (stream, other))
+            stream.until(b"\n\n")
+            _kill(running.fronts[0])
+            for broken in (stream, other):
+                with pytest.raises(httpx2.HTTPError):
+                    broken.rest()
+        eventually(lambda: _error_of(two, stopped) == "CANCELLED")
+        eventually(lambda: two.get(f"/v1/chat/{finished}").json()["status"] == "completed")
+
+
+def test_without_a_runner_there_is_an_error_that_says_so(tmp_path: Path, database: str) -> None:
+    with cluster(tmp_path, database, fronts=1, runners=0) as running:
+        refused = running.clients[0].post("/v1/chat", json={"message": "hello"})
+        assert (refused.status_code, refused.json()["error"]["code"]) == (503, "no_runner")
+        assert running.clients[0].get("/v1/conversations").status_code == 200
+
+
+def test_limits_hold_for_all_fronts(tmp_path: Path, database: str) -> None:
+    limits = {"max_runs": "1", "max_runs_per_key": "2", "queue_seconds": "0.5"}
+    with cluster(tmp_path, database, 2, 1, **limits) as running:
+        one, two = running.clients
+        with growing(one, "documents", standin("hang-mid")) as stream:
+            stream.until(b"\n\n")
+            full = two.post("/v1/chat", json={"message": "hello"})
+            assert (full.status_code, full.json()["error"]["code"]) == (429, "too_many_runs")
+            assert "All runners are busy" in full.json()["error"]["message"]
+            id = stream.response.headers["x-chat-id"]
+            assert one.post(f"/v1/chat/{id}/cancel", json={}).status_code == 200
+        assert text_of(chat(two, standin("text")))
+
+
+def test_a_runner_that_stops_finishes_its_runs(tmp_path: Path, database: str) -> None:
+    with cluster(tmp_path, database, fronts=1) as running:
+        (one,) = running.clients
+        mark, later = unique(), unique()
+        with growing(one, "documents", f"{mark} {standin('slow count=50 delay_ms=20')}") as stream:
+            stream.until(b"\n\n")
+            runner = running.runner_of(mark)
+            runner.process.send_signal(signal.SIGTERM)
+            assert text_of(chat(one, f"{later} {standin('text')}"))
+            assert sse(stream.rest())[-1].event == "done"
+            id = stream.response.headers["x-chat-id"]
+        assert one.get(f"/v1/chat/{id}").json()["status"] == "completed"
+        assert running.runner_of(later) is not runner
+        assert runner.process.wait(30) == 0
+
+
+def test_the_streams_of_a_front_that_stops_are_resumed_elsewhere(tmp_path: Path, database: str) -> None:
+    with cluster(tmp_path, database, runners=1, drain_notice_seconds="0.5") as running:
+        one, two = running.clients
+        with growing(one, "documents", standin("slow count=150 delay_ms=20")) as stream:
+            id = stream.response.headers["x-chat-id"]
+            stream.until(b"\n\n")
+            running.fronts[0].process.send_signal(signal.SIGTERM)
+            eventually(lambda: one.get("/readyz").status_code == 503)
+            first = stream.rest()
+        assert first.endswith(b"retry: 100\n\n")
+        assert running.fronts[0].process.wait(30) == 0
+        begun = first.removesuffix(b"retry: 100\n\n")
+        rest = two.get(f"/v1/chat/{id}/events", headers={"Last-Event-ID": sse(begun)[-1].id}).content
+        assert begun + rest == two.get(f"/v1/chat/{id}/events").content
+        assert two.get(f"/v1/chat/{id}").json()["status"] == "completed"
