@@ -6,8 +6,9 @@ UV := $(BIN)/uv pip
 
 CLIENTS := .venv-clients
 DOCS := .venv-docs
+DEPLOY := .venv-deploy
 
-.PHONY: help run test test-all test-slow test-clients check cover mutations fix golden bench chaos soak cluster nemesis fuzz docs docs-site screenshots transcripts lock clean
+.PHONY: help run test test-all test-slow test-clients check cover mutations fix golden bench chaos soak cluster nemesis fuzz docs docs-site deploy-check screenshots transcripts lock clean
 
 # Containers often disable Python's bytecode cache; then each of the many processes that tests start compiles everything again.
 export PYTHONDONTWRITEBYTECODE :=
@@ -77,6 +78,9 @@ docs: $(VENV)/.dev ## regenerate the reference pages and the troubleshooting pag
 docs-site: $(DOCS)/.docs ## build the documentation as a website in build/site; open build/site/index.html
 	NO_MKDOCS_2_WARNING=1 $(DOCS)/bin/python -m mkdocs build --strict --quiet
 
+deploy-check: $(DEPLOY)/.deploy ## check the Dockerfile, the chart and the units in deploy/, without a container engine
+	$(DEPLOY)/bin/python -m tools.deployment
+
 screenshots: $(VENV)/.dev ## take new screenshots of the page, and new films of the page and the terminal; look at them
 	$(BIN)/python -m tools.screenshots
 	$(BIN)/python -m tools.first_tasks
@@ -91,12 +95,14 @@ lock: $(VENV)/.dev ## resolve the dependencies again
 	$(UV) compile -q --universal --no-header --generate-hashes --group clients -o requirements/clients.txt
 	$(UV) compile -q --universal --no-header --generate-hashes --group aider -o requirements/aider.txt
 	$(UV) compile -q --universal --no-header --generate-hashes --group docs -o requirements/docs.txt
+	$(UV) compile -q --universal --no-header --generate-hashes --group deploy -o requirements/deploy.txt
+	echo 'psycopg[binary]>=3.2' | $(UV) compile -q --universal --no-header --generate-hashes - -o requirements/postgres.txt
 	npm install --prefix tests/page --package-lock-only --omit-lockfile-registry-resolved --ignore-scripts --no-audit --no-fund --loglevel=error
 	npm install --prefix tests/clients --package-lock-only --omit-lockfile-registry-resolved --ignore-scripts --no-audit --no-fund --loglevel=error
 	echo uv | $(UV) compile -q --universal --no-header --generate-hashes - -o requirements/uv.txt
 
 clean: ## remove everything that these targets created
-	rm -rf $(VENV) $(CLIENTS) $(DOCS) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis .coverage htmlcov build dist
+	rm -rf $(VENV) $(CLIENTS) $(DOCS) $(DEPLOY) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis .coverage htmlcov build dist
 
 $(VENV)/.uv: requirements/uv.txt
 	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "cursor-gateway needs Python 3.11 or newer; name one: make PYTHON=python3.12 …")'
@@ -130,6 +136,11 @@ $(CLIENTS)/.python: $(VENV)/.uv requirements/clients.txt
 $(DOCS)/.docs: $(VENV)/.uv requirements/docs.txt
 	$(BIN)/uv venv -q --allow-existing --python $(BIN)/python $(DOCS)
 	$(UV) sync -q --python $(DOCS)/bin/python --require-hashes requirements/docs.txt
+	@touch $@
+
+$(DEPLOY)/.deploy: $(VENV)/.uv requirements/deploy.txt
+	$(BIN)/uv venv -q --allow-existing --python $(BIN)/python $(DEPLOY)
+	$(UV) sync -q --python $(DEPLOY)/bin/python --require-hashes requirements/deploy.txt
 	@touch $@
 
 # Its versions are not those of the others. It has no wheels for Python 3.13 yet.

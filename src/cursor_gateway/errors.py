@@ -21,6 +21,7 @@ GatewayError            an expected failure; raise a subclass
 │   ├── WebSocketRefused    426   WebSocket is not supported
 │   ├── TooManyRuns         429   too many active runs
 │   ├── TooManyRequests     429   the key has sent too many requests in a minute
+│   ├── KeyQuotaExhausted   429   the key has used all that it may use in a day
 │   ├── HeadTooLarge        431   the headers are too many or too long
 │   └── SettingsError       400   a setting is unknown or invalid
 ├── GatewayFault            500   a bug in the gateway; details are in the log
@@ -234,6 +235,10 @@ class TooManyRuns(RequestError):
 
 class TooManyRequests(RequestError):
     code, status, retryable, retry_after = "rate_limit_exceeded", 429, True, 1
+
+
+class KeyQuotaExhausted(RequestError):
+    code, status = "key_quota_exhausted", 429
 
 
 class HeadTooLarge(RequestError):

@@ -45,3 +45,32 @@ def owner_of(key: str, api_keys: Mapping[str, str]) -> str | None:
         if hmac.compare_digest(hashed, stored.encode()):
             found = owner
     return found
+
+
+class KeyRing:
+    """The keys that are valid now: those of the settings, and those of a database, which may change at any time."""
+
+    def __init__(self, api_keys: Mapping[str, str], *, is_exposed: bool = False, has_database: bool = False) -> None:
+        """`is_exposed`: other machines can connect, so a key is required even if there are none."""
+        self._api_keys = api_keys
+        self._owners: Mapping[str, str] = {}  # of the database's keys, by their hashes
+        self._is_closed = bool(api_keys) or is_exposed
+        self._has_stored = has_database  # until it is known that there are none
+
+    @property
+    def are_required(self) -> bool:
+        return self._is_closed or self._has_stored
+
+    def replace_stored(self, owners: Mapping[str, str], *, has_any: bool) -> None:
+        """`has_any`: the database has keys, which may all be revoked."""
+        self._owners, self._has_stored = owners, has_any
+
+    def owner_of(self, key: str) -> str | None:
+        """An empty key is never valid, whatever hash was configured."""
+        if not key:
+            return None
+        return owner_of(key, self._api_keys) or self._owners.get(hash_key(key))
+
+    @property
+    def names(self) -> list[str]:
+        return sorted({*self._api_keys, *self._owners.values()})

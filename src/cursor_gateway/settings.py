@@ -578,7 +578,7 @@ def is_loopback(host: str) -> bool:
 
 def check_exposed(settings: Settings) -> None:
     """Who can use the gateway can run commands on its machine."""
-    if not settings.api_keys and not is_loopback(settings.host):
+    if not settings.api_keys and not settings.store and not is_loopback(settings.host):  # a database may have keys
         raise SettingsError(
             f"the gateway refuses to listen on {settings.host!r} without API keys: anyone who can connect could run "
             "commands on this machine; create one with `cursor-gateway key NAME`, or listen on 127.0.0.1.",

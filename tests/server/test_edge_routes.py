@@ -12,6 +12,7 @@ import pytest
 
 from cursor_gateway.cli.dialects import dialects_of
 from cursor_gateway.dialects.base import Dialect
+from cursor_gateway.keys import KeyRing
 from cursor_gateway.runs.run_service import RunService
 from cursor_gateway.server.api_page import api_page
 from cursor_gateway.server.metrics import Metrics
@@ -151,7 +152,7 @@ def test_the_description_of_the_api_is_made_once(monkeypatch: pytest.MonkeyPatch
         return openapi_document(version, dialects)
 
     monkeypatch.setattr("cursor_gateway.server.openapi.openapi_document", counted)
-    operations = OperationEndpoints(cast(RunService, None), Settings(), Metrics(), DIALECTS)
+    operations = OperationEndpoints(cast(RunService, None), Metrics(), DIALECTS, KeyRing({}))
     for _ in range(3):
         assert operations.openapi_json() == msgspec.json.encode(openapi_document(version("cursor-gateway"), DIALECTS))
         assert operations.docs_page("http://a").startswith("<!doctype html>")

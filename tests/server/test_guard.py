@@ -19,7 +19,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from cursor_gateway.errors import InvalidRequest
-from cursor_gateway.keys import hash_key, new_key
+from cursor_gateway.keys import KeyRing, hash_key, new_key
 from cursor_gateway.server.guard import Guard
 from cursor_gateway.server.metrics import Metrics
 from cursor_gateway.server.routes import Routes
@@ -72,6 +72,7 @@ def ask(
         settings or Settings(),
         Metrics(),
         {"x-cursor-gateway-source": "cli"},
+        KeyRing((settings or Settings()).api_keys),
     )
     raw = [(name.encode(), value.encode("latin-1")) for name, value in headers]
     sent: list[Message] = []

@@ -174,3 +174,21 @@ def test_doctor_looks_at_the_database(tmp_path: Path, postgres: Databases) -> No
     with postgres.history() as url:
         assert f"format {newest()}" in finding(url)
     assert "cannot be reached" in finding("postgresql://me@127.0.0.1:1/none")
+
+
+def test_keys_in_the_database_are_required_limited_and_revoked_within_seconds(tmp_path: Path, database: str) -> None:
+    with _gateway(tmp_path, database) as (_, http):
+        assert chat(http, standin("text"))
+        key = _command(tmp_path, database, "key", "alice", "--runs-per-day", "1").stdout.strip()
+        eventually(lambda: http.get("/v1/models").status_code == 401)
+        http.headers["authorization"] = f"Bearer {key}"
+        assert chat(http, standin("text"))["status"] == "completed"
+        assert _entries(http, q="") != []
+        refused = http.post("/v1/chat", json={"message": standin("text")})
+        assert (refused.status_code, refused.json()["error"]["code"]) == (429, "key_quota_exhausted")
+        assert refused.headers["x-should-retry"] == "false"
+        assert "1 runs a day" in refused.json()["error"]["message"]
+        assert http.get("/health").json().get("workspace") is None
+        assert "alice\tvalid" in _command(tmp_path, database, "key", "--list").stdout
+        assert _command(tmp_path, database, "key", "alice", "--revoke").returncode == 0
+        eventually(lambda: http.get("/v1/models").status_code == 401)

@@ -149,6 +149,10 @@ REQUESTS = {
         "This API key has sent more than `requests_per_minute`.",
         "Wait for the time in `Retry-After`, or raise the setting.",
     ),
+    "key_quota_exhausted": Remedy(
+        "This API key has started as many runs, or used as many tokens, as it may in a day (UTC).",
+        "Wait until tomorrow, or revoke the key and create it again with other limits: `cursor-gateway key --help`.",
+    ),
     "request_timeout": Remedy(
         "The headers or the body of the request arrived too slowly.",
         "Send it again. On slow connections, raise `head_seconds` or `body_seconds`.",

@@ -31,7 +31,7 @@ def show_member(settings: Settings, url: str) -> None:
 
 
 def _lines(gateway: "Gateway", settings: Settings, url: str) -> Iterator[str]:
-    state, has_keys = gateway.service.source.state(), bool(settings.api_keys)
+    state, has_keys = gateway.service.source.state(), bool(settings.api_keys or settings.store)
     yield f"{style('cursor-gateway', bold=True)} {full_version()}"
     if state.is_demo:
         yield ""
@@ -59,6 +59,8 @@ def _lines(gateway: "Gateway", settings: Settings, url: str) -> Iterator[str]:
 def _keys(settings: Settings) -> str:
     if settings.api_keys:
         return f"required (keys: {', '.join(sorted(settings.api_keys))})"
+    if settings.store:
+        return "those in the database; `cursor-gateway key --list` shows them"
     return "not required: only this machine can connect"
 
 

@@ -9,12 +9,13 @@ import sys
 import threading
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, closing, contextmanager, suppress
+from contextlib import AsyncExitStack, ExitStack, closing, contextmanager, suppress
 from typing import TYPE_CHECKING, TextIO, TypeVar
 
 import click
 
 from cursor_gateway.cli.configuration import config, configuration, data_dir
+from cursor_gateway.cli.hardening import protect_memory
 from cursor_gateway.cli.local_socket import listening
 from cursor_gateway.cli.path_completion import complete_folder
 from cursor_gateway.errors import GatewayError, SettingsError, WorkspaceForbidden
@@ -78,6 +79,8 @@ def serve(config: str | None, opens_page: bool, **flags: object) -> int:
         flags["source"] = "replay"
     settings = configuration(config, flags).settings
     check_exposed(settings)
+    if settings.store:  # agents must not find its password
+        protect_memory()
     # Unlike a filter in a pipe, a server continues when its output is closed.
     signal.signal(signal.SIGPIPE, signal.SIG_IGN)
     # Otherwise a signal before or after serving would end the process without cleanup.
@@ -176,16 +179,19 @@ async def serve_gateway(
     ]
     try:
         from cursor_gateway.cli.dialects import dialects_of
+        from cursor_gateway.cli.key_rings import key_ring
         from cursor_gateway.runs.local_run_service import LocalRunService
         from cursor_gateway.server.app import build_app
         from cursor_gateway.server.rendering import Renderings
         from cursor_gateway.server.serving import serve_app
 
-        with closing(Renderings()) as renderings:
+        async with AsyncExitStack() as opened:
+            renderings = opened.enter_context(closing(Renderings()))
+            keys = await opened.enter_async_context(key_ring(settings))
             node = gateway.node if takes_work else None
             service = node.front if node is not None else LocalRunService(gateway.service)
             serves = settings.role != "runner"
-            app = build_app(service, settings, metrics, dialects_of(settings), renderings, serves_clients=serves)
+            app = build_app(service, settings, metrics, dialects_of(settings), renderings, keys, serves_clients=serves)
             await serve_app(app, sockets, service, settings, lambda: _listens(gateway, ready))
     finally:
         for task in beside:
@@ -197,6 +203,7 @@ async def serve_front(settings: Settings, sockets: Sequence[socket.socket], read
     """Of a cluster: it serves clients, and runs no agents."""
     from cursor_gateway.cli.composition import compose_front
     from cursor_gateway.cli.dialects import dialects_of
+    from cursor_gateway.cli.key_rings import key_ring
     from cursor_gateway.server.app import build_app
     from cursor_gateway.server.logs import Log
     from cursor_gateway.server.loop_lag import LoopLag
@@ -209,8 +216,10 @@ async def serve_front(settings: Settings, sockets: Sequence[socket.socket], read
     node, store = await compose_front(settings, Log().warning)
     lag = asyncio.ensure_future(LoopLag(metrics, Log()).watch())
     try:
-        with closing(Renderings()) as renderings:
-            app = build_app(node.front, settings, metrics, dialects_of(settings), renderings)
+        async with AsyncExitStack() as opened:
+            renderings = opened.enter_context(closing(Renderings()))
+            keys = await opened.enter_async_context(key_ring(settings))
+            app = build_app(node.front, settings, metrics, dialects_of(settings), renderings, keys)
             await serve_app(app, sockets, node.front, settings, ready)
     finally:
         lag.cancel()

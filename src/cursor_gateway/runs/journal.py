@@ -16,7 +16,19 @@ from cursor_gateway.model.document_events import (
     says_something,
     source_text,
 )
-from cursor_gateway.store.base import Busy, Fenced, Idempotency, KeyTaken, Lease, NewRun, RunEnd, Store, Superseded
+from cursor_gateway.store.base import (
+    Busy,
+    Fenced,
+    Idempotency,
+    KeyLimit,
+    KeyTaken,
+    Lease,
+    NewRun,
+    Refused,
+    RunEnd,
+    Store,
+    Superseded,
+)
 from cursor_gateway.store.search import Words
 
 _AGAIN_SECONDS = 0.2  # until a store that must have the events is asked again
@@ -72,7 +84,7 @@ class Journal:
     def idempotency(self) -> Idempotency | None:
         return self._new.idempotency
 
-    async def begin(self) -> KeyTaken | Busy | Superseded | None:
+    async def begin(self) -> Refused | None:
         """None: the run may start, although the store may not have it yet."""
         try:
             begun = await self._store.begin_run(self._new)
@@ -153,7 +165,7 @@ class Journal:
                 match await self._store.begin_run(self._new):
                     case Lease() as lease:
                         self._lease = lease
-                    case KeyTaken() | Superseded():
+                    case KeyTaken() | KeyLimit() | Superseded():
                         self._is_lost = True
                         return True
                     case Busy():  # the run before it has ended, and is about to be stored

@@ -19,12 +19,15 @@ from msgspec.structs import replace
 from cursor_gateway.errors import (
     AgentError,
     ConversationBusy,
+    GatewayError,
     InvalidRequest,
+    KeyQuotaExhausted,
     NotFound,
     PreviousAnswerUnknown,
     RunCancelled,
     RunnerLost,
     StoreUnavailable,
+    TooManyRuns,
     unknown_model,
 )
 from cursor_gateway.model.caller_tools import NamedTool, RequiredTool
@@ -53,7 +56,7 @@ from cursor_gateway.sources.base import Model, Turn
 from cursor_gateway.sources.router import INTERACTIVE, SourceOrRouter, routed
 from cursor_gateway.sources.tool_server.endpoint import ToolEndpoint
 from cursor_gateway.stages.partial_run import PartialRun
-from cursor_gateway.store.base import Busy, IdempotentRun, KeyTaken, Store, Superseded
+from cursor_gateway.store.base import Busy, IdempotentRun, KeyLimit, KeyTaken, Refused, Store, Superseded
 
 _POLL_SECONDS = 0.25  # for a run that another gateway drives
 _LONGEST_MODEL = 200  # characters of a name; the agent's own have some 40
@@ -143,6 +146,8 @@ class Service:
                             return await self._started(run, request, asked)
                         case KeyTaken():  # another process has the same request
                             return await self._join(request)
+                        case KeyLimit() as reached:
+                            raise _limited(reached)
                         case Superseded():
                             raise RunnerLost("This process was taken for dead; another one has the request.")
                         case Busy(run_id=run_id):
@@ -173,7 +178,7 @@ class Service:
         images: list[tuple[Image, str]],
         *,
         needs_lease: bool,
-    ) -> Run | KeyTaken | Busy | Superseded | None:
+    ) -> Run | Refused | None:
         """With a place for the run. None: in the conversation a run has begun or ended since it was looked up."""
         if not conversation.version:  # a new one, which nobody else knows
             return await self._start_alone(conversation, request, model, images, needs_lease=False)
@@ -192,7 +197,7 @@ class Service:
         images: list[tuple[Image, str]],
         *,
         needs_lease: bool,
-    ) -> Run | KeyTaken | Busy | Superseded:
+    ) -> Run | Refused:
         """While nobody else starts a run in the conversation."""
         can_ask = request.may_be_asked and self.source.named(request.source).holds_questions
         if request.offer is not None or can_ask:
@@ -460,6 +465,18 @@ async def prompt_of(store: Store, run: RunHandle) -> str:
     """What was said to the agent for this run."""
     stored = await store.messages(run.info.conversation_id or "", run.owner)
     return "\n\n".join(message.text for message in stored if message.run_id == run.id and message.role == "user")
+
+
+def _limited(reached: KeyLimit) -> GatewayError:
+    match reached.which:
+        case "max_runs":
+            return TooManyRuns(
+                f"This API key may have {reached.limit:,} active runs; try again when one of them has ended."
+            )
+        case "runs_per_day":
+            return KeyQuotaExhausted(f"This API key may start {reached.limit:,} runs a day; try again tomorrow (UTC).")
+        case "tokens_per_day":
+            return KeyQuotaExhausted(f"This API key may use {reached.limit:,} tokens a day; try again tomorrow (UTC).")
 
 
 def no_run(id: str) -> NotFound:

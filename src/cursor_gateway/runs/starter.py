@@ -32,7 +32,7 @@ from cursor_gateway.sources.private_files import private_folder, write_private
 from cursor_gateway.sources.router import SourceRouter
 from cursor_gateway.sources.tool_server.endpoint import ToolEndpoint
 from cursor_gateway.stages.tokens import estimate_tokens_by_sample
-from cursor_gateway.store.base import Busy, Idempotency, KeyTaken, NewMessage, NewRun, Store, Superseded
+from cursor_gateway.store.base import Idempotency, KeyTaken, NewMessage, NewRun, Refused, Store
 
 TOOLS = "tools.json"  # in a conversation's folder: those that were offered last
 
@@ -90,7 +90,7 @@ class RunStarter:
         images: Sequence[tuple[Image, str]],
         *,
         needs_lease: bool,
-    ) -> Run | KeyTaken | Busy | Superseded:
+    ) -> Run | Refused:
         """`needs_lease`: it must not start while the store has another run in the conversation. Raises `OSError`."""
         needs_lease = needs_lease or self._must_store_seconds is not None
         info = RunInfo(

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from cursor_gateway.dialects.base import Dialect, Dialects
 from cursor_gateway.dialects.errors import Errors
+from cursor_gateway.keys import KeyRing
 from cursor_gateway.runs.run_service import RunService
 from cursor_gateway.server.asking import RouteEndpoint
 from cursor_gateway.server.changes import ChangeEndpoints
@@ -29,10 +30,12 @@ def build_app(
     metrics: Metrics,
     dialects: Sequence[Dialect],
     renderings: Renderings | None = None,
+    keys: KeyRing | None = None,
     *,
     serves_clients: bool = True,
 ) -> Guard:
-    """A process that serves no clients has only the paths for its operator."""
+    """A process that serves no clients has only the paths for its operator. Without `keys`, the settings have them."""
+    keys = keys or KeyRing(settings.api_keys)
     known = Dialects(dialects)
     reading = Reading(
         hold_seconds=settings.hold_seconds,
@@ -45,7 +48,7 @@ def build_app(
     history = HistoryEndpoints(service, settings, reading.renderings)
     changes = ChangeEndpoints(service, settings, reading.renderings)
     files = WorkspaceEndpoints(service)
-    operations = OperationEndpoints(service, settings, metrics, dialects)
+    operations = OperationEndpoints(service, metrics, dialects, keys)
     page = PageEndpoints()
     permissions = PermissionEndpoints(service, settings)
     endpoints: dict[str, dict[str, Endpoint]] = {}
@@ -101,4 +104,4 @@ def build_app(
     if not serves_clients:
         routes = Routes(operated, {})
     source = {"x-cursor-gateway-source": service.state().source.name}
-    return Guard(routes, settings, metrics, source, routes.errors_for)
+    return Guard(routes, settings, metrics, source, keys, routes.errors_for)

@@ -28,7 +28,7 @@ from cursor_gateway.errors import (
     TooManyRequests,
     host_exhausted,
 )
-from cursor_gateway.keys import LOCAL_OWNER, owner_of
+from cursor_gateway.keys import LOCAL_OWNER, KeyRing
 from cursor_gateway.runs.shares import Rate
 from cursor_gateway.server.logs import Log
 from cursor_gateway.server.metrics import Metrics
@@ -60,9 +60,11 @@ class Guard:
         settings: Settings,
         metrics: Metrics,
         more_headers: dict[str, str],
+        keys: KeyRing,
         errors_for: Callable[[Scope], Errors] = lambda scope: OPENAI_ERRORS,
     ) -> None:
         """`errors_for`: how the errors of a request are encoded."""
+        self._keys = keys
         self._app, self._settings, self._metrics, self._errors_for = app, settings, metrics, errors_for
         self._headers = _encoded({**_STATIC_HEADERS, **more_headers})
         names = ("localhost", settings.host.strip("[]"), *settings.allowed_hosts)
@@ -141,14 +143,13 @@ class Guard:
             raise RequestForbidden("Cross-site requests are not allowed; open the gateway's own page.")
 
     def _owner(self, path: str, headers: Headers) -> str:
-        keys = self._settings.api_keys
-        if not keys or _is_open(path):
+        if not self._keys.are_required or _is_open(path):
             return LOCAL_OWNER
         scheme, _, key = (_text(headers, b"authorization") or "").partition(" ")
         if scheme.lower() != "bearer":
             key = _text(headers, b"x-api-key") or ""
         key = key.strip()
-        owner = owner_of(key, keys) if key else None  # whatever hash was configured: an empty key is never valid
+        owner = self._keys.owner_of(key)
         if owner is None:
             raise KeyRefused(
                 "A valid API key is required; send it as `Authorization: Bearer …`. The operator can create one with "

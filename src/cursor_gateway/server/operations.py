@@ -14,11 +14,11 @@ from starlette.types import ASGIApp
 from cursor_gateway.dialects.base import Dialect
 from cursor_gateway.dialects.errors import encode_error
 from cursor_gateway.errors import AgentMissing
+from cursor_gateway.keys import KeyRing
 from cursor_gateway.model.documents import Mode
 from cursor_gateway.runs.run_service import RunService
 from cursor_gateway.server.guard import error_response
 from cursor_gateway.server.metrics import CONTENT_TYPE, Metrics
-from cursor_gateway.settings import Settings
 
 _PAGE_POLICY = "default-src 'none'; style-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
 
@@ -52,8 +52,8 @@ class Health(Struct, frozen=True, kw_only=True):
 
 
 class OperationEndpoints:
-    def __init__(self, service: RunService, settings: Settings, metrics: Metrics, dialects: Sequence[Dialect]) -> None:
-        self._service, self._settings, self._metrics, self._dialects = service, settings, metrics, dialects
+    def __init__(self, service: RunService, metrics: Metrics, dialects: Sequence[Dialect], keys: KeyRing) -> None:
+        self._service, self._metrics, self._dialects, self._keys = service, metrics, dialects, keys
         self._version = version("cursor-gateway")
         self._openapi = b""
         self._pages: dict[str, str] = {}  # by the form of the address
@@ -62,7 +62,7 @@ class OperationEndpoints:
         """503 when no run can be started, for monitors that check only the status."""
         service = self._service.state()
         state = service.source
-        is_exposed = bool(self._settings.api_keys)  # this path needs no key, so it must not reveal local paths then
+        is_exposed = self._keys.are_required  # this path needs no key, so it must not reveal local paths then
         found = Health(
             status="unavailable" if state.missing else "ok",
             version=self._version,

@@ -97,6 +97,13 @@ class Busy(Struct, frozen=True):
     run_id: str
 
 
+class KeyLimit(Struct, frozen=True):
+    """The owner's API key may not start another run now."""
+
+    which: Literal["max_runs", "runs_per_day", "tokens_per_day"]
+    limit: int
+
+
 class Superseded(Struct, frozen=True):
     """Another process has the command that would have started the run."""
 
@@ -111,7 +118,8 @@ class Fenced(Struct, frozen=True):
     reason: Literal["claimed", "ended", "deleted"]
 
 
-Begun: TypeAlias = Lease | KeyTaken | Busy | Superseded
+Refused: TypeAlias = KeyTaken | Busy | KeyLimit | Superseded
+Begun: TypeAlias = Lease | Refused
 Written: TypeAlias = Stored | Fenced
 
 # --- output -----------------------------------------------------------------------------------------

@@ -12,7 +12,19 @@ from msgspec import UNSET
 
 from cursor_gateway.model.document_events import DocumentEvent, Paused
 from cursor_gateway.store import batches
-from cursor_gateway.store.base import Busy, Fenced, KeyTaken, Lease, NewRun, RunEnd, Stored, Superseded, Written
+from cursor_gateway.store.base import (
+    Busy,
+    Fenced,
+    KeyLimit,
+    KeyTaken,
+    Lease,
+    NewRun,
+    Refused,
+    RunEnd,
+    Stored,
+    Superseded,
+    Written,
+)
 from cursor_gateway.store.postgres.connections import Connection
 from cursor_gateway.store.postgres.searching import Entry, put
 from cursor_gateway.store.titles import title_of
@@ -41,6 +53,26 @@ _ADD_MESSAGES = """
         (SELECT coalesce(max(number), 0) AS number FROM messages WHERE conversation = %(conversation)s) AS last
 """
 _ADD_KEY = "INSERT INTO idempotency (owner, key, run, body_hash, created_ms) VALUES (%s, %s, %s, %s, %s)"
+# Both do nothing for an owner whose key is not in the database. The row of the day is locked until the transaction
+# ends, so two runs of one owner are counted one after the other.
+_COUNT_RUN = """
+    WITH counted AS (
+        INSERT INTO key_usage (name, day, runs)
+        SELECT name, (now() AT TIME ZONE 'UTC')::date, 1 FROM api_keys WHERE name = %s
+        ON CONFLICT (name, day) DO UPDATE SET runs = key_usage.runs + 1
+        RETURNING name, runs, tokens
+    )
+    SELECT counted.runs, counted.tokens, max_runs, runs_per_day, tokens_per_day FROM counted JOIN api_keys USING (name)
+"""
+_COUNT_TOKENS = """
+    INSERT INTO key_usage (name, day, tokens)
+    SELECT name, (now() AT TIME ZONE 'UTC')::date, %s FROM api_keys WHERE name = %s
+    ON CONFLICT (name, day) DO UPDATE SET tokens = key_usage.tokens + excluded.tokens
+"""
+_ACTIVE = """
+    SELECT count(*) FROM runs JOIN conversations ON conversations.key = runs.conversation
+    WHERE conversations.owner = %s AND runs.state = 'running'
+"""
 _LOCK_CONVERSATION = """
     SELECT owner FROM conversations WHERE key = (SELECT conversation FROM runs WHERE id = %s) FOR NO KEY UPDATE
 """
@@ -66,7 +98,7 @@ _END_TURN = """
 class NotStored(Exception):
     """Rolls the transaction back."""
 
-    def __init__(self, why: KeyTaken | Busy | Superseded) -> None:
+    def __init__(self, why: Refused) -> None:
         super().__init__(why)
         self.why = why
 
@@ -98,6 +130,7 @@ async def begin(connection: Connection, new: NewRun, entry: Entry) -> Lease:
     )
     if (found := await running.fetchone()) is not None:
         raise NotStored(Busy(found[0]))
+    await _check_limits(connection, new.owner)
     include = msgspec.json.encode(sorted(new.include)).decode()
     values = [new.id, conversation, new.instance, new.model, new.mode, new.created, new.fences, include, new.started_ms]
     added = await (await connection.execute(_ADD_RUN, values)).fetchone()
@@ -111,6 +144,22 @@ async def begin(connection: Connection, new: NewRun, entry: Entry) -> Lease:
             await connection.execute(_ADD_KEY, [new.owner, key, run, hashed, new.started_ms])
         await put(connection, run, new.owner, entry)
     return Lease(new.id, 1)
+
+
+async def _check_limits(connection: Connection, owner: str) -> None:
+    """Counts the run. Raises `NotStored`, which takes that back."""
+    found = await (await connection.execute(_COUNT_RUN, [owner])).fetchone()
+    if found is None:
+        return
+    runs, tokens, max_runs, runs_per_day, tokens_per_day = found
+    if runs_per_day is not None and runs > runs_per_day:
+        raise NotStored(KeyLimit("runs_per_day", runs_per_day))
+    if tokens_per_day is not None and tokens >= tokens_per_day:
+        raise NotStored(KeyLimit("tokens_per_day", tokens_per_day))
+    if max_runs is not None:
+        active = await (await connection.execute(_ACTIVE, [owner])).fetchone()
+        if active is None or active[0] >= max_runs:
+            raise NotStored(KeyLimit("max_runs", max_runs))
 
 
 async def append(connection: Connection, lease: Lease, first_number: int, events: Sequence[DocumentEvent]) -> Written:
@@ -144,6 +193,7 @@ async def end(
     async with connection.pipeline():
         size = await _add_events(connection, place, rest)
         await _end(connection, place, end)
+        await connection.execute(_COUNT_TOKENS, [end.envelope.usage.total_tokens, whose[0]])
         await put(connection, place.run, whose[0], entry)
     return Stored(size)
 

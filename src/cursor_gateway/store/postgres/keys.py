@@ -1,0 +1,87 @@
+"""API keys in the database: names, hashes and limits. The keys themselves are nowhere.
+
+A key that is revoked stays as a row: the name keeps its conversations, and `add` gives it another key.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from cursor_gateway.store.postgres.connections import Connection, Connections
+from cursor_gateway.store.postgres.store import rows_of
+
+_ADD = """
+    INSERT INTO api_keys (name, hash, created_ms, max_runs, runs_per_day, tokens_per_day)
+    VALUES (%(name)s, %(hash)s, %(now)s, %(max_runs)s, %(runs_per_day)s, %(tokens_per_day)s)
+    ON CONFLICT (name) DO UPDATE SET hash = excluded.hash, created_ms = excluded.created_ms, revoked_ms = NULL,
+        max_runs = excluded.max_runs, runs_per_day = excluded.runs_per_day, tokens_per_day = excluded.tokens_per_day
+    WHERE api_keys.revoked_ms IS NOT NULL OR api_keys.hash = excluded.hash
+"""
+_REVOKE = "UPDATE api_keys SET revoked_ms = %s WHERE name = %s AND revoked_ms IS NULL"
+_LIST = """
+    SELECT api_keys.name, created_ms, revoked_ms, max_runs, runs_per_day, tokens_per_day,
+        coalesce(runs, 0) AS runs_today, coalesce(tokens, 0) AS tokens_today
+    FROM api_keys LEFT JOIN key_usage ON key_usage.name = api_keys.name AND day = (now() AT TIME ZONE 'UTC')::date
+    ORDER BY api_keys.name
+"""
+_VALID = "SELECT hash, name FROM api_keys WHERE revoked_ms IS NULL"
+_HAS_ANY = "SELECT EXISTS (SELECT FROM api_keys) AS has_any"
+
+
+class KeyLimits(Struct, frozen=True, kw_only=True):
+    """None: as much as the gateway's settings allow."""
+
+    max_runs: int | None = None  # at once
+    runs_per_day: int | None = None
+    tokens_per_day: int | None = None
+
+
+class KeyEntry(KeyLimits, frozen=True, kw_only=True):
+    name: str
+    created_ms: int
+    revoked_ms: int | None
+    runs_today: int
+    tokens_today: int
+
+
+class StoredKeys(Struct, frozen=True):
+    owners: Mapping[str, str]  # by the hashes of their keys
+    has_any: bool  # including revoked ones
+
+
+class KeyTable:
+    """Every method may raise `StoreUnavailable`."""
+
+    def __init__(self, url: str) -> None:
+        self._connections = Connections(url)
+
+    async def add(self, name: str, hashed: str, limits: KeyLimits, now_ms: int) -> bool:
+        """False: the name has a valid key."""
+        values = {"name": name, "hash": hashed, "now": now_ms, **msgspec.structs.asdict(limits)}
+        return await self._execute(_ADD, values) > 0
+
+    async def revoke(self, name: str, now_ms: int) -> bool:
+        """False: the name has no valid key."""
+        return await self._execute(_REVOKE, [now_ms, name]) > 0
+
+    async def list(self) -> list[KeyEntry]:
+        return msgspec.convert(await self._connections.run(lambda it: rows_of(it, _LIST, [])), list[KeyEntry])
+
+    async def valid(self) -> StoredKeys:
+        async def work(connection: Connection) -> StoredKeys:
+            found = await rows_of(connection, _VALID, [])
+            owners = {row["hash"]: row["name"] for row in found}
+            return StoredKeys(owners, bool(owners) or (await rows_of(connection, _HAS_ANY, []))[0]["has_any"])
+
+        return await self._connections.run(work)
+
+    async def close(self) -> None:
+        await self._connections.close()
+
+    async def _execute(self, sql: str, values: Any) -> int:
+        async def work(connection: Connection) -> int:
+            return (await connection.execute(sql, values)).rowcount
+
+        return await self._connections.run(work)

@@ -1,0 +1,96 @@
+"""The roles of `deploy/postgres/roles.sql` can do what fronts and runners do, and no more."""
+
+import asyncio
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+import psycopg
+import pytest
+from psycopg.errors import InsufficientPrivilege
+
+from cursor_gateway.store.base import Store
+from cursor_gateway.store.postgres.keys import KeyLimits, KeyTable
+from cursor_gateway.store.postgres.store import PostgresStore
+from tests.postgres import Databases
+from tests.store.conformance import LAWS
+
+ROLES = Path(__file__).parents[2] / "deploy" / "postgres" / "roles.sql"
+FRONT, RUNNER = "cursor_gateway_front", "cursor_gateway_runner"
+
+
+@pytest.fixture
+def restricted(database: str) -> str:
+    with psycopg.connect(database, autocommit=True) as connection:
+        connection.execute("SELECT pg_advisory_lock(1)")  # roles belong to all databases of the server
+        connection.execute(ROLES.read_text(encoding="utf-8").encode())
+    return database
+
+
+def _as(role: str, url: str) -> str:
+    return url.replace("//postgres@", f"//{role}@")
+
+
+@pytest.mark.parametrize("role", [FRONT, RUNNER])
+def test_a_restricted_role_is_enough_for_a_history(role: str, postgres: Databases) -> None:
+    """Every law; they share a server, and each has a database of its own."""
+
+    async def obey(name: str, url: str) -> None:
+        async with AsyncExitStack() as opened:
+
+            async def open() -> Store:
+                store = PostgresStore(url)
+                opened.push_async_callback(store.close)
+                return store
+
+            await LAWS[name](open)
+
+    for name in list(LAWS)[:: 5 if role == FRONT else 7]:
+        with postgres.history() as url:
+            with psycopg.connect(url, autocommit=True) as connection:
+                connection.execute(ROLES.read_text(encoding="utf-8").encode())
+            asyncio.run(obey(name, _as(role, url)))
+
+
+def test_a_front_reads_keys_and_a_runner_only_their_limits(restricted: str) -> None:
+    async def live() -> None:
+        owner, front, runner = (KeyTable(url) for url in (restricted, _as(FRONT, restricted), _as(RUNNER, restricted)))
+        try:
+            assert await owner.add("alice", "hash", KeyLimits(max_runs=1), 1)
+            assert (await front.valid()).owners == {"hash": "alice"}
+        finally:
+            for table in (owner, front, runner):
+                await table.close()
+
+    asyncio.run(live())
+    with psycopg.connect(_as(RUNNER, restricted), autocommit=True) as connection:
+        assert connection.execute("SELECT name, max_runs FROM api_keys").fetchall() == [("alice", 1)]
+
+
+@pytest.mark.parametrize("role", [FRONT, RUNNER])
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "INSERT INTO api_keys (name, hash, created_ms) VALUES ('eve', 'h', 1)",
+        "UPDATE api_keys SET revoked_ms = NULL",
+        "DELETE FROM api_keys",
+        "CREATE TABLE mine (a integer)",
+        "DROP TABLE runs",
+        "ALTER TABLE runs ADD COLUMN a integer",
+        "DELETE FROM cursor_gateway_migrations",
+        "CREATE ROLE eve",
+    ],
+)
+def test_neither_can(role: str, statement: str, restricted: str) -> None:
+    with (
+        psycopg.connect(_as(role, restricted), autocommit=True) as connection,
+        pytest.raises(InsufficientPrivilege),
+    ):
+        connection.execute(statement.encode())
+
+
+def test_a_runner_cannot_see_hashes(restricted: str) -> None:
+    with (
+        psycopg.connect(_as(RUNNER, restricted), autocommit=True) as connection,
+        pytest.raises(InsufficientPrivilege),
+    ):
+        connection.execute("SELECT hash FROM api_keys")

@@ -1,0 +1,55 @@
+"""The templates of the chart are rendered as Helm renders them; the settings in deploy/ exist."""
+
+import re
+
+import pytest
+
+from cursor_gateway.settings import Settings
+from tools.deployment import DEPLOY, Unsupported, instructions, render
+
+VALUES = {"image": "a b", "count": 2, "is_on": True, "is_off": "", "sizes": {"cpu": "1"}, "more": {"B": 2, "A": "x"}}
+
+
+@pytest.mark.parametrize(
+    ("template", "expected"),
+    [
+        ("n: {{ .Values.count }}\n", "n: 2\n"),
+        ("n: {{ .Values.image | quote }} {{ .Release.Name }}", 'n: "a b" gateway'),
+        ("n: {{ .Values.sizes | toJson }}", 'n: {"cpu": "1"}'),
+        ("a:\n  {{- if .Values.is_on }}\n  b: 1\n  {{- end }}\nc: 2", "a:\n  b: 1\nc: 2"),
+        ("a:\n  {{- if .Values.is_off }}\n  b: {{ .Values.count }}\n  {{- end }}\nc: 2", "a:\nc: 2"),
+        (
+            "a:\n  {{- range $name, $value := .Values.more }}\n  {{ $name }}: {{ $value | quote }}\n  {{- end }}\nc: 2",
+            'a:\n  A: "x"\n  B: "2"\nc: 2',
+        ),
+    ],
+)
+def test_the_part_of_helms_language_that_the_chart_uses(template: str, expected: str) -> None:
+    assert render(template, VALUES) == expected
+
+
+@pytest.mark.parametrize("template", ["{{ .Values.nothing }}", "{{ .Values.count | upper }}", "a {{ end }} b"])
+def test_what_is_not_understood_is_refused(template: str) -> None:
+    with pytest.raises(Unsupported):
+        render(template, VALUES)
+
+
+def test_the_instructions_of_a_stage() -> None:
+    dockerfile = "FROM a AS build\nRUN x \\\n    && y\n# not this\nCOPY p q ./\nFROM b AS other\nRUN z\n"
+    assert list(instructions(dockerfile, "build")) == [("RUN", "x && y"), ("COPY", "p q ./")]
+
+
+def test_every_setting_in_the_files_exists() -> None:
+    names = {f"CURSOR_GATEWAY_{name.upper()}" for name in Settings.__struct_fields__}
+    for file in DEPLOY.rglob("*"):
+        if file.is_file():
+            used = set(re.findall(r"CURSOR_GATEWAY_[A-Z_]+", file.read_text(encoding="utf-8")))
+            assert used <= names, file.name
+
+
+def test_no_secret_is_an_argument() -> None:
+    for file in DEPLOY.rglob("*"):
+        if file.is_file():
+            for line in file.read_text(encoding="utf-8").splitlines():
+                if re.search(r"(ExecStart|command|args|CMD|ENTRYPOINT)[=:\[ ]", line):
+                    assert not re.search(r"(?i)postgresql://|password|api_key", line), line
