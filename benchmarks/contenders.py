@@ -136,12 +136,12 @@ def _started(command: list[str], environment: Mapping[str, str], home: Path) -> 
     home.mkdir(parents=True, exist_ok=True)
     log = home / "log"
     with (
-        log.open("wb") as told,
+        log.open("wb") as result,
         subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
-            stderr=told,
+            stderr=result,
             env=environment,
             cwd=_ROOT,
         ) as process,

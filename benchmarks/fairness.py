@@ -55,9 +55,9 @@ def shared_places(field: Field, rounds: int, requests: int = REQUESTS) -> Part:
     runs = statistics.mean(one.runs_at_once for one in crowds)
     refused = sum(one.refused for one in crowds)
     for name, found in (("first content", first), ("whole answer", totals)):
-        told = f"{median(found, 'beside') * 1e3:.0f} ms against {median(found, 'alone') * 1e3:.0f} ms"
-        told += f"; the greedy key had {runs:.1f} of {PLACES} runs, {refused:,} of its requests were refused"
-        yield f"fair {name}", Found(ratio(found, "beside", "alone"), told)
+        result = f"{median(found, 'beside') * 1e3:.0f} ms against {median(found, 'alone') * 1e3:.0f} ms"
+        result += f"; the greedy key had {runs:.1f} of {PLACES} runs, {refused:,} of its requests were refused"
+        yield f"fair {name}", Found(ratio(found, "beside", "alone"), result)
 
 
 class Crowd:

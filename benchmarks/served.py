@@ -133,8 +133,8 @@ def growth(field: Field, rounds: int) -> Part:
     per_line = [
         {name: (turn[name] - turn["100"]) / (lines[name] - lines["100"]) for name in ("50k", "5k")} for turn in found
     ]
-    told = f"{median(per_line, '50k') * 1e6:.2f} µs against {median(per_line, '5k') * 1e6:.2f} µs"
-    yield "growth length", Found(ratio(per_line, "50k", "5k"), told)
+    result = f"{median(per_line, '50k') * 1e6:.2f} µs against {median(per_line, '5k') * 1e6:.2f} µs"
+    yield "growth length", Found(ratio(per_line, "50k", "5k"), result)
 
 
 def two_gateways(field: Field, rounds: int) -> Part:
@@ -146,8 +146,8 @@ def two_gateways(field: Field, rounds: int) -> Part:
         },
         rounds,
     )
-    told = f"{median(found, 'two'):,.0f}/s against {median(found, 'one'):,.0f}/s, {os.cpu_count()} cores"
-    yield "two", Found(ratio(found, "two", "one"), told)
+    result = f"{median(found, 'two'):,.0f}/s against {median(found, 'one'):,.0f}/s, {os.cpu_count()} cores"
+    yield "two", Found(ratio(found, "two", "one"), result)
 
 
 def leaving(field: Field, rounds: int) -> Part:
@@ -198,8 +198,8 @@ def history_cost(field: Field, rounds: int, with_history: Server, without: Serve
         },
         max(rounds, 5),
     )
-    told = f"{_ms(median(found, 'with'))} against {_ms(median(found, 'without'))}"
-    yield "growth history", Found(ratio(found, "with", "without"), told)
+    result = f"{_ms(median(found, 'with'))} against {_ms(median(found, 'without'))}"
+    yield "growth history", Found(ratio(found, "with", "without"), result)
 
 
 # --- shared -------------------------------------------------------------------------------------------
@@ -212,8 +212,8 @@ def _ours(field: Field) -> dict[str, Contender]:
 
 def _against_relay(part: str, found: list[Round]) -> Part:
     for who in ("openai", "documents", "plain"):
-        told = f"{_ms(median(found, who))} against {_ms(median(found, 'relay'))}"
-        yield f"{part} {who}", Found(ratio(found, who, "relay"), told)
+        result = f"{_ms(median(found, who))} against {_ms(median(found, 'relay'))}"
+        yield f"{part} {who}", Found(ratio(found, who, "relay"), result)
 
 
 def _ms(value: float) -> str:

@@ -29,8 +29,8 @@ def starts(field: Field, rounds: int) -> Part:
         max(rounds, 9),
     )
     for name in ("help", "serve"):
-        told = f"{median(found, name) * 1e3:.0f} ms against {median(found, 'python') * 1e3:.0f} ms"
-        yield f"start {name}", Found(ratio(found, name, "python"), told)
+        result = f"{median(found, name) * 1e3:.0f} ms against {median(found, 'python') * 1e3:.0f} ms"
+        yield f"start {name}", Found(ratio(found, name, "python"), result)
 
 
 def _run(command: list[str]) -> None:

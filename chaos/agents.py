@@ -68,9 +68,9 @@ class Failed(Struct, frozen=True):
 def _whole_failure(http: httpx2.Client, message: str) -> Failed:
     """Of a request without `stream`."""
     reply = http.post("/v1/chat", json={"message": message})
-    told = reply.json()
-    assert reply.status_code >= 400, told
-    return Failed(reply.status_code, told["error"]["code"], text_of({"documents": told.get("documents", [])}))
+    result = reply.json()
+    assert reply.status_code >= 400, result
+    return Failed(reply.status_code, result["error"]["code"], text_of({"documents": result.get("documents", [])}))
 
 
 def _streamed_failure(http: httpx2.Client, message: str) -> Failed:
@@ -82,11 +82,11 @@ def _streamed_failure(http: httpx2.Client, message: str) -> Failed:
 
 def _failed(status: int, body: bytes) -> Failed:
     events = [block for block in body.decode().split("\n\n") if "data: " in block]
-    told = [json.loads(block.partition("data: ")[2].partition("\n")[0]) for block in events]
+    result = [json.loads(block.partition("data: ")[2].partition("\n")[0]) for block in events]
     assert "event: done" in events[-1], events[-1]
-    assert told[-1]["status"] == "error", told[-1]
-    code = next(one["metadata"]["errorCode"] for one in reversed(told) if "errorCode" in one.get("metadata", {}))
-    text = "".join(one["delta"] for block, one in zip(events, told, strict=True) if "event: content_delta" in block)
+    assert result[-1]["status"] == "error", result[-1]
+    code = next(one["metadata"]["errorCode"] for one in reversed(result) if "errorCode" in one.get("metadata", {}))
+    text = "".join(one["delta"] for block, one in zip(events, result, strict=True) if "event: content_delta" in block)
     return Failed(status, code.lower(), text.partition(_SAID)[1] or text)
 
 
@@ -110,8 +110,8 @@ def killed(place: Place) -> str:
                 stream.until(b"more.")
                 for pid in agents_of(setting.gateway):
                     os.kill(pid, signal.SIGKILL)
-                told = _failed(200, stream.rest())
-            assert told == Failed(200, "agent_crashed", _SAID), told
+                result = _failed(200, stream.rest())
+            assert result == Failed(200, "agent_crashed", _SAID), result
         whole, _ = _crash(setting, "killed")
         assert whole == Failed(502, "agent_crashed", _SAID), whole
     return f"{times} agents were killed: each stream had all {len(_SAID)} characters, then `agent_crashed`; else 502."
@@ -338,9 +338,9 @@ def endless_line(place: Place) -> str:
     size = place.size(2_000_000_000, 200_000_000)
     with _gateway(place) as setting:
         began = time.monotonic()
-        told = _whole_failure(setting.http, standin(f"endless-line bytes={size}"))
+        result = _whole_failure(setting.http, standin(f"endless-line bytes={size}"))
         took = time.monotonic() - began
-        assert told == Failed(502, "agent_output_too_large", _SAID), told
+        assert result == Failed(502, "agent_output_too_large", _SAID), result
         wait_until(lambda: not agents_of(setting.gateway), _SOON, "the agent is gone")
         grown = setting.grown_mb
     assert grown < 1.5 * LONGEST_LINE / 2**20, f"{grown:.0f} MB"
@@ -361,8 +361,8 @@ def flood(place: Place) -> str:
         with connected(setting.gateway) as deaf:
             deaf.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
             deaf.sendall(request("POST", "/v1/chat", body={"message": asked, "stream": True}))
-            told = _whole_failure(setting.http, asked)
-            assert told.code == "agent_output_too_large", told.code
+            result = _whole_failure(setting.http, asked)
+            assert result.code == "agent_output_too_large", result.code
             assert is_healthy(setting.gateway)
             wait_until(lambda: not agents_of(setting.gateway), 60, "both agents are gone")
         grown = setting.grown_mb
@@ -400,8 +400,8 @@ def unread_prompt(place: Place) -> str:
         asked = 'case "$*" in *--version*|*--help*|*--list-models*) exec '
         _replace(program, f'#!/bin/sh\n{asked}{standin_program} "$@";; esac\nexit 7\n', 0o755)
         for _ in range(times := place.size(10, 3)):
-            told = _whole_failure(setting.http, "word " * 1_000_000)
-            assert told == Failed(502, "agent_crashed", ""), told
+            result = _whole_failure(setting.http, "word " * 1_000_000)
+            assert result == Failed(502, "agent_crashed", ""), result
         _mend(setting)
     return f"{times} prompts of 5 MB: 502 `agent_crashed` each, and the next agent is answered as ever."
 
@@ -439,9 +439,9 @@ def program_gone(place: Place) -> str:
                         _replace(program, None)
                 for stream_too in (False, True):
                     reply = setting.http.post("/v1/chat", json={"message": "?", "stream": stream_too})
-                    told = reply.json()["error"]
-                    assert (reply.status_code, told["code"]) == (503, "agent_missing"), (what, reply.text)
-                    assert "cursor-gateway doctor" in told["message"] or "install it" in told["message"], told
+                    result = reply.json()["error"]
+                    assert (reply.status_code, result["code"]) == (503, "agent_missing"), (what, reply.text)
+                    assert "cursor-gateway doctor" in result["message"] or "install it" in result["message"], result
                 health = setting.http.get("/health").status_code
                 assert health == (200 if what in _SEEN_BY_ASKING else 503), (what, health)
                 _replace(program, kept, 0o755)
@@ -532,10 +532,10 @@ def child_in_its_own_session(place: Place) -> str:
                 (f"abandoned group={group}", "agent_crashed"),
             ):
                 reply = setting.http.post("/v1/chat", json={"message": standin(scenario)})
-                told = reply.json()
-                sleeper = _grandchild(told)
+                result = reply.json()
+                sleeper = _grandchild(result)
                 try:
-                    assert told.get("error", {}).get("code", "") == code, told
+                    assert result.get("error", {}).get("code", "") == code, result
                     wait_until(lambda: _open_runs(setting) == 0, _SOON, "the run is over")
                     assert sleeper in agents_of(setting.gateway)
                 finally:
@@ -581,9 +581,9 @@ def kept_alive(place: Place) -> str:
                 for pid in broken:
                     os.kill(pid, number)
                 for stream in (one, other):
-                    told = _failed(200, stream.rest())
-                    assert told == Failed(200, expected, _SAID), told
-                    codes.append(told.code)
+                    result = _failed(200, stream.rest())
+                    assert result == Failed(200, expected, _SAID), result
+                    codes.append(result.code)
             assert is_healthy(gateway), f"after {number.name}"
             _wait_gone(gateway, broken)
     return f"Four runs: {', '.join(f'`{code}`' for code in codes)}; after each the next answer was complete."

@@ -73,8 +73,8 @@ def out_of_descriptors(place: Place) -> str:
                     reply = http.post("/v1/chat", json={"message": "hello"})
                     assert reply.status_code == 200 or refusal(reply).status == 503, reply.text
                     statuses[reply.status_code] = statuses.get(reply.status_code, 0) + 1
-                    told = http.get("/v1/conversations")
-                    assert told.status_code in (200, 503), told.text
+                    result = http.get("/v1/conversations")
+                    assert result.status_code in (200, 503), result.text
             assert statuses.get(503), statuses
             wait_until(
                 lambda: len(agents_of(gateway)) == 1 and fds_but_database(pid) <= before,
@@ -152,7 +152,7 @@ def out_of_slots(place: Place) -> str:
 def fork_refused(place: Place) -> str:
     switch = place.folder / "fork"
     environment = {"LD_PRELOAD": shim(place.folder), "CHAOS_FORK": str(switch)}
-    told = []
+    result = []
     with place.gateway(environment=environment) as gateway, client(gateway) as http:
         chat(http, "hello")
         before = fds_but_database(gateway.process.pid)
@@ -160,15 +160,15 @@ def fork_refused(place: Place) -> str:
             switch.write_text(str(number))
             for stream in (False, True):
                 reply = http.post("/v1/chat", json={"message": "hello", "stream": stream})
-                told.append(refusal(reply))
-                assert told[-1].status == 503, reply.text
-                assert os.strerror(number) in told[-1].message
+                result.append(refusal(reply))
+                assert result[-1].status == 503, reply.text
+                assert os.strerror(number) in result[-1].message
                 reply = http.post("/v1/chat/completions", json={"messages": [{"role": "user", "content": "hello"}]})
                 assert refusal(reply).status == 503, reply.text
             switch.write_text("")
             assert is_healthy(gateway)
         wait_until(lambda: fds_but_database(gateway.process.pid) <= before + 1, what="no more descriptors")
-    return f"8 of 8 requests got a 503, for example {told[0].message!r}; the first ones after it were answered."
+    return f"8 of 8 requests got a 503, for example {result[0].message!r}; the first ones after it were answered."
 
 
 # --- disks and databases ------------------------------------------------------------------------------
@@ -187,17 +187,17 @@ def full_disk(place: Place) -> str:
         with running_gateway(home) as gateway, client(gateway) as http:
             before = chat(http, "before")
             ballast = fill(disk)
-            told = [chat(http, standin(scenario)) for scenario in ("tools", "fences", "text chunks=200 length=20000")]
-            assert all(answer["metadata"].get("stored") is False for answer in told), told[0]["metadata"]
+            result = [chat(http, standin(scenario)) for scenario in ("tools", "fences", "text chunks=200 length=20000")]
+            assert all(answer["metadata"].get("stored") is False for answer in result), result[0]["metadata"]
             assert http.get(f"/v1/chat/{before['id']}").json() == before
             ballast.unlink()
-            for answer in told:
+            for answer in result:
                 _wait_stored(http, answer)
             assert "stored" not in chat(http, "after")["metadata"]
         with running_gateway(home) as gateway, client(gateway) as http:
-            for answer in (before, *told):
+            for answer in (before, *result):
                 assert http.get(f"/v1/chat/{answer['id']}").json() == answer
-    return f"{len(told)} answers came whole and unstored; with room again all were stored, and there after a restart."
+    return f"{len(result)} answers came whole and unstored; with room again all were stored, and there after a restart."
 
 
 @fault(
@@ -210,11 +210,11 @@ def files_may_not_grow(place: Place) -> str:
     with place.gateway(settings=settings) as gateway, client(gateway) as http:
         chat(http, "before")
         with limited(gateway.process.pid, resource.RLIMIT_FSIZE, 4096):
-            told = [chat(http, light(count=20, size=1000)) for _ in range(3)]
-            assert all(answer["metadata"].get("stored") is False for answer in told), told[0]["metadata"]
-        for answer in told:
+            result = [chat(http, light(count=20, size=1000)) for _ in range(3)]
+            assert all(answer["metadata"].get("stored") is False for answer in result), result[0]["metadata"]
+        for answer in result:
             _wait_stored(http, answer)
-    return f"{len(told)} of {len(told)} answers came whole and unstored, and were stored when the limit was gone."
+    return f"{len(result)} of {len(result)} answers came whole and unstored, and were stored when the limit was gone."
 
 
 @fault(
@@ -228,16 +228,16 @@ def locked_database(place: Place) -> str:
         with closing(sqlite3.connect(gateway.data / "history.db", isolation_level=None)) as other:
             other.execute("BEGIN EXCLUSIVE")
             until = time.monotonic() + 5
-            told = [chat(http, standin("text chunks=200 length=2000"))]
-            while len(told) < 50 and time.monotonic() < until:
-                told.append(chat(http, standin("text chunks=20 length=200")))
+            result = [chat(http, standin("text chunks=200 length=2000"))]
+            while len(result) < 50 and time.monotonic() < until:
+                result.append(chat(http, standin("text chunks=20 length=200")))
             time.sleep(max(0.0, until - time.monotonic()))
-            assert all(answer["metadata"].get("stored") is False for answer in told)
+            assert all(answer["metadata"].get("stored") is False for answer in result)
             other.execute("ROLLBACK")
-        for answer in told:
+        for answer in result:
             _wait_stored(http, answer)
         assert is_healthy(gateway)
-    return f"{len(told)} answers came whole during the lock and were stored after it."
+    return f"{len(result)} answers came whole during the lock and were stored after it."
 
 
 @fault(
@@ -314,17 +314,17 @@ def read_only_history(place: Place) -> str:
             before = chat(http, "before")
         remount(disk, "ro")
         with running_gateway(home) as gateway, client(gateway) as http:
-            told = [chat(http, standin("fences")) for _ in range(3)]
-            assert all(answer["metadata"].get("stored") is False for answer in told), told[0]["metadata"]
+            result = [chat(http, standin("fences")) for _ in range(3)]
+            assert all(answer["metadata"].get("stored") is False for answer in result), result[0]["metadata"]
             refused = refusal(http.get("/v1/conversations"))
             assert refused.status == 503
             remount(disk, "rw")
-            for answer in told:
+            for answer in result:
                 _wait_stored(http, answer)
             assert http.get(f"/v1/chat/{before['id']}").json() == before
     return (
-        f"{len(told)} answers came whole and unstored, the history said {refused.message!r}; they were stored when the "
-        "disk could be written again."
+        f"{len(result)} answers came whole and unstored, the history said {refused.message!r}; they were stored when "
+        "the disk could be written again."
     )
 
 
@@ -359,8 +359,8 @@ def damaged_database(place: Place) -> str:
         assert "stored" not in chat(http, "hello")["metadata"]
         aside = [file.name for file in gateway.data.glob("history*") if file.stat().st_size > 50_000]
         assert aside
-    told = ", ".join(f"{count} × {status}" for status, count in sorted(statuses.items()))
-    return f"5 of 5 answers came whole; the history answered {told}; the next start began a new one and kept the old."
+    result = ", ".join(f"{count} × {status}" for status, count in sorted(statuses.items()))
+    return f"5 of 5 answers came whole; the history answered {result}; the next start began a new one and kept the old."
 
 
 def _elsewhere(data: Path, other: Path) -> None:
@@ -416,8 +416,8 @@ def clock_jumps(place: Place) -> str:
             durations += [answer["metadata"]["duration_ms"] for answer in (last, across)]
         assert min(durations) >= 0, durations
         assert max(durations) < 60_000, durations
-        told = http.get(f"/v1/conversations/{first['conversationId']}").json()
-        said = [message["text"] for message in told["messages"] if message["role"] == "user"]
+        result = http.get(f"/v1/conversations/{first['conversationId']}").json()
+        said = [message["text"] for message in result["messages"] if message["role"] == "user"]
         assert said == asked, said
         for line in http.get("/metrics").text.splitlines():
             assert "_seconds_" not in line or float(line.rpartition(" ")[2]) >= 0, line
@@ -453,9 +453,9 @@ def lock_and_jump(place: Place) -> str:
             gateway.process.wait(PATIENCE)
     with running_gateway(home, settings=settings) as gateway, client(gateway) as http:
         kept = http.get(f"/v1/chat/{stream.id}/events").content
-        told = stream.body.replace(b": keep-alive\n\n", b"")
-        assert kept.startswith(told), (told[-200:], kept[-500:])
-    return f"All {len(told):,} bytes that the reader had are in the history."
+        result = stream.body.replace(b": keep-alive\n\n", b"")
+        assert kept.startswith(result), (result[-200:], kept[-500:])
+    return f"All {len(result):,} bytes that the reader had are in the history."
 
 
 @fault(
@@ -625,8 +625,8 @@ def sigkill(place: Place) -> str:
             answer = http.get(f"/v1/chat/{stream.id}").json()
             assert answer["status"] == "error"
             assert answer["documents"][-1]["metadata"]["errorCode"] == "GATEWAY_RESTARTED"
-        told = sum(len(stream.body) for stream in streams)
-    return f"{told} bytes of {2 * count} streams are in the history as delivered; {len(orphans)} orphans were ended."
+        result = sum(len(stream.body) for stream in streams)
+    return f"{result} bytes of {2 * count} streams are in the history as delivered; {len(orphans)} orphans were ended."
 
 
 def _read_until_broken(stream: Growing) -> None:

@@ -288,8 +288,8 @@ def _slow_requests(place: Place, count: int, settings: dict[str, str], start: by
         assert answered > 0
         wait_until(lambda: fds_but_database(pid) <= descriptors + 1, what="no more descriptors")
         assert is_whole(_one_stream(gateway))
-    told = ", ".join(f"{number} × {how}" for how, number in sorted(ends.items()))
-    return f"{count} slow clients: {told}; {answered} others were answered meanwhile."
+    result = ", ".join(f"{number} × {how}" for how, number in sorted(ends.items()))
+    return f"{count} slow clients: {result}; {answered} others were answered meanwhile."
 
 
 @fault(
@@ -363,9 +363,9 @@ def pipelined(place: Place) -> str:
         found = []
         for _ in range(count):
             assert await one.head() == 404, one.status
-            told = re.search(rb"model-(\d+)", await one.body())
-            assert told
-            found.append(int(told[1]))
+            result = re.search(rb"model-(\d+)", await one.body())
+            assert result
+            found.append(int(result[1]))
         await sending
         one.close()
         return found
@@ -406,8 +406,8 @@ def malformed_requests(place: Place) -> str:
         mistakes = [line for line in gateway.log.read_text().splitlines() if json.loads(line)["level"] == "error"]
         assert not mistakes, mistakes[0][:2000]
         assert is_whole(_one_stream(gateway))
-    told = ", ".join(f"{number:,} × {status or 'closed'}" for status, number in sorted(found.items()))
-    return f"{sum(found.values()):,} requests: {told}; {grown} kB more memory, no more descriptors."
+    result = ", ".join(f"{number:,} × {status or 'closed'}" for status, number in sorted(found.items()))
+    return f"{sum(found.values()):,} requests: {result}; {grown} kB more memory, no more descriptors."
 
 
 def _send_malformed(gateway: RunningGateway, seed: int, count: int) -> Counter[int]:
@@ -513,5 +513,5 @@ def deleted_while_read(place: Place) -> str:
         folders = gateway.data / "conversations"
         wait_until(lambda: not list(folders.glob("conv_*")), what="no folders")
         assert is_whole(_one_stream(gateway))
-    told = ", ".join(f"{number:,} × {status}" for status, number in sorted(found.items()))
-    return f"{count:,} conversations were deleted during {sum(found.values()):,} reads ({told}); nothing is left."
+    result = ", ".join(f"{number:,} × {status}" for status, number in sorted(found.items()))
+    return f"{count:,} conversations were deleted during {sum(found.values()):,} reads ({result}); nothing is left."

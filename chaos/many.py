@@ -25,10 +25,10 @@ class Wire:
         """The status; 0 when the other end has closed instead."""
         try:
             async with asyncio.timeout(_PATIENCE):
-                told = await self._reader.readuntil(b"\r\n\r\n")
+                result = await self._reader.readuntil(b"\r\n\r\n")
         except (asyncio.IncompleteReadError, ConnectionError):
             return 0
-        first, *lines = told.decode("latin-1").split("\r\n")
+        first, *lines = result.decode("latin-1").split("\r\n")
         self.status = int(first.split(" ", 2)[1])
         self.headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
         return self.status

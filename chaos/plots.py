@@ -59,12 +59,12 @@ def _panel(curve: Curve, left: int, top: int) -> str:
     last = curve.points[-1][0] or 1
     line = " ".join(f"{left + at / last * _WIDTH:.1f},{floor - value * scale:.1f}" for at, value in curve.points)
     unit = f" {curve.unit}" if curve.unit else ""
-    told = f"{_short(min(values))} to {_short(max(values))}{unit}; at the end {_short(values[-1])}"
+    result = f"{_short(min(values))} to {_short(max(values))}{unit}; at the end {_short(values[-1])}"
     middle = left + _WIDTH / 2
     return "\n".join(
         [
             f'<text class="name" x="{left}" y="{top + 24}">{escape(curve.name)}</text>',
-            f'<text class="end" x="{left + _WIDTH}" y="{top + 24}">{escape(told)}</text>',
+            f'<text class="end" x="{left + _WIDTH}" y="{top + 24}">{escape(result)}</text>',
             f'<line class="half" x1="{middle}" x2="{middle}" y1="{top + _HEAD}" y2="{floor}"/>',
             f'<line class="floor" x1="{left}" x2="{left + _WIDTH}" y1="{floor}" y2="{floor}"/>',
             f'<polyline class="line" points="{line}"/>',

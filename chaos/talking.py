@@ -104,10 +104,10 @@ def connected(gateway: RunningGateway, seconds: float = PATIENCE) -> socket.sock
 
 
 def request(method: str, path: str, *headers: str, body: Json | None = None) -> bytes:
-    told = b"" if body is None else json.dumps(body).encode()
-    more = [f"Content-Length: {len(told)}", "Content-Type: application/json"] if body is not None else []
+    result = b"" if body is None else json.dumps(body).encode()
+    more = [f"Content-Length: {len(result)}", "Content-Type: application/json"] if body is not None else []
     lines = [f"{method} {path} HTTP/1.1", "Host: localhost", *more, *headers, "", ""]
-    return "\r\n".join(lines).encode() + told
+    return "\r\n".join(lines).encode() + result
 
 
 def reply_of(sock: socket.socket, most: int = 1 << 20) -> bytes:

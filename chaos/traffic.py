@@ -91,16 +91,16 @@ class Worker:
         messages: list[Json] = [{"role": "user", "content": prompt}]
         reply = self._http.post("/v1/chat/completions", json={"messages": messages, "tools": [_WEATHER]})
         assert reply.status_code == 200, reply.text
-        told = reply.json()["choices"][0]
-        assert told["finish_reason"] == "tool_calls", told
-        call_id = told["message"]["tool_calls"][0]["id"]
+        result = reply.json()["choices"][0]
+        assert result["finish_reason"] == "tool_calls", result
+        call_id = result["message"]["tool_calls"][0]["id"]
         if self._chance.random() < 0.5:
             results = {"toolResults": [{"toolCallId": call_id, "content": "sunny"}]}
             answer = self._http.post(f"/v1/chat/{reply.headers['x-chat-id']}/answer", json=results)
             assert answer.status_code == 200, answer.text
             assert "It is sunny." in text_of(answer.json())
         else:
-            messages += [told["message"], {"role": "tool", "tool_call_id": call_id, "content": "sunny"}]
+            messages += [result["message"], {"role": "tool", "tool_call_id": call_id, "content": "sunny"}]
             answer = self._http.post("/v1/chat/completions", json={"messages": messages, "tools": [_WEATHER]})
             assert answer.status_code == 200, answer.text
             assert "It is sunny." in answer.json()["choices"][0]["message"]["content"]
@@ -148,8 +148,8 @@ class Worker:
         assert found.status_code == 200, found.text
         id = self._any_conversation()
         if id is not None:
-            told = self._http.get(f"/v1/conversations/{id}").json()
-            for run in told["runs"]:
+            result = self._http.get(f"/v1/conversations/{id}").json()
+            for run in result["runs"]:
                 assert self._http.get(f"/v1/chat/{run['id']}").status_code in (200, 404)
 
     def browsed(self) -> None:

@@ -45,8 +45,8 @@ def fuzzed(target: Target, seconds: int, folder: Path) -> Row:
             timeout=seconds * 2 + _START,
             check=False,
         )
-    told = done.stderr
-    breaches = _BREACH.findall(told)
+    result = done.stderr
+    breaches = _BREACH.findall(result)
     for left in sorted(folder.glob("ended-*")):  # no answer in time, or too much memory
         kept = FOUND / target.name / left.name
         kept.parent.mkdir(parents=True, exist_ok=True)
@@ -54,9 +54,11 @@ def fuzzed(target: Target, seconds: int, folder: Path) -> Row:
         left.unlink()
         breaches.append(kept.name)
     if done.returncode != 0 and not breaches:
-        sys.stderr.write("\n".join([line for line in told.splitlines() if not line.startswith("INFO: ")][-30:]) + "\n")
+        sys.stderr.write(
+            "\n".join([line for line in result.splitlines() if not line.startswith("INFO: ")][-30:]) + "\n"
+        )
         breaches.append(f"the fuzzer ended with {done.returncode}")
-    ended, final = _DONE.search(told), _FINAL.findall(told)
+    ended, final = _DONE.search(result), _FINAL.findall(result)
     return Row(
         target.name,
         runs=int(ended[1]) if ended else 0,

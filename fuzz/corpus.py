@@ -57,5 +57,5 @@ def _reached(target: Target, data: bytes) -> set[tuple[str, int, int]] | None:
         tracer.stop()
     if breach is not None:
         return None
-    told = tracer.get_data()
-    return {(file, *arc) for file in told.measured_files() for arc in told.arcs(file) or ()}
+    result = tracer.get_data()
+    return {(file, *arc) for file in result.measured_files() for arc in result.arcs(file) or ()}

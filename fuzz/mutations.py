@@ -95,13 +95,13 @@ class Mutator:
                 return None
             value = holder[0]
         try:
-            told = json.dumps(value, ensure_ascii=roll.random() < 0.7, separators=(",", ":"))
+            result = json.dumps(value, ensure_ascii=roll.random() < 0.7, separators=(",", ":"))
         except (RecursionError, ValueError):
             return None
         depth, (start, end) = roll.choice(_ABSURD_DEPTHS), roll.choice((("[", "]"), ('{"a":', "}")))
         for written in (json.dumps(_DEEP), json.dumps(_DEEP, ensure_ascii=False)):
-            told = told.replace(written, f"{start * depth}1{end * depth}")
-        return told.encode("utf-8", "surrogatepass")
+            result = result.replace(written, f"{start * depth}1{end * depth}")
+        return result.encode("utf-8", "surrogatepass")
 
     def _change_one(self, holder: list[Any], roll: random.Random) -> None:
         places = list(_places(holder))

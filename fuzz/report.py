@@ -52,7 +52,7 @@ def part(rows: Sequence[Row], targets: Sequence[Target], seconds: int, today: da
     holds = {target.name: target.holds for target in targets}
     files, found = _files(CORPUS), _files(FOUND)
     size = sum(path.stat().st_size for path in files)
-    told = [
+    result = [
         f"On {today.day} {today:%B %Y}, {seconds} s for each of {len(rows)} targets: "
         f"{sum(row.runs for row in rows):,} runs, {sum(len(row.breaches) for row in rows)} broken laws. The corpus has "
         f"{len(files)} inputs ({size / 1000:.0f} kB); {len(found)} former failures are kept as regression tests.",
@@ -60,12 +60,12 @@ def part(rows: Sequence[Row], targets: Sequence[Target], seconds: int, today: da
         "| target | law | runs | runs/s | edges | corpus | broken |",
         "|---|---|--:|--:|--:|--:|---|",
     ]
-    told += [
+    result += [
         f"| `{row.target}` | {holds[row.target]} | {row.runs:,} | {row.rate:,.0f} | {row.edges:,} | "
         f"{len(_files(CORPUS / row.target))} | {', '.join(row.breaches) or 'none'} |"
         for row in rows
     ]
-    return "\n".join([_HEAD, *told, "", _FOUND])
+    return "\n".join([_HEAD, *result, "", _FOUND])
 
 
 def _files(folder: Path) -> list[Path]:

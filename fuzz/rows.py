@@ -19,5 +19,5 @@ class Row(Struct, frozen=True):
 
     @property
     def line(self) -> str:
-        told = ", ".join(self.breaches) or "none"
-        return f"{self.target:16} {self.runs:>9} {self.rate:>8.0f} {self.edges:>7} {self.new:>6}  {told}"
+        result = ", ".join(self.breaches) or "none"
+        return f"{self.target:16} {self.runs:>9} {self.rate:>8.0f} {self.edges:>7} {self.new:>6}  {result}"

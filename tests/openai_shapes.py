@@ -278,11 +278,11 @@ def read_stream(body: bytes, *, include_usage: bool = False) -> Stream:
     error: Error | None = None
     for number, event in enumerate(events, 1):
         _rule(error is None, f"event {number} comes after the error: {event.data}")
-        told = _told(event, number)
-        if isinstance(told, Error):
-            error = told
+        result = _told(event, number)
+        if isinstance(result, Error):
+            error = result
         else:
-            chunks.append(told)
+            chunks.append(result)
     _rule(bool(chunks) or error is not None, "there is neither a chunk nor an error")
     _check_heads(chunks)
     _check_ends(chunks, error, include_usage)

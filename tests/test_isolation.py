@@ -42,8 +42,8 @@ def test_it() -> None:
     ignored = int(told.split()[1], 16)
     assert [number for number in (1, 2, 3, 15) if ignored >> number - 1 & 1] == []
 """
-    status, told = inner(tmp_path, source, *workers, ignored=IGNORED)
-    assert status == 0, told
+    status, result = inner(tmp_path, source, *workers, ignored=IGNORED)
+    assert status == 0, result
 
 
 @pytest.mark.parametrize(
@@ -66,9 +66,9 @@ def test_that_hangs() -> None:
 def test_that_follows() -> None:
     pass
 """
-    status, told = inner(tmp_path, source, "-o", "timeout=1", "-o", "faulthandler_timeout=60")
-    assert status == 1, told
-    assert "1 failed, 1 passed" in told
+    status, result = inner(tmp_path, source, "-o", "timeout=1", "-o", "faulthandler_timeout=60")
+    assert status == 1, result
+    assert "1 failed, 1 passed" in result
 
 
 @pytest.mark.slow
@@ -91,8 +91,8 @@ def test_it(tmp_path) -> None:
     pids = tmp_path / "pids"
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PIDS", str(pids))
-        status, told = inner(tmp_path, source)
-    assert status == 0, told
+        status, result = inner(tmp_path, source)
+    assert status == 0, result
     assert [start_of(int(pid)) for pid in pids.read_text().split()] == [None, None]
 
 
@@ -110,6 +110,6 @@ def test_not_counted(n: int) -> None: ...
 @pytest.mark.slow
 def test_slow() -> None: ...
 """
-    _, told = inner(tmp_path, source, "-m", "not slow", "-vv")
-    kept = [line.partition("::")[2].split()[0] for line in told.splitlines() if "PASSED" in line]
+    _, result = inner(tmp_path, source, "-m", "not slow", "-vv")
+    kept = [line.partition("::")[2].split()[0] for line in result.splitlines() if "PASSED" in line]
     assert kept == ["test_counted[0]", "test_counted[3]", "test_not_counted[0]", "test_not_counted[1]"]

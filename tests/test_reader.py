@@ -31,19 +31,19 @@ def test_the_size_of_the_pieces_does_not_matter(size: int) -> None:
 
 def test_whole_lines_are_told_at_once() -> None:
     reader = DocumentReader(RUN)
-    told = [bool(reader.push(line)) for line in RECORDING.lines]
+    result = [bool(reader.push(line)) for line in RECORDING.lines]
     #       init  user  thought  "Let " "me." its flush  started completed "Done" its flush result
-    assert told == [False, False, True, True, True, False, True, True, True, False, True]
+    assert result == [False, False, True, True, True, False, True, True, True, False, True]
     assert reader.flush() == []
 
 
 def test_the_prompt_is_known_as_soon_as_the_agent_repeats_it() -> None:
     reader = DocumentReader(RUN)
-    told = []
+    result = []
     for line in RECORDING.lines[:2]:
-        told.append(reader.prompt)
+        result.append(reader.prompt)
         reader.push(line)
-    assert told == ["", ""]
+    assert result == ["", ""]
     assert reader.prompt
 
 

@@ -65,9 +65,9 @@ def _try(command: list[str], environment: dict[str, str]) -> None:
     ran = subprocess.run(
         command, env=environment, capture_output=True, text=True, timeout=_LIMIT, check=False, stdin=subprocess.DEVNULL
     )
-    told = f"{command}\n{ran.stdout}{ran.stderr}"
+    result = f"{command}\n{ran.stdout}{ran.stderr}"
     if ran.returncode != 0 or not ran.stdout.strip():
-        raise SystemExit(f"failed with {ran.returncode}: {told}")
+        raise SystemExit(f"failed with {ran.returncode}: {result}")
     sys.stdout.write(f"ok: {' '.join(command).splitlines()[0][:100]}\n")
 
 

@@ -122,8 +122,8 @@ def answer_request(data: bytes) -> None:
             assert_well_formed(events)
             assert_the_stream_folds_to_the_response(events)
     if request.answers is not None:
-        told = typed(lambda: answers_message(_ASKED, answers_of(request.answers or ())))
-        assert told is None or told.encode()
+        reply = typed(lambda: answers_message(_ASKED, answers_of(request.answers or ())))
+        assert reply is None or reply.encode()
     if request.plan is not None:
         assert plan_message(_ASKED, request.plan, request.text).encode()
 
@@ -178,7 +178,7 @@ def _openai_seeds() -> Iterator[bytes]:
     function = {"name": "get", "arguments": '{"a": "\\ud800"}'}
     call = {"id": "c", "type": "function", "function": function}
     png = {"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw0KGgo="}}
-    told = [
+    reply = [
         {"role": "system", "content": [{"type": "text", "text": "Be kind."}]},
         {"role": "developer", "content": "x"},
         {"role": "user", "content": [{"type": "text", "text": "Look"}, png]},
@@ -190,7 +190,7 @@ def _openai_seeds() -> Iterator[bytes]:
     tool = {"type": "function", "function": {"name": "get", "parameters": {"type": "object"}, "strict": True}}
     schema = {"type": "object", "properties": {"a": {"$ref": "#/$defs/a"}}, "$defs": {"a": {"pattern": "("}}}
     yield _json(messages=[user], model="auto", stream=True, stream_options={"include_usage": True})
-    yield _json(messages=told, max_tokens=3, max_completion_tokens=5, stop=["a", "b"], temperature=0.5, seed=1)
+    yield _json(messages=reply, max_tokens=3, max_completion_tokens=5, stop=["a", "b"], temperature=0.5, seed=1)
     yield _json(messages=[user], tools=[tool], tool_choice={"type": "function", "function": {"name": "get"}})
     yield _json(messages=[user], tools=[tool], tool_choice="required", parallel_tool_calls=False, n=1, user="u")
     yield _json(messages=[user], response_format={"type": "json_schema", "json_schema": {"name": "x", "schema": {}}})

@@ -87,9 +87,9 @@ class AcpEmitter(Emitter):
         if call.tool == "updateTodos":
             todos = call.args["todos"]
             assert isinstance(todos, list)
-            told = [{**todo, "status": str(todo["status"]).removeprefix("TODO_STATUS_").lower()} for todo in todos]
-            self._of.server.send("cursor/update_todos", {"toolCallId": call.id, "todos": told, "merge": False})
-            self.entries(told)
+            reply = [{**todo, "status": str(todo["status"]).removeprefix("TODO_STATUS_").lower()} for todo in todos]
+            self._of.server.send("cursor/update_todos", {"toolCallId": call.id, "todos": reply, "merge": False})
+            self.entries(reply)
 
     def reject(self, call: Call, rejected: Record) -> None:
         """Nothing says so."""
@@ -111,11 +111,11 @@ class AcpEmitter(Emitter):
         pass
 
     def finish(self, usage: Record | None, *, end: bytes = b"\n") -> None:
-        told: Record = {"stopReason": self._of.server.knobs.text("acp_stop", "end_turn")}
+        reply: Record = {"stopReason": self._of.server.knobs.text("acp_stop", "end_turn")}
         if self._of.server.knobs.flag("acp_usage"):
             self._of.spent += 100
-            told["usage"] = {"inputTokens": self._of.spent, "outputTokens": 7, "totalTokens": self._of.spent + 7}
-        self.answer(result=told)
+            reply["usage"] = {"inputTokens": self._of.spent, "outputTokens": 7, "totalTokens": self._of.spent + 7}
+        self.answer(result=reply)
 
     def fail_result(self, message: str) -> None:
         self.fail(message)
@@ -139,8 +139,8 @@ class AcpEmitter(Emitter):
         return self._of.server.knobs.flag("acp_bare")
 
     def entries(self, todos: list[Record]) -> None:
-        told = [{"content": todo["content"], "priority": "medium", "status": todo["status"]} for todo in todos]
-        self.update({"sessionUpdate": "plan", "entries": told})
+        reply = [{"content": todo["content"], "priority": "medium", "status": todo["status"]} for todo in todos]
+        self.update({"sessionUpdate": "plan", "entries": reply})
 
     def described(self, call: Call) -> Record:
         title = _TITLES.get(call.tool, call.tool)
@@ -230,9 +230,9 @@ def _result(call: Call, result: Record, *, is_bare: bool) -> Record:
             return {"rawOutput": {name: value[name] for name in ("exitCode", "stdout", "stderr")}}
     if isinstance(value, dict):
         return {} if is_bare and call.tool not in ("mcp", "shell") else {"rawOutput": value}
-    for name, told in result.items():
-        if name not in ("rejected", "permissionDenied", "writePermissionDenied") and isinstance(told, dict):
-            return {"rawOutput": {"error": told.get("error") or told.get("errorMessage") or name}}
+    for name, reply in result.items():
+        if name not in ("rejected", "permissionDenied", "writePermissionDenied") and isinstance(reply, dict):
+            return {"rawOutput": {"error": reply.get("error") or reply.get("errorMessage") or name}}
     return {}
 
 

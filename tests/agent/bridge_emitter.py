@@ -83,12 +83,12 @@ class BridgeEmitter(Emitter):
         if call.tool in _UNTOLD:
             return
         args = bridge_shapes.arguments(call.tool, call.args)
-        told = bridge_shapes.result(call.tool, result)
-        tool_call: Record = {"type": call.tool, "args": args, "result": told}
+        reply = bridge_shapes.result(call.tool, result)
+        tool_call: Record = {"type": call.tool, "args": args, "result": reply}
         call.model_call = call.model_call or self._called()
         self.update("tool-call-completed", callId=call.id, modelCallId=call.model_call, toolCall=tool_call)
-        status = "completed" if told["status"] == "success" else "error"
-        self.message("tool_call", call_id=call.id, name=call.tool, status=status, args=args, result=told)
+        status = "completed" if reply["status"] == "success" else "error"
+        self.message("tool_call", call_id=call.id, name=call.tool, status=status, args=args, result=reply)
         self._model_call = ""
 
     def reject(self, call: Call, rejected: Record) -> None:

@@ -43,13 +43,13 @@ class BridgeError(Exception):
         return HTTP.get(self.code, 500)
 
     def payload(self) -> dict[str, Any]:
-        told: dict[str, Any] = {"code": self.code, "message": self.message}
+        result: dict[str, Any] = {"code": self.code, "message": self.message}
         if self.sdk_code:
             debug = {"sdkErrorCode": f"SDK_ERROR_CODE_{self.sdk_code}", "message": self.message}
             if self.retry_after:
                 debug["retryAfter"] = self.retry_after
-            told["details"] = [{"type": "sdk.v1.SdkErrorDetails", "value": "AAAA", "debug": debug}]
-        return told
+            result["details"] = [{"type": "sdk.v1.SdkErrorDetails", "value": "AAAA", "debug": debug}]
+        return result
 
 
 def error_of(failure: Failure) -> BridgeError:

@@ -191,12 +191,12 @@ def run_command(turn: Turn, command: str, where: str = "") -> Ran:
 
 
 def shell_result(command: str, ran: Ran, where: str = "") -> Record:
-    told: Record = {"command": command, "workingDirectory": where, "exitCode": ran.status, "signal": ""}
+    reply: Record = {"command": command, "workingDirectory": where, "exitCode": ran.status, "signal": ""}
     said: Record = {"stdout": ran.out, "stderr": ran.err, "executionTime": ran.spent}
     said["interleavedOutput"] = ran.out + ran.err
     if ran.status == 0:
-        return {"success": {**told, **said, "localExecutionTimeMs": ran.spent}, "isBackground": False}
-    return {"failure": {**told, **said, "aborted": False}, "isBackground": False}
+        return {"success": {**reply, **said, "localExecutionTimeMs": ran.spent}, "isBackground": False}
+    return {"failure": {**reply, **said, "aborted": False}, "isBackground": False}
 
 
 def _shell(turn: Turn, args: Record) -> Outcome:
@@ -251,8 +251,8 @@ def edit_result(path: str, before: str | None, after: str) -> Record:
     added, removed = (sum(line.startswith(sign) for line in diff[2:]) for sign in "+-")
     whole: Record = {} if before is None else {"beforeFullFileContent": before}
     counts: Record = {"path": path, "linesAdded": added, "linesRemoved": removed, "diffString": "\n".join(diff)}
-    told: Record = {**whole, "afterFullFileContent": after, "message": f"Wrote contents to {path}"}
-    return {"success": {**counts, **told}}
+    reply: Record = {**whole, "afterFullFileContent": after, "message": f"Wrote contents to {path}"}
+    return {"success": {**counts, **reply}}
 
 
 def _edit(turn: Turn, args: Record) -> Outcome:
@@ -342,8 +342,8 @@ def _grep(turn: Turn, args: Record) -> Outcome:
         found = [(number, line) for number, line in enumerate(content.splitlines(), 1) if wanted.search(line)]
         name = os.path.relpath(file, turn.workspace)
         flags: Record = {"contentTruncated": False, "isContextLine": False}
-        told = [{"lineNumber": number, "content": line, **flags} for number, line in found]
-        matches += [{"file": f"./{name}", "matches": told}] if told else []
+        reply = [{"lineNumber": number, "content": line, **flags} for number, line in found]
+        matches += [{"file": f"./{name}", "matches": reply}] if reply else []
         lines += [f"{name}:{number}:{line}" for number, line in found]
     counts: Record = {"totalLines": len(lines), "totalMatchedLines": len(lines)}
     content_found: Record = {"matches": matches, **counts, "clientTruncated": False, "ripgrepTruncated": False}

@@ -154,15 +154,15 @@ def test_the_text_format_prints_only_what_follows_the_last_tool(standin: Standin
 
 
 def test_the_json_format_is_one_object(standin: Standin) -> None:
-    [told] = parsed(standin.run("-p", "--output-format", "json", "--show-thinking", stdin="standin: thinking").stdout)
-    assert [*told][:5] == ["type", "subtype", "is_error", "duration_ms", "duration_api_ms"]
-    assert told["result"] == "I have thought once. I have thought twice."
-    assert len(told["thinking_blocks"]) == 2
+    [reply] = parsed(standin.run("-p", "--output-format", "json", "--show-thinking", stdin="standin: thinking").stdout)
+    assert [*reply][:5] == ["type", "subtype", "is_error", "duration_ms", "duration_api_ms"]
+    assert reply["result"] == "I have thought once. I have thought twice."
+    assert len(reply["thinking_blocks"]) == 2
 
 
 def test_partial_output_without_stream_json_is_deltas_and_a_result(standin: Standin) -> None:
-    told = parsed(standin.run("-p", "--stream-partial-output", stdin="standin: parallel").stdout)
-    *deltas, result = told
+    reply = parsed(standin.run("-p", "--stream-partial-output", stdin="standin: parallel").stdout)
+    *deltas, result = reply
     assert {*kinds(deltas)} == {"assistant"}
     assert "".join(map(text_of, deltas)) == result["result"]
 
@@ -231,7 +231,7 @@ def test_an_open_stdin_keeps_it_alive_after_the_result(standin: Standin) -> None
 
 
 def test_help_names_the_options(standin: Standin) -> None:
-    told = standin.run("--help").stdout
+    reply = standin.run("--help").stdout
     for option in (
         "--stream-partial-output",
         "--output-format <format>",
@@ -239,8 +239,8 @@ def test_help_names_the_options(standin: Standin) -> None:
         "--resume [chatId]",
         "-f, --force",
     ):
-        assert option in told
-    assert "--new-session-id" not in told
+        assert option in reply
+    assert "--new-session-id" not in reply
 
 
 # failures
@@ -481,8 +481,8 @@ def test_a_session_belongs_to_its_directory(standin: Standin) -> None:
 
 def test_what_cannot_be_resumed(standin: Standin) -> None:
     ran = standin.run("-p", "--resume", "x", "hi")
-    told = 'Failed to claim persistent session for chat "x": Persistent-session chat ID must be a UUID\n'
-    assert (ran.returncode, ran.stdout, ran.stderr) == (1, "", told)
+    reply = 'Failed to claim persistent session for chat "x": Persistent-session chat ID must be a UUID\n'
+    assert (ran.returncode, ran.stdout, ran.stderr) == (1, "", reply)
     chat = standin.records("first")[0]["session_id"]
     [store] = standin.configuration.glob(f"chats/*/{chat}/store.db")
     store.write_bytes(b"\x00broken")
@@ -539,8 +539,8 @@ def test_sigint_and_sigterm(standin: Standin, prompt: str) -> None:
         process = standin.start(*STREAM, f"standin: {prompt}")
         read_until(process, b'"type":"user"')
         process.send_signal(number)
-        _, told = process.communicate(timeout=TIMEOUT)
-        assert (process.returncode, told) == (status, said)
+        _, reply = process.communicate(timeout=TIMEOUT)
+        assert (process.returncode, reply) == (status, said)
 
 
 def test_a_terminated_session_can_be_resumed(standin: Standin) -> None:
@@ -671,8 +671,8 @@ def test_the_log(standin: Standin) -> None:
 
 
 def test_echo_args_and_env(standin: Standin) -> None:
-    told = json.loads(standin.answer("standin: echo-args", "--add-dir", "x"))
-    assert told["argv"][-2:] == ["--add-dir", "x"]
+    reply = json.loads(standin.answer("standin: echo-args", "--add-dir", "x"))
+    assert reply["argv"][-2:] == ["--add-dir", "x"]
     assert "CURSOR_CONFIG_DIR" in json.loads(standin.answer("standin: echo-env"))["names"]
 
 

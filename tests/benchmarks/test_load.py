@@ -66,11 +66,11 @@ def load(programs: Path, tmp_path: Path) -> Callable[..., Summary]:
 
 
 def test_whole_replies_are_counted(load: Callable[..., Summary]) -> None:
-    told = load(sending(OK + b"FIRST and END\n"), "-c", "3", "-n", "10")
-    assert (told.asked, told.finished, told.failed) == (10, 10, 0)
-    assert told.total_us is not None
-    assert told.total_us.count == 10
-    assert told.bytes == 10 * len(OK + b"FIRST and END\n")
+    result = load(sending(OK + b"FIRST and END\n"), "-c", "3", "-n", "10")
+    assert (result.asked, result.finished, result.failed) == (10, 10, 0)
+    assert result.total_us is not None
+    assert result.total_us.count == 10
+    assert result.bytes == 10 * len(OK + b"FIRST and END\n")
 
 
 @pytest.mark.parametrize(
@@ -84,30 +84,30 @@ def test_whole_replies_are_counted(load: Callable[..., Summary]) -> None:
     ],
 )
 def test_other_replies_have_failed(load: Callable[..., Summary], reply: bytes) -> None:
-    told = load(sending(reply), "-n", "2")
-    assert (told.finished, told.failed, told.total_us) == (2, 2, None)
+    result = load(sending(reply), "-n", "2")
+    assert (result.finished, result.failed, result.total_us) == (2, 2, None)
 
 
 def test_marks_are_found_where_two_reads_meet(load: Callable[..., Summary]) -> None:
-    told = load(sending(OK + b"FI", b"RST and E", b"ND", pause=0.05))
-    assert told.failed == 0
+    result = load(sending(OK + b"FI", b"RST and E", b"ND", pause=0.05))
+    assert result.failed == 0
 
 
 def test_the_first_content_comes_before_the_end(load: Callable[..., Summary]) -> None:
-    told = load(sending(OK + b"FIRST", b"END", pause=0.05))
-    assert told.first_us is not None
-    assert told.total_us is not None
-    assert 0 < told.first_us.p50 <= told.total_us.p50
+    result = load(sending(OK + b"FIRST", b"END", pause=0.05))
+    assert result.first_us is not None
+    assert result.total_us is not None
+    assert 0 < result.first_us.p50 <= result.total_us.p50
 
 
 def test_stamps_are_measured_once_each(load: Callable[..., Summary]) -> None:
     first, second = time.monotonic_ns() - 5_000_000, time.monotonic_ns() - 1_000_000
     lines = b'FIRST "@%d@"\n"@%d' % (first, second), b'@"\nagain: "@%d@@%d@" END\n' % (first, second)
-    told = load(sending(OK + lines[0], lines[1], pause=0.05), "-s")
-    assert told.failed == 0
-    assert told.delay_us is not None
-    assert told.delay_us.count == 2
-    assert told.delay_us.p50 >= 1000
+    result = load(sending(OK + lines[0], lines[1], pause=0.05), "-s")
+    assert result.failed == 0
+    assert result.delay_us is not None
+    assert result.delay_us.count == 2
+    assert result.delay_us.p50 >= 1000
 
 
 def test_the_first_reply_is_kept(load: Callable[..., Summary], tmp_path: Path) -> None:
@@ -131,5 +131,5 @@ def test_open_replies_are_held_until_the_input_ends(programs: Path, tmp_path: Pa
             assert client.stdout.readline() == b"open\n"
             assert gone == []
             out, _ = client.communicate(timeout=60)
-    told = msgspec.json.decode(out, type=Summary)
-    assert (told.answered, told.finished, told.failed) == (20, 0, 0)
+    result = msgspec.json.decode(out, type=Summary)
+    assert (result.answered, result.finished, result.failed) == (20, 0, 0)

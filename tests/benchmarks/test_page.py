@@ -50,8 +50,8 @@ def test_a_busy_machine_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_machine_is_described_without_its_name() -> None:
-    told = kind()
-    assert platform.python_version() in told
-    assert "GiB" in told
+    result = kind()
+    assert platform.python_version() in result
+    assert "GiB" in result
     if len(platform.node()) > 3:
-        assert platform.node() not in told
+        assert platform.node() not in result

@@ -56,18 +56,18 @@ def test_what_does_not_grow_for_ever_is_green(memory_mb: Callable[[int], float])
     ],
 )
 def test_a_leak_is_found_between_the_ups_and_downs(memory_mb: Callable[[int], float]) -> None:
-    (told,) = soaked(memory_mb).faults()
-    assert told.startswith("memory (RSS) grew by")
+    (result,) = soaked(memory_mb).faults()
+    assert result.startswith("memory (RSS) grew by")
 
 
 def test_what_is_left_at_rest_is_found() -> None:
-    (told,) = soaked(lambda second: 60, after=with_memory(601, 120)).faults()
-    assert "more memory (RSS) at rest" in told
+    (result,) = soaked(lambda second: 60, after=with_memory(601, 120)).faults()
+    assert "more memory (RSS) at rest" in result
 
 
 def test_a_wrong_reply_is_enough() -> None:
-    (told,) = soaked(lambda second: 60, mistakes=("KeyError",)).faults()
-    assert "1 replies were wrong, for example KeyError" in told
+    (result,) = soaked(lambda second: 60, mistakes=("KeyError",)).faults()
+    assert "1 replies were wrong, for example KeyError" in result
 
 
 def test_the_page_says_what_was_found() -> None:

@@ -142,9 +142,9 @@ def on_a_terminal(*arguments: str, stdin: bytes | None = b"", **environment: str
                 status = run(arguments)
         reading.result(TIMEOUT)
         errors.seek(0)
-        told = errors.read()
+        result = errors.read()
     os.close(ours)
-    return status, b"".join(pieces).decode().replace("\r\n", "\n"), told.decode()
+    return status, b"".join(pieces).decode().replace("\r\n", "\n"), result.decode()
 
 
 def _read_all(terminal: int, pieces: list[bytes]) -> None:

@@ -44,8 +44,8 @@ def tool(name: str, args: dict[str, Any], result: dict[str, Any]) -> bytes:
 
 def result(text: str, **more: Any) -> bytes:
     usage = {"inputTokens": 100, "outputTokens": 20, "cacheReadTokens": 1000, "cacheWriteTokens": 0}
-    told = {"type": "result", "subtype": "success", "is_error": False, "result": text, "duration_ms": 4200}
-    return line({**told, "usage": usage, **more})
+    reply = {"type": "result", "subtype": "success", "is_error": False, "result": text, "duration_ms": 4200}
+    return line({**reply, "usage": usage, **more})
 
 
 HELLO = init() + user() + delta("Hello ") + delta("world!") + result("Hello world!")

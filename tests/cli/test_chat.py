@@ -68,7 +68,7 @@ def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningGateway
 
 
 def turns(log: Path) -> list[dict[str, Any]]:
-    return [told for line in log.read_text().splitlines() if (told := json.loads(line))["prompt"] is not None]
+    return [result for line in log.read_text().splitlines() if (result := json.loads(line))["prompt"] is not None]
 
 
 def chat(*arguments: str, stdin: bytes = b"", **environment: str) -> tuple[int, str, str]:
@@ -159,10 +159,10 @@ def test_what_is_asked_for_reaches_the_agent(agent_log: Path, home: Path) -> Non
         "--text", "--model", "gpt-5-mini", "--mode", "ask", "--workspace", "../other", "standin: echo-args"
     )
     assert status == 0
-    told = json.loads(out)
-    assert told["argv"][told["argv"].index("--model") + 1] == "gpt-5-mini"
-    assert told["argv"][told["argv"].index("--mode") + 1] == "ask"
-    assert told["workspace"] == str(home / "other")
+    result = json.loads(out)
+    assert result["argv"][result["argv"].index("--model") + 1] == "gpt-5-mini"
+    assert result["argv"][result["argv"].index("--mode") + 1] == "ask"
+    assert result["workspace"] == str(home / "other")
 
 
 def test_the_current_folder_is_worked_in_whatever_the_settings_say(agent_log: Path, home: Path) -> None:

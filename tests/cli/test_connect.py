@@ -67,14 +67,14 @@ def prepared(path: Path, text: str = MINE) -> Path:
 @pytest.mark.quick_cases(5)
 @pytest.mark.parametrize("name", CLIENTS)
 def test_the_configuration_is_printed_and_nothing_is_written(name: str, home: Path) -> None:
-    out, told = connect(name, CURSOR_GATEWAY_API_KEY="cgw_mine")
+    out, result = connect(name, CURSOR_GATEWAY_API_KEY="cgw_mine")
     assert "http://127.0.0.1:1" in out
-    assert CLIENTS[name].title in told
+    assert CLIENTS[name].title in result
     assert "cgw_mine" in out or name in ("zed", "llm")  # they ask for it
     if name in JSON:
         json.loads(out)
     if name not in STEPS:
-        assert str(file_of(name)) in told
+        assert str(file_of(name)) in result
         assert not file_of(name).exists()
 
 
@@ -86,15 +86,15 @@ def test_the_models_are_listed(home: Path) -> None:
 
 def test_without_a_list_there_is_the_default(home: Path) -> None:
     install(home / "bin", knobs={"models": []})
-    out, told = connect("pi", CURSOR_GATEWAY_MODEL="opus-9")
+    out, result = connect("pi", CURSOR_GATEWAY_MODEL="opus-9")
     models = json.loads(out)["providers"]["cursor-gateway"]["models"]
     assert [model["id"] for model in models] == ["opus-9"]
-    assert "only the default is listed" in told
+    assert "only the default is listed" in result
 
 
 def test_a_port_that_changes_cannot_be_kept() -> None:
-    _, told = connect("pi", status=2, CURSOR_GATEWAY_PORT="0")
-    assert "set `port`" in told
+    _, result = connect("pi", status=2, CURSOR_GATEWAY_PORT="0")
+    assert "set `port`" in result
 
 
 # --- writing, and back ----------------------------------------------------------------------------------
@@ -106,17 +106,17 @@ def test_a_port_that_changes_cannot_be_kept() -> None:
 def test_written_and_undone_a_file_has_the_same_bytes(name: str, text: str, home: Path) -> None:
     file = prepared(file_of(name), text)
     file.chmod(0o640)
-    shown, told = connect(name, "--write")
+    shown, result = connect(name, "--write")
     written = file.read_bytes()
     assert "http://127.0.0.1:1" in written.decode()
     assert all(part in written.decode() for part in ("// mine", "/* very */", '"mine": {}') if part in text)
     assert "+" in shown
     backup = Path(f"{file}.cursor-gateway-backup")
-    assert str(backup) in told
+    assert str(backup) in result
     assert backup.read_bytes() == text.encode()
     assert stat.S_IMODE(file.stat().st_mode) == stat.S_IMODE(backup.stat().st_mode) == 0o640
-    _, told = connect(name, "--write")
-    assert "connected already" in told
+    _, result = connect(name, "--write")
+    assert "connected already" in result
     assert file.read_bytes() == written
     connect(name, "--undo")
     assert file.read_bytes() == text.encode()
@@ -132,8 +132,8 @@ def test_a_file_that_was_not_there_is_gone_again(name: str, home: Path) -> None:
     assert stat.S_IMODE(file.stat().st_mode) == 0o600  # it may hold a key
     connect(name, "--undo")
     assert not file.exists()
-    _, told = connect(name, "--undo", status=2)
-    assert "nothing to undo" in told
+    _, result = connect(name, "--undo", status=2)
+    assert "nothing to undo" in result
 
 
 def test_what_the_user_added_since_stays(home: Path) -> None:
@@ -189,24 +189,24 @@ def test_a_file_of_json_with_comments_is_found_under_its_own_name(home: Path) ->
 @pytest.mark.parametrize("text", ["{", "[]", '{"provider": 1}', "\ufeff{}"])
 def test_what_cannot_be_merged_is_printed_instead(text: str, home: Path) -> None:
     file = prepared(file_of("opencode"), text)
-    out, told = connect("opencode", "--write", status=2)
+    out, result = connect("opencode", "--write", status=2)
     assert "cursor-gateway" in json.loads(out)["provider"]
-    assert "add the configuration above yourself" in told
+    assert "add the configuration above yourself" in result
     assert file.read_text() == text
 
 
 def test_a_file_that_is_not_text(home: Path) -> None:
     prepared(file_of("opencode")).write_bytes(b"\xff")
-    _, told = connect("opencode", "--write", status=2)
-    assert "not UTF-8" in told
+    _, result = connect("opencode", "--write", status=2)
+    assert "not UTF-8" in result
 
 
 @pytest.mark.parametrize("name", NEW)
 def test_a_file_of_the_users_own_is_not_overwritten(name: str, home: Path) -> None:
     file = prepared(file_of(name), "mine: 1\n")
-    out, told = connect(name, "--write", status=2)
+    out, result = connect(name, "--write", status=2)
     assert "http://127.0.0.1:1" in out
-    assert "exists already" in told
+    assert "exists already" in result
     assert file.read_text() == "mine: 1\n"
 
 
@@ -214,8 +214,8 @@ def test_a_new_file_that_the_user_changed_is_not_removed(home: Path) -> None:
     connect("codex", "--write")
     file = file_of("codex")
     file.write_text(file.read_text() + "# mine\n")
-    _, told = connect("codex", "--undo", status=2)
-    assert "was changed since" in told
+    _, result = connect("codex", "--undo", status=2)
+    assert "was changed since" in result
     assert file.exists()
 
 
@@ -228,26 +228,26 @@ def test_a_file_that_is_gone_is_undone_already(home: Path) -> None:
 def test_a_broken_file_is_not_undone(home: Path) -> None:
     connect("pi", "--write")
     file_of("pi").write_text("{")
-    _, told = connect("pi", "--undo", status=2)
-    assert "take the configuration out yourself" in told
+    _, result = connect("pi", "--undo", status=2)
+    assert "take the configuration out yourself" in result
 
 
 @pytest.mark.parametrize("name", STEPS)
 def test_what_has_no_file_is_only_printed(name: str) -> None:
-    out, told = connect(name, "--write", status=2)
+    out, result = connect(name, "--write", status=2)
     assert "http://127.0.0.1:1" in out
-    assert "has no file" in told
+    assert "has no file" in result
 
 
 def test_a_folder_that_cannot_be_written(home: Path) -> None:
     (home / ".codex").write_text("a file")
-    _, told = connect("codex", "--write", status=2)
-    assert "cannot be" in told
+    _, result = connect("codex", "--write", status=2)
+    assert "cannot be" in result
 
 
 def test_one_of_both() -> None:
-    _, told = connect("pi", "--write", "--undo", status=2)
-    assert "cannot be combined" in told
+    _, result = connect("pi", "--write", "--undo", status=2)
+    assert "cannot be combined" in result
 
 
 # --- where files are ------------------------------------------------------------------------------------

@@ -183,9 +183,9 @@ def test_an_error_cannot_draw_on_the_terminal(convert: Convert) -> None:
 
 
 def test_a_terminal_as_input_is_told_what_is_waited_for() -> None:
-    status, sent, told = on_a_terminal("convert", stdin=None)
+    status, sent, reply = on_a_terminal("convert", stdin=None)
     assert status == 2
-    assert "cursor-agent -p --output-format stream-json" in told.split("\n")[0]
+    assert "cursor-agent -p --output-format stream-json" in reply.split("\n")[0]
     assert sent.strip("\x04\b^D") == ""
 
 

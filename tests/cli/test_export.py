@@ -58,9 +58,9 @@ def test_what_is_none_says_so(tmp_path: Path) -> None:
 
 def test_an_answer_of_the_history(tmp_path: Path) -> None:
     with running_gateway(tmp_path) as gateway, http_client(gateway) as client:
-        told = chat(client, "standin: say size=100\n---\nOnce upon a time.")
-        over_http = export(tmp_path, told["id"], "--url", gateway.url)
-    for name in (told["id"], told["conversationId"], "last"):
+        result = chat(client, "standin: say size=100\n---\nOnce upon a time.")
+        over_http = export(tmp_path, result["id"], "--url", gateway.url)
+    for name in (result["id"], result["conversationId"], "last"):
         direct = export(tmp_path, name, "--direct")
         assert direct.returncode == 0, direct.stderr
         assert b"Once upon a time." in direct.stdout

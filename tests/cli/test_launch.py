@@ -124,8 +124,8 @@ def test_its_exit_status_is_passed_on(home: Path) -> None:
 
 def test_its_input_and_output_are_passed_on(home: Path) -> None:
     ended = launch("llm", stdin=b"standin: echo-args", CLIENT_DOES="ask")
-    told = json.loads(ended.stdout)
-    assert told["workspace"] == str(home / "work")
+    result = json.loads(ended.stdout)
+    assert result["workspace"] == str(home / "work")
 
 
 def test_variables_that_would_lead_elsewhere_are_removed(home: Path) -> None:

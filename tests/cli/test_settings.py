@@ -77,9 +77,9 @@ def test_a_named_file_wins_over_the_usual_one_and_a_flag_over_all(usual: Path, t
 
 def test_a_named_file_must_exist(tmp_path: Path) -> None:
     missing = tmp_path / "a\nb.toml"
-    for told in (refusal(missing), refusal(environ={"CURSOR_GATEWAY_CONFIG": str(missing)})):
-        assert "cannot be read: No such file or directory" in told
-        assert "\n" not in told
+    for result in (refusal(missing), refusal(environ={"CURSOR_GATEWAY_CONFIG": str(missing)})):
+        assert "cannot be read: No such file or directory" in result
+        assert "\n" not in result
     assert "cannot be read: Is a directory" in refusal(tmp_path)
     assert "the home directory in" in refusal("~nobody-of-this-name/config.toml")
 
@@ -87,11 +87,11 @@ def test_a_named_file_must_exist(tmp_path: Path) -> None:
 def test_a_file_that_is_no_toml_is_told_with_its_line(tmp_path: Path) -> None:
     file = tmp_path / "c.toml"
     file.write_text('port = 1\napi_key = "cgw_secret\n')
-    told = refusal(file)
-    assert repr(str(file)) in told
-    assert "is not TOML: " in told
-    assert "at line 2, column" in told
-    assert "cgw_secret" not in told
+    result = refusal(file)
+    assert repr(str(file)) in result
+    assert "is not TOML: " in result
+    assert "at line 2, column" in result
+    assert "cgw_secret" not in result
     file.write_bytes(b"port = 1\n\nmodel = '\xff'\n")
     assert "is not UTF-8 (at line 3)" in refusal(file)
     file.write_text(f"allowed_hosts = {'[' * 5000}{']' * 5000}\n")
@@ -167,9 +167,9 @@ def test_secrets_are_not_shown_but_whose_keys_there_are(shown: Told) -> None:
 
 
 def test_json_is_for_scripts(shown: Told) -> None:
-    told: dict[str, dict[str, Any]] = json.loads(shown("--json", CURSOR_GATEWAY_PORT="9000", **SECRETS))
-    assert list(told) == [setting.name for setting in every_setting()]
-    assert told["port"] == {
+    result: dict[str, dict[str, Any]] = json.loads(shown("--json", CURSOR_GATEWAY_PORT="9000", **SECRETS))
+    assert list(result) == [setting.name for setting in every_setting()]
+    assert result["port"] == {
         "value": 9000,
         "from": "CURSOR_GATEWAY_PORT",
         "default": 8787,
@@ -177,7 +177,7 @@ def test_json_is_for_scripts(shown: Told) -> None:
         "takes": "a whole number, at least 0 and at most 65535",
         "meaning": "The port to listen on; 0 chooses a free one.",
     }
-    assert told["api_keys"]["value"] == {"laptop": "…", "ci": "…"}
+    assert result["api_keys"]["value"] == {"laptop": "…", "ci": "…"}
 
 
 @pytest.mark.parametrize("columns", [80, 120])
@@ -223,9 +223,9 @@ def test_a_key_is_printed_alone_and_what_it_needs_beside_it(home: Path, usual: P
     assert ended.returncode == 0
     key = ended.stdout.decode().removesuffix("\n")
     assert re.fullmatch(r"cgw_[A-Za-z0-9_-]{43}", key)
-    told = ended.stderr.decode()
-    assert key not in told
-    assert str(usual) in told
+    result = ended.stderr.decode()
+    assert key not in result
+    assert str(usual) in result
     assert owner_of(key, {"laptop": hash_key(key)}) == "laptop"
 
 
@@ -234,13 +234,13 @@ def test_the_printed_lines_can_be_used_as_they_are(
     name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run(["key", name]) == 0
-    out, told = capsys.readouterr()
+    out, result = capsys.readouterr()
     expected = {name: hash_key(out.strip())}
-    (table,) = re.findall(r"^  (\[api_keys\]\n.*)$", told, re.MULTILINE)
+    (table,) = re.findall(r"^  (\[api_keys\]\n.*)$", result, re.MULTILINE)
     (tmp_path / "c.toml").write_text(table)
     assert configuration(str(tmp_path / "c.toml"), environ={}).settings.api_keys == expected
-    (variable,) = re.findall(r"^  (CURSOR_GATEWAY_API_KEYS)=", told, re.MULTILINE)
-    (value,) = re.findall(rf"^  {variable}=(.*)$", told, re.MULTILINE)
+    (variable,) = re.findall(r"^  (CURSOR_GATEWAY_API_KEYS)=", result, re.MULTILINE)
+    (value,) = re.findall(rf"^  {variable}=(.*)$", result, re.MULTILINE)
     assert configuration(environ={variable: value}).settings.api_keys == expected
 
 

@@ -61,8 +61,8 @@ def test_a_commands_help_loads_neither_the_server_nor_what_runs_need(name: str) 
 
 @pytest.mark.parametrize("has_agent", [True, False])
 def test_the_first_answer_waits_for_nothing_that_it_does_without(has_agent: bool, tmp_path: Path) -> None:
-    told = {"PYTHONPROFILEIMPORTTIME": "1"}  # Python tells of each import when it is done
-    with running_gateway(tmp_path, has_agent=has_agent, environment=told) as gateway:
+    result = {"PYTHONPROFILEIMPORTTIME": "1"}  # Python tells of each import when it is done
+    with running_gateway(tmp_path, has_agent=has_agent, environment=result) as gateway:
         assert httpx2.get(f"{gateway.url}/health").status_code == 200
         loaded = set(re.findall(r"^import time: .* \| +(\S+)$", gateway.log.read_text(), re.MULTILINE))
     assert "cursor_gateway.server.app" in loaded
@@ -74,11 +74,11 @@ def test_the_first_answer_waits_for_nothing_that_it_does_without(has_agent: bool
 
 def completed(*words: str) -> list[str]:
     """What a shell would offer for the last of them."""
-    told = finished_process(
+    result = finished_process(
         _CURSOR_GATEWAY_COMPLETE="bash_complete", COMP_WORDS=" ".join(words), COMP_CWORD=str(len(words) - 1)
     )
-    assert told.stderr == b""
-    return [line.partition(",")[2] for line in told.stdout.decode().splitlines()]
+    assert result.stderr == b""
+    return [line.partition(",")[2] for line in result.stdout.decode().splitlines()]
 
 
 def test_the_shell_completes_commands_and_their_options() -> None:

@@ -14,7 +14,7 @@ def test_the_page_is_true(tmp_path: Path) -> None:
     with running_gateway(tmp_path, has_agent=False, settings={"replay_speed": "0"}) as gateway:
         page = PAGE.read_text().replace(USUAL, gateway.url)
         examples = doctest.DocTestParser().get_doctest(page, {}, PAGE.name, str(PAGE), 0)
-        told: list[str] = []
-        found = doctest.DocTestRunner().run(examples, out=told.append)
+        result: list[str] = []
+        found = doctest.DocTestRunner().run(examples, out=result.append)
     assert found.attempted > 20
-    assert found.failed == 0, "".join(told)
+    assert found.failed == 0, "".join(result)

@@ -118,12 +118,12 @@ class Project(Struct, frozen=True):
             encoding="utf-8",
         ) as process:
             try:
-                said, told = process.communicate(stdin, TIMEOUT)
+                said, result = process.communicate(stdin, TIMEOUT)
             finally:
                 with suppress(ProcessLookupError):
                     os.killpg(process.pid, signal.SIGKILL)
-        assert (process.returncode != 0) == fails, f"{said}\n{told}"
-        return f"{said}\n{told}" if fails else said
+        assert (process.returncode != 0) == fails, f"{said}\n{result}"
+        return f"{said}\n{result}" if fails else said
 
     def _environment(self) -> dict[str, str]:
         return {

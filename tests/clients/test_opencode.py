@@ -67,5 +67,5 @@ def test_a_turn_of_many_model_calls_does_not_look_like_a_full_context(
     mark = unique()
     assert "all done" in asked(gateway, project, ten_calls(mark, description="Counts"), mark)
     assert len(project.lines("marker.txt")) == 9
-    told = invocations(gateway, mark)
-    assert not [agent for agent in told if "Continue if you have next steps" in agent["prompt"]]
+    result = invocations(gateway, mark)
+    assert not [agent for agent in result if "Continue if you have next steps" in agent["prompt"]]

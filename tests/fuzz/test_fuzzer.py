@@ -108,14 +108,14 @@ def test_what_a_sweep_finds_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 def test_the_report_tells_of_every_target_and_every_case() -> None:
     targets = [target_named(name) for name in NAMES]
-    told = part([Row(name, 1000, 2, 7, 0, []) for name in NAMES], targets, 2, date(2026, 2, 23))
-    assert told.startswith("## Fuzzing\n")
-    assert f"2 s for each of {len(NAMES)} targets: {len(NAMES)},000 runs, 0 broken laws." in told
+    result = part([Row(name, 1000, 2, 7, 0, []) for name in NAMES], targets, 2, date(2026, 2, 23))
+    assert result.startswith("## Fuzzing\n")
+    assert f"2 s for each of {len(NAMES)} targets: {len(NAMES)},000 runs, 0 broken laws." in result
     for name in NAMES:
-        assert re.search(rf"^\| `{name}` \| .* \| 1,000 \| 500 \| 7 \| \d+ \| none \|$", told, re.MULTILINE)
+        assert re.search(rf"^\| `{name}` \| .* \| 1,000 \| 500 \| 7 \| \d+ \| none \|$", result, re.MULTILINE)
     for path in FOUND.rglob("*"):
         if path.is_file():
-            assert path.name in told, "a case that the report does not explain"
+            assert path.name in result, "a case that the report does not explain"
 
 
 def test_cuttings_lose_nothing() -> None:

@@ -244,9 +244,9 @@ def test_any_tool_can_be_offered_or_is_refused(
     assert tool.parameters["type"] == "object"
     offer = Offer(tools=[tool, Tool("b")], choice=choice)
     assert all(usable_tool in offer.tools for usable_tool in usable(offer))
-    told = preamble(offer, "server")
-    assert all(f"`{usable_tool.name}`" in told for usable_tool in usable(offer))
-    assert ("call the tools" in told) == (not isinstance(choice, NoTool))
+    reply = preamble(offer, "server")
+    assert all(f"`{usable_tool.name}`" in reply for usable_tool in usable(offer))
+    assert ("call the tools" in reply) == (not isinstance(choice, NoTool))
 
 
 @examples(100)
@@ -256,10 +256,10 @@ def test_a_loop_is_an_unbroken_row_of_repetitions(calls: list[tuple[str, str, bo
     seen: list[tuple[str, str]] = []
     row = 0
     for call, result, is_slow in calls:
-        told = guard.gave(call, result, 2.0 if is_slow else 0.0)
+        reply = guard.gave(call, result, 2.0 if is_slow else 0.0)
         row = row + 1 if (call, result) in seen and not is_slow else 0
         seen.append((call, result))
-        assert bool(told) == (seen.count((call, result)) >= 3)
+        assert bool(reply) == (seen.count((call, result)) >= 3)
         assert guard.is_loop == (row >= 25)
 
 
@@ -307,12 +307,12 @@ def test_any_answers_are_told_or_refused(
     plan = make_document("doc_001", 1, text, PlanMetadata(title=text, overview="", todos=[]))
     documents = [plan, make_document("doc_002", 2, None, ClarificationMetadata(questions=questions))]
     try:
-        told = answers_message(documents, answers)
+        reply = answers_message(documents, answers)
     except (InvalidRequest, NotFound):
         pass
     else:
         check_answers({question.id: question for question in questions}, answers)
-        assert all(answer.text in told for answer in answers if answer.text)
+        assert all(answer.text in reply for answer in answers if answer.text)
     assert plan_message(documents, "reject", text).endswith(text)
 
 
@@ -320,15 +320,15 @@ def test_any_answers_are_told_or_refused(
 @given(st.builds(make_document, nasty, st.integers(1, 99), nasty | st.none(), metadata))
 def test_any_document_is_read_back_the_same(document: Document) -> None:
     try:
-        told = msgspec.json.encode(document)
+        reply = msgspec.json.encode(document)
     except UnicodeEncodeError:  # half a character, which no stage before lets through
         return
     try:
-        read = msgspec.json.decode(told, type=Document)
+        read = msgspec.json.decode(reply, type=Document)
     except msgspec.ValidationError:  # a state that only JSON of another make has
-        assert "new" in told.decode()
+        assert "new" in reply.decode()
         return
-    assert msgspec.json.encode(read) == told
+    assert msgspec.json.encode(read) == reply
     assert document_type(read.metadata) == document_type(document.metadata)
     assert is_tool_use(read) == is_tool_use(document)
 
@@ -618,9 +618,9 @@ _words = (
 @examples(150)
 @given(_words, _words, _words, st.sampled_from(["", "7", "0.5s", "x", "9" * 30]), st.sampled_from(["error", "expired"]))
 def test_any_error_of_the_sdk_is_one_of_ours(code: str, sdk: str, message: str, after: str, status: str) -> None:
-    told = Reported(name="APIError", message=message, sdk_code=sdk, code=code, retry_after=after)
-    assert isinstance(error_of(told), GatewayError)
-    for failure in (sdk_failure_of(told), run_failure(status, code, message)):
+    reply = Reported(name="APIError", message=message, sdk_code=sdk, code=code, retry_after=after)
+    assert isinstance(error_of(reply), GatewayError)
+    for failure in (sdk_failure_of(reply), run_failure(status, code, message)):
         assert 400 <= failure.status < 600
         assert failure.retry_after is None or failure.retry_after >= 1
 
@@ -633,8 +633,8 @@ _TOOLS = st.sampled_from(["shell", "grep", "edit", "updateTodos", "createPlan", 
 def test_any_payload_of_the_sdk_is_one_of_the_protocol(
     tool: str, args: Any, result: dict[str, Any], value: Any
 ) -> None:
-    for told in (protocol_result(tool, {**result, "value": value, "error": value}), protocol_result(tool, value)):
-        read_result(tool, protocol_arguments(tool, args), told)
+    for reply in (protocol_result(tool, {**result, "value": value, "error": value}), protocol_result(tool, value)):
+        read_result(tool, protocol_arguments(tool, args), reply)
     if result["status"] == "error":
         assert protocol_result(tool, {**result, "error": value}) == {"error": value}
 
@@ -652,8 +652,8 @@ def test_any_models_name_is_chosen(model: str) -> None:
 def test_any_object_of_the_sdk_is_plain_data(kind: str, fields: dict[str, Any]) -> None:
     for name in (kind, "interaction_update", "sdk_message", "result"):
         event = SimpleNamespace(kind=name, interaction_update=fields, sdk_message=fields, result=fields)
-        told = plain_update(event)
-        assert dict(told) == (fields if name in ("interaction_update", "sdk_message", "result") else {})
+        reply = plain_update(event)
+        assert dict(reply) == (fields if name in ("interaction_update", "sdk_message", "result") else {})
 
 
 _PROGRAM = Program("cursor-agent", "2026.07", frozenset())  # takes its prompt as an argument

@@ -320,11 +320,11 @@ def _status(runs: subprocess.Popen[str], source: Path, *tests: str) -> tuple[int
 def test_a_broken_rule_is_noticed(mutation: Mutation, runs: subprocess.Popen[str], tmp_path: Path) -> None:
     shutil.copytree(_PROJECT / "src", tmp_path, dirs_exist_ok=True)  # with what is compiled: it is valid by its time
     mutation.apply(tmp_path / "cursor_gateway")
-    status, told = _status(runs, tmp_path, mutation.test)
-    assert status == _TESTS_FAILED, told
+    status, result = _status(runs, tmp_path, mutation.test)
+    assert status == _TESTS_FAILED, result
 
 
 def test_without_a_mutation_the_tests_that_notice_are_green(runs: subprocess.Popen[str], tmp_path: Path) -> None:
     shutil.copytree(_PROJECT / "src", tmp_path, dirs_exist_ok=True)
-    status, told = _status(runs, tmp_path, *sorted({mutation.test for mutation in MUTATIONS}))
-    assert status == 0, told
+    status, result = _status(runs, tmp_path, *sorted({mutation.test for mutation in MUTATIONS}))
+    assert status == 0, result

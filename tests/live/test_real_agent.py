@@ -27,9 +27,9 @@ def test_what_the_agent_says_now_is_what_its_result_says() -> None:
         timeout=120,
         check=False,
     )
-    told = f"{ran.stdout.decode(errors='replace')}\n{ran.stderr.decode(errors='replace')}"
-    assert ran.returncode == 0, told
+    reply = f"{ran.stdout.decode(errors='replace')}\n{ran.stderr.decode(errors='replace')}"
+    assert ran.returncode == 0, reply
     response = read_response([ran.stdout], RunInfo(id="chat_live", created="2026-02-23T10:30:00Z", fences="inline"))
     [result] = [record["result"] for record in map(json.loads, ran.stdout.splitlines()) if record["type"] == "result"]
     text = "".join(document.content for document in response.documents if isinstance(document, TextDocument))
-    assert (response.status, text) == ("completed", result), told
+    assert (response.status, text) == ("completed", result), reply

@@ -203,14 +203,14 @@ def test_the_start_of_a_line_in_a_fence_already_tells_its_content(text: str) -> 
     parser = BlockParser()
     for line in f"- ~~~\n{text}".split("\n"):
         starts = [line[:end] for end in range(first(r"[ \t>]*[^ \t>]?", line), len(line) + 1)]
-        told = [parser.content_of(start) for start in starts]
+        result = [parser.content_of(start) for start in starts]
         match parser.line(line):
             case Content(text=content):
-                assert {f"{said}{line[len(start) :]}" for start, said in zip(starts, told, strict=True)} == {content}
+                assert {f"{said}{line[len(start) :]}" for start, said in zip(starts, result, strict=True)} == {content}
             case Closed():
-                assert None not in told
+                assert None not in result
             case Prose() | Opened():
-                assert set(told) == {None}
+                assert set(result) == {None}
 
 
 def first(pattern: str, line: str) -> int:

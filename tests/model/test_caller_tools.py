@@ -54,10 +54,10 @@ TOLD: dict[str, tuple[ToolChoice, list[str], list[str]]] = {  # what is said, an
 def test_the_model_is_told_what_it_may_use_and_what_it_must(
     choice: ToolChoice, said: list[str], unsaid: list[str]
 ) -> None:
-    told = preamble(Offer(tools=[BASH, READ], choice=choice), "mine")
-    assert "your own tools (shell, reading, searching and editing files, the web) are switched off" in told
-    assert all(words in told for words in said)
-    assert not any(words in told for words in unsaid)
+    result = preamble(Offer(tools=[BASH, READ], choice=choice), "mine")
+    assert "your own tools (shell, reading, searching and editing files, the web) are switched off" in result
+    assert all(words in result for words in said)
+    assert not any(words in result for words in unsaid)
 
 
 # --- schemas ----------------------------------------------------------------------------------------

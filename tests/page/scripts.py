@@ -66,9 +66,9 @@ class Script:
         return self.call("createPlan", args, made, query="createPlanRequestQuery")
 
     def todos(self, *todos: tuple[str, str, Status]) -> "Script":
-        told = [_todo(*todo) for todo in todos]
-        done: Record = {"success": {"todos": told, "totalCount": len(told), "wasMerge": True}}
-        return self.call("updateTodos", {"todos": told, "merge": True}, done)
+        reply = [_todo(*todo) for todo in todos]
+        done: Record = {"success": {"todos": reply, "totalCount": len(reply), "wasMerge": True}}
+        return self.call("updateTodos", {"todos": reply, "merge": True}, done)
 
     def question(self, text: str, *options: str) -> "Script":
         choices = [{"id": option, "label": option} for option in options]

@@ -38,9 +38,11 @@ def test_the_command_asks_the_same(clipboard_page: Page, gateway: RunningGateway
     with http_client(gateway) as client:
         reply = client.post("/v1/chat", content=body, headers=headers)
     assert reply.status_code == 200
-    told = [json.loads(event.data) for event in sse(reply.content)]
-    assert told[-1]["status"] == "completed"
-    assert message in json.dumps([event.get("finalContent") for event in told], ensure_ascii=False).replace('\\"', '"')
+    result = [json.loads(event.data) for event in sse(reply.content)]
+    assert result[-1]["status"] == "completed"
+    assert message in json.dumps([event.get("finalContent") for event in result], ensure_ascii=False).replace(
+        '\\"', '"'
+    )
 
 
 def test_a_link_leads_to_one_answer(clipboard_page: Page, contexts: Contexts) -> None:
@@ -97,7 +99,7 @@ def test_the_downloaded_json_is_the_answer(page: Page, script: Script, gateway: 
     ask_and_wait(page, script.say("Said.").shell("ls", "a.txt\n").prompt())
     with page.expect_download() as download:
         answer_menu(answers(page).last).get_by_role("button", name="Download JSON").click()
-    told = json.loads(download.value.path().read_bytes())
-    assert [document["type"] for document in told["documents"]] == ["text", "terminal_command"]
+    result = json.loads(download.value.path().read_bytes())
+    assert [document["type"] for document in result["documents"]] == ["text", "terminal_command"]
     with http_client(gateway) as client:
-        assert client.get(f"/v1/chat/{told['id']}").json() == told
+        assert client.get(f"/v1/chat/{result['id']}").json() == result

@@ -48,10 +48,10 @@ def test_every_demo_is_a_page_of_its_own(name: str) -> None:
 
 
 def test_the_page_tells_what_was_asked_of_whom_and_what_it_cost() -> None:
-    told = page_text(render_page(response(), prompt="Implement it\nplease"))
+    result = page_text(render_page(response(), prompt="Implement it\nplease"))
     for fact in ("Implement it\nplease", "auto", "agent", "completed", "2026-02-23 10:30:00 UTC", "4.5 s", "3 calls"):
-        assert fact in told
-    assert "2,450 in (1,000 cached), 890 out, estimated" in told
+        assert fact in result
+    assert "2,450 in (1,000 cached), 890 out, estimated" in result
 
 
 def test_what_is_not_known_is_not_told() -> None:

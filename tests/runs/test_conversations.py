@@ -73,21 +73,21 @@ def test_one_is_found_by_its_owner_with_what_was_said(known: Conversations, stor
 
 def test_what_the_request_tells_of_it_stands(known: Conversations, store: SqliteStore) -> None:
     said(store)
-    told: list[Message] = [Instructions("Be brief."), *TOLD]
-    found = asyncio.run(known.named("conv_1", "me", None, [*told, UserMessage("two"), UserMessage("three")]))
-    assert (list(found.known), found.given_known) == (told, 3)
+    result: list[Message] = [Instructions("Be brief."), *TOLD]
+    found = asyncio.run(known.named("conv_1", "me", None, [*result, UserMessage("two"), UserMessage("three")]))
+    assert (list(found.known), found.given_known) == (result, 3)
     assert list(found.new) == [UserMessage("two"), UserMessage("three")]
 
 
 def test_nobody_elses_can_be_told_from_none_at_all(known: Conversations, store: SqliteStore) -> None:
     said(store)
-    told = set()
+    result = set()
     for id, owner in (("conv_1", "you"), ("conv_2", "me"), ("", "me"), ("../../etc", "me"), ("x" * 10_000, "me")):
         with pytest.raises(NotFound) as caught:
             asyncio.run(known.named(id, owner, None, [UserMessage("two")]))
         assert caught.value.param == "conversationId"
-        told.add(str(caught.value).replace(repr(id[:100]), "X"))
-    assert len(told) == 1
+        result.add(str(caught.value).replace(repr(id[:100]), "X"))
+    assert len(result) == 1
 
 
 def test_it_does_not_move(known: Conversations, store: SqliteStore) -> None:

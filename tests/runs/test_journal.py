@@ -235,7 +235,7 @@ def test_whenever_the_store_refuses_all_is_there_in_the_end(
     store, clock = Flaky(tmp_path_factory.mktemp("store")), Clock()
     written = journal(store, clock)
     said = events(*say(*(f"{number} " for number in range(sum(sizes)))), FINISHED)
-    told: list[DocumentEvent] = []
+    result: list[DocumentEvent] = []
     store.refuses = refusals[-1]
     assert at_once(written.begin()) is None
     rest = said
@@ -244,13 +244,13 @@ def test_whenever_the_store_refuses_all_is_there_in_the_end(
         if not batch:
             break
         store.refuses, clock.now = refusals[number], clock.now + steps[number]
-        told += asyncio.run(write(written, batch))
+        result += asyncio.run(write(written, batch))
         store.refuses = False
-        assert store.database.events("run", ME).events == told[: written.stored]
+        assert store.database.events("run", ME).events == result[: written.stored]
     assert at_once(written.try_again())
     assert written.is_complete
-    assert store.database.events("run", ME).events == told
-    assert told[:-1] == said[:-1]
+    assert store.database.events("run", ME).events == result
+    assert result[:-1] == said[:-1]
     store.database.close()
 
 

@@ -51,13 +51,13 @@ def nobody(instance: str) -> bool:
 def test_wherever_it_was_cut_it_ends_well_formed_and_says_why(
     tmp_path_factory: pytest.TempPathFactory, cut: int, batch: int
 ) -> None:
-    store, told = SqliteStore(tmp_path_factory.mktemp("store")), events(STORY)[:cut]
+    store, result = SqliteStore(tmp_path_factory.mktemp("store")), events(STORY)[:cut]
     store.database.begin_run(new_run())
     for at in range(0, cut, batch):
-        store.database.append(lease("run"), at + 1, told[at : min(at + batch, cut)])
+        store.database.append(lease("run"), at + 1, result[at : min(at + batch, cut)])
     assert asyncio.run(end_interrupted_runs(store, nobody, 5000)) == 1
     found = store.database.events("run", ME).events
-    assert found[:cut] == told  # not one event is told otherwise
+    assert found[:cut] == result  # not one event is told otherwise
     assert_well_formed(found)
     done = found[-1]
     assert isinstance(done, Done)
@@ -73,7 +73,7 @@ def test_wherever_it_was_cut_it_ends_well_formed_and_says_why(
     for event in found:
         fold.push(event)
     assert fold.response() is not None
-    said = "".join(map(source_text, told))
+    said = "".join(map(source_text, result))
     assert [message.text for message in store.database.messages("conv", ME)] == ["Hello", *([said] if said else [])]
     assert asyncio.run(end_interrupted_runs(store, nobody, 9000)) == 0
     assert store.database.events("run", ME).events == found
@@ -112,10 +112,10 @@ def test_the_session_stays_and_a_fingerprint_does_not(store: SqliteStore) -> Non
 def test_a_long_run_is_ended_after_its_last_event(store: SqliteStore) -> None:
     """Though it is read in several pages."""
     store.database.begin_run(new_run())
-    told = events(say(*("x" * 100_000 for _ in range(30))))
-    for number, event in enumerate(told, 1):
+    result = events(say(*("x" * 100_000 for _ in range(30))))
+    for number, event in enumerate(result, 1):
         store.database.append(lease("run"), number, [event])
     assert asyncio.run(end_interrupted_runs(store, nobody, 0)) == 1
     stored = store.database.run("run", ME)
     assert stored is not None
-    assert stored.event_count == len(told) + 5  # the text ends; an error begins, says why, ends; done
+    assert stored.event_count == len(result) + 5  # the text ends; an error begins, says why, ends; done

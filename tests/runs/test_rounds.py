@@ -75,8 +75,8 @@ def test_which_pause_waited_for_it() -> None:
 
 
 def test_what_a_fresh_agent_is_told() -> None:
-    told = Rounds(EVENTS).messages(results("a", "c"))
-    assert told == [
+    result = Rounds(EVENTS).messages(results("a", "c"))
+    assert result == [
         AssistantMessage("I look. ", (Call("a", "t", '{"n":"a"}'), Call("b", "t", '{"n":"b"}'))),
         ToolMessage('{"sky":"blue"}', "a", "t"),  # what it gave then, not what is said of it now
         ToolMessage("two", "b", "t"),

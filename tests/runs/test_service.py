@@ -274,10 +274,10 @@ def test_a_session_that_turns_out_to_be_gone_is_replaced_unnoticed(tmp_path: Pat
         second = await place.start(UserMessage("Who am I?"), conversation_id=first.info.conversation_id)
         assert (await second.finished()).failure is None
         await second.gone()
-        _, tried, told = place.source.turns
+        _, tried, result = place.source.turns
         assert (tried.session_id, tried.prompt) == ("session-1", "Who am I?")
-        assert told.session_id is None
-        assert "Remember me." in told.prompt
+        assert result.session_id is None
+        assert "Remember me." in result.prompt
 
     lived(place, live)
 

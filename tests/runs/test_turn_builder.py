@@ -46,8 +46,8 @@ def test_a_session_of_which_nothing_is_known_is_fenced(tmp_path: Path) -> None:
 
 def test_a_marker_is_used_for_one_turn_of_a_session(tmp_path: Path) -> None:
     prompts = Prompts(b"secret", str(tmp_path))
-    told = [prompts.initial(SYSTEM), *(prompts.next(SYSTEM) for _ in range(5))]
-    assert len({marker_of(prompt) for prompt in told}) == len(told)
+    result = [prompts.initial(SYSTEM), *(prompts.next(SYSTEM) for _ in range(5))]
+    assert len({marker_of(prompt) for prompt in result}) == len(result)
 
 
 # What a user may send who was told every marker so far: `{0}` is the first of them, and so on.

@@ -53,12 +53,12 @@ def test_what_lies_elsewhere_is_forbidden(tree: Path, name: str) -> None:
 
 
 def test_nobody_learns_what_exists_elsewhere(tree: Path) -> None:
-    told = set()
+    result = set()
     for name in ("../secret", "../missing", "/etc/passwd", "/etc/passwd/x", "~nobody-of-that-name/x"):
         with pytest.raises(WorkspaceForbidden) as caught:
             workspaces(tree).find(name)
-        told.add(str(caught.value))
-    assert len(told) == 1
+        result.add(str(caught.value))
+    assert len(result) == 1
 
 
 def test_links_lead_where_they_lead(tree: Path) -> None:

@@ -172,8 +172,8 @@ def test_the_operator_alone_adds_to_the_environment(tmp_path: Path) -> None:
         running_gateway(tmp_path, settings=settings, environment=environment) as gateway,
         http_client(gateway) as client,
     ):
-        told = client.post("/v1/chat", json={"message": standin("echo-env")}).json()
-        names = json.loads("".join(document["content"] for document in told["documents"]))["names"]
+        result = client.post("/v1/chat", json={"message": standin("echo-env")}).json()
+        names = json.loads("".join(document["content"] for document in result["documents"]))["names"]
         assert {"LISTED", "LISTED_TOO", "PATH"} <= set(names)
         unlisted = {"UNLISTED", "AWS_SECRET_ACCESS_KEY", "LD_PRELOAD", "NODE_OPTIONS", "PYTHONPATH", "SSH_AUTH_SOCK"}
         assert not unlisted & set(names)

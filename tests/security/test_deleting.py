@@ -113,7 +113,7 @@ def test_without_a_history_nothing_outlives_the_gateway(tmp_path: Path, source: 
     mark = f"secret{unique()}"
     with gateway_of(tmp_path, history="false") as (_, client):
         begin(client, f"{standin('text')}\n{mark}", source=source)
-        told = client.post("/v1/chat/completions", json=question(f"{standin('text')} {mark}"))
-        assert told.status_code == 200
+        result = client.post("/v1/chat/completions", json=question(f"{standin('text')} {mark}"))
+        assert result.status_code == 200
         assert files_with(tmp_path, mark)
     assert files_with(tmp_path, mark) == []

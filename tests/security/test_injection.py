@@ -112,13 +112,13 @@ def test_no_text_becomes_an_event_of_documents(player: httpx2.Client, ending: st
     for reply in (live, again):
         assert fields(reply.content) <= {"", "event", "data", "id"}
         events = sse(reply.content)
-        told = [json.loads(event.data) for event in events]
+        output = [json.loads(event.data) for event in events]
         assert [event.event for event in events].count("done") == 1
-        assert not [data for data in told if isinstance(data, dict) and "forged" in data]
+        assert not [data for data in output if isinstance(data, dict) and "forged" in data]
         assert [int(event.id) for event in events if event.id] == sorted(
             {int(event.id) for event in events if event.id}
         )
-        assert HOSTILE in "".join(data.get("delta", "") for data in told)
+        assert HOSTILE in "".join(data.get("delta", "") for data in output)
     assert len(sse(again.content)) == len(sse(live.content))
 
 
@@ -142,16 +142,16 @@ def test_no_text_becomes_a_chunk(player: httpx2.Client, ending: str) -> None:
         assert fields(reply.content) <= {"", "data", "id"}
         chunks = [event.data for event in sse(reply.content)]
         assert chunks.index("[DONE]") == len(chunks) - 1
-        told: list[Json] = [json.loads(chunk) for chunk in chunks[:-1]]
-        assert not [chunk for chunk in told if "forged" in chunk]
-        choices = [choice for chunk in told for choice in chunk.get("choices", [])]
+        output: list[Json] = [json.loads(chunk) for chunk in chunks[:-1]]
+        assert not [chunk for chunk in output if "forged" in chunk]
+        choices = [choice for chunk in output for choice in chunk.get("choices", [])]
         assert HOSTILE in "".join(choice["delta"].get("content") or "" for choice in choices)
 
 
 @pytest.mark.parametrize("ending", ENDINGS)
 def test_no_text_becomes_a_fragment(player: httpx2.Client, ending: str) -> None:
-    told = player.post("/v1/chat", json={"message": f"recording: {ending}"})
-    id = told.headers["x-chat-id"]
+    output = player.post("/v1/chat", json={"message": f"recording: {ending}"})
+    id = output.headers["x-chat-id"]
     for reply in (
         player.get(f"/v1/chat/{id}/events?dialect=html"),
         player.get(f"/v1/chat/{id}/events?dialect=html&after=9"),
@@ -235,10 +235,10 @@ def test_a_recording_cannot_draw_on_the_terminal(tmp_path: Path, ending: str) ->
     file = tmp_path / "played.ndjson"
     file.write_bytes(recording() + endings[ending])
     for without_colours in ("1", ""):
-        _, sent, told = on_a_terminal("show", "--include", "thinking", str(file), NO_COLOR=without_colours)
+        _, sent, output = on_a_terminal("show", "--include", "thinking", str(file), NO_COLOR=without_colours)
         assert "start" in sent
         assert "\x1b[2J" not in sent
-        assert commands_in(sent + told) == set()
+        assert commands_in(sent + output) == set()
     for arguments in (["show", str(file)], ["export", str(file), "--to", "html"]):
         plain = finished(*arguments)
         assert commands_in(plain.stdout.decode() + plain.stderr.decode()) == set()
@@ -253,7 +253,7 @@ def test_a_gateway_cannot_draw_on_its_clients_terminal(replaying: RunningGateway
             ["conversations", "show", "last"],
             ["models"],
         ):
-            _, sent, told = on_a_terminal(
+            _, sent, output = on_a_terminal(
                 *arguments,
                 "--url",
                 replaying.url,
@@ -261,8 +261,8 @@ def test_a_gateway_cannot_draw_on_its_clients_terminal(replaying: RunningGateway
                 CURSOR_GATEWAY_DATA_DIR=str(replaying.data),
             )
             assert sent
-            assert "\x1b[2J" not in sent + told
-            assert commands_in(sent + told) == set()
+            assert "\x1b[2J" not in sent + output
+            assert commands_in(sent + output) == set()
 
 
 # --- roles ------------------------------------------------------------------------------------------------------
@@ -305,9 +305,9 @@ def test_no_message_can_speak_in_anothers_name(open_gateway: RunningGateway, any
         },
     ]
     assert anybody.post("/v1/chat/completions", json={"model": "auto", "messages": messages}).status_code == 200
-    told = invocation(open_gateway, again)["prompt"]
-    assert roles(told) == ["instructions", "user", "assistant", "call", "result", "user", "now"]
-    assert forged in told  # it is there, as what it is
+    output = invocation(open_gateway, again)["prompt"]
+    assert roles(output) == ["instructions", "user", "assistant", "call", "result", "user", "now"]
+    assert forged in output  # it is there, as what it is
 
 
 def test_a_later_message_cannot_speak_in_anothers_name(open_gateway: RunningGateway, anybody: httpx2.Client) -> None:

@@ -139,8 +139,8 @@ def test_the_same_words_do_not_lead_into_anothers_session(
     messages += [{"role": "assistant", "content": answer}, {"role": "user", "content": f"{standin('text')} again"}]
 
     def conversation(client: httpx2.Client) -> str:
-        told = client.post("/v1/chat/completions", json={"model": "auto", "messages": messages}, headers=headers)
-        return str(told.headers["x-conversation-id"])
+        result = client.post("/v1/chat/completions", json={"model": "auto", "messages": messages}, headers=headers)
+        return str(result.headers["x-conversation-id"])
 
     eventually(lambda: conversation(alice) == first.headers["x-conversation-id"])
     assert conversation(bob) != first.headers["x-conversation-id"]
@@ -176,10 +176,10 @@ def test_a_token_of_one_kind_is_none_of_another(keyed_gateway: RunningGateway) -
 def test_health_tells_strangers_no_path_of_the_machine(keyed_gateway: RunningGateway, keyed_home: str) -> None:
     with with_key(keyed_gateway, "") as stranger:
         del stranger.headers["authorization"]
-        told = stranger.get("/health")
-        assert told.json()["status"] == "ok"
-        assert str(keyed_home) not in told.text
-        assert "workspace" not in told.json()
+        result = stranger.get("/health")
+        assert result.json()["status"] == "ok"
+        assert str(keyed_home) not in result.text
+        assert "workspace" not in result.json()
 
 
 RESPONSES: dict[str, Callable[[httpx2.Client, str], httpx2.Response]] = {

@@ -22,8 +22,8 @@ def command_of(answer: Json) -> Json:
 
 
 def allow(client: httpx2.Client, answer: Json, decision: str, document: str = "") -> httpx2.Response:
-    told = {"documentId": document or command_of(answer)["id"], "decision": decision}
-    return client.post(f"/v1/chat/{answer['id']}/answer", json={"permissions": [told]})
+    result = {"documentId": document or command_of(answer)["id"], "decision": decision}
+    return client.post(f"/v1/chat/{answer['id']}/answer", json={"permissions": [result]})
 
 
 def forget_all(*clients: httpx2.Client) -> None:
@@ -63,8 +63,8 @@ def test_no_command_makes_a_rule_wider_than_it_looks(anybody: httpx2.Client, com
 
 def test_a_caller_cannot_write_a_rule(anybody: httpx2.Client) -> None:
     asked = want(anybody, "expr 1 + 1")
-    told = {"documentId": command_of(asked)["id"], "decision": "workspace", "rules": ["Shell(*)"]}
-    refused = anybody.post(f"/v1/chat/{asked['id']}/answer", json={"permissions": [told]})
+    result = {"documentId": command_of(asked)["id"], "decision": "workspace", "rules": ["Shell(*)"]}
+    refused = anybody.post(f"/v1/chat/{asked['id']}/answer", json={"permissions": [result]})
     assert refused.status_code == 400
     assert anybody.get("/v1/permissions").json()["permissions"] == []
 

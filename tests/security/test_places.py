@@ -99,8 +99,8 @@ def test_an_id_is_never_a_path(open_gateway: RunningGateway, anybody: httpx2.Cli
     """A conversation has a folder of its name, which is deleted with it."""
     kept = open_gateway.workspace / "kept"
     kept.write_text("kept")
-    told = chat(anybody, standin("text"))
-    folder = open_gateway.data / "conversations" / told["conversationId"]
+    result = chat(anybody, standin("text"))
+    folder = open_gateway.data / "conversations" / result["conversationId"]
     mark = unique()
     quoted = "".join(f"%{byte:02x}" for byte in id.encode())
     for method, path in (
@@ -118,8 +118,8 @@ def test_an_id_is_never_a_path(open_gateway: RunningGateway, anybody: httpx2.Cli
 
 
 def test_an_image_has_a_name_of_ours_in_a_folder_of_ours(open_gateway: RunningGateway, anybody: httpx2.Client) -> None:
-    told = chat(anybody, standin("text"), images=[PNG])
-    folder = open_gateway.data / "conversations" / told["conversationId"] / "images"
+    result = chat(anybody, standin("text"), images=[PNG])
+    folder = open_gateway.data / "conversations" / result["conversationId"] / "images"
     (image,) = folder.iterdir()
     assert image.name.removesuffix(".png").isalnum()
 
@@ -138,14 +138,14 @@ def test_a_link_that_is_swapped_between_two_requests_leads_nowhere_new(swapping:
     link = swapping.workspace / "link"
     with http_client(swapping) as client:
         mark = unique()
-        told = chat(client, f"{standin('text')} {mark}", workspace="link")
+        result = chat(client, f"{standin('text')} {mark}", workspace="link")
         started = invocation(swapping, mark)
         assert started["cwd"] == started["workspace"] == str((swapping.workspace / "inner").resolve())
         link.unlink()
         link.symlink_to(swapping.home / "secret")
         assert client.post("/v1/chat", json={"message": "x", "workspace": "link"}).status_code == 403
         again = unique()
-        chat(client, f"{standin('text')} {again}", conversationId=told["conversationId"])
+        chat(client, f"{standin('text')} {again}", conversationId=result["conversationId"])
         assert invocation(swapping, again)["cwd"] == str((swapping.workspace / "inner").resolve())
 
 
@@ -155,11 +155,11 @@ def test_a_file_cannot_be_written_through_a_link_that_an_agent_left(swapping: Ru
     victim.write_text("untouched")
     (swapping.home / ".cursor" / "cli-config.json").write_text(json.dumps({"version": 1}))
     with http_client(swapping) as client:
-        told = chat(client, standin("text"))
-        copy = swapping.data / "conversations" / told["conversationId"] / "cursor" / "cli-config.json"
+        result = chat(client, standin("text"))
+        copy = swapping.data / "conversations" / result["conversationId"] / "cursor" / "cli-config.json"
         copy.unlink()
         copy.symlink_to(victim)
-        chat(client, standin("text"), conversationId=told["conversationId"])
+        chat(client, standin("text"), conversationId=result["conversationId"])
     assert victim.read_text() == "untouched"
     assert not copy.is_symlink()
 
@@ -183,10 +183,10 @@ def test_no_link_below_the_data_directory_is_written_through(swapping: RunningGa
     victim.write_text("untouched")
     (swapping.home / ".cursor" / "cli-config.json").write_text(json.dumps({"version": 1}))
     with http_client(swapping) as client:
-        told = chat(client, standin("text"))["conversationId"]
+        result = chat(client, standin("text"))["conversationId"]
         # The agent of this turn writes there, too, until it is gone.
         eventually(lambda: "cursor_gateway_runs_running 0.0" in client.get("/metrics").text)
-        planted = swapping.data / "conversations" / told / name
+        planted = swapping.data / "conversations" / result / name
         folder.mkdir()
         if planted.is_dir():
             shutil.rmtree(planted)
@@ -194,10 +194,10 @@ def test_no_link_below_the_data_directory_is_written_through(swapping: RunningGa
         is_folder = name in ("cursor", "scratch", "confined", "images")
         planted.symlink_to(folder if is_folder else victim)
         for source in ("cli", "acp"):
-            client.post("/v1/chat", json={"message": standin("text"), "conversationId": told, "source": source})
-        client.post("/v1/chat", json={"message": standin("text"), "conversationId": told, "images": [PNG]})
+            client.post("/v1/chat", json={"message": standin("text"), "conversationId": result, "source": source})
+        client.post("/v1/chat", json={"message": standin("text"), "conversationId": result, "images": [PNG]})
         tool = {"type": "function", "function": {"name": "weather", "parameters": {"type": "object"}}}
-        asked = question(standin("text"), tools=[tool], cursor={"conversationId": told})
+        asked = question(standin("text"), tools=[tool], cursor={"conversationId": result})
         client.post("/v1/chat/completions", json=asked)
     assert victim.read_text() == "untouched"
     assert list(folder.iterdir()) == []
@@ -205,8 +205,8 @@ def test_no_link_below_the_data_directory_is_written_through(swapping: RunningGa
 
 def test_the_callers_tools_are_kept_for_their_owner_alone(open_gateway: RunningGateway, anybody: httpx2.Client) -> None:
     tool = {"type": "function", "function": {"name": "weather", "parameters": {"type": "object"}}}
-    told = anybody.post("/v1/chat/completions", json=question(standin("text"), tools=[tool]))
-    kept = open_gateway.data / "conversations" / told.headers["x-conversation-id"] / "tools.json"
+    result = anybody.post("/v1/chat/completions", json=question(standin("text"), tools=[tool]))
+    kept = open_gateway.data / "conversations" / result.headers["x-conversation-id"] / "tools.json"
     assert stat.S_IMODE(kept.stat().st_mode) == 0o600
 
 
@@ -216,12 +216,12 @@ def test_a_workspace_with_hooks_of_its_own_is_refused(tmp_path: Path) -> None:
         http_client(gateway) as client,
     ):
         mark = unique()
-        told = chat(client, f"{standin('text')} {mark}")["conversationId"]
+        result = chat(client, f"{standin('text')} {mark}")["conversationId"]
         (gateway.workspace / ".cursor").mkdir()
         (gateway.workspace / ".cursor" / "hooks.json").write_text("{}")  # as an agent could, for the next run
         again = unique()
         for source in ("cli", "acp"):
-            for more in ({}, {"conversationId": told}):
+            for more in ({}, {"conversationId": result}):
                 refused = client.post("/v1/chat", json={"message": again, "source": source, **more})
                 assert refused.status_code == 403
                 assert "hooks.json" in refused.json()["error"]["message"]

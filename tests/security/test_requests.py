@@ -24,12 +24,12 @@ NEXT = b"GET /health HTTP/1.1\r\nX-Request-Id: smuggled\r\n" + HOST + b"Connecti
 
 def replies(gateway: RunningGateway, data: bytes) -> list[tuple[int, str]]:
     """The statuses and ids of all that is answered on one connection, which the gateway must end."""
-    told = b""
+    result = b""
     with connected(gateway) as sock, suppress(ConnectionError):
         sock.sendall(data)
         while piece := sock.recv(65536):
-            told += piece
-    return [(int(status), id.decode()) for status, id in _REPLY.findall(told)]
+            result += piece
+    return [(int(status), id.decode()) for status, id in _REPLY.findall(result)]
 
 
 # --- where a request ends ---------------------------------------------------------------------------------
@@ -204,8 +204,8 @@ def test_of_two_fields_of_one_name_the_last_counts_for_all_of_us(
     """There is one reader of a body, so nobody checks one value and uses the other."""
     first, last = unique(), unique()
     body = f'{{"message": "{first}", "workspace": "/etc", "message": "{standin("text")} {last}", "workspace": "."}}'
-    told = anybody.post("/v1/chat", content=body.encode(), headers={"content-type": "application/json"})
-    assert told.status_code == 200
+    result = anybody.post("/v1/chat", content=body.encode(), headers={"content-type": "application/json"})
+    assert result.status_code == 200
     assert invocations(open_gateway, first) == []
     body = f'{{"message": "{last}", "workspace": ".", "workspace": "/etc"}}'
     refused = anybody.post("/v1/chat", content=body.encode(), headers={"content-type": "application/json"})

@@ -79,8 +79,8 @@ def test_the_tools_address_is_told_to_the_agent_alone(keyed_gateway: RunningGate
     caller.give((only_call(reply)["id"], "sunny"))
     caller.ask()
     run = f"/v1/chat/{caller.chat_id}"
-    told = [alice.get(path).text for path in (run, f"{run}/events", "/metrics", "/health", "/v1/runs")]
-    assert all(secret not in text for text in [*told, json.dumps(caller.completions), keyed_gateway.log.read_text()])
+    result = [alice.get(path).text for path in (run, f"{run}/events", "/metrics", "/health", "/v1/runs")]
+    assert all(secret not in text for text in [*result, json.dumps(caller.completions), keyed_gateway.log.read_text()])
     data = keyed_gateway.home / "new" / "data"
     for stored in data.glob("history.db*"):
         assert secret.encode() not in stored.read_bytes()
@@ -177,10 +177,10 @@ def test_an_agent_that_tells_its_environment_tells_nothing_of_ours(
     keyed_gateway: RunningGateway, alice: httpx2.Client
 ) -> None:
     """A prompt can make it say what it knows."""
-    told = text_of(chat(alice, standin("echo-env")))
-    assert "PATH" in told
-    assert all(secret not in told for secret in OURS)
-    assert "CURSOR_GATEWAY" not in told
+    result = text_of(chat(alice, standin("echo-env")))
+    assert "PATH" in result
+    assert all(secret not in result for secret in OURS)
+    assert "CURSOR_GATEWAY" not in result
 
 
 def test_a_fault_tells_the_caller_an_id_and_the_log_the_rest(tmp_path: Path) -> None:

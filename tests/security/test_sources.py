@@ -35,12 +35,12 @@ def ask(client: httpx2.Client, source: str, message: str, **more: Any) -> httpx2
 
 def every_way(client: httpx2.Client, source: str, message: str) -> list[httpx2.Response]:
     """How a request can name a source."""
-    told = {"model": "auto", "messages": [{"role": "user", "content": message}]}
+    result = {"model": "auto", "messages": [{"role": "user", "content": message}]}
     return [
         ask(client, source, message),
         ask(client, source, message, stream=True),
-        client.post("/v1/chat/completions", json={**told, "cursor": {"source": source}}),
-        client.post("/v1/chat/completions", json=told, headers={"x-cursor-source": source}),
+        client.post("/v1/chat/completions", json={**result, "cursor": {"source": source}}),
+        client.post("/v1/chat/completions", json=result, headers={"x-cursor-source": source}),
     ]
 
 
@@ -79,9 +79,9 @@ def test_nor_can_the_operator_choose_it(tmp_path: Path, source: str) -> None:
     """A recording that is silently missing is worse than a gateway that does not start."""
     with pytest.raises(AssertionError), gateway_of(tmp_path, source=source, record_dir=str(tmp_path / "recordings")):
         pass
-    told = (tmp_path / "gateway.log").read_text()
-    assert "record_dir" in told
-    assert f"source = {source}" in told
+    result = (tmp_path / "gateway.log").read_text()
+    assert "record_dir" in result
+    assert f"source = {source}" in result
 
 
 def test_every_run_that_the_operator_wants_recorded_is(tmp_path: Path) -> None:
@@ -96,8 +96,8 @@ def test_every_run_that_the_operator_wants_recorded_is(tmp_path: Path) -> None:
 
 def test_an_untrusted_workspace_stays_untrusted(tmp_path: Path) -> None:
     with gateway_of(tmp_path, trust="false") as (_, client):
-        told = {source: ask(client, source, standin("text")).status_code for source in SOURCES}
-    assert told == {"cli": 403, "acp": 400, "sdk": 400}
+        result = {source: ask(client, source, standin("text")).status_code for source in SOURCES}
+    assert result == {"cli": 403, "acp": 400, "sdk": 400}
 
 
 # --- settings that every source keeps to ------------------------------------------------------------------------
@@ -125,8 +125,8 @@ def test_no_source_runs_longer_than_it_may(tmp_path: Path) -> None:
 def test_every_source_has_the_environment_that_the_operator_lists(
     strict: tuple[RunningGateway, httpx2.Client], source: str
 ) -> None:
-    told = ask(strict[1], source, standin("echo-env")).json()
-    names = json.loads("".join(document["content"] for document in told["documents"]))["names"]
+    result = ask(strict[1], source, standin("echo-env")).json()
+    names = json.loads("".join(document["content"] for document in result["documents"]))["names"]
     assert "LISTED" in names
     assert not {"UNLISTED", "CURSOR_GATEWAY_DATA_DIR"} & set(names)
 

@@ -194,8 +194,8 @@ def test_there_are_no_websockets(open_gateway: RunningGateway, path: str, origin
 
 
 def test_no_reply_can_be_framed_guessed_at_or_run(anybody: httpx2.Client) -> None:
-    told = anybody.post("/v1/chat", json={"message": standin("say", "<script>alert(1)</script>")}).json()
-    run = f"/v1/chat/{told['id']}"
+    result = anybody.post("/v1/chat", json={"message": standin("say", "<script>alert(1)</script>")}).json()
+    run = f"/v1/chat/{result['id']}"
     pages = ["/", "/docs", f"{run}?dialect=html", f"{run}?dialect=page"]
     for path in [*pages, run, f"{run}/events", "/health", "/metrics", "/nowhere", "/page/nowhere.js"]:
         reply = anybody.get(path)

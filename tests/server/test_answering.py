@@ -32,10 +32,10 @@ def test_an_answer_is_the_next_turn(gateway: RunningGateway, http: httpx2.Client
     body = {"answers": [{"questionId": "file", "selectedOptionIds": ["notes.txt"], "text": "the one in docs"}]}
     answered = http.post(f"/v1/chat/{asked['id']}/answer", json=body)
     assert answered.status_code == 200, answered.text
-    told = answered.json()
-    assert told["status"] == "completed"
-    assert told["conversationId"] == asked["conversationId"]
-    assert told["id"] != asked["id"]
+    result = answered.json()
+    assert result["status"] == "completed"
+    assert result["conversationId"] == asked["conversationId"]
+    assert result["id"] != asked["id"]
     (first,) = invocations(gateway, mark)
     second = next(one for one in invocations(gateway, "the one in docs") if one["session"] == first["session"])
     assert second["prompt"] == "Which file is meant?\n- notes.txt\n- the one in docs"
@@ -109,12 +109,12 @@ def test_the_newest_runs(http: httpx2.Client) -> None:
     runs = http.get("/v1/runs?limit=100").json()["runs"]
     places = [run["id"] for run in runs]
     assert places.index(second["id"]) < places.index(first["id"])
-    told = next(run for run in runs if run["id"] == first["id"])
-    assert told["title"].startswith(mark)
-    assert (told["state"], told["conversationId"]) == ("completed", first["conversationId"])
-    assert told["toolCalls"] >= 5  # edits and commands are among them
-    assert told["usage"]["totalTokens"] > 0
-    assert told["durationMs"] >= told["firstEventMs"] >= 0
+    result = next(run for run in runs if run["id"] == first["id"])
+    assert result["title"].startswith(mark)
+    assert (result["state"], result["conversationId"]) == ("completed", first["conversationId"])
+    assert result["toolCalls"] >= 5  # edits and commands are among them
+    assert result["usage"]["totalTokens"] > 0
+    assert result["durationMs"] >= result["firstEventMs"] >= 0
     assert len(http.get("/v1/runs?limit=1").json()["runs"]) == 1
     assert http.get("/v1/runs?limit=x").status_code == 400
 

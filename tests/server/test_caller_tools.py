@@ -85,10 +85,10 @@ class Caller:
         assert response.status_code == 200, response.text
         completion = validate_completion(response.content)
         self.chat_id = response.headers["x-chat-id"]
-        told: Json = response.json()
-        self.completions.append(told)
-        assert completion.choices[0].finish_reason == told["choices"][0]["finish_reason"]
-        message: Json = told["choices"][0]["message"]
+        reply: Json = response.json()
+        self.completions.append(reply)
+        assert completion.choices[0].finish_reason == reply["choices"][0]["finish_reason"]
+        message: Json = reply["choices"][0]["message"]
         self.messages.append(message)
         return message
 
@@ -124,8 +124,8 @@ def only_call(message: Json) -> Json:
 def documents_of(client: httpx2.Client, id: str) -> Json:
     response = client.get(f"/v1/chat/{id}")
     assert response.status_code == 200, response.text
-    told: Json = response.json()
-    return told
+    reply: Json = response.json()
+    return reply
 
 
 def nothing_is_left(gateway: RunningGateway, mark: str) -> None:
@@ -207,12 +207,12 @@ def test_ten_calls_in_sequence_are_one_run(gateway: RunningGateway, http: httpx2
     answer = caller.converse(lambda name, arguments: arguments["city"].removeprefix("city "))
     assert answer == ", ".join("0123456789")
     assert len(caller.completions) == 11
-    assert len({told["id"] for told in caller.completions}) == 11  # each reply has an id of its own
+    assert len({reply["id"] for reply in caller.completions}) == 11  # each reply has an id of its own
     assert len(invocations(gateway, mark)) == 1
-    told = documents_of(http, caller.chat_id)
-    assert [document["type"] for document in told["documents"]] == ["tool_call"] * 10 + ["text"]
-    assert told["metadata"]["toolCallCount"] == 10
-    assert "waitingFor" not in told["metadata"]
+    reply = documents_of(http, caller.chat_id)
+    assert [document["type"] for document in reply["documents"]] == ["tool_call"] * 10 + ["text"]
+    assert reply["metadata"]["toolCallCount"] == 10
+    assert "waitingFor" not in reply["metadata"]
     nothing_is_left(gateway, mark)
 
 
@@ -385,13 +385,13 @@ def test_the_viewer_shows_an_image_without_asking_the_caller(http: httpx2.Client
 def test_structured_and_failed_results(http: httpx2.Client) -> None:
     prompt = program({"parallel": [call("weather", city="A"), call("weather", city="B")]}, say("$1 | $2"))
     response = http.post("/v1/chat", json={"message": prompt, "tools": [WEATHER["function"]]})
-    told = response.json()
-    waiting = {one["arguments"]["city"]: one["toolCallId"] for one in told["metadata"]["waitingFor"]}
+    reply = response.json()
+    waiting = {one["arguments"]["city"]: one["toolCallId"] for one in reply["metadata"]["waitingFor"]}
     results = [
         {"toolCallId": waiting["A"], "content": {"sky": ["blue", None]}},
         {"toolCallId": waiting["B"], "content": "no such city", "isError": True},
     ]
-    answer = http.post(f"/v1/chat/{told['id']}/answer", json={"toolResults": results}).json()
+    answer = http.post(f"/v1/chat/{reply['id']}/answer", json={"toolResults": results}).json()
     assert answer["status"] == "completed"
     by_type = [(document["type"], document["metadata"].get("state")) for document in answer["documents"]]
     assert ("tool_call", "failed") in by_type
@@ -433,14 +433,14 @@ def test_documents_pause_and_go_on(http: httpx2.Client, stream: bool) -> None:
 
 def _envelope(response: httpx2.Response, stream: bool) -> Json:
     assert response.status_code == 200, response.text
-    told: Json = json.loads(sse(response.content)[-1].data) if stream else response.json()
-    return told
+    reply: Json = json.loads(sse(response.content)[-1].data) if stream else response.json()
+    return reply
 
 
 def test_answers_that_nobody_waits_for_are_refused(http: httpx2.Client) -> None:
     prompt = program(call("weather", city="Paris"), say("It is $1."))
-    told = http.post("/v1/chat", json={"message": prompt, "tools": [WEATHER]}).json()
-    path = f"/v1/chat/{told['id']}/answer"
+    reply = http.post("/v1/chat", json={"message": prompt, "tools": [WEATHER]}).json()
+    path = f"/v1/chat/{reply['id']}/answer"
     unknown = http.post(path, json={"toolResults": [{"toolCallId": "call_x", "content": "a"}]})
     assert (unknown.status_code, unknown.json()["error"]["param"]) == (404, "toolResults")
     wrong: list[Json] = [{}, {"toolResults": []}, {"toolResults": [{"content": "a"}]}, {"toolResults": "x"}]
@@ -450,9 +450,9 @@ def test_answers_that_nobody_waits_for_are_refused(http: httpx2.Client) -> None:
         http.post("/v1/chat/chat_x/answer", json={"toolResults": [{"toolCallId": "a", "content": ""}]}).status_code
         == 404
     )
-    busy = http.post("/v1/chat", json={"message": "hello", "conversationId": told["conversationId"]})
+    busy = http.post("/v1/chat", json={"message": "hello", "conversationId": reply["conversationId"]})
     assert busy.status_code == 409
-    http.post(f"/v1/chat/{told['id']}/cancel", json={})
+    http.post(f"/v1/chat/{reply['id']}/cancel", json={})
 
 
 # --- choices --------------------------------------------------------------------------------------------
@@ -491,10 +491,10 @@ def test_a_required_call_is_asked_for_again_once(gateway: RunningGateway, http: 
 @pytest.mark.parametrize("choice", ["required", {"name": "weather"}])
 def test_a_choice_is_for_one_reply(http: httpx2.Client, choice: Any) -> None:
     prompt = program(call("weather", city="A"), say("It is $1."))
-    told = http.post("/v1/chat", json={"message": prompt, "tools": [WEATHER], "toolChoice": choice}).json()
-    (waiting,) = told["metadata"]["waitingFor"]
+    reply = http.post("/v1/chat", json={"message": prompt, "tools": [WEATHER], "toolChoice": choice}).json()
+    (waiting,) = reply["metadata"]["waitingFor"]
     results = [{"toolCallId": waiting["toolCallId"], "content": "sunny"}]
-    answer = http.post(f"/v1/chat/{told['id']}/answer", json={"toolResults": results}).json()
+    answer = http.post(f"/v1/chat/{reply['id']}/answer", json={"toolResults": results}).json()
     assert answer["documents"][-1]["content"] == "It is sunny."
 
 
@@ -614,7 +614,7 @@ def test_a_denied_request_becomes_the_callers_call(
     assert caller.ask()["content"] == "It gave this."
     first, second = invocations(gateway, "")[-2:]
     assert second["session"] == first["session"]  # the result went in by resuming
-    assert len({told["id"] for told in caller.completions}) == 2
+    assert len({reply["id"] for reply in caller.completions}) == 2
 
 
 @pytest.mark.parametrize("knobs", [{"version": "2025.09.12-4852336"}, {"version": "2026.07.20-8cc9c0b"}])
@@ -661,8 +661,8 @@ def test_a_late_result_arrives(tmp_path: Path, progress: str, source: str) -> No
         else:
             group = invocations(gateway, mark)[0]["pgid"]
             eventually(lambda: not members(group))
-        told = documents_of(client, caller.chat_id)
-        assert [one["toolCallId"] for one in told["metadata"]["waitingFor"]] == [asked["id"]]
+        reply = documents_of(client, caller.chat_id)
+        assert [one["toolCallId"] for one in reply["metadata"]["waitingFor"]] == [asked["id"]]
         caller.give((asked["id"], "sunny at last"))
         assert caller.ask()["content"] == "It is sunny at last."
         if source == "cli":
@@ -698,9 +698,9 @@ def test_cancelled_while_waiting(gateway: RunningGateway, http: httpx2.Client) -
     caller.ask()
     cancelled = http.post(f"/v1/chat/{caller.chat_id}/cancel", json={}).json()
     assert cancelled["status"] == "error"
-    told = documents_of(http, caller.chat_id)
-    assert [document["metadata"].get("state") for document in told["documents"]] == ["interrupted", None]
-    assert told["documents"][-1]["metadata"]["errorCode"] == "CANCELLED"
+    reply = documents_of(http, caller.chat_id)
+    assert [document["metadata"].get("state") for document in reply["documents"]] == ["interrupted", None]
+    assert reply["documents"][-1]["metadata"]["errorCode"] == "CANCELLED"
     nothing_is_left(gateway, mark)
 
 
@@ -722,8 +722,8 @@ def test_a_restart_while_waiting(tmp_path: Path, way: str) -> None:
     with own_gateway(tmp_path) as (gateway, client):
         caller = Caller(client, prompt, [WEATHER])
         asked = only_call(caller.ask())
-        told = client.post("/v1/chat", json={"message": prompt, "tools": [WEATHER]}).json()
-        (waiting,) = told["metadata"]["waitingFor"]
+        reply = client.post("/v1/chat", json={"message": prompt, "tools": [WEATHER]}).json()
+        (waiting,) = reply["metadata"]["waitingFor"]
         if way == "killed":
             gateway.process.kill()
         else:
@@ -732,15 +732,15 @@ def test_a_restart_while_waiting(tmp_path: Path, way: str) -> None:
     with own_gateway(tmp_path) as (gateway, client):
         groups = [started["pgid"] for started in invocations(gateway, mark)]
         eventually(lambda: not any(members(group) for group in groups))
-        before = documents_of(client, told["id"])
+        before = documents_of(client, reply["id"])
         assert before["status"] == "error"
         caller.client = client
         caller.give((asked["id"], "sunny"))
         assert caller.ask()["content"] == "It is sunny."
         results = [{"toolCallId": waiting["toolCallId"], "content": "rainy"}]
-        answer = client.post(f"/v1/chat/{told['id']}/answer", json={"toolResults": results}).json()
+        answer = client.post(f"/v1/chat/{reply['id']}/answer", json={"toolResults": results}).json()
         assert answer["documents"][-1]["content"] == "It is rainy."
-        assert answer["conversationId"] == told["conversationId"]
+        assert answer["conversationId"] == reply["conversationId"]
         nothing_is_left(gateway, mark)
 
 

@@ -26,8 +26,8 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx2.Client]:
 def asked(http: httpx2.Client, message: str, **more: object) -> dict[str, str]:
     reply = http.post("/v1/chat", json={"message": message, **more})
     assert reply.status_code == 200, reply.text
-    told: dict[str, str] = reply.json()
-    return told
+    result: dict[str, str] = reply.json()
+    return result
 
 
 def test_a_conversation_is_renamed_and_pinned(http: httpx2.Client) -> None:

@@ -35,9 +35,9 @@ def continued(dialect: Dialect, conversation: str) -> dict[str, Any]:
 def test_the_agent_remembers(gateway: RunningGateway, http: httpx2.Client) -> None:
     first, second = unique(), unique()
     conversation = chat(http, first)["conversationId"]
-    told = chat(http, f"{second} {standin('history')}", conversationId=conversation)
-    assert told["conversationId"] == conversation
-    assert json.loads(text_of(told)) == {"turns": 1, "prompts": [first], "answers": [f"You said: {first}"]}
+    result = chat(http, f"{second} {standin('history')}", conversationId=conversation)
+    assert result["conversationId"] == conversation
+    assert json.loads(text_of(result)) == {"turns": 1, "prompts": [first], "answers": [f"You said: {first}"]}
     before, after = invocation(gateway, first), invocation(gateway, second)
     assert "--resume" not in before["argv"]
     assert option(after["argv"], "--resume") == before["session"] == after["session"]
@@ -60,9 +60,9 @@ def test_an_openai_client_sends_all_and_the_agent_is_told_what_is_new(
     ]
     fields = {"cursor": {"conversationId": conversation}} if by == "field" else {}
     headers = {"x-cursor-conversation-id": conversation} if by == "header" else {}
-    told = http.post("/v1/chat/completions", json={"messages": messages, **fields}, headers=headers)
-    assert told.headers["x-conversation-id"] == conversation
-    known = json.loads(told.json()["choices"][0]["message"]["content"])
+    result = http.post("/v1/chat/completions", json={"messages": messages, **fields}, headers=headers)
+    assert result.headers["x-conversation-id"] == conversation
+    known = json.loads(result.json()["choices"][0]["message"]["content"])
     assert known["prompts"] == [first]
     assert invocation(gateway, second)["prompt"] == f"{second} {standin('history')}"
 
@@ -99,9 +99,9 @@ def test_who_has_enough_of_an_answer_can_go_on_at_once(http: httpx2.Client, stre
     """An answer that was cut is over for the client, though this agent does not listen when it is told to stop."""
     cut = ask(http, "openai", standin("ignore-term"), stream=stream, max_tokens=1)
     assert cut.status_code == 200
-    told = ask(http, "openai", standin("history"), **continued("openai", cut.headers["x-conversation-id"]))
-    assert told.status_code == 200, told.text
-    assert json.loads(told.json()["choices"][0]["message"]["content"])["turns"] == 1
+    result = ask(http, "openai", standin("history"), **continued("openai", cut.headers["x-conversation-id"]))
+    assert result.status_code == 200, result.text
+    assert json.loads(result.json()["choices"][0]["message"]["content"])["turns"] == 1
 
 
 def test_of_two_that_go_on_at_once_one_does(http: httpx2.Client) -> None:
@@ -157,8 +157,8 @@ def test_a_conversation_stays_in_its_workspace(gateway: RunningGateway, http: ht
     conversation = chat(http, "hello", workspace=str(below))["conversationId"]
     moved = ask(http, "documents", "hello", conversationId=conversation, workspace=str(gateway.workspace))
     assert (moved.status_code, moved.json()["error"]["param"]) == (400, "workspace")
-    told = chat(http, standin("history"), conversationId=conversation)
-    assert json.loads(text_of(told))["turns"] == 1
+    result = chat(http, standin("history"), conversationId=conversation)
+    assert json.loads(text_of(result))["turns"] == 1
 
 
 def test_a_conversation_and_its_folder_outlive_the_gateway(tmp_path: Path) -> None:
@@ -171,8 +171,8 @@ def test_a_conversation_and_its_folder_outlive_the_gateway(tmp_path: Path) -> No
     assert folder.is_dir()
     assert list((gateway.data / "instances").iterdir()) == []
     with running_gateway(tmp_path) as gateway, http_client(gateway) as http:
-        told = chat(http, standin("history"), conversationId=conversation)
-        assert json.loads(text_of(told))["prompts"] == [mark]
+        result = chat(http, standin("history"), conversationId=conversation)
+        assert json.loads(text_of(result))["prompts"] == [mark]
         assert invocation(gateway, mark)["config_dir"] == str(folder / "cursor")
 
 
@@ -186,12 +186,12 @@ def test_the_users_configuration_is_copied_and_never_changed(tmp_path: Path) -> 
     written = b'{ "version": 1,  "permissions": {"allow": ["Shell(echo)"], "deny": []},"model":{"modelId":"auto"} }\n'
     config.write_bytes(written)
     with running_gateway(tmp_path) as gateway, http_client(gateway) as http:
-        told = chat(http, standin("shell", "echo from-the-copy"), model="gpt-5-mini")
-        assert "from-the-copy" in json.dumps(told)  # the user's permissions count
-        copy = conversation_folder(gateway, told["conversationId"]) / "cursor" / "cli-config.json"
+        result = chat(http, standin("shell", "echo from-the-copy"), model="gpt-5-mini")
+        assert "from-the-copy" in json.dumps(result)  # the user's permissions count
+        copy = conversation_folder(gateway, result["conversationId"]) / "cursor" / "cli-config.json"
         assert json.loads(copy.read_bytes())["model"]["modelId"] == "gpt-5-mini"
         assert copy.parent.stat().st_mode & 0o077 == 0  # it may hold a login
-        chat(http, "hello", conversationId=told["conversationId"], model="composer-2.5-fast")
+        chat(http, "hello", conversationId=result["conversationId"], model="composer-2.5-fast")
         http.get("/v1/models")
     assert config.read_bytes() == written
     assert [entry.name for entry in (tmp_path / ".cursor").iterdir()] == ["cli-config.json"]
@@ -210,12 +210,12 @@ def test_the_agents_environment_and_what_is_logged(tmp_path: Path) -> None:
         http_client(gateway) as http,
     ):
         mark = unique()
-        told = json.loads(text_of(chat(http, f"{mark} {standin('echo-env')}")))
-        names = set(told["names"])
+        result = json.loads(text_of(chat(http, f"{mark} {standin('echo-env')}")))
+        names = set(result["names"])
         assert names.isdisjoint({"DATABASE_PASSWORD", "OPENAI_API_KEY"})
         assert not [name for name in names if name.startswith("CURSOR_GATEWAY_")]
         assert {"CURSOR_API_KEY", "CURSOR_CONFIG_DIR", "TEAM_TOKEN", "LC_ALL", "HOME", "PATH"} <= names
-        assert told["values"]["CURSOR_API_KEY"] == "key-of-cursor"
+        assert result["values"]["CURSOR_API_KEY"] == "key-of-cursor"
         assert "key-of-cursor" not in " ".join(invocation(gateway, mark)["argv"])
         for scenario in ("fail-auth", "crash", "tools", "fail-quota"):
             for dialect in DIALECTS:

@@ -45,15 +45,15 @@ def kinds(response: dict[str, Any]) -> list[str]:
 
 def test_whole(http: httpx2.Client) -> None:
     reply = http.post("/v1/chat", json={"message": standin("tools")})
-    told = reply.json()
+    result = reply.json()
     assert reply.headers["content-type"] == "application/json"
-    assert (reply.headers["x-chat-id"], reply.headers["x-conversation-id"]) == (told["id"], told["conversationId"])
-    assert kinds(told) == [
+    assert (reply.headers["x-chat-id"], reply.headers["x-conversation-id"]) == (result["id"], result["conversationId"])
+    assert kinds(result) == [
         *("text", "tool_call", "tool_call", "tool_call", "tool_call", "text", "file_edit", "file_edit", "file_edit"),
         *("terminal_command", "terminal_command", "error", "todo_update", "tool_call", "text"),
     ]
-    assert [document["sequence"] for document in told["documents"]] == list(range(1, 16))
-    assert (told["status"], told["mode"], told["model"]) == ("completed", "agent", "auto")
+    assert [document["sequence"] for document in result["documents"]] == list(range(1, 16))
+    assert (result["status"], result["mode"], result["model"]) == ("completed", "agent", "auto")
 
 
 def test_events(http: httpx2.Client) -> None:
@@ -73,12 +73,12 @@ def test_events(http: httpx2.Client) -> None:
     assert (reply.headers["x-chat-id"], reply.headers["x-conversation-id"]) == (done["id"], done["conversationId"])
     assert (done["status"], done["metadata"]["toolCallCount"]) == ("completed", 5)
     whole = http.post("/v1/chat", json={"message": standin("tools")}).json()
-    started = [(told["id"], told["type"], told["sequence"]) for name, told in data if name == "document_start"]
+    started = [(result["id"], result["type"], result["sequence"]) for name, result in data if name == "document_start"]
     assert started == [(one["id"], one["type"], one["sequence"]) for one in whole["documents"]]
-    ended = {told["documentId"]: told.get("finalContent") for name, told in data if name == "document_end"}
+    ended = {result["documentId"]: result.get("finalContent") for name, result in data if name == "document_end"}
     assert ended == {one["id"]: one["content"] for one in whole["documents"]}
     for id, content in ended.items():
-        deltas = [told["delta"] for name, told in data if name == "content_delta" and told["documentId"] == id]
+        deltas = [result["delta"] for name, result in data if name == "content_delta" and result["documentId"] == id]
         assert "".join(deltas) == (content or "")
 
 
@@ -229,9 +229,9 @@ def test_the_agent_can_open_the_image(gateway: RunningGateway, http: httpx2.Clie
     name = Path(re.findall(r"^- (/.*\.png)$", invocation(gateway, first)["prompt"], re.MULTILINE)[0]).name
     conversation = chat(http, unique())["conversationId"]
     path = conversation_folder(gateway, conversation) / "images" / name
-    told = chat(http, standin(f"read path={path}"), images=[PIXEL], conversationId=conversation)
-    assert kinds(told) == ["text", "tool_call", "text"]
-    assert told["documents"][1]["metadata"]["result"]["status"] == "success"
+    result = chat(http, standin(f"read path={path}"), images=[PIXEL], conversationId=conversation)
+    assert kinds(result) == ["text", "tool_call", "text"]
+    assert result["documents"][1]["metadata"]["result"]["status"] == "success"
 
 
 # --- how the prompt gets there --------------------------------------------------------------------------
@@ -333,8 +333,8 @@ def _runs_of(gateway: RunningGateway, request_id: str) -> list[str]:
 
 
 def test_cancel_what_has_ended_changes_nothing(http: httpx2.Client) -> None:
-    told = chat(http, "hello")
-    cancelled = cancel(http, told["id"])
+    result = chat(http, "hello")
+    cancelled = cancel(http, result["id"])
     assert (cancelled.status_code, cancelled.json()["status"]) == (200, "completed")
 
 

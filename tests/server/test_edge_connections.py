@@ -332,12 +332,12 @@ def test_a_gateway_that_stops_answers_what_was_asked_and_refuses_the_rest(tmp_pa
 
 def test_malformed_requests_are_counted_and_not_logged(hasty: RunningGateway) -> None:
     """Whoever sends many of them would fill the disk."""
-    before = eventually(lambda: b"listening" in (told := hasty.log.read_bytes()) and told)
+    before = eventually(lambda: b"listening" in (result := hasty.log.read_bytes()) and result)
     for _ in range(20):
         assert exchanged(hasty, b"\0\0\0\0").status == 400
     assert hasty.log.read_bytes() == before
-    told = exchanged(hasty, request("GET", "/metrics")).body.decode()
-    assert 'cursor_gateway_requests_total{method="GET",route="none",status="400"}' in told
+    result = exchanged(hasty, request("GET", "/metrics")).body.decode()
+    assert 'cursor_gateway_requests_total{method="GET",route="none",status="400"}' in result
 
 
 def test_blanks_after_a_value_are_no_part_of_it_and_a_target_may_name_an_address(gateway: RunningGateway) -> None:

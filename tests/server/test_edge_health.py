@@ -18,13 +18,13 @@ def test_an_agent_that_is_gone_is_told_until_it_is_back(tmp_path: Path, source: 
         assert http.get("/health").json()["status"] == "ok"  # it has another name, too
         (agents / "cursor-agent.old").rename(agents / "cursor-agent")
         agents.rename(elsewhere)
-        told = http.get("/health")
-        assert (told.status_code, told.json()["status"], told.json()["error"]["code"]) == (
+        result = http.get("/health")
+        assert (result.status_code, result.json()["status"], result.json()["error"]["code"]) == (
             503,
             "unavailable",
             "agent_missing",
         )
-        assert told.json()["source"]["name"] == source
+        assert result.json()["source"]["name"] == source
         assert http.get("/v1/conversations").status_code == 200  # the rest goes on
         if source == "cli":
             assert ask(http, "openai", standin("text")).status_code == 503

@@ -69,11 +69,11 @@ def test_a_run_is_told_as_it_happens(loop: Loop) -> None:
             "x-cursor-gateway-source": "scripted",
             "x-conversation-id": "conv_1",
         }
-        told = frames(client)
-        assert [frame.event for frame in told] == [
+        result = frames(client)
+        assert [frame.event for frame in result] == [
             *["document_start", "content_delta", "content_delta", "content_delta", "document_end", "done"]
         ]
-        assert [frame.id for frame in told] == [str(number) for number in range(1, 7)]
+        assert [frame.id for frame in result] == [str(number) for number in range(1, 7)]
         await run.gone()
         assert open_streams(asked) == 0
 

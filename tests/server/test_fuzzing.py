@@ -380,8 +380,8 @@ def test_what_is_odd_but_has_a_meaning_is_answered(client: httpx2.Client) -> Non
         body = b'{"messages": [{"role": "user", "content": "standin: text %b"}]}' % half
         assert client.post("/v1/chat/completions", content=body, headers=headers).status_code == 200
     chat(client, "x" * 1_000_000 + "\n" + standin("text"))
-    told = client.post("/v1/chat/completions", json=question(standin("text"), something_new={"a": [1]}, seed=10**18))
-    assert told.status_code == 200
+    result = client.post("/v1/chat/completions", json=question(standin("text"), something_new={"a": [1]}, seed=10**18))
+    assert result.status_code == 200
 
 
 HEADERS = ["x-cursor-mode", "x-cursor-fences", "x-cursor-include", "x-cursor-workspace", "x-cursor-conversation-id"]

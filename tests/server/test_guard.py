@@ -40,10 +40,10 @@ class Reply(Struct, frozen=True):
 
     @property
     def error(self) -> dict[str, Any]:
-        told: dict[str, Any] = json.loads(self.body)
-        assert set(told) == {"error"}
-        assert set(told["error"]) == {"message", "type", "param", "code"}
-        error: dict[str, Any] = told["error"]
+        result: dict[str, Any] = json.loads(self.body)
+        assert set(result) == {"error"}
+        assert set(result["error"]) == {"message", "type", "param", "code"}
+        error: dict[str, Any] = result["error"]
         return error
 
 
@@ -440,9 +440,9 @@ def test_a_sane_request_id_comes_back(given: str) -> None:
 )
 def test_any_other_request_id_is_replaced(given: str) -> None:
     for settings in (Settings(), KEYED):
-        told = ask(HOST, ("x-request-id", given), settings=settings).headers["x-request-id"]
-        assert told.startswith("req_")
-        assert len(told) == 36
+        result = ask(HOST, ("x-request-id", given), settings=settings).headers["x-request-id"]
+        assert result.startswith("req_")
+        assert len(result) == 36
 
 
 async def failing(scope: Scope, receive: Receive, send: Send) -> None:

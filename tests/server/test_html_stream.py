@@ -53,8 +53,8 @@ def check(events: list[DocumentEvent], batches: list[int], breaks: list[int]) ->
     page, seen = read(events, batches, breaks)
     assert page.html == final(events)
     ends = [one for one in seen if one.event == "done"]
-    told = [event for event in events if isinstance(event, Paused | Done)]
-    assert {one.data for one in ends} == {msgspec.json.encode(event.envelope).decode() for event in told}
+    result = [event for event in events if isinstance(event, Paused | Done)]
+    assert {one.data for one in ends} == {msgspec.json.encode(event.envelope).decode() for event in result}
     assert [int(one.id) for one in seen][-1] == len(events)
 
 

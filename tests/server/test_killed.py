@@ -121,7 +121,7 @@ def next_gateway(home: Path) -> Iterator[tuple[RunningGateway, httpx2.Client]]:
 @pytest.mark.quick_cases(1)
 def test_what_anybody_was_told_outlives_a_kill(tmp_path: Path, seed: int) -> None:
     chance = random.Random(seed)
-    told: dict[str, bytes] = {}  # of every run so far, the whole stream
+    result: dict[str, bytes] = {}  # of every run so far, the whole stream
     states: list[str] = []
     conversation: str | None = None
     with ended_agents(tmp_path) as home:
@@ -134,18 +134,18 @@ def test_what_anybody_was_told_outlives_a_kill(tmp_path: Path, seed: int) -> Non
                 for one in watched:
                     for dialect, received in one.received.items():
                         assert stream(http, one.id, dialect).startswith(received)
-                    told[one.id] = stream(http, one.id)
-                    states.append(assert_ended(http, one, told[one.id]))
+                    result[one.id] = stream(http, one.id)
+                    states.append(assert_ended(http, one, result[one.id]))
                 for one in watched[:1]:
                     conversation, mark = one.conversation, unique()
                     answer = chat(http, f"{mark} {standin('text')}", conversationId=conversation)
                     assert_goes_on(gateway, mark, one)
-                    told[answer["id"]] = stream(http, answer["id"])
+                    result[answer["id"]] = stream(http, answer["id"])
                 listed = http.get("/v1/conversations", params={"limit": 100}).json()["conversations"]
                 assert not any(entry["isRunning"] for entry in listed)
                 kill(gateway)
         with next_gateway(home) as (_, http):
-            for id, body in told.items():
+            for id, body in result.items():
                 assert stream(http, id) == body
             for run in http.get(f"/v1/conversations/{conversation}").json()["runs"]:
                 assert run["state"] in ("completed", "error")
@@ -187,11 +187,11 @@ def test_an_interrupted_turn_is_part_of_what_a_fresh_session_is_told(tmp_path: P
         with next_gateway(home) as (gateway, http):
             detail = http.get(f"/v1/conversations/{conversation}").json()
             assert [message["text"] for message in detail["messages"]][1] == "I was about to say more."
-            told = chat(http, f"{second} {standin('text')}", conversationId=conversation)
+            result = chat(http, f"{second} {standin('text')}", conversationId=conversation)
             after = invocation(gateway, second)
             assert "--resume" not in after["argv"]  # what the agent calls its session died with the gateway
             assert after["prompt"].index(first) < after["prompt"].index("I was about to say more.")
-            assert text_of(told)
+            assert text_of(result)
 
 
 def test_a_run_of_another_gateway_that_lives_is_left_alone_and_can_be_read(tmp_path: Path) -> None:

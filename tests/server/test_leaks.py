@@ -70,8 +70,8 @@ def group_of(gateway: RunningGateway, mark: str) -> int:
 
 def running(gateway: RunningGateway) -> int:
     with http_client(gateway) as client:
-        told: int = client.get("/health").json()["runs"]["running"]
-        return told
+        result: int = client.get("/health").json()["runs"]["running"]
+        return result
 
 
 def is_gone(pid: int) -> bool:
@@ -202,11 +202,11 @@ def _grandchild(until: Callable[[bytes], bytes]) -> int:
 def test_a_grandchild_that_keeps_the_pipe_does_not_keep_the_answer(leaky: RunningGateway, group: str) -> None:
     """It is in no group of ours, so it lives on; the run ends all the same."""
     with http_client(leaky) as client:
-        told = chat(client, standin(f"grandchild-pipe group={group} seconds=600"))
-        found = re.search(r"grandchild=(\d+)", text_of(told))
+        result = chat(client, standin(f"grandchild-pipe group={group} seconds=600"))
+        found = re.search(r"grandchild=(\d+)", text_of(result))
         assert found
         try:
-            eventually(lambda: [run for run in ended_runs(leaky) if run["run_id"] == told["id"]])
+            eventually(lambda: [run for run in ended_runs(leaky) if run["run_id"] == result["id"]])
         finally:
             os.kill(int(found[1]), signal.SIGKILL)
 

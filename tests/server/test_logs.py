@@ -341,9 +341,9 @@ def test_a_pipe_that_nobody_reads_costs_lines_and_holds_nobody_up(size: int) -> 
         assert kept[: logs._QUEUE_SIZE] == list(range(logs._QUEUE_SIZE))
         Log().info("read again")
         Log().info("as before")
-        told, after = (json.loads(reader.readline()) for _ in range(2))
-        assert told["event"] == "read again"
-        assert told["lines_lost_before"] == count - 1 - kept[-1]
+        result, after = (json.loads(reader.readline()) for _ in range(2))
+        assert result["event"] == "read again"
+        assert result["lines_lost_before"] == count - 1 - kept[-1]
         assert "lines_lost_before" not in after
 
 

@@ -53,19 +53,19 @@ def test_all_is_there_from_the_start_as_0() -> None:
 
 
 def test_a_run_that_completed() -> None:
-    told = after(TEXT, FINISHED)
-    assert told["runs_total{state=completed}"] == 1
-    assert told["runs_total{state=failed}"] == told["runs_total{state=cancelled}"] == told["runs_running"] == 0
-    assert [told[f"tokens_total{{kind={kind}}}"] for kind in ("prompt", "completion", "cached")] == [100, 20, 70]
-    assert told["first_event_seconds_count"] == told["run_seconds_count"] == 1
-    assert told["first_event_seconds_sum"] <= told["run_seconds_sum"] < 60
-    assert not [name for name in told if name.startswith("agent_failures")]
+    result = after(TEXT, FINISHED)
+    assert result["runs_total{state=completed}"] == 1
+    assert result["runs_total{state=failed}"] == result["runs_total{state=cancelled}"] == result["runs_running"] == 0
+    assert [result[f"tokens_total{{kind={kind}}}"] for kind in ("prompt", "completion", "cached")] == [100, 20, 70]
+    assert result["first_event_seconds_count"] == result["run_seconds_count"] == 1
+    assert result["first_event_seconds_sum"] <= result["run_seconds_sum"] < 60
+    assert not [name for name in result if name.startswith("agent_failures")]
 
 
 def test_a_run_that_the_agent_failed() -> None:
-    told = after(TEXT, error=AgentOverloaded("full"))
-    assert told["runs_total{state=failed}"] == told["agent_failures_total{code=agent_overloaded}"] == 1
-    assert told["runs_running"] == 0
+    result = after(TEXT, error=AgentOverloaded("full"))
+    assert result["runs_total{state=failed}"] == result["agent_failures_total{code=agent_overloaded}"] == 1
+    assert result["runs_running"] == 0
 
 
 def test_a_run_without_any_event_has_no_time_to_the_first() -> None:
@@ -74,10 +74,10 @@ def test_a_run_without_any_event_has_no_time_to_the_first() -> None:
 
 def test_who_stops_a_run_or_makes_a_mistake_is_not_the_agent() -> None:
     assert after(TEXT, stopped=RunCancelled("stop"))["runs_total{state=cancelled}"] == 1
-    for told in (after(TEXT, stopped=ShuttingDown("stop")), after(error=ZeroDivisionError())):
-        assert told["runs_total{state=failed}"] == 1
-    for told in (after(TEXT, stopped=RunCancelled("stop")), after(error=ZeroDivisionError())):
-        assert not [name for name in told if name.startswith("agent_failures")]
+    for result in (after(TEXT, stopped=ShuttingDown("stop")), after(error=ZeroDivisionError())):
+        assert result["runs_total{state=failed}"] == 1
+    for result in (after(TEXT, stopped=RunCancelled("stop")), after(error=ZeroDivisionError())):
+        assert not [name for name in result if name.startswith("agent_failures")]
 
 
 def test_a_run_counts_while_it_runs() -> None:
@@ -94,8 +94,8 @@ def test_a_run_counts_while_it_runs() -> None:
 
 def test_figures_of_an_agent_that_miscounts_break_nothing() -> None:
     """They are estimated then, as if it had told none."""
-    told = after(TEXT, RunFinished(usage=TokenCounts(prompt=-5, completion=3)))
-    assert (told["tokens_total{kind=prompt}"], told["tokens_total{kind=completion}"]) == (0, 1)
+    result = after(TEXT, RunFinished(usage=TokenCounts(prompt=-5, completion=3)))
+    assert (result["tokens_total{kind=prompt}"], result["tokens_total{kind=completion}"]) == (0, 1)
 
 
 def test_a_run_that_is_not_done_is_counted_all_the_same() -> None:
@@ -123,8 +123,8 @@ def test_requests_are_counted_by_route_method_and_status() -> None:
     metrics.request("/v1/chat", "POST", 429)
     for made_up in ("BREW", "get", "x" * 1000):
         metrics.request("/v1/chat", made_up, 405)
-    told = {name: value for name, value in figures(metrics).items() if name.startswith("requests_total")}
-    assert told == {
+    result = {name: value for name, value in figures(metrics).items() if name.startswith("requests_total")}
+    assert result == {
         "requests_total{method=GET,route=/v1/chat/{id},status=200}": 2,
         "requests_total{method=POST,route=/v1/chat,status=429}": 1,
         "requests_total{method=other,route=/v1/chat,status=405}": 3,

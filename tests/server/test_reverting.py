@@ -37,8 +37,8 @@ def edited(http: httpx2.Client, *files: tuple[Path, str], **more: str) -> dict[s
     steps = [{"native": "edit", "args": {"path": str(path), "streamContent": text}} for path, text in files]
     reply = http.post("/v1/chat", json={"message": f"standin: program\n---\n{json.dumps(steps)}", **more})
     assert reply.status_code == 200, reply.text
-    told: dict[str, str] = reply.json()
-    return told
+    result: dict[str, str] = reply.json()
+    return result
 
 
 def revert(http: httpx2.Client, run: dict[str, str], **wanted: object) -> httpx2.Response:

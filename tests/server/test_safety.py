@@ -109,9 +109,9 @@ class Reply(Struct, frozen=True):
 
 def error_of(body: bytes) -> Json:
     """Of a reply that has nothing but its error, in its four keys."""
-    told: Json = json.loads(body)
-    assert set(told) == {"error"}
-    error: Json = told["error"]
+    output: Json = json.loads(body)
+    assert set(output) == {"error"}
+    error: Json = output["error"]
     assert set(error) == {"message", "type", "param", "code"}
     assert error["message"].isprintable()
     assert len(body) < 5000
@@ -197,8 +197,8 @@ def test_with_keys_it_listens_elsewhere_and_only_they_open_it(keyed_gateway: Run
 def test_nobody_reaches_what_belongs_to_another_owner(
     keyed_gateway: RunningGateway, alice: httpx2.Client, bob: httpx2.Client
 ) -> None:
-    told = chat(alice, standin("text"))
-    conversation = told["conversationId"]
+    output = chat(alice, standin("text"))
+    conversation = output["conversationId"]
 
     def as_bob(id: str) -> list[tuple[int, Json]]:
         replies = [
@@ -482,19 +482,19 @@ OUTSIDE = [
 
 def test_what_lies_outside_is_refused_and_looks_all_the_same(rooted_gateway: RunningGateway) -> None:
     mark = unique()
-    told = set()
+    output = set()
     with http_client(rooted_gateway) as client:
         for name in OUTSIDE:
             folder = name.format(home=rooted_gateway.home)
             refused = client.post("/v1/chat", json={"message": mark, "workspace": folder})
             assert refused.status_code == 403, name
-            told.add(refused.content)
+            output.add(refused.content)
         refused = client.post("/v1/chat/completions", json=question(mark, cursor={"workspace": "../secret"}))
-        told.add(refused.content)
+        output.add(refused.content)
         refused = client.post("/v1/chat/completions", json=question(mark), headers={"x-cursor-workspace": "../secret"})
-        told.add(refused.content)
+        output.add(refused.content)
         assert_nothing_was_started(rooted_gateway, client, mark)
-    (same,) = told
+    (same,) = output
     assert error_of(same)["code"] == "workspace_forbidden"
 
 
@@ -719,8 +719,8 @@ def test_what_the_agent_says_cannot_end_an_event(client: httpx2.Client, text: st
     assert {line.split(":")[0] for line in _lines(documents.content)} <= {"", "event", "data", "id"}
     events = sse(documents.content)
     assert [event.event for event in events].count("done") == 1
-    told = [json.loads(event.data) for event in events]
-    assert "".join(data["delta"] for data in told if "delta" in data) == said
+    output = [json.loads(event.data) for event in events]
+    assert "".join(data["delta"] for data in output if "delta" in data) == said
 
     completion = client.post("/v1/chat/completions", json=question(prompt, stream=True))
     assert {line.split(":")[0] for line in _lines(completion.content)} <= {"", "data", "id"}

@@ -114,9 +114,9 @@ def test_what_nobody_hears_is_answered_all_the_same(tmp_path: Path) -> None:
 
     async def life(connection: AgentConnection) -> None:
         assert await connection.request("go", {}, 30) == 1
-        while (told := connection._process.stderr_tail).count("heard") < 1 + len(asks):
+        while (result := connection._process.stderr_tail).count("heard") < 1 + len(asks):
             await asyncio.sleep(0.001)
-        heard = [json.loads(line.removeprefix("heard ")) for line in told.splitlines()]
+        heard = [json.loads(line.removeprefix("heard ")) for line in result.splitlines()]
         answers = {message["id"]: message for message in heard if "method" not in message}
         assert answers[0]["result"] == {"outcome": {"outcome": "cancelled"}}
         assert answers[1]["result"]["outcome"]["outcome"] == "skipped"

@@ -80,8 +80,8 @@ def test_thinking_ends_before_a_tool_and_at_the_end() -> None:
 @pytest.mark.parametrize("kind", ["agent_message_chunk", "agent_thought_chunk"])
 def test_halves_of_a_character_are_joined(kind: str) -> None:
     events = decoded(text("a\ud83d", kind), text("\ude00b\ud83d", kind))
-    told = "".join(event.text for event in events if isinstance(event, TextDelta | ThinkingDelta))
-    assert told == "a😀b\ufffd"
+    result = "".join(event.text for event in events if isinstance(event, TextDelta | ThinkingDelta))
+    assert result == "a😀b\ufffd"
 
 
 def test_half_a_character_alone_is_thinking_too() -> None:
@@ -311,8 +311,8 @@ def test_what_is_asked_is_told_and_then_settled_once() -> None:
     decoder = AcpDecoder()
     question = read_call("askQuestion", {"questions": [{"id": "q", "prompt": "Which?", "options": []}]})
     assert isinstance(question, Question)
-    told = pushed(decoder, text("Hm."), call("1", kind="other", title="Ask Question"))
-    assert told == [TextDelta("Hm.")]  # its own message says more
+    result = pushed(decoder, text("Hm."), call("1", kind="other", title="Ask Question"))
+    assert result == [TextDelta("Hm.")]  # its own message says more
     assert decoder.ask("1", question, {}) == [ToolStarted("1", question, payload={}, waits=True)]
     assert decoder.settle("1", question, Outcome()) == [ToolEnded("1", question, Outcome())]
     assert pushed(decoder, done("1")) == []

@@ -70,8 +70,8 @@ class Place:
     @property
     def log(self) -> list[dict[str, Any]]:
         """Of turns alone."""
-        told = [json.loads(line) for line in (self.home / "log").read_text().splitlines()]
-        return [entry for entry in told if entry["prompt"] is not None]
+        result = [json.loads(line) for line in (self.home / "log").read_text().splitlines()]
+        return [entry for entry in result if entry["prompt"] is not None]
 
     @property
     def agents(self) -> list[str]:

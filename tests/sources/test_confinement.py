@@ -148,6 +148,6 @@ def test_the_command_forces_nothing_whatever_the_operator_allows(tmp_path: Path)
 
 def test_the_server_is_not_looked_for_behind_a_proxy() -> None:
     given = {"HTTP_PROXY": "http://proxy", "NO_PROXY": "internal", "PATH": "/bin"}
-    told = without_proxy(given)
-    assert (told["NO_PROXY"], told["no_proxy"]) == ("internal,127.0.0.1", "127.0.0.1")
-    assert (told["HTTP_PROXY"], told["PATH"]) == ("http://proxy", "/bin")
+    result = without_proxy(given)
+    assert (result["NO_PROXY"], result["no_proxy"]) == ("internal,127.0.0.1", "127.0.0.1")
+    assert (result["HTTP_PROXY"], result["PATH"]) == ("http://proxy", "/bin")

@@ -761,14 +761,14 @@ def test_a_call_by_name_is_told_whole(record: bytes, events: list[tuple[object, 
 def test_a_query_is_found_by_its_type_or_else_as_the_first_thing_there(query_type: str) -> None:
     asked = {"webSearchRequestQuery": {"args": {"searchTerm": "x", "toolCallId": "c"}}}
     for body in ({"id": 0, **asked}, {"id": 0, **({"note": {}} if query_type else {}), **asked}):
-        (told,) = tools(line("interaction_query", "request", query_type=query_type, query=body, timestamp_ms=1))
-        assert told[:2] == ("started", "c")
+        (output,) = tools(line("interaction_query", "request", query_type=query_type, query=body, timestamp_ms=1))
+        assert output[:2] == ("started", "c")
 
 
 def test_a_function_without_an_id_starts_and_ends_once() -> None:
     call = {"function": {"name": "grep", "arguments": {"pattern": "x"}}}
     found = tools(line("tool_call", "started", tool_call=call), line("tool_call", "completed", tool_call=call))
-    assert len({told[1] for told in found}) == 1
+    assert len({output[1] for output in found}) == 1
     assert found[-1][0] == "ended"
 
 

@@ -220,8 +220,8 @@ def test_a_first_fetch_that_fails_is_told_to_all_and_tried_again_by_the_next() -
         waiting = [asyncio.create_task(agent.cache.get()) for _ in range(2)]
         await settle()
         agent.asked[0].set_exception(AgentUnauthenticated("Log in."))
-        told = await asyncio.gather(*waiting, return_exceptions=True)
-        assert [type(error) for error in told] == [AgentUnauthenticated] * 2
+        result = await asyncio.gather(*waiting, return_exceptions=True)
+        assert [type(error) for error in result] == [AgentUnauthenticated] * 2
         await agent.first()
         assert len(agent.asked) == 2
 

@@ -91,10 +91,10 @@ def test_other_tools(tool: str, args: object, request_: PermissionRequest | None
 def test_a_rejection_says_what_to_do() -> None:
     request = PermissionRequest(subject="npm test", rules=["Shell(npm)"])
     rejected = Outcome(state="rejected", code="REJECTED", message="User Rejected", details="npm test", duration_ms=3)
-    told = explained(rejected, request)
-    assert told.message == "Not run: no rule allows it. Allow it, or add `Shell(npm)` to the setting `allow`."
-    assert (told.state, told.code, told.details, told.duration_ms) == ("rejected", "NOT_ALLOWED", "npm test", 3)
-    assert told.permission == request
+    result = explained(rejected, request)
+    assert result.message == "Not run: no rule allows it. Allow it, or add `Shell(npm)` to the setting `allow`."
+    assert (result.state, result.code, result.details, result.duration_ms) == ("rejected", "NOT_ALLOWED", "npm test", 3)
+    assert result.permission == request
     assert explained(rejected, None) is rejected
     failed = Outcome(state="failed")
     assert explained(failed, request) is failed

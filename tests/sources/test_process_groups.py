@@ -44,20 +44,20 @@ def wait_until_dead(pid: int) -> None:
 
 
 def test_a_process_has_one_start_and_it_can_be_a_files_name() -> None:
-    told = start_of(os.getpid())
-    assert told is not None
-    assert told == start_of(os.getpid())
-    assert "/" not in told
-    assert not set(told) & set(": \n")
+    result = start_of(os.getpid())
+    assert result is not None
+    assert result == start_of(os.getpid())
+    assert "/" not in result
+    assert not set(result) & set(": \n")
 
 
 def test_the_start_is_told_alike_whatever_language_and_time_zone(monkeypatch: pytest.MonkeyPatch) -> None:
-    told = start_of(os.getpid())
+    result = start_of(os.getpid())
     monkeypatch.setenv("TZ", "Pacific/Auckland")
     monkeypatch.setenv("LC_ALL", "de_DE.UTF-8")
     time.tzset()
     try:
-        assert start_of(os.getpid()) == told
+        assert start_of(os.getpid()) == result
     finally:
         monkeypatch.undo()
         time.tzset()

@@ -79,9 +79,9 @@ def test_one_program_under_one_name_is_asked_once(tmp_path: Path) -> None:
 
 def test_it_is_asked_for_its_version_and_its_flags(tmp_path: Path) -> None:
     path = install(tmp_path / "bin")
-    told = found("", around(tmp_path / "bin"))
-    assert (told.path, told.version) == (str(path), VERSION)
-    assert {"--print", "--mode", "--stream-partial-output"} <= told.flags
+    result = found("", around(tmp_path / "bin"))
+    assert (result.path, result.version) == (str(path), VERSION)
+    assert {"--print", "--mode", "--stream-partial-output"} <= result.flags
 
 
 def test_another_program_of_its_name_is_passed_over(tmp_path: Path) -> None:
@@ -115,9 +115,9 @@ def test_a_version_is_enough_and_so_is_its_name_in_the_help(tmp_path: Path) -> N
     nameless = script(tmp_path / "nameless", 'if [ "$1" = --help ]; then echo "Cursor Agent --print"; fi')
     assert asyncio.run(ask_program(nameless, environment)) == Program(nameless, "unknown", frozenset({"--print"}))
     warns = script(tmp_path / "warns", "printf 'a warning\\n2026.10.01-abc\\n'")
-    told = asyncio.run(ask_program(warns, environment))
-    assert told is not None
-    assert told.version == "2026.10.01-abc"
+    result = asyncio.run(ask_program(warns, environment))
+    assert result is not None
+    assert result.version == "2026.10.01-abc"
 
 
 def test_what_is_missing_or_not_ours_is_told_by_name(tmp_path: Path) -> None:

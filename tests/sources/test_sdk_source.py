@@ -131,18 +131,18 @@ async def collected(source: CursorSdkSource, turn: Turn) -> list[AgentEvent]:
 
 def played(place: Place, *prompts: str, turn: dict[str, Any] | None = None, **options: Any) -> list[list[AgentEvent]]:
     """The events of each turn, one after the other."""
-    told: list[list[AgentEvent]] = []
+    result: list[list[AgentEvent]] = []
 
     async def live() -> None:
         source = place.source(**options)
         try:
             for prompt in prompts:
-                told.append(await collected(source, place.turn(prompt, **(turn or {}))))
+                result.append(await collected(source, place.turn(prompt, **(turn or {}))))
         finally:
             await source.close()
 
     lived(place, live)
-    return told
+    return result
 
 
 def said(events: Sequence[AgentEvent]) -> str:
@@ -255,9 +255,9 @@ def test_turns_go_on_at_the_same_time(tmp_path: Path) -> None:
     async def live() -> None:
         source = place.source()
         turns = [place.turn(f"standin: say\n---\nNumber {number}") for number in range(12)]
-        told = await asyncio.gather(*(collected(source, turn) for turn in turns))
-        assert [said(events) for events in told] == [f"Number {number}" for number in range(12)]
-        assert len({session(events) for events in told}) == 12
+        result = await asyncio.gather(*(collected(source, turn) for turn in turns))
+        assert [said(events) for events in result] == [f"Number {number}" for number in range(12)]
+        assert len({session(events) for events in result}) == 12
         await source.close()
 
     lived(place, live)

@@ -229,10 +229,10 @@ def test_what_was_said_counts_though_nobody_counted_it() -> None:
 
 
 def test_a_run_that_is_done_after_all_is_whole() -> None:
-    *told, done = read_events(scenarios()[0].lines, scenarios()[0].run)
-    assert PartialRun(told).response(RUN, "").status == "streaming"
+    *result, done = read_events(scenarios()[0].lines, scenarios()[0].run)
+    assert PartialRun(result).response(RUN, "").status == "streaming"
     assert isinstance(done, Done)
-    assert PartialRun([*told, done]).response(RUN, "").status == done.envelope.status
+    assert PartialRun([*result, done]).response(RUN, "").status == done.envelope.status
 
 
 def test_thinking_is_a_turn_and_counts() -> None:
@@ -283,23 +283,23 @@ def test_at_a_pause_the_run_is_what_the_pause_says_until_it_goes_on() -> None:
 @given(cut=st.floats(0, 1))
 def test_a_run_cut_anywhere_ends_well(scenario: Scenario, cut: float) -> None:
     whole = list(read_events(scenario.lines, scenario.run))
-    told = whole[: int(cut * (len(whole) - 1))]  # never `Done`
-    run = PartialRun(told)
+    result = whole[: int(cut * (len(whole) - 1))]  # never `Done`
+    run = PartialRun(result)
     assert {document.id for document in run.snapshot(RUN, "").documents} == {
-        event.id for event in told if isinstance(event, DocumentStarted)
+        event.id for event in result if isinstance(event, DocumentStarted)
     }
     end = run.end(RUN, "", FAILURE)
-    assert_well_formed([*told, *end])
-    assert text_of([*told, *end]) == text_of(told)
+    assert_well_formed([*result, *end])
+    assert text_of([*result, *end]) == text_of(result)
     assert isinstance(done := end[-1], Done)
     assert (done.failure, done.envelope.status) == (FAILURE, "error")
 
 
 @pytest.mark.parametrize("scenario", scenarios(), ids=lambda scenario: scenario.name)
 def test_calls_are_counted_as_the_run_itself_counts_them(scenario: Scenario) -> None:
-    *told, done = list(read_events(scenario.lines, scenario.run))
+    *result, done = list(read_events(scenario.lines, scenario.run))
     assert isinstance(done, Done)
-    counted = PartialRun([*told, done]).snapshot(RUN, "").metadata
+    counted = PartialRun([*result, done]).snapshot(RUN, "").metadata
     assert counted.tool_call_count == done.envelope.metadata.tool_call_count
     # At least: which calls are of one turn, only the agent itself tells, and not in these events.
     assert bool(counted.turn_count) == bool(done.envelope.metadata.turn_count)

@@ -83,6 +83,6 @@ def test_the_response_is_the_envelope_with_the_documents() -> None:
         transcript.push(event)
     response = transcript.response()
     assert response is not None
-    told = msgspec.structs.asdict(response)
-    assert told.pop("documents") == [TOOL, TEXT]
-    assert told == msgspec.structs.asdict(ENVELOPE)
+    result = msgspec.structs.asdict(response)
+    assert result.pop("documents") == [TOOL, TEXT]
+    assert result == msgspec.structs.asdict(ENVELOPE)

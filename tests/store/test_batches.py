@@ -29,8 +29,8 @@ def test_a_result_that_two_events_share_is_stored_once() -> None:
 
 def test_results_that_only_look_alike_or_lie_apart_are_all_stored() -> None:
     other = ToolCallResult(status="success", data="the whole file, later")
-    told: DocumentEvent = ToolCallEnded("doc_001", RESULT)
+    reply: DocumentEvent = ToolCallEnded("doc_001", RESULT)
     said: DocumentEvent = ContentDelta("doc_001", "said")
-    for events, count in (([told, ended(other)], 2), ([told, said, ended()], 2), ([told], 1)):
+    for events, count in (([reply, ended(other)], 2), ([reply, said, ended()], 2), ([reply], 1)):
         assert batches.decode(batches.encode(events)) == events
         assert batches.encode(events).count(b"the whole file") == count

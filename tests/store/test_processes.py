@@ -50,7 +50,7 @@ def assert_no_gap(events: Sequence[DocumentEvent]) -> None:
 
 def test_a_kill_at_any_moment_takes_back_nothing_that_was_told(tmp_path: Path) -> None:
     dice = random.Random(4)
-    told: dict[str, int] = {}
+    result: dict[str, int] = {}
     for number in range(KILLS):
         run = f"run{number}"
         with child(tmp_path, run, 10**9) as process:
@@ -58,10 +58,10 @@ def test_a_kill_at_any_moment_takes_back_nothing_that_was_told(tmp_path: Path) -
             lines = [process.stdout.readline() for _ in range(dice.choice([1, 2, 5, 50, 500]))]
             process.kill()
             lines += process.stdout.readlines()
-        told[run] = int(lines[-1] if lines[-1].endswith("\n") else lines[-2])
+        result[run] = int(lines[-1] if lines[-1].endswith("\n") else lines[-2])
         store = Database(tmp_path)
         assert store.open(0) is None
-        for known, last in told.items():
+        for known, last in result.items():
             events = store.events(known, ME, max_bytes=10**9).events
             assert len(events) >= last
             assert_no_gap(events)

@@ -18,5 +18,5 @@ def test_zed_gets_a_provider() -> None:
 def test_what_to_do_by_hand(client: Client) -> None:
     kept = client.keep(FULL)
     assert isinstance(kept, Steps)
-    told = "\n".join(kept.lines)
-    assert all(part in told for part in ("http://127.0.0.1:8787/v1", "cgw_secret", "opus-4.6"))
+    result = "\n".join(kept.lines)
+    assert all(part in result for part in ("http://127.0.0.1:8787/v1", "cgw_secret", "opus-4.6"))

@@ -15,8 +15,8 @@ def test_the_key_is_never_an_argument(client: Client) -> None:
     assert client.launch is not None
     start = client.launch.start(FULL, FOLDER)
     assert not [argument for argument in start.arguments if FULL.key in argument]
-    told = [*start.files.values(), *(value or "" for value in start.environment.values())]
-    assert any(FULL.key in text for text in told)
+    result = [*start.files.values(), *(value or "" for value in start.environment.values())]
+    assert any(FULL.key in text for text in result)
 
 
 @each_launched

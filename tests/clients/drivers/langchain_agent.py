@@ -34,10 +34,10 @@ def main() -> None:
     else:
         model = ChatOpenAI(base_url=question["url"], api_key="any", model="auto", max_retries=0)
     if form == "agent":
-        told = create_agent(model, tools=[TOOL]).invoke(
+        result = create_agent(model, tools=[TOOL]).invoke(
             {"messages": [HumanMessage(question["prompt"])]}, {"recursion_limit": 100}
         )
-        answer(told["messages"][-1].text)
+        answer(result["messages"][-1].text)
     else:
         answer(by_hand(model, question["prompt"], streams=form == "stream").text)
 

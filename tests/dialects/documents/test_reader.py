@@ -59,8 +59,8 @@ def assert_the_client_sees_the_same(events: list[DocumentEvent]) -> None:
     assert response_of(found) == response_of(events)
     assert_well_formed(found)
     assert _said(found) == _said(events)
-    (done,), (told,) = ([event for event in side if isinstance(event, Done)] for side in (events, found))
-    assert _known(told.failure) == _known(done.failure)
+    (done,), (result,) = ([event for event in side if isinstance(event, Done)] for side in (events, found))
+    assert _known(result.failure) == _known(done.failure)
 
 
 def _said(events: Iterable[DocumentEvent]) -> list[DocumentEvent]:

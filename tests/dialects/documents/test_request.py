@@ -213,20 +213,20 @@ def test_a_tool_may_have_failed(content: Any) -> None:
 
 
 def test_of_two_results_for_one_call_the_first_counts() -> None:
-    told = results(
+    reply = results(
         {"toolCallId": "k", "content": "1"}, {"toolCallId": "l", "content": "2"}, {"toolCallId": "k", "content": "3"}
     )
-    assert {id: result.text for id, result in told.items()} == {"k": "1", "l": "2"}
+    assert {id: result.text for id, result in reply.items()} == {"k": "1", "l": "2"}
 
 
 def test_an_answer_may_be_streamed_and_outlive_its_client() -> None:
-    told = answer(toolResults=[{"toolCallId": "k", "content": 1}], stream=True, whenClientLeaves="finish")
-    assert (told.stream, told.when_client_leaves) == (True, "finish")
+    reply = answer(toolResults=[{"toolCallId": "k", "content": 1}], stream=True, whenClientLeaves="finish")
+    assert (reply.stream, reply.when_client_leaves) == (True, "finish")
 
 
 def test_questions_are_answered_with_options_or_in_words() -> None:
-    told = answer(answers=[{"questionId": "q", "selectedOptionIds": ["a", "b"]}, {"questionId": "r", "text": "No."}])
-    assert answers_of(told.answers or ()) == [
+    reply = answer(answers=[{"questionId": "q", "selectedOptionIds": ["a", "b"]}, {"questionId": "r", "text": "No."}])
+    assert answers_of(reply.answers or ()) == [
         ClarificationAnswer(question_id="q", selected_option_ids=["a", "b"]),
         ClarificationAnswer(question_id="r", selected_option_ids=[], text="No."),
     ]
@@ -278,8 +278,8 @@ def permission(decision: str, reason: str = "", document: str = "doc_002") -> di
 
 
 def test_commands_are_decided_on_by_their_documents() -> None:
-    told = answer(permissions=[permission("workspace"), permission("deny", "Not now.", "doc_003")])
-    assert permissions_of(told.permissions or ()) == {
+    reply = answer(permissions=[permission("workspace"), permission("deny", "Not now.", "doc_003")])
+    assert permissions_of(reply.permissions or ()) == {
         "doc_002": Permission("workspace"),
         "doc_003": Permission("deny", "Not now."),
     }
