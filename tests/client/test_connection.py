@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from cursor_gateway import AsyncClient, Client
-from cursor_gateway.client.connection import checked, data_uri, http_options, lost, reason_of
+from cursor_gateway.client.connection import address, checked, data_uri, http_options, lost, reason_of
 
 
 @pytest.mark.parametrize(
@@ -20,6 +20,17 @@ from cursor_gateway.client.connection import checked, data_uri, http_options, lo
 )
 def test_an_address(given: str, meant: str) -> None:
     assert checked(given) == meant
+
+
+def test_the_address_and_the_key_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("CURSOR_GATEWAY_URL", "CURSOR_GATEWAY_API_KEY"):
+        monkeypatch.delenv(name, raising=False)
+    assert address(None, None) == ("http://127.0.0.1:8787", None)
+    monkeypatch.setenv("CURSOR_GATEWAY_URL", "https://example.org")
+    monkeypatch.setenv("CURSOR_GATEWAY_API_KEY", "secret")
+    assert address(None, None) == ("https://example.org", "secret")
+    assert address(None, "mine") == ("https://example.org", "mine")
+    assert address("https://other.example", None) == ("https://other.example", None)  # it must not get the key
 
 
 @pytest.mark.parametrize(

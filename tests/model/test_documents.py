@@ -275,8 +275,9 @@ def test_the_text_of_a_response_is_what_the_agent_said() -> None:
         ("x = 1", reference),
     ]
     documents = [make_document(f"doc_{n}", n, content, metadata) for n, (content, metadata) in enumerate(told)]
-    text = response(documents, USAGE, FIGURES).text
-    assert text == "Look:\n\n````python\nprint('```')\n````\n\n```1:2:a.py\nx = 1\n```"
+    whole = response(documents, USAGE, FIGURES)
+    assert whole._repr_markdown_() == whole.text
+    assert whole.text == "Look:\n\n````python\nprint('```')\n````\n\n```1:2:a.py\nx = 1\n```"
 
 
 def test_an_envelope_is_a_response_without_its_documents() -> None:

@@ -8,6 +8,7 @@ Navigation: TypeAlias = list[dict[str, str | list[str]]]
 # Pages of the project that are not below docs/, and their names on the site.
 OUTSIDE = {
     "README.md": "index.md",
+    "examples/README.md": "examples.md",
     "ARCHITECTURE.md": "architecture.md",
     "CONTRIBUTING.md": "contributing.md",
     "CHANGELOG.md": "changelog.md",

@@ -60,6 +60,13 @@ def _kind(data: bytes) -> str:
     raise ValueError("an image is a png, jpeg, gif or webp; these bytes are none")
 
 
+def address(url: str | None, api_key: str | None) -> tuple[str, str | None]:
+    """What is not named is taken from the environment; but the key there is only for the gateway that is named there."""
+    if url is not None:
+        return url, api_key
+    return os.environ.get("CURSOR_GATEWAY_URL") or LOCAL, api_key or os.environ.get("CURSOR_GATEWAY_API_KEY")
+
+
 def checked(url: str) -> str:
     """Without the `/v1` that other clients need. Raises `ValueError`."""
     from urllib.parse import urlsplit

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, TypeVar, Unpack
 from cursor_gateway.client import calls
 from cursor_gateway.client.calls import AnswerFields, Health, ModelEntry
 from cursor_gateway.client.connection import (
-    LOCAL,
     PAUSES,
     SILENCE_SECONDS,
     ChatOptions,
+    address,
     built,
     checked,
     http_options,
@@ -36,20 +36,24 @@ class Client:
 
     def __init__(
         self,
-        url: str = LOCAL,
+        url: str | None = None,
         api_key: str | None = None,
         *,
         timeout: float = SILENCE_SECONDS,
         pauses: Sequence[float] = PAUSES,
         socket: str | None = None,
     ) -> None:
-        """`timeout`: seconds without data after which a connection counts as lost. `pauses`: seconds before each retry.
+        """Without `url` and `api_key`: those of the environment (CURSOR_GATEWAY_URL, CURSOR_GATEWAY_API_KEY), or a gateway
+        on this machine, on the usual port.
+
+        `timeout`: seconds without data after which a connection counts as lost. `pauses`: seconds before each retry.
 
         `socket`: the path of a Unix socket to connect to, instead of the host and port of `url`.
         Raises `ValueError` for an invalid URL or key.
         """
         import httpx2
 
+        url, api_key = address(url, api_key)
         self._link = Link(checked(url), tuple(pauses))
         transport = None if socket is None else httpx2.HTTPTransport(uds=socket, verify=False, limits=limits())
         self._http = httpx2.Client(**http_options(self._link.url, api_key, timeout), transport=transport)

@@ -426,6 +426,10 @@ class ChatResponse(_Wire, frozen=True, kw_only=True):
         """The agent's text and code, as Markdown, without what its tools did."""
         return "\n\n".join(said for document in self.documents if (said := said_in(document)))
 
+    def _repr_markdown_(self) -> str:
+        """Shown by notebooks."""
+        return self.text
+
 
 def whole_response(envelope: Envelope, documents: list[Document]) -> ChatResponse:
     return ChatResponse(
