@@ -42,8 +42,8 @@ class AsyncClient:
         pauses: Sequence[float] = PAUSES,
         socket: str | None = None,
     ) -> None:
-        """Without `url` and `api_key`: those of the environment (CURSOR_GATEWAY_URL, CURSOR_GATEWAY_API_KEY), or a gateway
-        on this machine, on the usual port.
+        """Without `url` and `api_key`: those of the environment (CURSOR_GATEWAY_URL, CURSOR_GATEWAY_API_KEY), or a
+        gateway on this machine, on the usual port.
 
         `timeout`: seconds without data after which a connection counts as lost. `pauses`: seconds before each retry.
 

@@ -61,7 +61,7 @@ def _kind(data: bytes) -> str:
 
 
 def address(url: str | None, api_key: str | None) -> tuple[str, str | None]:
-    """What is not named is taken from the environment; but the key there is only for the gateway that is named there."""
+    """What is not given is taken from the environment, but its key is only for the gateway that it names."""
     if url is not None:
         return url, api_key
     return os.environ.get("CURSOR_GATEWAY_URL") or LOCAL, api_key or os.environ.get("CURSOR_GATEWAY_API_KEY")
