@@ -7,8 +7,9 @@ UV := $(BIN)/uv pip
 CLIENTS := .venv-clients
 DOCS := .venv-docs
 DEPLOY := .venv-deploy
+RELEASE := .venv-release
 
-.PHONY: help run test test-all test-slow test-clients check cover mutations fix golden bench chaos soak cluster nemesis fuzz docs docs-site deploy-check screenshots transcripts lock clean
+.PHONY: help run test test-all test-slow test-clients test-pythons test-oldest test-newest check cover mutations fix golden bench chaos soak cluster nemesis fuzz docs docs-site deploy-check dist screenshots transcripts lock clean
 
 # Containers often disable Python's bytecode cache; then each of the many processes that tests start compiles everything again.
 export PYTHONDONTWRITEBYTECODE :=
@@ -30,6 +31,15 @@ test-slow: $(VENV)/.dev $(VENV)/axe/.axe ## the tests that `make test` skips, an
 
 test-clients: $(VENV)/.dev $(CLIENTS)/.python $(CLIENTS)/.node $(CLIENTS)/aider/.python ## set up real clients and run their tools through the gateway
 	$(BIN)/pytest -n auto tests/clients
+
+test-pythons: $(VENV)/.dev ## the tests that can tell, with each Python from 3.11 to 3.14 that is found; PYTHONS="/path …" names more, ALL=1 runs more tests
+	$(BIN)/python -m tools.versions pythons $(if $(ALL),--all)
+
+test-oldest: $(VENV)/.dev ## the same with the oldest dependencies that pyproject.toml allows
+	$(BIN)/python -m tools.versions oldest $(if $(ALL),--all)
+
+test-newest: $(VENV)/.dev ## the same with the newest dependencies, whatever is pinned
+	$(BIN)/python -m tools.versions newest $(if $(ALL),--all)
 
 check: $(VENV)/.dev ## format, lint, types, architecture, generated files
 	$(BIN)/ruff format --check .
@@ -81,6 +91,9 @@ docs-site: $(DOCS)/.docs ## build the documentation as a website in build/site; 
 deploy-check: $(DEPLOY)/.deploy ## check the Dockerfile, the chart and the units in deploy/, without a container engine
 	$(DEPLOY)/bin/python -m tools.deployment
 
+dist: $(VENV)/.dev $(RELEASE)/.release ## build wheel, sdist and SBOM in dist/, install them in every way, report; WRITE=1 updates docs/licences.md
+	$(BIN)/python -m tools.distribution $(if $(WRITE),--write)
+
 screenshots: $(VENV)/.dev ## take new screenshots of the page, and new films of the page and the terminal; look at them
 	$(BIN)/python -m tools.screenshots
 	$(BIN)/python -m tools.first_tasks
@@ -91,18 +104,24 @@ transcripts: $(VENV)/.dev $(CLIENTS)/.python $(CLIENTS)/.node $(CLIENTS)/aider/.
 
 lock: $(VENV)/.dev ## resolve the dependencies again
 	$(UV) compile -q --universal --no-header --generate-hashes pyproject.toml --group build -o requirements/run.txt
+	$(UV) compile -q --universal --no-header --generate-hashes --group build -o requirements/build.txt
 	$(UV) compile -q --universal --no-header --generate-hashes pyproject.toml --group dev -o requirements/dev.txt
+	$(UV) compile -q --universal --no-header --generate-hashes pyproject.toml --all-extras -c requirements/dev.txt -o requirements/extras.txt
+	@mkdir -p build
+	$(UV) compile -q --universal --no-header --no-annotate --resolution lowest-direct --all-extras pyproject.toml -o build/oldest.txt
+	$(UV) compile -q --universal --no-header --generate-hashes --all-extras --group dev pyproject.toml -c build/oldest.txt -o requirements/oldest.txt
 	$(UV) compile -q --universal --no-header --generate-hashes --group clients -o requirements/clients.txt
 	$(UV) compile -q --universal --no-header --generate-hashes --group aider -o requirements/aider.txt
 	$(UV) compile -q --universal --no-header --generate-hashes --group docs -o requirements/docs.txt
 	$(UV) compile -q --universal --no-header --generate-hashes --group deploy -o requirements/deploy.txt
 	echo 'psycopg[binary]>=3.2' | $(UV) compile -q --universal --no-header --generate-hashes - -o requirements/postgres.txt
+	$(UV) compile -q --universal --no-header --generate-hashes --group release -o requirements/release.txt
 	npm install --prefix tests/page --package-lock-only --omit-lockfile-registry-resolved --ignore-scripts --no-audit --no-fund --loglevel=error
 	npm install --prefix tests/clients --package-lock-only --omit-lockfile-registry-resolved --ignore-scripts --no-audit --no-fund --loglevel=error
 	echo uv | $(UV) compile -q --universal --no-header --generate-hashes - -o requirements/uv.txt
 
 clean: ## remove everything that these targets created
-	rm -rf $(VENV) $(CLIENTS) $(DOCS) $(DEPLOY) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis .coverage htmlcov build dist
+	rm -rf $(VENV) $(CLIENTS) $(DOCS) $(DEPLOY) $(RELEASE) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis .coverage htmlcov build dist
 
 $(VENV)/.uv: requirements/uv.txt
 	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "cursor-gateway needs Python 3.11 or newer; name one: make PYTHON=python3.12 …")'
@@ -141,6 +160,11 @@ $(DOCS)/.docs: $(VENV)/.uv requirements/docs.txt
 $(DEPLOY)/.deploy: $(VENV)/.uv requirements/deploy.txt
 	$(BIN)/uv venv -q --allow-existing --python $(BIN)/python $(DEPLOY)
 	$(UV) sync -q --python $(DEPLOY)/bin/python --require-hashes requirements/deploy.txt
+	@touch $@
+
+$(RELEASE)/.release: $(VENV)/.uv requirements/release.txt
+	$(BIN)/uv venv -q --allow-existing --python $(BIN)/python $(RELEASE)
+	$(UV) sync -q --python $(RELEASE)/bin/python --require-hashes requirements/release.txt
 	@touch $@
 
 # Its versions are not those of the others. It has no wheels for Python 3.13 yet.

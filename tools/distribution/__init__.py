@@ -1,0 +1,1 @@
+"""A commit in; its packages, tried and described, out."""
