@@ -17,6 +17,7 @@ QUICK = {"beat_seconds": "0.2", "lease_seconds": str(LEASE)}  # a dead process i
 
 
 class Cluster(Struct, frozen=True):
+    database: str  # its URL
     fronts: list[RunningGateway]
     runners: list[RunningGateway]
     clients: list[httpx2.Client]  # of the fronts
@@ -43,7 +44,7 @@ def cluster(home: Path, database: str, fronts: int = 2, runners: int = 2, **sett
 
         running = [started(f"runner{number}", "runner") for number in range(runners)]
         serving = [started(f"front{number}", "front") for number in range(fronts)]
-        yield Cluster(serving, running, [stack.enter_context(http_client(front)) for front in serving])
+        yield Cluster(database, serving, running, [stack.enter_context(http_client(front)) for front in serving])
 
 
 @pytest.fixture(scope="module")

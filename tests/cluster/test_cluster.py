@@ -1,9 +1,14 @@
 """Fronts and runners as processes: a run is started at one front, read and answered at another, driven by a runner."""
 
+import socket
+import subprocess
+import sys
 from functools import partial
 
+import msgspec
 import pytest
 
+from cursor_gateway.store.cluster import Member
 from tests.cluster.conftest import Cluster
 from tests.server.conftest import Json, at_once, chat, eventually, growing, sse, standin, text_of, unique
 from tests.server.test_caller_tools import WEATHER, call, program, say
@@ -157,3 +162,44 @@ def test_many_runs_at_once_are_spread(two_by_two: Cluster) -> None:
     )
     assert all(map(text_of, replies.values()))
     assert [two_by_two.starts(mark) for mark in marks] == [1] * 12
+
+
+def command(running: Cluster, *arguments: str) -> "subprocess.CompletedProcess[str]":
+    home = running.fronts[0].home
+    return subprocess.run(
+        [sys.executable, "-m", "cursor_gateway", *arguments],
+        env={"HOME": str(home), "PATH": "/usr/bin:/bin", "COLUMNS": "300", "CURSOR_GATEWAY_STORE": running.database},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        cwd=home,
+    )
+
+
+def test_the_processes_are_listed_and_counted(two_by_two: Cluster) -> None:
+    listed = command(two_by_two, "runners")
+    assert listed.returncode == 0, listed.stderr
+    rows = [line.split() for line in listed.stdout.splitlines()[1:]]
+    assert sorted(row[1] for row in rows) == ["front", "front", "runner", "runner"]
+    known = msgspec.json.decode(command(two_by_two, "runners", "--json").stdout, type=list[Member])
+    assert {member.id for member in known} == {row[0] for row in rows}
+    front = two_by_two.clients[0]
+    chat(front, standin("text"))
+    assert front.get("/v1/runs").json()["runs"][0]["runner"] in {member.id for member in known if member.is_runner}
+    figures = front.get("/metrics").text
+    assert "cursor_gateway_cluster_members 4.0" in figures
+    assert "cursor_gateway_cluster_commands_total" in figures
+    unknown = command(two_by_two, "drain", "nobody")
+    assert unknown.returncode == 2
+    assert "no process 'nobody'" in unknown.stderr
+
+
+def test_a_volume_names_the_runner(two_by_two: Cluster) -> None:
+    one, two = two_by_two.clients
+    (two_by_two.fronts[0].home.parent / "work" / "inner").mkdir(exist_ok=True)
+    inner = chat(one, standin("text"), workspace=f"{socket.gethostname()}/inner")
+    told = two.get(f"/v1/conversations/{inner['conversationId']}").json()
+    assert told["workspace"].endswith("/work/inner")
+    outside = one.post("/v1/chat", json={"message": "hello", "workspace": f"{socket.gethostname()}/../../etc"})
+    assert (outside.status_code, outside.json()["error"]["code"]) == (403, "workspace_forbidden")

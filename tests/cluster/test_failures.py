@@ -8,9 +8,12 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import httpx2
+import msgspec
 import pytest
 
+from cursor_gateway.store.cluster import Member
 from tests.cluster.conftest import LEASE, cluster
+from tests.cluster.test_cluster import command
 from tests.gateways import RunningGateway
 from tests.postgres import databases
 from tests.server.conftest import Json, chat, eventually, growing, sse, standin, text_of, unique
@@ -135,6 +138,20 @@ def test_limits_hold_for_all_fronts(tmp_path: Path, database: str) -> None:
             id = stream.response.headers["x-chat-id"]
             assert one.post(f"/v1/chat/{id}/cancel", json={}).status_code == 200
         assert text_of(chat(two, standin("text")))
+
+
+def test_a_drained_runner_takes_nothing_new(tmp_path: Path, database: str) -> None:
+    with cluster(tmp_path, database, fronts=1, runners=1) as running:
+        (one,) = running.clients
+        with growing(one, "documents", standin("slow count=100 delay_ms=20")) as stream:
+            stream.until(b"\n\n")
+            listed = msgspec.json.decode(command(running, "runners", "--json").stdout, type=list[Member])
+            (runner,) = (member for member in listed if member.is_runner)
+            assert command(running, "drain", runner.id).returncode == 0
+            eventually(lambda: httpx2.get(f"{running.runners[0].url}/readyz").status_code == 503)
+            refused = eventually(lambda: one.post("/v1/chat", json={"message": "hello"}))
+            assert (refused.status_code, refused.json()["error"]["code"]) == (503, "no_runner")
+            assert sse(stream.rest())[-1].event == "done"
 
 
 def test_a_runner_that_stops_finishes_its_runs(tmp_path: Path, database: str) -> None:

@@ -27,6 +27,8 @@ _COMMANDS = {
     "schema": "Print the JSON Schema or TypeScript types.",
     "migrate": "Update the tables of a PostgreSQL database.",
     "history": "Copy conversations to a PostgreSQL database.",
+    "runners": "List the processes of a cluster.",
+    "drain": "Tell a process of a cluster to take no new work.",
     "settings": "Show all settings and where they come from.",
     "key": "Create an API key.",
     "service": "Run the gateway in the background, from login on.",

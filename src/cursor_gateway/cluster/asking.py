@@ -28,6 +28,7 @@ class Asking:
         self._wanted = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._away_since: float | None = None
+        self.commands, self.seconds = 0, 0.0  # that have their outcomes, and the time that they took
 
     def start(self) -> None:
         self._task = asyncio.get_running_loop().create_task(self._work(), name="outcomes")
@@ -51,7 +52,10 @@ class Asking:
                 case Alike(id=id):
                     await self._wait(id, None)
         self._cluster.hint(command.target or "", Hint("queue"))
+        began = asyncio.get_running_loop().time()
         done = await self._wait(command.id, queue_seconds)
+        self.commands += 1
+        self.seconds += asyncio.get_running_loop().time() - began
         if done.outcome is None:
             raise Withdrawn
         return outcome_of(done.outcome)

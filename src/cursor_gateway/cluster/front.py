@@ -43,6 +43,7 @@ from cursor_gateway.model.permissions import PermissionEntry
 from cursor_gateway.prompting.fingerprints import fingerprint
 from cursor_gateway.runs.answering import Asker
 from cursor_gateway.runs.continuing import Continued
+from cursor_gateway.runs.figures import Figure
 from cursor_gateway.runs.handle import RunHandle
 from cursor_gateway.runs.registry import Runs
 from cursor_gateway.runs.repeats import question_key, run_of
@@ -195,6 +196,9 @@ class Front:
             case Returned():
                 raise GatewayFault("A runner replied with something else; check that all members have one version.")
 
+    def runner_of(self, run: RunRecord) -> str:
+        return run.instance
+
     # --- the machines that agents work on -----------------------------------------------------------
 
     def state(self) -> ServiceState:
@@ -253,6 +257,14 @@ class Front:
             for member in self._members.runners()
         ]
         return any(revoked)
+
+    def figures(self) -> list[Figure]:
+        asked, took = self._asking.commands, self._asking.seconds
+        return [
+            *self._members.figures(),
+            Figure("cluster_commands", "Commands of this process that were carried out.", asked, is_total=True),
+            Figure("cluster_command_seconds", "Time until their outcomes were known.", took, is_total=True),
+        ]
 
     # --- the end ------------------------------------------------------------------------------------
 

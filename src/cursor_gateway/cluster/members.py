@@ -16,11 +16,13 @@ from msgspec.structs import replace
 from cursor_gateway.cluster.commands import begun
 from cursor_gateway.cluster.liveness import Liveness
 from cursor_gateway.errors import GatewayError, RunnerLost, StoreUnavailable
+from cursor_gateway.runs.figures import Figure
 from cursor_gateway.runs.recovery import end_claimed_run
 from cursor_gateway.store.base import Lease, RunRecord, Store
-from cursor_gateway.store.cluster import ClusterStore, Hint, Member
+from cursor_gateway.store.cluster import ClusterStore, Figures, Hint, Member
 
 _FORGET_SECONDS = 60.0  # between two removals of old commands
+_CUT_OFF = 0.8  # of a lease without beats: others may take this process for dead soon
 _REJOINED = 2**40  # beats that a member is ahead of its earlier life
 _LOST = RunnerLost(
     "The process that ran this agent died or lost its database; partial output was kept. Send the message again."
@@ -43,14 +45,17 @@ class Members:
         warn: Callable[[str], None] = lambda message: None,
     ) -> None:
         self.own, self.known = own, [own]
-        self.takeovers = 0
+        self.takeovers = self.times_removed = 0
+        self.stored: Figures | None = None  # as of the last look
         self.removed: Callable[[], Awaitable[None]] = _nothing  # awaited when this process was taken for dead
         self.left: Callable[[Member], None] = lambda member: None  # called with a member that is there no longer
+        self.cut_off: Callable[[], None] = lambda: None  # called while the database does not take its beats
         self.busy: Callable[[], int] = lambda: 0
         self._cluster, self._store, self.timing, self._now_ms, self._warn = cluster, store, timing, now_ms, warn
         self._liveness = Liveness(timing.lease_seconds)
         self._looked_at = self._turned_at = monotonic()
         self._tasks: list[asyncio.Task[None]] = []
+        self._ticking: asyncio.TimerHandle | None = None
         self._rejoining: asyncio.Task[None] | None = None
         self._forgot_at = monotonic()
 
@@ -100,6 +105,8 @@ class Members:
         self._tasks.append(loop.create_task(self._sweep(), name="sweep"))
 
     async def leave(self) -> None:
+        if self._ticking is not None:
+            self._ticking.cancel()
         for task in self._tasks:
             task.cancel()
         if self._tasks:
@@ -116,13 +123,16 @@ class Members:
 
     def _tick(self, loop: asyncio.AbstractEventLoop) -> None:
         self._turned_at = monotonic()
-        loop.call_later(self.timing.beat_seconds, self._tick, loop)
+        if self._cluster.beat_age > _CUT_OFF * self.timing.lease_seconds:
+            self.cut_off()
+        self._ticking = loop.call_later(self.timing.beat_seconds, self._tick, loop)
 
     def _was_removed(self) -> None:
         if self._rejoining is None or self._rejoining.done():
             self._rejoining = asyncio.get_running_loop().create_task(self._rejoin(), name="rejoin")
 
     async def _rejoin(self) -> None:
+        self.times_removed += 1
         self._warn("this process was taken for dead by another one; its runs were ended")
         await self.removed()
         self.own = replace(self.own, beat=self.own.beat + _REJOINED)
@@ -134,6 +144,41 @@ class Members:
         for member in self.known:
             if member.host == self.own.host and member.process in names:
                 await self._take_over(member.id, member.beat)
+
+    def figures(self) -> list[Figure]:
+        """For the metrics."""
+        count = Figure("cluster_members", "Processes of the cluster.", len(self.known))
+        found = [
+            count,
+            Figure("cluster_beat_age_seconds", "Time since the database took this process's beat.", self.beat_age),
+            Figure("cluster_takeovers", "Dead processes whose runs were ended here.", self.takeovers, is_total=True),
+            Figure("cluster_fenced", "Times that this process was taken for dead.", self.times_removed, is_total=True),
+        ]
+        if (stored := self.stored) is None:
+            return found
+        return [
+            *found,
+            Figure("cluster_queue_age_seconds", "Age of the oldest command without a runner.", stored.queue_seconds),
+            Figure(
+                "cluster_notification_queue_ratio",
+                "How full PostgreSQL's queue of notifications is.",
+                stored.notification_queue,
+            ),
+            Figure("cluster_commits", "Commits of events.", stored.commits, is_total=True),
+            Figure("cluster_batches", "Batches of events in these commits.", stored.batches, is_total=True),
+            Figure("cluster_append_seconds", "Time that these commits took.", stored.append_seconds, is_total=True),
+            Figure("cluster_waiting_bytes", "Bytes of events that are not stored yet.", stored.waiting_bytes),
+            Figure(
+                "cluster_listen_reconnections",
+                "Reconnections of the connection for hints.",
+                max(0, stored.reconnections),
+                is_total=True,
+            ),
+        ]
+
+    @property
+    def beat_age(self) -> float:
+        return self._cluster.beat_age
 
     # --- looking ------------------------------------------------------------------------------------
 
@@ -155,6 +200,7 @@ class Members:
             try:
                 await self.look()
                 absent = await self._cluster.absent_runners()
+                self.stored = await self._cluster.figures()
                 await self._report_busy()
             except StoreUnavailable:
                 self._liveness.failed()

@@ -72,7 +72,6 @@ class Runner:
         self._wanted = asyncio.Event()
         self._watchers_wanted = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
-        self.fenced = 0
 
     @property
     def busy(self) -> int:
@@ -83,6 +82,7 @@ class Runner:
         self._cluster.written = self._written
         self._members.busy = lambda: self._runs.running
         self._members.removed = self.stop_all
+        self._members.cut_off = self.stop_on_shared_volumes
         self._tasks = [
             loop.create_task(self._claim_on(), name="claims"),
             loop.create_task(self._count_on(), name="readers"),
@@ -104,8 +104,15 @@ class Runner:
 
     async def stop_all(self) -> None:
         """This process was taken for dead: its runs are over."""
-        self.fenced += 1
         await self._runs.stop_all(RunnerLost("This process was taken for dead; its runs were ended."))
+
+    def stop_on_shared_volumes(self) -> None:
+        """Without the database another process may soon run an agent in the same folder, on another machine. On this
+        machine's own disk it could not, so agents there wait."""
+        own, workspaces = self._members.own, self._service.service.workspaces
+        for run in self._runs.all:
+            if workspaces.volume_of(run.turn.workspace) != own.host:
+                run.stop(RunnerLost("The runner lost its database; send the message again."))
 
     # --- claiming -----------------------------------------------------------------------------------
 

@@ -82,6 +82,7 @@ class RecentRun(RunEntry, frozen=True, kw_only=True, rename="camel"):
     title: str  # of the conversation
     prompt: str  # the first line of it
     tool_calls: int | None  # edits and commands included; None until it has ended
+    runner: str | UnsetType = UNSET  # in a cluster: the process that drives it, or did
 
 
 class RunList(Struct, frozen=True, kw_only=True):

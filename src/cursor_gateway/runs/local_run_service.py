@@ -7,6 +7,7 @@ from cursor_gateway.model.documents import ChatResponse, Envelope
 from cursor_gateway.model.permissions import PermissionEntry
 from cursor_gateway.runs.answering import Answering, Asker
 from cursor_gateway.runs.continuing import Continued, Continuing
+from cursor_gateway.runs.figures import Figure
 from cursor_gateway.runs.handle import RunHandle
 from cursor_gateway.runs.reverting import FileEdits, RevertedFile, fits, revert
 from cursor_gateway.runs.run import Run
@@ -16,7 +17,7 @@ from cursor_gateway.runs.service import Removed, Service
 from cursor_gateway.runs.starter import unwritable
 from cursor_gateway.runs.workspace_files import find_files
 from cursor_gateway.sources.base import Model
-from cursor_gateway.store.base import ConversationRecord
+from cursor_gateway.store.base import ConversationRecord, RunRecord
 
 
 class LocalRunService:
@@ -72,6 +73,9 @@ class LocalRunService:
         latest = {id: self.service.conversations.latest(id) for id in conversation_ids}
         return {id for id, run in latest.items() if run is not None and run.waits_for_a_person}
 
+    def runner_of(self, run: RunRecord) -> str:
+        return ""
+
     # --- the machine that agents work on ------------------------------------------------------------
 
     def state(self) -> ServiceState:
@@ -116,6 +120,9 @@ class LocalRunService:
             return self.service.permissions.revoke(owner, id)
         except OSError as error:
             raise unwritable(error) from error
+
+    def figures(self) -> list[Figure]:
+        return []
 
     # --- the end ------------------------------------------------------------------------------------
 

@@ -11,12 +11,13 @@ from cursor_gateway.model.permissions import Permission, PermissionEntry
 from cursor_gateway.prompting.replies import Decision
 from cursor_gateway.runs.answering import Asker
 from cursor_gateway.runs.continuing import Continued
+from cursor_gateway.runs.figures import Figure
 from cursor_gateway.runs.handle import RunHandle
 from cursor_gateway.runs.reverting import FileEdits, RevertedFile
 from cursor_gateway.runs.run_request import Defaults, RunRequest
 from cursor_gateway.runs.service import Removed
 from cursor_gateway.sources.base import Model, SourceState
-from cursor_gateway.store.base import ConversationRecord, Store
+from cursor_gateway.store.base import ConversationRecord, RunRecord, Store
 
 
 class Results(Struct, frozen=True, tag="results"):
@@ -107,6 +108,10 @@ class RunService(Protocol):
         """Those of the conversations whose runs wait for a person's answer."""
         ...
 
+    def runner_of(self, run: RunRecord) -> str:
+        """The process that drives it, or did; empty if there is only one."""
+        ...
+
     # --- the machine that agents work on ------------------------------------------------------------
 
     def state(self) -> ServiceState: ...
@@ -137,6 +142,10 @@ class RunService(Protocol):
 
     async def revoke_permission(self, owner: str, id: str) -> bool:
         """False: there is none."""
+        ...
+
+    def figures(self) -> list[Figure]:
+        """For the metrics, beside those of runs."""
         ...
 
     # --- the end ------------------------------------------------------------------------------------

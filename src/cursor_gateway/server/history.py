@@ -103,7 +103,8 @@ class HistoryEndpoints:
     async def runs(self, request: Request) -> Response:
         """The newest of all conversations."""
         found = await self._service.store.recent_runs(request.state.owner, _limit(request, 50))
-        return _json(RunList(runs=[recent_of(run, title, prompt) for run, title, prompt in found]))
+        runner_of = self._service.runner_of
+        return _json(RunList(runs=[recent_of(run, title, prompt, runner_of(run)) for run, title, prompt in found]))
 
     async def remove(self, request: Request) -> Response:
         id = request.path_params["id"]

@@ -7,6 +7,7 @@ from itertools import accumulate
 from typing import TYPE_CHECKING, TypeAlias
 
 from cursor_gateway.errors import Failure
+from cursor_gateway.runs.figures import Figure
 from cursor_gateway.runs.run import Run
 from cursor_gateway.server.logs import lost_lines, outcome
 
@@ -84,10 +85,10 @@ class Metrics:
 
     # --- exported -------------------------------------------------------------------------------
 
-    def render(self) -> bytes:
+    def render(self, more: Sequence[Figure] = ()) -> bytes:
         from prometheus_client import generate_latest  # it imports a web server, so only when needed
 
-        return generate_latest(self)
+        return generate_latest(_Rendered(self, more))
 
     def collect(self) -> "Iterator[Metric]":
         from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
@@ -118,6 +119,21 @@ class Metrics:
         yield histogram("first_event_seconds", "Time from the start of a run to its first event.", self._first_event)
         yield histogram("event_loop_lag_seconds", "Delay of the event loop's timer.", self._loop_lag)
         yield histogram("run_seconds", "Time from the start of a run until its agent has ended.", self._run)
+
+
+class _Rendered:
+    """The metrics, and figures of other parts."""
+
+    def __init__(self, metrics: Metrics, more: Sequence[Figure]) -> None:
+        self._metrics, self._more = metrics, more
+
+    def collect(self) -> "Iterator[Metric]":
+        from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+
+        yield from self._metrics.collect()
+        for figure in self._more:
+            family = CounterMetricFamily if figure.is_total else GaugeMetricFamily
+            yield family(_SPACE + figure.name, figure.help, figure.value)
 
 
 class _Times:

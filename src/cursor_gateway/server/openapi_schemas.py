@@ -118,6 +118,7 @@ MEANINGS: Meanings = {
     ".conversationId": "Its conversation.",
     ".title": "The conversation's title.",
     ".prompt": "The first line of its prompt.",
+    ".runner": "In a cluster, the process that drives the run, or drove it.",
     ".toolCalls": "The number of tool calls, including edits and commands; null until the run has ended.",
     ".id": "Its id, for `/v1/chat/{id}`.",
     ".state": "The state of the run.",

@@ -87,7 +87,7 @@ class OperationEndpoints:
         return Response(f"{reason or 'ok'}\n", 503 if reason else 200, media_type="text/plain")
 
     async def metrics(self, request: Request) -> Response:
-        return Response(self._metrics.render(), media_type=CONTENT_TYPE)
+        return Response(self._metrics.render(self._service.figures()), media_type=CONTENT_TYPE)
 
     async def openapi(self, request: Request) -> Response:
         return Response(await asyncio.to_thread(self.openapi_json), media_type="application/json")

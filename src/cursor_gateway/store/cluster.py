@@ -109,12 +109,26 @@ class Hint(Struct, frozen=True):
     values: Sequence[str] = ()
 
 
+class Figures(Struct, frozen=True, kw_only=True):
+    queue_seconds: float  # how long the oldest command waits for a runner
+    notification_queue: float  # how full PostgreSQL's queue of notifications is, from 0 to 1
+    commits: int  # of events, by this process
+    batches: int  # that they stored
+    append_seconds: float  # that they took
+    waiting_bytes: int  # of events that are not stored yet
+    reconnections: int  # of the connection that listens
+
+
 class ClusterStore(Protocol):
     """All methods may raise `StoreUnavailable`."""
 
     written: Callable[[str, int], None]  # called after each commit with a run's id and the number of its last event
 
     async def close(self) -> None: ...
+
+    async def figures(self) -> Figures:
+        """Of the whole cluster, and of this process."""
+        ...
 
     # --- members ------------------------------------------------------------------------------------
 

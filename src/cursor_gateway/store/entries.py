@@ -35,13 +35,14 @@ async def detail_of(store: Store, conversation: ConversationRecord) -> Conversat
     )
 
 
-def recent_of(run: RunRecord, title: str, prompt: str) -> RecentRun:
+def recent_of(run: RunRecord, title: str, prompt: str, runner: str = "") -> RecentRun:
     return RecentRun(
         **msgspec.structs.asdict(_run(run)),
         conversation_id=run.conversation_id,
         title=title,
         prompt=prompt,
         tool_calls=run.tool_uses,
+        runner=runner or UNSET,
     )
 
 

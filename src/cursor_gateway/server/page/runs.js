@@ -60,5 +60,6 @@ function row(run) {
 	].map((cell) => make("td", {}, cell || "–"));
 	const link = make("a", { href: answerPath(run.conversationId, run.id), title: run.prompt || run.title }, run.prompt || run.title || "Untitled");
 	const where = run.prompt && run.prompt !== run.title ? [make("small", {}, `in ${run.title || "Untitled"}`)] : [];
-	return make("tr", {}, make("th", { scope: "row" }, link, ...where), ...cells);
+	const runner = run.runner ? [make("small", { class: "runner" }, `on ${run.runner}`)] : [];
+	return make("tr", {}, make("th", { scope: "row" }, link, ...where, ...runner), ...cells);
 }

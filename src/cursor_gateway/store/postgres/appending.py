@@ -43,6 +43,8 @@ class Appender:
         self._connections = connections
         self._waiting: list[tuple[Batch, asyncio.Future[bool]]] = []
         self._task: asyncio.Task[None] | None = None
+        self.commits = self.batches = 0
+        self.seconds = 0.0
 
     async def append(self, batch: Batch) -> bool:
         """Whether it was stored now."""
@@ -52,6 +54,10 @@ class Appender:
         if self._task is None:
             self._task = loop.create_task(self._work())
         return await stored
+
+    @property
+    def waiting_bytes(self) -> int:
+        return sum(len(batch.data) for batch, _ in self._waiting)
 
     async def close(self) -> None:
         if self._task is not None:
@@ -84,6 +90,7 @@ class Appender:
             found = await connection.execute(_APPEND, [list(column) for column in columns])
             return {id for (id,) in await found.fetchall()}
 
+        began = asyncio.get_running_loop().time()
         try:
             ids = await self._connections.run(work)
         except Exception as error:  # noqa: BLE001 -- raised where the batches came from
@@ -91,6 +98,9 @@ class Appender:
                 if not stored.done():
                     stored.set_exception(error)
         else:
+            self.commits += 1
+            self.batches += len(batches)
+            self.seconds += asyncio.get_running_loop().time() - began
             for id, (_, stored) in taken.items():
                 if not stored.done():
                     stored.set_result(id in ids)

@@ -13,6 +13,7 @@ from cursor_gateway.store.cluster import (
     Alike,
     ClaimedCommand,
     Done,
+    Figures,
     Head,
     Hint,
     Member,
@@ -24,7 +25,7 @@ from cursor_gateway.store.cluster import (
 )
 from cursor_gateway.store.postgres.connections import Connection
 from cursor_gateway.store.postgres.heartbeat import Heartbeat
-from cursor_gateway.store.postgres.hints import HintSender, listen
+from cursor_gateway.store.postgres.hints import HintListener, HintSender
 from cursor_gateway.store.postgres.store import RUNS, PostgresStore, rows_of
 from cursor_gateway.store.rows import run_of
 
@@ -45,6 +46,12 @@ _ABSENT = """
         UNION SELECT target FROM commands WHERE state = 'queued' AND target IS NOT NULL
         UNION SELECT front FROM commands WHERE state = 'queued'
     ) AS named WHERE NOT EXISTS (SELECT FROM members WHERE members.id = named.id)
+"""
+_FIGURES = """
+    SELECT coalesce((
+            SELECT extract(epoch FROM now() - min(created)) FROM commands WHERE state = 'queued'
+        ), 0)::double precision AS queue_seconds,
+        pg_notification_queue_usage() AS notification_queue
 """
 _HAS_BEGUN = "EXISTS (SELECT FROM runs WHERE runs.id = commands.run_id)"
 _REQUEUE = f"""
@@ -110,7 +117,7 @@ _WAITING = """
 class PostgresCluster:
     def __init__(self, store: PostgresStore) -> None:
         self._store, self._connections = store, store.connections
-        self._sender = HintSender(store.url)
+        self._sender, self._listener = HintSender(store.url), HintListener(store.url)
         self._heartbeat: Heartbeat | None = None
 
     @property
@@ -124,6 +131,18 @@ class PostgresCluster:
     async def close(self) -> None:
         self.stop_beating()
         await self._sender.close()
+
+    async def figures(self) -> Figures:
+        (found,) = await self._connections.run(lambda connection: rows_of(connection, _FIGURES, []))
+        appender = self._store.appender
+        return Figures(
+            **found,
+            commits=appender.commits,
+            batches=appender.batches,
+            append_seconds=appender.seconds,
+            waiting_bytes=appender.waiting_bytes,
+            reconnections=self._listener.reconnections,
+        )
 
     # --- members ------------------------------------------------------------------------------------
 
@@ -304,7 +323,7 @@ class PostgresCluster:
         self._sender.send(to, hint)
 
     def hints(self, member: str) -> AsyncGenerator[Hint, None]:
-        return listen(self._store.url, member)
+        return self._listener.listen(member)
 
     async def _execute(self, sql: str, values: list[Any]) -> int:
         async def work(connection: Connection) -> int:

@@ -71,21 +71,27 @@ class HintSender:
             raise
 
 
-async def listen(url: str, member: str) -> AsyncGenerator[Hint, None]:
-    while True:
-        try:
-            connection = await connect(url)
+class HintListener:
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self.reconnections = -1  # the first is none
+
+    async def listen(self, member: str) -> AsyncGenerator[Hint, None]:
+        while True:
             try:
-                for channel in (_channel(member), _RUNNERS):
-                    await connection.execute(f"LISTEN {channel}")
-                yield Hint("all")
-                async for notification in connection.notifies():
-                    yield _decode(notification.payload.encode())
-            finally:
-                await connection.close()
-        except psycopg.Error:
-            pass
-        await asyncio.sleep(_RECONNECT_SECONDS)
+                connection = await connect(self._url)
+                self.reconnections += 1
+                try:
+                    for channel in (_channel(member), _RUNNERS):
+                        await connection.execute(f"LISTEN {channel}")
+                    yield Hint("all")
+                    async for notification in connection.notifies():
+                        yield _decode(notification.payload.encode())
+                finally:
+                    await connection.close()
+            except psycopg.Error:
+                pass
+            await asyncio.sleep(_RECONNECT_SECONDS)
 
 
 def _channel(member: str) -> str:

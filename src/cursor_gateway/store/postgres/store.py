@@ -137,7 +137,7 @@ class PostgresStore:
         self.url = url  # it may contain a password
         self.connections = self._connections = Connections(url)
         self.written: Callable[[str, int], None] = lambda run_id, last: None  # called after each commit of events
-        self._appender = Appender(self._connections)
+        self.appender = self._appender = Appender(self._connections)
         self._folding = folding.Folding(self._connections)
 
     async def open(self, now_ms: int) -> str | None:

@@ -1,0 +1,10 @@
+"""A figure for the metrics, from a part that knows nothing of how they are published."""
+
+from msgspec import Struct
+
+
+class Figure(Struct, frozen=True):
+    name: str
+    help: str
+    value: float
+    is_total: bool = False  # it only grows
