@@ -105,7 +105,7 @@ def test_a_folder_below_the_roots_is_chosen(any_page: Page, gateway: RunningGate
     folder = gateway.workspace / f"{mark}-folder"
     folder.mkdir()
     any_page.get_by_role("button", name="Folder:").click()
-    any_page.get_by_role("combobox", name="Path of a folder").fill(f"{gateway.workspace}/{mark}")
+    any_page.get_by_role("combobox", name="Folder path").fill(f"{gateway.workspace}/{mark}")
     any_page.get_by_role("option", name=str(folder)).click()
     expect(any_page.get_by_role("button", name=f"Folder: {folder.name}")).to_be_visible()
     ask_and_wait(any_page, mark)

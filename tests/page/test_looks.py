@@ -149,7 +149,7 @@ def test_without_the_gateway_the_page_says_so(contexts: Contexts, gateway: Runni
     for pattern in ("**/v1/**", "**/health"):
         context.route(pattern, lambda route: route.abort())
     page = opened(context, gateway.url)
-    expect(page.get_by_role("alert")).to_contain_text("does not answer")
+    expect(page.get_by_role("alert")).to_contain_text("is not responding")
     context.unroute_all()
     page.get_by_role("button", name="Retry").click()
     expect(page.get_by_role("alert")).to_be_hidden()

@@ -56,7 +56,7 @@ def test_you_are_notified_only_if_you_asked_for_it(contexts: Contexts, holding: 
     page, other = opened(context, holding.url), opened(context, holding.url)
     ask_and_wait(page, "Hello")
     assert page.evaluate("window.asked") is None
-    bell = page.get_by_role("button", name="Notify me when the agent waits for me")
+    bell = page.get_by_role("button", name="Notify me when the agent needs me")
     expect(bell).to_have_attribute("aria-pressed", "false")
     bell.click()
     expect(bell).to_have_attribute("aria-pressed", "true")

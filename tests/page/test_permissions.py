@@ -84,8 +84,13 @@ def test_a_denial_without_a_reason_starts_nothing(page: Page, gateway: RunningGa
     prompt, _ = counter(gateway.workspace)
     rejected(page, prompt)
     command = of_type(page, "terminal_command").first
+    status = page.get_by_role("status").first
+    expect(status).to_have_text("A command above needs your permission")
+    page.reload()
+    expect(status).to_have_text("A command above needs your permission")
     command.get_by_role("button", name="Deny").click()
     expect(command).to_contain_text("Denied.")
+    expect(status).not_to_have_text("A command above needs your permission")
     expect(answers(page)).to_have_count(1)
 
 
@@ -148,7 +153,7 @@ def test_decisions_made_while_the_agent_works_are_sent_together_afterwards(
     expect_state(page, "running")
     for place in (0, 1):
         commands.nth(place).get_by_role("button", name="Allow once").click()
-        expect(commands.nth(place)).to_contain_text("This is sent when the agent is done.")
+        expect(commands.nth(place)).to_contain_text("This will be sent when the agent is done.")
     assert times(ran) == 0
     script.open("end")
     expect(answers(page)).to_have_count(3)

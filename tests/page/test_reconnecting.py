@@ -85,7 +85,7 @@ def test_a_gateway_that_is_away_is_told_and_looked_for_again(
         between.is_down = True
         between.cut()
         ask(page, "And now?")
-        expect(page.get_by_role("alert")).to_contain_text("does not answer")
+        expect(page.get_by_role("alert")).to_contain_text("is not responding")
         between.is_down = False
         page.get_by_role("button", name="Send").click()
         expect_state(page, "completed")

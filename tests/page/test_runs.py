@@ -14,7 +14,7 @@ def test_runs_are_listed_drawn_and_lead_to_their_answers(tmp_path: Path, context
     home = tmp_path / "home"
     with running_gateway(home, settings=player_settings(home)) as gateway:
         page = opened(contexts(), f"{gateway.url}/#/runs")
-        expect(page.get_by_text("Nothing has run yet")).to_be_visible()
+        expect(page.get_by_text("No runs yet")).to_be_visible()
         page.get_by_role("link", name="New conversation").click()
         ask_and_wait(page, Script(tmp_path, "first").shell("ls", "a\n").read("a", "b").prompt("The first run."))
         page.get_by_role("link", name="New conversation").click()

@@ -57,7 +57,7 @@ def choose(page: Page, picker: str, option: str) -> None:
 
 def choose_folder(page: Page, path: str) -> None:
     page.get_by_role("button", name="Folder:").click()
-    page.get_by_role("combobox", name="Path of a folder").fill(path)
+    page.get_by_role("combobox", name="Folder path").fill(path)
     page.get_by_role("option", name=path).first.click()
 
 

@@ -58,7 +58,7 @@ export class Answer {
 
 	#noteFallback(name) {
 		if (!name || this.element.querySelector(".fallback")) return;
-		const note = `The agent could not be started in a way that waits for your answers, so the backend ${name} is used. You can still answer and allow commands afterwards.`;
+		const note = `An agent that can wait for your answers could not be started, so the backend ${name} is used. You can still answer and allow commands afterwards.`;
 		this.#documents.element.before(make("p", { class: "hint fallback" }, note));
 	}
 

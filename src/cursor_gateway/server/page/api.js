@@ -36,7 +36,7 @@ export const post = (path, body, headers) => json(path, { method: "POST", header
 
 function unreachable(error) {
 	if (error.name === "AbortError") throw error;
-	throw new ApiError("The gateway does not answer. If it was stopped, start it again with `cursor-gateway serve`.", 0);
+	throw new ApiError("The gateway is not responding. If it was stopped, start it again with `cursor-gateway serve`.", 0);
 }
 
 let asking = null;

@@ -146,7 +146,9 @@ export class Conversation {
 		showChanges(this.#id);
 		this.onState({ id: this.#id, isRunning: Boolean(running), isWaiting: running?.run.state === "waiting", workspace: this.#workspace });
 		if (running) say(doing(running), running.run.state === "running" && Date.parse(running.run.created));
+		else if (last?.element.querySelector("form[data-permission]")) say("A command above needs your permission");
 		else if (last?.wasWatched) say({ completed: "Answer complete", stopped: "Stopped" }[stateOf(last.run)] ?? "The answer ended with an error", 0, false); // the eye sees it below the answer
+		else say("");
 	}
 
 	// --- what people do ---
@@ -258,6 +260,7 @@ export class Conversation {
 			const isRule = decision === "conversation" || decision === "workspace";
 			if (place && !place.querySelector(".quiet:not([type=submit])")) showDecision(place, decision, isRule && (() => revoke(id)));
 		}
+		this.#settle();
 	}
 
 	#submit(form, button) {
@@ -279,7 +282,7 @@ export class Conversation {
 		const isAwaited = answer.run.state === "waiting" || form.closest("article").dataset.state === "waiting";
 		if (!this.#running || isAwaited) return this.#sendReply(answer, body, [reply]);
 		this.#replies.push(reply);
-		form.append(make("p", { class: "hint later" }, "This is sent when the agent is done."));
+		form.append(make("p", { class: "hint later" }, "This will be sent when the agent is done."));
 	}
 
 	/** Those to the first of these answers; the others follow when the turn that this starts has ended. */
@@ -297,6 +300,7 @@ export class Conversation {
 			const taken = await post(chatPath(answer.id, "/answer"), body);
 			if (body.permissions) {
 				for (const { form, decision } of replies) showDecision(form, decision);
+				this.#settle();
 				this.#showDecisions().catch(showProblem);
 			}
 			if (taken.id === answer.id) return; // its open stream shows it

@@ -34,7 +34,7 @@ export function notifyOf(waiting) {
 function show() {
 	const isOn = wantsNotifications();
 	button.ariaPressed = String(isOn);
-	button.title = isOn ? "Notifications are on" : "Notify me when the agent waits for me";
+	button.title = isOn ? "Notifications are on" : "Notify me when the agent needs me";
 }
 
 button.hidden = !("Notification" in window);

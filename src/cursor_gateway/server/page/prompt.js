@@ -14,11 +14,11 @@ const MODES = [
 	{ value: "ask", label: "Ask", hint: "Answers questions; changes nothing" },
 	{ value: "debug", label: "Debug", hint: "Investigates a problem step by step" },
 ];
-const FOLDER = "Folder of the gateway";
+const FOLDER = "Default folder of the gateway";
 
 const mode = new Picker(byId("mode"), { label: "Mode", picture: "agent" });
 const model = new Picker(byId("model"), { label: "Model", search: "Search models" });
-const workspace = new Picker(byId("workspace"), { label: "Folder", picture: "folder", search: "Path of a folder", find: folders, onChange: (path) => ((chosenFolder = path), onFolder?.(path)) });
+const workspace = new Picker(byId("workspace"), { label: "Folder", picture: "folder", search: "Folder path", find: folders, onChange: (path) => ((chosenFolder = path), onFolder?.(path)) });
 
 let onFolder;
 let chosenFolder = ""; // of the next new conversation
