@@ -358,9 +358,9 @@ def flood(place: Place) -> str:
     limit = place.size(64_000_000, 8_000_000)
     with _gateway(place, max_output_bytes=str(limit)) as setting:
         asked = standin(f"flood bytes={1 << 40}")
-        with connected(setting.gateway) as deaf:
-            deaf.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-            deaf.sendall(request("POST", "/v1/chat", body={"message": asked, "stream": True}))
+        with connected(setting.gateway) as unresponsive:
+            unresponsive.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            unresponsive.sendall(request("POST", "/v1/chat", body={"message": asked, "stream": True}))
             result = _whole_failure(setting.http, asked)
             assert result.code == "agent_output_too_large", result.code
             assert is_healthy(setting.gateway)
@@ -601,9 +601,9 @@ def kept_and_deaf(place: Place) -> str:
         assert is_healthy(gateway)
         with growing(http, standin("ignore-term")) as stream:
             stream.until(b"listen.")
-            deaf = set(agents_of(gateway))
+            unresponsive = set(agents_of(gateway))
         began = time.monotonic()
-        _wait_gone(gateway, deaf)
+        _wait_gone(gateway, unresponsive)
         took = time.monotonic() - began
         assert is_healthy(gateway)
     return f"Gone after {took:.1f} s; the next answer was complete."

@@ -29,7 +29,7 @@ from chaos.hosting import (
     small_disk,
 )
 from chaos.native import light_agent, shim
-from chaos.place import PATIENCE, Place, agents_of, fds_but_database, is_healthy, wait_until
+from chaos.place import TIMEOUT, Place, agents_of, fds_but_database, is_healthy, wait_until
 from chaos.table import fault
 from chaos.talking import (
     PIXEL,
@@ -60,12 +60,12 @@ from tests.gateways import RunningGateway, running_gateway
     "everything recovers.",
 )
 def out_of_descriptors(place: Place) -> str:
-    go_on = place.folder / "go-on"
+    proceed = place.folder / "go-on"
     with place.gateway() as gateway, client(gateway, 1) as http, client(gateway, 1) as other:
         pid = gateway.process.pid
         chat(http, "hello")
         http.get("/v1/conversations")
-        with growing(other, standin(f'wait-for file="{go_on}"')) as stream:
+        with growing(other, standin(f'wait-for file="{proceed}"')) as stream:
             stream.until(b"Waiting")
             before, statuses = fds_but_database(pid), dict[int, int]()
             for spare in range(14):
@@ -88,7 +88,7 @@ def out_of_descriptors(place: Place) -> str:
                 spent = cpu_seconds(pid) - spent
                 assert turned_away == 20, turned_away
                 assert spent < 0.7, f"{spent:.2f} s of processor time in about 1 s"
-                go_on.touch()
+                proceed.touch()
                 assert is_whole(stream.rest()), stream.body[-500:]
         wait_until(lambda: not agents_of(gateway), what="no agents")
         wait_until(lambda: fds_but_database(pid) <= before, what=f"no more than {before} descriptors")
@@ -121,11 +121,11 @@ def _turned_away(gateway: RunningGateway, count: int) -> int:
     holds="Requests get a 503 with an explanation, never a 500, an active run continues, and everything recovers.",
 )
 def out_of_slots(place: Place) -> str:
-    go_on = place.folder / "go-on"
+    proceed = place.folder / "go-on"
     with place.gateway() as gateway, client(gateway) as http:
         pid = gateway.process.pid
         known = chat(http, "hello")
-        with growing(http, standin(f'wait-for file="{go_on}"')) as stream:
+        with growing(http, standin(f'wait-for file="{proceed}"')) as stream:
             stream.until(b"Waiting")
             with no_new_tasks(pid) as what:
                 refused = [refusal(http.post("/v1/chat", json={"message": "hello"})) for _ in range(10)]
@@ -134,7 +134,7 @@ def out_of_slots(place: Place) -> str:
                     paths = ["/v1/conversations", f"/v1/chat/{known['id']}", "/v1/conversations?q=hello", "/v1/models"]
                     looked = list(pool.map(http.get, paths * 10))
                 assert {one.status_code for one in looked} <= {200, 503}, [one.text for one in looked][:3]
-                go_on.touch()
+                proceed.touch()
                 assert is_whole(stream.rest()), stream.body[-500:]
         assert is_healthy(gateway)
         wait_until(lambda: not agents_of(gateway), what="no agents")
@@ -281,13 +281,13 @@ def replaced_database(place: Place) -> str:
 
 
 def _hit_while_streaming(place: Place, hit: Callable[[Path], object], known: Json | None = None) -> str:
-    go_on = place.folder / "go-on"
+    proceed = place.folder / "go-on"
     with place.gateway() as gateway, client(gateway) as http:
         chat(http, "before")
-        with growing(http, standin(f'wait-for file="{go_on}"')) as stream:
+        with growing(http, standin(f'wait-for file="{proceed}"')) as stream:
             stream.until(b"Waiting")
             hit(gateway.data)
-            go_on.touch()
+            proceed.touch()
             assert is_whole(stream.rest()), stream.body[-500:]
         assert b'"stored":false' in stream.body
         after = wait_until(lambda: _stored_answer(http), what="an answer that is stored") or {}
@@ -404,13 +404,13 @@ def clock_jumps(place: Place) -> str:
         asked.append("turn 0")
         last = first
         for turn, hours in enumerate((-5, 11, -1000, 0), start=1):
-            go_on = place.folder / f"go-on-{turn}"
-            with growing(http, standin(f'wait-for file="{go_on}"')) as stream:
+            proceed = place.folder / f"go-on-{turn}"
+            with growing(http, standin(f'wait-for file="{proceed}"')) as stream:
                 stream.until(b"Waiting")
                 clock.write_text(str(hours * 3600))
                 last = chat(http, f"turn {turn}", conversationId=last["id"])  # only the latest answer's id goes on
                 asked.append(f"turn {turn}")
-                go_on.touch()
+                proceed.touch()
                 assert is_whole(stream.rest()), stream.body[-500:]
             across = http.get(f"/v1/chat/{stream.id}").json()
             durations += [answer["metadata"]["duration_ms"] for answer in (last, across)]
@@ -450,7 +450,7 @@ def lock_and_jump(place: Place) -> str:
                 other.execute("ROLLBACK")
             stream.until(b"id: 80\n")  # 3 s: three times as long as is waited between two tries
             gateway.process.send_signal(signal.SIGKILL)
-            gateway.process.wait(PATIENCE)
+            gateway.process.wait(TIMEOUT)
     with running_gateway(home, settings=settings) as gateway, client(gateway) as http:
         kept = http.get(f"/v1/chat/{stream.id}/events").content
         result = stream.body.replace(b": keep-alive\n\n", b"")
@@ -522,7 +522,7 @@ def sigterm(place: Place) -> str:
             time.sleep(0.5)
             refused = [_is_refused(gateway) for _ in range(20)]
             received = list(bodies)
-        status = gateway.process.wait(PATIENCE)
+        status = gateway.process.wait(TIMEOUT)
         seconds = time.monotonic() - began
         wait_until(lambda: not agents_of(gateway), 5, "no agents")
         assert status == 0, status
@@ -566,7 +566,7 @@ def second_signal(place: Place) -> str:
                 time.sleep(0.5)
                 assert gateway.process.poll() is None
                 gateway.process.send_signal(number)
-                status = gateway.process.wait(PATIENCE)
+                status = gateway.process.wait(TIMEOUT)
                 took.append(time.monotonic() - began)
                 received = list(_even_broken(bodies))
             assert _has_no_agents(gateway)
@@ -607,7 +607,7 @@ def sigkill(place: Place) -> str:
             for stream in streams[::2]:
                 stream.until(b"id: 5\n")
             gateway.process.send_signal(signal.SIGKILL)
-            gateway.process.wait(PATIENCE)
+            gateway.process.wait(TIMEOUT)
             for stream in streams:
                 _read_until_broken(stream)
             for context in opened:
@@ -683,7 +683,7 @@ def closed_outputs(place: Place) -> str:
         assert text_of(_ask(gateway)) == "You said: hello"
     assert gateway.process.returncode == 0, gateway.process.returncode
     command = ["sh", "-c", 'exec "$@" >&-', "sh", sys.executable, "-m", "cursor_gateway", "serve", "--port", "0"]
-    refused = subprocess.run(command, env=environment, cwd=home, capture_output=True, text=True, timeout=PATIENCE)
+    refused = subprocess.run(command, env=environment, cwd=home, capture_output=True, text=True, timeout=TIMEOUT)
     assert refused.returncode == 2, refused
     assert "standard output is closed" in refused.stderr
     read, write = os.pipe()
@@ -717,7 +717,7 @@ def no_home(place: Place) -> str:
     environment = {**_environment(place, home), "HOME": nowhere, "CURSOR_GATEWAY_DATA_DIR": ""}
     command = [sys.executable, "-m", "cursor_gateway", "serve", "--port", "0"]
     ended = subprocess.run(
-        command, env=environment, cwd=home, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=PATIENCE
+        command, env=environment, cwd=home, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=TIMEOUT
     )
     assert ended.returncode != 0
     assert "data_dir" in ended.stderr, ended.stderr

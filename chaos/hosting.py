@@ -17,7 +17,7 @@ from typing import IO
 from urllib.error import URLError
 from urllib.request import urlopen
 
-from chaos.place import PATIENCE, wait_until
+from chaos.place import TIMEOUT, wait_until
 from chaos.table import Skipped
 
 _CGROUPS = Path("/sys/fs/cgroup")
@@ -179,15 +179,15 @@ def bare_gateway(
     )
     url = f"http://127.0.0.1:{port}"
     try:
-        wait_until(lambda: process.poll() is not None or _answers(url), PATIENCE, "the first answer")
+        wait_until(lambda: process.poll() is not None or _answers(url), TIMEOUT, "the first answer")
         assert process.poll() is None, f"it ended at once: {process.returncode}"
         yield Bare(url, process)
         process.terminate()
-        process.wait(PATIENCE)
+        process.wait(TIMEOUT)
     finally:
         if process.poll() is None:
             process.kill()
-            process.wait(PATIENCE)
+            process.wait(TIMEOUT)
 
 
 def _free_port() -> int:

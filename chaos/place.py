@@ -15,7 +15,7 @@ from tests.gateways import RunningGateway, running_gateway
 
 T = TypeVar("T")
 
-PATIENCE = 30.0  # seconds, for what should take a moment on any machine
+TIMEOUT = 30.0  # seconds, for what should take a moment on any machine
 
 
 class Place(Struct, frozen=True):
@@ -49,7 +49,7 @@ class Place(Struct, frozen=True):
 # --- waiting ------------------------------------------------------------------------------------------
 
 
-def wait_until(condition: Callable[[], T], seconds: float = PATIENCE, what: str = "") -> T:
+def wait_until(condition: Callable[[], T], seconds: float = TIMEOUT, what: str = "") -> T:
     """The first value that is true. Raises an AssertionError when the time is over."""
     deadline = time.monotonic() + seconds
     while not (value := condition()):
@@ -145,7 +145,7 @@ def zombies_of(gateway: RunningGateway) -> list[int]:
     return found
 
 
-def is_healthy(gateway: RunningGateway, seconds: float = PATIENCE) -> bool:
+def is_healthy(gateway: RunningGateway, seconds: float = TIMEOUT) -> bool:
     """Whether /health answers, and a short prompt is answered whole."""
     with httpx2.Client(base_url=gateway.url, timeout=seconds) as client:
         if client.get("/health").status_code != 200:

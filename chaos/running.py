@@ -45,7 +45,7 @@ def entries(word: str = "") -> list[Entry]:
 
 
 def judged(all: Sequence[Entry], *, is_short: bool, told: Callable[[Judged], None]) -> list[Judged]:
-    """In the order of the table; `told` hears of each as soon as it is known."""
+    """In the order of the table; `told` is called with each as soon as it is known."""
 
     def one(entry: Entry) -> Judged:
         found = Judged(entry, _verdict(entry, is_short))

@@ -10,7 +10,7 @@ Like the stand-in it needs only the standard library, and its prompts are the sa
     close-stdout-result the same after its result
     stopped             says something, and stops itself with SIGSTOP
     abandoned           group=same|new|session: dies without a result; its child keeps the pipe, and says nothing
-    crowd               count=N: as many children of its group, all deaf to SIGTERM, then it hangs
+    crowd               count=N: as many children of its group, all ignoring SIGTERM, then it hangs
     writer              group=same|new|session file=PATH: ends well, but leaves a child that writes to its pipe, and
                         into the file how many lines it could write before the pipe was closed
 """

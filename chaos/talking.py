@@ -14,7 +14,7 @@ from tests.gateways import RunningGateway
 
 Json: TypeAlias = dict[str, Any]
 
-PATIENCE = 60.0  # seconds, for a reply
+TIMEOUT = 60.0  # seconds, for a reply
 PIXEL = (
     "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk"
     "+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
@@ -23,7 +23,7 @@ PIXEL = (
 
 def client(gateway: RunningGateway, connections: int = 100) -> httpx2.Client:
     limits = httpx2.Limits(max_connections=connections, max_keepalive_connections=connections)
-    return httpx2.Client(base_url=gateway.url, timeout=PATIENCE, limits=limits)
+    return httpx2.Client(base_url=gateway.url, timeout=TIMEOUT, limits=limits)
 
 
 def standin(scenario: str, body: str | None = None) -> str:
@@ -97,7 +97,7 @@ def is_whole(stream: bytes) -> bool:
 # --- below HTTP's clients -----------------------------------------------------------------------------
 
 
-def connected(gateway: RunningGateway, seconds: float = PATIENCE) -> socket.socket:
+def connected(gateway: RunningGateway, seconds: float = TIMEOUT) -> socket.socket:
     address = urlsplit(gateway.url)
     assert address.hostname is not None
     return socket.create_connection((address.hostname, address.port or 80), seconds)

@@ -75,7 +75,7 @@ class Worker:
             assert reply.status_code == 200, reply.text
             self._conversations.append(reply.headers["x-conversation-id"])
 
-    def gone_on(self) -> None:
+    def continued(self) -> None:
         id = self._any_conversation()
         if id is not None:
             reply = self._http.post("/v1/chat", json={"message": standin("history"), "conversationId": id})
@@ -167,7 +167,7 @@ _KINDS: list[_Kind] = [
     ("resumed streams", Worker.streamed),
     ("resumed streams", Worker.streamed),
     ("OpenAI requests, whole and streaming", Worker.completed),
-    ("continued conversations", Worker.gone_on),
+    ("continued conversations", Worker.continued),
     ("images", Worker.shown),
     ("calls of the caller's tools", Worker.called),
     ("failing agents", Worker.failed),

@@ -179,19 +179,19 @@ def _followed(pieces: list[bytes]) -> tuple[list[Numbered], str]:
     following = Following(Link("http://gateway", ()), id="chat_1")
     steps, waiting = following.follow(), [piece for piece in pieces if piece]
     told: list[Numbered] = []
-    heard: Head | bytes | None = None
+    received: Head | bytes | None = None
     try:
         while True:
-            match steps.send(heard):
+            match steps.send(received):
                 case Open():
-                    heard = Head(200, {"content-type": "text/event-stream", "x-chat-id": "chat_1"})
+                    received = Head(200, {"content-type": "text/event-stream", "x-chat-id": "chat_1"})
                 case Read():
-                    heard = waiting.pop(0) if waiting else b""
+                    received = waiting.pop(0) if waiting else b""
                 case Batch(items=items):
                     told += items
-                    heard = None
+                    received = None
                 case Close() | Pause():
-                    heard = None
+                    received = None
     except StopIteration:
         return told, ""
     except CallFailed as error:

@@ -46,7 +46,7 @@ is permitted is really done by `shell`, `read`, `edit` and a program's calls, an
                     Mcp(server:tool) or --force, and with --mode plan or ask, it is rejected (servers.py)
 
 `cursor-agent acp` plays the same (acp.py): questions, plans and permissions are asked of the client, failures come as
-the last text, a run without a result ends the program, and `ignore-term` is deaf to `session/cancel`.
+the last text, a run without a result ends the program, and `ignore-term` ignores `session/cancel`.
 
 Failures (exit status, stderr and what came before as seen)
     fail-auth fail-key fail-trust fail-model fail-resume fail-force fail-sandbox     nothing on stdout

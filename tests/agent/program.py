@@ -101,7 +101,7 @@ class Progress:
         """The calls of a step that have no result."""
         return [number for number in self._numbers[index] if self.results[number] is None]
 
-    def go_on(self, prompt: str) -> None:
+    def continue_with(self, prompt: str) -> None:
         """In the chat that knows the program."""
         self.user = user_in(prompt) or self.user
         made = self._numbers[self.begun].stop if self.steps else 0
@@ -271,7 +271,7 @@ def _lasting(job: Job, milliseconds: object) -> Job:
 def _progress(turn: Turn) -> Progress:
     if turn.earlier_program is not None and not turn.request.end:
         progress = Progress.kept(turn.earlier_program)
-        progress.go_on(turn.prompt)
+        progress.continue_with(turn.prompt)
         return progress
     progress = Progress(_steps(turn.request.body))
     progress.catch_up(turn.prompt, turn.request.end)

@@ -157,10 +157,10 @@ def test_only_a_refused_connection_means_that_there_is_none(tmp_path: Path) -> N
 
 
 class Stranger:
-    """Listens on a port, says what it is told to, and keeps what it hears."""
+    """Listens on a port, says what it is told to, and keeps what it receives."""
 
     def __init__(self, reply: Callable[[bytes], bytes]) -> None:
-        self.heard = b""
+        self.received = b""
         self._reply = reply
         self._listening = socket.create_server(("127.0.0.1", 0))
         self.port = str(self._listening.getsockname()[1])
@@ -180,7 +180,7 @@ class Stranger:
             while data := client.recv(65536):
                 while _lacks_body(data) and (more := client.recv(65536)):
                     data += more
-                self.heard += data
+                self.received += data
                 client.sendall(self._reply(data))
 
 
@@ -218,7 +218,7 @@ def test_a_stranger_on_the_port_gets_neither_key_nor_prompt(command: list[str], 
             assert (ended.returncode, ended.stdout) == (2, b"")
             assert b"nothing was sent to it" in ended.stderr
             assert b"CURSOR_GATEWAY_VERIFY_GATEWAY=false" in ended.stderr
-        assert there.heard == b""
+        assert there.received == b""
     assert not has_run(home)
 
 
@@ -235,7 +235,7 @@ def test_a_stranger_cannot_pass_on_what_is_said_to_the_gateway(home: Path) -> No
             status, _, error = chat(PROMPT, CURSOR_GATEWAY_PORT=there.port)
             assert status == 2
             assert "nothing was sent to it" in error
-            assert there.heard == b""
+            assert there.received == b""
         assert not has_run(home)
 
 
@@ -250,26 +250,26 @@ def test_a_stranger_that_takes_the_port_of_a_gateway_that_died_gets_nothing(home
         said = read_until(process.stdout.fileno(), b"more.")
         gateway.process.kill()
         gateway.process.wait()
-    heard = b""
+    received = b""
     with process, socket.create_server(("127.0.0.1", port)) as listening:
         listening.settimeout(0.05)
         while process.poll() is None:
             with suppress(TimeoutError):
                 client, _ = listening.accept()
                 with client:
-                    heard += client.recv(65536)
+                    received += client.recv(65536)
         assert process.wait(TIMEOUT) == 1
         assert process.stderr is not None
         assert said + process.stdout.read() == b"I was about to say more.\n"
         assert b"was lost" in process.stderr.read()
-    assert heard == b""
+    assert received == b""
 
 
 def test_who_turns_the_check_off_vouches_for_the_port(home: Path) -> None:
     with stranger(like_a_gateway) as there:
         chat(PROMPT, CURSOR_GATEWAY_PORT=there.port, CURSOR_GATEWAY_VERIFY_GATEWAY="false")
-        assert KEY.encode() in there.heard
-        assert PROMPT.encode() in there.heard
+        assert KEY.encode() in there.received
+        assert PROMPT.encode() in there.received
 
 
 @pytest.mark.parametrize("url", ["https://127.0.0.1:{}", "http://gateway.example:{}"])

@@ -200,7 +200,7 @@ MUTATIONS = [
         f"{_TOLD}[a tool ends the text, and the text after it is Markdown of its own]",
     ),
     Mutation(
-        "the fence splitter starts afresh after a flush",
+        "the fence splitter starts over after a flush",
         "markdown/fences.py",
         "        pieces = self._take()\n        self._reset()\n",
         "        pieces = self._take()\n",

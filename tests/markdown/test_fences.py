@@ -179,7 +179,7 @@ def test_the_raws_are_the_text_and_chunks_do_not_matter(text: str, where: list[i
 
 @given(soup, soup)
 @examples(300)
-def test_after_a_flush_the_next_text_starts_afresh(first: str, second: str) -> None:
+def test_after_a_flush_the_next_text_starts_over(first: str, second: str) -> None:
     splitter = FenceSplitter()
     outputs(splitter, chunks(first, 3))
     assert not splitter.in_code

@@ -109,9 +109,9 @@ def test_an_id_is_never_a_path(open_gateway: RunningGateway, anybody: httpx2.Cli
         ("GET", f"/v1/chat/{quoted}?dialect=page"),
     ):
         assert exchange(open_gateway, request(method, path)).status == 404
-    go_on = {"conversationId": id}
-    assert anybody.post("/v1/chat", json={"message": mark, **go_on}).status_code == 404
-    assert anybody.post("/v1/chat/completions", json=question(mark, cursor=go_on)).status_code == 404
+    continuing = {"conversationId": id}
+    assert anybody.post("/v1/chat", json={"message": mark, **continuing}).status_code == 404
+    assert anybody.post("/v1/chat/completions", json=question(mark, cursor=continuing)).status_code == 404
     assert kept.read_text() == "kept"
     assert folder.is_dir()
     assert_nothing_was_started(open_gateway, anybody, mark)

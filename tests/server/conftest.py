@@ -30,7 +30,7 @@ Dialect: TypeAlias = Literal["documents", "openai", "responses", "messages"]
 Json: TypeAlias = dict[str, Any]
 T = TypeVar("T")
 
-PATIENCE = 120  # seconds, for a red build only: a loaded machine must not come near it
+TIMEOUT = 120  # seconds, for a red build only: a loaded machine must not come near it
 WAYS: list[tuple[Dialect, bool]] = [
     ("documents", False),
     ("documents", True),
@@ -66,12 +66,12 @@ def openai(gateway: RunningGateway) -> Iterator[OpenAI]:
 
 
 def http_client(gateway: RunningGateway) -> httpx2.Client:
-    return httpx2.Client(base_url=gateway.url, timeout=PATIENCE)
+    return httpx2.Client(base_url=gateway.url, timeout=TIMEOUT)
 
 
 def openai_client(gateway: RunningGateway, **options: Any) -> OpenAI:
     """It asks once: a retry would hide what went wrong, and count twice."""
-    return OpenAI(base_url=gateway.openai_url, timeout=PATIENCE, **{"api_key": "any", "max_retries": 0, **options})
+    return OpenAI(base_url=gateway.openai_url, timeout=TIMEOUT, **{"api_key": "any", "max_retries": 0, **options})
 
 
 # --- asking -------------------------------------------------------------------------------------------
@@ -263,7 +263,7 @@ def invocation(gateway: RunningGateway, mark: str) -> Json:
 
 def eventually(value: Callable[[], T]) -> T:
     """The first that is true."""
-    end = time.monotonic() + PATIENCE
+    end = time.monotonic() + TIMEOUT
     while not (found := value()):
         assert time.monotonic() < end, "it did not come"
         time.sleep(0.005)
@@ -274,7 +274,7 @@ def at_once(questions: Mapping[Any, Callable[[], T]]) -> dict[Any, T]:
     """The answers, all asked for at the same time."""
     with ThreadPoolExecutor(len(questions)) as pool:
         asked = {key: pool.submit(question) for key, question in questions.items()}
-        return {key: future.result(PATIENCE) for key, future in asked.items()}
+        return {key: future.result(TIMEOUT) for key, future in asked.items()}
 
 
 def is_gone(pid: int) -> bool:

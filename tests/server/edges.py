@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 from msgspec import Struct
 
 from tests.gateways import RunningGateway
-from tests.server.conftest import PATIENCE, Json
+from tests.server.conftest import TIMEOUT, Json
 
 JSON = "Content-Type: application/json"
 CLOSE = "Connection: close"
@@ -37,7 +37,7 @@ class Line:
         self.sock, self._came = sock, b""
 
     def send(self, data: bytes) -> None:
-        with suppress(ConnectionError):  # it may have heard enough
+        with suppress(ConnectionError):  # it may have read enough
             self.sock.sendall(data)
 
     def more(self) -> bool:
@@ -87,7 +87,7 @@ class Line:
 def line(gateway: RunningGateway) -> Iterator[Line]:
     address = urlsplit(gateway.url)
     assert address.hostname is not None
-    with socket.create_connection((address.hostname, address.port or 0), timeout=PATIENCE) as sock:
+    with socket.create_connection((address.hostname, address.port or 0), timeout=TIMEOUT) as sock:
         yield Line(sock)
 
 

@@ -95,18 +95,18 @@ def test_a_turn_that_never_began_does_not_cost_the_session(gateway: RunningGatew
     messages.append({"role": "assistant", "content": answer})
     failed = [*messages, {"role": "user", "content": standin("fail-capacity")}]
     assert http.post("/v1/chat/completions", json={"messages": failed}).status_code == 429
-    gone_on = [*messages, {"role": "user", "content": then}]
-    assert http.post("/v1/chat/completions", json={"messages": gone_on}).status_code == 200
+    continued = [*messages, {"role": "user", "content": then}]
+    assert http.post("/v1/chat/completions", json={"messages": continued}).status_code == 200
     assert invocation(gateway, then)["prompt"] == then
 
 
 def test_the_latest_answers_id_stands_for_its_conversation(gateway: RunningGateway, http: httpx2.Client) -> None:
     first, then, last = unique(), unique(), unique()
     answer = chat(http, first)
-    gone_on = completion(http, then, cursor={"conversationId": f"chatcmpl-{answer['id'].removeprefix('chat_')}"})
-    assert gone_on.headers["x-conversation-id"] == answer["conversationId"]
+    continued = completion(http, then, cursor={"conversationId": f"chatcmpl-{answer['id'].removeprefix('chat_')}"})
+    assert continued.headers["x-conversation-id"] == answer["conversationId"]
     assert invocation(gateway, then)["prompt"] == then
-    assert chat(http, last, conversationId=gone_on.headers["x-chat-id"])["conversationId"] == answer["conversationId"]
+    assert chat(http, last, conversationId=continued.headers["x-chat-id"])["conversationId"] == answer["conversationId"]
     early = http.post("/v1/chat", json={"message": "again", "conversationId": answer["id"]})
     assert (early.status_code, early.json()["error"]["param"]) == (400, "conversationId")
     assert http.post("/v1/chat", json={"message": "x", "conversationId": "chat_none"}).status_code == 404

@@ -19,7 +19,7 @@ from cursor_gateway.sources.process_groups import members
 from tests.gateways import RunningGateway, running_gateway
 from tests.openai_shapes import read_stream, validate_completion
 from tests.server.conftest import (
-    PATIENCE,
+    TIMEOUT,
     Json,
     conversation_folder,
     eventually,
@@ -728,7 +728,7 @@ def test_a_restart_while_waiting(tmp_path: Path, way: str) -> None:
             gateway.process.kill()
         else:
             gateway.process.terminate()
-        gateway.process.wait(PATIENCE)
+        gateway.process.wait(TIMEOUT)
     with own_gateway(tmp_path) as (gateway, client):
         groups = [started["pgid"] for started in invocations(gateway, mark)]
         eventually(lambda: not any(members(group) for group in groups))
@@ -860,7 +860,7 @@ def test_another_owner_cannot_answer(tmp_path: Path) -> None:
     keys = f"one={hash_key('key-of-one')},two={hash_key('key-of-two')}"
     with ended_agents(tmp_path), running_gateway(tmp_path, settings={"api_keys": keys}) as gateway:
         one, two = (
-            httpx2.Client(base_url=gateway.url, timeout=PATIENCE, headers={"authorization": f"Bearer key-of-{name}"})
+            httpx2.Client(base_url=gateway.url, timeout=TIMEOUT, headers={"authorization": f"Bearer key-of-{name}"})
             for name in ("one", "two")
         )
         with one, two:

@@ -13,7 +13,7 @@ import pytest
 
 from tests.gateways import RunningGateway, running_gateway
 from tests.server.conftest import (
-    PATIENCE,
+    TIMEOUT,
     Dialect,
     Json,
     chat,
@@ -323,7 +323,7 @@ def test_cancel_what_somebody_waits_for_in_one_piece(http: httpx2.Client, gatewa
         asked = pool.submit(http.post, "/v1/chat", json=body, headers={"x-request-id": mark})
         (id,) = eventually(lambda: _runs_of(gateway, mark))
         assert cancel(http, id).status_code == 200
-        reply = asked.result(PATIENCE)
+        reply = asked.result(TIMEOUT)
     assert (reply.status_code, reply.json()["error"]["code"]) == (499, "cancelled")
 
 

@@ -189,7 +189,7 @@ def test_requests_that_do_not_wait_for_replies_are_answered_in_their_order(gatew
         for number in range(30):
             assert f"/nothing-{number};" in connection.reply().error["message"]
         assert connection.reply().headers["connection"] == "close"
-        assert connection.rest() == b""  # what comes after the last one is not heard
+        assert connection.rest() == b""  # what comes after the last one is not read
 
 
 # --- form -----------------------------------------------------------------------------------------------

@@ -28,7 +28,7 @@ from cursor_gateway.server.openapi import openapi_document
 from cursor_gateway.settings import Settings
 from cursor_gateway.wire import json_body
 from tests.gateways import RunningGateway, running_gateway
-from tests.server.conftest import PATIENCE, Json, chat, http_client, question, standin
+from tests.server.conftest import TIMEOUT, Json, chat, http_client, question, standin
 from tests.server.test_safety import as_json, connected, error_of, exchange, request
 from tests.strategies import examples
 
@@ -77,7 +77,7 @@ def test_every_reply_is_as_it_is_described(described: _Described, path: str, met
     @settings(examples(EXAMPLES), suppress_health_check=list(HealthCheck))
     @given(case=described[path][method].as_strategy(generation_mode=mode))
     def check(case: schemathesis.Case[Any]) -> None:
-        response = case.call(timeout=PATIENCE)
+        response = case.call(timeout=TIMEOUT)
         checks = [status_code_conformance, content_type_conformance, response_schema_conformance]
         # An answer that is no JSON, or without a call, though that was asked for is the agent's: a bad gateway, and
         # described as one.

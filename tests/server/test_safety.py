@@ -18,7 +18,7 @@ from cursor_gateway.keys import hash_key, new_key
 from tests.cli.processes import finished_process
 from tests.gateways import RunningGateway, running_gateway
 from tests.server.conftest import (
-    PATIENCE,
+    TIMEOUT,
     Json,
     chat,
     eventually,
@@ -122,13 +122,13 @@ def connected(gateway: RunningGateway) -> socket.socket:
     address = urlsplit(gateway.url)
     assert address.hostname is not None
     assert address.port is not None
-    return socket.create_connection((address.hostname, address.port), timeout=PATIENCE)
+    return socket.create_connection((address.hostname, address.port), timeout=TIMEOUT)
 
 
 def exchange(gateway: RunningGateway, data: bytes) -> Reply:
     """What is answered first."""
     with connected(gateway) as sock:
-        with suppress(ConnectionError):  # it may have heard enough
+        with suppress(ConnectionError):  # it may have read enough
             sock.sendall(data)
         response = http.client.HTTPResponse(sock)
         try:

@@ -9,7 +9,7 @@ import httpx2
 
 from cursor_gateway.keys import hash_key
 from tests.gateways import RunningGateway, running_gateway
-from tests.server.conftest import PATIENCE, standin
+from tests.server.conftest import TIMEOUT, standin
 from tests.server.test_caller_tools import WEATHER, Caller, call, documents_of, only_call, program, say
 
 OWNERS = ("greedy", "modest")
@@ -25,7 +25,7 @@ def two_owners(home: Path, **settings: str) -> Iterator[tuple[RunningGateway, di
             gateway,
             {
                 name: stack.enter_context(
-                    httpx2.Client(base_url=gateway.url, timeout=PATIENCE, headers={"authorization": f"Bearer {key}"})
+                    httpx2.Client(base_url=gateway.url, timeout=TIMEOUT, headers={"authorization": f"Bearer {key}"})
                 )
                 for name, key in keys.items()
             },

@@ -281,7 +281,7 @@ def leave_of(told: Json) -> list[tuple[str, str]]:
     return [(one["id"], one["text"]) for form in forms for one in form["metadata"]["questions"]]
 
 
-def test_leave_is_given_for_one_command_alone(asking: tuple[RunningGateway, httpx2.Client]) -> None:
+def test_permission_is_given_for_one_command_alone(asking: tuple[RunningGateway, httpx2.Client]) -> None:
     gateway, client = asking
     one, two = gateway.workspace / "one", gateway.workspace / "two"
     steps = [{"native": "shell", "args": {"command": f"touch {file}"}} for file in (one, two)]

@@ -18,7 +18,7 @@ import pytest
 from tests.gateways import RunningGateway, running_gateway
 from tests.openai_shapes import read_stream
 from tests.server.conftest import (
-    PATIENCE,
+    TIMEOUT,
     Dialect,
     ask,
     eventually,
@@ -172,7 +172,7 @@ def raw_reply(gateway: RunningGateway, path: str, body: dict[str, Any]) -> bytes
     data = json.dumps(body).encode()
     head = f"POST {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nConnection: close\r\n"
     address = urlsplit(gateway.url)
-    with socket.create_connection((address.hostname, address.port), timeout=PATIENCE) as connection:
+    with socket.create_connection((address.hostname, address.port), timeout=TIMEOUT) as connection:
         connection.sendall(f"{head}Content-Length: {len(data)}\r\n\r\n".encode() + data)
         received = b""
         while piece := connection.recv(65536):
@@ -194,7 +194,7 @@ def test_every_stream_ends_and_the_connection_is_closed(gateway: RunningGateway,
 def test_a_connection_is_used_again_after_a_stream(gateway: RunningGateway) -> None:
     address = urlsplit(gateway.url)
     assert address.hostname is not None
-    connection = http.client.HTTPConnection(address.hostname, address.port, timeout=PATIENCE)
+    connection = http.client.HTTPConnection(address.hostname, address.port, timeout=TIMEOUT)
     try:
         headers = {"content-type": "application/json"}
         for scenario in ("text", "crash", "fail-auth", "hang-after-result", "text"):
@@ -230,7 +230,7 @@ def test_when_the_client_goes_the_agent_does_too(
     body = question(prompt, stream=stream, **fields) if path.endswith("s") else {"message": prompt, "stream": stream}
     data = json.dumps(body).encode()
     address = urlsplit(gateway.url)
-    with socket.create_connection((address.hostname, address.port), timeout=PATIENCE) as connection:
+    with socket.create_connection((address.hostname, address.port), timeout=TIMEOUT) as connection:
         head = f"POST {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
         connection.sendall(f"{head}Content-Length: {len(data)}\r\n\r\n".encode() + data)
         if stream and scenario == "hang-mid" and not fields:

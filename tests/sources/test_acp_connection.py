@@ -20,7 +20,7 @@ import json, sys
 script = json.loads(sys.argv[1])
 for line in sys.stdin:
     message = json.loads(line)
-    print("heard", json.dumps(message), file=sys.stderr, flush=True)
+    print("received", json.dumps(message), file=sys.stderr, flush=True)
     for answer in script.get(message.get("method") or "answer", []):
         if answer == "exit":
             sys.exit(3)
@@ -61,10 +61,10 @@ def lived(tmp_path: Path, script: dict[str, list[Any]], life: Life) -> None:
 
 class Hearer:
     def __init__(self) -> None:
-        self.heard: list[object] = []
+        self.received: list[object] = []
 
     def update(self, update: object) -> None:
-        self.heard.append(update)
+        self.received.append(update)
 
     def knows(self, call_id: str) -> bool:
         return call_id == "mine"
@@ -73,7 +73,7 @@ class Hearer:
         return {"outcome": {"outcome": "cancelled"}}
 
     async def extension(self, method: str, params: Fields) -> dict[str, Any]:
-        self.heard.append(method)
+        self.received.append(method)
         return {}
 
 
@@ -114,10 +114,10 @@ def test_what_nobody_hears_is_answered_all_the_same(tmp_path: Path) -> None:
 
     async def life(connection: AgentConnection) -> None:
         assert await connection.request("go", {}, 30) == 1
-        while (result := connection._process.stderr_tail).count("heard") < 1 + len(asks):
+        while (result := connection._process.stderr_tail).count("received") < 1 + len(asks):
             await asyncio.sleep(0.001)
-        heard = [json.loads(line.removeprefix("heard ")) for line in result.splitlines()]
-        answers = {message["id"]: message for message in heard if "method" not in message}
+        received = [json.loads(line.removeprefix("received ")) for line in result.splitlines()]
+        answers = {message["id"]: message for message in received if "method" not in message}
         assert answers[0]["result"] == {"outcome": {"outcome": "cancelled"}}
         assert answers[1]["result"]["outcome"]["outcome"] == "skipped"
         assert answers[2]["result"] == {"outcome": {"outcome": "cancelled"}}
@@ -147,10 +147,10 @@ def test_messages_find_the_session_that_knows_their_call(tmp_path: Path) -> None
         connection.listen("a", one)
         connection.listen("b", two)
         await connection.request("go", {}, 30)
-        assert (one.heard, two.heard) == (["cursor/update_todos"], ["cursor/task"])
+        assert (one.received, two.received) == (["cursor/update_todos"], ["cursor/task"])
         connection.forget("a")
         await connection.request("go", {}, 30)
-        assert two.heard == ["cursor/task", "cursor/update_todos", "cursor/task", "cursor/task"]
+        assert two.received == ["cursor/task", "cursor/update_todos", "cursor/task", "cursor/task"]
 
     lived(tmp_path, script, life)
 

@@ -518,7 +518,7 @@ def test_an_agent_that_dies_while_somebody_is_asked_asks_no_longer(tmp_path: Pat
         ({"permissions": "ask"}, "deny", False),
     ],
 )
-def test_leave_is_given_by_rules_or_asked_for(
+def test_permission_is_given_by_rules_or_asked_for(
     tmp_path: Path, options: dict[str, Any], answer: Decision | None, ran: bool
 ) -> None:
     place = Place(tmp_path)

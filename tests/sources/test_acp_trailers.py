@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from cursor_gateway.sources.acp.trailers import TrailerWatch
 
 
-def heard(*pieces: str) -> tuple[str, str]:
+def read(*pieces: str) -> tuple[str, str]:
     """What was said, and the failure's code."""
     watch = TrailerWatch()
     said = "".join(map(watch.push, pieces))
@@ -26,7 +26,7 @@ def heard(*pieces: str) -> tuple[str, str]:
 )
 def test_a_failure_is_not_said(trailer: str, code: str) -> None:
     whole = f"Some text.\n\nError: {trailer}"
-    assert heard(whole) == heard(*whole) == ("Some text.", code)
+    assert read(whole) == read(*whole) == ("Some text.", code)
 
 
 @pytest.mark.parametrize(
@@ -42,7 +42,7 @@ def test_a_failure_is_not_said(trailer: str, code: str) -> None:
     ],
 )
 def test_other_text_is_said(whole: str) -> None:
-    assert heard(whole) == heard(*whole) == (whole, "")
+    assert read(whole) == read(*whole) == (whole, "")
 
 
 def test_text_is_said_as_soon_as_it_can_be() -> None:
@@ -71,4 +71,4 @@ PIECES = [
 @given(st.lists(st.sampled_from(PIECES), max_size=12), st.integers(1, 5))
 def test_the_pieces_do_not_matter(pieces: list[str], size: int) -> None:
     whole = "".join(pieces)
-    assert heard(*(whole[at : at + size] for at in range(0, len(whole), size))) == heard(whole)
+    assert read(*(whole[at : at + size] for at in range(0, len(whole), size))) == read(whole)

@@ -31,7 +31,7 @@ def test_an_agent_has_its_tools_unless_it_only_answers_or_works_for_a_caller() -
     assert not {"shell", "edit", "delete", "task", "mcp"} & {*reading}
 
 
-def test_nobody_is_asked_so_what_needs_leave_is_denied() -> None:
+def test_nobody_is_asked_so_what_needs_permission_is_denied() -> None:
     assert denied_tools(force=True) == ["askQuestion"]
     assert {"askQuestion", "shell", "task", "webFetch"} <= {*denied_tools(force=False)}
 

@@ -73,7 +73,7 @@ def test_empty_chunks_are_nothing() -> None:
     assert outputs(LineSplitter(), [b"", b"a", b"", b"b\n", b"", b""]) == [b"ab"]
 
 
-def test_after_a_flush_the_next_line_starts_afresh() -> None:
+def test_after_a_flush_the_next_line_starts_over() -> None:
     splitter = LineSplitter()
     assert [*splitter.push(b"cut o"), *splitter.flush(), *splitter.push(b"ff\n")] == [b"cut o", b"ff"]
 

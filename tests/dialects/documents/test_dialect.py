@@ -44,7 +44,7 @@ def start(body: Any, **headers: str) -> StartRun:
     return asked
 
 
-def go_on(body: Any, **headers: str) -> ContinueRun:
+def continue_run(body: Any, **headers: str) -> ContinueRun:
     asked = read("/v1/chat/{id}/answer", body, **headers)
     assert isinstance(asked, ContinueRun)
     return asked
@@ -63,7 +63,8 @@ def test_images_are_limited() -> None:
 
 
 @pytest.mark.parametrize(
-    "asked", [start({"message": "Hi"}, prefer="respond-async"), go_on({"plan": "accept"}, prefer="respond-async")]
+    "asked",
+    [start({"message": "Hi"}, prefer="respond-async"), continue_run({"plan": "accept"}, prefer="respond-async")],
 )
 def test_who_wants_no_answer_leaves_a_run_that_finishes(asked: RunAction) -> None:
     assert (asked.responds_async, asked.when_client_leaves) == (True, "finish")
@@ -74,14 +75,14 @@ def test_the_form_of_the_stream_is_chosen_by_accept() -> None:
 
 
 def test_a_run_is_continued_with_what_it_waits_for() -> None:
-    given = go_on({"toolResults": [{"toolCallId": "k", "content": "7"}]}).given
+    given = continue_run({"toolResults": [{"toolCallId": "k", "content": "7"}]}).given
     assert isinstance(given, ToolResults)
     assert given.results["k"].text == "7"
-    answers = go_on({"answers": [{"questionId": "q", "text": "yes"}]}).given
+    answers = continue_run({"answers": [{"questionId": "q", "text": "yes"}]}).given
     assert isinstance(answers, QuestionAnswers)
     assert answers.answers[0].text == "yes"
-    assert go_on({"plan": "reject", "text": "Smaller."}).given == PlanDecision("reject", "Smaller.")
-    allowed = go_on({"permissions": [{"documentId": "doc_002", "decision": "once"}]})
+    assert continue_run({"plan": "reject", "text": "Smaller."}).given == PlanDecision("reject", "Smaller.")
+    allowed = continue_run({"permissions": [{"documentId": "doc_002", "decision": "once"}]})
     assert allowed.given == PermissionDecisions({"doc_002": Permission("once")})
 
 
