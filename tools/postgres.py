@@ -101,6 +101,12 @@ class Server:
         with psycopg.connect(self.url(database), autocommit=True) as connection:
             connection.execute(statement)
 
+    def dump(self, database: str) -> bytes:
+        """Its tables and rows as SQL, without the commands that only psql knows."""
+        words = ["--no-owner", "--inserts", f"--dbname={self.url(database)}"]
+        printed = self._run("pg_dump", *words)
+        return b"".join(line for line in printed.splitlines(keepends=True) if not line.startswith(b"\\"))
+
     def _is_ready(self) -> bool:
         assert self._watch is not None
         if self._watch.poll() is not None:
@@ -116,10 +122,9 @@ class Server:
                 raise TimeoutError((self.folder / "log").read_text(errors="replace"))
             time.sleep(0.02)
 
-    def _run(self, program: str, *arguments: str) -> None:
-        subprocess.run(
-            [self._programs / program, *arguments], cwd="/", user=self._user, check=True, capture_output=True
-        )
+    def _run(self, program: str, *arguments: str) -> bytes:
+        command = [str(self._programs / program), *arguments]
+        return subprocess.run(command, cwd="/", user=self._user, check=True, capture_output=True).stdout
 
 
 @contextmanager
