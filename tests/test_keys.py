@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from cursor_gateway.keys import hash_key, is_hash, is_name, new_key, owner_of
+from cursor_gateway.keys import KeyRing, hash_key, is_hash, is_name, new_key, owner_of
 
 
 def test_a_key_is_recognizable_and_never_the_same() -> None:
@@ -76,3 +76,8 @@ def test_every_hash_is_compared_whichever_fits(monkeypatch: pytest.MonkeyPatch) 
         compared.clear()
         owner_of(key, stored)
         assert compared == [hashed.encode() for hashed in stored.values()]
+
+
+def test_an_empty_key_has_no_owner_even_if_its_hash_is_configured() -> None:
+    ring = KeyRing({"ada": hash_key("")})
+    assert ring.owner_of("") is None
