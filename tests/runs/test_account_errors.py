@@ -206,7 +206,7 @@ def test_so_many_are_remembered_and_no_more(tmp_path: Path) -> None:
     errors = AccountErrors(routed(ScriptedSource(ANSWERS)), 60, lambda: 0.0, tmp_path)
     asked = [errors.asked(f"owner {number}", None, "auto") for number in range(1001)]
     for one in asked:
-        errors.heard(one, LIMIT.failure())
+        errors.record(one, LIMIT.failure())
     assert errors.known(asked[0]) is None
     assert errors.known(asked[1]) is not None
     assert errors.known(asked[1000]) is not None

@@ -13,7 +13,7 @@ from cursor_gateway.errors import StoreUnavailable
 from cursor_gateway.store.cluster import Alike, ClusterStore, Done, Hint, NewCommand, OverLimit, Queued, Submitted
 
 _LOOK_SECONDS = 1.0
-_AWAY_SECONDS = 30.0  # without the database, after which a client is told
+_AWAY_SECONDS = 30.0  # without the database, after which the client gets an error
 
 
 class Withdrawn(Exception):

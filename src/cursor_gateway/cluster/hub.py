@@ -121,7 +121,7 @@ class RemoteReaders(Readers):
 class Hub:
     def __init__(self, cluster: ClusterStore, store: Store, member_id: str) -> None:
         self._cluster, self._store, self._member_id = cluster, store, member_id
-        self._watched = WeakValueDictionary[str, RemoteReaders]()  # for as long as somebody has a handle of the run
+        self._watched = WeakValueDictionary[str, RemoteReaders]()  # for as long as a handle of the run exists
         self._hinted: set[str] = set()
         self._wanted = asyncio.Event()
         self._task: asyncio.Task[None] | None = None

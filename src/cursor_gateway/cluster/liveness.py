@@ -2,7 +2,7 @@
 
 No clock of another machine is read. A beat is a number that its process raises; what counts is for how long, by the
 watcher's own clock, the same number was seen. A look that fails says nothing about anybody: the database may have been
-away, and nobody could have raised a beat. So it starts all the times anew.
+away, and no beat could have been raised. So it starts all the times again.
 """
 
 from collections.abc import Mapping

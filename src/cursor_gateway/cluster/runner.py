@@ -67,7 +67,7 @@ class Runner:
         self._working: dict[str, asyncio.Task[None]] = {}  # commands under way
         self._starting: set[str] = set()  # those of them that may start a run
         self._fronts: dict[str, set[str]] = {}  # which members read each run
-        self._proxies: dict[str, bool] = {}  # runs that somebody reads elsewhere; see `_count`
+        self._proxies: dict[str, bool] = {}  # runs that are read elsewhere; see `_count`
         self._gone_since: dict[str, float] = {}  # fronts that are no members any more
         self._wanted = asyncio.Event()
         self._watchers_wanted = asyncio.Event()

@@ -100,7 +100,7 @@ async def _until_pause(client: AsyncClient, stream: AsyncStream, report: Report)
             return None
         if any(isinstance(event, Paused) for event in events):
             response = await client.response(stream.id)
-            if response.metadata.waiting_for:  # else it is an earlier pause, or somebody has answered
+            if response.metadata.waiting_for:  # else it is an earlier pause, or it was answered
                 return response
     return None
 

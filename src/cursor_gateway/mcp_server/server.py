@@ -67,7 +67,7 @@ class McpServer:
             await server.run(incoming, outgoing, server.create_initialization_options())
 
     async def close(self) -> None:
-        """Stops the runs that somebody waited for."""
+        """Stops the runs whose callers were waiting."""
         for task in self._tasks:
             task.cancel()
         if self._tasks:

@@ -75,7 +75,7 @@ class AccountErrors:
                 )
         return None
 
-    def heard(self, asked: Asked, failure: Failure | None) -> None:
+    def record(self, asked: Asked, failure: Failure | None) -> None:
         """How a run has ended; None: well."""
         if failure is None:
             self._remembered = {

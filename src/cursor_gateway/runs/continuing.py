@@ -1,4 +1,4 @@
-"""A request that tells the whole conversation in; its reply out: the one it got before, the next of a run that waits
+"""A request that contains the whole conversation in; its reply out: the one it got before, the next of a run that waits
 for its tool results, or the first of a new run."""
 
 from collections.abc import Iterable, Mapping, Sequence

@@ -128,7 +128,7 @@ class Driver:
             await asyncio.wait([self._task])
 
     async def abandon(self) -> None:
-        """Does not wait for an agent that lingers after its result."""
+        """Does not wait for an agent that is still running after its result."""
         if self._task is not None:
             self.stop(_STOPPED)
             if self._has_begun:

@@ -7,7 +7,7 @@ An event passes three points, always in this order:
     visible   readers may see it
 
 `add` only numbers, so it can be called from anywhere; `flush` stores what was added and makes it visible. Flushes never
-overlap, so the visible events are always a beginning of the stored ones, whoever writes and however long storing takes.
+overlap, so the visible events are always a beginning of the stored ones, no matter who writes and how long storing takes.
 What is visible and old is dropped from memory; a reader that far behind gets it from the store.
 """
 
@@ -79,7 +79,7 @@ class EventLog:
             self._flush_later = asyncio.get_running_loop().create_task(self.flush())
 
     async def flush(self) -> None:
-        """Can be cancelled while it waits for the store: the next one goes on where it stopped."""
+        """Can be cancelled while it waits for the store: the next one continues where it stopped."""
         async with self._flushing:
             while self._added or self._storing:
                 added, self._added = self._added, []
@@ -111,7 +111,7 @@ class EventLog:
             self._report(self._journal)
 
     def _lose(self, journal: Journal, events: Sequence[DocumentEvent]) -> None:
-        """The store will never have them: readers leave, and find elsewhere how the run went on."""
+        """The store will never have them: readers are detached, and find elsewhere how the run continued."""
         self.is_deleted = True
         if isinstance(last := events[-1], Done):
             self.done = last

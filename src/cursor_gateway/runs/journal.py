@@ -145,7 +145,7 @@ class Journal:
         return events
 
     async def _store_or_lose(self, events: list[DocumentEvent], seconds: float) -> list[DocumentEvent]:
-        """Waits for the store: meanwhile nobody reads the agent's output. None of the events if they are lost."""
+        """Waits for the store; meanwhile the agent's output is not read. None of the events if they are lost."""
         if isinstance(last := events[-1], Done):
             self._end = self._ended(last)
         until = asyncio.get_running_loop().time() + seconds

@@ -8,7 +8,7 @@ from cursor_gateway.store.base import Store
 
 
 async def answered(store: Store, response: ChatResponse, owner: str) -> ChatResponse:
-    """An agent that cannot wait goes on without an answer; then the answer is a later message of the conversation."""
+    """An agent that cannot wait continues without an answer; then the answer is a later message of the conversation."""
     asked = (document.metadata for document in response.documents if isinstance(document, ClarificationDocument))
     if not any(metadata.state == "unanswered" for metadata in asked):
         return response

@@ -3,7 +3,7 @@
 An agent can stop and wait: it calls one of the caller's tools, asks a question, or wants its plan accepted.
 Each of these is a *call*. A call is made, shown to whoever can answer it, answered, and its answer goes back to the
 agent in one of two ways. A *held* call is one for which the agent waits on an open connection: the answer is delivered
-there, and the agent goes on. A *detached* call is one for which it does not wait, because it was denied the tool, gave
+there, and the agent continues. A *detached* call is one for which it does not wait, because it was denied the tool, gave
 up, or has ended: the answer is owed, and opens the agent's next turn.
 
 Two tables say all that can happen. `TOOL_CALLS` and `QUESTIONS` are about one call; `PHASES` is about the run. An input
@@ -280,7 +280,7 @@ class OpenCalls:
         return self._move(PhaseInput.QUIET, most)
 
     def answer(self, ids: Iterable[str], *, says_more: bool = False) -> list[Action]:
-        """These have answers. An agent in the middle of its work can be told nothing else: it is ended for that."""
+        """These have answers. An agent that is working accepts no further input, so it is ended first."""
         before, actions = self.open, list[Action]()
         if says_more:
             self._owes_turn = True
@@ -298,7 +298,7 @@ class OpenCalls:
         return actions + self._next(before)
 
     def end_agent(self) -> list[Action]:
-        """It must not go on: it was denied a tool that its caller has, or does not wait for it."""
+        """It must not continue: it was denied a tool that its caller has, or does not wait for it."""
         return [EndAgent(), *self.agent_ended()]
 
     def agent_ended(self, unused: Iterable[str] = ()) -> list[Action]:

@@ -61,7 +61,7 @@ class Reader:
         self.place = after
         self.has_left = False
         self.is_lost = False  # the run was deleted: what it has not read yet is gone
-        self.may_move = False  # its client can go on reading at another process
+        self.may_move = False  # its client can continue at another process
         self.has_moved = False  # and shall
         self._readers, self._log = readers, log
         self._woken: asyncio.Future[None] | None = None
@@ -84,7 +84,7 @@ class Reader:
             wake(self._woken)
 
     def move(self) -> None:
-        """This process stops: a client that can shall go on elsewhere."""
+        """This process stops: clients that can continue elsewhere."""
         if self.may_move:
             self.has_moved = True
             self.leave()

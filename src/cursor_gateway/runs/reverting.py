@@ -152,7 +152,7 @@ def _read(folder: int, name: str, path: str) -> _File:
 
 
 def _replace(folder: int, name: str, data: bytes, mode: int) -> None:
-    """Under a new name first: whoever reads it meanwhile has one version or the other."""
+    """Under a new name first, so that readers see one version or the other."""
     temporary = f".{name[:100]}.{token_hex(8)}"
     file = os.open(temporary, _NEW_FILE, 0o600, dir_fd=folder)
     try:

@@ -178,7 +178,7 @@ class Run:
         await self.driver.gone()
 
     async def abandon(self) -> None:
-        """Does not wait for an agent that lingers after its result."""
+        """Does not wait for an agent that is still running after its result."""
         await self.driver.abandon()
 
     async def finished(self) -> Done:

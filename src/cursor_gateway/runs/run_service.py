@@ -155,7 +155,7 @@ class RunService(Protocol):
         ...
 
     async def retire(self) -> None:
-        """From now on it is not ready: nobody should send new requests."""
+        """From now on it is not ready, so that load balancers send no new requests."""
         ...
 
     async def drain(self, seconds: float) -> None:

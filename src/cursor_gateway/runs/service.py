@@ -180,7 +180,7 @@ class Service:
         needs_lease: bool,
     ) -> Run | Refused | None:
         """With a place for the run. None: in the conversation a run has begun or ended since it was looked up."""
-        if not conversation.version:  # a new one, which nobody else knows
+        if not conversation.version:  # a new one, which no other request can name
             return await self._start_alone(conversation, request, model, images, needs_lease=False)
         async with self._locks.holding(conversation.id):
             if not await self.conversations.is_current(conversation, request.owner):
@@ -198,7 +198,7 @@ class Service:
         *,
         needs_lease: bool,
     ) -> Run | Refused:
-        """While nobody else starts a run in the conversation."""
+        """Holds the conversation's lock: no other run starts in it meanwhile."""
         can_ask = request.may_be_asked and self.source.named(request.source).holds_questions
         if request.offer is not None or can_ask:
             self.runs.make_room(request.owner)
@@ -231,7 +231,7 @@ class Service:
 
     async def _started(self, run: Run, request: RunRequest, asked: Asked | None) -> Run:
         if self._account_errors is not None and asked is not None:
-            run.log.ended = partial(self._account_errors.heard, asked)
+            run.log.ended = partial(self._account_errors.record, asked)
         if request.repeat_key:
             await self.note_reply(request.owner, request.repeat_key, IdempotentRun(run.id, ""))
         return run

@@ -219,5 +219,5 @@ class ClusterStore(Protocol):
         ...
 
     def hints(self, member: str) -> AsyncGenerator[Hint, None]:
-        """For this member. Never ends; begins, and goes on after each reconnection, with `all`."""
+        """For this member. Never ends. Starts with `all`, and again after each reconnection."""
         ...

@@ -1,6 +1,6 @@
 """Conversations of another engine in; the same in the database, out.
 
-Each conversation is one transaction: after an interruption, the copy is started again and goes on with those that are
+Each conversation is one transaction: after an interruption, the copy is started again and continues with those that are
 missing. Keys of runs are moved up by one offset, above all that the database has, so that runs keep their order.
 """
 

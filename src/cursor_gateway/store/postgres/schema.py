@@ -15,7 +15,7 @@ from psycopg import errors
 from cursor_gateway.errors import SettingsError
 from cursor_gateway.store.postgres.connections import Connection, connect, why
 
-_LOCK = 0x43_47_48_02  # whoever migrates; CGH and a number
+_LOCK = 0x43_47_48_02  # of migrations; CGH and a number
 _VERSIONS = """
     CREATE TABLE IF NOT EXISTS cursor_gateway_migrations (
         number integer PRIMARY KEY, name text NOT NULL, applied timestamptz NOT NULL DEFAULT now()
@@ -60,8 +60,8 @@ async def check(connection: Connection) -> None:
     """Raises `SettingsError` unless this version of the gateway can use the database as it is."""
     found, known = await version(connection), newest()
     if found < known:
-        told = f"has format {found}, and this version needs {known}" if found else "has no history yet"
-        raise SettingsError(f"the database {told}; run `cursor-gateway migrate`.", param="store")
+        problem = f"has format {found}, and this version needs {known}" if found else "has no history yet"
+        raise SettingsError(f"the database {problem}; run `cursor-gateway migrate`.", param="store")
     if found > known:
         raise SettingsError(
             f"the database was migrated by a newer cursor-gateway (format {found}, this version supports {known}); "
@@ -88,7 +88,7 @@ async def migrate(url: str) -> list[Migration]:
     """Applies what is missing, and returns it."""
     applied = []
     async with _connected(url) as connection:
-        await connection.execute("SET lock_timeout = '60s'")  # for whoever migrates at the same time
+        await connection.execute("SET lock_timeout = '60s'")  # another process may migrate at the same time
         await connection.execute("SELECT pg_advisory_lock(%s)", [_LOCK])
         await connection.execute("SET lock_timeout = '2s'")
         await connection.execute("SET statement_timeout = 0")

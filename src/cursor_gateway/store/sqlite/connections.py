@@ -9,7 +9,7 @@ the gateway restarts, which sets it aside.
 Two locks: `_turn` is held for a whole write, so there is never more than one transaction of this process; `_state`
 guards the fields and is held only briefly. Whoever takes both takes `_turn` first.
 
-SQLite's errors become `StoreUnavailable`. A failed transaction leaves nothing behind, so the error goes away with
+SQLite's errors become `StoreUnavailable`. A failed transaction changes nothing, so the error goes away with
 its cause.
 """
 

@@ -1,4 +1,4 @@
-"""Runs in; entries in the search index, written later, when nobody writes, and always before a search, out.
+"""Runs in; entries in the search index, written later, when the database is idle, and always before a search, out.
 
 FTS5 stores the tokens of `stages/search_tokens.py`, and the text for snippets. It splits at spaces only, so both sides
 have the same tokens.

@@ -146,7 +146,7 @@ class Maintenance:
     def _index(self) -> None:
         """Indexes what is queued, unless a sweep is requested meanwhile.
 
-        Waits until nobody writes: indexing holds the interpreter, which those who write need, and many runs at once
+        Waits until nothing is written: indexing holds the interpreter, which writers need, and many runs at once
         cost little more than one. Does not wait when much is queued: the next search would have to index it.
         """
         while (self._cleanup_requested or self._indexer.has_work) and not self._sweep_requested:
