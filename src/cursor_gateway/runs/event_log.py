@@ -7,7 +7,7 @@ An event passes three points, always in this order:
     visible   readers may see it
 
 `add` only numbers, so it can be called from anywhere; `flush` stores what was added and makes it visible. Flushes never
-overlap, so the visible events are always a beginning of the stored ones, no matter who writes and how long storing takes.
+overlap, so the visible events are always a beginning of the stored ones, however long storing takes.
 What is visible and old is dropped from memory; a reader that far behind gets it from the store.
 """
 

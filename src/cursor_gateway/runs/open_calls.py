@@ -3,8 +3,8 @@
 An agent can stop and wait: it calls one of the caller's tools, asks a question, or wants its plan accepted.
 Each of these is a *call*. A call is made, shown to whoever can answer it, answered, and its answer goes back to the
 agent in one of two ways. A *held* call is one for which the agent waits on an open connection: the answer is delivered
-there, and the agent continues. A *detached* call is one for which it does not wait, because it was denied the tool, gave
-up, or has ended: the answer is owed, and opens the agent's next turn.
+there, and the agent continues. A *detached* call is one for which it does not wait, because it was denied the tool,
+gave up, or has ended: the answer is owed, and opens the agent's next turn.
 
 Two tables say all that can happen. `TOOL_CALLS` and `QUESTIONS` are about one call; `PHASES` is about the run. An input
 that a row does not list changes nothing, so an answer that comes twice, or too late, is harmless.

@@ -54,7 +54,7 @@ def has_place(owner: str, held: Mapping[str, int], recent: Set[str], shares: Sha
 
 
 def has_plenty(busy: int, shares: Shares) -> bool:
-    """Whether any owner gets a place at once, no matter who holds the `busy` ones: more are free than are ever reserved."""
+    """Whether any owner gets a place at once, no matter who holds the `busy` ones: more are free than are reserved."""
     return not shares.max_runs_per_key and shares.max_runs - busy > max(1, shares.max_runs // 4)
 
 

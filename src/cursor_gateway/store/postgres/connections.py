@@ -2,7 +2,7 @@
 
 `run` gives a piece of work a connection. When the connection is lost, it is unknown whether the work was committed, so
 work is written such that it may be repeated: it looks first at what is there. It is then run again on another
-connection, a few times within a second or so. There is no background task: connections are opened when they are needed, so a
+connection, a few times within a second or so. There is no background task: connections are opened when needed, so a
 server that was away is back as soon as it answers.
 
 Errors become `StoreUnavailable`, which never contain the URL: it may have a password.
