@@ -148,9 +148,13 @@ class Cursor(_Closed, frozen=True, kw_only=True):
     usage: Usage
 
 
+CodexCode: TypeAlias = Literal["insufficient_quota", "context_length_exceeded"]
+
+
 class Error(_Closed, frozen=True, kw_only=True):
-    code: str
+    code: Literal["server_error", "rate_limit_exceeded", "invalid_prompt"] | CodexCode
     message: str
+    type: str | UnsetType = UNSET
 
 
 class IncompleteDetails(_Closed, frozen=True, kw_only=True):

@@ -169,7 +169,8 @@ def _told_by_a_response(body: bytes, status: int, *, streams: bool) -> Told:
     response = read_response_stream(body) if streams else read_response(body)
     if response.error is None:
         return Told(status, text_of_response(response))
-    return Told(status, text_of_response(response), response.error.code, "", response.error.message)
+    failed = response.error
+    return Told(status, text_of_response(response), failed.type or failed.code, "", failed.message)
 
 
 def _told_by_a_message(response: httpx2.Response, *, streams: bool) -> Told:

@@ -306,6 +306,16 @@ def test_a_failure_in_time_has_its_status(tmp_path: Path) -> None:
     asyncio.run(live())
 
 
+def test_a_failure_is_part_of_the_stream_for_clients_that_want_it_there(tmp_path: Path) -> None:
+    async def live() -> None:
+        answer = await Place(tmp_path, [AgentOverloaded("Full.")]).checked()
+        stream = LateStream(answer, lambda whole: b"failed", SSE, lambda: HEADERS, reading(), streams_failures=True)
+        client = await Client().answered(stream)
+        assert (client.status, client.body) == (200, b"failed")
+
+    asyncio.run(live())
+
+
 @pytest.mark.parametrize("end", [[COUNTED], AgentOverloaded("Full.")])
 def test_signs_of_life_come_before_a_late_answer(tmp_path: Path, end: list[AgentEvent] | Exception) -> None:
     async def live() -> None:

@@ -479,6 +479,24 @@ def test_an_answer_that_must_be_json(http: httpx2.Client, stream: bool) -> None:
     assert read_response(http.get(f"/v1/responses/{response.id}").content) == response
 
 
+def test_codex_asks_once_for_an_answer_that_is_never_json(gateway: RunningGateway, http: httpx2.Client) -> None:
+    """Its titles must be JSON. A retry would start two more agents: one that answers, one that answers again."""
+    mark, headers = unique(), {**CODEX, "session-id": unique()}
+    format = {"type": "json_schema", "name": "title", "schema": {"type": "object", "required": ["title"]}}
+    for _ in range(2):
+        reply = create(
+            http, f"{mark} {standin('say', 'No.')}", headers, stream=True, store=False, text={"format": format}
+        )
+        assert reply.status_code == 200
+        *_, last = read_events(reply.content)
+        assert isinstance(last, Failed)
+        assert last.response.error is not None
+        assert last.response.error.code == "invalid_prompt"
+        assert "does not match the requested format" in last.response.error.message
+    asked = [agent for agent in invocations(gateway, mark) if "--resume" not in agent["argv"]]
+    assert len(asked) == 1
+
+
 @pytest.mark.parametrize("stream", [False, True])
 def test_a_limit_of_tokens(http: httpx2.Client, stream: bool) -> None:
     response = created(http, "one two three four five six", stream=stream, max_output_tokens=3)

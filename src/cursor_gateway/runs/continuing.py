@@ -13,7 +13,7 @@ from cursor_gateway.model.document_events import Paused, context_usage, says_som
 from cursor_gateway.model.documents import Usage
 from cursor_gateway.model.messages import Message
 from cursor_gateway.runs.handle import RunHandle
-from cursor_gateway.runs.repeats import question_key, run_of
+from cursor_gateway.runs.repeats import question_key, repair_key, run_of
 from cursor_gateway.runs.run_request import RunRequest, body_hash, check_body, results_in, scope_of
 from cursor_gateway.runs.service import Service
 from cursor_gateway.store.base import IdempotentRun
@@ -145,8 +145,12 @@ class Continuing:
                 if isinstance(event, Paused):
                     return run.count > number
         with suppress(StoreUnavailable):
-            runs = await self._service.store.runs_of(run.info.conversation_id or "", run.owner)
-            return bool(runs) and runs[-1].id != run.id
+            store, owner = self._service.store, run.owner
+            runs = await store.runs_of(run.info.conversation_id or "", owner)
+            if not runs or runs[-1].id == run.id:
+                return False
+            repair = await store.find_run_by_idempotency(owner, repair_key(run.id))
+            return repair is None or runs[-1].id != repair.run_id
         return False
 
 

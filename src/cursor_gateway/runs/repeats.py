@@ -36,6 +36,11 @@ def run_of(call_id: str) -> str | None:
     return f"{_RUN}{digits}" if is_ours else None
 
 
+def repair_key(run_id: str) -> str:
+    """The idempotency key of the run that writes the answer of this one again, in the right format."""
+    return f"repair of {run_id}"
+
+
 def question_key(scope: Scope, messages: Sequence[Message], offer: Offer | None, *more: str) -> str:
     """The same for requests that ask the same, however their replies are to be sent."""
     choice = "" if offer is None else f"{offer.choice!r} {offer.parallel}"

@@ -15,6 +15,7 @@ from cursor_gateway.model.document_events import DocumentEvent, says_something
 from cursor_gateway.model.messages import UserMessage
 from cursor_gateway.prompting.structured import Fit, Format, Misfit, check, repair_prompt
 from cursor_gateway.runs.handle import RunHandle
+from cursor_gateway.runs.repeats import repair_key
 from cursor_gateway.runs.run_request import RunRequest
 from cursor_gateway.runs.run_service import RunService
 from cursor_gateway.server.guard import error_response
@@ -105,7 +106,7 @@ class CheckedAnswer:
             has_full_history=False,
             conversation_id=run.info.conversation_id,
             # Clients that join the first run join its retry too.
-            idempotency_key=f"repair of {run.id}",
+            idempotency_key=repair_key(run.id),
             repeat_key="",
             body=run.id.encode(),
         )
@@ -134,16 +135,19 @@ class LateStream:
         headers: Callable[[], Mapping[str, str]],
         reading: Reading,
         errors: Errors = OPENAI_ERRORS,
+        *,
+        streams_failures: bool = False,
     ) -> None:
-        """`headers` is called when the reply starts; before that, the backend is not known."""
+        """`headers` is called when the reply starts; before that, the backend is not known. `streams_failures`: a
+        failure is part of the stream even if nothing has been sent."""
         self._answer, self._encode, self._form, self._headers = answer, encode, form, headers
-        self._reading, self._errors = reading, errors
+        self._reading, self._errors, self._streams_failures = reading, errors, streams_failures
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         task = asyncio.ensure_future(self._answer.answer(receive))
         try:
             await asyncio.wait([task], timeout=self._reading.hold_seconds)
-            if task.done() and isinstance(failure := task.result(), Failure):
+            if task.done() and isinstance(failure := task.result(), Failure) and not self._streams_failures:
                 await error_response(failure, self._headers(), errors=self._errors)(scope, receive, send)
                 return
             headers = stream_headers(self._form, self._headers())

@@ -168,6 +168,7 @@ class RouteEndpoint:
                 lambda: {**run_headers(run), **reply.headers(view)},
                 self._reading,
                 self._errors,
+                streams_failures=reply.streams_failures,
             )
         whole = await answer.answer(request.receive)
         if isinstance(whole, Failure):

@@ -11,6 +11,7 @@ from cursor_gateway.errors import (
     AgentUnauthenticated,
     GatewayError,
     GatewayRestarted,
+    RunCancelled,
     ShuttingDown,
 )
 
@@ -29,9 +30,23 @@ def test_codex_gets_a_code_that_it_acts_on(error: GatewayError, expected: Respon
     assert response_error(error.failure(), is_codex=True, has_begun=False) == expected
     for has_begun in (False, True):
         plain = response_error(error.failure(), is_codex=False, has_begun=has_begun)
-        assert plain == ResponseError(error.code, str(error))
+        assert (plain.message, plain.type) == (str(error), error.code)
 
 
 def test_codex_does_not_retry_what_would_fail_in_the_same_way() -> None:
     failure = GatewayRestarted("Broken.").failure()
     assert response_error(failure, is_codex=True, has_begun=True) == ResponseError("invalid_prompt", "Broken.")
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (AgentUnauthenticated("Log in."), "invalid_prompt"),
+        (AgentQuotaExhausted("No more."), "rate_limit_exceeded"),
+        (AgentOverloaded("Busy."), "rate_limit_exceeded"),
+        (AgentCrashed("Broken."), "server_error"),
+        (RunCancelled("Stopped."), "server_error"),
+    ],
+)
+def test_others_get_a_code_of_openais(error: GatewayError, code: str) -> None:
+    assert response_error(error.failure(), is_codex=False, has_begun=True).code == code

@@ -5,6 +5,7 @@ from collections.abc import Sequence, Set
 import msgspec
 from msgspec.structs import replace
 
+from cursor_gateway.dialects.base import SSE
 from cursor_gateway.dialects.deltas import (
     Answer,
     AnswerFold,
@@ -138,7 +139,7 @@ class ResponseStream:
     def __init__(self, head: Head, prompt_tokens: int = 0, *, known: Set[str] = frozenset(), after: int = -1) -> None:
         self._events = ResponseEvents(head, prompt_tokens)
         self._output = self._events.output
-        self._known, self._after = known, after
+        self._known, self._after, self._is_codex = known, after, head.asked.is_codex
         self._sends_all = not known and after < 0
         # The item that grows, if one does and all of it is sent, and what is the same in each of its deltas.
         self._growing: Growing | None = None
@@ -171,10 +172,11 @@ class ResponseStream:
         return b"".join(map(self.push, events))
 
     def keep_alive(self) -> bytes:
-        """An event: Codex counts no comments. It has no number of its own, so that the stream stays the same."""
+        """A comment, which no client can misread; for Codex, which does not count comments, an event. That one has no
+        number of its own, so that the stream stays the same."""
         if not self._output.has_begun:
             return b"".join(map(self._frame, self._output.begin()))
-        return keep_alive(self._output.last_number)
+        return keep_alive(self._output.last_number) if self._is_codex else SSE.keep_alive
 
     def answer(self, answer: Answer) -> bytes:
         """All frames of an answer that is there already."""
@@ -215,7 +217,7 @@ class NumberedResponse:
         return numbered(self._stream.push(event), self._number)
 
     def keep_alive(self) -> bytes:
-        return keep_alive()
+        return SSE.keep_alive
 
 
 class WholeResponse:
@@ -255,6 +257,7 @@ class WholeResponse:
 
 
 def keep_alive(number: int = 0) -> bytes:
+    """For Codex."""
     return b'event: keepalive\ndata: {"type":"keepalive","sequence_number":%d}\n\n' % number
 
 

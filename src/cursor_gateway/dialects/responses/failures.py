@@ -1,16 +1,19 @@
 """A failed run in; the error of its response out.
 
 Codex knows a few codes and acts on them: what another try cannot help must not be tried again, and what it can help
-needs the time to wait in its message. Other clients show the message, so they get the gateway's own code.
+needs the time to wait in its message. Other clients show the message; they get a code of OpenAI's, and the gateway's
+own as the error's type.
 """
+
+from typing import Literal, get_args
 
 from msgspec.structs import replace
 
 from cursor_gateway.dialects.errors import Errors, encode_error
-from cursor_gateway.dialects.responses.shapes import ResponseError
+from cursor_gateway.dialects.responses.shapes import CodexCode, ResponseError
 from cursor_gateway.errors import Failure
 
-_CODEX_OWN = frozenset({"insufficient_quota", "context_length_exceeded"})
+_CODEX_OWN: dict[str, CodexCode] = {code: code for code in get_args(CodexCode)}
 _DEFAULT_WAIT = 2  # seconds
 _FIELDS = {"conversationId": "conversation"}  # of the gateway's own API, and what they are called here
 
@@ -25,9 +28,18 @@ RESPONSES_ERRORS = Errors(_encode)  # the id is in a header
 def response_error(failure: Failure, *, is_codex: bool, has_begun: bool) -> ResponseError:
     """`has_begun`: the agent has done something, so that a retry gets the same run with the same failure. Codex does
     not retry what an agent reports either: each of its six attempts would start an agent."""
-    if not is_codex or failure.code in _CODEX_OWN:
-        return ResponseError(failure.code, failure.message)
+    if not is_codex:
+        return ResponseError(_code(failure.status), failure.message, failure.code)
+    if (known := _CODEX_OWN.get(failure.code)) is not None:
+        return ResponseError(known, failure.message)
     if failure.retryable and failure.source == "gateway" and not has_begun:
         wait = failure.retry_after or _DEFAULT_WAIT
         return ResponseError("rate_limit_exceeded", f"{failure.message} Please try again in {wait}s.")
     return ResponseError("invalid_prompt", failure.message)
+
+
+def _code(status: int) -> Literal["server_error", "rate_limit_exceeded", "invalid_prompt"]:
+    """Of the few that OpenAI's API has."""
+    if status == 429:
+        return "rate_limit_exceeded"
+    return "invalid_prompt" if 400 <= status < 499 else "server_error"  # 499: cancelled

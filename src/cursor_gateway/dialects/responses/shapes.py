@@ -5,6 +5,7 @@ from typing import Any, Literal, TypeAlias
 from msgspec import UNSET, Struct, UnsetType
 
 ItemStatus: TypeAlias = Literal["in_progress", "completed", "incomplete"]
+CodexCode: TypeAlias = Literal["insufficient_quota", "context_length_exceeded"]  # which only Codex knows
 ResponseStatus: TypeAlias = Literal["queued", "in_progress", "completed", "incomplete", "failed", "cancelled"]
 
 
@@ -141,8 +142,9 @@ class ResponseUsage(Struct, frozen=True, kw_only=True):
 
 
 class ResponseError(Struct, frozen=True):
-    code: str
+    code: Literal["server_error", "rate_limit_exceeded", "invalid_prompt"] | CodexCode
     message: str
+    type: str | UnsetType = UNSET  # the gateway's own code
 
 
 class IncompleteDetails(Struct, frozen=True):
