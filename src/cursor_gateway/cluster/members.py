@@ -235,6 +235,8 @@ class Members:
     async def _end(self, run: RunRecord) -> None:
         with suppress(GatewayError):  # it is absent, and looked for again
             await end_claimed_run(self._store, Lease(run.id, run.epoch), run, _LOST, self._now_ms())
+            for member in self.known:
+                self._cluster.hint(member.id, Hint("run", [run.id]))
 
 
 async def _nothing() -> None:
