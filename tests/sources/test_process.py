@@ -31,7 +31,7 @@ HANG = "sleep 600"  # not for ever: a red build may leave it behind
 DEAF = f"trap '' TERM; echo ready; {HANG}"
 
 
-def no_pidfd(pid: int) -> int:
+def no_pidfd(pid: int, flags: int = 0) -> int:
     raise OSError(errno.ENOSYS, "Function not implemented")
 
 

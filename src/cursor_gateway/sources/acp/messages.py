@@ -10,7 +10,7 @@ import msgspec
 
 from cursor_gateway.sources.cursor.records import REFUSED
 from cursor_gateway.wire.large_json import LARGE, bounded
-from cursor_gateway.wire.payload import Fields, too_deep
+from cursor_gateway.wire.payload import MAX_DEPTH, Fields, too_deep
 from cursor_gateway.wire.surrogates import repair_json
 
 Message = dict[str, Any]
@@ -50,9 +50,11 @@ def _read(line: bytes) -> Message | None:
     if len(line) >= LARGE:
         line = bounded(line)
     try:
-        return _decode(line)
+        message = _decode(line)
     except REFUSED:
         return _read_again(line)
+    # Newer Pythons decode thousands of levels. Few lines have enough brackets to need a look.
+    return None if line.count(b"[") + line.count(b"{") > MAX_DEPTH and too_deep(message) else message
 
 
 def _read_again(line: bytes) -> Message | None:

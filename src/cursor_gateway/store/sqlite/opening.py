@@ -136,15 +136,15 @@ def _check(connection: sqlite3.Connection, path: Path) -> None:
     """Raises an `sqlite3.DatabaseError` that `is_damage` if the file is damaged."""
     if not _version(connection, path) or (path.stat().st_size > _CHECKED_WHOLE and not _suspicion(path).exists()):
         return
-    (found,) = connection.execute("PRAGMA quick_check(1)").fetchone()
-    if found != "ok":
-        raise _damage(found)
-    try:
+    try:  # first: since SQLite 3.44, the check of the whole file includes the index
         connection.execute("INSERT INTO search (search) VALUES ('integrity-check')")
     except sqlite3.DatabaseError as error:
         if not is_damage(error):
             raise
         connection.execute("INSERT INTO search (search) VALUES ('rebuild')")  # the index stores its own content
+    (found,) = connection.execute("PRAGMA quick_check(1)").fetchone()
+    if found != "ok":
+        raise _damage(found)
 
 
 def _damage(found: str) -> sqlite3.DatabaseError:
