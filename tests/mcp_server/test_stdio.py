@@ -329,6 +329,30 @@ def test_a_signal_ends_it_and_its_agents(
             process.kill()
 
 
+def test_a_host_that_reads_no_more_ends_it(tmp_path: Path, alone: dict[str, str]) -> None:
+    with subprocess.Popen(
+        arguments_of("mcp"),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env={**os.environ, **alone},
+        cwd=tmp_path / "work",
+    ) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        try:
+            process.stdout.close()
+            client = {"name": "test", "version": "1"}
+            send(process, 1, "initialize", protocolVersion="2025-06-18", capabilities={}, clientInfo=client)
+            send(process, 2, "ping")
+            assert process.stdin is not None
+            process.stdin.close()
+            assert process.wait(TIMEOUT) == 0
+            assert b"Traceback" not in process.stderr.read()
+        finally:
+            process.kill()
+
+
 def send(process: "subprocess.Popen[bytes]", id: int, method: str, **params: Any) -> None:
     assert process.stdin is not None
     process.stdin.write(json.dumps({"jsonrpc": "2.0", "id": id, "method": method, "params": params}).encode() + b"\n")

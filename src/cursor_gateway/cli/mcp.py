@@ -66,7 +66,10 @@ async def _serve(settings: Settings, folder: str, url: str | None) -> None:
     if not serving.done():  # a thread reads standard input, and waiting for it could take forever
         os._exit(128 + signalled.result())
     signalled.cancel()
-    await serving
+    try:
+        await serving
+    except* OSError:  # the host reads no more
+        pass
 
 
 class StopSignal:

@@ -35,7 +35,7 @@ from cursor_gateway.dialects.documents.request import (
 from cursor_gateway.model.documents import ChatResponse, Envelope, Mode
 from cursor_gateway.model.history import ConversationDetail, ConversationEntry, ConversationList
 from cursor_gateway.model.permissions import PermissionList
-from cursor_gateway.model.run_info import Fences, Include
+from cursor_gateway.model.run_info import Fences, Include, WhenClientLeaves
 from cursor_gateway.prompting.replies import Decision
 
 T = TypeVar("T")
@@ -59,6 +59,7 @@ class ChatFields(TypedDict, total=False):
     source: str | None
     tools: Iterable[OfferedTool]  # these replace the agent's own
     tool_choice: Literal["auto", "none", "required"] | ChosenTool
+    when_client_leaves: WhenClientLeaves  # `finish` by default; `cancel` also stops it if this process is killed
     may_ask: bool  # whether an agent that can wait may ask questions; False by default, because the caller must answer
 
 
@@ -80,7 +81,7 @@ def chat_request(message: str, key: str, images: Iterable[str], fields: ChatFiel
         tool_choice=fields.get("tool_choice", "auto"),
         may_ask=fields.get("may_ask", False),
         stream=True,
-        when_client_leaves="finish",
+        when_client_leaves=fields.get("when_client_leaves", "finish"),
     )
     headers = {**_JSON, "accept": "text/event-stream", "idempotency-key": key}
     return Request(method="POST", path=("v1", "chat"), headers=headers, body=msgspec.json.encode(request))

@@ -4,8 +4,8 @@ A run that was started here and is no longer wanted (the host cancelled its requ
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from contextlib import suppress
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, TypeAlias
 
 from msgspec import Struct
@@ -38,9 +38,13 @@ async def perform(gateway: Gateway, arguments: ToolArguments, report: Report) ->
             return await _send(gateway, arguments, report)
         case Status(run_id=id, wait_seconds=seconds):
             return await _status(client, id, seconds, report)
-        case Answer(run_id=id, background=background):
-            continued = await client.answer(id, **_fields(arguments))
-            return await client.response(continued) if background else await _watch(client, continued, report)
+        case Answer(run_id=id, background=True):
+            return await client.response(await client.answer(id, **_fields(arguments)))
+        case Answer(run_id=id):
+            async with _stopped_if_cancelled(client, id):
+                continued = await client.answer(id, **_fields(arguments))
+            async with _stopped_if_cancelled(client, continued), client.events(continued) as stream:
+                return await _follow(client, stream, report)
         case Cancel(run_id=id):
             await client.cancel(id)
             return await client.response(id)
@@ -59,14 +63,15 @@ async def _send(gateway: Gateway, message: Ask | Run, report: Report) -> ChatRes
         options = {**options, "mode": message.mode, "may_ask": True, "source": INTERACTIVE}
         if message.background:
             return await gateway.client.response(await gateway.client.start(message.prompt, **options))
+    options["when_client_leaves"] = "cancel"  # a host may kill this process soon after it has closed its input
     async with gateway.client.stream(message.prompt, **options) as stream:
         return await _follow(gateway.client, stream, report)
 
 
-async def _watch(client: AsyncClient, id: str, report: Report) -> ChatResponse:
+@asynccontextmanager
+async def _stopped_if_cancelled(client: AsyncClient, id: str) -> AsyncIterator[None]:
     try:
-        async with client.events(id) as stream:
-            return await _follow(client, stream, report)
+        yield
     except asyncio.CancelledError:
         with suppress(CallFailed):
             await client.cancel(id)
