@@ -14,7 +14,7 @@ from cursor_gateway.model.document_events import DocumentEvent, Done
 from cursor_gateway.runs.journal import Journal
 from cursor_gateway.runs.run import Run
 from cursor_gateway.stages.assembler import Assembler
-from cursor_gateway.store.base import Begun, Idempotency, KeyTaken, Lease, NewRun, RunEnd, Written
+from cursor_gateway.store.base import Begun, Busy, Idempotency, KeyTaken, Lease, NewRun, RunEnd, Written
 from cursor_gateway.store.sqlite.opening import FILE
 from cursor_gateway.store.sqlite.store import SqliteStore
 from tests.runs.scripted import (
@@ -54,6 +54,12 @@ class Flaky(SqliteStore):
     async def begin_run(self, new: NewRun) -> Begun:
         self._ask()
         return await super().begin_run(new)
+
+    async def begin_with(
+        self, new: NewRun, events: Sequence[DocumentEvent], end: RunEnd | None
+    ) -> KeyTaken | Busy | Written:
+        self._ask()
+        return await super().begin_with(new, events, end)
 
     async def append(self, lease: Lease, first_number: int, events: Sequence[DocumentEvent]) -> Written:
         self._ask()

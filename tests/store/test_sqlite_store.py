@@ -20,6 +20,7 @@ Call = Callable[[SqliteStore], Coroutine[Any, Any, object]]
 
 SHORT: dict[str, Call] = {
     "begin_run": lambda store: store.begin_run(new_run("other")),
+    "begin_with": lambda store: store.begin_with(new_run("other"), deltas(1), None),
     "append": lambda store: store.append(lease("run"), 1, deltas(1)),
     "end_run": lambda store: store.end_run(lease("run"), 1, deltas(1), run_end()),
     "set_session": lambda store: store.set_session("conv", ME, "s", "f"),

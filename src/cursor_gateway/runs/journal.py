@@ -17,6 +17,7 @@ from cursor_gateway.model.document_events import (
     source_text,
 )
 from cursor_gateway.store.base import (
+    FIRST_EPOCH,
     Busy,
     Fenced,
     Idempotency,
@@ -27,12 +28,15 @@ from cursor_gateway.store.base import (
     Refused,
     RunEnd,
     Store,
+    Stored,
     Superseded,
+    Written,
 )
 from cursor_gateway.store.search import Words
 
 _AGAIN_SECONDS = 0.2  # until a store that must have the events is asked again
 _PAUSE_MS = 1000  # between two tries: each may wait for another process's lock
+_BEGIN_SECONDS = 0.02  # until a run whose agent has written nothing is entered into the store
 _KEPT_EVENTS, _KEPT_BYTES = 2048, 1_000_000  # for readers who are nearly up to date
 
 
@@ -45,6 +49,7 @@ class Journal:
         """`must_store_seconds`: nothing is shown that is not stored, and the agent waits for the store that long."""
         self._store, self._new, self._now_ms, self._must_store_seconds = store, new, now_ms, must_store_seconds
         self._lease: Lease | None = None  # when the store has the run
+        self._begins_at: asyncio.TimerHandle | None = None
         self._beginning: asyncio.Task[None] | None = None
         self._waiting: list[DocumentEvent] = []
         self._stored = 0  # how many events are
@@ -99,14 +104,19 @@ class Journal:
         return begun
 
     def begin_soon(self) -> None:
-        """For a run that starts in any case: while the agent does."""
-        self._beginning = asyncio.get_running_loop().create_task(self._begin_meanwhile())
-
-    async def _begin_meanwhile(self) -> None:
-        """What goes wrong does so again with the first events, and is reported then."""
+        """For a run that starts in any case: with its first events, or while its agent is silent."""
         if self._lease is None:
-            with suppress(Exception):
-                await self.begin()
+            self._begins_at = asyncio.get_running_loop().call_later(_BEGIN_SECONDS, self._begin_meanwhile)
+
+    def _begin_meanwhile(self) -> None:
+        self._begins_at = None
+        if self._lease is None and not self._waiting:
+            self._beginning = asyncio.get_running_loop().create_task(self._try_to_begin())
+
+    async def _try_to_begin(self) -> None:
+        """What goes wrong does so again with the first events, and is reported then."""
+        with suppress(Exception):
+            await self.begin()
 
     async def read(self, after: int) -> list[DocumentEvent]:
         """Events that are stored, about a megabyte of them."""
@@ -161,33 +171,38 @@ class Journal:
         if self._is_lost:
             return True
         try:
-            if self._lease is None:
-                match await self._store.begin_run(self._new):
-                    case Lease() as lease:
-                        self._lease = lease
-                    case KeyTaken() | KeyLimit() | Superseded():
-                        self._is_lost = True
-                        return True
-                    case Busy():  # the run before it has ended, and is about to be stored
-                        self._put_off()
-                        return False
-            if self._end is None:
-                written = await self._store.append(self._lease, self._stored + 1, self._waiting)
-            else:
-                written = await self._store.end_run(self._lease, self._stored + 1, self._waiting, self._end)
+            written = await self._write()
         except StoreUnavailable:
             self._put_off()
             return False
         except Exception as error:  # noqa: BLE001 -- reported by the writer, after readers have the events
             self.bug, self._is_lost = error, True
             return True
-        if isinstance(written, Fenced):
-            self._is_lost, self.fenced = True, written
-            return True
-        self._stored += len(self._waiting)
-        self._keep(len(self._waiting), written.size)
-        self._waiting = []
+        match written:
+            case KeyTaken() | KeyLimit() | Superseded():
+                self._is_lost = True
+            case Busy():  # the run before it has ended, and is about to be stored
+                self._put_off()
+                return False
+            case Fenced():
+                self._is_lost, self.fenced = True, written
+            case Stored(size=size):
+                if self._lease is None:
+                    self._lease = Lease(self._new.id, FIRST_EPOCH)
+                if self._begins_at is not None:
+                    self._begins_at.cancel()
+                    self._begins_at = None
+                self._stored += len(self._waiting)
+                self._keep(len(self._waiting), size)
+                self._waiting = []
         return True
+
+    async def _write(self) -> Refused | Written:
+        if self._lease is None:
+            return await self._store.begin_with(self._new, self._waiting, self._end)
+        if self._end is None:
+            return await self._store.append(self._lease, self._stored + 1, self._waiting)
+        return await self._store.end_run(self._lease, self._stored + 1, self._waiting, self._end)
 
     def _keep(self, events: int, size: int) -> None:
         self._kept.append((events, size))

@@ -80,6 +80,9 @@ class RunEnd(Struct, frozen=True, kw_only=True):
 # --- writing ----------------------------------------------------------------------------------------
 
 
+FIRST_EPOCH = 1  # of every run
+
+
 class Lease(Struct, frozen=True):
     """The right to write to a run, until another process claims it."""
 
@@ -204,7 +207,16 @@ class Store(Protocol):
     """All methods may raise `StoreUnavailable`. A local engine may complete without ever yielding to the loop."""
 
     async def begin_run(self, new: NewRun) -> Begun:
-        """The lease of the new run, with epoch 1; with anything else, nothing is stored."""
+        """The lease of the new run, with the first epoch; with anything else, nothing is stored."""
+        ...
+
+    async def begin_with(
+        self, new: NewRun, events: Sequence[DocumentEvent], end: RunEnd | None
+    ) -> Refused | Written:
+        """`begin_run`, and `append` or `end_run` with the run's first events, which is one transaction if possible.
+
+        Unless it is refused, the run has the lease that `begin_run` gives.
+        """
         ...
 
     async def claim_run(self, run_id: str, epoch: int) -> Lease | None:

@@ -4,6 +4,8 @@ import re
 from typing import Any
 
 MAX_DEPTH = 100
+_NESTED = (dict, list)
+_INTEGER = re.compile(r"-?[0-9]{1,18}")
 
 
 class Fields:
@@ -12,11 +14,17 @@ class Fields:
 
     def text(self, *names: str) -> str:
         """The first of these fields that is a non-empty string."""
-        return next((value for name in names if isinstance(value := self.all.get(name), str) and value), "")
+        for name in names:
+            if isinstance(value := self.all.get(name), str) and value:
+                return value
+        return ""
 
     def maybe_text(self, *names: str) -> str | None:
         """Like `text`, but accepts an empty string, and returns None if there is no string."""
-        return next((value for name in names if isinstance(value := self.all.get(name), str)), None)
+        for name in names:
+            if isinstance(value := self.all.get(name), str):
+                return value
+        return None
 
     def integer(self, name: str) -> int | None:
         """protobuf-JSON writes int64 as a string."""
@@ -25,7 +33,7 @@ class Fields:
                 return None
             case int(number):
                 return number
-            case str(digits) if re.fullmatch(r"-?[0-9]{1,18}", digits):
+            case str(digits) if _INTEGER.fullmatch(digits):
                 return int(digits)
             case _:
                 return None
@@ -35,7 +43,10 @@ class Fields:
         return value if isinstance(value, bool) else None
 
     def items(self, *names: str) -> list[Any]:
-        return next((value for name in names if isinstance(value := self.all.get(name), list)), [])
+        for name in names:
+            if isinstance(value := self.all.get(name), list):
+                return value
+        return []
 
     def texts(self, name: str) -> list[str]:
         return [item for item in self.items(name) if isinstance(item, str)]
@@ -49,15 +60,14 @@ class Fields:
 
 def too_deep(value: object) -> bool:
     """Whether a payload is nested more deeply than any real tool call, too deep to be encoded again."""
-    level: list[object] = [value]
+    level: list[dict[Any, Any] | list[Any]] = [value] if isinstance(value, _NESTED) else []
     for _ in range(MAX_DEPTH):
-        level = [
-            child
-            for item in level
-            if isinstance(item, dict | list)
-            for child in (item.values() if isinstance(item, dict) else item)
-            if isinstance(child, dict | list)
-        ]
         if not level:
             return False
-    return True
+        below: list[dict[Any, Any] | list[Any]] = []
+        for item in level:
+            for child in item.values() if isinstance(item, dict) else item:
+                if isinstance(child, _NESTED):
+                    below.append(child)
+        level = below
+    return bool(level)

@@ -355,7 +355,9 @@ class CursorDecoder:
 
     def _explained(self, outcome: Outcome, tool: str, args: object) -> Outcome:
         """With the caller's tools no rule can allow the agent its own."""
-        return outcome if self._callers_server else explained(outcome, needed(tool, args))
+        if outcome.state != "rejected" or self._callers_server:
+            return outcome
+        return explained(outcome, needed(tool, args))
 
     def _is_callers(self, tool: str, args: object) -> bool:
         if not self._callers_server or tool not in ("mcp", "getMcpTools"):

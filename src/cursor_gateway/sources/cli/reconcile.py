@@ -59,6 +59,8 @@ class Reconciler:
                 emitted.append(rest)
                 break
             emitted.append(self.delta(text))
+            if self._held is None and not self._earlier:
+                self.floor = self._segment_length()  # soon longer than all of them
         return "".join(emitted)
 
     def is_repetition(self, text: str) -> bool:

@@ -27,6 +27,7 @@ from cursor_gateway.store.base import (
     Lease,
     MessageRecord,
     NewRun,
+    Refused,
     RunEnd,
     RunRecord,
     Stored,
@@ -162,6 +163,15 @@ class PostgresStore:
             return await self._connections.transaction(lambda connection: writing.begin(connection, new, entry))
         except writing.NotStored as refused:
             return refused.why
+
+    async def begin_with(
+        self, new: NewRun, events: Sequence[DocumentEvent], end: RunEnd | None
+    ) -> Refused | Written:
+        """In two transactions: each is short, and the run may be seen in between."""
+        begun = await self.begin_run(new)
+        if not isinstance(begun, Lease):
+            return begun
+        return await (self.append(begun, 1, events) if end is None else self.end_run(begun, 1, events, end))
 
     async def claim_run(self, run_id: str, epoch: int) -> Lease | None:
         claim = secrets.token_hex(8)

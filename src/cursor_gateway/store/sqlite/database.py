@@ -13,12 +13,13 @@ background. So a deleted conversation never reappears, even after a crash halfwa
 import sqlite3
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, TypeVar
 
 import msgspec
-from msgspec import UNSET
 
+from cursor_gateway.errors import StoreUnavailable
 from cursor_gateway.model.document_events import DocumentEvent, Paused
 from cursor_gateway.stages import search_tokens
 from cursor_gateway.stages.search_tokens import Query
@@ -29,7 +30,6 @@ from cursor_gateway.store.base import (
     ConversationPage,
     ConversationRecord,
     EventPage,
-    Fenced,
     FoundConversation,
     IdempotentRun,
     KeyTaken,
@@ -43,70 +43,31 @@ from cursor_gateway.store.base import (
 )
 from cursor_gateway.store.cursors import MOST, START, ByRun, ByTime, opaque, place_of
 from cursor_gateway.store.rows import conversation_of, run_of
-from cursor_gateway.store.search import conversation_scope, owner_scope, query_words, searchable, snippet
+from cursor_gateway.store.search import conversation_scope, owner_scope, query_words, snippet
+from cursor_gateway.store.sqlite import writing
 from cursor_gateway.store.sqlite.connections import Connections
-from cursor_gateway.store.sqlite.indexing import Indexer, Note, expression
+from cursor_gateway.store.sqlite.indexing import Indexer, expression
 from cursor_gateway.store.sqlite.maintenance import Maintenance
 from cursor_gateway.store.sqlite.opening import FILE
+from cursor_gateway.store.sqlite.writing import APPEND, EVENT_COUNT, Change, Write
 from cursor_gateway.store.titles import title_of
 from cursor_gateway.wire.surrogates import repair
 
-_FIRST_EPOCH = 1
+_T = TypeVar("_T")
+
 _LAST_NUMBER = 2**32 - 1  # of an event: it is one half of a batch's place
 _HIDDEN_AT_ONCE = 20  # conversations hidden per transaction
 _CAUTION = 0.75  # delete this share of the estimated surplus, then measure again
 _SAME_FINGERPRINT = 10  # conversations; more are never needed to choose from
 
-_encoder = msgspec.json.Encoder()
-
 # --- statements -------------------------------------------------------------------------------------
 
-# How many events of a run are stored. A batch's place combines its run's key and the number of its first event.
-_EVENT_COUNT = """coalesce((
-    SELECT (place & 0xffffffff) + count - 1 FROM events
-    WHERE place BETWEEN runs.key << 32 AND runs.key << 32 | 0xffffffff ORDER BY place DESC LIMIT 1
-), 0)"""
-_PLACE = f"SELECT key, conversation, epoch, state, {_EVENT_COUNT} FROM runs WHERE id = ?"
-_ADD_EVENTS = "INSERT INTO events (place, count, data) VALUES (? << 32 | ?, ?, ?)"
-# The common case in one statement: the run is running under this lease, and these are its next events.
-_APPEND = f"""
-    INSERT INTO events (place, count, data)
-    SELECT key << 32 | :first, :count, :data FROM runs
-    WHERE id = :id AND epoch = :epoch AND state = 'running' AND {_EVENT_COUNT} = :first - 1
-"""
-_ADD_CALL = """
-    INSERT OR REPLACE INTO calls (owner, id, run)
-    SELECT owner, ?, ? FROM conversations WHERE key = ? AND owner IS NOT NULL
-"""
 _CLAIM = "UPDATE runs SET epoch = epoch + 1 WHERE id = :id AND epoch = :epoch AND state = 'running'"
-_RUNNING_IN = """
-    SELECT runs.id FROM conversations JOIN runs ON runs.conversation = conversations.key
-    WHERE conversations.owner = ? AND conversations.id = ? AND runs.state = 'running'
-"""
-_ADD_CONVERSATION = """
-    INSERT INTO conversations (id, owner, title, workspace, mode, model, created_ms, updated_ms)
-    VALUES (?, ?, ?, ?, ?, ?, ?, ?)
-"""
-_ADD_RUN = """
-    INSERT INTO runs (id, conversation, instance, state, model, mode, created, fences, include, started_ms)
-    VALUES (?, ?, ?, 'running', ?, ?, ?, ?, ?, ?)
-"""
-_ADD_MESSAGE = "INSERT INTO messages (conversation, number, role, text, run, created_ms) VALUES (?, ?, ?, ?, ?, ?)"
-_END_RUN = """
-    UPDATE runs SET state = ?, model = ?, first_event_ms = ?, ended_ms = ?, prompt_tokens = ?, completion_tokens = ?,
-        total_tokens = ?, cached_tokens = ?, estimated = ?, failure_code = ?, tool_uses = ?
-    WHERE key = ?
-"""
-_END_TURN = """
-    UPDATE conversations SET model = ?, updated_ms = max(updated_ms, ?), session_id = coalesce(?, session_id),
-        fingerprint = coalesce(?, fingerprint)
-    WHERE key = ?
-"""
 _RUNS = f"""
     SELECT runs.id, conversations.id AS conversation_id, conversations.owner, runs.instance, runs.epoch, runs.state,
         runs.model, runs.mode, runs.created, runs.fences, runs.include, runs.started_ms, runs.first_event_ms,
         runs.ended_ms, runs.prompt_tokens, runs.completion_tokens, runs.total_tokens, runs.cached_tokens,
-        runs.estimated, runs.failure_code, runs.tool_uses, {_EVENT_COUNT} AS event_count
+        runs.estimated, runs.failure_code, runs.tool_uses, {EVENT_COUNT} AS event_count
     FROM runs JOIN conversations ON conversations.key = runs.conversation
 """
 _CONVERSATIONS = """
@@ -193,75 +154,58 @@ class Database:
     # --- runs ---------------------------------------------------------------------------------------
 
     def begin_run(self, new: NewRun) -> Begun:
-        lease = Lease(new.id, _FIRST_EPOCH)
+        return self.apply(partial(writing.begin, new=new))
+
+    def begin_with(self, new: NewRun, events: Sequence[DocumentEvent], end: RunEnd | None) -> KeyTaken | Busy | Written:
+        return self.apply(partial(writing.begin_with, new=new, events=events, run_end=end))
+
+    def append(self, lease: Lease, first_number: int, events: Sequence[DocumentEvent]) -> Written:
+        """The usual batch is one statement, which needs no transaction around it."""
+        if events and Paused not in map(type, events):
+            data = batches.encode(events)
+            if self._connections.write(APPEND, writing.batch(lease, first_number, len(events), data)):
+                self._maintenance.wrote(len(data))
+                return Stored(len(data))
+        return self.apply(partial(writing.append_rest, lease=lease, first_number=first_number, events=events))
+
+    def end_run(self, lease: Lease, first_number: int, events: Sequence[DocumentEvent], end: RunEnd) -> Written:
+        return self.apply(partial(writing.end, lease=lease, first_number=first_number, events=events, run_end=end))
+
+    def apply(self, write: Write[_T]) -> _T:
+        """In a transaction of its own."""
         with self._connections.writing() as connection:
-            if connection.execute("SELECT 1 FROM runs WHERE id = ?", (new.id,)).fetchone():
-                return lease
-            if new.idempotency and connection.execute(_IDEMPOTENT, (new.owner, new.idempotency.key)).fetchone():
-                return KeyTaken()
-            if running := connection.execute(_RUNNING_IN, (new.owner, new.conversation_id)).fetchone():
-                return Busy(running[0])
-            conversation = _conversation_of(connection, new)
-            run = connection.execute(
-                _ADD_RUN,
-                (
-                    *(new.id, conversation, new.instance, new.model, new.mode, new.created, new.fences),
-                    *(_encoder.encode(sorted(new.include)).decode(), new.started_ms),
-                ),
-            ).lastrowid
-            texts = [repair(message.text) for message in new.messages]
-            messages = zip((message.role for message in new.messages), texts, strict=True)
-            _add_messages(connection, conversation, run, messages, new.started_ms)
-            if new.idempotency:
-                connection.execute(
-                    "INSERT INTO idempotency (owner, key, run, body_hash, created_ms) VALUES (?, ?, ?, ?, ?)",
-                    (new.owner, new.idempotency.key, run, new.idempotency.body_hash, new.started_ms),
-                )
-        assert run is not None
-        self._indexer.note(run, Note(new.id, searchable(texts), is_whole=False))
-        self._maintenance.wrote(sum(map(len, texts)))
-        return lease
+            change = write(connection)
+        return self._applied(change)
+
+    def apply_all(self, writes: Sequence[Write[_T]]) -> list[_T | Exception]:
+        """All of them in one transaction. If one has a mistake, each in its own: it must not cost the others."""
+        if len(writes) == 1:
+            return [self._tried(writes[0])]
+        try:
+            with self._connections.writing() as connection:
+                changes = [write(connection) for write in writes]
+        except StoreUnavailable as error:
+            return [error] * len(writes)
+        except Exception:  # noqa: BLE001 -- tried again, and reported by whoever waits for the result
+            return [self._tried(write) for write in writes]
+        return [self._applied(change) for change in changes]
+
+    def _tried(self, write: Write[_T]) -> _T | Exception:
+        try:
+            return self.apply(write)
+        except Exception as error:  # noqa: BLE001 -- reported by whoever waits for the result
+            return error
+
+    def _applied(self, change: Change[_T]) -> _T:
+        if change.note is not None:
+            self._indexer.note(change.run, change.note)
+        if change.size or change.note is not None:
+            self._maintenance.wrote(change.size)
+        return change.result
 
     def claim_run(self, run_id: str, epoch: int) -> Lease | None:
         is_claimed = self._connections.write(_CLAIM, {"id": run_id, "epoch": epoch})
         return Lease(run_id, epoch + 1) if is_claimed else None
-
-    def append(self, lease: Lease, first_number: int, events: Sequence[DocumentEvent]) -> Written:
-        data = batches.encode(events)
-        batch = {"id": lease.run_id, "epoch": lease.epoch, "first": first_number, "count": len(events), "data": data}
-        is_special = not events or Paused in map(type, events)
-        if is_special or not self._connections.write(_APPEND, batch):
-            return self._append_rest(lease, first_number, events)
-        self._maintenance.wrote(len(data))
-        return Stored(len(data))
-
-    def _append_rest(self, lease: Lease, first_number: int, events: Sequence[DocumentEvent]) -> Written:
-        """Some of the events are stored already, the lease is not valid any more, or there are calls to store."""
-        with self._connections.writing() as connection:
-            place = _place(connection, lease)
-            if isinstance(place, Fenced):
-                return place
-            rest = _rest(place, first_number, events)
-            if rest and place.state != "running":
-                return Fenced("ended")
-            size = _add_events(connection, place, rest)
-            _add_calls(connection, place, rest)
-        self._maintenance.wrote(size)
-        return Stored(size)
-
-    def end_run(self, lease: Lease, first_number: int, events: Sequence[DocumentEvent], end: RunEnd) -> Written:
-        with self._connections.writing() as connection:
-            place = _place(connection, lease)
-            if isinstance(place, Fenced):
-                return place
-            rest = _rest(place, first_number, events)
-            if place.state != "running":
-                return Fenced("ended") if rest else Stored(0)
-            size = _add_events(connection, place, rest)
-            prompts = _end(connection, place, end)
-        self._indexer.note(place.run, Note(lease.run_id, searchable([*prompts, *end.words]), is_whole=True))
-        self._maintenance.wrote(size)
-        return Stored(size)
 
     def run(self, id: str, owner: str) -> RunRecord | None:
         found = self._select(f"{_RUNS} WHERE runs.id = ? AND conversations.owner = ?", (repair(id), owner))
@@ -516,100 +460,6 @@ class Database:
 
 
 # --- within a transaction ---------------------------------------------------------------------------
-
-
-class _Place(NamedTuple):
-    run: int
-    conversation: int
-    epoch: int
-    state: str
-    stored: int
-
-
-def _place(connection: sqlite3.Connection, lease: Lease) -> _Place | Fenced:
-    row = connection.execute(_PLACE, (lease.run_id,)).fetchone()
-    if row is None:
-        return Fenced("deleted")
-    place = _Place._make(row)
-    return place if place.epoch == lease.epoch else Fenced("claimed")
-
-
-def _rest(place: _Place, first_number: int, events: Sequence[DocumentEvent]) -> Sequence[DocumentEvent]:
-    """The events that are not stored yet."""
-    known = place.stored + 1 - first_number
-    if known < 0:
-        raise ValueError(f"events before number {first_number} are missing: {-known} of them")
-    return events[known:] if known else events
-
-
-def _add_events(connection: sqlite3.Connection, place: _Place, events: Sequence[DocumentEvent]) -> int:
-    if not events:
-        return 0
-    data = batches.encode(events)
-    connection.execute(_ADD_EVENTS, (place.run, place.stored + 1, len(events), data))
-    return len(data)
-
-
-def _add_calls(connection: sqlite3.Connection, place: _Place, events: Sequence[DocumentEvent]) -> None:
-    paused = [event.envelope.metadata for event in events if isinstance(event, Paused)]
-    calls = [(call.tool_call_id, place.run, place.conversation) for one in paused for call in one.waiting_for or ()]
-    connection.executemany(_ADD_CALL, calls)
-
-
-def _conversation_of(connection: sqlite3.Connection, new: NewRun) -> int:
-    """The key of the run's conversation, which is created if missing."""
-    found = connection.execute(
-        "SELECT key FROM conversations WHERE owner = ? AND id = ?", (new.owner, new.conversation_id)
-    ).fetchone()
-    if found is not None:
-        key = int(found[0])
-        connection.execute(
-            "UPDATE conversations SET mode = ?, model = ?, updated_ms = max(updated_ms, ?) WHERE key = ?",
-            (new.mode, new.model, new.started_ms, key),
-        )
-        return key
-    prompts = [message.text for message in new.messages if message.role == "user"]
-    title = title_of(repair(prompts[0] if prompts else ""))
-    values = (new.conversation_id, new.owner, title, new.workspace, new.mode, new.model, new.started_ms, new.started_ms)
-    created = connection.execute(_ADD_CONVERSATION, values).lastrowid
-    assert created is not None
-    return created
-
-
-def _add_messages(
-    connection: sqlite3.Connection, conversation: int, run: int | None, messages: Iterable[tuple[str, str]], now_ms: int
-) -> None:
-    """Appends messages, each a role and a text, in order."""
-    last = "SELECT coalesce(max(number), 0) FROM messages WHERE conversation = ?"
-    (number,) = connection.execute(last, (conversation,)).fetchone()
-    rows = [(conversation, place, role, text, run, now_ms) for place, (role, text) in enumerate(messages, number + 1)]
-    connection.executemany(_ADD_MESSAGE, rows)
-
-
-def _end(connection: sqlite3.Connection, place: _Place, end: RunEnd) -> list[str]:
-    """Returns the run's prompts."""
-    envelope, usage = end.envelope, end.envelope.usage
-    state = "completed" if envelope.status == "completed" else "error"
-    cached, estimated = (None if value is UNSET else value for value in (usage.cached_tokens, usage.estimated))
-    connection.execute(
-        _END_RUN,
-        (
-            *(state, envelope.model, end.first_event_ms, end.ended_ms),
-            *(usage.prompt_tokens, usage.completion_tokens, usage.total_tokens, cached, estimated),
-            *(end.failure_code, end.tool_uses, place.run),
-        ),
-    )
-    connection.execute("INSERT OR IGNORE INTO unindexed (run) VALUES (?)", (place.run,))
-    connection.execute("DELETE FROM calls WHERE run = ?", (place.run,))
-    if end.frees_key:
-        # A key without a hash names a question, whose next repetition decides for itself; see `runs.repeats`.
-        connection.execute("DELETE FROM idempotency WHERE run = ? AND body_hash != ''", (place.run,))
-    connection.execute(_END_TURN, (envelope.model, end.ended_ms, end.session_id, end.fingerprint, place.conversation))
-    prompts = [text for (text,) in connection.execute("SELECT text FROM messages WHERE run = ?", (place.run,))]
-    if end.answer:
-        messages = [("assistant", repair(end.answer))]
-        _add_messages(connection, place.conversation, place.run, messages, end.ended_ms)
-    return prompts
 
 
 def _hide(connection: sqlite3.Connection, keys: Iterable[tuple[int]]) -> None:

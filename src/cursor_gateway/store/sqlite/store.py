@@ -2,19 +2,26 @@
 
 Short calls run in the event loop's thread: storing a batch takes less time than passing it to another thread. Calls
 that may be long run in a worker thread.
+
+What several runs write in the same turn of the event loop is committed together, at the end of the turn: one
+transaction for all of them costs little more than one for each. A run that is alone does not wait for that.
 """
 
 import asyncio
+from asyncio import _get_running_loop
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 from cursor_gateway.model.document_events import DocumentEvent
 from cursor_gateway.store.base import (
     Begun,
+    Busy,
     ConversationPage,
     ConversationRecord,
     EventPage,
     IdempotentRun,
+    KeyTaken,
     Lease,
     MessageRecord,
     NewRun,
@@ -22,7 +29,9 @@ from cursor_gateway.store.base import (
     RunRecord,
     Written,
 )
+from cursor_gateway.store.sqlite import writing
 from cursor_gateway.store.sqlite.database import Database
+from cursor_gateway.store.sqlite.group_commit import GroupCommit
 
 _SHORT = 64 * 1024  # bytes that are written in less time than passing them to another thread takes
 
@@ -30,6 +39,8 @@ _SHORT = 64 * 1024  # bytes that are written in less time than passing them to a
 class SqliteStore:
     def __init__(self, directory: Path) -> None:
         self.database = Database(directory)
+        self._group = GroupCommit(self.database)
+        self._running: set[str] = set()  # runs that have begun here, and not ended
 
     async def open(self, now_ms: int) -> str | None:
         """Returns a warning if a damaged file was set aside. Optional: every call opens the file if needed.
@@ -39,21 +50,48 @@ class SqliteStore:
         return await asyncio.to_thread(self.database.open, now_ms)
 
     async def close(self) -> None:
+        self._group.commit()
         await asyncio.to_thread(self.database.close)
 
     # --- in the event loop --------------------------------------------------------------------------
 
     async def begin_run(self, new: NewRun) -> Begun:
-        return self.database.begin_run(new)
+        self._running.add(new.id)
+        if self._is_alone():
+            return self.database.begin_run(new)
+        return await self._group.add(partial(writing.begin, new=new))
+
+    async def begin_with(
+        self, new: NewRun, events: Sequence[DocumentEvent], end: RunEnd | None
+    ) -> KeyTaken | Busy | Written:
+        self._running.add(new.id)
+        is_alone = self._is_alone()
+        if end is not None:
+            self._running.discard(new.id)
+        if is_alone:
+            return self.database.begin_with(new, events, end)
+        return await self._group.add(partial(writing.begin_with, new=new, events=events, run_end=end))
 
     async def claim_run(self, run_id: str, epoch: int) -> Lease | None:
         return self.database.claim_run(run_id, epoch)
 
     async def append(self, lease: Lease, first_number: int, events: Sequence[DocumentEvent]) -> Written:
-        return self.database.append(lease, first_number, events)
+        if self._is_alone():
+            return self.database.append(lease, first_number, events)
+        write = partial(writing.append, lease=lease, first_number=first_number, events=events)
+        return await self._group.add(write)
 
     async def end_run(self, lease: Lease, first_number: int, events: Sequence[DocumentEvent], end: RunEnd) -> Written:
-        return self.database.end_run(lease, first_number, events, end)
+        is_alone = self._is_alone()
+        self._running.discard(lease.run_id)
+        if is_alone:
+            return self.database.end_run(lease, first_number, events, end)
+        write = partial(writing.end, lease=lease, first_number=first_number, events=events, run_end=end)
+        return await self._group.add(write)
+
+    def _is_alone(self) -> bool:
+        """Nothing else is written in this turn, as far as is known."""
+        return (len(self._running) < 2 and not self._group.has_writes) or _get_running_loop() is None
 
     async def set_session(
         self, conversation_id: str, owner: str, session_id: str | None, fingerprint: str | None

@@ -1,0 +1,294 @@
+"""What is written about runs, each within a transaction that its caller commits."""
+
+import sqlite3
+from collections.abc import Callable, Iterable, Sequence
+from typing import Generic, NamedTuple, TypeAlias, TypeVar
+
+import msgspec
+from msgspec import UNSET, Struct
+
+from cursor_gateway.model.document_events import DocumentEvent, Paused
+from cursor_gateway.store import batches
+from cursor_gateway.store.base import FIRST_EPOCH, Begun, Busy, Fenced, KeyTaken, Lease, NewRun, RunEnd, Stored, Written
+from cursor_gateway.store.search import searchable
+from cursor_gateway.store.sqlite.indexing import Note
+from cursor_gateway.store.titles import title_of
+from cursor_gateway.wire.surrogates import repair
+
+_encoder = msgspec.json.Encoder()
+
+# How many events of a run are stored. A batch's place combines its run's key and the number of its first event.
+EVENT_COUNT = """coalesce((
+    SELECT (place & 0xffffffff) + count - 1 FROM events
+    WHERE place BETWEEN runs.key << 32 AND runs.key << 32 | 0xffffffff ORDER BY place DESC LIMIT 1
+), 0)"""
+# The common case in one statement: the run is running under this lease, and these are its next events.
+APPEND = f"""
+    INSERT INTO events (place, count, data)
+    SELECT key << 32 | :first, :count, :data FROM runs
+    WHERE id = :id AND epoch = :epoch AND state = 'running' AND {EVENT_COUNT} = :first - 1
+"""
+_PLACE = f"SELECT key, conversation, epoch, state, {EVENT_COUNT} FROM runs WHERE id = ?"
+_ADD_EVENTS = "INSERT INTO events (place, count, data) VALUES (? << 32 | ?, ?, ?)"
+_ADD_CALL = """
+    INSERT OR REPLACE INTO calls (owner, id, run)
+    SELECT owner, ?, ? FROM conversations WHERE key = ? AND owner IS NOT NULL
+"""
+_HAS_KEY = "SELECT 1 FROM idempotency WHERE owner = ? AND key = ?"
+_ADD_KEY = "INSERT INTO idempotency (owner, key, run, body_hash, created_ms) VALUES (?, ?, ?, ?, ?)"
+# A conversation, and the run that is running in it.
+_CONVERSATION = """
+    SELECT conversations.key, runs.id
+    FROM conversations LEFT JOIN runs ON runs.conversation = conversations.key AND runs.state = 'running'
+    WHERE conversations.owner = ? AND conversations.id = ? LIMIT 1
+"""
+_ADD_CONVERSATION = """
+    INSERT INTO conversations (id, owner, title, workspace, mode, model, created_ms, updated_ms)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?)
+"""
+_CONTINUE_CONVERSATION = """
+    UPDATE conversations SET mode = ?, model = ?, updated_ms = max(updated_ms, ?) WHERE key = ?
+"""
+_ADD_RUN = """
+    INSERT INTO runs (id, conversation, instance, state, model, mode, created, fences, include, started_ms)
+    VALUES (?, ?, ?, 'running', ?, ?, ?, ?, ?, ?)
+"""
+_LAST_MESSAGE = "SELECT coalesce(max(number), 0) FROM messages WHERE conversation = ?"
+_ADD_MESSAGE = "INSERT INTO messages (conversation, number, role, text, run, created_ms) VALUES (?, ?, ?, ?, ?, ?)"
+_END_RUN = """
+    UPDATE runs SET state = ?, model = ?, first_event_ms = ?, ended_ms = ?, prompt_tokens = ?, completion_tokens = ?,
+        total_tokens = ?, cached_tokens = ?, estimated = ?, failure_code = ?, tool_uses = ?
+    WHERE key = ?
+"""
+_END_TURN = """
+    UPDATE conversations SET model = ?, updated_ms = max(updated_ms, ?), session_id = coalesce(?, session_id),
+        fingerprint = coalesce(?, fingerprint)
+    WHERE key = ?
+"""
+
+T_co = TypeVar("T_co", covariant=True)
+
+
+class Change(Struct, Generic[T_co], frozen=True):
+    """What a write did, and what follows when it is committed."""
+
+    result: T_co
+    size: int = 0  # bytes that were written
+    run: int = 0  # the key of a run that is to be indexed anew
+    note: Note | None = None
+
+
+Write: TypeAlias = Callable[[sqlite3.Connection], Change[T_co]]
+
+
+# --- the writes -------------------------------------------------------------------------------------
+
+
+def begin(connection: sqlite3.Connection, new: NewRun) -> Change[Begun]:
+    begun = _begin(connection, new)
+    if not isinstance(begun, _Begun):
+        return Change(begun or Lease(new.id, FIRST_EPOCH))
+    note = Note(new.id, searchable(begun.texts), is_whole=False)
+    return Change(Lease(new.id, FIRST_EPOCH), sum(map(len, begun.texts)), begun.place.run, note)
+
+
+def begin_with(
+    connection: sqlite3.Connection, new: NewRun, events: Sequence[DocumentEvent], run_end: RunEnd | None
+) -> Change[KeyTaken | Busy | Written]:
+    """`begin`, and `append` or `end` with the first events."""
+    begun = _begin(connection, new)
+    if isinstance(begun, KeyTaken | Busy):
+        return Change(begun)
+    lease = Lease(new.id, FIRST_EPOCH)
+    if begun is None:  # stored by a call whose result was lost
+        return append(connection, lease, 1, events) if run_end is None else end(connection, lease, 1, events, run_end)
+    size = _add_events(connection, begun.place, events)
+    if run_end is None:
+        _add_calls(connection, begun.place, events)
+        note = Note(new.id, searchable(begun.texts), is_whole=False)
+    else:
+        last = begun.last_message
+        _end(connection, begun.place, run_end, last)
+        note = Note(new.id, searchable([*begun.texts, *run_end.words]), is_whole=True)
+    return Change(Stored(size), size + sum(map(len, begun.texts)), begun.place.run, note)
+
+
+def append(
+    connection: sqlite3.Connection, lease: Lease, first_number: int, events: Sequence[DocumentEvent]
+) -> Change[Written]:
+    data = batches.encode(events)
+    is_special = not events or Paused in map(type, events)
+    if not is_special and connection.execute(APPEND, batch(lease, first_number, len(events), data)).rowcount:
+        return Change(Stored(len(data)), len(data))
+    return append_rest(connection, lease, first_number, events)
+
+
+def batch(lease: Lease, first_number: int, count: int, data: bytes) -> dict[str, object]:
+    """The values of `APPEND`."""
+    return {"id": lease.run_id, "epoch": lease.epoch, "first": first_number, "count": count, "data": data}
+
+
+def append_rest(
+    connection: sqlite3.Connection, lease: Lease, first_number: int, events: Sequence[DocumentEvent]
+) -> Change[Written]:
+    """Some of the events are stored already, the lease is not valid any more, or there are calls to store."""
+    place = _place(connection, lease)
+    if isinstance(place, Fenced):
+        return Change(place)
+    rest = _rest(place, first_number, events)
+    if rest and place.state != "running":
+        return Change(Fenced("ended"))
+    size = _add_events(connection, place, rest)
+    _add_calls(connection, place, rest)
+    return Change(Stored(size), size)
+
+
+def end(
+    connection: sqlite3.Connection, lease: Lease, first_number: int, events: Sequence[DocumentEvent], run_end: RunEnd
+) -> Change[Written]:
+    place = _place(connection, lease)
+    if isinstance(place, Fenced):
+        return Change(place)
+    rest = _rest(place, first_number, events)
+    if place.state != "running":
+        return Change(Fenced("ended") if rest else Stored(0))
+    size = _add_events(connection, place, rest)
+    connection.execute("DELETE FROM calls WHERE run = ?", (place.run,))
+    prompts = [text for (text,) in connection.execute("SELECT text FROM messages WHERE run = ?", (place.run,))]
+    _end(connection, place, run_end)
+    note = Note(lease.run_id, searchable([*prompts, *run_end.words]), is_whole=True)
+    return Change(Stored(size), size, place.run, note)
+
+
+# --- their parts ------------------------------------------------------------------------------------
+
+
+class _Place(NamedTuple):
+    run: int
+    conversation: int
+    epoch: int
+    state: str
+    stored: int
+
+
+class _Begun(NamedTuple):
+    place: _Place
+    texts: list[str]  # of its messages
+    last_message: int  # its number in the conversation
+
+
+def _begin(connection: sqlite3.Connection, new: NewRun) -> _Begun | KeyTaken | Busy | None:
+    """None if the store has the run already."""
+    if connection.execute("SELECT 1 FROM runs WHERE id = ?", (new.id,)).fetchone():
+        return None
+    if new.idempotency and connection.execute(_HAS_KEY, (new.owner, new.idempotency.key)).fetchone():
+        return KeyTaken()
+    found = connection.execute(_CONVERSATION, (new.owner, new.conversation_id)).fetchone()
+    if found is None:
+        conversation, number = _add_conversation(connection, new), 0
+    else:
+        conversation, running = found
+        if running is not None:
+            return Busy(running)
+        connection.execute(_CONTINUE_CONVERSATION, (new.mode, new.model, new.started_ms, conversation))
+        number = _last_message(connection, conversation)
+    include = _encoder.encode(sorted(new.include)).decode()
+    run = connection.execute(
+        _ADD_RUN,
+        (
+            *(new.id, conversation, new.instance, new.model, new.mode, new.created, new.fences),
+            *(include, new.started_ms),
+        ),
+    ).lastrowid
+    assert run is not None
+    texts = [repair(message.text) for message in new.messages]
+    messages = zip((message.role for message in new.messages), texts, strict=True)
+    last = _add_messages(connection, conversation, run, messages, new.started_ms, number)
+    if new.idempotency:
+        key = new.idempotency
+        connection.execute(_ADD_KEY, (new.owner, key.key, run, key.body_hash, new.started_ms))
+    return _Begun(_Place(run, conversation, FIRST_EPOCH, "running", 0), texts, last)
+
+
+def _place(connection: sqlite3.Connection, lease: Lease) -> _Place | Fenced:
+    row = connection.execute(_PLACE, (lease.run_id,)).fetchone()
+    if row is None:
+        return Fenced("deleted")
+    place = _Place._make(row)
+    return place if place.epoch == lease.epoch else Fenced("claimed")
+
+
+def _rest(place: _Place, first_number: int, events: Sequence[DocumentEvent]) -> Sequence[DocumentEvent]:
+    """The events that are not stored yet."""
+    known = place.stored + 1 - first_number
+    if known < 0:
+        raise ValueError(f"events before number {first_number} are missing: {-known} of them")
+    return events[known:] if known else events
+
+
+def _add_events(connection: sqlite3.Connection, place: _Place, events: Sequence[DocumentEvent]) -> int:
+    if not events:
+        return 0
+    data = batches.encode(events)
+    connection.execute(_ADD_EVENTS, (place.run, place.stored + 1, len(events), data))
+    return len(data)
+
+
+def _add_calls(connection: sqlite3.Connection, place: _Place, events: Sequence[DocumentEvent]) -> None:
+    paused = [event.envelope.metadata for event in events if isinstance(event, Paused)]
+    calls = [(call.tool_call_id, place.run, place.conversation) for one in paused for call in one.waiting_for or ()]
+    if calls:
+        connection.executemany(_ADD_CALL, calls)
+
+
+def _add_conversation(connection: sqlite3.Connection, new: NewRun) -> int:
+    prompts = [message.text for message in new.messages if message.role == "user"]
+    title = title_of(repair(prompts[0] if prompts else ""))
+    values = (new.conversation_id, new.owner, title, new.workspace, new.mode, new.model, new.started_ms, new.started_ms)
+    created = connection.execute(_ADD_CONVERSATION, values).lastrowid
+    assert created is not None
+    return created
+
+
+def _last_message(connection: sqlite3.Connection, conversation: int) -> int:
+    (number,) = connection.execute(_LAST_MESSAGE, (conversation,)).fetchone()
+    return int(number)
+
+
+def _add_messages(
+    connection: sqlite3.Connection,
+    conversation: int,
+    run: int,
+    messages: Iterable[tuple[str, str]],
+    now_ms: int,
+    number: int,
+) -> int:
+    """Appends messages, each a role and a text, after the one of this number. Returns the number of the last."""
+    for role, text in messages:
+        number += 1
+        connection.execute(_ADD_MESSAGE, (conversation, number, role, text, run, now_ms))
+    return number
+
+
+def _end(connection: sqlite3.Connection, place: _Place, end: RunEnd, last_message: int | None = None) -> None:
+    """`last_message` is the number of the conversation's last one, if it is known."""
+    envelope, usage = end.envelope, end.envelope.usage
+    state = "completed" if envelope.status == "completed" else "error"
+    cached, estimated = (None if value is UNSET else value for value in (usage.cached_tokens, usage.estimated))
+    connection.execute(
+        _END_RUN,
+        (
+            *(state, envelope.model, end.first_event_ms, end.ended_ms),
+            *(usage.prompt_tokens, usage.completion_tokens, usage.total_tokens, cached, estimated),
+            *(end.failure_code, end.tool_uses, place.run),
+        ),
+    )
+    connection.execute("INSERT OR IGNORE INTO unindexed (run) VALUES (?)", (place.run,))
+    if end.frees_key:
+        # A key without a hash names a question, whose next repetition decides for itself; see `runs.repeats`.
+        connection.execute("DELETE FROM idempotency WHERE run = ? AND body_hash != ''", (place.run,))
+    connection.execute(_END_TURN, (envelope.model, end.ended_ms, end.session_id, end.fingerprint, place.conversation))
+    if end.answer:
+        number = _last_message(connection, place.conversation) if last_message is None else last_message
+        answer = [("assistant", repair(end.answer))]
+        _add_messages(connection, place.conversation, place.run, answer, end.ended_ms, number)
