@@ -19,6 +19,7 @@ from cursor_gateway.demo import recordings
 from cursor_gateway.errors import AgentError, AgentMissing, SettingsError, StoreUnavailable
 from cursor_gateway.runs.account_errors import AccountErrors
 from cursor_gateway.runs.conversations import Conversations
+from cursor_gateway.runs.fresh_folders import FreshFolders
 from cursor_gateway.runs.permissions import Permissions
 from cursor_gateway.runs.recovery import end_interrupted_runs
 from cursor_gateway.runs.registry import Runs
@@ -34,6 +35,7 @@ from cursor_gateway.settings import Settings
 from cursor_gateway.sources.base import Source
 from cursor_gateway.sources.cli.source import CliOptions, CursorCliSource
 from cursor_gateway.sources.cursor.command import CommandOptions
+from cursor_gateway.sources.cursor.confinement import OWN_CONFIGURATION
 from cursor_gateway.sources.cursor.permissions import wrong_rules
 from cursor_gateway.sources.ledger import Ledger
 from cursor_gateway.sources.recorder import Recorder
@@ -179,6 +181,13 @@ def _opened_ledger(directory: Path) -> Ledger:
     return ledger
 
 
+def _fresh_folders(source: SourceRouter, directory: Path, ledger: Ledger) -> FreshFolders:
+    """In this gateway's own folder, which is removed with it."""
+    base = directory.resolve()
+    names = [OWN_CONFIGURATION] if isinstance(source.named(None), CursorCliSource) else []
+    return FreshFolders(base, base / ledger.folder.relative_to(directory) / "fresh", names)
+
+
 async def _service(
     settings: Settings,
     source: SourceRouter,
@@ -220,7 +229,12 @@ async def _service(
         source,
         Runs(source, limits, shares, observers),
         store,
-        Conversations(store, directory / "conversations", own.volumes if own is not None else ()),
+        Conversations(
+            store,
+            directory / "conversations",
+            own.volumes if own is not None else (),
+            fresh=_fresh_folders(source, directory, ledger),
+        ),
         Workspaces(
             default,
             [Path(root).expanduser() for root in settings.workspace_roots],

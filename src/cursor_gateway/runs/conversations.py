@@ -8,9 +8,11 @@ from pathlib import Path
 from cursor_gateway.errors import InvalidRequest, NotFound, StoreUnavailable
 from cursor_gateway.model.messages import AssistantMessage, Message, UserMessage
 from cursor_gateway.prompting.fingerprints import Scope, answered, fingerprint
+from cursor_gateway.runs.fresh_folders import FreshFolders
 from cursor_gateway.runs.image_files import size_of
 from cursor_gateway.runs.run import Run
 from cursor_gateway.runs.turn_builder import Conversation
+from cursor_gateway.sources.private_files import private_folder
 from cursor_gateway.store.base import ConversationRecord, MessageRecord, Store
 
 _YOUNG_SECONDS = 3600.0
@@ -19,18 +21,31 @@ _YOUNG_SECONDS = 3600.0
 class Conversations:
     """One turn at a time in each: `latest` is the run that the next one waits for."""
 
-    def __init__(self, store: Store, directory: Path, volumes: Collection[str] = ()) -> None:
+    def __init__(
+        self, store: Store, directory: Path, volumes: Collection[str] = (), *, fresh: FreshFolders | None = None
+    ) -> None:
         """`volumes` are those of this machine, in a cluster: sessions elsewhere cannot be resumed here."""
         # Resolved once: the operator may have put it elsewhere by a link; one that is planted later leads nowhere.
         self._store, self._directory = store, directory.resolve()
         self.directory = str(self._directory)
         self.data = self._directory.parent  # the data directory
+        self._fresh = fresh
         self._latest: dict[str, Run] = {}
         self._volumes = volumes
 
     def folder(self, id: str) -> Path:
         """At one path for as long as the conversation lives: the agent keeps its chats in there."""
         return self._directory / id
+
+    def make_folder(self, conversation: Conversation) -> str:
+        """Its path, when it is there. Raises `OSError`."""
+        folder = f"{self.directory}/{conversation.id}"
+        if self._fresh is not None and not conversation.version:  # a new one
+            with private_folder(self.data, self.directory) as parent:
+                if self._fresh.move_to(parent, conversation.id):
+                    return folder
+        with private_folder(self.data, folder):
+            return folder
 
     def latest(self, id: str) -> Run | None:
         """Until nothing is left of it."""
@@ -47,6 +62,9 @@ class Conversations:
 
     async def named(self, id: str, owner: str, workspace: str | None, messages: Sequence[Message]) -> Conversation:
         """The one of this id. Of the messages, those after the last answer are new."""
+        latest = self._latest.get(id)  # before the store is asked: its session may be stored after that
+        if latest is not None and latest.owner == owner:
+            await latest.entered()
         found = await self._store.conversation(id, owner)
         if found is None:
             raise NotFound(
@@ -61,9 +79,9 @@ class Conversations:
         given = answered(messages)
         if given == len(messages):
             raise InvalidRequest("There is no new message after the last answer; add one.", param="messages")
-        version = self._version(found)  # as of before `known` is read
+        version = _version(found, latest)  # as of before `known` is read
         known = messages[:given] or await self._said_in(id, owner)
-        return self._conversation(found, known, messages[given:], given, version)
+        return self._conversation(found, latest, known, messages[given:], given, version)
 
     async def find_by_history(self, scope: Scope, messages: Sequence[Message]) -> Conversation:
         """The one that has said all but the last of these messages, or a new one."""
@@ -76,9 +94,10 @@ class Conversations:
             for found in candidates:
                 if self._volumes and found.volume not in self._volumes:
                     continue
-                if found.id not in self._latest or self._latest[found.id].is_ending:
-                    version = self._version(found)
-                    return self._conversation(found, messages[:given], messages[given:], given, version)
+                latest = self._latest.get(found.id)
+                if latest is None or latest.is_ending:
+                    version = _version(found, latest)
+                    return self._conversation(found, latest, messages[:given], messages[given:], given, version)
         return self.new(scope.workspace, messages)
 
     def new(self, workspace: str, messages: Sequence[Message]) -> Conversation:
@@ -89,12 +108,12 @@ class Conversations:
     def _conversation(
         self,
         found: ConversationRecord,
+        latest: Run | None,
         known: Sequence[Message],
         new: Sequence[Message],
         given_known: int,
         version: str,
     ) -> Conversation:
-        latest = self._latest.get(found.id)
         return Conversation(
             id=found.id,
             workspace=found.workspace,
@@ -111,11 +130,7 @@ class Conversations:
         if not conversation.version:
             return True
         found = await self._store.conversation(conversation.id, owner)
-        return found is not None and self._version(found) == conversation.version
-
-    def _version(self, found: ConversationRecord) -> str:
-        latest = self._latest.get(found.id)
-        return f"{found.updated_ms} {latest.id if latest is not None and not latest.is_ending else ''}"
+        return found is not None and _version(found, self._latest.get(found.id)) == conversation.version
 
     async def _said_in(self, id: str, owner: str) -> list[Message]:
         return [_message(record) for record in await self._store.messages(id, owner)]
@@ -143,6 +158,10 @@ class Conversations:
         yet."""
         old = [folder.name for folder in self._directory.glob("conv_*") if _age(folder, now) > _YOUNG_SECONDS]
         return [id for id in await self._store.unknown_conversations(old) if id not in self._latest]
+
+
+def _version(found: ConversationRecord, latest: Run | None) -> str:
+    return f"{found.updated_ms} {latest.id if latest is not None and not latest.is_ending else ''}"
 
 
 def _message(record: MessageRecord) -> Message:

@@ -61,6 +61,10 @@ class RunHandle(Protocol):
         """It is done or stopped: only its agent has still to go."""
         ...
 
+    async def entered(self) -> None:
+        """Waits until the store has the run, if it can: before that, nobody should learn the run's id."""
+        ...
+
     def reader(self, after: int = 0) -> Reader: ...
 
     async def pause(self, number: int) -> Paused | None:

@@ -111,12 +111,13 @@ class Journal:
     def _begin_meanwhile(self) -> None:
         self._begins_at = None
         if self._lease is None and not self._waiting:
-            self._beginning = asyncio.get_running_loop().create_task(self._try_to_begin())
+            self._beginning = asyncio.get_running_loop().create_task(self.entered())
 
-    async def _try_to_begin(self) -> None:
+    async def entered(self) -> None:
         """What goes wrong does so again with the first events, and is reported then."""
-        with suppress(Exception):
-            await self.begin()
+        if self._lease is None and not self._is_lost:
+            with suppress(Exception):
+                await self.begin()
 
     async def read(self, after: int) -> list[DocumentEvent]:
         """Events that are stored, about a megabyte of them."""

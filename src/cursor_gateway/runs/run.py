@@ -229,6 +229,10 @@ class Run:
     def idempotency(self) -> Idempotency | None:
         return self._journal.idempotency if self._journal is not None else None
 
+    async def entered(self) -> None:
+        if self._journal is not None:
+            await self._journal.entered()
+
     async def store_again(self) -> bool:
         """Whether all that was said is stored now."""
         return self._journal is None or await self._journal.try_again()

@@ -102,9 +102,7 @@ class RunStarter:
             fences=request.fences or self._defaults.fences,
             include=request.include,
         )
-        folder = f"{self._conversations.directory}/{conversation.id}"
-        with private_folder(self._conversations.data, folder):
-            pass  # it is there now
+        folder = self._conversations.make_folder(conversation)
         waiting = Waiting(self._wait_limits)
         caller, offered = self._offered(request, info.id, folder, waiting)
         questions = (

@@ -92,6 +92,9 @@ class StoredRun:
         """How far it is."""
         await self.log.look()
 
+    async def entered(self) -> None:
+        pass  # it is stored
+
     def reader(self, after: int = 0) -> Reader:
         return self.readers.reader(after)
 

@@ -12,6 +12,7 @@ from cursor_gateway.model.images import Image, place_images
 from cursor_gateway.model.messages import Instructions, Message
 from cursor_gateway.prompting.prompt import bare, render
 from cursor_gateway.sources.base import Source, Turn
+from cursor_gateway.sources.private_files import data_of
 
 _NEW_FILE = os.O_CREAT | os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC
 
@@ -79,12 +80,12 @@ class Prompts:
     def __init__(self, secret: bytes, folder: str) -> None:
         """`secret` is the gateway's, so that no one else can predict a marker."""
         self._secret, self._is_bare = secret, f"{folder}/bare"
+        self._shared = f"{data_of(folder)}/.bare"
 
     def initial(self, messages: Sequence[Message]) -> str:
         """For a session that begins with it."""
         if (prompt := bare(messages)) is not None:
-            with suppress(OSError):  # then the next one is fenced
-                os.close(os.open(self._is_bare, _NEW_FILE, 0o600))
+            self._set_bare()
             return prompt
         self._set_fenced()
         return render(messages, self._secret)
@@ -95,6 +96,23 @@ class Prompts:
             return prompt
         self._set_fenced()
         return render(messages, token_bytes(), goes_on=True)
+
+    def _set_bare(self) -> None:
+        """The file is a link to one that all conversations share, as far as possible: a link takes a tenth of the time
+        of a new file. A file may have some ten thousand links, then a new one is shared."""
+        try:
+            os.link(self._shared, self._is_bare)
+        except FileExistsError:
+            pass
+        except OSError:
+            try:
+                os.close(os.open(self._is_bare, _NEW_FILE, 0o600))
+            except OSError:
+                return  # then the next prompt is fenced
+            with suppress(OSError):
+                os.unlink(self._shared)
+            with suppress(OSError):
+                os.link(self._is_bare, self._shared)
 
     def _set_fenced(self) -> None:
         with suppress(FileNotFoundError):

@@ -129,6 +129,7 @@ class RouteEndpoint:
         """Up to the end of the run, or to where it pauses."""
         run, start = continued.run, Start(continued.after, continued.usage_before, kept, request.state.request_id)
         if asked.responds_async:
+            await run.entered()
             snapshot = await self._service.response(run.id, run.owner)
             return run_response(snapshot, 202, {**run_headers(run), "location": f"/v1/chat/{run.id}"})
         if asked.stream:

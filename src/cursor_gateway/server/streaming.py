@@ -117,6 +117,8 @@ class EventStream:
         return failure.final() if failure is not None and self._after else failure
 
     async def _stream(self, reader: Reader, events: list[DocumentEvent], send: Send) -> None:
+        if not events:
+            await self._run.entered()  # its id is in the headers
         await self._begin(send)
         loop, seconds = asyncio.get_running_loop(), self._reading.keep_alive_seconds
         silent_since = loop.time()  # not only without events: a dialect has no words for some of them

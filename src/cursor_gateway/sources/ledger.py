@@ -3,6 +3,9 @@
 A gateway that is killed cannot end its agents. Each gateway has a folder named after its process; in it is one empty
 file for each agent's process group, also named after its process. A process is identified by its pid and its start
 time. The gateway also holds a lock: a pid means nothing to a gateway in another container or on another machine.
+
+The file of an agent that has ended is kept, under another name, for the next one. A file system takes long to make a
+file while many were deleted in the last seconds: ext4 does not use their numbers again at once, and looks for others.
 """
 
 import fcntl
@@ -16,6 +19,8 @@ from pathlib import Path
 from cursor_gateway.sources.process_groups import members, signal_group, start_of
 
 _LOCK = "lock"
+_MOST_SPARE = 64
+_NEW_FILE = os.O_CREAT | os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class Ledger:
@@ -24,6 +29,8 @@ class Ledger:
         self._all = directory
         self.folder = directory / _name(os.getpid())
         self._agents = self.folder / "agents"
+        self._spare: list[str] = []  # files of agents that have ended
+        self._spares = 0  # how many there were, for their names
         self._entries: dict[int, str] = {}  # process group -> file
         self._lock = -1
 
@@ -38,14 +45,28 @@ class Ledger:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
     def add(self, group: int) -> None:
-        with suppress(OSError, subprocess.SubprocessError):  # a full disk must not stop runs
+        try:
             entry = f"{self._agents}/{_name(group)}"
-            os.close(os.open(entry, os.O_CREAT | os.O_WRONLY | os.O_NOFOLLOW, 0o600))
+            if not self._spare or not _renamed(self._spare.pop(), entry):
+                os.close(os.open(entry, _NEW_FILE, 0o600))
             self._entries[group] = entry
+        except (OSError, subprocess.SubprocessError):
+            pass  # a full disk must not stop runs
 
     def remove(self, group: int) -> None:
-        with suppress(KeyError, OSError):
-            os.unlink(self._entries.pop(group))
+        entry = self._entries.pop(group, None)
+        if entry is None:
+            return
+        try:
+            if len(self._spare) >= _MOST_SPARE:
+                os.unlink(entry)
+                return
+            self._spares += 1
+            spare = f"{self.folder}/spare-{self._spares}"
+            if _renamed(entry, spare):
+                self._spare.append(spare)
+        except OSError:
+            pass  # the group has ended, which the next gateway sees
 
     def is_alive(self, name: str) -> bool:
         """Whether the gateway of this name still runs."""
@@ -80,6 +101,14 @@ class Ledger:
         if self._lock >= 0:
             os.close(self._lock)
             self._lock = -1
+
+
+def _renamed(entry: str, name: str) -> bool:
+    try:
+        os.rename(entry, name)
+    except OSError:
+        return False
+    return True
 
 
 def _name(pid: int) -> str:

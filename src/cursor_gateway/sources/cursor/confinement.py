@@ -28,6 +28,9 @@ _OTHERS = frozenset({"mcp.json", "hooks.json"})  # callers must not reach the us
 _FIRST = "2026.08"  # earlier builds lack `--allowed-tools`: they keep grep, glob and subagents despite deny rules
 
 
+OWN_CONFIGURATION = "cursor"  # the folder of runs with the agent's own tools
+
+
 class Confinement(Struct, frozen=True):
     workspace: str
     configuration: str
@@ -45,7 +48,7 @@ def check_confinable(program: Program) -> None:
 
 def configuration_of(turn: Turn) -> str:
     """Runs with and without the caller's tools use separate folders: neither may resume the other's chats."""
-    return f"{turn.folder}/{'cursor' if turn.offered is None else 'confined'}"
+    return f"{turn.folder}/{OWN_CONFIGURATION if turn.offered is None else 'confined'}"
 
 
 def confine(turn: Turn, offered: Offered, original: Path) -> Confinement:
