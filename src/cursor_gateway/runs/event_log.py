@@ -41,7 +41,7 @@ class EventLog:
         self._added: list[DocumentEvent] = []
         self._storing: list[DocumentEvent] = []  # what the journal has, but readers have not: see `flush`
         self._last = 0  # the number of the last event that was added
-        self._flushing = asyncio.Lock()
+        self._flushing: asyncio.Future[None] | None = None  # done when the flush that is under way has ended
         self._flush_later: asyncio.Task[None] | None = None
         self._waiting: set[asyncio.Future[None]] = set()  # for more
 
@@ -59,13 +59,12 @@ class EventLog:
 
     def add(self, events: Sequence[DocumentEvent]) -> None:
         """Visible after the next `flush`. Nothing comes after `Done`."""
-        for event in events:
-            self._last += 1
+        for number, event in enumerate(events, self._last + 1):
             if isinstance(event, Paused):
-                self.paused_at = self._last
-                self.pauses[self._last] = event
-            elif isinstance(event, Done):
-                self.is_ended = True
+                self.paused_at = number
+                self.pauses[number] = event
+        self._last += len(events)
+        self.is_ended = self.is_ended or (bool(events) and isinstance(events[-1], Done))
         self._added += events
 
     async def append(self, events: Sequence[DocumentEvent]) -> None:
@@ -80,7 +79,12 @@ class EventLog:
 
     async def flush(self) -> None:
         """Can be cancelled while it waits for the store: the next one continues where it stopped."""
-        async with self._flushing:
+        while self._flushing is not None:
+            await asyncio.shield(self._flushing)
+        if not self._added and not self._storing:
+            return
+        self._flushing = asyncio.get_running_loop().create_future()
+        try:
             while self._added or self._storing:
                 added, self._added = self._added, []
                 self._storing += added
@@ -95,11 +99,13 @@ class EventLog:
                     self._storing = stored
                 stored, self._storing = self._storing, []
                 self._show(stored)
+        finally:
+            flushed, self._flushing = self._flushing, None
+            wake(flushed)
 
     def _show(self, events: list[DocumentEvent]) -> None:
         self.events += events
-        for event in events:
-            self.documents += isinstance(event, DocumentEnded)
+        self.documents += sum([event.__class__ is DocumentEnded for event in events])
         if isinstance(last := events[-1], Done):
             self.done = last
             self.ended(last.failure)

@@ -129,12 +129,14 @@ class Journal:
             self._first_event_ms = self._now_ms()
         self._waiting += events
         for event in events:
+            if text := source_text(event):
+                self._said.append(text)
             if isinstance(event, DocumentEnded):
                 self._words.push(event.document)
-            self._said.append(source_text(event))
-            if isinstance(event, Paused):
+            elif isinstance(event, Paused):
                 self._replied = len(self._said)
-            self._has_spoken = self._has_spoken or says_something(event)
+            elif not self._has_spoken:
+                self._has_spoken = says_something(event)
 
     async def store(self, events: list[DocumentEvent]) -> list[DocumentEvent]:
         """The latest events that were added, as readers are to see them: `Done` says if the answer could not be stored.

@@ -71,23 +71,23 @@ class Log:
         self._facts = facts
 
     def info(self, event: str, **facts: object) -> None:
-        self._write(logging.INFO, event, facts)
+        _write(logging.INFO, event, {**self._facts, **facts})
 
     def warning(self, event: str, **facts: object) -> None:
-        self._write(logging.WARNING, event, facts)
+        _write(logging.WARNING, event, {**self._facts, **facts})
 
     def error(self, event: str, error: BaseException, **facts: object) -> None:
         """With its traceback."""
-        self._write(logging.ERROR, event, facts, error)
+        _write(logging.ERROR, event, {**self._facts, **facts}, error)
 
-    def _write(self, level: int, event: str, facts: _Facts, error: BaseException | None = None) -> None:
-        if _lines is None:
-            _OURS.log(level, event, exc_info=error)
-        elif level >= _lines.least:  # not as a record of `logging`, which takes longer than all the rest
-            fields = {**self._facts, **facts}
-            if error is not None:
-                fields["exception"] = "\n".join(_described(error, with_message=True))
-            _lines.put(time.time(), level, event, fields)
+
+def _write(level: int, event: str, facts: dict[str, object], error: BaseException | None = None) -> None:
+    if _lines is None:
+        _OURS.log(level, event, exc_info=error)
+    elif level >= _lines.least:  # not as a record of `logging`, which takes longer than all the rest
+        if error is not None:
+            facts["exception"] = "\n".join(_described(error, with_message=True))
+        _lines.put(time.time(), level, event, facts)
 
 
 def outcome(run: Run) -> Outcome:
@@ -102,21 +102,17 @@ class RunLog:
 
     def started(self, run: Run) -> None:
         turn = run.turn
-        self._of(run).info(
-            "run started",
-            request_id=run.request_id,
-            owner=run.owner,
-            model=turn.model,
-            mode=turn.mode,
-            workspace=turn.workspace,
-        )
+        facts: dict[str, object] = {"run_id": run.id, "request_id": run.request_id, "owner": run.owner}
+        facts |= {"model": turn.model, "mode": turn.mode, "workspace": turn.workspace}
+        _write(logging.INFO, "run started", facts)
 
     def first_event(self, run: Run) -> None:
-        self._of(run).info("first event", seconds=round(run.first_event_at - run.started_at, 3))
+        seconds = round(run.first_event_at - run.started_at, 3)
+        _write(logging.INFO, "first event", {"run_id": run.id, "seconds": seconds})
 
     def ended(self, run: Run) -> None:
-        status = outcome(run)
-        facts: dict[str, object] = {"status": status, "seconds": round(run.ended_at - run.started_at, 3)}
+        status, seconds = outcome(run), round(run.ended_at - run.started_at, 3)
+        facts: dict[str, object] = {"run_id": run.id, "status": status, "seconds": seconds}
         if run.source_failure is not None:
             facts |= {"fallback": run.fallback, "source_failed": run.source_failure.message}
             if run.source_failure.details:
@@ -131,17 +127,13 @@ class RunLog:
             if isinstance(recording := run.done.envelope.metadata.recording, ReplayedRecording):
                 facts["recording"], facts["chosen"] = recording.name, recording.reason
         facts["documents"] = run.documents
-        log = self._of(run)
-        (log.warning if status == "failed" else log.info)("run ended", **facts)
+        _write(logging.WARNING if status == "failed" else logging.INFO, "run ended", facts)
 
     def fault(self, run: Run, error: Exception) -> None:
-        self._of(run).error("mistake of the gateway", error, request_id=run.request_id)
+        Log(run_id=run.id).error("mistake of the gateway", error, request_id=run.request_id)
 
     def repeated(self, failure: Failure, owner: str, request_id: str) -> None:
         Log().info("account error repeated", request_id=request_id, owner=owner, code=failure.code)
-
-    def _of(self, run: Run) -> Log:
-        return Log(run_id=run.id)
 
 
 def _why(failure: Failure) -> dict[str, object]:

@@ -76,8 +76,10 @@ def _edited(metadata: FileEditMetadata, content: str | None) -> str:
 
 def main_argument(arguments: dict[str, Any]) -> str:
     """The most informative argument of a call, or "" if none is a string."""
-    values = [*(arguments.get(name) for name in _MAIN_ARGUMENTS), *arguments.values()]
-    return next(filter(None, (value for value in values if isinstance(value, str))), "")
+    for value in [*map(arguments.get, _MAIN_ARGUMENTS), *arguments.values()]:
+        if value and isinstance(value, str):
+            return value
+    return ""
 
 
 def _count(number: int, noun: str) -> str:

@@ -27,6 +27,8 @@ _decoder = msgspec.json.Decoder(list[_Stored])
 
 
 def encode(events: Sequence[DocumentEvent]) -> bytes:
+    if ToolCallEnded not in map(type, events):
+        return _encoder.encode(events)
     stored: list[_Stored] = list(events)
     for place, (event, after) in enumerate(pairwise(events)):
         if isinstance(event, ToolCallEnded) and _result_in(after) is event.result:

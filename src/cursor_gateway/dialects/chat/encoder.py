@@ -232,6 +232,8 @@ class ChunkEncoder:
         if self.is_over:
             return b""
         deltas = self._deltas.push(event)
+        if not deltas and self._begun:
+            return b""
         frames = [self._frames(delta) for delta in deltas]
         if not self._begun:
             self._begun = True

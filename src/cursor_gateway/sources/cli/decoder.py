@@ -54,6 +54,8 @@ from cursor_gateway.wire.large_json import LARGE, bounded
 from cursor_gateway.wire.payload import Fields, too_deep
 from cursor_gateway.wire.surrogates import join_halves, repair
 
+_TIMED = (Assistant, Thinking, ToolCall, Query, Connection, Retry)  # records with a time
+_UNRECOGNIZED = (Unknown, Unreadable)
 _STRAY_LINES = 40  # lines of non-JSON output kept to explain a failure
 _QUERY_SUFFIXES = ("RequestQuery", "InteractionQuery", "Query", "Args")
 
@@ -97,8 +99,9 @@ class CursorDecoder:
         record: Line | None
         last: Assistant | Thinking | None = None  # of a series of text or thinking deltas: nearly all lines are
         texts: list[str] = []
+        has_large = max(map(len, lines), default=0) >= LARGE
         for line in lines:
-            if len(line) >= LARGE:
+            if has_large and len(line) >= LARGE:
                 line = bounded(line)
             try:
                 record = decode(line)
@@ -318,8 +321,10 @@ class CursorDecoder:
         if too_deep(record.tool_call) or too_deep(record.arguments):
             self._unrecognized("nested too deeply")
             return
-        key = next((name for name in call.all if name.endswith("ToolCall")), None)
-        if key is None:
+        for key in call.all:
+            if key.endswith("ToolCall"):
+                break
+        else:
             self._named_call(record, call)
             return
         tool = key.removesuffix("ToolCall")
@@ -437,17 +442,12 @@ class CursorDecoder:
 
     def _note_time(self, record: Line) -> None:
         time: float | None = None
-        match record:
-            case Unknown() | Unreadable():
-                return
-            case Torn(record=Assistant(timestamp_ms=time) | Thinking(timestamp_ms=time)):
-                pass
-            case Assistant(timestamp_ms=time) | Thinking(timestamp_ms=time) | ToolCall(timestamp_ms=time):
-                pass
-            case Query(timestamp_ms=time) | Connection(timestamp_ms=time) | Retry(timestamp_ms=time):
-                pass
-            case System() | User() | Result():
-                pass
+        if isinstance(record, _TIMED):
+            time = record.timestamp_ms
+        elif isinstance(record, Torn):
+            time = record.record.timestamp_ms
+        elif isinstance(record, _UNRECOGNIZED):
+            return
         self.recognized = True
         if time is not None:
             self._first_ms = time if self._first_ms is None else self._first_ms
