@@ -1,0 +1,134 @@
+"""Several runs that are stored by group commits, in processes that are killed at one point after another.
+
+`python -m tests.store.killed_commits FOLDER EVERY FIRST`: at every so many points, from the first; prints how many
+there were. A point is a call or a return in the modules that store and show events. Each process is forked from this
+one, so that nothing has to be imported again.
+"""
+
+import asyncio
+import os
+import shutil
+import signal
+import sys
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from cursor_gateway.model.document_events import DocumentEvent
+from cursor_gateway.runs import event_log, journal
+from cursor_gateway.runs.event_log import EventLog
+from cursor_gateway.runs.journal import Journal
+from cursor_gateway.runs.readers import Readers
+from cursor_gateway.stages.assembler import Assembler
+from cursor_gateway.store.sqlite import connections, database, group_commit, store, writing
+from cursor_gateway.store.sqlite.database import Database
+from cursor_gateway.store.sqlite.store import SqliteStore
+from tests.runs.scripted import FINISHED, info, say
+from tests.store.making import ME, new_run
+
+RUNS = ("a", "b", "c", "d")
+MODULES = {module.__file__ for module in (event_log, journal, store, group_commit, database, writing, connections)}
+
+
+def events_of(run: str) -> list[DocumentEvent]:
+    assembler = Assembler(info(run, f"conv_{run}"))
+    return [event for one in [*say(f"{run} says this."), FINISHED] for event in assembler.push(one)]
+
+
+class Points:
+    """Counts them, and kills this process at one of them."""
+
+    def __init__(self, fatal: int | None) -> None:
+        self.count, self._fatal = 0, fatal
+
+    def __call__(self, frame: FrameType, event: str, argument: Any) -> None:
+        if frame.f_code.co_filename in MODULES:
+            self.count += 1
+            if self.count == self._fatal:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+
+async def live(folder: Path, told: Callable[[str], None]) -> None:
+    """In each turn of the loop every run writes something; readers tell at once what they see."""
+    opened = SqliteStore(folder)
+    journals = {run: Journal(opened, new_run(run, f"conv_{run}"), lambda: 1000) for run in RUNS}
+    logs = {run: EventLog(journals[run]) for run in RUNS}
+    for run in RUNS[:2]:  # the others begin with their first events
+        await journals[run].begin()
+
+    async def write(run: str) -> None:
+        for event in events_of(run):
+            await logs[run].append([event])
+
+    async def read(run: str) -> None:
+        reader = Readers(logs[run]).reader()
+        while not reader.at_end:
+            await reader.next()
+            told(f"{run} {reader.place}\n")
+
+    await asyncio.gather(*map(write, RUNS), *map(read, RUNS))
+
+
+def forked(folder: Path, fatal: int | None) -> tuple[Counter[str], int]:
+    """How many events of each run a process has told before it was killed; and its points, if it was not."""
+    reading, writing_end = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        os.close(reading)
+        points = Points(fatal)
+        sys.setprofile(points)
+        asyncio.run(live(folder, lambda line: void(os.write(writing_end, line.encode()))))
+        sys.setprofile(None)
+        os.write(writing_end, f"points {points.count}\n".encode())
+        os._exit(0)
+    os.close(writing_end)
+    with open(reading, encoding="ascii") as lines:
+        told = Counter[str]()
+        for run, count in map(str.split, lines):
+            told[run] = int(count)
+    _, status = os.waitpid(pid, 0)
+    if os.waitstatus_to_exitcode(status) != (0 if fatal is None else -signal.SIGKILL):
+        raise AssertionError(f"a process ended with {status}")
+    return told, told.pop("points", 0)
+
+
+def void(_: object) -> None:
+    pass
+
+
+def check(folder: Path, told: Counter[str]) -> None:
+    """All that was told is stored, in order, and no part of a batch."""
+    found = Database(folder)
+    try:
+        for run in RUNS:
+            stored, expected = found.events(run, ME).events, events_of(run)
+            if len(stored) < told[run] or stored != expected[: len(stored)]:
+                raise AssertionError(f"{told[run]} events of {run} were told, but {len(stored)} are stored")
+            record = found.run(run, ME)
+            if stored and (record is None or (record.state == "completed") != (len(stored) == len(expected))):
+                raise AssertionError(f"with {len(stored)} events the run is {record}")
+    finally:
+        found.close()
+
+
+def main(folder: Path, every: int, first: int) -> int:
+    empty = folder / "empty"
+    empty.mkdir()
+    made = Database(empty)
+    made.open(0)
+    made.close()
+    tried = 0
+    _, points = forked(Path(shutil.copytree(empty, folder / "whole")), None)
+    for fatal in range(first, points, every):
+        place = Path(shutil.copytree(empty, folder / f"at-{fatal}"))
+        told, _ = forked(place, fatal)
+        check(place, told)
+        shutil.rmtree(place)
+        tried += 1
+    return tried
+
+
+if __name__ == "__main__":
+    sys.stdout.write(f"{main(Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]))}\n")

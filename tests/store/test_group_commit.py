@@ -1,0 +1,133 @@
+"""Group commits: one transaction for all that is written in a turn; all of it is stored before any of it is shown."""
+
+import asyncio
+import subprocess
+import sys
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from cursor_gateway.errors import StoreUnavailable
+from cursor_gateway.store.base import Fenced, Lease, Stored
+from cursor_gateway.store.sqlite import writing
+from cursor_gateway.store.sqlite.database import Database
+from cursor_gateway.store.sqlite.group_commit import GroupCommit
+from cursor_gateway.store.sqlite.store import SqliteStore
+from tests.store.making import ME, deltas, lease, new_run, run_end
+
+ROOT = Path(__file__).parents[2]
+
+
+def kill_at(folder: Path, every: int, first: int) -> int:
+    command = [sys.executable, "-m", "tests.store.killed_commits", str(folder), str(every), str(first)]
+    ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=900, check=False)
+    assert ran.returncode == 0, ran.stderr
+    return int(ran.stdout)
+
+
+def test_a_kill_within_a_group_commit_takes_back_nothing_that_was_shown(tmp_path: Path) -> None:
+    assert kill_at(tmp_path, 97, 13) > 10
+
+
+@pytest.mark.slow
+def test_a_kill_at_any_point_of_a_group_commit_takes_back_nothing_that_was_shown(tmp_path: Path) -> None:
+    assert kill_at(tmp_path, 1, 1) > 1000
+
+
+class Counted(Database):
+    """Counts its transactions."""
+
+    transactions = 0
+
+    def apply_all(self, writes):  # type: ignore[no-untyped-def]
+        self.transactions += 1
+        return super().apply_all(writes)
+
+
+def test_what_is_written_in_one_turn_is_one_transaction(tmp_path: Path) -> None:
+    database = Counted(tmp_path)
+
+    async def live() -> None:
+        group = GroupCommit(database)
+        begun = await asyncio.gather(*(group.add(partial(writing.begin, new=new_run(id, id))) for id in "abc"))
+        assert begun == [lease(id) for id in "abc"]
+        assert database.transactions == 1
+        appended = group.add(partial(writing.append, lease=lease("a"), first_number=1, events=deltas(1)))
+        assert database.events("a", ME).events == []
+        assert isinstance(await appended, Stored)
+        assert database.events("a", ME).events == deltas(1)
+
+    asyncio.run(live())
+    database.close()
+
+
+def test_a_run_begins_and_ends_in_one_transaction(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path)
+    stored = asyncio.run(store.begin_with(new_run("run", "conv", "Hello"), deltas(1, 2), run_end("run")))
+    assert isinstance(stored, Stored)
+    record = store.database.run("run", ME)
+    assert record is not None
+    assert (record.state, record.event_count) == ("completed", 2)
+    assert [message.role for message in store.database.messages("conv", ME)][:1] == ["user"]
+    again = asyncio.run(store.begin_with(new_run("run", "conv", "Hello"), deltas(1, 2), run_end("run")))
+    assert again == Stored(0)  # as after a result that was lost
+    store.database.close()
+
+
+def test_one_mistake_does_not_cost_the_others(tmp_path: Path) -> None:
+    database = Database(tmp_path)
+    for id in "ab":
+        database.begin_run(new_run(id, id))
+    good = partial(writing.append, lease=lease("a"), first_number=1, events=deltas(1))
+    gap = partial(writing.append, lease=lease("b"), first_number=5, events=deltas(5))
+    fenced = partial(writing.append, lease=Lease("a", 7), first_number=2, events=deltas(2))
+    results = database.apply_all([good, gap, fenced])
+    assert isinstance(results[0], Stored)
+    assert isinstance(results[1], ValueError)
+    assert results[2] == Fenced("claimed")
+    assert database.events("a", ME).events == deltas(1)
+    assert database.events("b", ME).events == []
+    database.close()
+
+
+def test_a_store_that_cannot_be_written_refuses_all_of_them(tmp_path: Path) -> None:
+    database = Database(tmp_path)
+    database.begin_run(new_run("a", "a"))
+    database.close()
+    append = partial(writing.append, lease=lease("a"), first_number=1, events=deltas(1))
+    assert [type(result) for result in database.apply_all([append, append])] == [StoreUnavailable] * 2
+
+
+def test_a_write_is_done_although_nobody_waits_for_it(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path)
+
+    async def live() -> None:
+        for id in "ab":
+            await store.begin_run(new_run(id, id))
+        left = asyncio.ensure_future(store.append(lease("a"), 1, deltas(1)))
+        await asyncio.sleep(0)
+        left.cancel()
+        assert isinstance(await store.append(lease("a"), 1, deltas(1, 2)), Stored)
+        assert store.database.events("a", ME).events == deltas(1, 2)
+        await store.close()
+
+    asyncio.run(live())
+
+
+def test_the_loop_that_was_closed_keeps_nobody_waiting(tmp_path: Path) -> None:
+    database = Database(tmp_path)
+    group = GroupCommit(database)
+    begin = partial(writing.begin, new=new_run("a", "a"))
+
+    async def leave() -> None:
+        group.add(begin)
+
+    async def ask() -> object:
+        return await group.add(begin)
+
+    first = asyncio.new_event_loop()
+    first.run_until_complete(leave())
+    first.close()
+    assert asyncio.run(ask()) == lease("a")
+    database.close()
