@@ -45,17 +45,23 @@ def long_replies(field: Field, rounds: int) -> Part:
             yield "peak", Found(peak_megabytes(field.gateway.pid), f"{4 * rounds} runs")
 
 
-def many_replies(field: Field, rounds: int) -> Part:
-    """100 lines, 16 at once: requests a second."""
+def many_replies(field: Field, rounds: int, count: int = 400) -> Part:
+    """100 lines, 16 at once: requests a second, and the CPU time that a server needs for each."""
+    used: dict[str, list[float]] = {}  # seconds for a request, in each round
 
-    def rate(one: Contender, count: int) -> float:
-        return field.ask(one, "100", concurrency=AT_ONCE, count=count).rate
+    def rate(who: str, one: Contender, count: int) -> float:
+        before = cpu_seconds(one.server.pid)
+        found = field.ask(one, "100", concurrency=AT_ONCE, count=count).rate
+        used.setdefault(who, []).append((cpu_seconds(one.server.pid) - before) / count)
+        return found
 
-    actions = {who: partial(rate, one, 400) for who, one in _ours(field).items()}
-    found = rotated(actions, rounds, {"plain": partial(rate, field.plain, 100)})
+    actions = {who: partial(rate, who, one, count) for who, one in _ours(field).items()}
+    found = rotated(actions, rounds, {"plain": partial(rate, "plain", field.plain, count // 4)})
     for who in ("openai", "documents", "plain"):
         rates = f"{median(found, who):,.0f}/s against {median(found, 'relay'):,.0f}/s"
         yield f"many {who}", Found(ratio(found, who, "relay"), rates)
+    for who, times in used.items():
+        yield f"cpu {who}", Found(statistics.median(times) * 1e3, f"least {min(times) * 1e3:.2f} ms")
 
 
 def other_dialects(field: Field, rounds: int, session: str = "50k", count: int = 400) -> Part:

@@ -73,6 +73,13 @@ def test_the_other_dialects_tell_the_same_and_are_timed(field: Field) -> None:
     assert all(one.value > 0 for one in found.values())
 
 
+def test_short_replies_are_counted_with_the_time_of_their_server(field: Field) -> None:
+    found = dict(served.many_replies(field, 1, count=20))
+    assert found.keys() <= GOALS.keys()
+    assert {"many openai", "cpu openai", "cpu relay"} <= found.keys()
+    assert all(one.value > 0 for one in found.values())
+
+
 def test_an_agent_whose_client_leaves_is_gone(field: Field) -> None:
     found = dict(served.leaving(field, 1))
     assert found.keys() <= GOALS.keys()

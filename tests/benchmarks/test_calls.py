@@ -1,0 +1,85 @@
+"""How many calls a run of 100 lines takes: a figure that no other program on the machine can change."""
+
+import asyncio
+import shutil
+import socket
+import sys
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import uvloop
+
+from benchmarks.sessions import named_session
+from cursor_gateway.cli.composition import compose
+from cursor_gateway.cli.dialects import dialects_of
+from cursor_gateway.http1.server import HttpServer, Timeouts
+from cursor_gateway.runs.local_run_service import LocalRunService
+from cursor_gateway.server.app import build_app
+from cursor_gateway.server.logs import RunLog
+from cursor_gateway.server.metrics import Metrics
+from cursor_gateway.settings import Settings
+
+MOST_PYTHON, MOST_C = 1600, 1760  # fewer is better: docs/performance.md has the story
+RUNS = 5
+CLIENT = "asyncio/streams.py"
+
+BODY = b'{"model":"auto","stream":true,"messages":[{"role":"user","content":"replay 100 blocks"}]}'
+REQUEST = (
+    b"POST /v1/chat/completions HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
+    b"Connection: close\r\nContent-Length: %d\r\n\r\n%b" % (len(BODY), BODY)
+)
+
+
+class Calls:
+    def __init__(self) -> None:
+        self.python = self.c = 0
+
+    def __call__(self, frame: FrameType, event: str, argument: Any) -> None:
+        if not frame.f_code.co_filename.endswith(CLIENT):
+            self.python += event == "call"
+            self.c += event == "c_call"
+
+
+async def counted(programs: Path, folder: Path) -> list[Calls]:
+    """The calls of some runs, from the connection to a moment after the end of the reply."""
+    (folder / "work").mkdir()
+    (folder / "100.ndjson").write_bytes(named_session("100").data)
+    agent = shutil.copy(programs / "cursor-agent", folder)
+    settings = Settings(
+        data_dir=str(folder / "data"), workspace=str(folder / "work"), agent_program=str(agent), source="cli"
+    )
+    metrics = Metrics()
+    gateway = await compose(settings, [metrics, RunLog()], {"PATH": "/usr/bin:/bin", "HOME": str(folder)})
+    found = []
+    try:
+        app = build_app(LocalRunService(gateway.service), settings, metrics, dialects_of(settings))
+        server = HttpServer(
+            app, refusal=app.refusal, fault=lambda error, path: None, timeouts=Timeouts(head=60), max_connections=9
+        )
+        bound = socket.create_server(("127.0.0.1", 0))
+        await server.listen(bound)
+        for _ in range(RUNS):
+            calls = Calls()
+            sys.setprofile(calls)
+            reader, writer = await asyncio.open_connection(*bound.getsockname())
+            writer.write(REQUEST)
+            reply = await reader.read()
+            writer.close()
+            while gateway.service.runs.running:
+                await asyncio.sleep(0.01)
+            sys.setprofile(None)
+            assert b"data: [DONE]" in reply
+            found.append(calls)
+        server.abort()
+    finally:
+        sys.setprofile(None)
+        await gateway.close()
+    return found
+
+
+def test_a_short_run_takes_few_calls(programs: Path, tmp_path: Path) -> None:
+    """The least of some runs: the first one loads modules, and a slow machine reads the output in more pieces."""
+    found = uvloop.run(counted(programs, tmp_path))
+    assert min(calls.python for calls in found) <= MOST_PYTHON
+    assert min(calls.c for calls in found) <= MOST_C
