@@ -185,7 +185,7 @@ def _fresh_folders(source: SourceRouter, directory: Path, ledger: Ledger) -> Fre
     """In this gateway's own folder, which is removed with it."""
     base = directory.resolve()
     names = [OWN_CONFIGURATION] if isinstance(source.named(None), CursorCliSource) else []
-    return FreshFolders(base, base / ledger.folder.relative_to(directory) / "fresh", names)
+    return FreshFolders(base, base / ledger.folder.relative_to(directory) / "conversations" / "fresh", names)
 
 
 async def _service(

@@ -105,7 +105,11 @@ class Journal:
 
     def begin_soon(self) -> None:
         """For a run that starts in any case: with its first events, or while its agent is silent."""
-        if self._lease is None:
+        if self._lease is not None:
+            return
+        if self._must_store_seconds is not None:  # other gateways have to know it
+            self._begin_meanwhile()
+        else:
             self._begins_at = asyncio.get_running_loop().call_later(_BEGIN_SECONDS, self._begin_meanwhile)
 
     def _begin_meanwhile(self) -> None:

@@ -30,7 +30,6 @@ class Ledger:
         self.folder = directory / _name(os.getpid())
         self._agents = self.folder / "agents"
         self._spare: list[str] = []  # files of agents that have ended
-        self._spares = 0  # how many there were, for their names
         self._entries: dict[int, str] = {}  # process group -> file
         self._lock = -1
 
@@ -61,8 +60,7 @@ class Ledger:
             if len(self._spare) >= _MOST_SPARE:
                 os.unlink(entry)
                 return
-            self._spares += 1
-            spare = f"{self.folder}/spare-{self._spares}"
+            spare = f"{self.folder}/spare-{len(self._spare)}"
             if _renamed(entry, spare):
                 self._spare.append(spare)
         except OSError:
