@@ -210,9 +210,7 @@ class Store(Protocol):
         """The lease of the new run, with the first epoch; with anything else, nothing is stored."""
         ...
 
-    async def begin_with(
-        self, new: NewRun, events: Sequence[DocumentEvent], end: RunEnd | None
-    ) -> Refused | Written:
+    async def begin_with(self, new: NewRun, events: Sequence[DocumentEvent], end: RunEnd | None) -> Refused | Written:
         """`begin_run`, and `append` or `end_run` with the run's first events, which is one transaction if possible.
 
         Unless it is refused, the run has the lease that `begin_run` gives.

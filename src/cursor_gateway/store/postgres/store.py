@@ -164,9 +164,7 @@ class PostgresStore:
         except writing.NotStored as refused:
             return refused.why
 
-    async def begin_with(
-        self, new: NewRun, events: Sequence[DocumentEvent], end: RunEnd | None
-    ) -> Refused | Written:
+    async def begin_with(self, new: NewRun, events: Sequence[DocumentEvent], end: RunEnd | None) -> Refused | Written:
         """In two transactions: each is short, and the run may be seen in between."""
         begun = await self.begin_run(new)
         if not isinstance(begun, Lease):
