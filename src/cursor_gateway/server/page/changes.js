@@ -74,8 +74,9 @@ async function load() {
 		const response = await request(`${conversationUrl(id)}/changes?dialect=html`);
 		const content = parsed(await response.text());
 		if (state !== shown) return;
-		const open = new Set([...list.querySelectorAll("details[open]")].map(({ dataset }) => dataset.path));
-		for (const file of content.querySelectorAll("details")) file.open = open.has(file.dataset.path);
+		const open = new Set([...list.querySelectorAll("details[data-path][open]")].map(({ dataset }) => dataset.path));
+		const files = content.querySelectorAll("details[data-path]");
+		for (const file of files) file.open = files.length === 1 || open.has(file.dataset.path);
 		list.replaceChildren(content, ...commandList());
 	} catch (error) {
 		showProblem(error);
