@@ -15,6 +15,20 @@ def test_other_clients_are_not_codex() -> None:
     assert read_codex({"originator": "my_app"}, {}, "key") is None
 
 
+@pytest.mark.parametrize(
+    "headers",
+    [
+        *(
+            {"originator": name}
+            for name in ("codex-tui", "codex_exec", "codex_cli_rs", "codex_vscode", "Codex Desktop")
+        ),
+        {"originator": "my_app", "x-codex-turn-metadata": "{}"},
+    ],
+)
+def test_every_program_of_codex_is_codex(headers: dict[str, str]) -> None:
+    assert read_codex({**headers, "session-id": "s"}, {}, None) == Codex("s")
+
+
 def test_the_session_is_the_thread() -> None:
     assert read_codex({**CODEX, "session-id": "s", "thread-id": "t"}, {}, "k") == Codex("s")
     assert read_codex({**CODEX, "thread-id": "t"}, {}, "k") == Codex("t")

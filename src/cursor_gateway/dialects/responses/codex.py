@@ -16,9 +16,15 @@ class Codex(Struct, frozen=True):
     is_compaction: bool = False  # it asks for a summary of the conversation
 
 
+def is_codex(headers: Mapping[str, str]) -> bool:
+    """Its programs have different originators, such as `codex-tui`, `codex_exec` and `codex_vscode`, which users can
+    change; each of them describes its turns."""
+    return headers.get("originator", "").lower().startswith("codex") or _TURN in headers
+
+
 def read_codex(headers: Mapping[str, str], metadata: Mapping[str, Any], cache_key: str | None) -> Codex | None:
     """None: it is another client."""
-    if not headers.get("originator", "").startswith("codex_"):
+    if not is_codex(headers):
         return None
     turn = {**_object(metadata.get(_TURN)), **_object(headers.get(_TURN))}
     thread = headers.get("session-id") or headers.get("thread-id") or cache_key or ""
