@@ -7,7 +7,6 @@ a database; here it is JSON under the same name.
 import json
 import os
 import re
-from hashlib import md5
 
 from tests.agent import failures
 from tests.agent.config import write_whole
@@ -97,4 +96,10 @@ class Sessions:
 
 
 def _md5(text: str) -> str:
-    return md5(os.fsencode(text), usedforsecurity=False).hexdigest()
+    """Without `hashlib`, whose import would take a tenth of the program's time."""
+    try:
+        import _md5  # type: ignore[import-not-found]
+    except ImportError:  # a Python that was built without it
+        import hashlib as _md5
+    digest: str = _md5.md5(os.fsencode(text), usedforsecurity=False).hexdigest()
+    return digest
