@@ -42,7 +42,7 @@ class Person:
     def button(self, name: str) -> None:
         self.click(self.page.get_by_role("button", name=name))
 
-    def ask(self, prompt: str) -> None:
+    def type(self, prompt: str) -> None:
         """The prompt has the focus, without a click."""
         expect(prompt_box(self.page)).to_be_focused()
         self.page.keyboard.type(prompt)
@@ -84,7 +84,7 @@ def choose_a_folder(person: Person) -> None:
 
 
 def ask(person: Person) -> None:
-    person.ask("Run the checks")
+    person.type("Run the checks")
     person.picture("ask")
     person.send()
 
@@ -162,7 +162,7 @@ _TASKS = (
 def _begin(person: Person, prompt: str) -> None:
     """A new conversation, which the counted clicks follow."""
     person.page.get_by_role("link", name="New conversation").click()
-    person.ask(prompt)
+    person.type(prompt)
     person.send()
 
 
