@@ -67,19 +67,15 @@ class Asking:
         if done is None:
             done = self._waiting[id] = loop.create_future()
         until = None if queue_seconds is None else loop.time() + queue_seconds
-        try:
-            while not done.done():
-                is_late = until is not None and loop.time() >= until and id not in self._claimed
-                if is_late and await self._cluster.withdraw(id):
-                    return Done(None)
-                self._check_database(loop.time())
-                with suppress(TimeoutError):
-                    await asyncio.wait_for(asyncio.shield(done), _LOOK_SECONDS)
-            return done.result()
-        finally:
-            if done.done() or queue_seconds is not None:
-                self._waiting.pop(id, None)
-                self._claimed.discard(id)
+        while not done.done():
+            is_late = until is not None and loop.time() >= until and id not in self._claimed
+            if is_late and await self._cluster.withdraw(id):
+                self._note(id, Done(None))
+                break
+            self._check_database(loop.time())
+            with suppress(TimeoutError):
+                await asyncio.wait_for(asyncio.shield(done), _LOOK_SECONDS)
+        return done.result()
 
     def _check_database(self, now: float) -> None:
         if self._away_since is not None and now - self._away_since > _AWAY_SECONDS:
@@ -105,13 +101,15 @@ class Asking:
                 self._note(id, state)
 
     def _note(self, id: str, state: Queued | Done) -> None:
-        waiting = self._waiting.get(id)
         match state:
-            case Done() if waiting is not None and not waiting.done():
-                waiting.set_result(state)
+            case Done():
+                self._claimed.discard(id)
+                waiting = self._waiting.pop(id, None)
+                if waiting is not None and not waiting.done():
+                    waiting.set_result(state)
             case Queued(is_claimed=True):
                 self._claimed.add(id)
-            case _:
+            case Queued():
                 self._claimed.discard(id)
 
 

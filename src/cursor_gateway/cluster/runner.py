@@ -39,7 +39,7 @@ from cursor_gateway.cluster.commands import (
     returned,
 )
 from cursor_gateway.cluster.members import Members
-from cursor_gateway.errors import GatewayError, GatewayFault, RunnerLost, StoreUnavailable, error_of
+from cursor_gateway.errors import GatewayError, GatewayFault, RunnerLost, ShuttingDown, StoreUnavailable, error_of
 from cursor_gateway.runs.continuing import Continued
 from cursor_gateway.runs.local_run_service import LocalRunService
 from cursor_gateway.runs.run import Run
@@ -138,21 +138,29 @@ class Runner:
         return bool(claimed)
 
     async def _carry_out(self, claimed: ClaimedCommand) -> None:
+        """Until its outcome is stored, it stays in `_working`, so that it is never carried out twice here."""
         try:
-            outcome = encode(await self._outcome(claimed))
+            outcome = await self._outcome(claimed)
             self._starting.discard(claimed.id)
-            while True:
-                try:
-                    await self._cluster.finish(claimed.id, claimed.epoch, outcome)
-                except StoreUnavailable:
-                    await asyncio.sleep(_AGAIN_SECONDS)
-                else:
-                    break
+            while not await self._is_finished(claimed, outcome):
+                await asyncio.sleep(_AGAIN_SECONDS)
+            self._working.pop(claimed.id, None)
             self._cluster.hint(claimed.front, Hint("outcome", [claimed.id]))
         finally:
             self._starting.discard(claimed.id)
-            self._working.pop(claimed.id, None)
             self._wanted.set()
+
+    async def _is_finished(self, claimed: ClaimedCommand, outcome: Outcome) -> bool:
+        is_refused = isinstance(outcome, Failed) and outcome.failure.code == ShuttingDown.code
+        try:
+            if is_refused and claimed.takes_place:  # another runner can start it
+                await self._cluster.release(claimed.id, claimed.epoch)
+                self._cluster.hint("", Hint("queue"))
+            else:
+                await self._cluster.finish(claimed.id, claimed.epoch, encode(outcome))
+        except StoreUnavailable:
+            return False
+        return True
 
     async def _outcome(self, claimed: ClaimedCommand) -> Outcome:
         try:

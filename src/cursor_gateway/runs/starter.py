@@ -134,7 +134,12 @@ class RunStarter:
         new = self._new_run(request, info, conversation)
         journal = Journal(self._store, new, self._now_ms, self._must_store_seconds)
         must_begin = request.idempotency_key is not None or request.repeat_key or request.kept or needs_lease
-        refused = await journal.begin() if must_begin else None
+        try:
+            refused = await journal.begin() if must_begin else None
+        except BaseException:
+            if offered is not None:
+                self._endpoint.withdraw(offered.url)
+            raise
         if isinstance(refused, KeyTaken) or (refused is not None and needs_lease):
             if offered is not None:
                 self._endpoint.withdraw(offered.url)

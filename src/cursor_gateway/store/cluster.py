@@ -181,6 +181,10 @@ class ClusterStore(Protocol):
         """False: another process has claimed it since."""
         ...
 
+    async def release(self, id: str, epoch: int) -> None:
+        """Gives a claim back: another runner may take the command."""
+        ...
+
     async def withdraw(self, id: str) -> bool:
         """False: it has been claimed."""
         ...

@@ -96,7 +96,12 @@ _CLAIMED = """
     WHERE state = 'claimed' AND runner = %s AND id <> ALL(%s) ORDER BY key
 """
 _FINISH = """
-    UPDATE commands SET state = 'done', outcome = %s, ended = now() WHERE id = %s AND epoch = %s AND state = 'claimed'
+    UPDATE commands SET state = 'done', outcome = %s, body = '', ended = now()
+    WHERE id = %s AND epoch = %s AND state = 'claimed'
+"""
+_RELEASE = """
+    UPDATE commands SET state = 'queued', runner = NULL, target = NULL, epoch = epoch + 1
+    WHERE id = %s AND epoch = %s AND state = 'claimed'
 """
 _HEADS = """
     SELECT runs.id, runs.last, runs.state = 'running' AS is_running, given.after, events.first, events.data
@@ -248,9 +253,14 @@ class PostgresCluster:
 
         return await self._connections.run(work)
 
+    async def release(self, id: str, epoch: int) -> None:
+        await self._execute(_RELEASE, [id, epoch])
+
     async def withdraw(self, id: str) -> bool:
         async def work(connection: Connection) -> bool:
-            withdrawn = "UPDATE commands SET state = 'done', ended = now() WHERE id = %s AND state = 'queued'"
+            withdrawn = (
+                "UPDATE commands SET state = 'done', body = '', ended = now() WHERE id = %s AND state = 'queued'"
+            )
             if (await connection.execute(withdrawn, [id])).rowcount:
                 return True
             done = "SELECT FROM commands WHERE id = %s AND state = 'done' AND outcome IS NULL"
