@@ -17,9 +17,10 @@ from cursor_gateway.model.messages import Instructions, UserMessage
 SESSION = "c0ffee00-0000-4000-8000-000000000000"
 
 
-def test_it_is_known_by_its_user_agent() -> None:
+def test_it_is_known_by_its_user_agent_or_its_session() -> None:
     assert is_claude_code({"user-agent": "claude-cli/2.1.325 (external, cli)"})
     assert not is_claude_code({"user-agent": "Anthropic/Python 2.8"})
+    assert is_claude_code({"user-agent": "another", "x-claude-code-session-id": SESSION})
     assert not is_claude_code({})
 
 

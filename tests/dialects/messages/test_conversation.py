@@ -151,6 +151,18 @@ def test_documents_are_read_as_text(block: dict[str, Any], expected: str) -> Non
     assert said(("user", [text("Hi"), block]))[0] == UserMessage(f"Hi\n{expected}")
 
 
+def test_a_document_has_its_title_and_its_context() -> None:
+    source = {"type": "text", "media_type": "text/plain", "data": "abc"}
+    block = {"type": "document", "source": source, "title": "Notes", "context": "Of May."}
+    assert said(("user", [block])) == [UserMessage("Notes\nOf May.\nabc")]
+
+
+def test_a_summary_stands_for_what_came_before() -> None:
+    summary = {"type": "compaction", "content": "We counted."}
+    assert said(("user", [summary, text("Go on.")])) == [UserMessage("We counted.\nGo on.")]
+    assert said(("user", "Hi"), ("assistant", [summary]))[1] == AssistantMessage("We counted.")
+
+
 @pytest.mark.parametrize(
     "source",
     [

@@ -18,6 +18,7 @@ from cursor_gateway.model.document_events import DocumentEvent, Reasoning
 from cursor_gateway.model.messages import ToolMessage
 from cursor_gateway.stages.tokens import estimate_tokens_by_sample
 from tests.anthropic_shapes import Error, Message, Text, Thinking, events_of, fold, read_message
+from tests.dialects.descriptions import described
 from tests.dialects.runs import RUN, USAGE, done, paused, words
 
 THINKING = {"type": "enabled", "budget_tokens": 1024}
@@ -38,6 +39,10 @@ def read(body: dict[str, Any], headers: dict[str, str] | None = None, actions: A
 
 def reply_to(body: dict[str, Any], headers: dict[str, str] | None = None, actions: ActionDisplay = "thinking") -> Any:
     return read(body, headers, actions).reply
+
+
+def test_it_describes_itself() -> None:
+    assert described(messages_dialect(50, "thinking")).tag
 
 
 # --- requests ---------------------------------------------------------------------------------------

@@ -15,6 +15,7 @@ from cursor_gateway.dialects.responses.request import Asked
 from cursor_gateway.errors import AgentCrashed, AgentUnauthenticated, InvalidRequest, WebSocketRefused
 from cursor_gateway.model.messages import ToolMessage, UserMessage
 from cursor_gateway.prompting.structured import JsonObject, instructions
+from tests.dialects.descriptions import described
 from tests.dialects.runs import RUN, USAGE, done, words
 from tests.responses_shapes import read_response, read_stream, text_of
 
@@ -83,7 +84,11 @@ def test_codex() -> None:
     assert codex.headers(RUN) == {"x-codex-turn-state": "chat_0a1b"}
     assert b"keepalive" in codex.form.keep_alive
     other = reply(start({"session-id": "s"}))
-    assert (other.streams_failures, other.headers(RUN), other.form) == (False, {}, SSE)
+    assert (other.streams_failures, other.is_resumable, other.headers(RUN), other.form) == (False, False, {}, SSE)
+
+
+def test_it_describes_itself() -> None:
+    assert described(responses_dialect(5, lambda: 0.0)).tag
 
 
 def test_codex_is_told_in_a_stream_why_a_run_cannot_start() -> None:

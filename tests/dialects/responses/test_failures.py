@@ -1,8 +1,10 @@
 """The error of a response whose run failed."""
 
+import json
+
 import pytest
 
-from cursor_gateway.dialects.responses.failures import response_error
+from cursor_gateway.dialects.responses.failures import RESPONSES_ERRORS, response_error
 from cursor_gateway.dialects.responses.shapes import ResponseError
 from cursor_gateway.errors import (
     AgentCrashed,
@@ -11,6 +13,7 @@ from cursor_gateway.errors import (
     AgentUnauthenticated,
     GatewayError,
     GatewayRestarted,
+    NotFound,
     RunCancelled,
     ShuttingDown,
 )
@@ -50,3 +53,9 @@ def test_codex_does_not_retry_what_would_fail_in_the_same_way() -> None:
 )
 def test_others_get_a_code_of_openais(error: GatewayError, code: str) -> None:
     assert response_error(error.failure(), is_codex=False, has_begun=True).code == code
+
+
+def test_fields_are_named_as_this_api_calls_them() -> None:
+    for param, expected in (("conversationId", "conversation"), ("input", "input"), (None, None)):
+        failure = NotFound("Unknown.", param=param).failure()
+        assert json.loads(RESPONSES_ERRORS.encode(failure, ""))["error"]["param"] == expected

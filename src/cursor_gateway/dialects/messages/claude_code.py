@@ -18,17 +18,18 @@ Side: TypeAlias = Literal["title", "search", "summary"]
 CHEAPEST = "claude-haiku"  # the model for side requests that need no judgement
 _COMPACTION = "CRITICAL: Respond with TEXT ONLY"
 _FOLDER = re.compile(r"(?:Primary working|Working) directory: ([^\n]+)")
+_SESSION = "x-claude-code-session-id"
 _OLD_SESSION = "_session_"
 _WEB = ("web_search_", "web_fetch_")
 
 
 def is_claude_code(headers: Mapping[str, str]) -> bool:
-    return headers.get("user-agent", "").startswith("claude-cli")
+    return headers.get("user-agent", "").startswith("claude-cli") or _SESSION in headers
 
 
 def session_of(headers: Mapping[str, str], user_id: str) -> str:
     """Claude Code's own name for the conversation; its subagents have conversations of their own. Empty: none."""
-    session = headers.get("x-claude-code-session-id") or _session_in(user_id)
+    session = headers.get(_SESSION) or _session_in(user_id)
     agent = headers.get("x-claude-code-agent-id", "")
     return f"{session} {agent}" if session and agent else session
 
