@@ -213,7 +213,7 @@ def test_cancel(gateway: RunningGateway, client: AnyClient) -> None:
         next(iter(stream))
         stream.cancel()
         assert isinstance(list(stream)[-1], Done)
-        with pytest.raises(CallFailed, match="cancelled") as caught:
+        with pytest.raises(CallFailed, match="Stopped on request") as caught:
             stream.result()
     error = caught.value
     assert (error.code, error.status, error.chat_id, error.response) == ("cancelled", 499, stream.id, stream.response)
