@@ -256,8 +256,9 @@ class Cluster(RuleBasedStateMachine):
         begun = self._call(losses, lambda: self._store.begin_run(new))
         if command.state != "claimed" or command.epoch != claimed.epoch:
             assert begun == Superseded()
-        elif command.run in self.runs:
-            assert begun == Lease(command.run, 1)
+        elif (known := self.runs.get(command.run)) is not None:
+            is_mine = known.instance == claimed.member and known.epoch == 1 and known.is_running
+            assert begun == (Lease(command.run, 1) if is_mine else Superseded())
         elif busy := [run for run in self.runs.values() if run.conversation == conversation and run.is_running]:
             assert begun == Busy(busy[0].id)
         else:

@@ -33,6 +33,7 @@ from cursor_gateway.wire.surrogates import repair
 _KNOWN = """
     SELECT EXISTS (SELECT FROM runs WHERE id = %s), EXISTS (SELECT FROM idempotency WHERE owner = %s AND key = %s)
 """
+_MINE = "SELECT FROM runs WHERE id = %s AND instance = %s AND epoch = 1 AND state = 'running'"
 # Until the run has begun, the command cannot be taken over.
 _HELD = "SELECT FROM commands WHERE id = %s AND epoch = %s AND state = 'claimed' FOR SHARE"
 _CONVERSATION = """
@@ -121,6 +122,8 @@ async def begin(connection: Connection, new: NewRun, entry: Entry) -> Lease:
     known = await (await connection.execute(_KNOWN, [new.id, new.owner, key])).fetchone()
     assert known is not None
     if known[0]:
+        if new.claim is not None and not (await connection.execute(_MINE, [new.id, new.instance])).rowcount:
+            raise NotStored(Superseded())  # it was begun with an earlier claim, and is over or another's
         return Lease(new.id, 1)
     if known[1]:
         raise NotStored(KeyTaken())
