@@ -21,6 +21,7 @@ from msgspec.structs import replace
 from rich.console import Console
 
 from benchmarks import served
+from benchmarks.cluster import cluster
 from benchmarks.failing import BenchmarkFailed
 from benchmarks.fairness import shared_places
 from benchmarks.field import Field
@@ -62,6 +63,7 @@ PARTS: Mapping[str, Callable[[Field, int], Part]] = {
     "fair": shared_places,
     "leave": served.leaving,
     "pipeline": lambda field, rounds: pipeline(field.sessions["50k"]),
+    "cluster": cluster,
     "kept": lambda field, rounds: kept_alive(),
 }
 

@@ -111,7 +111,12 @@ def event_delays(field: Field, rounds: int, streams: int = 4, events: int = 150,
 
 def idle_streams(field: Field, _: int) -> Part:
     """One silent run, read by 5,000 clients: what each of them costs the gateway."""
-    server = field.new_gateway("idle")
+    used, count = idle_kilobytes(field, field.new_gateway("idle"))
+    yield "idle", Found(used / count, f"{used / 1024:.0f} MB for {count:,} readers of one silent run")
+
+
+def idle_kilobytes(field: Field, server: Server) -> tuple[float, int]:
+    """What so many readers take."""
     count = min(IDLE, resource.getrlimit(resource.RLIMIT_NOFILE)[0] - _SPARE)
     reader = Contender(server, DOCUMENTS)
     with _open(reader, "silent") as reply:
@@ -120,8 +125,7 @@ def idle_streams(field: Field, _: int) -> Part:
             pass  # a first hundred: what is allocated once for all is none of a stream's cost
         before = own_kilobytes(server.pid)
         with field.load.holding(reader, path, count):
-            used = own_kilobytes(server.pid) - before
-    yield "idle", Found(used / count, f"{used / 1024:.0f} MB for {count:,} readers of one silent run")
+            return own_kilobytes(server.pid) - before, count
 
 
 def growth(field: Field, rounds: int) -> Part:

@@ -4,15 +4,17 @@ import asyncio
 import os
 import subprocess
 import tempfile
-from collections.abc import AsyncIterator, Collection
+from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
+
+from msgspec import Struct
 
 from cursor_gateway.sources.ledger import Ledger
 from nemesis.agent import install
 from nemesis.faults import MEMBERS
 from nemesis.link import Link
-from nemesis.observer import TRAIL
+from nemesis.observer import BEATS, TRAIL
 from tools.cluster.balancer import Balancer
 from tools.cluster.member import COMMAND, Member, Role
 from tools.postgres import Server, running
@@ -35,14 +37,27 @@ _FAKETIME = Path("/usr/lib/x86_64-linux-gnu/faketime/libfaketimeMT.so.1")
 SHARED = "shared"  # the volume that both runners have
 
 
+class Options(Struct, frozen=True, kw_only=True):
+    source: Path | None = None  # a folder with the package, in place of the one that is installed
+    jumping: frozenset[str] = frozenset()  # members whose clocks can be moved
+    both: str = ""  # the front that runs agents as well (`role = "all"`)
+    database_folder: Path | None = None
+    settings: Mapping[str, str] = {}
+
+
+_USUAL = Options()
+
+
 class Cluster:
     def __init__(
-        self, folder: Path, server: Server, database: str, source: Path | None, jumping: Collection[str]
+        self,
+        folder: Path,
+        server: Server,
+        database: str,
+        options: Options,
     ) -> None:
-        """`source` is a folder with the package, in place of the one that is installed. The clocks of the members
-        `jumping` can be moved."""
         self.folder, self.server, self.url = folder, server, server.url(database)
-        self._database, self._source, self._jumping = database, source, jumping
+        self._database, self._options = database, options
         self.witness = folder / "witness"
         self.members: dict[str, Member] = {}
         self.links: dict[str, Link] = {}
@@ -52,8 +67,13 @@ class Cluster:
 
     @property
     def volumes(self) -> list[str]:
-        """Where conversations may be: on a disk of one host, or on the one that both share."""
-        return [*(f"host-{name}" for name in MEMBERS if name.startswith("runner")), SHARED]
+        """Where conversations may be: on a disk of one host, or on the one that all runners share."""
+        return [*(f"host-{name}" for name in MEMBERS if self._role(name) != "front"), SHARED]
+
+    def _role(self, name: str) -> Role:
+        if name == self._options.both:
+            return "all"
+        return "front" if name.startswith("front") else "runner"
 
     def folder_of(self, volume: str) -> Path:
         return self.folder / (SHARED if volume == SHARED else volume.removeprefix("host-") + "/work")
@@ -68,30 +88,30 @@ class Cluster:
         for member in self.members.values():
             member.start()
         await asyncio.gather(*(member.ready() for member in self.members.values()))
-        self.balancer.fronts = [member.address for member in self.members.values() if member.role == "front"]
+        self.balancer.fronts = [member.address for member in self.members.values() if member.role != "runner"]
         host, port = await self.balancer.start()
         self.address = f"http://{host}:{port}"
 
     def _member(self, name: str, port: int) -> Member:
-        role: Role = "front" if name.startswith("front") else "runner"
+        role = self._role(name)
         home = self.folder / name
         (home / "work").mkdir(parents=True)
         url = f"postgresql://postgres@127.0.0.1:{port}/{self._database}?sslmode=disable&gssencmode=disable"
-        settings = {**_SETTINGS, "store": url, "workspace": str(home / "work")}
-        if role == "runner":
+        settings = {**_SETTINGS, **self._options.settings, "store": url, "workspace": str(home / "work")}
+        if role != "front":
             install(home / "bin", self.witness)
             settings["volumes"] = f"{SHARED}={self.folder_of(SHARED)}"
         environment = {
             "PATH": f"{home / 'bin'}{os.pathsep}/usr/bin{os.pathsep}/bin",
             "HOME": str(home),
-            **({"PYTHONPATH": str(self._source)} if self._source else {}),
+            **({"PYTHONPATH": str(self._options.source)} if self._options.source else {}),
             **self._clock(name, home),
         }
         return Member(name, role, home, settings, environment, [*_as_host(f"host-{name}"), *COMMAND])
 
     def _clock(self, name: str, home: Path) -> dict[str, str]:
         """Its wall clock can be moved by writing into a file; the monotonic one stays. That makes a process slower."""
-        if name not in self._jumping:
+        if name not in self._options.jumping:
             return {}
         (home / "clock").write_text("+0")
         return {
@@ -104,8 +124,8 @@ class Cluster:
 
     def migrate(self) -> None:
         environment = {"PATH": "/usr/bin:/bin", "HOME": str(self.folder), "CURSOR_GATEWAY_STORE": self.url}
-        if self._source:
-            environment["PYTHONPATH"] = str(self._source)
+        if self._options.source:
+            environment["PYTHONPATH"] = str(self._options.source)
         command = [*COMMAND[:-1], "migrate"]
         done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, cwd=self.folder)
         if done.returncode:
@@ -123,16 +143,18 @@ class Cluster:
 
 @asynccontextmanager
 async def cluster(
-    folder: Path, database_folder: Path | None = None, source: Path | None = None, jumping: Collection[str] = ()
+    folder: Path,
+    options: Options = _USUAL,
 ) -> AsyncIterator[Cluster]:
     """With tables in its database. On leaving, everything ends."""
     async with AsyncExitStack() as stack:
-        server = running(database_folder)
-        made = Cluster(folder, await asyncio.to_thread(server.__enter__), "nemesis", source, jumping)
+        server = running(options.database_folder)
+        made = Cluster(folder, await asyncio.to_thread(server.__enter__), "nemesis", options)
         stack.push_async_callback(asyncio.to_thread, server.__exit__, None, None, None)
         await asyncio.to_thread(made.server.create_database, "nemesis")
         await asyncio.to_thread(made.migrate)
-        await asyncio.to_thread(made.server.execute, "nemesis", TRAIL)
+        for logging in (TRAIL, BEATS):
+            await asyncio.to_thread(made.server.execute, "nemesis", logging)
         stack.push_async_callback(made.stop)
         await made.start()
         yield made

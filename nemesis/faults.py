@@ -1,6 +1,5 @@
 """A seed in; what goes wrong, where, when and for how long, out. The same seed always gives the same plan."""
 
-from collections.abc import Iterable
 from random import Random
 from typing import Literal, TypeAlias, get_args
 
@@ -17,6 +16,7 @@ Kind: TypeAlias = Literal[
     "cut off front",
     "slow link",
     "lost hints",
+    "lost beats",
     "reset connections",
     "clock jump",
     "full disk",
@@ -24,7 +24,6 @@ Kind: TypeAlias = Literal[
     "other version",
 ]
 
-_HARMLESS: frozenset[Kind] = frozenset({"slow link", "lost hints", "reset connections", "clock jump"})
 KINDS: tuple[Kind, ...] = get_args(Kind)
 DATABASE = "database"
 MEMBERS = ("front-1", "front-2", "runner-1", "runner-2")
@@ -62,11 +61,6 @@ def plan(seed: int, seconds: float, lease: float, kinds: tuple[Kind, ...] = KIND
     return found
 
 
-def disturbed(faults: Iterable[Fault]) -> frozenset[str]:
-    """Those whose runs others may end."""
-    return frozenset(fault.target for fault in faults if fault.target in MEMBERS and fault.kind not in _HARMLESS)
-
-
 def _targets(kind: Kind) -> tuple[str, ...]:
     match kind:
         case "kill front" | "freeze front" | "cut off front":
@@ -75,7 +69,9 @@ def _targets(kind: Kind) -> tuple[str, ...]:
             return MEMBERS[2:]
         case "kill database" | "database away" | "full disk":
             return (DATABASE,)
-        case "slow link" | "lost hints" | "reset connections" | "clock jump" | "restart" | "other version":
+        case (
+            "slow link" | "lost hints" | "lost beats" | "reset connections" | "clock jump" | "restart" | "other version"
+        ):
             return MEMBERS
 
 
@@ -87,7 +83,7 @@ def _duration(kind: Kind, lease: float, random: Random) -> float:
             return random.uniform(0.0, 0.5)
         case "database away":
             return 3 * lease
-        case "freeze runner" | "freeze front":
+        case "freeze runner" | "freeze front" | "lost beats":
             return random.uniform(1.2, 2.5) * lease
         case "cut off runner" | "cut off front":
             return random.uniform(0.5, 2.5) * lease

@@ -42,7 +42,6 @@ class StoredRun(Struct, frozen=True):
     epoch: int
     events: tuple[StoredEvent, ...]
     question: str = ""  # a word of its prompt, which is given to no other run but a retry
-    runner: str = ""  # the member that began it
     agents: int = 1  # so many may be started for it: two if its client wants another when the runner is lost
 
 
@@ -80,6 +79,17 @@ class Accepted(Struct, frozen=True):
     effect: str = ""
 
 
+class Takeover(Struct, frozen=True):
+    """A run was taken from a member whose last beat the database got so many seconds ago.
+
+    The time in which the database was away does not count.
+    """
+
+    run: str
+    member: str
+    silence: float
+
+
 class Agent(Struct, frozen=True):
     """One start of the agent.
 
@@ -93,6 +103,7 @@ class Agent(Struct, frozen=True):
     begin: float
     end: float | None
     alone: bool
+    prompt: str = ""
 
 
 class History(Struct, frozen=True, kw_only=True):
@@ -106,7 +117,9 @@ class History(Struct, frozen=True, kw_only=True):
     runs: tuple[StoredRun, ...] = ()
     agents: tuple[Agent, ...] = ()
     said: dict[str, str] = {}  # by question: all that its agent says if nothing ends it
-    disturbed: frozenset[str] = frozenset()  # members that were killed, frozen, cut off or stopped
+    is_quiet: bool = False  # nothing was done to it
+    takeovers: tuple[Takeover, ...] = ()
+    lease: float = 0.0  # seconds
 
     def write(self, file: Path) -> None:
         file.write_bytes(msgspec.msgpack.encode(self))

@@ -48,6 +48,10 @@ async def _inject(cluster: Cluster, fault: Fault, random: Random) -> None:
                 link.loses_notifications = True
                 await cure
                 link.loses_notifications = False
+            case "lost beats":
+                link.beats.clear()
+                await cure
+                link.beats.set()
             case "reset connections":
                 link.reset()
             case "clock jump":

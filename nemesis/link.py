@@ -16,6 +16,7 @@ _CHUNK = 64 * 1024
 _NOTIFICATION = b"A"
 _HEAD = 5  # bytes before a message of the server: its type and its length
 
+_HEARTBEAT = b"cursor-gateway heartbeat"  # the name of that connection
 _READY = b"Z"  # the type of the message that ends every answer
 
 When: TypeAlias = Literal["before", "after"]
@@ -34,6 +35,8 @@ class Link:
         self.delay = 0.0  # seconds, for each piece in each direction
         self.loses_notifications = False
         self.lost = 0  # notifications
+        self.beats = asyncio.Event()  # not set: beats do not arrive, and everything else does
+        self.beats.set()
         self.losses: deque[Loss] = deque()
         self._open = asyncio.Event()
         self._open.set()
@@ -96,8 +99,12 @@ class Link:
 
     async def _up(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, answer: asyncio.Event) -> None:
         """`answer` is set when the answer to what was sent last is to be lost."""
+        is_heartbeat = False
         with suppress(OSError):
             while data := await reader.read(_CHUNK):
+                is_heartbeat = is_heartbeat or _HEARTBEAT in data  # its name is in the first message
+                if is_heartbeat:
+                    await self.beats.wait()
                 if self.losses and not self._skipped():
                     if self.losses[0].when == "before":
                         self.losses.popleft()

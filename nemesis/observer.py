@@ -4,7 +4,6 @@ It asks the database itself, not through any member, and only reads.
 """
 
 import asyncio
-import re
 from contextlib import suppress
 from typing import Any
 
@@ -15,18 +14,17 @@ from cursor_gateway.dialects.documents.encoder import SseEncoder
 from cursor_gateway.model.document_events import Done
 from cursor_gateway.store.postgres.folding import decode
 from cursor_gateway.wire.sse import SseDecoder
-from nemesis.history import Command, Head, Snapshot, State, StoredEvent, StoredRun
+from nemesis.history import Command, Head, Snapshot, State, StoredEvent, StoredRun, Takeover
 from nemesis.reader import data_of
 from nemesis.witness import QUESTION
 
-_HOST = re.compile(r"host-(\w+-\d+)")
 _SECONDS = 0.1  # between two snapshots
 _HEADS = """
     SELECT runs.id, conversations.id, runs.state, runs.epoch, runs.last
     FROM runs JOIN conversations ON conversations.key = runs.conversation
 """
 _RUNS = """
-    SELECT runs.key, runs.id, conversations.id, runs.state, runs.epoch, runs.instance,
+    SELECT runs.key, runs.id, conversations.id, runs.state, runs.epoch,
         (SELECT string_agg(text, ' ') FROM messages WHERE run = runs.key AND role = 'user')
     FROM runs JOIN conversations ON conversations.key = runs.conversation ORDER BY runs.key
 """
@@ -54,6 +52,29 @@ TRAIL = """
     CREATE TRIGGER nemesis_append AFTER INSERT ON events FOR EACH ROW WHEN (NOT NEW.deflated)
         EXECUTE FUNCTION nemesis_append();
 """
+# When each member's beat arrived, and for how long it had been silent when a run was taken from it.
+BEATS = """
+    CREATE TABLE nemesis_beats (member text PRIMARY KEY, at timestamptz NOT NULL);
+    CREATE TABLE nemesis_takeovers (run text NOT NULL, member text NOT NULL, silence float8 NOT NULL);
+    CREATE FUNCTION nemesis_beat() RETURNS trigger LANGUAGE plpgsql AS $$
+        BEGIN
+            INSERT INTO nemesis_beats VALUES (NEW.id, clock_timestamp())
+                ON CONFLICT (member) DO UPDATE SET at = excluded.at;
+            RETURN NULL;
+        END
+    $$;
+    CREATE TRIGGER nemesis_beat AFTER INSERT OR UPDATE OF beat ON members FOR EACH ROW EXECUTE FUNCTION nemesis_beat();
+    CREATE FUNCTION nemesis_takeover() RETURNS trigger LANGUAGE plpgsql AS $$
+        BEGIN
+            INSERT INTO nemesis_takeovers
+                SELECT NEW.id, member, extract(epoch FROM clock_timestamp() - greatest(at, pg_postmaster_start_time()))
+                FROM nemesis_beats WHERE member = NEW.instance;
+            RETURN NULL;
+        END
+    $$;
+    CREATE TRIGGER nemesis_takeover AFTER UPDATE OF epoch ON runs FOR EACH ROW WHEN (NEW.epoch > OLD.epoch)
+        EXECUTE FUNCTION nemesis_takeover();
+"""
 
 
 class Observer:
@@ -78,6 +99,11 @@ class Observer:
             found = await (await connection.execute(_RUNS)).fetchall()
             return [await _stored(connection, *row) for row in found]
 
+    async def takeovers(self) -> list[Takeover]:
+        async with await AsyncConnection.connect(self._url, autocommit=True) as connection:
+            found = await connection.execute("SELECT run, member, silence FROM nemesis_takeovers")
+            return [Takeover(*row) for row in await found.fetchall()]
+
     async def open(self) -> int:
         """How many runs and commands are not done."""
         async with await AsyncConnection.connect(self._url, autocommit=True) as connection:
@@ -99,7 +125,6 @@ async def _stored(
     conversation: str,
     state: State,
     epoch: int,
-    instance: str,
     prompt: str | None,
 ) -> StoredRun:
     """With its events as a reader is shown them."""
@@ -116,5 +141,4 @@ async def _stored(
             events.append(StoredEvent(number, writer, content, isinstance(event, Done), at))
     questions = QUESTION.findall(prompt or "")
     question = questions[0] if questions else ""
-    runner = _HOST.match(instance)  # its id begins with the name of its host
-    return StoredRun(id, conversation, state, epoch, tuple(events), question, runner[1] if runner else "")
+    return StoredRun(id, conversation, state, epoch, tuple(events), question)

@@ -44,6 +44,8 @@ async def read(
                             if event.id:
                                 last = int(event.id)
                                 shown(last, data_of(event))
+                        if time.monotonic() >= until():  # keep-alives may come for ever
+                            return f"the stream was open, and nothing came after event {last}"
         except (httpx2.TransportError, OSError) as error:
             why = f"{type(error).__name__} {error}"
         await asyncio.sleep(_PAUSE_SECONDS)

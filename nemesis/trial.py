@@ -3,15 +3,15 @@
 import asyncio
 import tempfile
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from random import Random
 
 from msgspec import Struct
 
-from nemesis.cluster import LEASE, SHARED, Cluster, can_move_clocks, can_name_hosts, cluster, small_disk
-from nemesis.faults import KINDS, Fault, Kind, disturbed, plan
+from nemesis.cluster import LEASE, SHARED, Cluster, Options, can_move_clocks, can_name_hosts, cluster, small_disk
+from nemesis.faults import KINDS, Fault, Kind
 from nemesis.history import History
 from nemesis.injection import inject
 from nemesis.laws import Violation, violations
@@ -56,28 +56,39 @@ def possible() -> tuple[tuple[Kind, ...], dict[Kind, str]]:
     return tuple(kind for kind in KINDS if kind not in missing), missing
 
 
-async def trial(
-    seed: int,
-    seconds: float,
-    source: Path | None = None,
-    faults: list[Fault] | None = None,
-    told: Callable[[str], None] = lambda line: None,
-) -> Verdict:
+class Trial(Struct, frozen=True, kw_only=True):
+    seed: int
+    seconds: float
+    source: Path | None = None  # a folder with another version of the package
+    faults: list[Fault]
+    delays: Mapping[str, float] = {}  # of the links of these members, from the beginning
+
+    @property
+    def both(self) -> str:
+        """In every third seed, one of the fronts runs agents as well."""
+        return "front-2" if self.seed % 3 == 2 else ""
+
+
+async def run(trial: Trial) -> Verdict:
     began = time.monotonic()
-    chosen = plan(seed, seconds, LEASE, possible()[0]) if faults is None else faults
+    seed, seconds = trial.seed, trial.seconds
+    chosen = trial.faults
     record = Record()
     async with _places(any(fault.kind == "full disk" for fault in chosen)) as (folder, disk):
-        jumping = {fault.target for fault in chosen if fault.kind == "clock jump"}
-        async with cluster(folder, disk, source, jumping) as running:
+        jumping = frozenset(fault.target for fault in chosen if fault.kind == "clock jump")
+        options = Options(source=trial.source, jumping=jumping, both=trial.both, database_folder=disk)
+        async with cluster(folder, options) as running:
+            for name, delay in trial.delays.items():
+                running.links[name].delay = delay
             observer = Observer(running.url)
             watching = asyncio.create_task(observer.watch())
             try:
-                await _load(running, seed, seconds, chosen, record, told)
+                await _load(running, seed, seconds, chosen, record)
                 await _settled(observer)
             finally:
                 watching.cancel()
                 await asyncio.gather(watching, return_exceptions=True)
-            runs = await observer.runs()
+            runs, takeovers = await observer.runs(), await observer.takeovers()
         lives = [agent for agent in agents(running.witness) if f"/{SHARED}/" not in agent.folder]
         history = History(
             asked=tuple(record.asked),
@@ -90,14 +101,14 @@ async def trial(
             runs=tuple(runs),
             agents=tuple(lives),
             said=record.said,
-            disturbed=disturbed(chosen),
+            is_quiet=not chosen,
+            takeovers=tuple(takeovers),
+            lease=LEASE,
         )
     return Verdict(seed, chosen, violations(history), history, record.unexpected, time.monotonic() - began)
 
 
-async def _load(
-    running: Cluster, seed: int, seconds: float, faults: list[Fault], record: Record, told: Callable[[str], None]
-) -> None:
+async def _load(running: Cluster, seed: int, seconds: float, faults: list[Fault], record: Record) -> None:
     places = {}
     for volume in running.volumes:
         for number in range(_CONVERSATIONS):
@@ -111,7 +122,6 @@ async def _load(
         began = time.monotonic()
         for fault in faults:
             await asyncio.sleep(began + fault.at - time.monotonic())
-            told(str(fault))
             group.create_task(inject(running, fault, random))
         await asyncio.sleep(began + seconds - time.monotonic())
     workload.stop(_SETTLE_SECONDS)

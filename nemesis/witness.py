@@ -6,8 +6,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from msgspec.structs import replace
+
 from nemesis.history import Agent
 
+RESULT = "result of"  # what the result of a tool begins with; its question follows
 QUESTION = re.compile(r"question-[\w-]+")
 
 
@@ -19,12 +22,15 @@ def agents(witness: Path) -> list[Agent]:
         pid = said["pid"]
         if "end" in said:
             begun = found[pid]
-            found[pid] = Agent(begun.folder, begun.question, pid, begun.begin, said["end"], begun.alone)
+            found[pid] = replace(begun, end=said["end"])
         else:
             # A prompt may repeat the conversation: what is asked comes last.
-            questions = QUESTION.findall(prompts.get(pid, ""))
+            prompt = prompts.get(pid, "")
+            questions = QUESTION.findall(prompt)
             question = questions[-1] if questions else ""
-            found[pid] = Agent(said["folder"], question, pid, said["begin"], None, said["alone"])
+            if f"{RESULT} {question}" in prompt:  # it goes on with a question that was asked before
+                question = ""
+            found[pid] = Agent(said["folder"], question, pid, said["begin"], None, said["alone"], prompt)
     return list(found.values())
 
 

@@ -16,6 +16,7 @@ from msgspec import Struct
 
 from nemesis.history import Accepted, Shown
 from nemesis.reader import SILENT_SECONDS, read
+from nemesis.witness import RESULT
 
 Kind: TypeAlias = Literal["text", "tool", "cancel"]
 
@@ -162,7 +163,7 @@ def _waiting_for(data: bytes) -> list[str]:
 
 
 def _result(question: str) -> str:
-    return f"result of {question}."
+    return f"{RESULT} {question}."
 
 
 def _steps(question: str, kind: Kind, random: Random) -> list[dict[str, object]]:

@@ -21,8 +21,9 @@ from nemesis.history import (
     State,
     StoredEvent,
     StoredRun,
+    Takeover,
 )
-from nemesis.laws import LAWS, violations
+from nemesis.laws import LAWS, text_of, violations
 
 # --- histories as a correct cluster leaves them -------------------------------------------------------
 
@@ -30,15 +31,15 @@ from nemesis.laws import LAWS, violations
 @st.composite
 def _runs(draw: st.DrawFn, conversation: str, number: int) -> StoredRun:
     id = f"{conversation}-run{number}"
-    count = draw(st.integers(3, 8))
+    count = draw(st.integers(4, 8))
     epochs = sorted(draw(st.lists(st.integers(1, 3), min_size=count, max_size=count)))
-    hidden = draw(st.sets(st.integers(2, count - 2), max_size=2)) if count > 3 else set()
+    hidden = draw(st.sets(st.integers(3, count - 2), max_size=2)) if count > 4 else set()
     said = f" result-of-{id}."
     events = tuple(
         StoredEvent(
             number=place,
             epoch=epochs[place - 1],
-            data=b"" if place in hidden else _delta(f"{id} {place}{said if place == 1 else ''}"),
+            data=b"" if place in hidden else _data(place, count, f"{id} {place}{said if place == 2 else ''}"),
             is_done=place == count,
             at=100.0,
         )
@@ -46,16 +47,20 @@ def _runs(draw: st.DrawFn, conversation: str, number: int) -> StoredRun:
     )
     state: State = draw(st.sampled_from(["completed", "error"]))
     epoch = epochs[-1] + draw(st.integers(0, 1))
-    return StoredRun(id, conversation, state, epoch, events, f"question-{id}", "runner" if epoch == 1 else "killed")
+    return StoredRun(id, conversation, state, epoch, events, f"question-{id}")
+
+
+def _data(place: int, count: int, text: str) -> bytes:
+    """A document that begins, grows and ends, and the end of the run."""
+    if place == 1:
+        return b'document_start {"id":"doc_001"}'
+    if place == count - 1:
+        return b'document_end {"documentId":"doc_001"}'
+    return b"done {}" if place == count else _delta(text)
 
 
 def _delta(text: str) -> bytes:
     return b"content_delta " + msgspec.json.encode({"documentId": "doc_001", "delta": text})
-
-
-def _said(run: StoredRun) -> str:
-    data = [event.data for event in run.events if event.data]
-    return "".join(msgspec.json.decode(one.partition(b" ")[2])["delta"] for one in data)
 
 
 def _heads(run: StoredRun, steps: Sequence[int]) -> list[Head]:
@@ -103,8 +108,9 @@ def _histories(draw: st.DrawFn) -> History:
         snapshots=tuple(snapshots),
         runs=tuple(runs),
         agents=tuple(agents),
-        said={run.question: _said(run) for run in runs},
-        disturbed=frozenset({"killed"}),
+        said={run.question: text_of(run) for run in runs},
+        takeovers=tuple(Takeover(run.id, "member", draw(st.floats(2, 9))) for run in runs if run.epoch > 1),
+        lease=2.0,
     )
 
 
@@ -226,16 +232,28 @@ def _two_runs_at_once(draw: st.DrawFn, history: History) -> History:
 def _a_word_is_missing(draw: st.DrawFn, history: History) -> History:
     """The numbers are contiguous all the same."""
     run = _run(draw, history)
-    silent = replace(run.events[0], data=_delta(""))
-    return _with_run(history, replace(run, state="completed", events=(silent, *run.events[1:])))
+    silent = replace(run.events[1], data=_delta(""))
+    return _with_run(history, replace(run, state="completed", events=(run.events[0], silent, *run.events[2:])))
 
 
-def _a_living_runner_loses_its_run(draw: st.DrawFn, history: History) -> History:
-    return _with_run(history, replace(_run(draw, history), epoch=9, runner="runner"))
+def _a_living_member_loses_its_run(draw: st.DrawFn, history: History) -> History:
+    taken = Takeover(_run(draw, history).id, "member", draw(st.floats(0, 1.99)))
+    return replace(history, takeovers=(*history.takeovers, taken))
 
 
 def _everything_is_late(draw: st.DrawFn, history: History) -> History:
-    return replace(history, shown=tuple(replace(shown, at=shown.at + 2) for shown in history.shown))
+    late = tuple(replace(shown, at=shown.at + 2) for shown in history.shown)
+    return replace(history, shown=late, is_quiet=True)
+
+
+def _a_document_does_not_begin(draw: st.DrawFn, history: History) -> History:
+    run = _run(draw, history)
+    return _with_events(history, run, [replace(run.events[0], data=b""), *run.events[1:]])
+
+
+def _a_document_does_not_end(draw: st.DrawFn, history: History) -> History:
+    run = _run(draw, history)
+    return _with_events(history, run, [*run.events[:-2], replace(run.events[-2], data=b""), run.events[-1]])
 
 
 def _shown_before_it_was_stored(draw: st.DrawFn, history: History) -> History:
@@ -312,14 +330,15 @@ def _an_older_claim_counts(draw: st.DrawFn, history: History) -> History:
 
 def _a_result_arrives_twice(draw: st.DrawFn, history: History) -> History:
     run = _run(draw, history)
-    first, second, *rest = run.events
-    return _with_events(history, run, [first, replace(second, data=first.data), *rest])
+    events = list(run.events)
+    events[-1] = replace(events[-1], data=events[1].data)
+    return _with_events(history, run, events)
 
 
 def _a_result_is_lost(draw: st.DrawFn, history: History) -> History:
     run = _run(draw, history)
-    first = replace(run.events[0], data=_delta("?"))
-    return _with_run(history, replace(run, state="completed", events=(first, *run.events[1:])))
+    other = replace(run.events[1], data=_delta("?"))
+    return _with_run(history, replace(run, state="completed", events=(run.events[0], other, *run.events[2:])))
 
 
 def _two_agents_at_once(draw: st.DrawFn, history: History) -> History:
@@ -342,12 +361,13 @@ def _asked_again(draw: st.DrawFn, history: History) -> History:
 BROKEN: dict[str, tuple[Break, ...]] = {
     "a log is contiguous": (_an_event_is_missing, _an_event_is_stored_twice),
     "one end, and it is last": (_no_end, _two_ends, _more_after_the_end, _done_while_active),
+    "documents begin, grow and end": (_a_document_does_not_begin, _a_document_does_not_end),
     "every accepted run ends": (_a_run_is_lost, _a_run_never_ends),
     "epochs never fall": (_an_older_writer_writes_on, _an_epoch_of_nobody, _an_epoch_falls),
     "a log only grows": (_a_log_gets_shorter, _an_ended_run_goes_on),
     "one active run per conversation": (_two_runs_at_once,),
     "what the agent said is stored": (_a_word_is_missing,),
-    "a run is taken over only with a cause": (_a_living_runner_loses_its_run,),
+    "only a silent member loses its runs": (_a_living_member_loses_its_run,),
     "what was shown is stored": (_shown_before_it_was_stored, _with_other_bytes),
     "two readers never differ": (_two_readers_differ,),
     "a reader misses nothing": (_a_reader_misses_one, _a_reader_is_shown_one_twice, _the_end_is_not_shown),
@@ -382,14 +402,14 @@ def test_a_broken_law_is_found(law: str, broken: Break, data: st.DataObject) -> 
 
 def test_a_question_may_be_asked_twice_if_its_client_said_so() -> None:
     agents = tuple(Agent("/one", "word", pid, pid, pid + 0.5, True) for pid in range(3))
-    run = StoredRun("run", "one", "completed", 2, (StoredEvent(1, 1, b"x", is_done=True),), "word", agents=2)
+    run = StoredRun("run", "one", "completed", 2, (StoredEvent(1, 1, b"done {}", is_done=True),), "word", agents=2)
     assert violations(History(runs=(run,), agents=agents[:2])) == []
     (found,) = violations(History(runs=(run,), agents=agents))
     assert found.law == "a question is asked once"
 
 
 def test_long_events_are_shortened_in_reports() -> None:
-    run = StoredRun("run", "one", "completed", 1, (StoredEvent(1, 1, b"x" * 1000, is_done=True),))
+    run = StoredRun("run", "one", "completed", 1, (StoredEvent(1, 1, b"done" + b" " * 996, is_done=True),))
     (found,) = violations(History(runs=(run,), shown=(Shown("reader", "run", 1, b"y" * 1000),)))
     assert len(str(found)) < 300
     assert "(1000 bytes)" in str(found)

@@ -25,11 +25,11 @@ _UNAVAILABLE = (
 
 
 class Balancer:
-    """`fronts` may change at any time; `chosen` is told of each choice."""
+    """`fronts` may change at any time; `chosen` is called with each choice."""
 
     def __init__(self, fronts: Sequence[Address], chosen: Callable[[Address], None] = lambda front: None) -> None:
         self.fronts = list(fronts)
-        self._chosen = chosen
+        self.chosen = chosen
         self._turn = 0
         self._server: asyncio.Server | None = None
         self._clients: set[asyncio.Task[None]] = set()
@@ -92,7 +92,7 @@ class Balancer:
                     opened = await asyncio.open_connection(*front)
             except (ConnectionRefusedError, TimeoutError):
                 continue
-            self._chosen(front)
+            self.chosen(front)
             return opened
         return None
 

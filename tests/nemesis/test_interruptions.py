@@ -1,0 +1,112 @@
+"""One run, read by a client through a balancer, while its front is killed ten times and its runner is cut off once."""
+
+import asyncio
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+
+from nemesis.cluster import Cluster, Options, cluster
+from nemesis.history import History, Shown
+from nemesis.laws import text_of, violations
+from nemesis.observer import Observer
+from nemesis.reader import SILENT_SECONDS, read
+from nemesis.witness import agents
+from tools.cluster.balancer import Address
+
+_KILLS = 10
+_CUT_AT, _CUT_SECONDS = 5, 2.0
+_SECONDS = 280
+_TOOL = {"name": "look", "description": "Looks.", "parameters": {"type": "object", "properties": {}}}
+
+
+def _prompt() -> str:
+    """It waits for its caller after each word: the test decides how far it is."""
+    steps: list[dict[str, object]] = []
+    for number in range(_KILLS):
+        steps += [{"say": f"word {number} "}, {"call": "look", "args": {}}, {"say": f"${number + 1} "}]
+    return f"question-1 standin: program\n---\n{json.dumps(steps)}\n--- end"
+
+
+async def _post(client: httpx2.AsyncClient, path: str, body: Mapping[str, object], key: str) -> dict[str, Any]:
+    """Until it is accepted."""
+    while True:
+        try:
+            headers = {"Idempotency-Key": key, "Prefer": "respond-async"}
+            reply = await client.post(path, json=body, headers=headers, timeout=30)
+        except (httpx2.TransportError, OSError):
+            pass
+        else:
+            if reply.status_code in (200, 202):
+                found: dict[str, Any] = reply.json()
+                return found
+            assert reply.status_code >= 500, reply.text
+        await asyncio.sleep(0.1)
+
+
+async def _interrupted(running: Cluster, client: httpx2.AsyncClient) -> tuple[str, list[Shown], int]:
+    shown: list[Shown] = []
+    waiting: asyncio.Queue[str] = asyncio.Queue()
+    served: list[Address] = []
+    running.balancer.chosen = served.append
+    volume = running.volumes[0]
+    (running.folder_of(volume) / "work").mkdir()
+    body: dict[str, object] = {"message": _prompt(), "tools": [_TOOL], "workspace": f"{volume}/work"}
+    run: str = (await _post(client, "/v1/chat", body, "start"))["id"]
+
+    def see(number: int, data: bytes) -> None:
+        shown.append(Shown("reader", run, number, data))
+        if data.startswith(b"done "):
+            for call in json.loads(data[5:])["metadata"].get("waitingFor", ()):
+                waiting.put_nowait(call["toolCallId"])
+
+    served.clear()
+    reading = asyncio.create_task(read(client, run, see, lambda: float("inf")))
+    kills = 0
+    for number in range(_KILLS):
+        call = await waiting.get()
+        front = next(member for member in running.members.values() if member.address == served[-1])
+        front.kill()
+        kills += 1
+        if number == _CUT_AT:
+            running.links["runner-1"].cut()
+            asyncio.get_running_loop().call_later(_CUT_SECONDS, running.links["runner-1"].mend)
+        seen = len(served)
+        while len(served) == seen:  # until the client has come to the other front
+            await asyncio.sleep(0.02)
+        front.start()
+        await front.ready()
+        result = {"toolResults": [{"toolCallId": call, "content": f"result {number}"}]}
+        after = len(served)
+        await _post(client, f"/v1/chat/{run}/answer", result, f"result {number}")
+        del served[after:]  # the front of the request is not the reader's
+    assert await reading is None
+    return run, shown, kills
+
+
+@pytest.mark.slow
+def test_a_client_has_every_byte_once_and_the_agent_ran_once(tmp_path: Path) -> None:
+    async def test() -> None:
+        options = Options(settings={"lease_seconds": "20", "beat_seconds": "0.5"})
+        async with cluster(tmp_path, options) as running:
+            limits = httpx2.Limits(max_keepalive_connections=0)
+            timeout = httpx2.Timeout(30, read=SILENT_SECONDS)
+            async with httpx2.AsyncClient(base_url=running.address, limits=limits, timeout=timeout) as client:
+                run, shown, kills = await _interrupted(running, client)
+            (stored,) = await Observer(running.url).runs()
+        assert kills == _KILLS
+        assert (stored.id, stored.state, stored.epoch) == (run, "completed", 1)
+        stored_ones = [(event.number, event.data) for event in stored.events if event.data]
+        assert [(one.number, one.data) for one in shown] == stored_ones
+        assert text_of(stored) == "".join(f"word {number} result {number} " for number in range(_KILLS))
+        (agent,) = agents(running.witness)
+        assert agent.question == "question-1"
+        history = History(
+            asked=(run,), readers=(("reader", run),), finished=(("reader", run),), shown=tuple(shown), runs=(stored,)
+        )
+        assert violations(history) == []
+
+    asyncio.run(asyncio.wait_for(test(), _SECONDS))
