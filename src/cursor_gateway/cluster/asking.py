@@ -13,6 +13,7 @@ from cursor_gateway.errors import StoreUnavailable
 from cursor_gateway.store.cluster import Alike, ClusterStore, Done, Hint, NewCommand, OverLimit, Queued, Submitted
 
 _LOOK_SECONDS = 1.0
+_LONGEST_SECONDS = 4 * 3600.0  # for one outcome: a request may wait for another run of its conversation
 _AWAY_SECONDS = 30.0  # without the database, after which the client gets an error
 
 
@@ -66,13 +67,16 @@ class Asking:
         done = self._waiting.get(id)
         if done is None:
             done = self._waiting[id] = loop.create_future()
-        until = None if queue_seconds is None else loop.time() + queue_seconds
+        began = loop.time()
+        until = None if queue_seconds is None else began + queue_seconds
         while not done.done():
             is_late = until is not None and loop.time() >= until and id not in self._claimed
             if is_late and await self._cluster.withdraw(id):
                 self._note(id, Done(None))
                 break
             self._check_database(loop.time())
+            if loop.time() - began > _LONGEST_SECONDS:
+                raise StoreUnavailable("No runner has carried out the request in time; see `cursor-gateway runners`.")
             with suppress(TimeoutError):
                 await asyncio.wait_for(asyncio.shield(done), _LOOK_SECONDS)
         return done.result()

@@ -50,9 +50,10 @@ from cursor_gateway.runs.repeats import question_key, run_of
 from cursor_gateway.runs.reverting import FileEdits, RevertedFile
 from cursor_gateway.runs.run_request import Defaults, RunRequest, results_in, scope_of
 from cursor_gateway.runs.run_service import Given, ServiceState
-from cursor_gateway.runs.service import Removed, no_run, prompt_of, response_of
+from cursor_gateway.runs.service import Removed
 from cursor_gateway.runs.starter import new_run_id
 from cursor_gateway.runs.stored_run import StoredRun
+from cursor_gateway.runs.whole_answers import forget_answer, no_run, prompt_of, response_of
 from cursor_gateway.sources.base import Model, SourceState
 from cursor_gateway.store.base import ConversationRecord, RunRecord, Store
 from cursor_gateway.store.cluster import ClusterStore, Member, NewCommand, OverLimit
@@ -148,12 +149,10 @@ class Front:
         return cast(Removed, found)
 
     async def delete_answer(self, run_id: str, owner: str, after: int) -> bool:
-        stored = await self.store.run(run_id, owner)
-        if stored is None or not await self.store.forget_request(run_id, owner, after):
-            return False
-        if len(await self.store.runs_of(stored.conversation_id, owner)) == 1:
-            await self.remove(stored.conversation_id, owner)
-        return True
+        found = await forget_answer(self.store, run_id, owner, after)
+        if found is not None and found.is_only:
+            await self.remove(found.conversation_id, owner)
+        return found is not None
 
     # --- reading ------------------------------------------------------------------------------------
 

@@ -13,7 +13,7 @@ from weakref import WeakSet, WeakValueDictionary
 
 from cursor_gateway.errors import StoreUnavailable
 from cursor_gateway.model.document_events import DocumentEvent, Done
-from cursor_gateway.runs.readers import Reader, Readers, wake
+from cursor_gateway.runs.readers import Reader, Readers, Wakeups
 from cursor_gateway.store.base import RunRecord, Store
 from cursor_gateway.store.cluster import ClusterStore, Head, Hint, Watchers
 
@@ -34,7 +34,7 @@ class RemoteLog:
         self._store = store
         self._events: list[DocumentEvent] = []
         self._dropped = record.event_count  # events before those that are kept here
-        self._waiting: set[asyncio.Future[None]] = set()
+        self._wakeups = Wakeups()
 
     @property
     def count(self) -> int:
@@ -47,14 +47,7 @@ class RemoteLog:
         return page.events[: max(0, self.count - number)]  # no more than `count` says
 
     async def more(self, woken: "asyncio.Future[None]", seconds: float | None = None) -> None:
-        self._waiting.add(woken)
-        timer = asyncio.get_running_loop().call_later(seconds, wake, woken) if seconds is not None else None
-        try:
-            await woken
-        finally:
-            self._waiting.discard(woken)
-            if timer is not None:
-                timer.cancel()
+        await self._wakeups.wait(woken, seconds)
 
     def advance(self, head: Head | None) -> bool:
         """With what was found after `count`; None: the run was deleted. Whether there is more to be looked for."""
@@ -69,7 +62,7 @@ class RemoteLog:
                 del self._events[:surplus]
                 self._dropped += surplus
         if head is None or head.events:
-            self._wake()
+            self._wakeups.wake_all()
         return head is not None and self.count < head.last
 
     def end(self, last: list[DocumentEvent]) -> None:
@@ -78,12 +71,7 @@ class RemoteLog:
             self.done = last[-1]
         else:
             self.is_deleted = True
-        self._wake()
-
-    def _wake(self) -> None:
-        waiting, self._waiting = self._waiting, set()
-        for future in waiting:
-            wake(future)
+        self._wakeups.wake_all()
 
     @property
     def is_over(self) -> bool:

@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 from cursor_gateway.errors import Failure
 from cursor_gateway.model.document_events import DocumentEnded, DocumentEvent, Done, Paused
 from cursor_gateway.runs.journal import Journal
-from cursor_gateway.runs.readers import wake
+from cursor_gateway.runs.readers import Wakeups, wake
 from cursor_gateway.store.base import Fenced
 
 
@@ -43,7 +43,7 @@ class EventLog:
         self._last = 0  # the number of the last event that was added
         self._flushing: asyncio.Future[None] | None = None  # done when the flush that is under way has ended
         self._flush_later: asyncio.Task[None] | None = None
-        self._waiting: set[asyncio.Future[None]] = set()  # for more
+        self._wakeups = Wakeups()
 
     @property
     def count(self) -> int:
@@ -110,9 +110,7 @@ class EventLog:
             self.done = last
             self.ended(last.failure)
         self._drop()
-        waiting, self._waiting = self._waiting, set()
-        for future in waiting:
-            wake(future)
+        self._wakeups.wake_all()
         if self._journal is not None:
             self._report(self._journal)
 
@@ -122,10 +120,8 @@ class EventLog:
         if isinstance(last := events[-1], Done):
             self.done = last
             self.ended(last.failure)
-        waiting, self._waiting = self._waiting, set()
-        for future in waiting:
-            wake(future)
-        journal.fenced = journal.fenced or Fenced("claimed")
+        self._wakeups.wake_all()
+        journal.fenced = Fenced("claimed")  # its agent must end, whatever became of the run
         self._report(journal)
 
     def _report(self, journal: Journal) -> None:
@@ -150,14 +146,7 @@ class EventLog:
         return await self._journal.read(number)
 
     async def more(self, woken: "asyncio.Future[None]", seconds: float | None = None) -> None:
-        self._waiting.add(woken)
-        timer = asyncio.get_running_loop().call_later(seconds, wake, woken) if seconds is not None else None
-        try:
-            await woken
-        finally:
-            self._waiting.discard(woken)
-            if timer is not None:
-                timer.cancel()
+        await self._wakeups.wait(woken, seconds)
 
     async def finished(self) -> Done:
         """Waits for the end."""

@@ -108,3 +108,26 @@ class Reader:
 def wake(future: "asyncio.Future[None]") -> None:
     if not future.done():
         future.set_result(None)
+
+
+class Wakeups:
+    """Those who wait for more of a log."""
+
+    def __init__(self) -> None:
+        self._waiting: set[asyncio.Future[None]] = set()
+
+    async def wait(self, woken: "asyncio.Future[None]", seconds: float | None) -> None:
+        """Until `wake_all`, after that time, or when the future is done."""
+        self._waiting.add(woken)
+        timer = asyncio.get_running_loop().call_later(seconds, wake, woken) if seconds is not None else None
+        try:
+            await woken
+        finally:
+            self._waiting.discard(woken)
+            if timer is not None:
+                timer.cancel()
+
+    def wake_all(self) -> None:
+        waiting, self._waiting = self._waiting, set()
+        for future in waiting:
+            wake(future)

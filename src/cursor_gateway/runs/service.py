@@ -22,7 +22,6 @@ from cursor_gateway.errors import (
     GatewayError,
     InvalidRequest,
     KeyQuotaExhausted,
-    NotFound,
     PreviousAnswerUnknown,
     RunCancelled,
     RunnerLost,
@@ -51,11 +50,11 @@ from cursor_gateway.runs.starter import TOOLS, RunStarter, unwritable
 from cursor_gateway.runs.stored_run import StoredRun
 from cursor_gateway.runs.turn_builder import Conversation
 from cursor_gateway.runs.waiting import WaitLimits
+from cursor_gateway.runs.whole_answers import forget_answer, no_run, prompt_of, response_of
 from cursor_gateway.runs.workspaces import Workspaces
 from cursor_gateway.sources.base import Model, Turn
 from cursor_gateway.sources.router import INTERACTIVE, SourceOrRouter, routed
 from cursor_gateway.sources.tool_server.endpoint import ToolEndpoint
-from cursor_gateway.stages.partial_run import PartialRun
 from cursor_gateway.store.base import Busy, IdempotentRun, KeyLimit, KeyTaken, Refused, Store, Superseded
 
 _POLL_SECONDS = 0.25  # for a run that another gateway drives
@@ -420,12 +419,10 @@ class Service:
 
     async def delete_answer(self, run_id: str, owner: str, after: int) -> bool:
         """So that it cannot be looked up any more; a conversation of one answer is removed. False: there is none."""
-        stored = await self.store.run(run_id, owner)
-        if stored is None or not await self.store.forget_request(run_id, owner, after):
-            return False
-        if len(await self.store.runs_of(stored.conversation_id, owner)) == 1:
-            await self.remove(stored.conversation_id, owner)
-        return True
+        found = await forget_answer(self.store, run_id, owner, after)
+        if found is not None and found.is_only:
+            await self.remove(found.conversation_id, owner)
+        return found is not None
 
     async def cancel(self, id: str, owner: str) -> Envelope:
         """How it ended: now, or before."""
@@ -450,23 +447,6 @@ class Service:
         await self.removals.close()
 
 
-async def response_of(run: RunHandle) -> ChatResponse:
-    """The whole answer, or what there is of it now."""
-    unfinished, reader, until = PartialRun(), run.reader(), run.count
-    while reader.place < until and not reader.has_left:
-        for event in await reader.next():
-            unfinished.push(event)
-    if reader.has_left:  # it was deleted meanwhile
-        raise no_run(run.id)
-    return unfinished.response(run.info, run.prompt)
-
-
-async def prompt_of(store: Store, run: RunHandle) -> str:
-    """What was said to the agent for this run."""
-    stored = await store.messages(run.info.conversation_id or "", run.owner)
-    return "\n\n".join(message.text for message in stored if message.run_id == run.id and message.role == "user")
-
-
 def _limited(reached: KeyLimit) -> GatewayError:
     match reached.which:
         case "max_runs":
@@ -477,10 +457,6 @@ def _limited(reached: KeyLimit) -> GatewayError:
             return KeyQuotaExhausted(f"This API key may start {reached.limit:,} runs a day; try again tomorrow (UTC).")
         case "tokens_per_day":
             return KeyQuotaExhausted(f"This API key may use {reached.limit:,} tokens a day; try again tomorrow (UTC).")
-
-
-def no_run(id: str) -> NotFound:
-    return NotFound(f"Unknown run {id[:100]!r}; see GET /v1/conversations.", param="id")
 
 
 def _check_name(model: str) -> None:
