@@ -68,7 +68,7 @@ BEATS = """
         BEGIN
             INSERT INTO nemesis_takeovers
                 SELECT NEW.id, member, extract(epoch FROM clock_timestamp() - greatest(at, pg_postmaster_start_time()))
-                FROM nemesis_beats WHERE member = NEW.instance;
+                FROM nemesis_beats WHERE member = OLD.instance;
             RETURN NULL;
         END
     $$;

@@ -44,6 +44,7 @@ T = TypeVar("T")
 _SETTINGS = settings(phases=[Phase.generate], suppress_health_check=list(HealthCheck))
 _CONVERSATIONS = ("one", "two")
 _TABLES = "conversations, runs, messages, events, members, commands, watchers"
+_TAKEN = " (taken over)"
 _OUTCOME, _BEGUN = b"outcome", b"begun "
 # Up to three losses are hidden by the store's own retries; after more, the call fails.
 _LOSSES = st.just(list[Loss]()) | st.lists(
@@ -168,7 +169,8 @@ class Cluster(RuleBasedStateMachine):
     @precondition(lambda self: self.members or self.removed)
     @rule(data=st.data(), losses=_LOSSES, is_stale=st.booleans())
     def take_over(self, data: st.DataObject, losses: list[Loss], is_stale: bool) -> None:
-        id = data.draw(st.sampled_from(sorted(self.members) + self.removed))
+        left = {run.instance for run in self.runs.values() if run.is_running} - set(self.members) - set(self.removed)
+        id = data.draw(st.sampled_from(sorted(self.members) + self.removed + sorted(left)))
         beat = self.members[id] - is_stale if id in self.members else None
         found = self._call(losses, lambda: self._cluster.take_over(id, beat, lambda run: _BEGUN + run.encode()))
         if id in self.members and is_stale:
@@ -178,10 +180,12 @@ class Cluster(RuleBasedStateMachine):
         if self.members.pop(id, None) is not None:
             self.removed.append(id)
         taken = {record.id: record.epoch for record in found}
-        assert set(taken) == {run.id for run in self.runs.values() if run.is_running and run.instance == id}
+        whose = {id, id.removesuffix(_TAKEN) + _TAKEN}  # also those that nobody has ended since
+        assert set(taken) == {run.id for run in self.runs.values() if run.is_running and run.instance in whose}
         for run, epoch in taken.items():
             assert epoch > self.runs[run].epoch
             self.runs[run].epoch = epoch
+            self.runs[run].instance = id.removesuffix(_TAKEN) + _TAKEN
             self.writers.append(_Writer(Lease(run, epoch), self.runs[run].last))
         for command in self.commands.values():
             if command.state == "claimed" and command.runner == id:

@@ -53,6 +53,11 @@ _FIGURES = """
         ), 0)::double precision AS queue_seconds,
         pg_notification_queue_usage() AS notification_queue
 """
+# No member has such an id. So if they are not ended now, they are found again, even when the member has come back.
+_TAKEN = " (taken over)"
+_TAKE_RUNS = """
+    UPDATE runs SET epoch = epoch + 1, claim = NULL, instance = %s WHERE instance = ANY(%s) AND state = 'running'
+"""
 _HAS_BEGUN = "EXISTS (SELECT FROM runs WHERE runs.id = commands.run_id)"
 _REQUEUE = f"""
     UPDATE commands SET state = 'queued', runner = NULL, target = NULL, epoch = epoch + 1
@@ -190,9 +195,8 @@ class PostgresCluster:
                 await connection.execute("DELETE FROM members WHERE id = %s AND beat = %s", [id, beat])
             if (await connection.execute("SELECT FROM members WHERE id = %s", [id])).rowcount:
                 return None
-            await connection.execute(
-                "UPDATE runs SET epoch = epoch + 1, claim = NULL WHERE instance = %s AND state = 'running'", [id]
-            )
+            taken = id if id.endswith(_TAKEN) else id + _TAKEN
+            await connection.execute(_TAKE_RUNS, [taken, [id, taken]])
             await connection.execute(_REQUEUE, [id])
             for command, run_id in await (await connection.execute(_BEGUN, [id])).fetchall():
                 await connection.execute(
@@ -204,7 +208,7 @@ class PostgresCluster:
                 "UPDATE commands SET state = 'done', ended = now() WHERE front = %s AND state = 'queued'", [id]
             )
             await connection.execute("UPDATE watchers SET readers = 0 WHERE member = %s", [id])
-            found = await rows_of(connection, f"{RUNS} WHERE runs.instance = %s AND runs.state = 'running'", [id])
+            found = await rows_of(connection, f"{RUNS} WHERE runs.instance = %s AND runs.state = 'running'", [taken])
             return [run_of(row) for row in found]
 
         return await self._connections.transaction(work)
