@@ -23,7 +23,7 @@ from nemesis.trial import Trial, Verdict, run
 _ROOT = Path(__file__).resolve().parents[1]
 _SECONDS = 20.0
 _SEEDS = 8  # that are tried before a mutation counts as missed
-PART = _ROOT / "docs" / "parts" / "cluster-mutations.md"
+PART = _ROOT / "docs" / "parts" / "cluster_mutations.md"
 
 
 class Change(Struct, frozen=True):
