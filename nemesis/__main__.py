@@ -1,6 +1,7 @@
 """Seeds in; for each a cluster under faults, what was done to it, and whether its laws held, out. `make nemesis`."""
 
 import asyncio
+import signal
 import sys
 from pathlib import Path
 
@@ -33,6 +34,7 @@ def main(
 ) -> None:
     """Provoke faults in a cluster of real processes, and check what its clients, agents and tables saw."""
     if context.invoked_subcommand is None:
+        signal.signal(signal.SIGTERM, signal.default_int_handler)  # or the clusters would outlive it
         chosen = kinds or possible()[0]
         trials = [
             Trial(seed=seed, seconds=seconds, source=source, faults=plan(seed, seconds, LEASE, chosen))

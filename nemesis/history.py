@@ -120,6 +120,7 @@ class History(Struct, frozen=True, kw_only=True):
     is_quiet: bool = False  # nothing was done to it
     takeovers: tuple[Takeover, ...] = ()
     lease: float = 0.0  # seconds
+    ended: frozenset[int] = frozenset()  # processes of members that were killed or stopped
 
     def write(self, file: Path) -> None:
         file.write_bytes(msgspec.msgpack.encode(self))

@@ -157,9 +157,13 @@ class _Delta(Struct):
 
 
 def _silence(history: History) -> Iterator[tuple[str, str]]:
-    """A run is taken only from a member that was silent for a whole lease; a database that is away makes none."""
+    """A run is taken only from a member that was silent for a whole lease; a database that is away makes none.
+
+    The next process on the same host knows at once that one has ended; the id of a member contains its process's.
+    """
     for taken in history.takeovers:
-        if taken.silence < history.lease:
+        has_ended = any(f"-{pid}-" in taken.member for pid in history.ended)
+        if taken.silence < history.lease and not has_ended:
             yield taken.run, f"was taken from {taken.member} {taken.silence:.2f} s after its last beat"
 
 

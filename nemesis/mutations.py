@@ -5,6 +5,7 @@ docs/reliability.md. It takes several minutes, so CI does not run it; a test kee
 """
 
 import asyncio
+import signal
 import sys
 import tempfile
 from collections.abc import Mapping
@@ -152,6 +153,7 @@ async def caught(mutation: Mutation) -> Caught:
 @click.option("--write", is_flag=True, help="Write the table for docs/reliability.md; needs all mutations.")
 def main(words: tuple[str, ...], write: bool) -> None:
     """Break one rule of the protocol at a time; the laws must find it."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # or the clusters would outlive it
     chosen = [one for one in MUTATIONS if all(word.lower() in one.rule for word in words)]
     found = []
     for mutation in chosen:

@@ -89,6 +89,7 @@ async def run(trial: Trial) -> Verdict:
                 watching.cancel()
                 await asyncio.gather(watching, return_exceptions=True)
             runs, takeovers = await observer.runs(), await observer.takeovers()
+            ended = [pid for member in running.members.values() for pid in member.ended]
         lives = [agent for agent in agents(running.witness) if f"/{SHARED}/" not in agent.folder]
         history = History(
             asked=tuple(record.asked),
@@ -104,6 +105,7 @@ async def run(trial: Trial) -> Verdict:
             is_quiet=not chosen,
             takeovers=tuple(takeovers),
             lease=LEASE,
+            ended=frozenset(ended),
         )
     return Verdict(seed, chosen, violations(history), history, record.unexpected, time.monotonic() - began)
 

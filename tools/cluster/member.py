@@ -42,6 +42,7 @@ class Member:
             **{f"CURSOR_GATEWAY_{name.upper()}": value for name, value in given.items()},
         }
         self._process: subprocess.Popen[bytes] | None = None
+        self.ended: list[int] = []  # the ids of its former processes
 
     @property
     def url(self) -> str:
@@ -105,6 +106,7 @@ class Member:
         self.signal(signal.SIGKILL)
         if self._process is not None:
             self._process.wait()
+            self.ended.append(self._process.pid)
 
     async def stop(self, seconds: float) -> None:
         """Asks it to end, and kills it after that time, with all that is in its process group."""
@@ -119,6 +121,7 @@ class Member:
         with suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
+        self.ended.append(self._process.pid)
 
 
 def free_port() -> int:
