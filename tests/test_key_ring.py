@@ -21,9 +21,10 @@ def test_until_the_database_was_asked_a_key_is_required(
     stored: dict[str, str], has_any: bool, are_required: bool
 ) -> None:
     ring = KeyRing({}, has_database=True)
-    before = ring.are_required
+    before = (ring.are_required, ring.is_complete)
     ring.replace_stored(stored, has_any=has_any)
-    assert (before, ring.are_required) == (True, are_required)
+    assert before == (True, False)
+    assert (ring.are_required, ring.is_complete) == (are_required, True)
 
 
 def test_keys_of_the_settings_and_of_the_database_are_valid() -> None:

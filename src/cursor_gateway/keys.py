@@ -56,6 +56,7 @@ class KeyRing:
         self._owners: Mapping[str, str] = {}  # of the database's keys, by their hashes
         self._is_closed = bool(api_keys) or is_exposed
         self._has_stored = has_database  # until it is known that there are none
+        self.is_complete = not has_database  # all keys are known
 
     @property
     def are_required(self) -> bool:
@@ -63,7 +64,7 @@ class KeyRing:
 
     def replace_stored(self, owners: Mapping[str, str], *, has_any: bool) -> None:
         """`has_any`: the database has keys, which may all be revoked."""
-        self._owners, self._has_stored = owners, has_any
+        self._owners, self._has_stored, self.is_complete = owners, has_any, True
 
     def owner_of(self, key: str) -> str | None:
         """An empty key is never valid, whatever hash was configured."""

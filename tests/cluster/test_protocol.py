@@ -187,9 +187,10 @@ class Protocol(RuleBasedStateMachine):
             claim=Claim(held.command, held.epoch, run_id),
         )
         begun = self.do(twice, lambda: self.store.begin_run(new))
-        if self._holds(held):
+        known = self.runs.get(run_id) or Run(held.member)
+        if self._holds(held) and (known.member, known.epoch) == (held.member, 1):
             assert begun == Lease(run_id, 1)
-            self.runs.setdefault(run_id, Run(held.member))
+            self.runs[run_id] = known
         else:
             assert begun == Superseded()
 

@@ -65,6 +65,7 @@ def ask(
     path: str = "/v1/models",
     settings: Settings | None = None,
     app: ASGIApp | None = None,
+    keys: KeyRing | None = None,
 ) -> Reply:
     reached = Reached()
     guard = Guard(
@@ -72,7 +73,7 @@ def ask(
         settings or Settings(),
         Metrics(),
         {"x-cursor-gateway-source": "cli"},
-        KeyRing((settings or Settings()).api_keys),
+        keys or KeyRing((settings or Settings()).api_keys),
     )
     raw = [(name.encode(), value.encode("latin-1")) for name, value in headers]
     sent: list[Message] = []
@@ -507,3 +508,12 @@ def test_an_error_repeats_little_of_what_was_sent_and_still_says_what_to_do() ->
 def assert_presentable(text: str) -> None:
     assert len(text) < 1500
     assert text.isprintable(), text
+
+
+def test_while_the_keys_of_the_database_are_unknown_a_client_is_told_to_retry() -> None:
+    ring = KeyRing({"alice": hash_key("a")}, has_database=True)
+    host = ("host", "localhost")
+    assert ask(host, ("x-api-key", "a"), keys=ring).status == 200
+    assert ask(host, ("x-api-key", "b"), keys=ring).status == 503
+    ring.replace_stored({}, has_any=False)
+    assert ask(host, ("x-api-key", "b"), keys=ring).status == 401

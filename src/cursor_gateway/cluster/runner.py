@@ -166,6 +166,8 @@ class Runner:
         try:
             command = command_of(claimed.body)
             return await self._execute(command, Claim(claimed.id, claimed.epoch, claimed.run_id), claimed.front)
+        except RunnerLost as error:
+            return await self._begun(claimed) or Failed(error.failure())
         except GatewayError as error:
             return Failed(error.failure())
         except msgspec.DecodeError:
@@ -173,6 +175,13 @@ class Runner:
         except Exception as error:  # noqa: BLE001 -- who waits for the outcome must get one
             self._fault(error)
             return Failed(GatewayFault("Internal error of the runner; its log has the details.").failure())
+
+    async def _begun(self, claimed: ClaimedCommand) -> Replied | None:
+        """The run of a command that is carried out once more, since its outcome was lost."""
+        with suppress(StoreUnavailable):
+            if await self._service.store.run(claimed.run_id, claimed.owner) is not None:
+                return Replied(claimed.run_id, 0)
+        return None
 
     async def _execute(self, command: Command, claim: Claim, front: str) -> Outcome:
         service = self._service

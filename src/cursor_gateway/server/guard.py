@@ -25,6 +25,7 @@ from cursor_gateway.errors import (
     KeyRefused,
     MediaTypeRefused,
     RequestForbidden,
+    StoreUnavailable,
     TooManyRequests,
     host_exhausted,
 )
@@ -150,6 +151,8 @@ class Guard:
             key = _text(headers, b"x-api-key") or ""
         key = key.strip()
         owner = self._keys.owner_of(key)
+        if owner is None and not self._keys.is_complete:
+            raise StoreUnavailable("The API keys cannot be read; check that the database is running, then retry.")
         if owner is None:
             raise KeyRefused(
                 "A valid API key is required; send it as `Authorization: Bearer …`. The operator can create one with "

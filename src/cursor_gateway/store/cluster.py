@@ -59,6 +59,7 @@ class NewCommand(Struct, frozen=True, kw_only=True):
 class ClaimedCommand(Struct, frozen=True):
     id: str
     epoch: int
+    owner: str
     front: str
     run_id: str
     takes_place: bool

@@ -97,7 +97,7 @@ _CLAIM = """
     UPDATE commands SET state = 'claimed', runner = %(me)s, epoch = epoch + 1 FROM mine WHERE commands.key = mine.key
 """
 _CLAIMED = """
-    SELECT id, epoch, front, run_id, takes_place, body FROM commands
+    SELECT id, epoch, owner, front, run_id, takes_place, body FROM commands
     WHERE state = 'claimed' AND runner = %s AND id <> ALL(%s) ORDER BY key
 """
 _FINISH = """

@@ -28,6 +28,13 @@ _T = TypeVar("_T")
 
 _MOST = 4  # connections: each is a process in the server
 _CONNECT_SECONDS = 5
+# A server that was cut off is noticed within seconds, not after the quarter of an hour that TCP would take.
+LIVENESS: dict[str, Any] = {
+    "keepalives_idle": 5,
+    "keepalives_interval": 2,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 10_000,  # milliseconds
+}
 _CALL_SECONDS = 30.0  # for a call with all its retries; a server that is cut off never answers
 _PAUSES = (0.0, 0.1, 0.5)  # seconds before each retry
 _SETTINGS = {
@@ -71,7 +78,7 @@ async def connect(url: str) -> Connection:
         raise SettingsError(
             "the setting `store` is not a valid URL; write `postgresql://user@host/database`.", param="store"
         ) from None  # what was raised may hold the password
-    connection = await AsyncConnection.connect(url, autocommit=True, connect_timeout=_CONNECT_SECONDS)
+    connection = await AsyncConnection.connect(url, autocommit=True, connect_timeout=_CONNECT_SECONDS, **LIVENESS)
     connection.adapters.register_dumper(str, _Text)
     settings = ", ".join(f"set_config('{name}', '{value}', false)" for name, value in _SETTINGS.items())
     await connection.execute(f"SELECT {settings}")

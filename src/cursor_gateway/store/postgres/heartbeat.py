@@ -12,6 +12,8 @@ from typing import Any
 
 import psycopg
 
+from cursor_gateway.store.postgres.connections import LIVENESS
+
 _CONNECT_SECONDS = 5
 _BEAT = "UPDATE members SET beat = beat + 1 WHERE id = %s"
 
@@ -52,6 +54,7 @@ class Heartbeat:
                 connect_timeout=_CONNECT_SECONDS,
                 application_name="cursor-gateway heartbeat",
                 options="-c statement_timeout=5s -c lock_timeout=5s",
+                **LIVENESS,
             )
         if self._connection.execute(_BEAT, [self._member]).rowcount:
             self.beat_at = now
