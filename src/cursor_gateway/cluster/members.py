@@ -45,6 +45,7 @@ class Members:
         warn: Callable[[str], None] = lambda message: None,
     ) -> None:
         self.own, self.known = own, [own]
+        self.volumes = set(own.volumes)  # of all members there were: a process that died may come back with its own
         self.takeovers = self.times_removed = 0
         self.stored: Figures | None = None  # as of the last look
         self.removed: Callable[[], Awaitable[None]] = _nothing  # awaited when this process was taken for dead
@@ -62,10 +63,6 @@ class Members:
     @property
     def own_id(self) -> str:
         return self.own.id
-
-    @property
-    def volumes(self) -> set[str]:
-        return {volume for member in self.known for volume in member.volumes}
 
     @property
     def look_age(self) -> float:
@@ -188,6 +185,7 @@ class Members:
         self._looked_at = monotonic()
         gone = [member for member in self.known if member.id not in {one.id for one in found}]
         self.known = found
+        self.volumes.update(*(member.volumes for member in found))
         for member in found:
             if member.id == self.own.id and member.is_draining:
                 self.own = replace(self.own, is_draining=True)  # an operator said so

@@ -1,0 +1,38 @@
+"""What a process remembers of the others."""
+
+import asyncio
+from typing import cast
+
+from cursor_gateway.cluster.members import Members, Timing
+from cursor_gateway.store.base import Store
+from cursor_gateway.store.cluster import ClusterStore, Member
+
+
+class Listed:
+    """A database that knows these members."""
+
+    def __init__(self, *members: Member) -> None:
+        self.found = list(members)
+
+    async def members(self) -> list[Member]:
+        return self.found
+
+
+def _member(id: str, *volumes: str) -> Member:
+    return Member(id=id, role="runner", host=id, volumes=volumes, version="1")
+
+
+def test_the_volume_of_a_runner_that_died_stays_known() -> None:
+    """So a request that names it is told to retry, not that the folder does not exist."""
+    own, other = _member("a", "a"), _member("b", "b", "shared")
+    listed = Listed(own, other)
+    timing = Timing(beat_seconds=1, lease_seconds=5)
+    members = Members(cast(ClusterStore, listed), cast(Store, None), own, timing, lambda: 0)
+    left: list[str] = []
+    members.left = lambda member: left.append(member.id)
+    asyncio.run(members.look())
+    listed.found = [own]
+    asyncio.run(members.look())
+    assert left == ["b"]
+    assert members.volumes == {"a", "b", "shared"}
+    assert [member.id for member in members.runners("shared")] == []
