@@ -30,6 +30,7 @@ from cursor_gateway.dialects.messages.errors import encode_error as encode_anthr
 from cursor_gateway.dialects.messages.errors import stream_error
 from cursor_gateway.dialects.messages.ids import message_id, run_of_message
 from cursor_gateway.dialects.options import CursorOptions, with_headers
+from cursor_gateway.dialects.responses.citations import citations
 from cursor_gateway.dialects.responses.codex import read_codex
 from cursor_gateway.dialects.responses.compaction import pack, unpack
 from cursor_gateway.dialects.responses.failures import response_error
@@ -181,6 +182,7 @@ PROPERTIES: dict[str, str] = {
     "dialects.resuming": "laws.test_responses:test_a_reader_that_resumes_gets_what_it_lacks",
     "stages.changes": "stages.test_changes:test_the_combined_change_makes_the_last_version_of_the_first",
     "dialects.messages.claude_code": f"{_HERE}:test_any_headers_of_a_client_are_read_or_refused",
+    "dialects.responses.citations": f"{_HERE}:test_any_page_that_is_cited_stands_in_the_text",
     "dialects.responses.codex": f"{_HERE}:test_any_headers_of_a_client_are_read_or_refused",
     "dialects.options": f"{_HERE}:test_any_headers_of_a_client_are_read_or_refused",
     "dialects.responses.compaction": f"{_HERE}:test_any_conversation_is_packed_and_unpacked",
@@ -438,13 +440,32 @@ _values = texts | any_json.map(json.dumps) | st.sampled_from(["codex_cli_rs", "c
 _headers = st.dictionaries(st.sampled_from(_HEADERS), _values, max_size=4)
 
 
+_urls = st.sampled_from(["http://a", "http://a/b", "http://a/b?c=d", "https://é.de/", "x"]) | texts.filter(bool)
+
+
+@examples(200)
+@given(
+    st.lists(_urls | texts | st.sampled_from([" ", "[", "](", ")", ".", "a"]), max_size=12),
+    st.dictionaries(_urls, texts),
+)
+def test_any_page_that_is_cited_stands_in_the_text(parts: list[str], pages: dict[str, str]) -> None:
+    text = "".join(parts)
+    found = citations(text, pages)
+    assert [citation.start_index for citation in found] == sorted(citation.start_index for citation in found)
+    for citation in found:
+        assert citation.url in text[citation.start_index : citation.end_index]
+        assert citation.title == pages[citation.url]
+    assert citations(text, {f"{number} not there": "" for number in range(500)} | pages)[:1] == found[:1]
+
+
 @examples(200)
 @given(_headers, st.dictionaries(st.sampled_from(_HEADERS), any_json, max_size=2), texts)
 def test_any_headers_of_a_client_are_read_or_refused(
     headers: dict[str, str], metadata: dict[str, Any], text: str
 ) -> None:
     codex = read_codex(headers, metadata, text)
-    assert (codex is None) == (not headers.get("originator", "").startswith("codex_"))
+    is_named = headers.get("originator", "").startswith("codex") or "x-codex-turn-metadata" in headers
+    assert codex is None or is_named
     assert isinstance(session_of(headers, text), str)
     assert folder_of([Instructions(f"Primary working directory: {text}\n")]) in (text.split("\n")[0].strip(), None)
     with suppress(InvalidRequest):

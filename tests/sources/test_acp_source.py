@@ -546,7 +546,7 @@ def test_the_reason_of_a_denial_is_told_when_the_answer_is_complete(tmp_path: Pa
         person.permission = Permission("deny", "Use printf.")
         turn = place.turn('standin: shell command="echo one"')
         events = await collected(source, Turn(**{**_fields(turn), "person": person}))
-        assert said(events).startswith("Running the command.The command was rejected.\n\nYou said: This was rejected")
+        assert said(events).startswith("Running the command.The command was rejected.\n\nYou said: Do not run this:")
         assert said(events).endswith("    echo one\n\nContinue without it. Use printf.")
         assert isinstance(events[-1], RunFinished)
         assert sum(isinstance(event, RunFinished) for event in events) == 1

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping
 from cursor_gateway.dialects.responses.shapes import UrlCitation
 
 _MOST = 100
+MOST_PAGES = 200  # that are looked for: each costs a search of the text
 _LONGEST_LABEL = 500  # characters of the text of a link
 _IN_URL = frozenset("/-_~%?#=&+@:")
 
@@ -13,7 +14,7 @@ def citations(text: str, pages: Mapping[str, str]) -> tuple[UrlCitation, ...]:
     """`pages` are titles by address. A Markdown link is one citation, with its text."""
     found = [
         UrlCitation(start_index=start, end_index=end, url=url, title=title)
-        for url, title in pages.items()
+        for url, title in list(pages.items())[-MOST_PAGES:]
         for start, end in _places(text, url)
     ]
     return tuple(sorted(found, key=lambda citation: citation.start_index)[:_MOST])
