@@ -7,6 +7,7 @@ import json
 import os
 import re
 import time
+from _thread import get_ident  # `threading` would take longer to import
 from collections.abc import Iterable, Mapping
 
 
@@ -19,9 +20,9 @@ def configuration_directory(environ: Mapping[str, str]) -> str:
 
 
 def write_whole(path: str, data: object) -> None:
-    """At once: another run may be reading."""
+    """At once: another turn may be reading, or writing the same."""
     os.makedirs(os.path.dirname(path), exist_ok=True)
-    beside = f"{path}.{os.getpid()}"
+    beside = f"{path}.{os.getpid()}.{get_ident()}"
     with open(beside, "w", encoding="utf-8", errors="surrogatepass") as file:
         json.dump(data, file, indent=2)
     os.replace(beside, path)
