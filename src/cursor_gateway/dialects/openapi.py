@@ -46,6 +46,7 @@ class Envelope(Struct, frozen=True):
 
     schema: str
     example: Callable[[Failure], object]
+    other: str = ""  # the schema of the form that a header chooses
 
 
 OPENAI_ENVELOPE = Envelope("ErrorReply", lambda failure: {"error": error_body(failure)})
@@ -220,7 +221,7 @@ def _error_response(errors: Sequence[type[GatewayError]], failed_run: str, envel
         *(["WWW-Authenticate"] if KeyRefused in errors else ()),
         *(["Allow"] if MethodRefused in errors else ()),
     ]
-    forms = dict.fromkeys([failed_run, envelope.schema] if is_of_run else [envelope.schema])
+    forms = dict.fromkeys(filter(None, [failed_run if is_of_run else "", envelope.schema, envelope.other]))
     schema = {"anyOf": [ref(form) for form in forms]} if len(forms) > 1 else ref(envelope.schema)
     examples = {error.code: {"summary": _sentence(error), "value": _example(error, envelope)} for error in errors}
     about = " ".join(f"`{error.code}`: {_sentence(error)}" for error in errors)
