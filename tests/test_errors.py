@@ -4,6 +4,7 @@ import errno
 import re
 from collections.abc import Iterator
 
+import msgspec
 import pytest
 
 from cursor_gateway import errors
@@ -25,6 +26,7 @@ from cursor_gateway.errors import (
     TooManyConnections,
     TooManyRequests,
     TooManyRuns,
+    error_of,
     host_exhausted,
     unknown_model,
 )
@@ -213,3 +215,23 @@ def test_a_long_text_loses_its_middle_but_no_word_is_cut_in_two() -> None:
 def test_credentials_are_redacted(said: str, told: str) -> None:
     failure = AgentFailed(said, details=said).failure()
     assert (failure.message, failure.details) == (told, told)
+
+
+@pytest.mark.parametrize("error", [AgentFailed("why", details="d"), StoreUnavailable("away"), GatewayFault("bug")])
+def test_an_error_is_made_again_of_its_failure(error: GatewayError) -> None:
+    failure = error.failure()
+    again = error_of(failure)
+    assert type(again) is type(error)
+    assert again.failure() == failure
+
+
+def test_a_failure_that_is_not_known_is_the_gateways_fault() -> None:
+    failure = msgspec.structs.replace(AgentFailed("why").failure(), code="of another version")
+    assert isinstance(error_of(failure), GatewayFault)
+
+
+def test_what_has_begun_is_not_to_be_retried() -> None:
+    failure = StoreUnavailable("away").failure()
+    assert failure.retryable
+    assert (failure.final().retryable, failure.final().retry_after) == (False, None)
+    assert failure.final().message == failure.message

@@ -13,6 +13,7 @@ from cursor_gateway.errors import AgentCrashed, InvalidRequest
 from cursor_gateway.model.document_events import DocumentEvent
 from cursor_gateway.prompting.structured import JsonObject
 from cursor_gateway.stages.tokens import estimate_tokens_by_sample
+from tests.dialects.descriptions import described
 from tests.dialects.runs import RUN, USAGE, done, paused, words
 
 EVENTS: list[DocumentEvent] = [*words("one two three"), done()]
@@ -130,6 +131,7 @@ def test_an_answer_that_was_checked_is_streamed_at_once() -> None:
         fold.push(event)
     answer = fold.answer()
     assert answer is not None
+    assert json.loads(reply.body(RUN, Start(), answer))["choices"][0]["message"]["content"] == "one two three"
     frames = reply.frames(RUN, Start(), answer)
     assert b'"content":"one two three"' in frames
     assert frames.endswith(b"data: [DONE]\n\n")
@@ -144,3 +146,7 @@ def test_a_reader_who_comes_back_gets_the_rest_of_the_reply() -> None:
     assert place == 0
     later = ChunkEncoder(completion_head(RUN, 4), include_usage=True, agent_tools="none", after=4)
     assert encoder.push_all(events) == later.push_all(events[4:])
+
+
+def test_it_describes_its_own_api() -> None:
+    assert "POST /v1/chat/completions" in described(chat_dialect(50, "reasoning")).operations

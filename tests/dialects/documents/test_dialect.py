@@ -24,6 +24,7 @@ from cursor_gateway.dialects.errors import encode_error
 from cursor_gateway.errors import AgentCrashed, InvalidRequest
 from cursor_gateway.model.messages import UserMessage
 from cursor_gateway.model.permissions import Permission
+from tests.dialects.descriptions import described
 from tests.dialects.runs import RUN, done, paused, words
 
 DIALECT = documents_dialect(max_images=1)
@@ -135,3 +136,7 @@ def test_what_had_arrived_stands_beside_the_error() -> None:
     assert whole.failure == failure
     expected = {**json.loads(encode_error(failure)), **json.loads(good.body()), "status": "error"}
     assert json.loads(whole.error_body(failure)) == expected
+
+
+def test_it_describes_its_own_api() -> None:
+    assert "POST /v1/chat" in described(DIALECT).operations
