@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from cursor_gateway.model.document_events import DocumentEvent, Done
 from cursor_gateway.runs.event_log import EventLog
 from cursor_gateway.runs.journal import Journal
+from cursor_gateway.runs.readers import Readers
 from cursor_gateway.stages.assembler import Assembler
 from cursor_gateway.store.sqlite.store import SqliteStore
 from tests.runs.scripted import FINISHED, info, say, turns_of_the_loop
@@ -58,3 +59,20 @@ def test_a_flush_can_be_cancelled_at_any_point(
 
     asyncio.run(live())
     local.database.close()
+
+
+def test_a_reader_that_is_ahead_waits_until_its_events_are_visible() -> None:
+    """The store may have events, and other processes may show them, before this process knows that it has."""
+
+    async def live() -> None:
+        log = EventLog()
+        log.add(SAID)
+        assert (log.count, log.added) == (0, len(SAID))
+        reader = Readers(log).reader(after=3)
+        reading = asyncio.get_running_loop().create_task(reader.next())
+        await turns_of_the_loop(3)
+        assert not reading.done()
+        await log.flush()
+        assert await reading == SAID[3:]
+
+    asyncio.run(live())

@@ -57,6 +57,11 @@ class RunHandle(Protocol):
         ...
 
     @property
+    def added(self) -> int:
+        """How many events have a number. Those after `count` are being stored, and may be visible elsewhere already."""
+        ...
+
+    @property
     def is_ending(self) -> bool:
         """It is done or stopped: only its agent has still to go."""
         ...

@@ -253,6 +253,10 @@ class Run:
         """How many events there are to read."""
         return self.log.count
 
+    @property
+    def added(self) -> int:
+        return self.log.added
+
     async def pause(self, number: int) -> Paused | None:
         return self.log.pauses.get(number)
 

@@ -81,6 +81,10 @@ class StoredRun:
         return self.log.count
 
     @property
+    def added(self) -> int:
+        return self.log.count
+
+    @property
     def done(self) -> Done | None:
         return self.log.done
 

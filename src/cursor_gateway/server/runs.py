@@ -55,7 +55,7 @@ class RunEndpoints:
         after = _after(request)
         if request.method == "HEAD":  # who only looks is no reader, whose leaving would stop the run
             return Response(media_type=SSE.media_type, headers=run_headers(run))
-        if after > run.count:  # events are stored before they are sent, so no client has this one
+        if after > run.added:  # no client has this one
             so_far = "" if run.done is not None else " so far"
             raise InvalidRequest(
                 f"The run has no event {after}: it has {run.count}{so_far}. Send the number of the last event that "
