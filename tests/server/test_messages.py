@@ -236,8 +236,9 @@ def test_several_tools_at_once_and_reminders_beside_their_results(gateway: Runni
     given = results(asked, *(weather[use.input["city"]] for use in uses))
     given["content"].append({"type": "text", "text": "<system-reminder>Be quick.</system-reminder>"})
     answer = created(http, [*messages, echoed(asked), given], tools=[WEATHER], stream=True)
-    assert text_of(answer).startswith("They are sunny and rainy")
-    assert "Be quick." in text_of(answer)
+    reminder = "\n\n<system-reminder>Be quick.</system-reminder>"  # beside the last result
+    assert reminder in text_of(answer)
+    assert text_of(answer).replace(reminder, "").startswith("They are sunny and rainy")
     assert len(invocations(gateway, mark)) == 1
 
 

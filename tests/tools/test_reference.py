@@ -55,12 +55,20 @@ def test_check_names_each_page_that_differs_and_writes_nothing(folder: Path) -> 
 
 
 def test_pages_do_not_depend_on_the_terminal_or_the_order_of_hashes(tmp_path: Path) -> None:
-    script = "from pathlib import Path; from tools.reference.__main__ import stale_pages as s; print(s(Path('{}')))"
-    reference.write_pages(tmp_path)
-    environment = {**os.environ, "COLUMNS": "40", "PYTHONHASHSEED": "7", "FORCE_COLOR": "1"}
-    command = [sys.executable, "-c", script.format(tmp_path)]
-    root = Path(__file__).parents[2]
-    assert subprocess.run(command, env=environment, cwd=root, capture_output=True, text=True).stdout == "[]\n"
+    """Each in a process of its own, so that other tests have changed nothing."""
+    plain = {name: value for name, value in os.environ.items() if name in ("HOME", "PATH", "LANG", "LC_ALL")}
+    odd = {**plain, "COLUMNS": "40", "PYTHONHASHSEED": "7", "FORCE_COLOR": "1"}
+
+    def result(function: str, environment: dict[str, str]) -> str:
+        script = (
+            f"from pathlib import Path; from tools.reference.__main__ import *; print({function}(Path('{tmp_path}')))"
+        )
+        root = Path(__file__).parents[2]
+        command = [sys.executable, "-c", script]
+        return subprocess.run(command, env=environment, cwd=root, capture_output=True, text=True, check=True).stdout
+
+    assert result("write_pages", plain) == "None\n"
+    assert result("stale_pages", odd) == "[]\n"
 
 
 @pytest.mark.parametrize("name", PAGES)
