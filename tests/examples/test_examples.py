@@ -103,7 +103,7 @@ def test_two_people(gateway: RunningGateway, tmp_path: Path) -> None:
     printed = run_example("two_people.py", standin("question"), folder=tmp_path, url=gateway.url)
     assert "Ann is asked: Which file is meant? Ann chooses notes.txt." in printed
     assert "Bob is asked: Which file is meant? Bob chooses other.txt." in printed
-    (chosen,) = set(re.findall(r"sees that (.*) was chosen", printed))
+    (chosen,) = set(re.findall(r"sees that (\S+) was chosen", printed))
     assert printed.count(f"sees that {chosen} was chosen") == 2
     assert printed.count(f"reads: You chose {chosen}.") == 2
 
