@@ -98,7 +98,7 @@ class Sessions:
 def _md5(text: str) -> str:
     """Without `hashlib`, whose import would take a tenth of the program's time."""
     try:
-        import _md5  # type: ignore[import-not-found]
+        import _md5  # type: ignore[import-not-found] # the type stubs leave it out
     except ImportError:  # a Python that was built without it
         import hashlib as _md5
     digest: str = _md5.md5(os.fsencode(text), usedforsecurity=False).hexdigest()

@@ -34,7 +34,7 @@ def test_a_run_is_streamed_across_processes_and_read_at_another_front(two_by_two
 
 @pytest.mark.parametrize("dialect", ["openai", "responses", "messages"])
 def test_every_dialect_streams(two_by_two: Cluster, dialect: str) -> None:
-    with growing(two_by_two.clients[0], dialect, standin("text")) as stream:  # type: ignore[arg-type]
+    with growing(two_by_two.clients[0], dialect, standin("text")) as stream:  # type: ignore[arg-type] # parameters are strings
         assert stream.response.status_code == 200
         assert stream.rest()
 
@@ -200,6 +200,6 @@ def test_a_volume_names_the_runner(two_by_two: Cluster) -> None:
     (two_by_two.fronts[0].home.parent / "work" / "inner").mkdir(exist_ok=True)
     inner = chat(one, standin("text"), workspace=f"{socket.gethostname()}/inner")
     told = two.get(f"/v1/conversations/{inner['conversationId']}").json()
-    assert told["workspace"].endswith("/work/inner")
+    assert told["workspace"].rpartition("/")[2] == "inner"
     outside = one.post("/v1/chat", json={"message": "hello", "workspace": f"{socket.gethostname()}/../../etc"})
     assert (outside.status_code, outside.json()["error"]["code"]) == (403, "workspace_forbidden")

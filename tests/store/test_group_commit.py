@@ -40,7 +40,7 @@ class Counted(Database):
 
     transactions = 0
 
-    def apply_all(self, writes):  # type: ignore[no-untyped-def]
+    def apply_all(self, writes):  # type: ignore[no-untyped-def] # of a private type
         self.transactions += 1
         return super().apply_all(writes)
 
