@@ -8,6 +8,7 @@ import pytest
 
 from cursor_gateway.cluster import hub as module
 from cursor_gateway.cluster.hub import Hub
+from cursor_gateway.cluster.remote_run import RemoteRun
 from cursor_gateway.errors import StoreUnavailable
 from cursor_gateway.store.base import RunRecord, Store
 from cursor_gateway.store.cluster import ClusterStore, Head
@@ -94,6 +95,8 @@ def test_who_comes_back_finds_what_it_was_shown_elsewhere(monkeypatch: pytest.Mo
         cluster.events["run"] = 7
         await hub.catch_up(watched, 7)
         assert watched.log.count == 7
+        run = RemoteRun(cast(Store, None), watched, lambda *_: None, cast(Any, None))
+        assert (run.count, run.added) == (7, 7)  # or the client would be refused
         cluster.is_away = True
         with pytest.raises(StoreUnavailable):
             await hub.catch_up(watched, 8)

@@ -2,9 +2,9 @@
 
 import asyncio
 import json
-from collections.abc import Mapping
+from collections.abc import Coroutine, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import httpx2
 import pytest
@@ -15,10 +15,13 @@ from nemesis.laws import text_of, violations
 from nemesis.observer import Observer
 from nemesis.reader import SILENT_SECONDS, read
 from nemesis.witness import agents
-from tools.cluster.balancer import Address
+from tools.cluster.balancer import Address, Balancer
+
+_T = TypeVar("_T")
 
 _KILLS = 10
 _CUT_AT, _CUT_SECONDS = 5, 2.0
+_STEP_SECONDS = 60.0  # from one word to the next, on a busy machine
 _SECONDS = 280
 _TOOL = {"name": "look", "description": "Looks.", "parameters": {"type": "object", "properties": {}}}
 
@@ -47,11 +50,30 @@ async def _post(client: httpx2.AsyncClient, path: str, body: Mapping[str, object
         await asyncio.sleep(0.1)
 
 
-async def _interrupted(running: Cluster, client: httpx2.AsyncClient) -> tuple[str, list[Shown], int]:
+async def _soon(what: Coroutine[Any, Any, _T], reading: "asyncio.Task[str | None]") -> _T:
+    """Fails at once when the reader has stopped, and after a while in any case."""
+    doing = asyncio.ensure_future(what)
+    try:
+        await asyncio.wait((doing, reading), timeout=_STEP_SECONDS, return_when=asyncio.FIRST_COMPLETED)
+        if doing.done():
+            return await doing
+        if reading.done():
+            pytest.fail(f"the client stopped reading: {reading.result() or 'the run has ended'}")
+        pytest.fail(f"it took more than {_STEP_SECONDS} s")
+    finally:
+        doing.cancel()
+
+
+async def _longer(served: Sequence[Address], length: int) -> None:
+    while len(served) <= length:
+        await asyncio.sleep(0.02)
+
+
+async def _interrupted(running: Cluster, client: httpx2.AsyncClient) -> tuple[str, list[Shown]]:
     shown: list[Shown] = []
     waiting: asyncio.Queue[str] = asyncio.Queue()
-    served: list[Address] = []
-    running.balancer.chosen = served.append
+    served: list[Address] = []  # the fronts of the reader, which has a balancer of its own
+    balancer = Balancer(running.balancer.fronts, served.append)
     volume = running.volumes[0]
     (running.folder_of(volume) / "work").mkdir()
     body: dict[str, object] = {"message": _prompt(), "tools": [_TOOL], "workspace": f"{volume}/work"}
@@ -63,28 +85,37 @@ async def _interrupted(running: Cluster, client: httpx2.AsyncClient) -> tuple[st
             for call in json.loads(data[5:])["metadata"].get("waitingFor", ()):
                 waiting.put_nowait(call["toolCallId"])
 
-    served.clear()
-    reading = asyncio.create_task(read(client, run, see, lambda: float("inf")))
-    kills = 0
-    for number in range(_KILLS):
-        call = await waiting.get()
-        front = next(member for member in running.members.values() if member.address == served[-1])
-        front.kill()
-        kills += 1
-        if number == _CUT_AT:
-            running.links["runner-1"].cut()
-            asyncio.get_running_loop().call_later(_CUT_SECONDS, running.links["runner-1"].mend)
-        seen = len(served)
-        while len(served) == seen:  # until the client has come to the other front
-            await asyncio.sleep(0.02)
-        front.start()
-        await front.ready()
-        result = {"toolResults": [{"toolCallId": call, "content": f"result {number}"}]}
-        after = len(served)
-        await _post(client, f"/v1/chat/{run}/answer", result, f"result {number}")
-        del served[after:]  # the front of the request is not the reader's
-    assert await reading is None
-    return run, shown, kills
+    host, port = await balancer.start()
+    async with _client(f"http://{host}:{port}") as reader:
+        reading = asyncio.create_task(read(reader, run, see, lambda: float("inf")))
+        try:
+            for number in range(_KILLS):
+                call = await _soon(waiting.get(), reading)
+                await asyncio.gather(*(member.ready() for member in running.members.values()))
+                front = next(member for member in running.members.values() if member.address == served[-1])
+                seen = len(served)
+                front.kill()
+                if number == _CUT_AT:
+                    running.links["runner-1"].cut()
+                    asyncio.get_running_loop().call_later(_CUT_SECONDS, running.links["runner-1"].mend)
+                await _soon(_longer(served, seen), reading)  # until the client has come to the other front
+                front.start()  # and is ready before the next is killed
+                result = {"toolResults": [{"toolCallId": call, "content": f"result {number}"}]}
+                async with asyncio.timeout(_STEP_SECONDS):
+                    await _post(client, f"/v1/chat/{run}/answer", result, f"result {number}")
+            await asyncio.wait((reading,), timeout=_STEP_SECONDS)
+            assert reading.done(), f"the last event that the client has is {shown[-1]}"
+            assert reading.result() is None
+        finally:
+            reading.cancel()
+            await asyncio.wait((reading,))
+            await balancer.close()
+    return run, shown
+
+
+def _client(address: str) -> httpx2.AsyncClient:
+    limits = httpx2.Limits(max_keepalive_connections=0)  # each request goes to the next front
+    return httpx2.AsyncClient(base_url=address, limits=limits, timeout=httpx2.Timeout(30, read=SILENT_SECONDS))
 
 
 @pytest.mark.slow
@@ -92,12 +123,10 @@ def test_a_client_has_every_byte_once_and_the_agent_ran_once(tmp_path: Path) -> 
     async def test() -> None:
         options = Options(settings={"lease_seconds": "20", "beat_seconds": "0.5"})
         async with cluster(tmp_path, options) as running:
-            limits = httpx2.Limits(max_keepalive_connections=0)
-            timeout = httpx2.Timeout(30, read=SILENT_SECONDS)
-            async with httpx2.AsyncClient(base_url=running.address, limits=limits, timeout=timeout) as client:
-                run, shown, kills = await _interrupted(running, client)
+            async with _client(running.address) as client:
+                run, shown = await _interrupted(running, client)
             (stored,) = await Observer(running.url).runs()
-        assert kills == _KILLS
+            assert sum(len(member.ended) for member in running.members.values()) == _KILLS
         assert (stored.id, stored.state, stored.epoch) == (run, "completed", 1)
         stored_ones = [(event.number, event.data) for event in stored.events if event.data]
         assert [(one.number, one.data) for one in shown] == stored_ones

@@ -223,11 +223,11 @@ class Front:
         """A runner does, when the run starts."""
 
     async def files(self, workspace: str | None, query: str, limit: int) -> list[str]:
-        volume = self._named_volume(workspace)
+        volume = await self._named_volume(workspace)
         return await self._value(FindFiles(workspace, query, limit), list[str], "", volume=volume)
 
     async def folders(self, query: str, limit: int) -> list[str]:
-        return await self._value(FindFolders(query, limit), list[str], "", volume=self._named_volume(query))
+        return await self._value(FindFolders(query, limit), list[str], "", volume=await self._named_volume(query))
 
     async def revertible(self, conversation: ConversationRecord, files: Sequence[FileEdits]) -> Set[str]:
         try:
@@ -380,8 +380,11 @@ class Front:
             id = run.conversation_id if run is not None else id
         if id is not None and (known := await self._cluster.volume_of(id, request.owner)):
             return known
-        return self._named_volume(request.workspace)
+        return await self._named_volume(request.workspace)
 
-    def _named_volume(self, workspace: str | None) -> str | None:
+    async def _named_volume(self, workspace: str | None) -> str | None:
+        """Of a path that begins with a volume. Its runner may have gone before this process came."""
         volume = (workspace or "").partition("/")[0]
-        return volume if volume in self._members.volumes else None
+        if volume in self._members.volumes:
+            return volume
+        return volume if volume and await self._cluster.has_had(volume) else None

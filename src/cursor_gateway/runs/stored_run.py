@@ -82,7 +82,7 @@ class StoredRun:
 
     @property
     def added(self) -> int:
-        return self.log.count
+        return self.count  # also where a subclass reads another log
 
     @property
     def done(self) -> Done | None:

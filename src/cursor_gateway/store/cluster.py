@@ -205,6 +205,10 @@ class ClusterStore(Protocol):
         """
         ...
 
+    async def has_had(self, volume: str) -> bool:
+        """Whether a member has this volume, or had it."""
+        ...
+
     async def volume_of(self, conversation_id: str, owner: str) -> str | None:
         """None: there is no such conversation."""
         ...

@@ -35,6 +35,7 @@ _JOIN = """
     INSERT INTO members (id, role, host, process, volumes, capacity, busy, version, beat, draining)
     VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s) ON CONFLICT (id) DO NOTHING
 """
+_ADD_VOLUMES = "INSERT INTO volumes SELECT unnest(%s::text[]) ON CONFLICT (name) DO NOTHING"
 _MEMBERS = """
     SELECT id, role, host, process, volumes, capacity, busy, version, beat, draining AS is_draining
     FROM members ORDER BY id
@@ -158,7 +159,13 @@ class PostgresCluster:
 
     async def join(self, member: Member) -> None:
         values = [member.id, member.role, member.host, member.process, list(member.volumes), member.capacity]
-        await self._execute(_JOIN, [*values, member.busy, member.version, member.beat, member.is_draining])
+        values += [member.busy, member.version, member.beat, member.is_draining]
+
+        async def work(connection: Connection) -> None:
+            await connection.execute(_JOIN, values)
+            await connection.execute(_ADD_VOLUMES, [sorted(member.volumes)])
+
+        await self._connections.transaction(work)
 
     def start_beating(self, id: str, seconds: float, turns: Callable[[], bool], missed: Callable[[], None]) -> None:
         self._heartbeat = Heartbeat(self._store.url, id, seconds, turns, missed)
@@ -303,6 +310,9 @@ class PostgresCluster:
             if row["data"] is not None and row["first"] == row["after"] + len(head.events) + 1:
                 head.events.extend(batches.decode(row["data"]))
         return heads
+
+    async def has_had(self, volume: str) -> bool:
+        return await self._execute("SELECT FROM volumes WHERE name = %s", [volume]) > 0
 
     async def volume_of(self, conversation_id: str, owner: str) -> str | None:
         found = await self._connections.run(
