@@ -112,6 +112,17 @@ def test_a_question_is_answered_at_another_front(two_by_two: Cluster) -> None:
     assert (refused.status_code, refused.json()["error"]["param"]) == (400, "answers[0].questionId")
 
 
+def test_a_rejected_command_is_decided_at_another_front(two_by_two: Cluster) -> None:
+    one, two = two_by_two.clients
+    asked = chat(one, standin('shell command="date"'))
+    (command,) = [document for document in asked["documents"] if document["type"] == "terminal_command"]
+    path = f"/v1/conversations/{asked['conversationId']}"
+    assert two.get(path).json()["isWaiting"]
+    body = {"permissions": [{"documentId": command["id"], "decision": "deny"}]}
+    assert two.post(f"/v1/chat/{asked['id']}/answer", json=body).status_code == 200
+    assert "isWaiting" not in one.get(path).json()
+
+
 def test_equal_requests_at_two_fronts_start_one_agent(two_by_two: Cluster) -> None:
     mark = unique()
     body, headers = {"message": f"{mark} {standin('text')}"}, {"idempotency-key": mark}

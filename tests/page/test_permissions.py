@@ -1,5 +1,6 @@
 """A command that needs permission is allowed, denied and revoked on the page, whether or not the agent waits for it."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -80,17 +81,22 @@ def test_a_denial_with_a_reason_reaches_the_agent(page: Page, gateway: RunningGa
     assert times(ran) == 0
 
 
+@both_sizes
 def test_a_denial_without_a_reason_starts_nothing(page: Page, gateway: RunningGateway) -> None:
     prompt, _ = counter(gateway.workspace)
     rejected(page, prompt)
     command = of_type(page, "terminal_command").first
     status = page.get_by_role("status").first
     expect(status).to_have_text("A command above needs your permission")
+    listed = page.locator("#conversations a").first  # behind a button on a phone
+    expect(listed).to_contain_text("Waiting for you")
+    expect(page).to_have_title(re.compile(r"^\(\d+\) "))
     page.reload()
     expect(status).to_have_text("A command above needs your permission")
     command.get_by_role("button", name="Deny").click()
     expect(command).to_contain_text("Denied.")
     expect(status).not_to_have_text("A command above needs your permission")
+    expect(listed).not_to_contain_text("Waiting for you")
     expect(answers(page)).to_have_count(1)
 
 

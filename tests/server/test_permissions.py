@@ -150,6 +150,36 @@ def test_a_denial_without_a_reason_starts_nothing(gateway: RunningGateway, http:
     assert runs_of(gateway, mark) == 0
 
 
+def is_waiting(http: httpx2.Client, answer: Json) -> bool:
+    """As the conversation itself has it, and each list that it is in."""
+    id = answer["conversationId"]
+    lists = [http.get("/v1/conversations", params={"q": query}).json() for query in ("", "standin")]
+    entries = [one for list in lists for one in list["conversations"] if one["id"] == id]
+    found = {entry.get("isWaiting", False) for entry in (http.get(f"/v1/conversations/{id}").json(), *entries)}
+    assert len(found) == 1, (found, entries)
+    return bool(found.pop())
+
+
+def test_a_conversation_waits_until_its_last_rejected_command_is_decided(http: httpx2.Client, mark: str) -> None:
+    asked = chat(http, f'{counting(mark)} then="sh touched.sh"')
+    commands = [document["id"] for document in asked["documents"] if document["type"] == "terminal_command"]
+    assert is_waiting(http, asked)
+    for place, id in enumerate(commands, 1):
+        body = {"permissions": [{"documentId": id, "decision": "deny"}]}
+        assert http.post(f"/v1/chat/{asked['id']}/answer", json=body).status_code == 200
+        assert is_waiting(http, asked) == (place < len(commands))
+
+
+def test_a_conversation_waits_until_its_command_is_allowed_or_it_goes_on(http: httpx2.Client, mark: str) -> None:
+    asked = chat(http, counting(mark))
+    assert is_waiting(http, asked)
+    assert decide(http, asked, "once").status_code == 200
+    assert not is_waiting(http, asked)
+    id = asked["conversationId"]
+    assert is_waiting(http, chat(http, counting(mark), conversationId=id))
+    assert not is_waiting(http, chat(http, "Never mind.", conversationId=id))
+
+
 def test_it_streams(http: httpx2.Client, mark: str) -> None:
     asked = chat(http, counting(mark))
     told = {"documentId": command_of(asked)["id"], "decision": "once"}
@@ -183,6 +213,7 @@ def test_an_operator_may_turn_it_off_and_has_rules_of_their_own(tmp_path: Path) 
         asked = chat(http, 'standin: shell command="date"')
         refused = decide(http, asked, "once")
         assert (refused.status_code, refused.json()["error"]["code"]) == (403, "approval_forbidden")
+        assert not is_waiting(http, asked)
         assert decide(http, asked, "deny", reason="No clocks.").status_code == 200
 
 

@@ -29,6 +29,7 @@ from cursor_gateway.model.documents import (
     ErrorMetadata,
     FileEditMetadata,
     Metadata,
+    PermissionRequest,
     PlanMetadata,
     PlanTodo,
     ResponseMetadata,
@@ -116,6 +117,7 @@ def run_end(
         failure_code=None if status == "completed" else "agent_crashed",
         words=words.all,
         tool_uses=words.tool_uses,
+        needs_decision=words.needs_decision,
         answer=answer,
         session_id=session_id,
         fingerprint=fingerprint,
@@ -142,6 +144,20 @@ def append_patiently(store: Database, run: str, number: int) -> None:
 
 def text_document(text: str) -> Document:
     return make_document("doc_001", 1, text, TextMetadata())
+
+
+def rejected_command() -> Document:
+    permission = PermissionRequest(subject="npm test", rules=["Shell(npm)"])
+    metadata = TerminalCommandMetadata(
+        command="npm test",
+        exit_code=0,
+        output="",
+        duration_ms=0,
+        permissions=[],
+        state="rejected",
+        permission=permission,
+    )
+    return make_document("doc_001", 1, None, metadata)
 
 
 def whole_run(

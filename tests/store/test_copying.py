@@ -20,8 +20,8 @@ from tests.store.making import (
     deltas,
     lease,
     new_run,
+    rejected_command,
     run_end,
-    text_document,
     whole_run,
 )
 
@@ -46,7 +46,7 @@ def _fill(directory: Path) -> None:
         database.name_reply(ME, "reply", IdempotentRun("every", "other", 3), 6001)
         database.keep_request("every", ME, 0, b"\0\xffkept")
         database.change_conversation("rich", ME, "A title", True)
-        whole_run(database, "unkeyed", "mine", "Said without a key", owner=LOCAL, documents=[text_document("x")])
+        whole_run(database, "unkeyed", "mine", "Said without a key", owner=LOCAL, documents=[rejected_command()])
         database.begin_run(new_run("active", "active"))
         database.append(lease("active"), 1, deltas(1))
     finally:

@@ -38,6 +38,7 @@ QUESTIONS: dict[str, Callable[[Database], object]] = {
     "end_run": lambda store: store.end_run(lease("live"), 1, deltas(1), run_end("live")),
     "change_conversation": lambda store: store.change_conversation("conv1", ME, "t", True),
     "pinned_conversations": lambda store: store.pinned_conversations(ME),
+    "set_decided": lambda store: store.set_decided("run1", ME),
     "set_session": lambda store: store.set_session("conv1", ME, "s", "f"),
     "delete_conversation": lambda store: store.delete_conversation("conv1", ME),
     "prune": lambda store: store.prune(1, 10**9, 10**6),

@@ -40,6 +40,7 @@ LONG: dict[str, Call] = {
     "keep_request": lambda store: store.keep_request("run", ME, 0, b"{}" * 50_000),
     "kept_request": lambda store: store.kept_request("run", ME, 0),
     "forget_request": lambda store: store.forget_request("run", ME, 0),
+    "set_decided": lambda store: store.set_decided("run", ME),
     "change_conversation": lambda store: store.change_conversation("conv", ME, "t", True),
     "pinned_conversations": lambda store: store.pinned_conversations(ME),
     "recent_runs": lambda store: store.recent_runs(ME, 10),

@@ -58,6 +58,11 @@ class ToolTrace(_Wire, frozen=True, kw_only=True):
     permission: PermissionRequest | UnsetType = UNSET  # that it needs, or was run without
     raw: Any = UNSET
 
+    @property
+    def needs_decision(self) -> bool:
+        """The agent continued without it, because nobody could be asked."""
+        return self.state == "rejected" and bool(self.permission)
+
 
 class Diff(_Wire, frozen=True, kw_only=True):
     old_string: str

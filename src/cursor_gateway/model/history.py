@@ -20,7 +20,7 @@ class ConversationEntry(Struct, frozen=True, kw_only=True, rename="camel"):
     mode: Mode  # of its newest run, and so the model
     model: str
     is_running: bool
-    is_waiting: bool | UnsetType = UNSET  # a person must answer before it continues
+    is_waiting: bool | UnsetType = UNSET  # a person must answer, or decide about a rejected command
     pinned: bool = False
     snippet: str | UnsetType = UNSET  # where the words of a search were found
 

@@ -1,6 +1,6 @@
 """Answers in; the run that waits for them and continues, or the conversation's next run, out."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 from msgspec import Struct
@@ -115,6 +115,7 @@ class Answering:
         await self._documents(run)
         entries = [await self._record(run, id, requests[id], permission) for id, permission in decided.items()]
         if not any(permission.is_allowed or permission.reason for permission in decided.values()):
+            await self._settle(run, documents.values())
             return Continued(run, 0)  # the agent continued without it, and needs no message
         text = permissions_message([(requests[id], permission) for id, permission in decided.items()])
         once = [rule for entry in entries if entry.decision == "once" for rule in entry.rules]
@@ -162,6 +163,17 @@ class Answering:
             return self._service.permissions.record(run.owner, place, (run.id, id), request, permission)
         except OSError as error:
             raise unwritable(error) from error
+
+    async def _settle(self, run: RunHandle, documents: Iterable[Document]) -> None:
+        """When the last of the run's calls is decided, its conversation waits for nobody."""
+        try:
+            entries = self._service.permissions.every(run.owner)
+        except OSError as error:
+            raise unwritable(error) from error
+        decided = {entry.document_id for entry in entries if entry.chat_id == run.id}
+        traces = {one.id: one.metadata for one in documents if isinstance(one.metadata, ToolTrace)}
+        if not any(trace.needs_decision for id, trace in traces.items() if id not in decided):
+            await self._service.store.set_decided(run.id, run.owner)
 
     async def _answered_in(self, run: RunHandle, document: Document) -> int | None:
         """The pause in which the run waited for this decision, if it had one."""

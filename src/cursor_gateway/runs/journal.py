@@ -230,6 +230,7 @@ class Journal:
             failure_code=done.failure.code if done.failure is not None else None,
             words=self._words.all,
             tool_uses=self._words.tool_uses,
+            needs_decision=self._words.needs_decision,
             answer=answer,
             session_id=self.session_id,
             fingerprint=self._fingerprint(done, "".join(self._said[self._replied :])),

@@ -65,6 +65,7 @@ async def _end(store: Store, lease: Lease, run: RunRecord, why: GatewayError, no
             failure_code=why.code,
             words=words.all,
             tool_uses=words.tool_uses,
+            needs_decision=words.needs_decision,
             answer="".join(said),
             fingerprint=f"none {run.id}",
             first_event_ms=run.first_event_ms,

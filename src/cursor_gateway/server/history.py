@@ -1,6 +1,6 @@
 """The history over HTTP: conversations are listed, searched, read, renamed, pinned, exported and deleted."""
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 
 import msgspec
 from msgspec import Struct
@@ -82,9 +82,15 @@ class HistoryEndpoints:
         return await self._renderings.run_for(request, lambda: _exported(detail, responses, form))
 
     async def _entries(self, found: Sequence[FoundConversation]) -> list[ConversationEntry]:
-        running = [one.conversation.id for one in found if one.conversation.is_running]
-        waiting = await self._service.waiting_for_people(running) if running else ()
+        waiting = await self._waiting([one.conversation for one in found])
         return [entry_of(one, is_waiting=one.conversation.id in waiting) for one in found]
+
+    async def _waiting(self, conversations: Sequence[ConversationRecord]) -> Set[str]:
+        """Those that somebody must answer: their runs wait, or continued without a decision that can still be made."""
+        running = [one.id for one in conversations if one.is_running]
+        held = await self._service.waiting_for_people(running) if running else frozenset()
+        can_decide = self._settings.permissions == "ask"
+        return held | {one.id for one in conversations if can_decide and one.needs_decision}
 
     async def _found(self, request: Request) -> ConversationRecord:
         id = request.path_params["id"]
@@ -94,7 +100,9 @@ class HistoryEndpoints:
         return found
 
     async def _detail(self, request: Request) -> ConversationDetail:
-        return await detail_of(self._service.store, await self._found(request))
+        found = await self._found(request)
+        is_waiting = found.id in await self._waiting([found])
+        return await detail_of(self._service.store, found, is_waiting=is_waiting)
 
     async def _responses(self, request: Request, detail: ConversationDetail) -> list[ChatResponse]:
         service, owner = self._service, request.state.owner

@@ -95,7 +95,7 @@ MEANINGS: Meanings = {
             "updated": "When it was last used.",
             "workspace": "Its workspace.",
             "isRunning": "Whether it has an active run.",
-            "isWaiting": "Whether that run waits for a person's answer.",
+            "isWaiting": "Whether it needs a person, to answer its run or to decide about a rejected command.",
             "snippet": "The text around the words that a search found.",
             "mode": "That of its latest run.",
             "model": "That of its latest run.",

@@ -42,6 +42,7 @@ RUN_COLUMNS = (
     "estimated",
     "failure_code",
     "tool_uses",
+    "needs_decision",
 )
 MESSAGE_COLUMNS = ("number", "role", "text", "run", "created_ms")
 REPLY_COLUMNS = ("owner", "key", "body_hash", "created_ms", "after")

@@ -69,6 +69,7 @@ class RunEnd(Struct, frozen=True, kw_only=True):
     failure_code: str | None = None
     words: Sequence[str] = ()  # searchable text besides its messages
     tool_uses: int = 0
+    needs_decision: bool = False  # a call was rejected, and somebody may allow it
     answer: str  # the assistant's message
     session_id: str | None = None  # None keeps the conversation's; the same for the fingerprint
     fingerprint: str | None = None
@@ -162,6 +163,7 @@ class ConversationRecord(Struct, frozen=True, kw_only=True):
     fingerprint: str | None
     is_running: bool
     is_pinned: bool = False
+    needs_decision: bool = False  # its newest run does
     volume: str = ""  # where its workspace is, in a cluster
 
 
@@ -325,6 +327,10 @@ class Store(Protocol):
 
     async def forget_request(self, run_id: str, owner: str, after: int) -> bool:
         """False if there is none."""
+        ...
+
+    async def set_decided(self, run_id: str, owner: str) -> None:
+        """The run needs no decision any more. Does nothing for a run that the owner does not have."""
         ...
 
     async def size(self) -> int:

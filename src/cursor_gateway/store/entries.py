@@ -26,10 +26,10 @@ def entry_of(found: FoundConversation, *, is_waiting: bool = False) -> Conversat
     )
 
 
-async def detail_of(store: Store, conversation: ConversationRecord) -> ConversationDetail:
+async def detail_of(store: Store, conversation: ConversationRecord, *, is_waiting: bool = False) -> ConversationDetail:
     id, owner = conversation.id, conversation.owner
     return ConversationDetail(
-        **msgspec.structs.asdict(entry_of(FoundConversation(conversation))),
+        **msgspec.structs.asdict(entry_of(FoundConversation(conversation), is_waiting=is_waiting)),
         messages=[_message(message) for message in await store.messages(id, owner)],
         runs=[_run(run) for run in await store.runs_of(id, owner)],
     )

@@ -24,5 +24,9 @@ def run_of(row: dict[str, Any]) -> RunRecord:
 
 
 def conversation_of(row: dict[str, Any]) -> ConversationRecord:
-    flags = {"is_running": bool(row["is_running"]), "is_pinned": bool(row["pinned"])}
+    flags = {
+        "is_running": bool(row["is_running"]),
+        "is_pinned": bool(row["pinned"]),
+        "needs_decision": bool(row["needs_decision"]),
+    }
     return msgspec.convert({**row, **flags}, ConversationRecord)

@@ -18,6 +18,7 @@ from cursor_gateway.model.documents import (
     ThinkingDocument,
     TodoUpdateDocument,
     ToolCallDocument,
+    ToolTrace,
     is_tool_use,
 )
 from cursor_gateway.stages import search_tokens
@@ -90,12 +91,15 @@ class Words:
 
     def __init__(self) -> None:
         self.tool_uses = 0
+        self.needs_decision = False
         self._names: list[str] = []
         self._contents: list[str] = []
         self._room = [_LONGEST_TEXT, _LONGEST_TEXT]  # for names, and for contents
 
     def push(self, document: Document) -> None:
         self.tool_uses += is_tool_use(document)
+        trace = document.metadata
+        self.needs_decision |= isinstance(trace, ToolTrace) and trace.needs_decision
         names, content = _words(document)
         for kept, texts, place in ((self._names, names, 0), (self._contents, [content or ""], 1)):
             for text in texts:

@@ -25,7 +25,18 @@ from tests.store.conformance.law import (
     the_conversation,
     whole_run,
 )
-from tests.store.making import DAY_MS, EVERY_DOCUMENT, ME, YOU, deltas, lease, new_run, run_end, text_document
+from tests.store.making import (
+    DAY_MS,
+    EVERY_DOCUMENT,
+    ME,
+    YOU,
+    deltas,
+    lease,
+    new_run,
+    rejected_command,
+    run_end,
+    text_document,
+)
 from tests.store.test_search import queries
 
 # --- conversations ----------------------------------------------------------------------------------
@@ -65,6 +76,27 @@ async def a_conversation_is_renamed_and_pinned(store: Store) -> None:
     assert (found.title, found.is_pinned) == ("Login", True)
     assert await store.change_conversation("conv", ME, None, False)
     assert await store.pinned_conversations(ME) == []
+
+
+@law_of_two
+async def a_conversation_needs_a_decision_until_it_is_made_or_the_next_run_starts(store: Store, other: Store) -> None:
+    await whole_run(store, "a", "conv", documents=[text_document("x")])
+    assert not (await the_conversation(other)).needs_decision
+    await whole_run(store, "b", "conv", documents=[rejected_command(), text_document("x")])
+    assert (await the_conversation(other)).needs_decision
+    (listed,) = (await other.conversations(ME)).found
+    assert listed.conversation.needs_decision
+    await store.set_decided("b", YOU)
+    await store.set_decided("a", ME)
+    await store.set_decided("nowhere", ME)
+    assert (await the_conversation(other)).needs_decision
+    await store.set_decided("b", ME)
+    assert not (await the_conversation(other)).needs_decision
+    await whole_run(store, "c", "conv", documents=[rejected_command()])
+    assert isinstance(await store.begin_run(new_run("d", "conv")), Lease)
+    assert not (await the_conversation(other)).needs_decision
+    await store.end_run(lease("d"), 1, [], run_end("d"))
+    assert not (await the_conversation(other)).needs_decision
 
 
 @law

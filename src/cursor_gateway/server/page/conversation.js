@@ -303,7 +303,7 @@ export class Conversation {
 				this.#settle();
 				this.#showDecisions().catch(showProblem);
 			}
-			if (taken.id === answer.id) return; // its open stream shows it
+			if (taken.id === answer.id) return this.onChange(); // its open stream shows it
 			if (body.answers) answer.renew(replies[0].form.dataset.answer).catch(showProblem);
 			await this.#showNewTurns();
 			const last = this.#answers.at(-1);

@@ -90,7 +90,7 @@ function show(focused = document.activeElement?.dataset?.id, isSearch = Boolean(
 
 function item({ id, title, updated, isRunning, isWaiting, snippet }) {
 	const state = isWaiting ? "waiting" : "running";
-	const note = isRunning ? make("span", { class: "run-state", "data-run": state }, stateName(state)) : make("time", {}, when(updated));
+	const note = isRunning || isWaiting ? make("span", { class: "run-state", "data-run": state }, stateName(state)) : make("time", {}, when(updated));
 	const link = make("a", { href: conversationPath(id), "data-id": id, title: title || "Untitled" }, make("span", {}, title || "Untitled"), note);
 	if (snippet && snippet !== title) link.append(make("small", {}, snippet));
 	return make("li", {}, link);

@@ -26,7 +26,7 @@ from cursor_gateway.store.postgres.connections import Connection, connect, why
 Restored: TypeAlias = Literal["copied", "known", "running"]
 
 _OWNER = CONVERSATION_COLUMNS.index("owner")
-_FLAGS = ("pinned", "estimated")  # SQLite has numbers for them
+_FLAGS = ("pinned", "estimated", "needs_decision")  # SQLite has numbers for them
 _SEQUENCE = "pg_get_serial_sequence('runs', 'key')"
 _RESERVE = f"SELECT setval({_SEQUENCE}, nextval({_SEQUENCE}) + %s) - %s"
 _COUNT = """

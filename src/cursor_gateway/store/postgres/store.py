@@ -63,7 +63,10 @@ RUNS = """
 _IS_RUNNING = "EXISTS (SELECT FROM runs WHERE runs.conversation = conversations.key AND runs.state = 'running')"
 _CONVERSATIONS = f"""
     SELECT id, owner, title, workspace, mode, model, created_ms, updated_ms, session_id, fingerprint, pinned, volume,
-        {_IS_RUNNING} AS is_running
+        {_IS_RUNNING} AS is_running,
+        (
+            SELECT needs_decision FROM runs WHERE runs.conversation = conversations.key ORDER BY runs.key DESC LIMIT 1
+        ) AS needs_decision
     FROM conversations
 """
 _PROMPT = "(SELECT text FROM messages WHERE run = runs.key AND role = 'user' ORDER BY number DESC LIMIT 1)"
@@ -261,6 +264,10 @@ class PostgresStore:
             return True
 
         return await self._connections.transaction(work)
+
+    async def set_decided(self, run_id: str, owner: str) -> None:
+        change = f"UPDATE runs SET needs_decision = false WHERE key = ({_OWN_RUN})"
+        await self._execute(change, {"id": run_id, "owner": owner})
 
     async def events(self, run_id: str, owner: str, *, after: int = 0, max_bytes: int = 1_000_000) -> EventPage:
         next = min(max(after, 0), _LAST_NUMBER - 1) + 1

@@ -86,7 +86,8 @@ _ADD_CALL = """
 """
 _END_RUN = """
     UPDATE runs SET state = %s, model = %s, first_event_ms = %s, ended_ms = %s, prompt_tokens = %s,
-        completion_tokens = %s, total_tokens = %s, cached_tokens = %s, estimated = %s, failure_code = %s, tool_uses = %s
+        completion_tokens = %s, total_tokens = %s, cached_tokens = %s, estimated = %s, failure_code = %s,
+        tool_uses = %s, needs_decision = %s
     WHERE key = %s
 """
 _END_TURN = """
@@ -268,7 +269,7 @@ async def _end(connection: Connection, place: _Place, end: RunEnd) -> None:
         [
             *(state, envelope.model, end.first_event_ms, end.ended_ms),
             *(usage.prompt_tokens, usage.completion_tokens, usage.total_tokens, cached, estimated),
-            *(end.failure_code, end.tool_uses, place.run),
+            *(end.failure_code, end.tool_uses, end.needs_decision, place.run),
         ],
     )
     await connection.execute("DELETE FROM calls WHERE run = %s", [place.run])

@@ -72,7 +72,12 @@ _RUNS = f"""
 """
 _CONVERSATIONS = """
     SELECT id, owner, title, workspace, mode, model, created_ms, updated_ms, session_id, fingerprint, pinned,
-        EXISTS (SELECT 1 FROM runs WHERE runs.conversation = conversations.key AND runs.state = 'running') AS is_running
+        EXISTS (
+            SELECT 1 FROM runs WHERE runs.conversation = conversations.key AND runs.state = 'running'
+        ) AS is_running,
+        (
+            SELECT needs_decision FROM runs WHERE runs.conversation = conversations.key ORDER BY runs.key DESC LIMIT 1
+        ) AS needs_decision
     FROM conversations
 """
 _PROMPT = "(SELECT text FROM messages WHERE run = runs.key AND role = 'user' ORDER BY number DESC LIMIT 1)"
@@ -265,6 +270,11 @@ class Database:
             )
         self._maintenance.wrote(0)
         return deleted.rowcount > 0
+
+    def set_decided(self, run_id: str, owner: str) -> None:
+        with self._connections.writing() as connection:
+            connection.execute(f"UPDATE runs SET needs_decision = 0 WHERE key = ({_OWN_RUN})", (repair(run_id), owner))
+        self._maintenance.wrote(0)
 
     def events(self, run_id: str, owner: str, *, after: int = 0, max_bytes: int = 1_000_000) -> EventPage:
         next = min(max(after, 0), _LAST_NUMBER - 1) + 1

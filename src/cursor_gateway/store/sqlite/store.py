@@ -148,6 +148,9 @@ class SqliteStore:
     async def forget_request(self, run_id: str, owner: str, after: int) -> bool:
         return await asyncio.to_thread(self.database.forget_request, run_id, owner, after)
 
+    async def set_decided(self, run_id: str, owner: str) -> None:
+        await asyncio.to_thread(self.database.set_decided, run_id, owner)
+
     async def change_conversation(self, id: str, owner: str, title: str | None, is_pinned: bool | None) -> bool:
         return await asyncio.to_thread(self.database.change_conversation, id, owner, title, is_pinned)
 

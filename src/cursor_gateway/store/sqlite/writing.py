@@ -57,7 +57,8 @@ _LAST_MESSAGE = "SELECT coalesce(max(number), 0) FROM messages WHERE conversatio
 _ADD_MESSAGE = "INSERT INTO messages (conversation, number, role, text, run, created_ms) VALUES (?, ?, ?, ?, ?, ?)"
 _END_RUN = """
     UPDATE runs SET state = ?, model = ?, first_event_ms = ?, ended_ms = ?, prompt_tokens = ?, completion_tokens = ?,
-        total_tokens = ?, cached_tokens = ?, estimated = ?, failure_code = ?, tool_uses = ?
+        total_tokens = ?, cached_tokens = ?, estimated = ?, failure_code = ?, tool_uses = ?,
+        needs_decision = ?
     WHERE key = ?
 """
 _END_TURN = """
@@ -280,7 +281,7 @@ def _end(connection: sqlite3.Connection, place: _Place, end: RunEnd, last_messag
         (
             *(state, envelope.model, end.first_event_ms, end.ended_ms),
             *(usage.prompt_tokens, usage.completion_tokens, usage.total_tokens, cached, estimated),
-            *(end.failure_code, end.tool_uses, place.run),
+            *(end.failure_code, end.tool_uses, end.needs_decision, place.run),
         ),
     )
     connection.execute("INSERT OR IGNORE INTO unindexed (run) VALUES (?)", (place.run,))
