@@ -148,11 +148,8 @@ class Cursor(_Closed, frozen=True, kw_only=True):
     usage: Usage
 
 
-CodexCode: TypeAlias = Literal["insufficient_quota", "context_length_exceeded"]
-
-
 class Error(_Closed, frozen=True, kw_only=True):
-    code: Literal["server_error", "rate_limit_exceeded", "invalid_prompt"] | CodexCode
+    code: Literal["server_error", "rate_limit_exceeded", "invalid_prompt"]
     message: str
     type: str | UnsetType = UNSET
 

@@ -182,7 +182,10 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     ] = "cancel"
     reconnect_seconds: Annotated[
         Seconds,
-        Meta(description="How long a run waits for a client that retries by itself (Codex, Claude Code) to reconnect."),
+        Meta(
+            description="How long a run waits for a client that retries by itself (Codex, Claude Code) to reconnect, "
+            "and how long after an answer the same question from Claude Code is taken for a retry."
+        ),
     ] = 5
     when_busy: Annotated[
         WhenBusy,

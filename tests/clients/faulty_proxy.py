@@ -1,4 +1,4 @@
-"""A proxy in front of a gateway that breaks one reply: it cuts it off, or puts an error in its place."""
+"""A proxy that counts requests to a gateway, and may break one reply: it cuts it off, or puts an error in its place."""
 
 import re
 import socket
@@ -14,9 +14,10 @@ _ERROR = b'{"type":"error","error":{"type":"api_error","message":"broken","param
 
 
 class FaultyProxy:
-    """One request a connection. The first `POST` to `path` meets the fault, after the gateway has begun to reply."""
+    """One request a connection. The first `POST` to `path` meets the fault, if there is to be one, after the gateway
+    has begun to reply."""
 
-    def __init__(self, port: int, path: str, fault: Fault) -> None:
+    def __init__(self, port: int, path: str, fault: Fault | None = None) -> None:
         self.port, self._path, self._fault = port, path.encode(), fault
         self.broke: Callable[[], None] = lambda: None  # called when a reply was broken
         self._socket = socket.create_server(("127.0.0.1", 0), backlog=64)
@@ -43,7 +44,7 @@ class FaultyProxy:
             self.requests += is_hit
             gateway.sendall(request)
             reply = iter(lambda: gateway.recv(65536), b"")
-            if not is_hit or self.requests > 1:
+            if not is_hit or self.requests > 1 or self._fault is None:
                 for piece in reply:
                     client.sendall(piece)
                 return
@@ -88,6 +89,6 @@ def _received(client: socket.socket) -> bytes:
 
 
 @contextmanager
-def faulty_proxy(url: str, path: str, fault: Fault) -> Iterator[FaultyProxy]:
+def faulty_proxy(url: str, path: str, fault: Fault | None = None) -> Iterator[FaultyProxy]:
     with closing(FaultyProxy(int(url.rpartition(":")[2]), path, fault)) as proxy:
         yield proxy

@@ -50,5 +50,6 @@ def cluster(home: Path, database: str, fronts: int = 2, runners: int = 2, **sett
 @pytest.fixture(scope="module")
 def two_by_two(tmp_path_factory: pytest.TempPathFactory, postgres: Databases) -> Iterator[Cluster]:
     """Two fronts and two runners, for tests that kill none of them."""
-    with postgres.history() as url, cluster(tmp_path_factory.mktemp("cluster"), url) as running:
+    home = tmp_path_factory.mktemp("cluster")
+    with postgres.history() as url, cluster(home, url, reconnect_seconds="0.000001") as running:
         yield running

@@ -10,7 +10,7 @@ import pytest
 
 from cursor_gateway.store.cluster import Member
 from tests.cluster.conftest import Cluster
-from tests.server.conftest import Json, at_once, chat, eventually, growing, sse, standin, text_of, unique
+from tests.server.conftest import Json, at_once, chat, eventually, growing, question, sse, standin, text_of, unique
 from tests.server.test_caller_tools import WEATHER, call, program, say
 
 
@@ -137,6 +137,15 @@ def test_equal_requests_at_two_fronts_start_one_agent(two_by_two: Cluster) -> No
     assert two_by_two.starts(mark) == 1
     other = two_by_two.clients[0].post("/v1/chat", json={"message": "other"}, headers=headers)
     assert (other.status_code, other.json()["error"]["code"]) == (409, "idempotency_mismatch")
+
+
+def test_what_a_front_has_delivered_is_answered_anew_when_it_is_asked_again(two_by_two: Cluster) -> None:
+    """By a client that does not say whether it retries."""
+    mark = unique()
+    body, headers = question(mark, max_tokens=32_000), {"x-claude-code-session-id": mark}
+    for _ in range(2):
+        assert mark in two_by_two.clients[0].post("/v1/messages", json=body, headers=headers).text
+    assert two_by_two.starts(mark) == 2
 
 
 def test_a_conversation_has_one_run_at_a_time(two_by_two: Cluster) -> None:

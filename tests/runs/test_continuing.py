@@ -6,9 +6,17 @@ from typing import Any
 
 import pytest
 
-from cursor_gateway.errors import AgentCrashed, AgentOverloaded, PreviousAnswerUnknown, StoreUnavailable
+from cursor_gateway.errors import (
+    AgentCrashed,
+    AgentOverloaded,
+    ModelUnavailable,
+    PreviousAnswerUnknown,
+    StoreUnavailable,
+)
+from cursor_gateway.model.caller_tools import Offer, Tool
 from cursor_gateway.model.messages import AssistantMessage, UserMessage
 from cursor_gateway.runs.continuing import Continued, Continuing
+from cursor_gateway.runs.deliveries import Deliveries
 from cursor_gateway.runs.run import Run
 from cursor_gateway.runs.run_request import RunRequest
 from cursor_gateway.runs.stored_run import StoredRun
@@ -17,7 +25,7 @@ from tests.runs.test_service import ANSWERS, Place, lived
 
 
 def asking(text: str = "Say it.", **more: Any) -> RunRequest:
-    asked = {"owner": "me", "messages": [UserMessage(text)], "has_full_history": True, "joins_retries": True, **more}
+    asked = {"owner": "me", "messages": [UserMessage(text)], "has_full_history": True, "attempt": "unknown", **more}
     return RunRequest(**asked)
 
 
@@ -65,8 +73,9 @@ def test_another_gateway_on_the_same_store_knows_the_question(tmp_path: Path) ->
         {"client_session": "another"},
         {"owner": "you"},
         {"model": "auto"},
-        {"is_first_try": True},
-        {"joins_retries": False},
+        {"attempt": "first"},
+        {"attempt": "only"},
+        {"question_id": "another turn"},
     ],
     ids=lambda other: next(iter(other)),
 )
@@ -109,6 +118,66 @@ def test_an_agent_that_could_not_begin_is_started_again(tmp_path: Path) -> None:
         assert again.run.id != first.run.id
         await running(again).gone()
         assert (await continuing.take(asking())).run.id == again.run.id
+
+    lived(place, live)
+
+
+def test_a_failure_that_another_try_cannot_help_is_repeated(tmp_path: Path) -> None:
+    """Claude Code asks once more, without streaming, when it gets a 404."""
+    place = Place(tmp_path, ScriptedSource([ModelUnavailable("No such model.")], ANSWERS))
+
+    async def live() -> None:
+        continuing = Continuing(place.service)
+        first = await continuing.take(asking())
+        await running(first).gone()
+        again = await continuing.take(asking())
+        assert (again.run.id, len(place.source.turns)) == (first.run.id, 1)
+
+    lived(place, live)
+
+
+def test_a_question_whose_client_names_it_may_have_other_tools_when_it_comes_again(tmp_path: Path) -> None:
+    """Codex offers the tools of a server that has started in the meantime."""
+    place = Place(tmp_path, ScriptedSource(ANSWERS))
+
+    async def live() -> None:
+        continuing = Continuing(place.service)
+        first = await continuing.take(asking(question_id="turn", model="auto"))
+        await running(first).gone()
+        offer = Offer(tools=[Tool("weather")])
+        again = await continuing.take(asking(question_id="turn", model="auto", offer=offer))
+        assert again.run.id == first.run.id
+
+    lived(place, live)
+
+
+# --- the same question, asked for another answer ------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("more", "is_new"),
+    [({}, True), ({"attempt": "retry"}, False), ({"question_id": "turn"}, False)],
+    ids=["a client that does not say", "a numbered retry", "a named question"],
+)
+def test_a_client_that_has_had_its_answer_gets_another(tmp_path: Path, more: dict[str, Any], is_new: bool) -> None:
+    place = Place(tmp_path, ScriptedSource(ANSWERS))
+    now = [0.0]
+    place.service.deliveries = Deliveries(5, lambda: now[0])
+
+    async def live() -> None:
+        continuing = Continuing(place.service)
+        first = await continuing.take(asking(**more))
+        await running(first).gone()
+        place.service.deliveries.note("me", first.key)
+        now[0] = 4.9  # the reply may have been lost on its way
+        assert (await continuing.take(asking(**more))).run.id == first.run.id
+        now[0] = 5.0
+        second = await continuing.take(asking(**more))
+        assert (second.run.id != first.run.id) == is_new
+        # The answer to that one was not delivered yet.
+        assert (await continuing.take(asking(**more))).run.id == second.run.id
+        if isinstance(second.run, Run):
+            await second.run.gone()
 
     lived(place, live)
 

@@ -1,22 +1,23 @@
 """Replies that are given once more: which call ids are ours, which questions are the same, what is remembered."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from cursor_gateway.errors import StoreUnavailable
 from cursor_gateway.model.caller_tools import NoTool, Offer, Tool
 from cursor_gateway.model.messages import UserMessage
-from cursor_gateway.prompting.fingerprints import Scope
 from cursor_gateway.runs import repeats
-from cursor_gateway.runs.repeats import Repeats, call_id, question_key, run_of
+from cursor_gateway.runs.repeats import Repeats, call_id, request_key, run_of
+from cursor_gateway.runs.run_request import RunRequest
 from cursor_gateway.store.base import IdempotentRun
 from cursor_gateway.store.sqlite.store import SqliteStore
 from tests.runs.scripted import at_once
 from tests.store.making import ME, YOU, new_run
 
 RUN = f"chat_{'0a' * 16}"
-SCOPE = Scope(owner=ME, workspace="/w", mode="agent", tools=("weather",))
+OFFER = Offer(tools=[Tool("weather")])
 
 
 def test_a_call_tells_its_run() -> None:
@@ -32,18 +33,30 @@ def test_other_calls_are_of_no_run(id: str) -> None:
     assert run_of(id) is None
 
 
+def key(text: str = "Hello", **more: Any) -> str:
+    asked = {"owner": ME, "messages": [UserMessage(text)], "model": "auto", "offer": OFFER, **more}
+    return request_key(RunRequest(**asked), "agent")
+
+
 def test_a_question_is_what_is_asked_and_by_whom() -> None:
-    offer = Offer(tools=[Tool("weather")])
-    same = question_key(SCOPE, [UserMessage("Hello")], offer, "auto")
-    assert question_key(SCOPE, [UserMessage(" Hello\n")], offer, "auto") == same
+    assert key(" Hello\n", body=b"{}") == key()
     others = [
-        question_key(Scope(owner=YOU, workspace="/w", mode="agent", tools=("weather",)), [UserMessage("Hello")], offer),
-        question_key(SCOPE, [UserMessage("Hallo")], offer, "auto"),
-        question_key(SCOPE, [UserMessage("Hello")], offer, "another"),
-        question_key(SCOPE, [UserMessage("Hello")], None, "auto"),
-        question_key(SCOPE, [UserMessage("Hello")], Offer(tools=offer.tools, choice=NoTool()), "auto"),
+        key(owner=YOU),
+        key("Hallo"),
+        key(model="another"),
+        key(offer=None),
+        key(offer=Offer(tools=OFFER.tools, choice=NoTool())),
+        key(instructions="Briefly."),
+        key(question_id="turn 1"),
     ]
-    assert len({same, *others}) == 6
+    assert len({key(), *others}) == 8
+
+
+def test_a_question_that_its_client_names_is_known_by_that_and_its_messages() -> None:
+    named = key(question_id="turn 1")
+    assert key(question_id="turn 1", offer=None, model="another") == named
+    others = [key(question_id="turn 2"), key("Hallo", question_id="turn 1"), key(question_id="turn 1", owner=YOU)]
+    assert len({named, *others}) == 4
 
 
 def test_replies_are_found_in_memory_and_in_the_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,13 +6,12 @@ Before the first text a failure is the reply's status; after it, an event in the
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
-from typing import Literal, TypeAlias
 
 import httpx2
 import pytest
-from msgspec import Struct
 
 from tests.agent.install import install
+from tests.failure_table import MISSING, MODEL, ROWS, SAID, SET, TOO_MANY, WORTH_ANOTHER_TRY, Row
 from tests.gateways import RunningGateway, running_gateway
 from tests.openai_shapes import validate_error
 from tests.server.conftest import (
@@ -33,72 +32,6 @@ from tests.server.conftest import (
     told,
     unique,
 )
-
-When: TypeAlias = Literal["early", "late", "either"]  # before any text, after it, or as the machine's load has it
-
-SAID = "I was about to say more."
-
-
-class Row(Struct, frozen=True):
-    prompt: str
-    status: int
-    code: str
-    kind: str
-    advice: str  # a part of the message: what to do
-    when: When = "early"
-    retry_after: str | None = None
-
-
-LOGIN = (401, "agent_unauthenticated", "authentication_error")
-MODEL = (404, "model_not_found", "invalid_request_error")
-QUOTA = (429, "insufficient_quota", "insufficient_quota", "wait for its reset or raise the limit")
-BUSY = (429, "agent_overloaded", "rate_limit_error", "try again later")
-NETWORK = (502, "agent_unreachable", "api_error", "check the network and try again")
-SERVICE = (502, "agent_unreachable", "api_error", "try again later")
-CRASH = (502, "agent_crashed", "api_error", "Try again")
-OPTION = (500, "agent_misconfigured", "api_error")
-TIME = (504, "agent_timed_out", "api_error")
-
-WORTH_ANOTHER_TRY = {
-    "agent_crashed",
-    "agent_failed",
-    "agent_overloaded",
-    "agent_timed_out",
-    "agent_unreachable",
-    "too_many_runs",
-}
-
-ROWS = [
-    Row("fail-auth", *LOGIN, "run `cursor-agent login` or set CURSOR_API_KEY"),
-    Row("fail-key", *LOGIN, "set CURSOR_API_KEY to a valid one"),
-    Row("fail-model model=gpt-5-mino", *MODEL, "did you mean gpt-5-mini"),
-    Row("fail-free-plan", *MODEL, "can only use the model `auto`"),
-    Row("fail-quota-early", *QUOTA),
-    Row("fail-quota", *QUOTA, when="late"),
-    Row("fail-quota variant=action", *QUOTA, when="late"),
-    Row("fail-capacity", *BUSY, retry_after="10"),
-    Row("fail-capacity class=T", *BUSY, retry_after="10"),
-    Row("fail-capacity-late", *BUSY, when="late", retry_after="10"),
-    Row("fail-network kind=dns", *NETWORK),
-    Row("fail-network kind=cancel", *NETWORK),
-    Row("fail-network kind=ping class=S", *NETWORK),
-    Row("fail-network kind=internal", *SERVICE),
-    Row("fail-network-late kind=dns class=T", *NETWORK, when="late"),
-    Row("fail-network-late kind=cancel", *NETWORK, when="late"),
-    Row("fail-network-late kind=ping", *NETWORK, when="late"),
-    Row("fail-network-late kind=internal class=T", *SERVICE, when="late"),
-    Row("fail-internal", *SERVICE),
-    Row("fail-resume", 404, "session_lost", "invalid_request_error", "start a new conversation"),
-    Row("fail-sandbox", *OPTION, "turn it off in the agent's configuration"),
-    Row("fail-result", 502, "agent_failed", "api_error", "Try again, or rephrase the request"),
-    Row("fail-result exit=0", 502, "agent_failed", "api_error", "The agent could not finish"),
-    Row("crash-early", *CRASH),
-    Row("crash", *CRASH, when="late"),
-    Row("crash exit=139", *CRASH, when="late"),
-    Row("killed", *CRASH, when="late"),
-    Row("truncated", *CRASH, when="late"),
-]
-
 
 # By status. In a stream every error is of a type that Claude Code does not retry.
 ANTHROPIC = {
@@ -149,35 +82,12 @@ def check_all(http: httpx2.Client, row: Row) -> None:
 
 # --- failures that need another gateway -----------------------------------------------------------------
 
-SET: dict[str, tuple[dict[str, str], dict[str, object], Row]] = {
-    "the folder is not trusted": (
-        {"trust": "false"},
-        {},
-        Row("text", 403, "workspace_untrusted", "permission_error", "there once and accept"),
-    ),
-    "force is forbidden": (
-        {"force": "true"},
-        {"force_forbidden": True},
-        Row("text", *OPTION, "does not allow `--force`; run without it"),
-    ),
-    "nobody is logged in": ({}, {"login": "none"}, Row("text", *LOGIN, "run `cursor-agent login`")),
-    "nothing is ever said": ({"first_event_seconds": "0.3"}, {}, Row("hang", *TIME, "raise `first_event_seconds`")),
-    "silence from the start": ({"idle_seconds": "0.3"}, {}, Row("hang-after-init", *TIME, "raise `idle_seconds`")),
-    "silence in the middle": ({"idle_seconds": "0.3"}, {}, Row("hang-mid", *TIME, "raise `idle_seconds`", "either")),
-    "a run that is too long": ({"run_seconds": "0.3"}, {}, Row("hang-after-init", *TIME, "raise `run_seconds`")),
-    "too much output": (
-        {"max_output_bytes": "100000"},
-        {},
-        Row("huge-line size=1000000", 502, "agent_output_too_large", "api_error", "raise `max_output_bytes`", "either"),
-    ),
-}
-
 
 @pytest.mark.parametrize("name", SET)
 def test_a_failure_that_settings_bring_about(name: str, tmp_path: Path) -> None:
-    settings, knobs, row = SET[name]
-    with running_gateway(tmp_path, settings=settings, knobs=knobs) as gateway, http_client(gateway) as http:
-        check_all(http, row)
+    one = SET[name]
+    with running_gateway(tmp_path, settings=one.settings, knobs=one.knobs) as gateway, http_client(gateway) as http:
+        check_all(http, one.row)
 
 
 def test_an_agent_that_is_removed_and_installed_again(tmp_path: Path) -> None:
@@ -185,18 +95,17 @@ def test_an_agent_that_is_removed_and_installed_again(tmp_path: Path) -> None:
         assert chat(http, "hello")["status"] == "completed"
         for program in ("cursor-agent", "agent"):
             (tmp_path / "bin" / program).unlink()
-        check_all(http, Row("text", 503, "agent_missing", "api_error", "install it"))
+        check_all(http, MISSING)
         install(tmp_path / "bin", knobs={"log": str(gateway.agent_log)})
         assert chat(http, "hello")["status"] == "completed"
 
 
 def test_too_many_runs(tmp_path: Path) -> None:
-    row = Row("text", 429, "too_many_runs", "rate_limit_error", "try again later", retry_after="1")
     file = tmp_path / "go"
     with running_gateway(tmp_path / "home", settings={"max_runs": "1"}) as gateway, http_client(gateway) as http:
         with growing(http, "documents", standin(f"wait-for file={file}")) as reply:
             reply.until(b"file.")
-            check_all(http, row)
+            check_all(http, TOO_MANY)
             file.touch()
             assert b"It is there." in reply.rest()
         for dialect, stream in WAYS:  # free with the answer's end, not only when the agent has gone

@@ -43,10 +43,11 @@ from cursor_gateway.model.permissions import PermissionEntry
 from cursor_gateway.prompting.fingerprints import fingerprint
 from cursor_gateway.runs.answering import Asker
 from cursor_gateway.runs.continuing import Continued
+from cursor_gateway.runs.deliveries import Deliveries
 from cursor_gateway.runs.figures import Figure
 from cursor_gateway.runs.handle import RunHandle
 from cursor_gateway.runs.registry import Runs
-from cursor_gateway.runs.repeats import question_key, run_of
+from cursor_gateway.runs.repeats import request_key, run_of
 from cursor_gateway.runs.reverting import FileEdits, RevertedFile
 from cursor_gateway.runs.run_request import Defaults, RunRequest, results_in, scope_of
 from cursor_gateway.runs.run_service import Given, ServiceState
@@ -86,6 +87,7 @@ class Front:
         self.store, self.defaults = store, defaults
         self._cluster, self._members, self._hub, self._asking = cluster, members, hub, asking
         self._limits, self._local = limits, local
+        self._deliveries = Deliveries(defaults.reconnect_seconds)
         self._models: tuple[float, list[Model]] | None = None
         self._stopping: set[asyncio.Task[None]] = set()
 
@@ -95,11 +97,15 @@ class Front:
         results, _ = results_in(request)
         waiting = await self.store.find_run_by_calls(request.owner, list(results)) if results else None
         dedupe = request.idempotency_key
-        if dedupe is None and (results or request.joins_retries):
-            more = (request.model or "", request.conversation_id or request.follows or "", request.source or "")
-            scope = scope_of(request, request.workspace or "", self.defaults.mode)
-            dedupe = question_key(scope, request.messages, request.offer, *more)
-        return await self._started(Take(request), request, dedupe, waiting)
+        if dedupe is None and (results or request.attempt != "only"):
+            dedupe = request_key(request, self.defaults.mode)
+            if request.may_be_asked_again and self._deliveries.is_asked_again(request.owner, dedupe):
+                request = msgspec.structs.replace(request, attempt="first")
+        continued = await self._started(Take(request), request, dedupe, waiting)
+        return msgspec.structs.replace(continued, key=dedupe or "")
+
+    def delivered(self, owner: str, key: str) -> None:
+        self._deliveries.note(owner, key)
 
     async def start(self, request: RunRequest) -> RunHandle:
         return (await self._started(Start(request), request, request.idempotency_key, None)).run

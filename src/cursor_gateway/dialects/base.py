@@ -20,7 +20,7 @@ from cursor_gateway.model.documents import ClarificationAnswer, Mode, Usage
 from cursor_gateway.model.images import Image
 from cursor_gateway.model.messages import Message
 from cursor_gateway.model.permissions import Permission
-from cursor_gateway.model.run_info import Fences, Include, RunInfo, WhenClientLeaves
+from cursor_gateway.model.run_info import Attempt, Fences, Include, RunInfo, WhenClientLeaves
 from cursor_gateway.prompting.replies import Decision
 from cursor_gateway.prompting.structured import Format
 from cursor_gateway.stages.tokens import estimate_tokens_by_sample
@@ -192,8 +192,8 @@ class StartRun(Struct, frozen=True, kw_only=True):
     responds_async: bool = False  # only the run's id is wanted
     background: bool = False  # reply at once with the answer so far; the run continues without readers
     kept: bytes = b""  # stored, and returned when the answer is looked up; empty: it cannot be
-    joins_retries: bool = False  # the client asks the same again only to retry: it gets the run that it has started
-    is_first_try: bool = False  # the client says so: there is nothing to join
+    attempt: Attempt = "only"  # a retry gets the run that the first attempt started
+    question_id: str = ""  # the client's own name for what it asks; its retries have the same
     references: Mapping[int, "AnswerId"] = {}  # by the number of an answer in `messages`, where its text is
     images: Sequence[Image] = ()
     instructions: str = ""  # for this turn alone

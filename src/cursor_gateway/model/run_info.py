@@ -12,6 +12,10 @@ Include: TypeAlias = Literal["thinking", "raw"]
 WhenClientLeaves: TypeAlias = Literal["cancel", "finish"]
 WhenBusy: TypeAlias = Literal["refuse", "wait"]
 
+# Of a client that sends the same request again by itself when a reply is lost: the one that it says this is, or
+# `unknown` if it does not say. `only`: any other client; the same request again asks for another answer.
+Attempt: TypeAlias = Literal["only", "first", "retry", "unknown"]
+
 
 class RunInfo(Struct, frozen=True, kw_only=True):
     id: str

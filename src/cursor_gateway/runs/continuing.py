@@ -13,8 +13,8 @@ from cursor_gateway.model.document_events import Paused, context_usage, says_som
 from cursor_gateway.model.documents import Usage
 from cursor_gateway.model.messages import Message
 from cursor_gateway.runs.handle import RunHandle
-from cursor_gateway.runs.repeats import question_key, repair_key, run_of
-from cursor_gateway.runs.run_request import RunRequest, body_hash, check_body, results_in, scope_of
+from cursor_gateway.runs.repeats import repair_key, request_key, run_of
+from cursor_gateway.runs.run_request import RunRequest, body_hash, check_body, results_in
 from cursor_gateway.runs.service import Service
 from cursor_gateway.store.base import IdempotentRun
 
@@ -27,6 +27,7 @@ class Continued(Struct, frozen=True):
     run: RunHandle
     after: int
     usage_before: Usage | None = None  # of the last model call before this reply
+    key: str = ""  # by which its request is known if it comes again
 
 
 class Continuing:
@@ -47,16 +48,16 @@ class Continuing:
         results, also = results_in(request)
         key = await self._repeat_key(request, results)
         if key is not None and (known := await self._repeated(request, key)) is not None:
-            return known
+            return replace(known, key=key)
         if (continued := await self._continue_run(request, results, also)) is not None:
             if key is not None:
                 hashed = body_hash(request) if key == request.idempotency_key else ""
                 reply = IdempotentRun(continued.run.id, hashed, continued.after)
                 await self._service.note_reply(request.owner, key, reply)
-            return continued
+            return replace(continued, key=key or "")
         if key is not None and key != request.idempotency_key:
             request = replace(request, repeat_key=key)
-        return Continued(await self._service.start(request), 0)
+        return Continued(await self._service.start(request), 0, key=key or "")
 
     async def _continue_run(
         self, request: RunRequest, results: Mapping[str, ToolResult], also: Sequence[Message]
@@ -77,16 +78,13 @@ class Continuing:
     async def _repeat_key(self, request: RunRequest, results: Mapping[str, ToolResult]) -> str | None:
         """By which the request is known if it comes again. None: its client may ask the same twice, for two answers,
         and it brings no results of calls that were made here."""
-        if not results and not request.joins_retries:
+        if not results and request.attempt == "only":
             return None
         if request.idempotency_key is not None:
             return request.idempotency_key
-        if not request.joins_retries and not await self._made_one(results, request.owner):
+        if request.attempt == "only" and not await self._made_one(results, request.owner):
             return None
-        scope = scope_of(request, request.workspace or "", self._service.defaults.mode)
-        named = request.conversation_id or request.follows or ""
-        more = (request.model or "", named, request.source or "", request.instructions)
-        return question_key(scope, request.messages, request.offer, *more)
+        return request_key(request, self._service.defaults.mode)
 
     async def _made_one(self, call_ids: Iterable[str], owner: str) -> bool:
         """Whether a run of this owner's made one of these calls."""
@@ -99,12 +97,13 @@ class Continuing:
         return False
 
     async def _repeated(self, request: RunRequest, key: str) -> Continued | None:
-        """The reply that this request got before, unless its run failed.
+        """The reply that this request got before, unless it is asked again for another one, or its run failed.
 
-        A failure is repeated for an `Idempotency-Key` if another try cannot help, and for a client that retries by
-        itself if its agent had begun to work: the same work must not be done twice.
+        A failure is repeated if another try cannot help; for a client that retries by itself also if its agent had
+        begun to work: the same work must not be done twice.
         """
-        if request.is_first_try:
+        is_asked_again = request.may_be_asked_again and self._service.deliveries.is_asked_again(request.owner, key)
+        if request.attempt == "first" or is_asked_again:
             self._service.repeats.forget(request.owner, key)
             return None
         known = await self._service.repeats.find(request.owner, key)
@@ -119,7 +118,7 @@ class Continuing:
             self._service.repeats.forget(request.owner, key)
             return None
         is_void = await self._is_void(run, request, is_named=is_named)
-        if is_void or (not is_named and request.joins_retries and await self._was_received(run, known.after)):
+        if is_void or (not is_named and request.attempt != "only" and await self._was_received(run, known.after)):
             self._service.repeats.forget(request.owner, key)
             return None
         return Continued(run, known.after, await usage_at(run, known.after))
@@ -131,8 +130,8 @@ class Continuing:
         failure = run.done.failure
         if failure is None:
             return False
-        if request.joins_retries and not is_named:
-            return failure.code == RunCancelled.code or not await _has_begun(run)
+        if request.attempt != "only" and not is_named:
+            return failure.code == RunCancelled.code or (failure.retryable and not await _has_begun(run))
         return failure.is_transient or not is_named
 
     async def _was_received(self, run: RunHandle, after: int) -> bool:

@@ -45,6 +45,9 @@ class LocalRunService:
             case Permitted(permissions=permissions):
                 return await self._answering.with_permissions(id, asker, permissions)
 
+    def delivered(self, owner: str, key: str) -> None:
+        self.service.deliveries.note(owner, key)
+
     async def answered(self, request: RunRequest, run: RunHandle, answer: str) -> None:
         if isinstance(run, Run):
             await self.service.answered(request, run, answer)

@@ -3,7 +3,7 @@
 An SDK retries by itself when a reply is lost, and a client that was restarted sends its last request once more. Such a
 request is known by its `Idempotency-Key`, or by what it asks: the same owner, messages, model and tools, with results
 for calls that this gateway made. A question without such results is taken for a repetition only if its client asks the
-same again only to retry (`joins_retries`): from others, asking twice for two answers is common.
+same again to retry (`Attempt`): from others, asking twice for two answers is common.
 """
 
 import hashlib
@@ -11,11 +11,14 @@ from collections.abc import Sequence
 from contextlib import suppress
 
 import msgspec
+from msgspec.structs import replace
 
 from cursor_gateway.errors import StoreUnavailable
 from cursor_gateway.model.caller_tools import Offer
+from cursor_gateway.model.documents import Mode
 from cursor_gateway.model.messages import Message
 from cursor_gateway.prompting.fingerprints import Scope, fingerprint
+from cursor_gateway.runs.run_request import RunRequest, scope_of
 from cursor_gateway.store.base import IdempotentRun, Store
 
 _MOST = 1000  # replies that are found without the store
@@ -41,8 +44,17 @@ def repair_key(run_id: str) -> str:
     return f"repair of {run_id}"
 
 
-def question_key(scope: Scope, messages: Sequence[Message], offer: Offer | None, *more: str) -> str:
-    """The same for requests that ask the same, however their replies are to be sent."""
+def request_key(request: RunRequest, default_mode: Mode) -> str:
+    """By which a request is known by what it asks, however its reply is to be sent."""
+    scope = scope_of(request, request.workspace or "", default_mode)
+    if request.question_id:  # tells enough: tools may be added between two attempts
+        return _question_key(replace(scope, tools=()), request.messages, None, request.question_id)
+    named = request.conversation_id or request.follows or ""
+    more = (request.model or "", named, request.source or "", request.instructions)
+    return _question_key(scope, request.messages, request.offer, *more)
+
+
+def _question_key(scope: Scope, messages: Sequence[Message], offer: Offer | None, *more: str) -> str:
     choice = "" if offer is None else f"{offer.choice!r} {offer.parallel}"
     asked = msgspec.json.encode([fingerprint(scope, messages), choice, *more])
     return f"question {hashlib.sha256(asked).hexdigest()}"

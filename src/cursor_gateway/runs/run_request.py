@@ -10,7 +10,7 @@ from cursor_gateway.model.caller_tools import Offer, ToolResult
 from cursor_gateway.model.documents import Mode
 from cursor_gateway.model.images import Image
 from cursor_gateway.model.messages import Message, ToolMessage
-from cursor_gateway.model.run_info import Fences, Include, WhenBusy, WhenClientLeaves
+from cursor_gateway.model.run_info import Attempt, Fences, Include, WhenBusy, WhenClientLeaves
 from cursor_gateway.prompting.fingerprints import Scope, answered
 from cursor_gateway.store.base import Claim
 
@@ -43,10 +43,15 @@ class RunRequest(Struct, frozen=True, kw_only=True):
     idempotency_key: str | None = None
     body: bytes = b""  # as it arrived: an idempotency key that comes again must bring the same
     repeat_key: str = ""  # names a request by what it asks; see `repeats`
-    joins_retries: bool = False  # the client asks the same again only to retry
-    is_first_try: bool = False  # the client says so
+    attempt: Attempt = "only"
+    question_id: str = ""  # the client's own name for what it asks; its retries have the same
     kept: bytes = b""  # what its dialect needs when the answer is looked up
     claim: Claim | None = None  # in a cluster: the command that it came with
+
+    @property
+    def may_be_asked_again(self) -> bool:
+        """Nothing but time tells a retry from the same question, asked once more for another answer."""
+        return self.attempt == "unknown" and not self.question_id
 
 
 class Defaults(Struct, frozen=True, kw_only=True):

@@ -74,6 +74,10 @@ class RunService(Protocol):
         """With what the run of this id waits for, or its agent has asked."""
         ...
 
+    def delivered(self, owner: str, key: str) -> None:
+        """A client was sent the whole reply to the request with this key (`Continued.key`)."""
+        ...
+
     async def answered(self, request: RunRequest, run: RunHandle, answer: str) -> None:
         """The caller was sent another text than the run's: its next request will quote that."""
         ...

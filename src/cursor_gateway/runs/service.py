@@ -36,6 +36,7 @@ from cursor_gateway.model.messages import AssistantMessage
 from cursor_gateway.prompting.fingerprints import fingerprint
 from cursor_gateway.runs.account_errors import AccountErrors, Asked
 from cursor_gateway.runs.conversations import Conversations
+from cursor_gateway.runs.deliveries import Deliveries
 from cursor_gateway.runs.handle import RunHandle
 from cursor_gateway.runs.keyed_locks import KeyedLocks
 from cursor_gateway.runs.model_aliases import is_alias, resolve
@@ -87,6 +88,7 @@ class Service:
         self.source, self.runs, self.store, self.defaults = routed(source), runs, store, defaults
         self.workspaces, self.conversations = workspaces, conversations
         self.repeats = Repeats(store, remembers=must_store_seconds is None)
+        self.deliveries = Deliveries(defaults.reconnect_seconds)
         self.permissions = permissions or Permissions(conversations.data, now_ms)
         self.removals = Removals(self.source, conversations, self.permissions)
         self.starter = RunStarter(
@@ -307,7 +309,7 @@ class Service:
 
     async def _find_earlier(self, request: RunRequest) -> RunHandle | None:
         """The run that the same request started before."""
-        reply = None if request.is_first_try else self.repeats.recent(request.owner, request.repeat_key)
+        reply = None if request.attempt == "first" else self.repeats.recent(request.owner, request.repeat_key)
         if reply is not None:
             return await self.find(reply.run_id, request.owner)
         if request.idempotency_key is None:

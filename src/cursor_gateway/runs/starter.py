@@ -156,7 +156,7 @@ class RunStarter:
             questions=questions,
         )
         self.quote(run, request)
-        run.reconnect_seconds = self._defaults.reconnect_seconds if request.joins_retries else 0
+        run.reconnect_seconds = self._defaults.reconnect_seconds if request.attempt != "only" else 0
         run.needs_readers = (request.when_client_leaves or self._defaults.when_client_leaves) == "cancel"
 
         def ended() -> None:

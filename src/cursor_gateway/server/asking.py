@@ -1,12 +1,14 @@
 """A route of a dialect in; the endpoint that starts or continues a run, and replies in that dialect, out."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, MutableMapping, Sequence
 from contextlib import suppress
+from functools import partial
+from typing import Any
 
 from msgspec.structs import replace
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
-from starlette.types import ASGIApp
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from cursor_gateway.dialects.base import (
     SSE,
@@ -68,10 +70,14 @@ class RouteEndpoint:
                         raise
                     return Response(asked.refused(error.failure()), media_type=SSE.media_type)
                 if isinstance(reply, CheckedReply):
-                    return await self._checked(request, run_request, continued, reply, stream=asked.stream)
-                if asked.background and not asked.stream:
-                    return await answer_now(continued, reply, asked.kept)
-                return await self._reply(request, asked, continued, reply, asked.kept)
+                    app = await self._checked(request, run_request, continued, reply, stream=asked.stream)
+                elif asked.background and not asked.stream:
+                    app = await answer_now(continued, reply, asked.kept)
+                else:
+                    app = await self._reply(request, asked, continued, reply, asked.kept)
+                if run_request.may_be_asked_again:
+                    return _noting_its_end(app, partial(self._service.delivered, run_request.owner, continued.key))
+                return app
             case ContinueRun(reply=reply):
                 return await self._reply(request, asked, await self._continued(asked, request), reply)
 
@@ -95,8 +101,8 @@ class RouteEndpoint:
             has_full_history=asked.has_full_history,
             client_session=asked.client_session,
             kept=asked.kept,
-            joins_retries=asked.joins_retries,
-            is_first_try=asked.is_first_try,
+            attempt=asked.attempt,
+            question_id=asked.question_id,
             offer=asked.offer,
             has_own_tools=asked.has_own_tools,
             may_be_asked=asked.may_be_asked,
@@ -176,6 +182,20 @@ class RouteEndpoint:
             return error_response(whole, run_headers(run), errors=self._errors)
         headers = {**run_headers(run), **reply.headers(view)}
         return Response(reply.body(view, start, whole), media_type=reply.media_type, headers=headers)
+
+
+def _noting_its_end(app: ASGIApp, sent: Callable[[], None]) -> ASGIApp:
+    """The reply; `sent` is called when all of it was written to a client that is still connected."""
+
+    async def respond(scope: Scope, receive: Receive, send: Send) -> None:
+        async def noting(message: MutableMapping[str, Any]) -> None:
+            await send(message)
+            if message["type"] == "http.response.body" and not message.get("more_body", False):
+                sent()
+
+        await app(scope, receive, noting)
+
+    return respond
 
 
 def _given(asked: ContinueRun) -> Given:

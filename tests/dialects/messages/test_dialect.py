@@ -53,7 +53,7 @@ def test_a_body_is_a_run_and_how_it_is_answered() -> None:
     assert (asked.model, asked.stream, asked.has_full_history) == ("claude-opus-5-5", True, True)
     display = Display(thinking=True, actions="thinking")
     assert asked.reply == MessagesReply(model="claude-opus-5-5", display=display, stop=("x",), max_tokens=9)
-    assert (asked.joins_retries, asked.is_first_try, asked.has_own_tools) == (False, False, False)
+    assert (asked.attempt, asked.question_id, asked.has_own_tools) == ("only", "", False)
 
 
 def test_an_answer_in_a_format_is_checked() -> None:
@@ -90,7 +90,7 @@ def test_headers_stand_for_options() -> None:
 
 def test_an_sdk_says_which_of_its_requests_are_retries() -> None:
     tries = [read({}, {"x-stainless-retry-count": count}) for count in ("0", "1")]
-    assert [(asked.joins_retries, asked.is_first_try) for asked in tries] == [(True, True), (True, False)]
+    assert [asked.attempt for asked in tries] == ["first", "retry"]
 
 
 # --- Claude Code ------------------------------------------------------------------------------------
@@ -100,7 +100,7 @@ def test_its_turns_join_retries_within_its_session() -> None:
     environment = {"role": "system", "content": "Primary working directory: /home/me/app"}
     messages = [{"role": "user", "content": "Hi"}, environment]
     asked = read({"tools": [LOOK], "messages": messages}, {**CLAUDE_CODE, "x-claude-code-agent-id": "a"})
-    assert (asked.joins_retries, asked.is_first_try) == (True, False)
+    assert (asked.attempt, asked.question_id) == ("unknown", "")
     assert (asked.client_session, asked.has_own_tools, asked.mode) == ("s a", True, None)
     assert (asked.workspace, asked.workspace_if_allowed) == (None, "/home/me/app")
     assert read({"tools": [LOOK], "messages": messages}).workspace_if_allowed is None
@@ -130,7 +130,7 @@ def test_its_turns_join_retries_within_its_session() -> None:
 def test_what_it_asks_beside_a_turn_is_apart_from_it(body: dict[str, Any], session: str, model: str) -> None:
     asked = read(body, CLAUDE_CODE)
     assert (asked.client_session, asked.model, asked.mode, asked.offer) == (session, model, "ask", None)
-    assert (asked.has_full_history, asked.conversation_id, asked.joins_retries) == (False, None, True)
+    assert (asked.has_full_history, asked.conversation_id, asked.attempt) == (False, None, "unknown")
     assert [message.call_id for message in asked.messages if isinstance(message, ToolMessage)] in ([], [""])
     assert read(body).mode is None
 

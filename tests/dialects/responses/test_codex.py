@@ -43,16 +43,16 @@ def test_subagents_have_sessions_of_their_own() -> None:
     assert read_codex({**CODEX, "session-id": "s"}, {"x-codex-parent-thread-id": "p"}, None) == Codex("s/p")
 
 
-def test_the_turn_tells_its_kind_and_folder() -> None:
-    turn = {"request_kind": "compaction", "workspaces": {"/home/me/project": {}, "/tmp": {}}}
-    expected = Codex("", "/home/me/project", is_compaction=True)
+def test_the_turn_tells_its_id_its_kind_and_folder() -> None:
+    turn = {"turn_id": "t", "request_kind": "compaction", "workspaces": {"/home/me/project": {}, "/tmp": {}}}
+    expected = Codex("", "t", "/home/me/project", is_compaction=True)
     assert read_codex({**CODEX, "x-codex-turn-metadata": json.dumps(turn)}, {}, None) == expected
     assert read_codex(CODEX, {"x-codex-turn-metadata": json.dumps(turn)}, None) == expected
     assert read_codex(CODEX, {"x-codex-turn-metadata": turn}, None) == expected
 
 
 @pytest.mark.parametrize(
-    "turn", ["", "{", "[]", "7", '{"workspaces": {}}', '{"workspaces": ["/"]}', '{"agent_name": 1}']
+    "turn", ["", "{", "[]", "7", '{"workspaces": {}}', '{"workspaces": ["/"]}', '{"agent_name": 1}', '{"turn_id": 1}']
 )
 def test_what_cannot_be_read_tells_nothing(turn: Any) -> None:
     assert read_codex({**CODEX, "x-codex-turn-metadata": turn}, {}, None) == Codex("")

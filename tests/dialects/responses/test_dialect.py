@@ -50,7 +50,7 @@ def test_a_request() -> None:
     assert asked.messages == (UserMessage("Hi"),)
     assert (asked.model, asked.workspace, asked.include) == ("auto", "/w", {"thinking"})
     assert (asked.has_full_history, asked.has_own_tools, asked.mode) == (True, False, None)
-    assert (asked.joins_retries, asked.is_first_try) == (False, False)
+    assert (asked.attempt, asked.question_id) == ("only", "")
     assert msgspec.json.decode(asked.kept, type=Asked) == reply(asked).asked
     assert start(store=False).kept == b""
 
@@ -70,18 +70,17 @@ def test_an_answer_that_must_be_json_is_checked_unless_it_is_in_the_background()
 
 def test_sdks_tell_their_retries() -> None:
     first, second = (start({"x-stainless-retry-count": count}) for count in ("0", "1"))
-    assert (first.joins_retries, first.is_first_try) == (True, True)
-    assert (second.joins_retries, second.is_first_try) == (True, False)
+    assert (first.attempt, second.attempt) == ("first", "retry")
 
 
 def test_codex() -> None:
-    turn = json.dumps({"workspaces": {"/home/me": {}}})
+    turn = json.dumps({"workspaces": {"/home/me": {}}, "turn_id": "t"})
     asked = start({**CODEX, "session-id": "s", "x-codex-turn-metadata": turn})
     assert (asked.client_session, asked.workspace, asked.workspace_if_allowed) == ("s", None, "/home/me")
-    assert (asked.joins_retries, asked.is_first_try, asked.has_own_tools) == (True, False, True)
+    assert (asked.attempt, asked.question_id, asked.has_own_tools) == ("unknown", "t", True)
     codex = reply(asked)
     assert codex.streams_failures
-    assert codex.headers(RUN) == {"x-codex-turn-state": "chat_0a1b"}
+    assert codex.headers(RUN) == {}
     assert b"keepalive" in codex.form.keep_alive
     other = reply(start({"session-id": "s"}))
     assert (other.streams_failures, other.is_resumable, other.headers(RUN), other.form) == (False, False, {}, SSE)

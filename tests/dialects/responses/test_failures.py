@@ -23,7 +23,7 @@ from cursor_gateway.errors import (
     ("error", "expected"),
     [
         (AgentUnauthenticated("Log in."), ResponseError("invalid_prompt", "Log in.")),
-        (AgentQuotaExhausted("No more."), ResponseError("insufficient_quota", "No more.")),
+        (AgentQuotaExhausted("No more."), ResponseError("invalid_prompt", "No more.")),
         (ShuttingDown("Stopping."), ResponseError("rate_limit_exceeded", "Stopping. Please try again in 5s.")),
         (AgentOverloaded("Busy."), ResponseError("invalid_prompt", "Busy.")),
         (AgentCrashed("Broken."), ResponseError("invalid_prompt", "Broken.")),

@@ -68,7 +68,7 @@ CLAUDE = Client(
     ),
     limits=(
         "Claude's model names stand for Cursor's models (setting `model_aliases`); the prices shown do not apply.",
-        "Rewinding by one message and sending exactly the same message again shows the old answer, because it looks "
-        "like a retry; change a word.",
+        "A message that is sent again after a rewind, within 5 seconds of its answer, is taken for a retry: it shows "
+        "the old answer.",
     ),
 )

@@ -7,6 +7,7 @@ import msgspec
 from msgspec import Struct
 
 from cursor_gateway.dialects.actions import ActionDisplay
+from cursor_gateway.dialects.attempts import numbered_attempt
 from cursor_gateway.dialects.base import (
     SSE,
     AnswerId,
@@ -190,13 +191,11 @@ def _read(body: bytes, headers: Mapping[str, str], max_images: int, actions: Act
         stop=asked.stop,
         max_tokens=asked.max_tokens,
     )
-    tries = headers.get("x-stainless-retry-count")
     start = StartRun(
         messages=messages,
         reply=reply if asked.format is None else CheckedReply(asked.format, reply),
         stream=asked.stream,
-        joins_retries=is_own or tries is not None,
-        is_first_try=tries == "0" and not is_own,  # Claude Code says so of each try
+        attempt="unknown" if is_own else numbered_attempt(headers),  # Claude Code gives each attempt the number 0
         images=asked.conversation.images,
         instructions=instructions(asked.format) if asked.format is not None else "",
         has_full_history=options.conversation_id is None,

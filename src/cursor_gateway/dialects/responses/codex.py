@@ -12,6 +12,7 @@ _PARENT = "x-codex-parent-thread-id"
 
 class Codex(Struct, frozen=True):
     session: str = ""  # of the thread, or of one of its subagents
+    turn: str = ""  # the id of what the user has asked for; all attempts have the same
     workspace: str | None = None
     is_compaction: bool = False  # it asks for a summary of the conversation
 
@@ -32,6 +33,7 @@ def read_codex(headers: Mapping[str, str], metadata: Mapping[str, Any], cache_ke
     workspaces = turn.get("workspaces")
     return Codex(
         session="/".join(filter(None, (thread, *subagent))),
+        turn=_text(turn.get("turn_id")),
         workspace=next(iter(workspaces), None) if isinstance(workspaces, dict) else None,
         is_compaction=turn.get("request_kind") == "compaction",
     )

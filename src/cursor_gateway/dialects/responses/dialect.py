@@ -8,6 +8,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from cursor_gateway.dialects.attempts import numbered_attempt
 from cursor_gateway.dialects.base import (
     SSE,
     CheckedReply,
@@ -53,7 +54,6 @@ from cursor_gateway.stages.tokens import estimate_tokens_by_sample
 
 _PATH = "/v1/responses"
 _CODEX_SSE = Form(SSE.media_type, keep_alive())
-_RETRIES = "x-stainless-retry-count"
 _NO_RUN = "chat_none"
 
 
@@ -110,8 +110,7 @@ class ResponsesReply(Struct, frozen=True, kw_only=True):
         return self.asked.is_codex
 
     def headers(self, run: RunView) -> Mapping[str, str]:
-        """Codex repeats it in all requests of the same turn."""
-        return {"x-codex-turn-state": run.info.id} if self.asked.is_codex else {}
+        return {}
 
     def stream(self, run: RunView, start: Start) -> ResponseStream:
         head = _head(self.asked, run, start.after)
@@ -166,8 +165,8 @@ def _read(body: bytes, headers: Mapping[str, str], max_images: int, now: Callabl
         stream=request.stream,
         background=request.background,
         kept=msgspec.json.encode(request.asked) if request.store else b"",
-        joins_retries=codex is not None or _RETRIES in headers,
-        is_first_try=codex is None and headers.get(_RETRIES) == "0",
+        attempt=numbered_attempt(headers) if codex is None else "unknown",
+        question_id=codex.turn if codex is not None else "",
         references=request.conversation.references,
         images=request.conversation.images,
         instructions="\n\n".join(filter(None, parts)),

@@ -1,19 +1,18 @@
 """A failed run in; the error of its response out.
 
-Codex knows a few codes and acts on them: what another try cannot help must not be tried again, and what it can help
-needs the time to wait in its message. Other clients show the message; they get a code of OpenAI's, and the gateway's
-own as the error's type.
+Codex acts on codes: it does not retry `invalid_prompt`, and shows its message; it retries `rate_limit_exceeded` after
+the time in its message. For other codes it has words of its own, such as for a quota of OpenAI's. Other clients show
+the message; they get a code of OpenAI's, and the gateway's own as the error's type.
 """
 
-from typing import Literal, get_args
+from typing import Literal
 
 from msgspec.structs import replace
 
 from cursor_gateway.dialects.errors import Errors, encode_error
-from cursor_gateway.dialects.responses.shapes import CodexCode, ResponseError
+from cursor_gateway.dialects.responses.shapes import ResponseError
 from cursor_gateway.errors import Failure
 
-_CODEX_OWN: dict[str, CodexCode] = {code: code for code in get_args(CodexCode)}
 _DEFAULT_WAIT = 2  # seconds
 _FIELDS = {"conversationId": "conversation"}  # of the gateway's own API, and what they are called here
 
@@ -30,8 +29,6 @@ def response_error(failure: Failure, *, is_codex: bool, has_begun: bool) -> Resp
     not retry what an agent reports either: each of its six attempts would start an agent."""
     if not is_codex:
         return ResponseError(_code(failure.status), failure.message, failure.code)
-    if (known := _CODEX_OWN.get(failure.code)) is not None:
-        return ResponseError(known, failure.message)
     if failure.retryable and failure.source == "gateway" and not has_begun:
         wait = failure.retry_after or _DEFAULT_WAIT
         return ResponseError("rate_limit_exceeded", f"{failure.message} Please try again in {wait}s.")

@@ -5,7 +5,6 @@ from typing import Any, Literal, TypeAlias
 from msgspec import UNSET, Struct, UnsetType
 
 ItemStatus: TypeAlias = Literal["in_progress", "completed", "incomplete"]
-CodexCode: TypeAlias = Literal["insufficient_quota", "context_length_exceeded"]  # which only Codex knows
 ResponseStatus: TypeAlias = Literal["queued", "in_progress", "completed", "incomplete", "failed", "cancelled"]
 
 
@@ -142,7 +141,7 @@ class ResponseUsage(Struct, frozen=True, kw_only=True):
 
 
 class ResponseError(Struct, frozen=True):
-    code: Literal["server_error", "rate_limit_exceeded", "invalid_prompt"] | CodexCode
+    code: Literal["server_error", "rate_limit_exceeded", "invalid_prompt"]
     message: str
     type: str | UnsetType = UNSET  # the gateway's own code
 
