@@ -12,7 +12,7 @@ from cursor_gateway.cluster.members import Members, Timing
 from cursor_gateway.errors import NoRunner
 from cursor_gateway.model.messages import UserMessage
 from cursor_gateway.runs.run_request import Defaults, RunRequest
-from cursor_gateway.store.cluster import Member
+from cursor_gateway.store.cluster import Member, Role
 from cursor_gateway.store.postgres.cluster import PostgresCluster
 from cursor_gateway.store.postgres.store import PostgresStore
 
@@ -20,7 +20,7 @@ _TIMING = Timing(beat_seconds=1, lease_seconds=5)
 
 
 def _member(id: str, *volumes: str) -> Member:
-    role = "runner" if volumes else "front"
+    role: Role = "runner" if volumes else "front"
     return Member(id=id, role=role, host=id, volumes=volumes, capacity=4, version="1")
 
 

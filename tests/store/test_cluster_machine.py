@@ -29,7 +29,7 @@ from msgspec.structs import replace
 
 from cursor_gateway.errors import StoreUnavailable
 from cursor_gateway.model.document_events import Done as DoneEvent
-from cursor_gateway.store.base import Busy, Claim, Fenced, Lease, Stored, Superseded
+from cursor_gateway.store.base import Busy, Claim, Fenced, Lease, Stored, Superseded, Written
 from cursor_gateway.store.cluster import Member, NewCommand, Submitted
 from cursor_gateway.store.postgres import connections
 from cursor_gateway.store.postgres.cluster import PostgresCluster
@@ -69,7 +69,7 @@ class _Run(Struct):
     instance: str
     epoch: int = 1
     last: int = 0
-    is_running: bool = True
+    is_running: bool = True  # if not, its last event is `done`
 
 
 class _Claimed(Struct, frozen=True):
@@ -218,7 +218,7 @@ class Cluster(RuleBasedStateMachine):
         member = self._member(id)
         claimed = self._call(losses, lambda: self._cluster.claim(member, has_room=True, most=most, known=known))
         queued = [command for command in self.commands.values() if command.state == "queued"]
-        assert len(claimed) >= min(most, len(queued))
+        assert len(claimed) == min(most, len(queued))  # not more, although an answer was lost
         for one in claimed:
             command = self.commands[one.id]
             assert (command.state, one.run_id) == ("queued", command.run)
@@ -279,32 +279,42 @@ class Cluster(RuleBasedStateMachine):
         first = max(writer.sent - again, 0) + 1
         last = writer.sent + count
         events = deltas(*range(first, last + 1))
-        written = self._call(losses, lambda: self._store.append(writer.lease, first, events))
+        written = self._written(losses, lambda: self._store.append(writer.lease, first, events))
         if run.epoch != writer.lease.epoch:
             assert written == Fenced("claimed")
+        elif not run.is_running and first <= run.last <= last:
+            assert written == "other events are stored"
         elif last > run.last and not run.is_running:
             assert written == Fenced("ended")
         else:
             assert isinstance(written, Stored)
             run.last = writer.sent = max(last, run.last)
 
+    def _written(self, losses: list[Loss], call: Callable[[], Awaitable[Written]]) -> Written | str:
+        try:
+            return self._call(losses, call)
+        except ValueError:
+            return "other events are stored"
+
     @precondition(lambda self: self.writers)
-    @rule(data=st.data(), losses=_LOSSES)
-    def end(self, data: st.DataObject, losses: list[Loss]) -> None:
+    @rule(data=st.data(), losses=_LOSSES, forgotten=st.sampled_from([0, 0, 0, 1, 2]))
+    def end(self, data: st.DataObject, losses: list[Loss], forgotten: int) -> None:
+        """A writer that has forgotten what it sent must not leave out the end."""
         writer = data.draw(st.sampled_from(self.writers))
         run = self.runs[writer.lease.run_id]
         done = DoneEvent(replace(envelope(run.id), conversation_id=run.conversation))
-        written = self._call(
-            losses, lambda: self._store.end_run(writer.lease, writer.sent + 1, [done], run_end(run.id))
-        )
+        number = max(writer.sent - forgotten, 0) + 1
+        written = self._written(losses, lambda: self._store.end_run(writer.lease, number, [done], run_end(run.id)))
         if run.epoch != writer.lease.epoch:
             assert written == Fenced("claimed")
-        elif run.is_running:
+        elif number > run.last and run.is_running:
             assert isinstance(written, Stored)
-            run.last = writer.sent + 1
+            run.last = number
             run.is_running = False
+        elif not run.is_running and number == run.last:
+            assert written == Stored(0)  # the same end again
         else:
-            assert written == (Stored(0) if writer.sent + 1 <= run.last else Fenced("ended"))
+            assert written == ("other events are stored" if number <= run.last else Fenced("ended"))
 
     # --- what is there ------------------------------------------------------------------------------
 

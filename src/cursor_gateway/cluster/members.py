@@ -230,6 +230,12 @@ class Members:
             await self._end(run)
         self._cluster.hint("", Hint("queue"))
 
+    async def end(self, run: RunRecord) -> None:
+        """A run that is in nobody's hands. Raises `StoreUnavailable`."""
+        lease = await self._store.claim_run(run.id, run.epoch)
+        if lease is not None:
+            await self._end(replace(run, epoch=lease.epoch))
+
     async def _end(self, run: RunRecord) -> None:
         with suppress(GatewayError):  # it is absent, and looked for again
             await end_claimed_run(self._store, Lease(run.id, run.epoch), run, _LOST, self._now_ms())

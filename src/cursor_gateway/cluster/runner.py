@@ -10,7 +10,7 @@ run whose last client has gone is stopped as ever.
 
 import asyncio
 import random
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Set
 from contextlib import suppress
 
 import msgspec
@@ -65,7 +65,7 @@ class Runner:
         self._service, self._runs, self._cluster, self._members = service, service.service.runs, cluster, members
         self._capacity, self._fault = capacity, fault
         self._working: dict[str, asyncio.Task[None]] = {}  # commands under way
-        self._starting: set[str] = set()  # those of them that may start a run
+        self._deciding: dict[str, ClaimedCommand] = {}  # those of them that have no outcome yet
         self._fronts: dict[str, set[str]] = {}  # which members read each run
         self._proxies: dict[str, bool] = {}  # runs that are read elsewhere; see `_count`
         self._gone_since: dict[str, float] = {}  # fronts that are no members any more
@@ -75,7 +75,7 @@ class Runner:
 
     @property
     def busy(self) -> int:
-        return self._runs.running + len(self._starting)
+        return self._runs.running + sum(command.takes_place for command in self._deciding.values())
 
     def start(self) -> None:
         loop = asyncio.get_running_loop()
@@ -86,6 +86,7 @@ class Runner:
         self._tasks = [
             loop.create_task(self._claim_on(), name="claims"),
             loop.create_task(self._count_on(), name="readers"),
+            loop.create_task(self._end_lost_runs_on(), name="lost runs"),
         ]
 
     def look(self) -> None:
@@ -114,6 +115,24 @@ class Runner:
             if workspaces.volume_of(run.turn.workspace) != own.host:
                 run.stop(RunnerLost("The runner lost its database; send the message again."))
 
+    async def _end_lost_runs_on(self) -> None:
+        suspects: Set[str] = frozenset()
+        while True:
+            await asyncio.sleep(self._members.timing.lease_seconds)
+            with suppress(StoreUnavailable):
+                suspects = await self.end_lost_runs(suspects)
+
+    async def end_lost_runs(self, suspects: Set[str]) -> Set[str]:
+        """Ends those of the suspects that are this process's and that it does not drive: it gave them up when the
+        database did not take their events for too long. Nobody else would, since it lives. Returns new suspects."""
+        stored = await self._cluster.runs_of(self._members.own_id)
+        beginning = {command.run_id for command in self._deciding.values()}
+        lost = [run for run in stored if self._runs.find(run.id, run.owner) is None and run.id not in beginning]
+        for run in lost:
+            if run.id in suspects:
+                await self._members.end(run)
+        return {run.id for run in lost}
+
     # --- claiming -----------------------------------------------------------------------------------
 
     async def _claim_on(self) -> None:
@@ -133,21 +152,20 @@ class Runner:
         for command in claimed:
             task = asyncio.get_running_loop().create_task(self._carry_out(command), name=command.id)
             self._working[command.id] = task
-            if command.takes_place:
-                self._starting.add(command.id)
+            self._deciding[command.id] = command
         return bool(claimed)
 
     async def _carry_out(self, claimed: ClaimedCommand) -> None:
         """Until its outcome is stored, it stays in `_working`, so that it is never carried out twice here."""
         try:
             outcome = await self._outcome(claimed)
-            self._starting.discard(claimed.id)
+            self._deciding.pop(claimed.id, None)
             while not await self._is_finished(claimed, outcome):
                 await asyncio.sleep(_AGAIN_SECONDS)
             self._working.pop(claimed.id, None)
             self._cluster.hint(claimed.front, Hint("outcome", [claimed.id]))
         finally:
-            self._starting.discard(claimed.id)
+            self._deciding.pop(claimed.id, None)
             self._wanted.set()
 
     async def _is_finished(self, claimed: ClaimedCommand, outcome: Outcome) -> bool:
@@ -257,7 +275,7 @@ class Runner:
 
     async def _count(self, runs: Iterable[Run]) -> None:
         by_id = {run.id: run for run in runs}
-        self._fronts = {id: fronts for id, fronts in self._fronts.items() if id in by_id or self._starting}
+        self._fronts = {id: fronts for id, fronts in self._fronts.items() if id in by_id or self._deciding}
         self._proxies = {id: is_read for id, is_read in self._proxies.items() if id in by_id}
         if not by_id:
             return

@@ -3,7 +3,7 @@
 A tool's result is in two consecutive events and may be a whole file, so it is stored only once.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import TypeAlias
 
@@ -42,6 +42,19 @@ def decode(data: bytes) -> list[DocumentEvent]:
         _whole(event, stored[place + 1]) if isinstance(event, _ResultFollows) else event
         for place, event in enumerate(stored)
     ]
+
+
+def check_repeated(
+    first_number: int, events: Sequence[DocumentEvent], stored: Iterable[tuple[int, Sequence[DocumentEvent]]]
+) -> None:
+    """Raises `ValueError` unless events that are sent again are the stored ones, byte for byte.
+
+    `stored` are batches, each with the number of its first event, that have all these numbers.
+    """
+    known = {number: event for first, batch in stored for number, event in enumerate(batch, first)}
+    for number, event in enumerate(events, first_number):
+        if _encoder.encode(known[number]) != _encoder.encode(event):
+            raise ValueError(f"event {number} is stored already, and is not the one that was sent now")
 
 
 def _result_in(event: _Stored) -> object:

@@ -168,6 +168,10 @@ class ClusterStore(Protocol):
         """
         ...
 
+    async def runs_of(self, id: str) -> list[RunRecord]:
+        """The running runs of a member."""
+        ...
+
     # --- commands -----------------------------------------------------------------------------------
 
     async def submit(self, new: NewCommand, max_active: int) -> Submitted | Alike | OverLimit:
@@ -175,7 +179,8 @@ class ClusterStore(Protocol):
         ...
 
     async def claim(self, member: Member, *, has_room: bool, most: int, known: Collection[str]) -> list[ClaimedCommand]:
-        """Without those that the caller knows to have. If there is no room, only commands that start no run."""
+        """Without those that the caller knows to have, and at most so many. If there is no room, only commands that
+        start no run. What was claimed and is not known, since the answer was lost, comes first, and alone."""
         ...
 
     async def finish(self, id: str, epoch: int, outcome: bytes) -> bool:

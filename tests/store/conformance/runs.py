@@ -119,6 +119,21 @@ async def of_a_batch_whose_beginning_is_stored_only_the_rest_is(store: Store) ->
 
 
 @law
+async def what_is_sent_again_must_be_what_is_stored(store: Store) -> None:
+    """Or events would be left out as if they were stored: the log would lose its end."""
+    await store.begin_run(new_run())
+    await store.append(lease("run"), 1, deltas(1, 2))
+    await store.append(lease("run"), 3, deltas(3))
+    for first, other in ((3, deltas(4, 5)), (2, deltas(2, 9)), (1, deltas(1, 2, 9, 4))):
+        with pytest.raises(ValueError, match=r"event \d is stored already, and is not the one that was sent now"):
+            await store.append(lease("run"), first, other)
+        with pytest.raises(ValueError, match=r"event \d is stored already, and is not the one that was sent now"):
+            await store.end_run(lease("run"), first, other, run_end())
+    assert await everything(store) == deltas(1, 2, 3)
+    assert (await the_run(store)).state == "running"
+
+
+@law
 async def a_gap_is_a_mistake(store: Store) -> None:
     await store.begin_run(new_run())
     await store.append(lease("run"), 1, deltas(1))

@@ -215,10 +215,13 @@ class PostgresCluster:
                 "UPDATE commands SET state = 'done', ended = now() WHERE front = %s AND state = 'queued'", [id]
             )
             await connection.execute("UPDATE watchers SET readers = 0 WHERE member = %s", [id])
-            found = await rows_of(connection, f"{RUNS} WHERE runs.instance = %s AND runs.state = 'running'", [taken])
-            return [run_of(row) for row in found]
+            # Those of this name alone: one that began meanwhile is still its writer's.
+            return await _runs_of(connection, taken)
 
         return await self._connections.transaction(work)
+
+    async def runs_of(self, id: str) -> list[RunRecord]:
+        return await self._connections.run(lambda connection: _runs_of(connection, id))
 
     # --- commands -----------------------------------------------------------------------------------
 
@@ -250,8 +253,10 @@ class PostgresCluster:
         values |= {"has_room": has_room, "most": most}
 
         async def work(connection: Connection) -> list[dict[str, Any]]:
+            if lost := await rows_of(connection, _CLAIMED, [member.id, list(known)]):
+                return lost  # with the answer to an earlier claim, which has used the room
             await connection.execute(_CLAIM, values)
-            return await rows_of(connection, _CLAIMED, [member.id, list(known)])  # also where an answer was lost
+            return await rows_of(connection, _CLAIMED, [member.id, list(known)])
 
         return [ClaimedCommand(**row) for row in await self._connections.transaction(work)]
 
@@ -354,3 +359,8 @@ class PostgresCluster:
             return (await connection.execute(sql, values)).rowcount
 
         return await self._connections.run(work)
+
+
+async def _runs_of(connection: Connection, instance: str) -> list[RunRecord]:
+    found = await rows_of(connection, f"{RUNS} WHERE runs.instance = %s AND runs.state = 'running'", [instance])
+    return [run_of(row) for row in found]

@@ -25,6 +25,7 @@ from cursor_gateway.store.base import (
     Superseded,
     Written,
 )
+from cursor_gateway.store.postgres import folding
 from cursor_gateway.store.postgres.connections import Connection
 from cursor_gateway.store.postgres.searching import Entry, put
 from cursor_gateway.store.titles import title_of
@@ -78,6 +79,7 @@ _LOCK_CONVERSATION = """
     SELECT owner FROM conversations WHERE key = (SELECT conversation FROM runs WHERE id = %s) FOR NO KEY UPDATE
 """
 _PLACE = "SELECT key, conversation, epoch, state, last FROM runs WHERE id = %s FOR NO KEY UPDATE"
+_STORED_FROM = "SELECT first, data, deflated FROM events WHERE run = %s AND first + count > %s ORDER BY first"
 _ADD_EVENTS = "INSERT INTO events (run, first, count, epoch, data) VALUES (%s, %s, %s, %s, %s)"
 _COUNT_EVENTS = "UPDATE runs SET last = last + %s, bytes = bytes + %s, waiting = %s WHERE key = %s"
 _ADD_CALL = """
@@ -170,7 +172,7 @@ async def append(connection: Connection, lease: Lease, first_number: int, events
     place = await _place(connection, lease)
     if isinstance(place, Fenced):
         return place
-    rest = _rest(place, first_number, events)
+    rest = await _rest(connection, place, first_number, events)
     if rest and place.state != "running":
         return Fenced("ended")
     size = await _add_events(connection, place, rest)
@@ -190,7 +192,7 @@ async def end(
     place = await _place(connection, lease)
     if isinstance(place, Fenced):
         return place
-    rest = _rest(place, first_number, events)
+    rest = await _rest(connection, place, first_number, events)
     if place.state != "running":
         return Fenced("ended") if rest else Stored(0)
     assert whose is not None
@@ -236,11 +238,17 @@ async def _place(connection: Connection, lease: Lease) -> _Place | Fenced:
     return place if place.epoch == lease.epoch else Fenced("claimed")
 
 
-def _rest(place: _Place, first_number: int, events: Sequence[DocumentEvent]) -> Sequence[DocumentEvent]:
-    """The events that are not stored yet."""
+async def _rest(
+    connection: Connection, place: _Place, first_number: int, events: Sequence[DocumentEvent]
+) -> Sequence[DocumentEvent]:
+    """The events that are not stored yet. What is skipped must be what is stored, or the log would lose its end."""
     known = place.last + 1 - first_number
     if known < 0:
         raise ValueError(f"events before number {first_number} are missing: {-known} of them")
+    if known and events:
+        found = await (await connection.execute(_STORED_FROM, [place.run, first_number])).fetchall()
+        stored = [(first, folding.decode(data, is_deflated=deflated)) for first, data, deflated in found]
+        batches.check_repeated(first_number, events[:known], stored)
     return events[known:] if known else events
 
 

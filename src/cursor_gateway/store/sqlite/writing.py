@@ -29,6 +29,10 @@ APPEND = f"""
     WHERE id = :id AND epoch = :epoch AND state = 'running' AND {EVENT_COUNT} = :first - 1
 """
 _PLACE = f"SELECT key, conversation, epoch, state, {EVENT_COUNT} FROM runs WHERE id = ?"
+_STORED_FROM = """
+    SELECT place & 0xffffffff, data FROM events
+    WHERE place BETWEEN :run << 32 AND :run << 32 | 0xffffffff AND (place & 0xffffffff) + count > :first ORDER BY place
+"""
 _ADD_EVENTS = "INSERT INTO events (place, count, data) VALUES (? << 32 | ?, ?, ?)"
 _ADD_CALL = """
     INSERT OR REPLACE INTO calls (owner, id, run)
@@ -136,7 +140,7 @@ def append_rest(
     place = _place(connection, lease)
     if isinstance(place, Fenced):
         return Change(place)
-    rest = _rest(place, first_number, events)
+    rest = _rest(connection, place, first_number, events)
     if rest and place.state != "running":
         return Change(Fenced("ended"))
     size = _add_events(connection, place, rest)
@@ -150,7 +154,7 @@ def end(
     place = _place(connection, lease)
     if isinstance(place, Fenced):
         return Change(place)
-    rest = _rest(place, first_number, events)
+    rest = _rest(connection, place, first_number, events)
     if place.state != "running":
         return Change(Fenced("ended") if rest else Stored(0))
     size = _add_events(connection, place, rest)
@@ -219,11 +223,16 @@ def _place(connection: sqlite3.Connection, lease: Lease) -> _Place | Fenced:
     return place if place.epoch == lease.epoch else Fenced("claimed")
 
 
-def _rest(place: _Place, first_number: int, events: Sequence[DocumentEvent]) -> Sequence[DocumentEvent]:
-    """The events that are not stored yet."""
+def _rest(
+    connection: sqlite3.Connection, place: _Place, first_number: int, events: Sequence[DocumentEvent]
+) -> Sequence[DocumentEvent]:
+    """The events that are not stored yet. What is skipped must be what is stored, or the log would lose its end."""
     known = place.stored + 1 - first_number
     if known < 0:
         raise ValueError(f"events before number {first_number} are missing: {-known} of them")
+    if known and events:
+        found = connection.execute(_STORED_FROM, {"run": place.run, "first": first_number})
+        batches.check_repeated(first_number, events[:known], [(first, batches.decode(data)) for first, data in found])
     return events[known:] if known else events
 
 

@@ -1,0 +1,65 @@
+"""Runs that are stored as running, and that no process drives any more."""
+
+import asyncio
+from pathlib import Path
+
+import psycopg
+from msgspec.structs import replace
+
+from cursor_gateway.store.postgres.cluster import PostgresCluster
+from cursor_gateway.store.postgres.store import PostgresStore
+from tests.cluster.nodes import asked, live, node, runner
+from tests.runs.scripted import STARTED, ScriptedSource, forever, say
+from tests.store.making import new_run
+
+
+def test_a_run_that_its_process_gave_up_is_ended(database: str, tmp_path: Path) -> None:
+    """Its process lives, so no other one would end it."""
+
+    async def test() -> None:
+        source = ScriptedSource([[STARTED, *say("Hello")], forever()])
+        async with node(database, tmp_path, runner("one"), source) as one:
+            assert one.node.runner is not None
+            assert one.service is not None
+            driven = await one.service.start(asked())
+            lost = replace(new_run("lost"), instance="one")
+            await one.store.begin_run(lost)
+            suspects = await one.node.runner.end_lost_runs({driven.id})
+            assert suspects == {"lost"}
+            assert await one.node.runner.end_lost_runs(suspects) == {"lost"}
+            assert await one.node.runner.end_lost_runs(suspects) == set()
+            ended = await one.store.run("lost", lost.owner)
+            assert ended is not None
+            assert (ended.state, ended.failure_code, ended.epoch) == ("error", "runner_lost", 2)
+
+    live(test())
+
+
+def test_a_takeover_ends_only_what_it_has_claimed(database: str) -> None:
+    """A run may begin while its process is being taken over. Its writer has the same epoch as before, so whoever ended
+    it without a claim would write into the middle of its log."""
+
+    async def test() -> None:
+        store = PostgresStore(database)
+        cluster = PostgresCluster(store)
+        try:
+            await cluster.join(runner("one"))
+            with psycopg.connect(database) as beside:
+                beside.execute("INSERT INTO watchers (run_id, member, readers) VALUES ('other', 'one', 1)")
+                beside.commit()
+                beside.execute("SELECT FROM watchers WHERE member = 'one' FOR UPDATE")
+                taking = asyncio.create_task(cluster.take_over("one", 0, str.encode))
+                with psycopg.connect(database, autocommit=True) as looking:
+                    waits = "SELECT FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%watchers%'"
+                    while not looking.execute(waits).rowcount:
+                        await asyncio.sleep(0.01)
+                begun = await store.begin_run(replace(new_run("late"), instance="one"))
+            assert await taking == []
+            assert [run.epoch for run in await cluster.runs_of("one")] == [1]
+            assert begun is not None
+            assert await cluster.absent_runners() == ["one"]  # so it is taken over next
+        finally:
+            await cluster.close()
+            await store.close()
+
+    live(test())
