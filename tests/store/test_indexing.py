@@ -93,7 +93,7 @@ def test_what_is_deleted_before_it_was_indexed_never_is(store: Database) -> None
     assert store.delete_conversation("conv", ME)
     assert found(store, "word") == []
     sweep(store)
-    store._indexer.note(1, Note("run", "word", is_whole=True))  # as of a run that was swept since
+    store._indexer.note(1, Note("run", b"word", is_whole=True))  # as of a run that was swept since
     store._indexer.catch_up()
     assert indexed(store) == []
 
@@ -158,16 +158,18 @@ def test_much_is_indexed_in_steps(store: Database, monkeypatch: pytest.MonkeyPat
 @pytest.mark.usefixtures("never")
 def test_how_much_is_queued_is_counted_whatever_replaces_what(store: Database, tmp_path: Path) -> None:
     store.begin_run(new_run("run", "conv", "question"))
-    store.end_run(lease("run"), 1, [], run_end("run", documents=[text_document("reply")]))
-    assert store._indexer._length == len("question\nreply")
+    store.end_run(lease("run"), 1, [], run_end("run", documents=[text_document("reply 🙂")]))
+    size = len("question\nreply 🙂".encode())  # an emoji must not make each letter take four bytes
+    assert store._indexer._bytes == size
     with locked(tmp_path), pytest.raises(StoreUnavailable):
         store._indexer.step()
-    assert store._indexer._length == len("question\nreply")
+    assert store._indexer._bytes == size
     store._indexer.catch_up()
-    assert store._indexer._length == 0
+    assert store._indexer._bytes == 0
+    assert found(store, "reply") == ["conv"]
 
 
-@pytest.mark.parametrize(("limit", "value"), [("_MOST_RUNS", 2), ("_MOST_LENGTH", 10)])
+@pytest.mark.parametrize(("limit", "value"), [("_MOST_RUNS", 2), ("_MOST_BYTES", 10)])
 def test_when_much_is_queued_it_is_indexed_although_others_write(
     store: Database, monkeypatch: pytest.MonkeyPatch, limit: str, value: int
 ) -> None:

@@ -51,7 +51,7 @@ def _normalized(message: Message) -> list[object]:
             return ["user", text, name, images]
         case AssistantMessage(calls=calls):
             called = [[call.id, call.name, _normalized_json(call.arguments)] for call in calls]
-            return ["assistant", "".join(text.split()), called]
+            return ["assistant", "".join(["".join(line.split()) for line in text.splitlines()]), called]
         case ToolMessage(call_id=call_id, images=images):
             return ["tool", text, call_id, images]
 

@@ -37,7 +37,7 @@ from cursor_gateway.store.search import Words
 _AGAIN_SECONDS = 0.2  # until a store that must have the events is asked again
 _PAUSE_MS = 1000  # between two tries: each may wait for another process's lock
 _BEGIN_SECONDS = 0.02  # until a run whose agent has written nothing is entered into the store
-_KEPT_EVENTS, _KEPT_BYTES = 2048, 1_000_000  # for readers who are nearly up to date
+_KEPT_EVENTS, _KEPT_BYTES = 2048, 500_000  # for readers who are nearly up to date
 
 
 class Journal:
@@ -233,7 +233,7 @@ class Journal:
             needs_decision=self._words.needs_decision,
             answer=answer,
             session_id=self.session_id,
-            fingerprint=self._fingerprint(done, "".join(self._said[self._replied :])),
+            fingerprint=self._fingerprint(done, "".join(self._said[self._replied :]) if self._replied else answer),
             first_event_ms=self._first_event_ms,
             ended_ms=self._now_ms(),
             frees_key=done.failure is not None and done.failure.is_transient,

@@ -108,7 +108,8 @@ def _pairs(words: Sequence[str]) -> list[str]:
 
 
 def _words(text: str) -> Iterator[str]:
-    return (word[:_LONGEST_WORD] for word in _WORD.findall(text))
+    """No word contains a line break: line by line, the words of a long text are never all in memory."""
+    return (word[:_LONGEST_WORD] for line in text.splitlines() for word in _WORD.findall(line))
 
 
 def _parts(word: str) -> list[str]:

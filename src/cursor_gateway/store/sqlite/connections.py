@@ -31,6 +31,7 @@ _READER_TIMEOUT = 2.0
 _MAINTENANCE_TIMEOUT = 0.05  # shorter than the writer's, which waits for maintenance
 _KEPT_READERS = 4
 _WRITERS_SETTINGS = (
+    "cache_size = -1000",  # kilobytes, half of the default: the system has the file in memory as well
     "foreign_keys = ON",
     "synchronous = NORMAL",
     "wal_autocheckpoint = 0",  # a checkpoint waits for the disk: see `Maintenance`

@@ -22,9 +22,9 @@ from cursor_gateway.store import batches
 from cursor_gateway.store.search import Words, conversation_scope, owner_scope, searchable
 from cursor_gateway.store.sqlite.connections import Connections
 
-_LENGTH_PER_STEP = 30_000  # characters: writers wait during a step
+_BYTES_PER_STEP = 30_000  # writers wait during a step
 _RUNS_PER_STEP = 20
-_MOST_RUNS, _MOST_LENGTH = 500, 2_000_000  # queued: a search indexes so much within a second
+_MOST_RUNS, _MOST_BYTES = 500, 1_000_000  # queued: a search indexes so much within a second
 
 _ADD = "INSERT OR REPLACE INTO search (rowid, tokens, text) VALUES (-?, ?, ?)"
 _WHOSE = """
@@ -51,7 +51,7 @@ def expression(query: Query, scope: str) -> str:
 
 class Note(Struct, frozen=True):
     id: str  # of the run: the keys of deleted runs are reused
-    text: str
+    text: bytes  # in UTF-8: as a string it takes four times as much if it contains an emoji
     is_whole: bool  # the run has ended
 
 
@@ -59,7 +59,7 @@ class Indexer:
     def __init__(self, connections: Connections) -> None:
         self._connections = connections
         self._noted: dict[int, Note] = {}  # by the run's key
-        self._length = 0  # characters of what is queued
+        self._bytes = 0  # of what is queued
         self._state = threading.Lock()
         self._one_at_a_time = threading.Lock()
 
@@ -74,17 +74,18 @@ class Indexer:
 
     @property
     def is_full(self) -> bool:
-        return len(self._noted) > _MOST_RUNS or self._length > _MOST_LENGTH
+        return len(self._noted) > _MOST_RUNS or self._bytes > _MOST_BYTES
 
     def step(self) -> bool:
         """Indexes some of the queue. Returns whether there is more."""
         with self._one_at_a_time:
             some = self._some()
             try:
-                found = {run: " ".join(tokens(note.text)) for run, note in some.items()}  # before writers have to wait
+                texts = {run: note.text.decode() for run, note in some.items()}
+                found = {run: " ".join(tokens(text)) for run, text in texts.items()}  # before writers have to wait
                 with self._connections.writing() as connection:
                     for run, note in some.items():
-                        _index(connection, run, note, found[run])
+                        _index(connection, run, note, texts[run], found[run])
             except BaseException:
                 with self._state:
                     for run, note in some.items():
@@ -112,7 +113,7 @@ class Indexer:
         with self._one_at_a_time, self._connections.reading() as connection:
             for run, id in connection.execute(_UNKNOWN):
                 if run not in self._noted:
-                    self.note(run, Note(id, _text_of(connection, run), is_whole=True))
+                    self.note(run, Note(id, _text_of(connection, run).encode(), is_whole=True))
                     queued += 1
                     if queued == _RUNS_PER_STEP:
                         break
@@ -120,27 +121,27 @@ class Indexer:
 
     def _some(self) -> dict[int, Note]:
         some: dict[int, Note] = {}
-        length = 0
+        size = 0
         with self._state:
-            while self._noted and length < _LENGTH_PER_STEP and len(some) < _RUNS_PER_STEP:
+            while self._noted and size < _BYTES_PER_STEP and len(some) < _RUNS_PER_STEP:
                 run = next(iter(self._noted))
                 some[run] = self._noted.pop(run)
-                length += len(some[run].text)
-            self._length -= length
+                size += len(some[run].text)
+            self._bytes -= size
         return some
 
     def _put(self, run: int, note: Note) -> None:
         before = self._noted.get(run)
         self._noted[run] = note
-        self._length += len(note.text) - (len(before.text) if before is not None else 0)
+        self._bytes += len(note.text) - (len(before.text) if before is not None else 0)
 
 
-def _index(connection: sqlite3.Connection, run: int, note: Note, tokens: str) -> None:
+def _index(connection: sqlite3.Connection, run: int, note: Note, text: str, tokens: str) -> None:
     whose = connection.execute(_WHOSE, (run, note.id)).fetchone()
     if whose is not None:  # not deleted in the meantime
         conversation, owner = whose
         scopes = f"{owner_scope(owner)} {conversation_scope(conversation)}"
-        connection.execute(_ADD, (run, f"{scopes} {tokens}", note.text))
+        connection.execute(_ADD, (run, f"{scopes} {tokens}", text))
         if note.is_whole:
             connection.execute("DELETE FROM unindexed WHERE run = ?", (run,))
 

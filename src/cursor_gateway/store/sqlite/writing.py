@@ -93,7 +93,7 @@ def begin(connection: sqlite3.Connection, new: NewRun) -> Change[Begun]:
     begun = _begin(connection, new)
     if not isinstance(begun, _Begun):
         return Change(begun or Lease(new.id, FIRST_EPOCH))
-    note = Note(new.id, searchable(begun.texts), is_whole=False)
+    note = Note(new.id, searchable(begun.texts).encode(), is_whole=False)
     return Change(Lease(new.id, FIRST_EPOCH), sum(map(len, begun.texts)), begun.place.run, note)
 
 
@@ -110,11 +110,11 @@ def begin_with(
     size = _add_events(connection, begun.place, events)
     if run_end is None:
         _add_calls(connection, begun.place, events)
-        note = Note(new.id, searchable(begun.texts), is_whole=False)
+        note = Note(new.id, searchable(begun.texts).encode(), is_whole=False)
     else:
         last = begun.last_message
         _end(connection, begun.place, run_end, last)
-        note = Note(new.id, searchable([*begun.texts, *run_end.words]), is_whole=True)
+        note = Note(new.id, searchable([*begun.texts, *run_end.words]).encode(), is_whole=True)
     return Change(Stored(size), size + sum(map(len, begun.texts)), begun.place.run, note)
 
 
@@ -161,7 +161,7 @@ def end(
     connection.execute("DELETE FROM calls WHERE run = ?", (place.run,))
     prompts = [text for (text,) in connection.execute("SELECT text FROM messages WHERE run = ?", (place.run,))]
     _end(connection, place, run_end)
-    note = Note(lease.run_id, searchable([*prompts, *run_end.words]), is_whole=True)
+    note = Note(lease.run_id, searchable([*prompts, *run_end.words]).encode(), is_whole=True)
     return Change(Stored(size), size, place.run, note)
 
 
