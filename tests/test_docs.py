@@ -40,6 +40,7 @@ def examples(page: str, language: str) -> list[str]:
     return re.findall(rf"```{language}\n(.*?)```", (ROOT / page).read_text(), re.DOTALL)
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("page", ["README.md", "docs/server.md", "docs/tools.md"])
 def test_the_python_examples_run(page: str, url: str) -> None:
     snippets = [snippet for snippet in examples(page, "python") if USUAL in snippet]
@@ -131,6 +132,7 @@ def test_commands_are_found() -> None:
     assert _words("convert x --to text > out.txt # a comment") == ["convert", "x", "--to", "text"]
 
 
+@pytest.mark.slow
 def test_the_package_that_the_readme_installs_is_whole(tmp_path: Path) -> None:
     """Built and installed as `pipx install .` does, but without the network: what it depends on is here already."""
     assert "pipx install ." in (ROOT / "README.md").read_text()

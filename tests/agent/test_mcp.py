@@ -215,6 +215,7 @@ def test_a_call_that_takes_too_long_is_cancelled(standin: Standin) -> None:
     assert records[-1]["result"] == f"Results: {TIMED_OUT}"
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize(
     ("knobs", "said"),
     [

@@ -543,6 +543,7 @@ def test_a_connection_that_breaks_off_is_told_and_what_had_arrived_stays(length:
         assert chat("--url", url, "--json", "hi")[:2] == (1, "")
 
 
+@pytest.mark.slow
 def test_what_is_no_gateway_is_told() -> None:
     def page(handler: BaseHTTPRequestHandler) -> None:
         handler.send_response(200)
@@ -651,6 +652,7 @@ def test_a_dropped_connection_is_made_anew_and_nothing_is_lost_or_repeated(gatew
     assert kinds(response) == kinds(msgspec.json.decode(out, type=ChatResponse))
 
 
+@pytest.mark.slow
 def test_a_connection_that_never_brings_anything_is_given_up(gateway: RunningGateway) -> None:
     with Cutter(gateway.url, after=20) as cutter:  # not even the headers come through
         status, out, error = chat("--url", cutter.url, "--text", "standin: hang-mid")
@@ -701,7 +703,7 @@ def begun(*arguments: str, expected: bytes) -> tuple["subprocess.Popen[bytes]", 
         ("hang-mid", signal.SIGHUP, 129),
     ],
 )
-@pytest.mark.quick_cases(3)
+@pytest.mark.quick_cases(2)
 def test_when_it_is_stopped_no_process_is_left(
     scenario: str, sent: signal.Signals, status: int, agent_log: Path, home: Path
 ) -> None:
@@ -816,6 +818,7 @@ def test_ctrl_c_twice_does_not_wait_for_an_agent_that_does_not_listen(
 # --- help -------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_help_is_fast() -> None:
     program = (
         "import sys; from cursor_gateway.cli.main import run; run(['--help']); run(['chat', '--help']);"

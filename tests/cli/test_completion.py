@@ -43,6 +43,7 @@ printf '%s\\n' "${{COMPREPLY[@]}}"
 """
 
 
+@pytest.mark.quick_cases(3)
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
@@ -87,6 +88,7 @@ def test_zsh_completes(words: str, expected: str, tmp_path: Path) -> None:
     assert expected in offered
 
 
+@pytest.mark.quick_cases(1)
 @needs_fish
 @pytest.mark.parametrize(
     ("line", "expected"),

@@ -100,7 +100,7 @@ def test_a_port_that_changes_cannot_be_kept() -> None:
 # --- writing, and back ----------------------------------------------------------------------------------
 
 
-@pytest.mark.quick_cases(9)
+@pytest.mark.quick_cases(3)
 @pytest.mark.parametrize("name", JSON)
 @pytest.mark.parametrize("text", [MINE, "{}", '{"a":1}\r\n', ""])
 def test_written_and_undone_a_file_has_the_same_bytes(name: str, text: str, home: Path) -> None:

@@ -152,7 +152,7 @@ def runs_in(home: Path) -> int:
 
 
 @pytest.mark.quick_cases(1)
-@pytest.mark.quick_cases(3)
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("key", ["o", "c", "w"])
 def test_a_command_is_allowed_by_a_key(tmp_path: Path, place: list[str], backend: str, key: str) -> None:
     with chatting(tmp_path, *place, counting(tmp_path), source=backend) as (terminal, process):
@@ -170,7 +170,7 @@ def test_a_command_is_allowed_by_a_key(tmp_path: Path, place: list[str], backend
 
 
 @pytest.mark.quick_cases(1)
-@pytest.mark.quick_cases(2)
+@pytest.mark.quick_cases(1)
 def test_a_command_is_denied_with_a_reason(tmp_path: Path, place: list[str], backend: str) -> None:
     with chatting(tmp_path, *place, counting(tmp_path), source=backend) as (terminal, process):
         terminal.until(b"o, c, w, d")
@@ -208,6 +208,7 @@ def test_a_decision_that_the_operator_forbids_does_not_spoil_the_answer(tmp_path
     assert runs_in(tmp_path) == 0
 
 
+@pytest.mark.slow
 def test_a_question_that_the_agent_went_on_without_is_answered_in_the_next_turn(tmp_path: Path) -> None:
     with (
         running_gateway(tmp_path, settings={"source": "cli"}) as gateway,
@@ -220,6 +221,7 @@ def test_a_question_that_the_agent_went_on_without_is_answered_in_the_next_turn(
     assert process.returncode == 0
 
 
+@pytest.mark.slow
 def test_somebody_at_a_terminal_gets_an_agent_that_waits_where_there_is_one(tmp_path: Path) -> None:
     with (
         ended_agents(tmp_path),

@@ -90,7 +90,7 @@ def user_files(home: Path) -> set[Path]:
 # --- every client ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.quick_cases(3)
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("name", LAUNCHED)
 def test_a_client_finds_a_gateway_that_ends_with_it_and_its_models(name: str, home: Path, temporary: Path) -> None:
     before = user_files(home)
@@ -122,6 +122,7 @@ def test_its_exit_status_is_passed_on(home: Path) -> None:
     assert launch("pi", CLIENT_DOES="3").returncode == 3
 
 
+@pytest.mark.slow
 def test_its_input_and_output_are_passed_on(home: Path) -> None:
     ended = launch("llm", stdin=b"standin: echo-args", CLIENT_DOES="ask")
     result = json.loads(ended.stdout)
@@ -179,6 +180,7 @@ def test_ctrl_c_is_the_clients_own(home: Path) -> None:
         assert process.poll() is None
 
 
+@pytest.mark.quick_cases(1)
 @needs_proc
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_ends_the_client_and_the_gateway(number: signal.Signals, home: Path, temporary: Path) -> None:
@@ -233,6 +235,7 @@ def test_a_running_gateway_gets_its_key(home: Path) -> None:
     assert seen(home)["environment"]["CGW_API_KEY"] == key
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("knows_key", [True, False])
 def test_a_new_gateway_has_the_users_keys_or_one_for_its_lifetime(knows_key: bool, home: Path) -> None:
     key = new_key()

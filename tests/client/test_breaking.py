@@ -50,6 +50,7 @@ def cut_points(gateway: RunningGateway) -> list[int]:
     return [*range(0, whole + 200, whole // 12), whole - 3, whole - 20]
 
 
+@pytest.mark.quick_cases(1)
 def test_a_cut_anywhere(gateway: RunningGateway, connect: Connect) -> None:
     """Every reader ends with the same; the agent runs once."""
     with connect(gateway.url) as direct:
@@ -82,6 +83,7 @@ def joined(events: list[DocumentEvent]) -> list[DocumentEvent | str]:
     return found
 
 
+@pytest.mark.quick_cases(1)
 def test_connections_that_never_last(gateway: RunningGateway, connect: Connect) -> None:
     """Each brings one or two events, and breaks."""
     mark = unique()
@@ -109,6 +111,7 @@ def test_a_refusal_on_a_bad_line(gateway: RunningGateway, connect: Connect) -> N
         assert caught.value.code == "not_found"
 
 
+@pytest.mark.quick_cases(1)
 def test_a_silence_that_is_too_long_is_a_broken_connection(gateway: RunningGateway, connect: Connect) -> None:
     """A gateway says something every 15 s; a network that lost the connection says nothing at all."""
     mark = unique()
@@ -172,6 +175,7 @@ def test_a_gateway_that_is_told_to_stop(tmp_path: Path, connect: Connect) -> Non
         assert caught.value.code == "shutting_down"
 
 
+@pytest.mark.quick_cases(1)
 def test_a_gateway_that_is_gone_for_good(tmp_path: Path, connect: Connect) -> None:
     mark, file = unique(), tmp_path / "go"
     with running_gateway(tmp_path) as gateway, connect(gateway.url, pauses=(0.01, 0.02, 0.03)) as client:

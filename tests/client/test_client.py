@@ -54,6 +54,7 @@ def test_the_whole_answer(client: AnyClient) -> None:
     assert client.response(response.id) == response
 
 
+@pytest.mark.quick_cases(1)
 def test_tools_that_the_program_runs_itself(client: AnyClient) -> None:
     steps = [{"call": "weather", "args": {"city": "A"}}, {"call": "weather", "args": {"city": "B"}}, {"say": "$1, $2"}]
     weather = OfferedTool(name="weather", parameters={"type": "object"})
@@ -338,6 +339,7 @@ def test_conversations(tmp_path: Path, connect: Connect) -> None:
         assert caught.value.code == "not_found"
 
 
+@pytest.mark.quick_cases(1)
 def test_more_conversations_than_a_page_holds(tmp_path: Path, connect: Connect) -> None:
     settings = {"replay_speed": "0", "source": "replay"}
     with running_gateway(tmp_path, has_agent=False, settings=settings) as gateway, connect(gateway.url) as client:

@@ -197,6 +197,7 @@ def command(running: Cluster, *arguments: str) -> "subprocess.CompletedProcess[s
     )
 
 
+@pytest.mark.slow
 def test_the_processes_are_listed_and_counted(two_by_two: Cluster) -> None:
     listed = command(two_by_two, "runners")
     assert listed.returncode == 0, listed.stderr

@@ -53,6 +53,7 @@ def test_a_case_is_kept_with_its_target(tmp_path: Path, monkeypatch: pytest.Monk
     assert path.read_bytes() == b"axb"
 
 
+@pytest.mark.slow
 def test_of_many_inputs_those_are_kept_that_reach_something(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(corpus, "CORPUS", tmp_path / "corpus")
     found = tmp_path / "found"
@@ -152,6 +153,7 @@ def test_the_command_fuzzes_and_tells_what_it_did(tmp_path: Path) -> None:
     assert int(edges) > 0
 
 
+@pytest.mark.slow
 def test_a_target_that_is_not_there_is_refused() -> None:
     done = subprocess.run(
         [sys.executable, "-m", "fuzz", "nothing"], cwd=HERE.parent, capture_output=True, text=True, check=False

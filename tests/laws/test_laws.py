@@ -99,6 +99,7 @@ def test_partial_output_says_the_same_as_whole_segments(story: Story) -> None:
     assert len(texts) == 1
 
 
+@pytest.mark.slow
 def test_every_short_story_of_one_repeated_word_is_said_exactly() -> None:
     """All of them that begin with it, up to five steps: where a delta and a repetition look the same, only what
     follows tells."""
@@ -218,6 +219,7 @@ def test_the_chunks_of_any_events_fold_to_their_completion(
 # --- 7 ----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.quick_cases(5)
 @pytest.mark.parametrize("strange", STRANGE_LINES.values(), ids=STRANGE_LINES)
 @examples(30)
 @given(torn_recordings, runs, st.integers(0, 40))
@@ -228,6 +230,7 @@ def test_a_strange_line_anywhere_changes_nothing_but_its_count(
     assert_a_strange_line_changes_nothing(recording.lines, before_the_result, strange, run)
 
 
+@pytest.mark.quick_cases(5)
 @pytest.mark.parametrize(("strange", "plain"), STRANGE_CALLS.values(), ids=STRANGE_CALLS)
 @examples(10)
 @given(torn_recordings, runs, st.integers(0, 40))

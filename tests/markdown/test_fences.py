@@ -486,7 +486,7 @@ LONG = {
 }
 
 
-@pytest.mark.quick_cases(38)
+@pytest.mark.quick_cases(8)
 @pytest.mark.parametrize("size", [1, 1000_000], ids=["one by one", "whole"])
 @pytest.mark.parametrize("unit", LONG.values(), ids=LONG)
 @pytest.mark.parametrize("before", ["", "```py\n", "- ```py\n  "], ids=["prose", "code", "code in an item"])

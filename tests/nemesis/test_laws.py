@@ -389,6 +389,7 @@ def test_every_law_has_a_history_that_breaks_it() -> None:
     assert list(BROKEN) == list(LAWS)
 
 
+@pytest.mark.quick_cases(6)
 @pytest.mark.parametrize(
     ("law", "broken"),
     [pytest.param(law, one, id=one.__name__.strip("_")) for law, ways in BROKEN.items() for one in ways],

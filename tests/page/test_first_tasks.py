@@ -3,6 +3,7 @@
 import re
 from pathlib import Path
 
+import pytest
 from playwright.sync_api import BrowserContext
 
 from tests.gateways import running_gateway
@@ -18,6 +19,7 @@ def documented() -> dict[str, int]:
     return {name: int(clicks or 0) for name, clicks in ROW.findall(PAGE.read_text(encoding="utf-8"))}
 
 
+@pytest.mark.slow
 def test_they_take_as_many_clicks_as_documented(tmp_path: Path, contexts: Contexts) -> None:
     with ended_agents(tmp_path), running_gateway(tmp_path) as gateway:
         prepare(gateway)

@@ -410,6 +410,7 @@ def test_a_text_costs_by_its_length_whatever_its_blocks(text: str, monkeypatch: 
     assert large < 24_000 * 50
 
 
+@pytest.mark.slow
 def test_a_delta_costs_by_the_last_block_not_by_what_stands_before_it(monkeypatch: pytest.MonkeyPatch) -> None:
     renderer = LiveRenderer()
     renderer.push(DocumentStarted("doc_001", "text", 1))
@@ -419,6 +420,7 @@ def test_a_delta_costs_by_the_last_block_not_by_what_stands_before_it(monkeypatc
     assert len(fragment.html) < 500
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("line", ["x = 1\n", "x", "\x1b[0m"])
 def test_code_of_5_megabytes_is_sent_once(line: str, monkeypatch: pytest.MonkeyPatch) -> None:
     content = line * (5_000_000 // len(line))
@@ -432,6 +434,7 @@ def test_prose_of_5_megabytes(monkeypatch: pytest.MonkeyPatch) -> None:
     assert cost(written(content, chunks(content, 65_536), TextMetadata()), monkeypatch) < 25 * len(content)
 
 
+@pytest.mark.slow
 def test_ten_thousand_documents_cost_as_much_as_the_first_each() -> None:
     renderer = LiveRenderer()
     sizes = []

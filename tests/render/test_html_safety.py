@@ -358,6 +358,7 @@ def test_a_result_nested_absurdly_says_so(data: Any) -> None:
     assert "nested too deeply" in render_document(make_document("doc_001", 1, None, call))
 
 
+@pytest.mark.quick_cases(4)
 @pytest.mark.parametrize(
     "piece", ["a ", "*a ", "[", "![a](", "`", "> a\n", "- a\n", "a|b\n", "<", "&#1;", "\n\n", "[a]: b\n"]
 )
@@ -365,6 +366,7 @@ def test_prose_takes_time_by_its_length(piece: str) -> None:
     assert_linear(lambda size: prose(piece * (size // len(piece))))
 
 
+@pytest.mark.slow
 def test_5_megabytes_are_shown() -> None:
     lines = "x = 1  # <b>\n" * 400_000
     assert len(text_of(python(lines))) > 5_000_000
@@ -374,6 +376,7 @@ def test_5_megabytes_are_shown() -> None:
     assert len(text_of(prose(paragraph))) >= 4_999_999
 
 
+@pytest.mark.slow
 def test_ten_thousand_documents_are_one_page() -> None:
     found = [make_document(f"doc_{number:05d}", number, "Hi", TextMetadata()) for number in range(1, 10_001)]
     assert render_answer(found).count("<article") == 10_000

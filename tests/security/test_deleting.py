@@ -46,6 +46,7 @@ def begin(client: httpx2.Client, message: str, **more: Any) -> str:
     return conversation
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("source", SOURCES)
 def test_no_byte_of_it_is_left(tmp_path: Path, source: str) -> None:
     mark = f"secret{unique()}"
@@ -82,6 +83,7 @@ def test_nor_of_what_a_caller_with_tools_has_said(tmp_path: Path, source: str) -
     assert files_with(tmp_path, mark) == []
 
 
+@pytest.mark.slow
 def test_an_agent_that_others_use_gives_it_up_when_they_are_done(tmp_path: Path) -> None:
     """One process, two conversations: the deleted one is in the memory of the agent that still works for the other."""
     mark = f"secret{unique()}"
@@ -108,6 +110,7 @@ def test_what_cannot_be_deleted_now_is_noted_and_the_rest_is_gone(tmp_path: Path
         assert mark not in (folder / "sessions.json").read_text()
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("source", ["cli", "acp"])
 def test_without_a_history_nothing_outlives_the_gateway(tmp_path: Path, source: str) -> None:
     mark = f"secret{unique()}"

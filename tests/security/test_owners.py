@@ -63,6 +63,7 @@ def refusal(reply: httpx2.Response, chat: str, conversation: str) -> tuple[int, 
     return reply.status_code, reply.text.replace(chat, "ID").replace(conversation, "ID").replace(bare, "ID")
 
 
+@pytest.mark.quick_cases(14)
 @pytest.mark.parametrize("way", WAYS)
 def test_what_belongs_to_another_owner_does_not_exist(alice: httpx2.Client, bob: httpx2.Client, way: str) -> None:
     hers = chat(alice, standin("text"))
@@ -99,6 +100,7 @@ def test_lists_and_searches_hold_ones_own(alice: httpx2.Client, bob: httpx2.Clie
     assert his in bob.get(f"/v1/conversations?q={his}").text
 
 
+@pytest.mark.quick_cases(4)
 @pytest.mark.parametrize("query", ['"', "*", "mark*", "title:*", "owner:alice", 'x" OR "1"="1', "NEAR(a b)", "%", "\0"])
 def test_a_search_is_words_and_no_program(alice: httpx2.Client, bob: httpx2.Client, query: str) -> None:
     hers = unique()

@@ -44,6 +44,7 @@ UPWARDS = [
 ]
 
 
+@pytest.mark.quick_cases(5)
 @pytest.mark.parametrize("name", UPWARDS, ids=lambda name: name[:30])
 def test_no_path_of_a_request_leads_to_a_file(open_gateway: RunningGateway, name: str) -> None:
     """As bytes on the wire: a client library would tidy them up."""
@@ -94,6 +95,7 @@ IDS = [
 ]
 
 
+@pytest.mark.quick_cases(4)
 @pytest.mark.parametrize("id", IDS, ids=lambda given: given[:20])
 def test_an_id_is_never_a_path(open_gateway: RunningGateway, anybody: httpx2.Client, id: str) -> None:
     """A conversation has a folder of its name, which is deleted with it."""
@@ -175,7 +177,7 @@ LINKS = {
 }
 
 
-@pytest.mark.quick_cases(3)
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("name", LINKS, ids=str)
 def test_no_link_below_the_data_directory_is_written_through(swapping: RunningGateway, name: str) -> None:
     """A file that a link leads to stays as it is, and a folder gets nothing new, whatever the request is told."""

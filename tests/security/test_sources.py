@@ -74,6 +74,7 @@ def test_a_source_that_cannot_keep_to_a_setting_is_refused(
             assert invocations(gateway, mark) == []
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("source", PERSISTENT)
 def test_nor_can_the_operator_choose_it(tmp_path: Path, source: str) -> None:
     """A recording that is silently missing is worse than a gateway that does not start."""
@@ -110,12 +111,14 @@ def strict(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[RunningGa
         yield stack.enter_context(gateway_of(tmp_path_factory.mktemp("strict"), **settings))
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("source", SOURCES)
 def test_no_source_writes_more_than_it_may(strict: tuple[RunningGateway, httpx2.Client], source: str) -> None:
     reply = ask(strict[1], source, standin("text chunks=50 length=100000"))
     assert "more than 20000 bytes" in reply.text
 
 
+@pytest.mark.slow
 def test_no_source_runs_longer_than_it_may(tmp_path: Path) -> None:
     with gateway_of(tmp_path, run_seconds="1") as (_, client):
         assert [ask(client, source, standin("hang")).status_code for source in SOURCES] == [504] * 3
@@ -138,6 +141,7 @@ def test_no_source_works_elsewhere(strict: tuple[RunningGateway, httpx2.Client],
         assert ask(client, source, standin("text"), workspace=place).status_code == 403
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("force", ["true", "false"])
 def test_every_source_is_forced_where_the_operator_says_so(tmp_path: Path, force: str) -> None:
     with gateway_of(tmp_path, force=force) as (gateway, client):

@@ -41,6 +41,7 @@ OTHER_NAMES = [
 OWN_NAMES = ["localhost", "LOCALHOST:1", "127.0.0.1", "127.0.0.1:8787", "127.9.9.9", "[::1]", "[::1]:80"]
 
 
+@pytest.mark.quick_cases(9)
 @pytest.mark.parametrize("host", OTHER_NAMES)
 def test_a_name_that_is_not_the_gateways_reads_and_starts_nothing(
     open_gateway: RunningGateway, anybody: httpx2.Client, host: str
@@ -110,6 +111,7 @@ WRITING = [
 ]
 
 
+@pytest.mark.quick_cases(5)
 @pytest.mark.parametrize("browser", BROWSERS)
 def test_no_page_can_write(open_gateway: RunningGateway, anybody: httpx2.Client, browser: str) -> None:
     mark = unique()

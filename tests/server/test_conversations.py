@@ -80,6 +80,7 @@ def test_without_its_id_a_conversation_is_a_new_one(http: httpx2.Client) -> None
     assert json.loads(text_of(chat(http, standin("history"))))["turns"] == 0
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize("dialect", DIALECTS)
 def test_who_has_the_answer_can_go_on_at_once(http: httpx2.Client, dialect: Dialect, stream: bool) -> None:
@@ -94,6 +95,7 @@ def test_who_has_the_answer_can_go_on_at_once(http: httpx2.Client, dialect: Dial
         assert json.loads(text)["turns"] == turns
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("stream", [False, True])
 def test_who_has_enough_of_an_answer_can_go_on_at_once(http: httpx2.Client, stream: bool) -> None:
     """An answer that was cut is over for the client, though this agent does not listen when it is told to stop."""

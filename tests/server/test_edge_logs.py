@@ -4,10 +4,13 @@ import os
 import re
 from pathlib import Path
 
+import pytest
+
 from tests.gateways import running_gateway
 from tests.server.conftest import ask, http_client
 
 
+@pytest.mark.slow
 def test_a_log_that_nobody_reads_holds_nobody_up(tmp_path: Path) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)

@@ -83,6 +83,7 @@ def check_all(http: httpx2.Client, row: Row) -> None:
 # --- failures that need another gateway -----------------------------------------------------------------
 
 
+@pytest.mark.quick_cases(3)
 @pytest.mark.parametrize("name", SET)
 def test_a_failure_that_settings_bring_about(name: str, tmp_path: Path) -> None:
     one = SET[name]
@@ -168,6 +169,7 @@ def test_an_agent_that_answers_nothing_is_no_failure(http: httpx2.Client) -> Non
         assert told(ask(http, dialect, standin("empty"), stream=stream), dialect) == Told(200, "")
 
 
+@pytest.mark.quick_cases(2)
 @pytest.mark.parametrize("scenario", ["garbage", "bad-utf8", "stderr-flood", "no-newline", "hang-after-result"])
 def test_noise_is_no_failure(http: httpx2.Client, scenario: str) -> None:
     replies = [told(ask(http, dialect, standin(scenario), stream=stream), dialect) for dialect, stream in WAYS]

@@ -72,7 +72,7 @@ def described(fuzzed: RunningGateway) -> _Described:
 
 @pytest.mark.parametrize("mode", [GenerationMode.POSITIVE, GenerationMode.NEGATIVE])
 @pytest.mark.parametrize(("path", "method"), OPERATIONS)
-@pytest.mark.quick_cases(11)
+@pytest.mark.quick_cases(3)
 def test_every_reply_is_as_it_is_described(described: _Described, path: str, method: str, mode: GenerationMode) -> None:
     @settings(examples(EXAMPLES), suppress_health_check=list(HealthCheck))
     @given(case=described[path][method].as_strategy(generation_mode=mode))
@@ -464,6 +464,7 @@ MALFORMED: dict[str, bytes] = {
 }
 
 
+@pytest.mark.quick_cases(2)
 @pytest.mark.parametrize("name", MALFORMED)
 def test_what_is_no_http_is_refused_and_survived(fuzzed: RunningGateway, client: httpx2.Client, name: str) -> None:
     received = sent(fuzzed, MALFORMED[name])

@@ -101,6 +101,7 @@ def test_a_message(http: httpx2.Client, stream: bool) -> None:
     assert message.id == reply.headers["x-chat-id"].replace("chat_", "msg_")
 
 
+@pytest.mark.quick_cases(5)
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize("scenario", ["tools", "thinking", "parallel", "question", "query-flush", "text", "plan"])
 def test_the_text_is_that_of_the_other_dialects(http: httpx2.Client, scenario: str, stream: bool) -> None:

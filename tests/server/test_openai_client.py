@@ -226,6 +226,7 @@ def test_the_text_is_what_the_agent_said(http: httpx2.Client, name: str, dialect
         assert said == text
 
 
+@pytest.mark.quick_cases(2)
 @pytest.mark.parametrize("scenario", ["tools", "thinking", "parallel", "question", "query-flush", "text", "plan"])
 def test_all_dialects_streaming_or_not_say_the_same(http: httpx2.Client, scenario: str) -> None:
     """Where nothing but text is said between two tools, a document is that text."""

@@ -65,6 +65,7 @@ JOBS: list[Job] = [
 ]
 
 
+@pytest.mark.quick_cases(2)
 @pytest.mark.parametrize("job", JOBS, ids=lambda job: type(job).__name__)
 def test_a_worker_renders_what_would_be_rendered_here(renderings: Renderings, job: Job) -> None:
     assert run(renderings.run("a", lambda: renderings.do(job))) == perform(job)
@@ -99,6 +100,7 @@ def test_what_takes_too_long_is_killed_and_shown_as_plain_text(renderings: Rende
     assert fast == render_answer([harmless])
 
 
+@pytest.mark.slow
 def test_a_job_that_was_killed_is_not_tried_again(renderings: Renderings) -> None:
     job = Article(slow_edit())
 

@@ -304,6 +304,7 @@ FORMS = [
 ]
 
 
+@pytest.mark.quick_cases(3)
 @pytest.mark.parametrize(("flat", "arguments", "type", "expected"), FORMS)
 @pytest.mark.parametrize("headers", [None, CODEX])
 def test_each_tool_is_called_in_the_form_in_which_it_was_declared(

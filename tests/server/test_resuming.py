@@ -265,6 +265,7 @@ HABITS = st.builds(
 )
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("kept", [1, 5, 2048])
 @examples(30)
 @given(
@@ -511,6 +512,7 @@ def read(client: httpx2.Client, id: str, habits: Habits) -> Received:
     raise AssertionError("the last connection came to no end")
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("seed", range(3))
 def test_every_reader_has_the_same_over_sockets(gateway: RunningGateway, http: httpx2.Client, seed: int) -> None:
     chance, mark = random.Random(seed), unique()

@@ -166,6 +166,7 @@ def test_it_listens_on_loopback_alone(open_gateway: RunningGateway) -> None:
         socket.create_connection(("127.0.0.2", port), timeout=5)  # another address of this machine
 
 
+@pytest.mark.quick_cases(2)
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.1", "box.local", "localhost.example", "*"])
 def test_it_refuses_to_listen_elsewhere_without_keys(host: str, tmp_path: Path) -> None:
     ran = finished_process(
@@ -239,6 +240,7 @@ FORMS = {
 }
 
 
+@pytest.mark.quick_cases(4)
 @pytest.mark.parametrize("type", FORMS)
 @pytest.mark.parametrize("path", ["/v1/chat", "/v1/chat/completions", "/v1/chat/chat_1/cancel"])
 def test_a_form_on_a_web_page_starts_nothing(
@@ -498,6 +500,7 @@ def test_what_lies_outside_is_refused_and_looks_all_the_same(rooted_gateway: Run
     assert error_of(same)["code"] == "workspace_forbidden"
 
 
+@pytest.mark.quick_cases(4)
 @pytest.mark.parametrize(
     "name", ["", "\0", "inner\0", "file", "file/x", "nothing-there", "a" * 300, "a" * 3000, "loop", "loop/x", "a\nb"]
 )
@@ -542,6 +545,7 @@ def unlisting_gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runn
         yield running
 
 
+@pytest.mark.quick_cases(4)
 @pytest.mark.parametrize("model", ["--force", "-f", "auto\n--force", "auto\0", "m" * 201, "\x1b[2J", "a\u2028b"])
 @pytest.mark.parametrize("path", ["/v1/chat", "/v1/chat/completions"])
 def test_what_can_be_no_model_starts_nothing(unlisting_gateway: RunningGateway, model: str, path: str) -> None:
@@ -569,6 +573,7 @@ def test_the_agent_is_given_an_allow_list_of_the_environment(
     assert given["values"]["CURSOR_API_KEY"] == CURSOR_KEY  # its own is its own
 
 
+@pytest.mark.slow
 def test_a_place_is_free_again_when_its_run_has_ended(tmp_path: Path) -> None:
     file = tmp_path / "go"
     settings = {"max_runs": "2"}
@@ -709,7 +714,7 @@ HOSTILE = [
 ]
 
 
-@pytest.mark.quick_cases(6)
+@pytest.mark.quick_cases(3)
 @pytest.mark.parametrize("text", HOSTILE, ids=range(len(HOSTILE)))
 @pytest.mark.parametrize("size", [1, 1000])
 def test_what_the_agent_says_cannot_end_an_event(client: httpx2.Client, text: str, size: int) -> None:

@@ -240,6 +240,7 @@ def test_recordings_without_prompts(tmp_path: Path) -> None:
 # --- outputs that nobody reads, and threads ---------------------------------------------------------------
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("redirection", ["2>&-", "2>/dev/full", ">/dev/full 2>/dev/full"])
 def test_a_gateway_whose_outputs_are_gone_serves_and_ends_well(tmp_path: Path, redirection: str) -> None:
     port = _free_port()
@@ -290,6 +291,7 @@ def test_all_threads_are_there_from_the_start(tmp_path: Path) -> None:
 # --- stopping -------------------------------------------------------------------------------------------
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("dialect", DIALECTS)
 def test_sigterm_lets_a_running_stream_finish(tmp_path: Path, dialect: Dialect) -> None:
     file = tmp_path / "go"
@@ -315,6 +317,7 @@ def _accepts(gateway: RunningGateway) -> bool:
         return False
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("dialect", DIALECTS)
 def test_sigterm_ends_a_run_that_hangs(tmp_path: Path, dialect: Dialect) -> None:
     mark = unique()

@@ -177,7 +177,7 @@ CHANGES: dict[str, Change] = {
 }
 
 
-@pytest.mark.quick_cases(3)
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("change", CHANGES)
 def test_another_history_starts_fresh_with_all_of_it(gateway: RunningGateway, http: httpx2.Client, change: str) -> None:
     talk, first, second, third = Talk(http), unique(), unique(), unique()
@@ -252,6 +252,7 @@ def test_two_conversations_with_the_same_opening_each_keep_a_session(
         assert_resumed(gateway, mark, again)
 
 
+@pytest.mark.slow
 def test_three_at_once_from_two_that_said_the_same_are_three_sessions(
     gateway: RunningGateway, http: httpx2.Client
 ) -> None:
@@ -309,6 +310,7 @@ def test_after_an_answer_that_was_cut_the_agent_is_told_what_the_client_has(
     assert_fresh(gateway, second, first, "One two")
 
 
+@pytest.mark.quick_cases(2)
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize(
     ("scenario", "body"),
@@ -326,6 +328,7 @@ def test_after_an_answer_in_a_form_the_session_goes_on(
     assert_resumed(gateway, first, second)
 
 
+@pytest.mark.quick_cases(2)
 @pytest.mark.parametrize("scenario", ["crash", "fail-quota", "fail-auth", "crash-early", "killed"])
 def test_a_conversation_goes_on_after_a_turn_that_failed(
     gateway: RunningGateway, http: httpx2.Client, scenario: str
@@ -388,7 +391,7 @@ def break_store(store: Path) -> None:
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize("dialect", ["documents", "openai"])
 @pytest.mark.parametrize("lose", [lose_folder, lose_chat, break_store])
-@pytest.mark.quick_cases(3)
+@pytest.mark.quick_cases(1)
 def test_a_session_that_is_gone_is_made_anew_unnoticed(
     gateway: RunningGateway, http: httpx2.Client, lose: Callable[[Path], None], dialect: Dialect, stream: bool
 ) -> None:
@@ -678,6 +681,7 @@ def test_a_repeated_turn_of_a_conversation_is_one_turn(gateway: RunningGateway, 
     assert [turn["prompt"] for turn in invocation(gateway, third)["history"]] == [first, second]
 
 
+@pytest.mark.slow
 def test_keys_outlive_the_gateway(tmp_path: Path) -> None:
     mark = unique()
     bodies = both(mark, "tools")

@@ -6,6 +6,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import httpx2
+import pytest
 
 from cursor_gateway.keys import hash_key
 from tests.gateways import RunningGateway, running_gateway
@@ -65,6 +66,7 @@ def test_a_key_may_have_fewer_places(tmp_path: Path) -> None:
         go.touch()
 
 
+@pytest.mark.slow
 def test_waiting_runs_of_one_owner_do_not_push_out_those_of_another(tmp_path: Path) -> None:
     def caller(client: httpx2.Client, number: int) -> Caller:
         asking = Caller(client, program(call("weather", city=str(number)), say("It is $1.")), [WEATHER])

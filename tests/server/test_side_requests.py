@@ -22,6 +22,7 @@ def mode_of(gateway: RunningGateway, mark: str) -> str | None:
     return option(invocation(gateway, mark)["argv"], "--mode")
 
 
+@pytest.mark.quick_cases(3)
 @pytest.mark.parametrize("header", ["x-session-id", "x-session-affinity"])
 @pytest.mark.parametrize("order", ["first", "at once", "last"])
 def test_a_title_is_asked_for_without_writing(
@@ -103,6 +104,7 @@ def test_a_named_conversation_with_tools(gateway: RunningGateway, http: httpx2.C
     assert mode_of(gateway, mark) is None
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize(
     ("settings", "mode"),
     [({"agent_tools": "tool_calls"}, None), ({"mode": "plan"}, "plan"), ({"mode": "debug"}, "ask")],

@@ -75,7 +75,7 @@ def documents_of(client: httpx2.Client, scenario: str) -> list[Json]:
 
 @pytest.mark.parametrize("source", ["acp", "sdk"])
 @pytest.mark.parametrize("scenario", SCENARIOS)
-@pytest.mark.quick_cases(7)
+@pytest.mark.quick_cases(2)
 def test_the_same_documents(
     clients: dict[str, tuple[RunningGateway, httpx2.Client]], source: str, scenario: str
 ) -> None:
@@ -93,6 +93,7 @@ def test_the_same_documents(
         assert found == expected
 
 
+@pytest.mark.quick_cases(2)
 @pytest.mark.parametrize("source", SOURCES)
 @pytest.mark.parametrize("scenario", ["fail-quota-early", "fail-quota"])
 def test_the_agents_own_words_about_its_failure_are_told_everywhere(
@@ -161,6 +162,7 @@ def test_a_conversation_goes_on_in_its_session(
     assert known["answers"] == ["First."]
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("source", SOURCES)
 def test_tools_of_the_caller(clients: dict[str, tuple[RunningGateway, httpx2.Client]], source: str) -> None:
     gateway, client = clients[source]
@@ -375,6 +377,7 @@ def test_without_one_the_cli_answers_and_says_so(tmp_path: Path) -> None:
         assert person.json()["metadata"]["fallback"] == "cli"
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("source", ["cli", "acp"])
 def test_what_the_operator_chooses_holds_for_people_too(tmp_path: Path, source: str) -> None:
     with (
@@ -386,6 +389,7 @@ def test_what_the_operator_chooses_holds_for_people_too(tmp_path: Path, source: 
         assert person.headers["x-cursor-gateway-source"] == source
 
 
+@pytest.mark.slow
 def test_a_source_that_fails_before_its_first_event_is_replaced_once(tmp_path: Path) -> None:
     broken = {"source": "sdk", "sdk_bridge": "/bin/false"}
     with (

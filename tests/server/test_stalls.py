@@ -125,7 +125,7 @@ async def said(app: Guard, method: str, target: str, body: bytes = b"") -> tuple
     return asked.status, reply
 
 
-@pytest.mark.quick_cases(4)
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("name", ANSWERS)
 def test_no_answer_holds_up_the_loop_in_any_dialect(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def read(folder: Path) -> dict[str, tuple[float, str]]:
@@ -169,7 +169,7 @@ def _lines(reply: tuple[int, bytes]) -> list[bytes]:
     return [json.dumps(run).encode() for run in json.loads(reply[1])["runs"]]
 
 
-@pytest.mark.quick_cases(4)
+@pytest.mark.quick_cases(2)
 @pytest.mark.parametrize("name", REQUESTS)
 def test_no_request_holds_up_the_loop(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path, body = REQUESTS[name][0], REQUESTS[name][1]()

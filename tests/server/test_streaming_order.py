@@ -89,6 +89,7 @@ def test_two_streams_do_not_wait_for_each_other(http: httpx2.Client, tmp_path: P
 # --- the 200, comments, and what fails after them -------------------------------------------------------
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("dialect", DIALECTS)
 def test_a_silent_stream_gets_comments(tmp_path: Path, dialect: Dialect) -> None:
     """Between the events; readers of either dialect do not notice them."""
@@ -129,6 +130,7 @@ def test_a_silent_stream_of_lines_has_no_empty_ones(tmp_path: Path) -> None:
         assert b"\n\n" not in rest
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize(
     ("dialect", "fields"),
     [("documents", {}), ("openai", {}), ("openai", {"response_format": {"type": "json_object"}})],
@@ -210,6 +212,7 @@ def test_a_connection_is_used_again_after_a_stream(gateway: RunningGateway) -> N
 JSON_ONLY = {"response_format": {"type": "json_object"}}
 
 
+@pytest.mark.quick_cases(4)
 @pytest.mark.parametrize("stream", [True, False])
 @pytest.mark.parametrize(
     ("path", "scenario", "fields"),

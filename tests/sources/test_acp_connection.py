@@ -77,6 +77,7 @@ class Hearer:
         return {}
 
 
+@pytest.mark.quick_cases(2)
 @pytest.mark.parametrize(
     ("answer", "code"),
     [

@@ -253,6 +253,7 @@ def test_an_older_build_tells_less_and_nothing_wrong(tmp_path: Path) -> None:
     lived(place, life)
 
 
+@pytest.mark.quick_cases(2)
 @pytest.mark.parametrize("scenario", ["garbage", "bad-utf8", "stderr-flood", "huge-line size=2000000", "no-newline"])
 def test_noise_changes_nothing(tmp_path: Path, scenario: str) -> None:
     place = Place(tmp_path)
@@ -506,6 +507,7 @@ def test_an_agent_that_dies_while_somebody_is_asked_asks_no_longer(tmp_path: Pat
     lived(place, life)
 
 
+@pytest.mark.quick_cases(3)
 @pytest.mark.parametrize(
     ("options", "answer", "ran"),
     [
@@ -657,7 +659,7 @@ def test_an_agent_that_cannot_be_confined_is_not_given_tools(tmp_path: Path) -> 
 # --- how it ends ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.quick_cases(5)
+@pytest.mark.quick_cases(2)
 @pytest.mark.parametrize(
     ("scenario", "code", "text"),
     [
@@ -707,6 +709,7 @@ def test_what_fails_before_the_first_event_is_raised(tmp_path: Path, scenario: s
     lived(place, life)
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize(
     ("knobs", "environ", "code"),
     [
@@ -738,7 +741,7 @@ def test_an_agent_that_cannot_begin_is_told_before_any_event(
 @pytest.mark.parametrize("loop", [asyncio.run, uvloop.run])
 @pytest.mark.parametrize("scenario", ["hang-mid", "hang", "ignore-term"])
 @pytest.mark.parametrize("how", ["closed", "cancelled", "cancelled twice"])
-@pytest.mark.quick_cases(5)
+@pytest.mark.quick_cases(2)
 def test_who_goes_stops_the_turn(tmp_path: Path, scenario: str, how: str, loop: Any) -> None:
     place = Place(tmp_path)
     if scenario == "hang" and how == "closed":
@@ -836,6 +839,7 @@ def test_an_agent_that_dies_while_nobody_uses_it_is_replaced(tmp_path: Path, is_
     assert len({entry["pid"] for entry in place.log}) == 2
 
 
+@pytest.mark.slow
 def test_an_agent_that_answers_no_more_is_found_while_it_is_idle(tmp_path: Path) -> None:
     wedge = tmp_path / "wedge"
     place = Place(tmp_path, {"acp_wedged_file": str(wedge)})
@@ -881,6 +885,7 @@ def test_too_much_output_ends_the_turn(tmp_path: Path) -> None:
     lived(place, life, place.source(max_output_bytes=100_000))
 
 
+@pytest.mark.slow
 def test_a_line_without_an_end_ends_the_agent(tmp_path: Path) -> None:
     place = Place(tmp_path)
 
@@ -922,6 +927,7 @@ def test_questions_at_once_in_one_process_find_their_turns(tmp_path: Path) -> No
     lived(place, life, place.source(PoolOptions(max_processes=1)))
 
 
+@pytest.mark.slow
 def test_who_finds_no_place_waits_and_not_for_ever(tmp_path: Path) -> None:
     place = Place(tmp_path)
     file = tmp_path / "go-on"

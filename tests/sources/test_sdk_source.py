@@ -412,7 +412,7 @@ def test_a_package_that_is_not_installed_is_named(tmp_path: Path, monkeypatch: p
         ("sdk-result code=plan_required", "agent_misconfigured"),
     ],
 )
-@pytest.mark.quick_cases(5)
+@pytest.mark.quick_cases(2)
 def test_a_failure_says_what_happened_and_the_next_turn_is_served(tmp_path: Path, scenario: str, code: str) -> None:
     events, after = played(Place(tmp_path), f"standin: {scenario}", "standin: text")
     assert failure(events).code == code
@@ -763,6 +763,7 @@ def test_calls_are_held_at_the_same_time_and_answered_in_any_order(tmp_path: Pat
     assert runner.given_up == []
 
 
+@pytest.mark.slow
 def test_a_call_may_be_held_far_longer_than_the_bridge_may_be_silent(tmp_path: Path) -> None:
     """420 s, with a limit of 60 s and a word every 15 s; here all of it a hundred times as fast."""
     place, runner = Place(tmp_path, keep_alive_seconds=15 / 100), Runner()
@@ -890,6 +891,7 @@ def test_a_bridge_that_dies_while_a_call_is_held_fails_the_run_and_gives_the_cal
     lived(place, live)
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("is_noticed", [True, False])
 def test_a_bridge_that_dies_while_nothing_happens_is_not_missed(tmp_path: Path, is_noticed: bool) -> None:
     place = Place(tmp_path)
@@ -928,6 +930,7 @@ def test_a_bridge_that_falls_silent_is_replaced(tmp_path: Path) -> None:
     assert len(place.pids) == 2
 
 
+@pytest.mark.slow
 def test_a_bridge_that_answers_nothing_is_replaced(tmp_path: Path) -> None:
     place = Place(tmp_path)
 
@@ -943,6 +946,7 @@ def test_a_bridge_that_answers_nothing_is_replaced(tmp_path: Path) -> None:
     lived(place, live)
 
 
+@pytest.mark.slow
 def test_a_call_that_is_slow_does_not_cost_the_bridge(tmp_path: Path) -> None:
     place = Place(tmp_path, create_seconds=4)
 

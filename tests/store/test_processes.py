@@ -6,6 +6,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+import pytest
+
 from cursor_gateway.model.document_events import DocumentEvent
 from cursor_gateway.store.base import Stored
 from cursor_gateway.store.sqlite.database import Database
@@ -48,6 +50,7 @@ def assert_no_gap(events: Sequence[DocumentEvent]) -> None:
     assert list(events) == deltas(*range(1, len(events) + 1))
 
 
+@pytest.mark.slow
 def test_a_kill_at_any_moment_takes_back_nothing_that_was_told(tmp_path: Path) -> None:
     dice = random.Random(4)
     result: dict[str, int] = {}

@@ -30,6 +30,7 @@ def _as(role: str, url: str) -> str:
     return url.replace("//postgres@", f"//{role}@")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("role", [FRONT, RUNNER])
 def test_a_restricted_role_is_enough_for_a_history(role: str, postgres: Databases) -> None:
     """Every law; they share a server, and each has a database of its own."""
@@ -66,6 +67,7 @@ def test_a_front_reads_keys_and_a_runner_only_their_limits(restricted: str) -> N
         assert connection.execute("SELECT name, max_runs FROM api_keys").fetchall() == [("alice", 1)]
 
 
+@pytest.mark.quick_cases(6)
 @pytest.mark.parametrize("role", [FRONT, RUNNER])
 @pytest.mark.parametrize(
     "statement",

@@ -78,6 +78,7 @@ def test_a_short_request_is_kept_without_waiting(local: SqliteStore) -> None:
     assert local.database.kept_request("run", ME, 0) == b"{}"
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("name", LONG)
 def test_what_may_be_long_leaves_the_loop_to_others(
     local: SqliteStore, monkeypatch: pytest.MonkeyPatch, name: str

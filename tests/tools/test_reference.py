@@ -36,12 +36,14 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "reference"
 
 
+@pytest.mark.slow
 def test_what_was_just_written_is_up_to_date(folder: Path) -> None:
     assert CliRunner().invoke(reference.main).exit_code == 0
     assert {path.name for path in folder.iterdir()} == set(reference.PAGES)
     assert CliRunner().invoke(reference.main, ["--check"]).exit_code == 0
 
 
+@pytest.mark.slow
 def test_check_names_each_page_that_differs_and_writes_nothing(folder: Path) -> None:
     reference.write_pages(folder.parent)
     (folder / "errors.md").write_text("old")
@@ -54,6 +56,7 @@ def test_check_names_each_page_that_differs_and_writes_nothing(folder: Path) -> 
     assert not (folder / "tools.md").exists()
 
 
+@pytest.mark.slow
 def test_pages_do_not_depend_on_the_terminal_or_the_order_of_hashes(tmp_path: Path) -> None:
     """Each in a process of its own, so that other tests have changed nothing."""
     plain = {name: value for name, value in os.environ.items() if name in ("HOME", "PATH", "LANG", "LC_ALL")}
@@ -147,6 +150,7 @@ _BLOCK = re.compile(r"^(`{3,})(sh|console)\n(.*?)^\1$", re.MULTILINE | re.DOTALL
 _CHANGING = re.compile(r"chat_[0-9a-f-]{36}|\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(shutil.which("bash") is None, reason="the guide's commands are for a shell")
 def test_the_guides_commands_print_what_it_says(tmp_path: Path) -> None:
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
