@@ -1,6 +1,6 @@
 """What holds for every test: the examples that Hypothesis makes, how its children start and end, and which are slow.
 
-Generated examples are the same in every run: a red build can be repeated. `make test` makes a fifth of them
+Generated examples are the same in every run: a red build can be repeated. `make test` makes fewer of them
 (the profile `quick`), `make test-all` all (`thorough`).
 """
 
@@ -24,7 +24,7 @@ settings.register_profile(
     derandomize=True,
     deadline=None,
     database=None,
-    max_examples=100,
+    max_examples=60,
     suppress_health_check=[HealthCheck.too_slow],  # a clock, too
 )
 settings.register_profile("quick", settings.get_profile("thorough"), max_examples=20)

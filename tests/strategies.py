@@ -55,7 +55,7 @@ places = st.lists(st.integers(0, 10_000), max_size=8)
 
 
 def examples(number: int) -> settings:
-    """So many in a thorough run, a fifth in a quick one."""
+    """In proportion: so many where the profile says 100."""
     return settings(max_examples=number * settings().max_examples // 100)
 
 

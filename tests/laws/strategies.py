@@ -56,7 +56,7 @@ from tests.laws.agent import (
 
 
 def examples(number: int) -> settings:
-    """So many in a thorough run, a fifth in a quick one."""
+    """In proportion: so many where the profile says 100."""
     return settings(max_examples=max(10, number * settings().max_examples // 100))
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
@@ -394,6 +394,7 @@ def test_every_law_has_a_history_that_breaks_it() -> None:
     ("law", "broken"),
     [pytest.param(law, one, id=one.__name__.strip("_")) for law, ways in BROKEN.items() for one in ways],
 )
+@settings(max_examples=15)
 @given(data=st.data())
 def test_a_broken_law_is_found(law: str, broken: Break, data: st.DataObject) -> None:
     found = violations(data.draw(_broken(broken)))

@@ -33,7 +33,7 @@ _HOSTILE = [
     "<div id=message></div><input id=send name=prompt>",
 ]
 _BIDI = "user\u202etxt.exe\u2066 \u200bnot.txt"
-_FIRST, _MANY, _WINDOW = 100, 10_000, 900
+_FIRST, _MANY, _WINDOW = 100, 4_000, 900
 _LONG_MS = 4 * TIMEOUT_MS
 _SLOWER = (
     10  # times: more than the noise of frames that add few documents, less than growth with the page (18) would be
@@ -148,7 +148,7 @@ _TIMED_FRAMES = """
 """
 
 
-def test_the_last_of_ten_thousand_documents_costs_no_more_than_the_first(
+def test_the_last_of_four_thousand_documents_costs_no_more_than_the_first(
     contexts: Contexts, gateway: RunningGateway, script: Script
 ) -> None:
     """As a ratio within one run: of medians over frames, each frame's time shared by the documents it added."""

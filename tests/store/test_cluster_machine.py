@@ -372,6 +372,6 @@ def test_any_order_of_calls_and_losses(postgres: Databases, monkeypatch: pytest.
 
 @pytest.mark.slow
 def test_many_orders_of_calls_and_losses(postgres: Databases, monkeypatch: pytest.MonkeyPatch) -> None:
-    many = settings(_SETTINGS, max_examples=100, stateful_step_count=40)
+    many = settings(_SETTINGS, max_examples=60, stateful_step_count=40)
     with _machine(postgres, monkeypatch) as machine:
         run_state_machine_as_test(machine, settings=many)

@@ -32,7 +32,8 @@ def test_a_kill_within_a_group_commit_takes_back_nothing_that_was_shown(tmp_path
 
 @pytest.mark.slow
 def test_a_kill_at_any_point_of_a_group_commit_takes_back_nothing_that_was_shown(tmp_path: Path) -> None:
-    assert kill_at(tmp_path, 1, 1) > 1000
+    """At every fourth; `python -m tests.store.killed_commits FOLDER 1 1` tries them all, in a few minutes."""
+    assert kill_at(tmp_path, 4, 1) > 250
 
 
 class Counted(Database):
