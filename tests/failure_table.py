@@ -113,3 +113,24 @@ SET = {
 
 MISSING = Row("text", 503, "agent_missing", "api_error", "install it")
 TOO_MANY = Row("text", 429, "too_many_runs", "rate_limit_error", "try again later", retry_after="1")
+
+
+# --- real clients ---------------------------------------------------------------------------------------
+
+
+class Attempts(Struct, frozen=True):
+    """What one question leads to."""
+
+    requests: int = 1
+    agents: int = 1
+    shows_message: bool = True  # the gateway's, not one of the program's own
+
+
+def attempts(program: Program, row: Row) -> Attempts:
+    """Of Codex and Claude Code, as tests/clients counts them."""
+    agents = 0 if row == MISSING else 1
+    if program == "codex":
+        return Attempts(agents=agents)
+    if row.status == 404:
+        return Attempts(requests=2, agents=agents, shows_message=False)
+    return Attempts(requests=1 if row.when == "early" else 2, agents=agents)

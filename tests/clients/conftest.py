@@ -1,12 +1,13 @@
 """One gateway for all clients; when it has stopped, no agent is left."""
 
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from cursor_gateway.sources.process_groups import members
-from tests.clients.programs import Project, project_in
+from tests.clients.programs import Drivers, Project, project_in
 from tests.gateways import RunningGateway, running_gateway
 from tests.server.test_leaks import ended_agents, invocations
 
@@ -17,6 +18,12 @@ def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningGateway
         with running_gateway(home) as running:
             yield running
         assert not [pid for started in invocations(running.agent_log) for pid in members(started["pgid"])]
+
+
+@pytest.fixture(scope="session")
+def drivers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Drivers]:
+    with closing(Drivers(project_in(tmp_path_factory.mktemp("drivers")))) as running:
+        yield running
 
 
 @pytest.fixture

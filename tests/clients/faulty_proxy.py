@@ -20,6 +20,7 @@ class FaultyProxy:
     def __init__(self, port: int, path: str, fault: Fault | None = None) -> None:
         self.port, self._path, self._fault = port, path.encode(), fault
         self.broke: Callable[[], None] = lambda: None  # called when a reply was broken
+        self.came: Callable[[FaultyProxy], None] = lambda proxy: None  # called with each request to the path
         self._socket = socket.create_server(("127.0.0.1", 0), backlog=64)
         self.requests = 0  # to the path
         Thread(target=self._accept, daemon=True).start()
@@ -41,7 +42,9 @@ class FaultyProxy:
         with suppress(OSError), closing(client), socket.create_connection(("127.0.0.1", self.port)) as gateway:
             request = _request(client)
             is_hit = request.startswith(b"POST " + self._path) and b"count_tokens" not in request.split(b"\r\n")[0]
-            self.requests += is_hit
+            if is_hit:
+                self.requests += 1
+                self.came(self)
             gateway.sendall(request)
             reply = iter(lambda: gateway.recv(65536), b"")
             if not is_hit or self.requests > 1 or self._fault is None:

@@ -16,6 +16,8 @@ from typing import Any, TypeAlias
 import pytest
 from msgspec import Struct
 
+from cursor_gateway.cli.clients.base import Endpoint
+from cursor_gateway.cli.clients.table import CLIENTS
 from tests.gateways import RunningGateway
 
 Json: TypeAlias = dict[str, Any]
@@ -112,7 +114,7 @@ class Project(Struct, frozen=True):
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             cwd=self.folder,
-            env={**self._environment(), **(environment or {})},
+            env={**self.environment(), **(environment or {})},
             start_new_session=True,
             text=True,
             encoding="utf-8",
@@ -125,7 +127,7 @@ class Project(Struct, frozen=True):
         assert (process.returncode != 0) == fails, f"{said}\n{result}"
         return f"{said}\n{result}" if fails else said
 
-    def _environment(self) -> dict[str, str]:
+    def environment(self) -> dict[str, str]:
         return {
             "PATH": os.pathsep.join(("/usr/bin", "/bin")),
             "HOME": str(self.home),
@@ -148,6 +150,21 @@ def project_in(folder: Path) -> Project:
     return project
 
 
+def ask_launched(project: Project, name: str, url: str, *arguments: str, fails: bool = False) -> str:
+    """What this client prints, started as `cursor-gateway launch` starts it."""
+    launch, folder = CLIENTS[name].launch, project.home / "launched"
+    assert launch is not None
+    folder.mkdir()
+    start = launch.start(Endpoint(url=url), str(folder))
+    for file, text in start.files.items():
+        (folder / file).write_text(text, encoding="utf-8")
+    environment = {variable: value for variable, value in start.environment.items() if value is not None}
+    return project.run(*command_of(name), *start.arguments, *arguments, environment=environment, fails=fails)
+
+
+# --- SDKs -----------------------------------------------------------------------------------------------
+
+
 class Driven(Struct, frozen=True):
     """A driver's answer, and the cities that its tool was asked for."""
 
@@ -155,19 +172,62 @@ class Driven(Struct, frozen=True):
     cities: Sequence[str]
 
 
-def drive(driver: str, way: str, gateway: RunningGateway, project: Project, prompt: str, *, weather: Json) -> Driven:
-    """What the tool finds out stands only in the client's folder."""
-    (project.folder / "weather.json").write_text(json.dumps(weather), encoding="utf-8")
-    question = json.dumps({"url": gateway.openai_url, "prompt": prompt, "way": way})
-    if driver.endswith(".mjs"):  # it finds its packages beside it, as in any project
-        program = node()
-        (project.folder / "node_modules").symlink_to(PACKAGES)
-        shutil.copy(DRIVERS / driver, project.folder)
-        said = project.run(program, driver, stdin=question)
-    else:
-        environment = {"PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1"}
-        said = project.run(python(), "-m", f"tests.clients.drivers.{driver}", stdin=question, environment=environment)
-    return Driven(json.loads(said), project.lines("calls.txt"))
+class Drivers:
+    """Programs that use one SDK each. They are started once: loading an SDK takes longer than asking it."""
+
+    def __init__(self, project: Project) -> None:
+        self._project = project
+        self._running: dict[str, subprocess.Popen[str]] = {}
+
+    def drive(
+        self, driver: str, way: str, gateway: RunningGateway, project: Project, prompt: str, *, weather: Json
+    ) -> Driven:
+        """What the tool finds out stands only in the client's folder."""
+        (project.folder / "weather.json").write_text(json.dumps(weather), encoding="utf-8")
+        question = {"url": gateway.openai_url, "prompt": prompt, "way": way, "folder": str(project.folder)}
+        process = self._running.get(driver) or self._start(driver)
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write(f"{json.dumps(question)}\n")
+        process.stdin.flush()
+        said = process.stdout.readline()
+        assert said, f"{driver} has ended: {self._errors(driver).read_text()}"
+        reply = json.loads(said)
+        assert "answer" in reply, reply
+        return Driven(reply["answer"], project.lines("calls.txt"))
+
+    def _start(self, driver: str) -> subprocess.Popen[str]:
+        environment, folder = self._project.environment(), self._project.folder
+        command: list[str | Path]
+        if driver.endswith(".mjs"):  # it finds its packages beside it, as in any project
+            command = [node(), driver]
+            shutil.copytree(DRIVERS, folder, dirs_exist_ok=True)
+            if not (folder / "node_modules").exists():
+                (folder / "node_modules").symlink_to(PACKAGES)
+        else:
+            command = [python(), "-m", f"tests.clients.drivers.{driver}"]
+            environment |= {"PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1"}
+        with self._errors(driver).open("w") as errors:
+            process = subprocess.Popen(
+                command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                cwd=folder,
+                env=environment,
+                text=True,
+                encoding="utf-8",
+            )
+        self._running[driver] = process
+        return process
+
+    def _errors(self, driver: str) -> Path:
+        return self._project.home / f"{driver}.log"
+
+    def close(self) -> None:
+        for process in self._running.values():
+            with process:
+                process.kill()  # it has nothing left to do, and takes long to end by itself
 
 
 # --- what the agent shall do ----------------------------------------------------------------------------

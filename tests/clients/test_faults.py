@@ -1,7 +1,5 @@
 """A reply that breaks: the real client asks again, and the agent has run once."""
 
-import os
-import sys
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -9,7 +7,7 @@ import pytest
 
 from cursor_gateway.sources.process_groups import members
 from tests.clients.faulty_proxy import Fault, FaultyProxy, faulty_proxy
-from tests.clients.programs import Json, Project, call, on_path, program, say
+from tests.clients.programs import Json, Project, ask_launched, call, program, say
 from tests.clients.test_launch import SHELLS, Shell
 from tests.gateways import RunningGateway, running_gateway
 from tests.server.conftest import eventually, invocations, unique
@@ -22,17 +20,8 @@ each_client = pytest.mark.parametrize(
 )
 
 
-def launched(shell: Shell, proxy: FaultyProxy, project: Project, prompt: str, *, fails: bool = False) -> str:
-    return project.run(
-        *(sys.executable, "-m", "cursor_gateway", "launch", "--url", proxy.url, shell.name),
-        *("--", *shell.arguments, prompt),
-        environment={
-            "PATH": os.pathsep.join([str(on_path(project.home / "clients", shell.name)), "/usr/bin", "/bin"]),
-            "CURSOR_GATEWAY_DATA_DIR": str(project.home / "gateway"),
-            "CURSOR_GATEWAY_VERIFY_GATEWAY": "false",  # it is a proxy
-        },
-        fails=fails,
-    )
+def ask(shell: Shell, proxy: FaultyProxy, project: Project, prompt: str, *, fails: bool = False) -> str:
+    return ask_launched(project, shell.name, proxy.url, *shell.arguments, prompt, fails=fails)
 
 
 def worked(gateway: RunningGateway, mark: str) -> list[Json]:
@@ -48,7 +37,7 @@ def test_the_agent_runs_once_though_a_reply_breaks(
     mark = unique()
     prompt = program([say("I count. "), call(shell.tool, **shell.given), say("It is $1")], mark)
     with faulty_proxy(gateway.url, PATHS[shell.name], fault) as proxy:
-        said = launched(shell, proxy, project, prompt)
+        said = ask(shell, proxy, project, prompt)
         assert proxy.requests > 2
     assert "It is " in said
     assert "forty-1" in said  # Codex reports more than the output
@@ -75,7 +64,7 @@ def test_the_agent_runs_once_though_the_gateway_is_killed(shell: Shell, tmp_path
             proxy.port = int(again.url.rpartition(":")[2])
 
         proxy.broke = restart
-        said = launched(shell, proxy, project, prompt, fails=True)
+        said = ask(shell, proxy, project, prompt, fails=True)
         assert proxy.requests > 1
     assert "The gateway was killed during this run" in said
     assert len(worked(gateway, mark)) == 1

@@ -6,7 +6,7 @@ from uuid import uuid4
 import pytest
 
 from cursor_gateway.sources.process_groups import members
-from tests.clients.programs import Json, Project, at_once, call, drive, program, project_in, say
+from tests.clients.programs import Drivers, Json, Project, at_once, call, program, project_in, say
 from tests.gateways import RunningGateway, running_gateway
 from tests.server.conftest import eventually, invocations, standin, unique
 from tests.server.test_leaks import ended_agents
@@ -42,32 +42,36 @@ def assert_one_agent_that_has_ended(gateway: RunningGateway, mark: str) -> None:
 
 @each_way
 def test_a_tool_runs_once_and_the_answer_has_its_result(
-    gateway: RunningGateway, project: Project, driver: str, way: str
+    gateway: RunningGateway, drivers: Drivers, project: Project, driver: str, way: str
 ) -> None:
     mark, weather = unique(), weather_in("Paris")
     prompt = program([say("I look. "), call("get_weather", city="Paris"), say("It is $1.")], mark)
-    driven = drive(driver, way, gateway, project, prompt, weather=weather)
+    driven = drivers.drive(driver, way, gateway, project, prompt, weather=weather)
     assert driven.cities == ["Paris"]
     assert f"It is {weather['Paris']}." in driven.answer
     assert_one_agent_that_has_ended(gateway, mark)
 
 
 @each_way
-def test_calls_at_once_run_once_each(gateway: RunningGateway, project: Project, driver: str, way: str) -> None:
+def test_calls_at_once_run_once_each(
+    gateway: RunningGateway, drivers: Drivers, project: Project, driver: str, way: str
+) -> None:
     mark, weather = unique(), weather_in("Oslo", "Rome", "Lima")
     calls = at_once(*(call("get_weather", city=city) for city in weather))
-    driven = drive(driver, way, gateway, project, program([calls, say("$1, $2, $3")], mark), weather=weather)
+    driven = drivers.drive(driver, way, gateway, project, program([calls, say("$1, $2, $3")], mark), weather=weather)
     assert sorted(driven.cities) == sorted(weather)
     assert driven.answer.endswith(", ".join(weather.values()))  # each with the result of its own
     assert_one_agent_that_has_ended(gateway, mark)
 
 
 @each_way
-def test_ten_calls_one_after_another(gateway: RunningGateway, project: Project, driver: str, way: str) -> None:
+def test_ten_calls_one_after_another(
+    gateway: RunningGateway, drivers: Drivers, project: Project, driver: str, way: str
+) -> None:
     mark, weather = unique(), weather_in(*(f"City {number}" for number in range(1, 11)))
     steps = [call("get_weather", city=city) for city in weather]
     everything = say(" ".join(f"${number}" for number in range(1, 11)))
-    driven = drive(driver, way, gateway, project, program([*steps, everything], mark), weather=weather)
+    driven = drivers.drive(driver, way, gateway, project, program([*steps, everything], mark), weather=weather)
     assert driven.cities == list(weather)
     assert driven.answer.endswith(" ".join(weather.values()))
     assert_one_agent_that_has_ended(gateway, mark)
@@ -75,12 +79,12 @@ def test_ten_calls_one_after_another(gateway: RunningGateway, project: Project, 
 
 @pytest.mark.parametrize("api", ["chat", "responses", "messages"])
 def test_a_conversation_of_the_ai_sdk_stays_in_the_agents_session(
-    gateway: RunningGateway, project: Project, api: str
+    gateway: RunningGateway, drivers: Drivers, project: Project, api: str
 ) -> None:
     """Over the Responses API, it refers to earlier answers by their ids."""
     mark, weather = unique(), weather_in("Paris")
     prompt = program([say("I look. "), call("get_weather", city="Paris"), say("It is $1.")], mark)
-    driven = drive("ai_sdk.mjs", f"turns {api}", gateway, project, prompt, weather=weather)
+    driven = drivers.drive("ai_sdk.mjs", f"turns {api}", gateway, project, prompt, weather=weather)
     assert f"{mark} again" in driven.answer
     _, second = invocations(gateway, mark)
     assert "--resume" in second["argv"]
@@ -88,31 +92,31 @@ def test_a_conversation_of_the_ai_sdk_stays_in_the_agents_session(
 
 @pytest.mark.parametrize("scenario", ["thinking", "tools"])
 def test_a_conversation_of_pydantic_ai_stays_in_the_agents_session(
-    gateway: RunningGateway, project: Project, scenario: str
+    gateway: RunningGateway, drivers: Drivers, project: Project, scenario: str
 ) -> None:
     """It sends reasoning back as text, and an answer in several messages without their ids."""
     mark = unique()
     prompt = f"{mark}\n{standin(scenario)}"
-    driven = drive("pydantic_agent", "turns responses", gateway, project, prompt, weather={})
+    driven = drivers.drive("pydantic_agent", "turns responses", gateway, project, prompt, weather={})
     assert f"{mark} again" in driven.answer
     _, second = invocations(gateway, mark)
     assert "--resume" in second["argv"]
 
 
-def assert_answers_with_a_value(gateway: RunningGateway, project: Project) -> None:
+def assert_answers_with_a_value(gateway: RunningGateway, drivers: Drivers, project: Project) -> None:
     """Pydantic AI demands calls, and takes the last one's arguments for the answer: nobody replies to that call."""
     weather = weather_in("Paris")
     steps = [call("get_weather", city="Paris"), call("final_result", city="Paris", weather="$1")]
-    driven = drive("pydantic_agent", "structured", gateway, project, program(steps, unique()), weather=weather)
+    driven = drivers.drive("pydantic_agent", "structured", gateway, project, program(steps, unique()), weather=weather)
     assert driven.cities == ["Paris"]
     assert driven.answer == f'{{"city":"Paris","weather":"{weather["Paris"]}"}}'
 
 
-def test_an_answer_that_is_a_value(gateway: RunningGateway, project: Project) -> None:
-    assert_answers_with_a_value(gateway, project)
+def test_an_answer_that_is_a_value(gateway: RunningGateway, drivers: Drivers, project: Project) -> None:
+    assert_answers_with_a_value(gateway, drivers, project)
 
 
-def test_calls_that_nobody_answers_do_not_use_up_the_gateway(tmp_path: Path) -> None:
+def test_calls_that_nobody_answers_do_not_use_up_the_gateway(tmp_path: Path, drivers: Drivers) -> None:
     with ended_agents(tmp_path / "home") as home, running_gateway(home, settings={"max_runs": "1"}) as gateway:
         for number in ("first", "second", "third"):
-            assert_answers_with_a_value(gateway, project_in(tmp_path / number))
+            assert_answers_with_a_value(gateway, drivers, project_in(tmp_path / number))

@@ -10,6 +10,7 @@ import msgspec
 from cursor_gateway.schema import json_schema, typescript
 from tools.reference.client_pages import client_pages
 from tools.reference.document_pages import documents_page, events_page
+from tools.reference.failures_page import failures_page
 from tools.reference.index_pages import decisions_index, reference_index
 from tools.reference.man_page import man_page
 from tools.reference.modules_page import modules_page
@@ -29,6 +30,7 @@ PAGES: Pages = {
     "documents.ts": typescript,
     "errors.md": errors_page,
     "events.md": events_page,
+    "failures.md": failures_page,
     "modules.md": modules_page,
     "open-calls.md": open_calls_page,
     "schema.json": lambda: msgspec.json.format(msgspec.json.encode(json_schema()), indent=2).decode() + "\n",

@@ -11,6 +11,7 @@ _REFERENCE = {
     "documents.md": "the response, each document type and its fields",
     "events.md": "the events of a stream, with an example",
     "errors.md": "every error code with its HTTP status",
+    "failures.md": "what each API and client makes of the agent's failures",
     "settings.md": "every setting with its type, default and environment variable",
     "tools.md": "how the agent's tools appear in documents",
     "open-calls.md": "the states of a run that waits for tool results",

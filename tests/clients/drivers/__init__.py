@@ -1,4 +1,4 @@
-"""Programs that use one client each, for the tests to start: a question as JSON on stdin, the answer as JSON on stdout.
+"""Programs that use one client each, for the tests to start: questions as lines of JSON on stdin, answers on stdout.
 
-They run in `.venv-clients` and in a folder of their own, which holds the only copy of what their tool finds out.
+They run in `.venv-clients`, and for each question in a folder that holds the only copy of what their tool finds out.
 """

@@ -7,38 +7,37 @@ import { createOpenAI } from "@ai-sdk/openai";
 import { createOpenAICompatible } from "@ai-sdk/openai-compatible";
 import { generateText, isStepCount, streamText, tool } from "ai";
 import { z } from "zod";
+import { serve } from "./serving.mjs";
 
-const { url, prompt, way } = JSON.parse(readFileSync(0, "utf8"));
-const [form, api] = way.split(" ");
-const settings = { name: "gateway", baseURL: url, apiKey: "any" };
-const providers = {
-  chat: () => createOpenAICompatible({ ...settings, includeUsage: true })("auto"),
-  responses: () => createOpenAI(settings).responses("auto"),
-  messages: () => createAnthropic(settings)("auto"),
+const models = {
+  chat: (settings) => createOpenAICompatible({ ...settings, includeUsage: true })("auto"),
+  responses: (settings) => createOpenAI(settings).responses("auto"),
+  messages: (settings) => createAnthropic(settings)("auto"),
 };
-const options = {
-  model: providers[api ?? "chat"](),
-  messages: [{ role: "user", content: prompt }],
-  maxRetries: 0,
-  stopWhen: isStepCount(20),
-  tools: {
-    get_weather: tool({
-      description: "The weather in a city.",
-      inputSchema: z.object({ city: z.string() }),
-      execute: async ({ city }) => {
-        appendFileSync("calls.txt", `${city}\n`);
-        return JSON.parse(readFileSync("weather.json", "utf8"))[city];
-      },
-    }),
-  },
+const tools = {
+  get_weather: tool({
+    description: "The weather in a city.",
+    inputSchema: z.object({ city: z.string() }),
+    execute: async ({ city }) => {
+      appendFileSync("calls.txt", `${city}\n`);
+      return JSON.parse(readFileSync("weather.json", "utf8"))[city];
+    },
+  }),
 };
 
-const fail = ({ error }) => {
-  throw error;
-};
-if (form === "turns") {
-  const { responseMessages } = await generateText(options);
-  options.messages.push(...responseMessages, { role: "user", content: `${prompt.split("\n")[0]} again` });
-}
-const result = form === "stream" ? streamText({ ...options, onError: fail }) : await generateText(options);
-process.stdout.write(JSON.stringify(await result.text));
+await serve(async ({ url, prompt, way }) => {
+  const [form, api] = way.split(" ");
+  const model = models[api ?? "chat"]({ name: "gateway", baseURL: url, apiKey: "any" });
+  const messages = [{ role: "user", content: prompt }];
+  const options = { model, messages, tools, maxRetries: 0, stopWhen: isStepCount(20) };
+  if (form === "turns") {
+    const { responseMessages } = await generateText(options);
+    messages.push(...responseMessages, { role: "user", content: `${prompt.split("\n")[0]} again` });
+  }
+  if (form !== "stream") return (await generateText(options)).text;
+  let failure;
+  const result = streamText({ ...options, onError: ({ error }) => (failure = error) });
+  const text = await result.text;
+  if (failure) throw failure;
+  return text;
+});

@@ -4,7 +4,7 @@ from typing import Any
 
 from anthropic import Anthropic
 
-from tests.clients.drivers.weather import answer, asked, get_weather
+from tests.clients.drivers.weather import Question, get_weather, serve
 
 OPTIONS: dict[str, Any] = {
     "model": "auto",
@@ -26,14 +26,13 @@ def replied(client: Anthropic, messages: list[Any], *, streams: bool) -> Any:
         return stream.get_final_message()
 
 
-def main() -> None:
-    question = asked()
+def ask(question: Question) -> str:
     client = Anthropic(base_url=question["url"].removesuffix("/v1"), api_key="any", max_retries=0)
     messages: list[Any] = [{"role": "user", "content": question["prompt"]}]
     while True:
         message = replied(client, messages, streams=question["way"] == "stream")
         if message.stop_reason != "tool_use":
-            return answer("".join(block.text for block in message.content if block.type == "text"))
+            return "".join(block.text for block in message.content if block.type == "text")
         results = [
             {"type": "tool_result", "tool_use_id": block.id, "content": get_weather(**block.input)}
             for block in message.content
@@ -43,4 +42,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    serve(ask)

@@ -2,9 +2,8 @@
 
 import { appendFileSync, readFileSync } from "node:fs";
 import Anthropic from "@anthropic-ai/sdk";
+import { serve } from "./serving.mjs";
 
-const { url, prompt, way } = JSON.parse(readFileSync(0, "utf8"));
-const client = new Anthropic({ baseURL: url.replace(/\/v1$/, ""), apiKey: "any", maxRetries: 0 });
 const tools = [
   {
     name: "get_weather",
@@ -17,18 +16,20 @@ const weather = ({ city }) => {
   return JSON.parse(readFileSync("weather.json", "utf8"))[city];
 };
 
-const messages = [{ role: "user", content: prompt }];
-for (;;) {
-  const options = { model: "auto", max_tokens: 4096, messages, tools };
-  const message =
-    way === "stream" ? await client.messages.stream(options).finalMessage() : await client.messages.create(options);
-  if (message.stop_reason !== "tool_use") {
-    const text = message.content.filter(({ type }) => type === "text").map((block) => block.text);
-    process.stdout.write(JSON.stringify(text.join("")));
-    break;
+await serve(async ({ url, prompt, way }) => {
+  const client = new Anthropic({ baseURL: url.replace(/\/v1$/, ""), apiKey: "any", maxRetries: 0 });
+  const messages = [{ role: "user", content: prompt }];
+  for (;;) {
+    const options = { model: "auto", max_tokens: 4096, messages, tools };
+    const message =
+      way === "stream" ? await client.messages.stream(options).finalMessage() : await client.messages.create(options);
+    if (message.stop_reason !== "tool_use") {
+      const text = message.content.filter(({ type }) => type === "text").map((block) => block.text);
+      return text.join("");
+    }
+    const results = message.content
+      .filter(({ type }) => type === "tool_use")
+      .map(({ id, input }) => ({ type: "tool_result", tool_use_id: id, content: weather(input) }));
+    messages.push({ role: "assistant", content: message.content }, { role: "user", content: results });
   }
-  const results = message.content
-    .filter(({ type }) => type === "tool_use")
-    .map(({ id, input }) => ({ type: "tool_result", tool_use_id: id, content: weather(input) }));
-  messages.push({ role: "assistant", content: message.content }, { role: "user", content: results });
-}
+});

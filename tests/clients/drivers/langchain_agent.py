@@ -10,7 +10,7 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from langchain_core.tools import StructuredTool
 from langchain_openai import ChatOpenAI
 
-from tests.clients.drivers.weather import answer, asked, get_weather
+from tests.clients.drivers.weather import Question, get_weather, serve
 
 TOOL = StructuredTool.from_function(get_weather)
 
@@ -25,8 +25,7 @@ def by_hand(model: BaseChatModel, prompt: str, *, streams: bool) -> AIMessage:
         messages += [message, *(TOOL.invoke(call) for call in message.tool_calls)]
 
 
-def main() -> None:
-    question = asked()
+def ask(question: Question) -> str:
     form, _, api = question["way"].partition(" ")
     if api == "messages":
         url = question["url"].removesuffix("/v1")
@@ -37,10 +36,9 @@ def main() -> None:
         result = create_agent(model, tools=[TOOL]).invoke(
             {"messages": [HumanMessage(question["prompt"])]}, {"recursion_limit": 100}
         )
-        answer(result["messages"][-1].text)
-    else:
-        answer(by_hand(model, question["prompt"], streams=form == "stream").text)
+        return str(result["messages"][-1].text)
+    return str(by_hand(model, question["prompt"], streams=form == "stream").text)
 
 
 if __name__ == "__main__":
-    main()
+    serve(ask)

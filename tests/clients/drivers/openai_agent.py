@@ -5,7 +5,7 @@ import asyncio
 from agents import Agent, OpenAIResponsesModel, Runner, function_tool, set_tracing_disabled
 from openai import AsyncOpenAI
 
-from tests.clients.drivers.weather import Question, answer, asked, get_weather
+from tests.clients.drivers.weather import Question, get_weather, serve
 
 
 async def run(question: Question) -> str:
@@ -23,10 +23,6 @@ async def run(question: Question) -> str:
     return str(streamed.final_output)
 
 
-def main() -> None:
-    set_tracing_disabled(True)
-    answer(asyncio.run(run(asked())))
-
-
 if __name__ == "__main__":
-    main()
+    set_tracing_disabled(True)
+    serve(lambda question: asyncio.run(run(question)))

@@ -6,7 +6,7 @@ from typing import assert_never
 from openai import OpenAI
 from openai.types.chat import ChatCompletionMessage, ChatCompletionMessageParam, ChatCompletionToolParam
 
-from tests.clients.drivers.weather import answer, asked, get_weather
+from tests.clients.drivers.weather import Question, get_weather, serve
 
 TOOLS: list[ChatCompletionToolParam] = [
     {
@@ -27,14 +27,13 @@ def completed(client: OpenAI, messages: list[ChatCompletionMessageParam], *, str
         return stream.get_final_completion().choices[0].message
 
 
-def main() -> None:
-    question = asked()
+def ask(question: Question) -> str:
     client = OpenAI(base_url=question["url"], api_key="any", max_retries=0)
     messages: list[ChatCompletionMessageParam] = [{"role": "user", "content": question["prompt"]}]
     while True:
         message = completed(client, messages, streams=question["way"] == "stream")
         if not message.tool_calls:
-            return answer(message.content or "")
+            return message.content or ""
         messages.append(message.to_dict())  # type: ignore[arg-type] # as the documentation does
         for call in message.tool_calls:
             match call.type:
@@ -48,4 +47,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    serve(ask)

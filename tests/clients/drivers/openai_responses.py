@@ -5,7 +5,7 @@ import json
 from openai import OpenAI
 from openai.types.responses import Response, ResponseInputParam, ToolParam
 
-from tests.clients.drivers.weather import answer, asked, get_weather
+from tests.clients.drivers.weather import Question, get_weather, serve
 
 TOOLS: list[ToolParam] = [
     {
@@ -25,15 +25,14 @@ def responded(client: OpenAI, items: ResponseInputParam, *, streams: bool) -> Re
         return stream.get_final_response()
 
 
-def main() -> None:
-    question = asked()
+def ask(question: Question) -> str:
     client = OpenAI(base_url=question["url"], api_key="any", max_retries=0)
     items: ResponseInputParam = [{"role": "user", "content": question["prompt"]}]
     while True:
         response = responded(client, items, streams=question["way"] == "stream")
         calls = [item for item in response.output if item.type == "function_call"]
         if not calls:
-            return answer(response.output_text)
+            return response.output_text
         items += [item.to_dict() for item in response.output]  # type: ignore[misc] # as the documentation does
         for call in calls:
             found = get_weather(**json.loads(call.arguments))
@@ -41,4 +40,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    serve(ask)

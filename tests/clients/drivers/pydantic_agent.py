@@ -14,7 +14,7 @@ from pydantic_ai.models.openai import OpenAIChatModel, OpenAIResponsesModel
 from pydantic_ai.providers.anthropic import AnthropicProvider
 from pydantic_ai.providers.openai import OpenAIProvider
 
-from tests.clients.drivers.weather import answer, asked, get_weather
+from tests.clients.drivers.weather import Question, get_weather, serve
 
 
 class Report(BaseModel):
@@ -37,24 +37,24 @@ def model_of(api: str, url: str) -> Model:
             return OpenAIChatModel("auto", provider=OpenAIProvider(base_url=url, api_key="any"))
 
 
-def main() -> None:
-    question = asked()
+def ask(question: Question) -> str:
     form, _, api = question["way"].partition(" ")
     model = model_of(api, question["url"])
     match form:
         case "structured":
             reporter = Agent(model, tools=[get_weather], output_type=Report)
-            answer(reporter.run_sync(question["prompt"]).output.model_dump_json())
+            return str(reporter.run_sync(question["prompt"]).output.model_dump_json())
         case "turns":
             first = Agent(model).run_sync(question["prompt"])
             again = f"{question['prompt'].splitlines()[0]} again"
-            answer(Agent(model).run_sync(again, message_history=first.all_messages()).output)
+            return str(Agent(model).run_sync(again, message_history=first.all_messages()).output)
         case "stream":
             # Not `run_stream`: it takes the first text for the answer, even where a call follows.
-            answer(Agent(model, tools=[get_weather]).run_sync(question["prompt"], event_stream_handler=read_all).output)
+            agent = Agent(model, tools=[get_weather])
+            return str(agent.run_sync(question["prompt"], event_stream_handler=read_all).output)
         case _:
-            answer(Agent(model, tools=[get_weather]).run_sync(question["prompt"]).output)
+            return str(Agent(model, tools=[get_weather]).run_sync(question["prompt"]).output)
 
 
 if __name__ == "__main__":
-    main()
+    serve(ask)

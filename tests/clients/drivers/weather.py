@@ -1,7 +1,11 @@
-"""The tool that all drivers offer: a city in, its weather out, with a line for each time that it ran."""
+"""The tool that all drivers offer: a city in, its weather out, with a line for each time that it ran; and how they are
+asked: questions as lines of JSON on stdin, an answer to each on stdout."""
 
 import json
 import sys
+import traceback
+from collections.abc import Callable
+from contextlib import chdir
 from pathlib import Path
 
 from typing_extensions import TypedDict
@@ -11,6 +15,7 @@ class Question(TypedDict):
     url: str
     prompt: str
     way: str  # in which the client is used
+    folder: str  # of the client
 
 
 def get_weather(city: str) -> str:
@@ -21,10 +26,13 @@ def get_weather(city: str) -> str:
     return found[city]
 
 
-def asked() -> Question:
-    question: Question = json.load(sys.stdin)
-    return question
-
-
-def answer(text: str) -> None:
-    json.dump(text, sys.stdout)
+def serve(ask: Callable[[Question], str]) -> None:
+    for line in sys.stdin:
+        question: Question = json.loads(line)
+        try:
+            with chdir(question["folder"]):
+                reply = {"answer": ask(question)}
+        except Exception:  # noqa: BLE001 # the test that asked fails; the next one may ask
+            reply = {"error": traceback.format_exc()}
+        sys.stdout.write(f"{json.dumps(reply)}\n")
+        sys.stdout.flush()
