@@ -10,7 +10,7 @@ from tests.gateways import RunningGateway
 from tests.page.browsers import Watch
 from tests.page.conftest import PHONE, Contexts, both_sizes, opened
 from tests.page.scripts import Script
-from tests.page.using import answer_menu, answers, ask, ask_and_wait, expect_state, menu, of_type
+from tests.page.using import answer_menu, answers, ask, ask_and_wait, expect_state, menu, of_type, prompt_box
 from tests.server.conftest import unique
 
 
@@ -33,11 +33,52 @@ def test_changed_files_are_listed_with_their_edits_combined(
     expect(first).not_to_contain_text("x = 2")
     expect(panel.get_by_role("listitem")).to_contain_text("make all")
     expect(panel.get_by_role("listitem")).to_contain_text("exit 0")
-    panel.get_by_role("link", name="make all").click()
-    expect(of_type(page, "terminal_command")).to_be_in_viewport()
     panel.get_by_role("button", name="Close").click()
     expect(panel).to_be_hidden()
     expect(button).to_be_focused()
+    button.click()
+    panel.get_by_role("link", name="make all").click()
+    expect(of_type(page, "terminal_command")).to_be_in_viewport()
+    if size == "phone":
+        expect(panel).to_be_hidden()  # it would cover the command
+
+
+def test_in_a_narrower_window_the_changes_take_the_room_of_the_sidebar(page: Page, script: Script) -> None:
+    page.set_viewport_size({"width": 1024, "height": 768})
+    ask_and_wait(page, script.edit("a.py", "x\n", "y\n").say("Done.").prompt())
+    sidebar, panel = page.locator("#sidebar"), page.get_by_role("complementary", name="Changes")
+    page.get_by_role("button", name="Changes: 1 file").click()
+    expect(panel).to_be_visible()
+    expect(sidebar).to_be_hidden()
+    left, right = of_type(page, "text").bounding_box(), panel.bounding_box()
+    assert left is not None
+    assert right is not None
+    assert left["x"] + left["width"] <= right["x"]
+    page.get_by_role("button", name="Conversations").click()
+    expect(sidebar).to_be_visible()
+    page.keyboard.press("Escape")
+    panel.get_by_role("button", name="Close").click()
+    expect(sidebar).to_be_visible()
+
+
+@both_sizes
+def test_steps_one_after_another_are_one_line_when_the_answer_is_complete(page: Page, script: Script) -> None:
+    for name in ("a.py", "b.py", "c.py"):
+        script.read(name, f"{name}\n")
+    ask(page, script.gate("end").say("Three files.").read("d.py", "d\n").prompt())
+    calls = of_type(page, "tool_call")
+    expect(calls).to_have_count(3)
+    expect(calls.last).to_be_visible()
+    script.open("end")
+    expect_state(page, "completed")
+    for _ in range(2):
+        steps = answers(page).get_by_text("3 steps")
+        expect(steps).to_be_visible()
+        expect(calls.first).to_be_hidden()
+        expect(calls.last).to_be_visible()  # it is alone
+        steps.click()
+        expect(calls.first).to_be_visible()
+        page.reload()
 
 
 def test_an_open_panel_follows_the_conversation(page: Page, script: Script) -> None:
@@ -130,11 +171,18 @@ def test_a_run_that_was_started_elsewhere_is_seen_in_the_sidebar(
     page: Page, contexts: Contexts, gateway: RunningGateway, script: Script
 ) -> None:
     mark = unique()
+    page.clock.install()
+    page.reload()
+    expect(prompt_box(page)).to_be_editable()
     other = opened(contexts(), gateway.url)
     ask(other, script.say("Working").gate("1").prompt(mark))
+    expect(of_type(other, "text")).to_have_text("Working")
+    page.clock.fast_forward(16_000)  # until the page looks at its list again
     listed = page.get_by_role("navigation", name="Conversations").get_by_role("link").filter(has_text=mark)
     expect(listed).to_contain_text("Working")
     script.open("1")
+    expect_state(other, "completed")
+    page.clock.fast_forward(4_000)
     expect(listed).not_to_contain_text("Working")
 
 

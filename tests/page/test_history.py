@@ -1,5 +1,7 @@
 """Earlier conversations: listed, opened, searched, deleted."""
 
+from pathlib import Path
+
 import pytest
 from playwright.sync_api import Page, expect
 
@@ -200,6 +202,35 @@ def test_drafts_are_kept_for_each_conversation(page: Page) -> None:
     page.go_back()
     expect(answers(page)).to_have_count(1)
     expect(prompt_box(page)).to_have_value("Half a thought")
+
+
+@both_sizes
+def test_files_of_a_draft_are_kept_for_each_conversation(page: Page, tmp_path: Path) -> None:
+    (tmp_path / "one.txt").write_text("one\n")
+    (tmp_path / "large.txt").write_text("x" * 190_000)
+    ask_and_wait(page, unique())
+    conversation = page.url
+    attachments = page.get_by_role("list", name="Attachments").get_by_role("listitem")
+    page.locator("#files").set_input_files([tmp_path / "one.txt"])
+    expect(attachments).to_have_text(["one.txt"])
+    page.evaluate("location.hash = '#/'")
+    expect(attachments).to_have_count(0)
+    page.evaluate("localStorage.setItem('other', 'x'.repeat(5_100_000))")  # now the storage is nearly full
+    page.locator("#files").set_input_files([tmp_path / "large.txt"])
+    expect(attachments).to_have_text(["large.txt"])
+    page.goto(conversation)
+    expect(attachments).to_have_text(["one.txt"])
+    page.go_back()
+    expect(attachments).to_have_text(["large.txt"])
+    page.goto(conversation)
+    page.reload()
+    expect(attachments).to_have_text(["one.txt"])
+    ask_and_wait(page, "Look.")
+    expect(attachments).to_have_count(0)
+    expect(page.locator(".asked").last).to_contain_text("one.txt:")
+    page.reload()
+    expect(answers(page)).to_have_count(2)
+    expect(attachments).to_have_count(0)
 
 
 def test_on_a_phone_the_history_is_in_the_menu(contexts: Contexts, gateway: RunningGateway) -> None:

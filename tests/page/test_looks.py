@@ -72,7 +72,7 @@ def test_nothing_overflows_a_phone(contexts: Contexts, demo: RunningGateway) -> 
     assert _overflow(page) == []
     ask_and_wait(page, "Implement JWT authentication")
     assert _overflow(page) == []
-    for folded in page.locator("article details > summary").all():
+    for folded in page.locator(".documents details > summary").all():
         folded.click()
     assert _overflow(page) == []
     page.get_by_role("button", name="Conversations").click()

@@ -41,10 +41,13 @@ def test_a_permission_is_listed_and_revoked(contexts: Contexts, gateway: Running
     expect(entry).to_have_count(0)
     page.goto(conversation)
     expect(answers(page)).to_have_count(2)
-    ask_and_wait(page, prompt)
+    ask(page, prompt)
+    expect(answers(page)).to_have_count(3)
+    expect_state(page, "waiting")
     expect(of_type(answers(page).last, "terminal_command")).to_contain_text("needs permission")
 
 
+_NEXT_LOOK_MS = 16_000  # the page looks at its list again
 SPY = "window.notes = []; window.Notification = class { static permission = 'default'; "
 SPY += "static async requestPermission() { window.asked = true; return (this.permission = 'granted'); } "
 SPY += "constructor(title, { body }) { window.notes.push(`${title}: ${body}`); } };"
@@ -53,7 +56,9 @@ SPY += "constructor(title, { body }) { window.notes.push(`${title}: ${body}`); }
 def test_you_are_notified_only_if_you_asked_for_it(contexts: Contexts, holding: RunningGateway) -> None:  # noqa: F811
     context = contexts()
     context.add_init_script(SPY)  # what a browser shows outside of its page cannot be read
-    page, other = opened(context, holding.url), opened(context, holding.url)
+    page, other = context.new_page(), opened(context, holding.url)
+    page.clock.install()
+    page.goto(holding.url)
     ask_and_wait(page, "Hello")
     assert page.evaluate("window.asked") is None
     bell = page.get_by_role("button", name="Notify me when the agent needs me")
@@ -64,6 +69,7 @@ def test_you_are_notified_only_if_you_asked_for_it(contexts: Contexts, holding: 
     prompt, _ = counter(holding.workspace)
     ask(other, prompt)
     expect_state(other, "waiting")
+    page.clock.fast_forward(_NEXT_LOOK_MS)
     eventually(lambda: page.evaluate("window.notes.length") == 1)
     (note,) = page.evaluate("window.notes")
     assert note.startswith("The agent is waiting for you: ")

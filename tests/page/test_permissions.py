@@ -28,7 +28,7 @@ def times(ran: Path) -> int:
 
 def rejected(page: Page, prompt: str) -> None:
     ask(page, prompt)
-    expect_state(page, "completed")
+    expect_state(page, "waiting")
     expect(of_type(page, "terminal_command").last).to_contain_text("needs permission")
 
 
@@ -88,7 +88,7 @@ def test_a_denial_without_a_reason_starts_nothing(page: Page, gateway: RunningGa
     command = of_type(page, "terminal_command").first
     status = page.get_by_role("status").first
     expect(status).to_have_text("A command above needs your permission")
-    listed = page.locator("#conversations a").first  # behind a button on a phone
+    listed = page.locator("#conversations [aria-current]")  # behind a button on a phone
     expect(listed).to_contain_text("Waiting for you")
     expect(page).to_have_title(re.compile(r"^\(\d+\) "))
     page.reload()
@@ -97,6 +97,7 @@ def test_a_denial_without_a_reason_starts_nothing(page: Page, gateway: RunningGa
     expect(command).to_contain_text("Denied.")
     expect(status).not_to_have_text("A command above needs your permission")
     expect(listed).not_to_contain_text("Waiting for you")
+    expect_state(page, "completed")
     expect(answers(page)).to_have_count(1)
 
 
@@ -130,7 +131,7 @@ def test_each_undecided_command_keeps_its_buttons(page: Page, gateway: RunningGa
     prompt, ran = counter(gateway.workspace)
     (gateway.workspace / "touched.sh").write_text(f"echo ran >> {ran}.other\n")
     ask(page, f'{prompt} then="sh touched.sh"')
-    expect_state(page, "completed")
+    expect_state(page, "waiting")
     first, second = (of_type(answers(page).first, "terminal_command").nth(place) for place in (0, 1))
     first.get_by_role("button", name="Allow once").click()
     expect(answers(page)).to_have_count(2)
@@ -153,7 +154,7 @@ def test_decisions_made_while_the_agent_works_are_sent_together_afterwards(
     prompt, ran = counter(gateway.workspace)
     (gateway.workspace / "touched.sh").write_text(f"echo ran >> {ran}.other\n")
     ask(page, f'{prompt} then="sh touched.sh"')
-    expect_state(page, "completed")
+    expect_state(page, "waiting")
     commands = of_type(answers(page).first, "terminal_command")
     ask(page, script.say("Busy. ").gate("end").say("Done.").prompt())
     expect_state(page, "running")

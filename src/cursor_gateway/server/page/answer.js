@@ -12,6 +12,7 @@ export class Answer {
 	#documents = new Documents(this.element.querySelector(".documents"));
 	#leaving = new AbortController();
 	#hasBegun = false;
+	#isUndecided = false;
 
 	/** @param run an entry of a conversation's `runs`; `asked` is the body that was sent for it */
 	constructor(conversationId, run, asked, onChange) {
@@ -73,6 +74,7 @@ export class Answer {
 	/** The finished answer, at once. */
 	async load() {
 		for (const article of [...(await this.#whole()).children]) this.#documents.append(article);
+		this.#documents.finish();
 	}
 
 	/** One of its documents, as it is now. */
@@ -107,13 +109,25 @@ export class Answer {
 		const { model, mode, created, usage, durationMs } = this.run;
 		const hasEnded = !this.isRunning;
 		this.element.querySelector("footer > .row").hidden = !hasEnded;
-		const state = stateOf(this.run);
+		const ended = stateOf(this.run);
+		const state = ended === "completed" && this.#isUndecided ? "waiting" : ended;
 		const spent = usage?.totalTokens ? `${number(usage.totalTokens)} tokens` : "";
 		const facts = [model !== "unknown" && model, mode, created && when(created), duration(durationMs), spent];
 		const told = this.element.querySelector(".told");
 		told.title = tokens(usage);
 		told.replaceChildren(make("span", { class: "run-state", "data-run": state }, stateName(state)));
 		told.append(...facts.filter(Boolean).map((fact) => make("span", {}, fact)));
+	}
+
+	/** Whether a command in it still needs a decision. */
+	get isUndecided() {
+		return this.#isUndecided;
+	}
+
+	set isUndecided(is) {
+		if (is === this.#isUndecided) return;
+		this.#isUndecided = is;
+		this.#tell();
 	}
 
 	/** Where it has changed files. */

@@ -1,18 +1,20 @@
 // Images and text files that go with the next message: dropped, pasted or picked.
 import { byId, icon, make, on } from "./dom.js";
+import { draftFiles, keepFiles } from "./drafts.js";
 import { showNote } from "./status.js";
 
 const IMAGES = ["image/png", "image/jpeg", "image/gif", "image/webp"];
 const MOST_IMAGE_BYTES = 10_000_000;
 const MOST_TEXT_BYTES = 200_000;
 
-let files = []; // {name, url} of an image, {name, text} of a text
+const kept = new Map(); // by conversation, {name, url} of an image, {name, text} of a text
+let id = null;
 
-export const attached = () => files;
+export const attached = (of = id) => kept.get(of) ?? draftFiles(of);
 
 /** The message with the text files below it. */
 export function withTexts(message) {
-	const texts = files.filter(({ text }) => text !== undefined).map(({ name, text }) => `${name}:\n${fenced(name, text)}`);
+	const texts = attached().filter(({ text }) => text !== undefined).map(({ name, text }) => `${name}:\n${fenced(name, text)}`);
 	return [message, ...texts].filter(Boolean).join("\n\n") || "See the attached image.";
 }
 
@@ -23,7 +25,18 @@ function fenced(name, text) {
 }
 
 export function clearAttachments() {
-	files = [];
+	keep(id, []);
+}
+
+export function openAttachments(conversation) {
+	id = conversation;
+	show();
+}
+
+/** What is too large for the browser's storage is kept as long as the page is open. */
+function keep(of, files) {
+	kept.set(of, files);
+	keepFiles(of, files);
 	show();
 }
 
@@ -51,21 +64,21 @@ export function setUpAttachments() {
 	on("attachments", "click", ({ target }) => {
 		const item = target.closest("button")?.closest("li");
 		if (!item) return;
-		files = files.filter((_, place) => place !== [...item.parentElement.children].indexOf(item));
-		show();
+		keep(id, attached().filter((_, place) => place !== [...item.parentElement.children].indexOf(item)));
 		byId("message").focus();
 	});
 }
 
 async function add(added) {
+	const to = id; // another conversation may be shown when they are read
 	for (const file of [...added]) { // the browser empties its own list
 		try {
-			files = [...files, await read(file)];
+			const one = await read(file);
+			keep(to, [...attached(to), one]);
 		} catch (error) {
 			showNote(error.message);
 		}
 	}
-	show();
 	byId("message").focus();
 }
 
@@ -94,6 +107,7 @@ function asUrl(file) {
 }
 
 function show() {
+	const files = attached();
 	byId("attachments").hidden = !files.length;
 	byId("attachments").replaceChildren(
 		...files.map(({ name, url }) => {

@@ -91,7 +91,11 @@ function commandList() {
 		const isGood = exit === "0";
 		const state = article.querySelector(".state")?.textContent ?? (exit === "-1" ? "no exit status" : `exit ${exit}`);
 		const link = make("a", { href: "#" }, make("code", {}, article.querySelector(".command code").textContent), make("span", { class: isGood ? "good" : "bad" }, state));
-		link.addEventListener("click", (event) => (event.preventDefault(), article.scrollIntoView({ block: "center" })));
+		link.addEventListener("click", (event) => {
+			event.preventDefault();
+			if (getComputedStyle(panel).position === "fixed") toggle(false); // it covers the conversation
+			article.scrollIntoView({ block: "center" });
+		});
 		return make("li", {}, link);
 	});
 	return [make("h3", {}, `${all.length} command${all.length > 1 ? "s" : ""}`), make("ul", {}, ...items)];

@@ -140,13 +140,16 @@ export class Conversation {
 		const running = this.#running;
 		const last = this.#answers.at(-1);
 		offerReplies(this.#answers);
-		for (const answer of this.#answers) answer.offerRevert(!running);
+		for (const answer of this.#answers) {
+			answer.offerRevert(!running);
+			answer.isUndecided = answer === last && Boolean(answer.element.querySelector("form[data-permission]"));
+		}
 		setTotal(this.#answers.map(({ run }) => run));
 		showTodos(running);
 		showChanges(this.#id);
 		this.onState({ id: this.#id, isRunning: Boolean(running), isWaiting: running?.run.state === "waiting", workspace: this.#workspace });
 		if (running) say(doing(running), running.run.state === "running" && Date.parse(running.run.created));
-		else if (last?.element.querySelector("form[data-permission]")) say("A command above needs your permission");
+		else if (last?.isUndecided) say("A command above needs your permission");
 		else if (last?.wasWatched) say({ completed: "Answer complete", stopped: "Stopped" }[stateOf(last.run)] ?? "The answer ended with an error", 0, false); // the eye sees it below the answer
 		else say("");
 	}

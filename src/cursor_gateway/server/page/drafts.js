@@ -1,11 +1,15 @@
-// What this browser keeps of each conversation: the draft, the queue, and where a branch comes from.
+// What this browser keeps of each conversation: the draft and its files, the queue, and where a branch comes from.
 
 const drafts = (id) => `draft:${id ?? "new"}`;
+const files = (id) => `files:${id ?? "new"}`;
 const origins = (id) => `origin:${id}`;
 const queues = (id) => `queue:${id}`;
 
 export const draft = (id) => localStorage.getItem(drafts(id)) ?? "";
 export const keepDraft = (id, text) => keep(drafts(id), text);
+
+export const draftFiles = (id) => JSON.parse(localStorage.getItem(files(id)) ?? "[]");
+export const keepFiles = (id, list) => keep(files(id), list.length ? JSON.stringify(list) : "");
 
 /** @returns {{key: string, asked: object}[]} */
 export const queued = (id) => JSON.parse(localStorage.getItem(queues(id)) ?? "[]");
@@ -16,9 +20,7 @@ export const origin = (id) => localStorage.getItem(origins(id)) ?? "";
 export const keepOrigin = (id, address) => keep(origins(id), address);
 
 export function forget(id) {
-	localStorage.removeItem(origins(id));
-	localStorage.removeItem(drafts(id));
-	localStorage.removeItem(queues(id));
+	for (const name of [drafts, files, origins, queues]) localStorage.removeItem(name(id));
 }
 
 function keep(name, text) {
@@ -26,6 +28,6 @@ function keep(name, text) {
 		if (text) localStorage.setItem(name, text);
 		else localStorage.removeItem(name);
 	} catch {
-		// The browser's storage is full: what is shown still can be sent.
+		localStorage.removeItem(name); // there is no room: what is shown still can be sent
 	}
 }

@@ -2,6 +2,7 @@
 import { make, parsed } from "./dom.js";
 
 const FRAME_MS = 10; // of work in a frame: the page must answer its reader between two of them
+const STEPS = 3; // fewer are not worth folding
 const GROUP = 50; // articles: groups that are off the screen are skipped as a whole when the page is laid out
 
 export class Documents {
@@ -78,8 +79,30 @@ export class Documents {
 		article?.setAttribute("aria-busy", "true");
 	}
 
+	/** Nothing more is coming for now. */
 	finish() {
 		this.#grow(null);
+		for (const group of this.element.children) foldSteps(group);
+	}
+}
+
+/** Tool calls one after another that simply completed, and the thoughts between them, are one line that can be opened. */
+function foldSteps(group) {
+	let steps = [];
+	for (const article of [...group.children, null]) {
+		if (article?.matches(".tool_call:not([data-state]), .thinking")) {
+			steps.push(article);
+			continue;
+		}
+		const calls = steps.filter((step) => step.matches(".tool_call"));
+		if (calls.length >= STEPS) {
+			const names = new Set(calls.map((call) => call.querySelector(".tool").textContent));
+			const fold = make("details", { class: "steps" }, make("summary", {}, `${calls.length} steps`, make("span", {}, [...names].join(", "))));
+			fold.open = steps.some((step) => step.querySelector("details[open]") || step.contains(document.activeElement));
+			steps[0].before(fold);
+			fold.append(...steps);
+		}
+		steps = [];
 	}
 }
 

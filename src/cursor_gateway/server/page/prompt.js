@@ -1,6 +1,6 @@
 // The prompt box: what to ask, with which files, model and mode, and where.
 import { json } from "./api.js";
-import { attached, clearAttachments, setUpAttachments, withTexts } from "./attachments.js";
+import { attached, clearAttachments, openAttachments, setUpAttachments, withTexts } from "./attachments.js";
 import { isCompleting, setUpCompletion } from "./completion.js";
 import { byId, make, on } from "./dom.js";
 import { draft, keepDraft } from "./drafts.js";
@@ -50,9 +50,10 @@ export function setUpPrompt(start, stop, changedFolder) {
 		if (await start(asked)) {
 			clearAttachments(); // what was refused stays, to be sent again
 			keepDraft(id, "");
-			if (message.value.trim() === text) message.value = "";
+			if (message.value.trim() === text) message.value = draft(state.id);
 		}
 		isSending = send.disabled = false;
+		openAttachments(state.id);
 		fit();
 		focusPrompt();
 	};
@@ -78,7 +79,10 @@ export const focusPrompt = () => matchMedia("(hover: hover)").matches && message
 
 /** @param state {id, isRunning, isWaiting, workspace} of the conversation that is shown */
 export function setPromptState({ id, isRunning, isWaiting, workspace: bound }) {
-	if (id !== state.id && !isSending) message.value = draft(id);
+	if (id !== state.id && !isSending) {
+		message.value = draft(id);
+		openAttachments(id);
+	}
 	state = { id, isRunning, isWaiting };
 	byId("stop").hidden = !isRunning;
 	send.ariaLabel = isRunning ? "Queue" : "Send";
