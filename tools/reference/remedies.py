@@ -11,7 +11,7 @@ class Remedy(Struct, frozen=True):
 
 AGENT = {
     "agent_missing": Remedy(
-        "The gateway does not find Cursor's agent on `PATH` or in `~/.local/bin`, finds another program with the same "
+        "The gateway cannot find Cursor's agent on `PATH` or in `~/.local/bin`, found another program with the same "
         "name, or cannot start it.",
         "Install the agent with `curl https://cursor.com/install -fsS | bash`, then log in with `cursor-agent login`. "
         "If it is installed elsewhere, set `agent_program` to its path.",
@@ -51,7 +51,7 @@ AGENT = {
         ("The agent's output ended before the agent had finished; partial output was kept. Try again.",),
     ),
     "agent_failed": Remedy(
-        "The agent ended its run with a failure. The message quotes its reason.",
+        "The agent reported a failure. The message quotes its reason.",
         "Follow the reason: rephrase the request, ask for less at a time, or retry.",
     ),
     "agent_timed_out": Remedy(
@@ -76,7 +76,7 @@ AGENT = {
     ),
     "agent_looped": Remedy(
         "The agent made the same calls again and again, with the same results.",
-        "Rephrase the request, ask for less at a time, or make the tool return something that helps the model on.",
+        "Rephrase the request, ask for less at a time, or make the tool return something new.",
     ),
     "session_lost": Remedy(
         "The agent no longer has the session of this conversation, and the gateway cannot rebuild it.",
@@ -96,7 +96,7 @@ REQUESTS = {
         "API see [Server](server.md#openai-api-post-v1chatcompletions-get-v1models).",
     ),
     "invalid_api_key": Remedy(
-        "The gateway has API keys, and the request has none or an unknown one.",
+        "The gateway requires an API key, and the request has none or an unknown one.",
         "Create a key with `cursor-gateway key NAME`, add the printed line to the configuration file, restart the "
         "gateway, and send the key as `Authorization: Bearer …` or `x-api-key`. Commands take it from `api_key` "
         "(`CURSOR_GATEWAY_API_KEY`).",
@@ -107,7 +107,7 @@ REQUESTS = {
         "for a web page of your own, add its origin to `allowed_origins`.",
     ),
     "workspace_forbidden": Remedy(
-        "The request names a folder outside `workspace` and `workspace_roots`, or one that brings its own hooks, MCP "
+        "The request names a folder outside `workspace` and `workspace_roots`, or a folder that has its own hooks, MCP "
         "servers or permissions while `refuse_workspace_hooks` is set.",
         "Start the gateway with `serve --workspace DIR`, or add the folder, or one above it, to `workspace_roots`.",
     ),
@@ -129,7 +129,7 @@ REQUESTS = {
         "The path exists, but not for this HTTP method.", "Use a method that the reply's `Allow` header lists."
     ),
     "conversation_busy": Remedy(
-        "A conversation has one run at a time, and the last one has not ended.",
+        "A conversation can have only one active run, and this one has one.",
         'Wait, or stop it with `POST /v1/chat/{id}/cancel`. With `when_busy = "wait"`, requests wait instead.',
     ),
     "idempotency_mismatch": Remedy(
@@ -142,7 +142,7 @@ REQUESTS = {
         "Undo the change with your version control, or by hand; the conversation's changes show the earlier lines.",
     ),
     "too_many_runs": Remedy(
-        "All runs that the gateway allows at once are active, or all of this API key's.",
+        "The gateway, or this API key, already has as many active runs as it may have.",
         "Retry after the time in `Retry-After`, or raise `max_runs` or `max_runs_per_key`.",
     ),
     "rate_limit_exceeded": Remedy(
@@ -176,8 +176,8 @@ REQUESTS = {
         "`cursor-gateway connect NAME` prints the configuration.",
     ),
     "unusable_input": Remedy(
-        "The input of `show`, `convert` or `export` is not the output of cursor-agent, or what answers a client is not "
-        "a cursor-gateway.",
+        "The input of `show`, `convert` or `export` is not the output of cursor-agent, or the server that a client "
+        "called is not a cursor-gateway.",
         'Create the input with `cursor-agent -p --output-format stream-json --stream-partial-output "…"`, and check '
         "the address.",
         ("… contains no cursor-agent output; create some with `…`, or try `cursor-gateway demo`.",),
@@ -200,7 +200,7 @@ TOOLS = {
         "Describe the format in the prompt, simplify the schema, or use another model.",
     ),
     "agent_unconfined": Remedy(
-        "The agent used one of its own tools although the request brought `tools`. The run was stopped for safety.",
+        "The agent used one of its own tools although the request has its own `tools`. The run was stopped for safety.",
         "Update the agent with `cursor-agent update`. If it happens again, please report it.",
     ),
 }
@@ -218,7 +218,7 @@ GATEWAY = {
     ),
     "runner_lost": Remedy(
         "In a cluster, the process that ran the agent was killed, or was cut off from the database for too long.",
-        "Send the message again in the same conversation: what the agent had said is kept.",
+        "Send the message again in the same conversation: the output so far is kept.",
     ),
     "gateway_restarted": Remedy(
         "The gateway was killed or restarted while the agent was working. The output so far was kept.",

@@ -43,7 +43,7 @@ def _list_of_clients() -> str:
 @config
 @url_option
 @click.option("--write", is_flag=True, help="Add the configuration to the client's file; a backup is kept.")
-@click.option("--undo", is_flag=True, help="Take back what --write did.")
+@click.option("--undo", is_flag=True, help="Undo what --write did.")
 def connect(name: str, config: str | None, url: str | None, write: bool, undo: bool) -> int:
     """Print the configuration that makes a client use the gateway.
 

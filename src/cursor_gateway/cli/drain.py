@@ -17,13 +17,13 @@ from cursor_gateway.settings import Settings
       cursor-gateway drain worker1-4242-77120-9f3a1c02
 
     \b
-    Its runs go on; `cursor-gateway runners --watch` shows when they have ended. Then stop it.
+    Its runs continue; `cursor-gateway runners --watch` shows when they have ended. Then stop it.
     Exit status: 0 success; 2 there is no such process.""",
 )
 @config
 @click.argument("id")
 def drain(config: str | None, id: str) -> int:
-    """Tell a process of a cluster to take no new work. Its /readyz says 503 from then on."""
+    """Tell a process in a cluster to accept no new work. From then on its /readyz returns 503."""
     if not asyncio.run(_drain(configuration(config).settings, id)):
         raise Trouble(f"no process {id[:100]!r} is connected to the database; see `cursor-gateway runners`.")
     return 0

@@ -14,7 +14,7 @@ _COMMANDS = {
     "serve": "Run the gateway.",
     "chat": "Send a prompt to the agent.",
     "conversations": "List, search, show, export and delete conversations.",
-    "launch": "Start Claude Code, Codex, OpenCode and others, connected.",
+    "launch": "Start Claude Code, Codex or another client with the gateway.",
     "connect": "Configure a client or an editor to use the gateway.",
     "mcp": "Offer the agent to MCP hosts, on standard input and output.",
     "permissions": "List and revoke what the agent may do.",
@@ -27,11 +27,11 @@ _COMMANDS = {
     "schema": "Print the JSON Schema or TypeScript types.",
     "migrate": "Update the tables of a PostgreSQL database.",
     "history": "Copy conversations to a PostgreSQL database.",
-    "runners": "List the processes of a cluster.",
-    "drain": "Tell a process of a cluster to take no new work.",
+    "runners": "List the processes in a cluster.",
+    "drain": "Tell a process in a cluster to accept no new work.",
     "settings": "Show all settings and where they come from.",
     "key": "Create an API key.",
-    "service": "Run the gateway in the background, from login on.",
+    "service": "Run the gateway in the background, starting at login.",
     "completion": "Print the completion script of a shell.",
 }
 _MODULES = {"demo": "show"}  # of those that share one
@@ -76,7 +76,7 @@ def _show_version(context: click.Context, _option: click.Parameter, wanted: bool
     help="Show the version, and the commit that it was built from.",
 )
 def cli() -> None:
-    """Use Cursor's agent from any OpenAI- or Anthropic-compatible tool, in a browser, or here."""
+    """Use Cursor's agent from any OpenAI- or Anthropic-compatible tool, in a browser, or in the terminal."""
 
 
 for name, short_help in _COMMANDS.items():

@@ -30,14 +30,14 @@ _LOOK_SECONDS = 1.0
       cursor-gateway runners --watch
 
     \b
-    The age of a beat is measured from here on, so it needs --watch. A process whose beat is
-    older than `lease_seconds` is taken for dead: its runs end with the error `runner_lost`.""",
+    The age of a heartbeat is measured while this command runs, so it needs --watch. A process whose heartbeat
+    is older than `lease_seconds` is considered dead: its runs end with the error `runner_lost`.""",
 )
 @config
 @click.option("--watch", is_flag=True, help="Update the table every second, until Ctrl-C.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def runners(config: str | None, watch: bool, as_json: bool) -> int:
-    """List the processes of a cluster: what they do, where, and how busy they are."""
+    """List the processes in a cluster: what they do, where, and how busy they are."""
     settings = configuration(config).settings
     with suppress(KeyboardInterrupt):
         asyncio.run(_watch(settings) if watch else _once(settings, as_json=as_json))

@@ -36,7 +36,7 @@ dry_run_option = click.option("--dry-run", is_flag=True, help="Print the file an
     Exit status: 0 success; 1 `status`: it does not run; 2 failure.""",
 )
 def service() -> None:
-    """Run the gateway in the background, from login on, as a service of this user."""
+    """Run the gateway in the background, as a user service that starts at login."""
 
 
 @service.command()

@@ -199,7 +199,7 @@ class Front:
             case Failed(failure=failure):
                 raise error_of(failure)
             case Returned():
-                raise GatewayFault("A runner replied with something else; check that all members have one version.")
+                raise GatewayFault("A runner sent an unexpected reply; check that all processes run the same version.")
 
     def runner_of(self, run: RunRecord) -> str:
         return run.instance
@@ -325,7 +325,7 @@ class Front:
             case Failed(failure=failure):
                 raise error_of(failure)
             case Replied():
-                raise GatewayFault("A runner replied with something else; check that all members have one version.")
+                raise GatewayFault("A runner sent an unexpected reply; check that all processes run the same version.")
 
     async def _ask(
         self,

@@ -25,7 +25,8 @@ _FORGET_SECONDS = 60.0  # between two removals of old commands
 _CUT_OFF = 0.8  # of a lease without beats: others may take this process for dead soon
 _REJOINED = 2**40  # beats that a member is ahead of its earlier life
 _LOST = RunnerLost(
-    "The process that ran this agent died or lost its database; partial output was kept. Send the message again."
+    "The process that ran this agent died or lost its connection to the database; partial output was kept. "
+    "Send the message again."
 )
 
 

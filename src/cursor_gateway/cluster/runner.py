@@ -105,7 +105,9 @@ class Runner:
 
     async def stop_all(self) -> None:
         """This process was taken for dead: its runs are over."""
-        await self._runs.stop_all(RunnerLost("This process was taken for dead; its runs were ended."))
+        await self._runs.stop_all(
+            RunnerLost("This process was considered dead, so its runs were ended; send the message again.")
+        )
 
     def stop_on_shared_volumes(self) -> None:
         """Without the database another process may soon run an agent in the same folder, on another machine. On this
@@ -113,7 +115,7 @@ class Runner:
         own, workspaces = self._members.own, self._service.service.workspaces
         for run in self._runs.all:
             if workspaces.volume_of(run.turn.workspace) != own.host:
-                run.stop(RunnerLost("The runner lost its database; send the message again."))
+                run.stop(RunnerLost("The runner lost its connection to the database; send the message again."))
 
     async def _end_lost_runs_on(self) -> None:
         suspects: Set[str] = frozenset()
@@ -192,7 +194,7 @@ class Runner:
             return Failed(GatewayFault("The runner does not know this command; upgrade it.").failure())
         except Exception as error:  # noqa: BLE001 -- who waits for the outcome must get one
             self._fault(error)
-            return Failed(GatewayFault("Internal error of the runner; its log has the details.").failure())
+            return Failed(GatewayFault("Internal error in the runner; its log has the details.").failure())
 
     async def _begun(self, claimed: ClaimedCommand) -> Replied | None:
         """The run of a command that is carried out once more, since its outcome was lost."""

@@ -323,7 +323,7 @@ class Driver:
             return reminder
         raise ToolNotCalled(
             "The agent did not call the tool that `tool_choice` requires, even when asked again; rephrase the "
-            "request, or send `tool_choice` auto.",
+            "request, or set `tool_choice` to `auto`.",
             param="tool_choice",
         )
 

@@ -74,7 +74,7 @@ class Runs:
                 raise _all_taken(self._shares.max_runs)
             case "kept for others":
                 raise TooManyRuns(
-                    f"The last of the {self._shares.max_runs} places for runs are kept for other API keys that were "
+                    f"The last of the {self._shares.max_runs} run slots are reserved for other API keys that were "
                     "active in the last minute; try again when one of this key's runs has ended, or raise `max_runs`."
                 )
             case "start" | "wait":

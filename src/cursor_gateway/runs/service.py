@@ -150,7 +150,7 @@ class Service:
                         case KeyLimit() as reached:
                             raise _limited(reached)
                         case Superseded():
-                            raise RunnerLost("This process was taken for dead; another one has the request.")
+                            raise RunnerLost("This process was considered dead; another one handles the request.")
                         case Busy(run_id=run_id):
                             is_stuck = not await self._release(run_id, request.owner)
                         case None:
@@ -303,7 +303,8 @@ class Service:
             return request
         if isinstance(request.offer.choice, RequiredTool | NamedTool):
             raise InvalidRequest(
-                "This gateway plays recordings, which cannot call tools; send `tool_choice` auto.", param="tool_choice"
+                "This gateway plays recordings, which cannot call tools; set `tool_choice` to `auto`.",
+                param="tool_choice",
             )
         return replace(request, offer=None)
 

@@ -182,7 +182,7 @@ def _history() -> dict[str, Json]:
         "GET /v1/conversations/{id}/export": api.operation(
             "exportConversation",
             "Export a conversation",
-            "With everything that was said and done, as a file.",
+            "Returns the whole conversation as a file.",
             replies=api.ok(
                 "The conversation.",
                 {
@@ -203,7 +203,7 @@ def _history() -> dict[str, Json]:
                 {**api.json_content(api.ref("ConversationChanges"), _CHANGES), "text/html": {"schema": api.TEXT}},
             ),
             errors=api.OF_STORED,
-            parameters=[id, api.query("dialect", "`html` for a piece of a page.", {"enum": ["json", "html"]})],
+            parameters=[id, api.query("dialect", "`html` for an HTML fragment.", {"enum": ["json", "html"]})],
         ),
         "POST /v1/conversations/{id}/revert": api.operation(
             "revertChanges",
@@ -330,24 +330,24 @@ def _monitoring() -> dict[str, Json]:
             "getHealth",
             "Health",
             "Shows that the gateway is running, and which agent answers. Returns 503, with the same fields, if the "
-            "agent is not installed any more.",
+            "agent is no longer installed.",
             replies=api.ok("The gateway is running.", api.json_content(api.ref("Health"), _HEALTH)),
             errors=[errors.AgentMissing],
             is_open=True,
         ),
         "GET /livez": api.operation(
             "getLivez",
-            "Whether the process is alive",
-            "For a supervisor that restarts it. Needs no API key, and does not ask the database.",
-            replies=api.ok("It is.", {"text/plain": {"schema": api.TEXT, "example": "ok\n"}}),
+            "Liveness",
+            "For a supervisor that restarts the process. Needs no API key, and does not ask the database.",
+            replies=api.ok("The process is alive.", {"text/plain": {"schema": api.TEXT, "example": "ok\n"}}),
             is_open=True,
         ),
         "GET /readyz": api.operation(
             "getReadyz",
-            "Whether the process should get requests",
-            "For a load balancer. 503 while it shuts down or is drained, and in a cluster while its database does not "
-            "answer. Needs no API key.",
-            replies=api.ok("It should.", {"text/plain": {"schema": api.TEXT, "example": "ok\n"}}),
+            "Readiness",
+            "For a load balancer. Returns 503 while the process shuts down or is drained, and in a cluster while the "
+            "database does not answer. Needs no API key.",
+            replies=api.ok("The process accepts requests.", {"text/plain": {"schema": api.TEXT, "example": "ok\n"}}),
             is_open=True,
         ),
         "GET /metrics": api.operation(

@@ -155,7 +155,7 @@ MEANINGS: Meanings = {
     "RevertRequest": "The files to revert: one of the conversation, all of a run, or one as a run changed it.",
     "RevertRequest.path": "The file, as in the list of changes.",
     "RevertRequest.chatId": "The run whose changes are reverted. Without it, those of all runs.",
-    "RevertedFiles": "The files that are as they were before.",
+    "RevertedFiles": "The files that were reverted.",
     "RevertedFiles.files": "In the order in which they were first changed.",
     "RevertedFile": "A reverted file.",
     "RevertedFile.path": "Its path.",

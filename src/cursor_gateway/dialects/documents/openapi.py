@@ -51,11 +51,11 @@ def _operations(sample: Sample) -> dict[str, Json]:
             "answerChat",
             "Answer a run",
             "Sends what a run waits for. After tool results, the same run continues, and the reply is like that of "
-            "`POST /v1/chat`; a stream starts where the run paused. Repeating the same results returns the same reply. "
-            "Results for a run that is gone start a new run in its conversation, which includes them. If the run has "
-            "ended, answers to the agent's questions and the decision on its plan become the next message of the "
-            "conversation. So does a decision about a command that was rejected; if the run waits for the decision, it "
-            "continues.",
+            "`POST /v1/chat`; a stream starts where the run paused. Repeating the same results returns the same "
+            "reply. Results for a run that no longer exists start a new run in its conversation, which includes "
+            "them. If the run has ended, answers to the agent's questions and the decision on its plan become the "
+            "next message of the conversation. So does a decision about a command that was rejected; if the run waits "
+            "for the decision, it continues.",
             body=api.json_body(
                 "AnswerRequest",
                 results=(
@@ -105,8 +105,8 @@ def _operations(sample: Sample) -> dict[str, Json]:
                 _CHAT_ID,
                 api.query(
                     "dialect",
-                    "`documents`; `html` for a piece of a page, `page` for a whole one; `markdown` for all that was "
-                    "said and done, `text` for what was said.",
+                    "`documents`; `html` for an HTML fragment, `page` for a whole page; `markdown` for the whole "
+                    "answer, `text` for its text only.",
                     {"enum": ["documents", "html", "page", "markdown", "text"]},
                 ),
             ],

@@ -161,8 +161,8 @@ class Pool:
             left = deadline - self._now()
             if left <= 0:
                 raise AgentTimedOut(
-                    f"All agents are busy, and none was free within {self._options.place_seconds:g} s; "
-                    "retry later, or raise the number of processes or of their sessions."
+                    f"All agents are busy, and none became free within {self._options.place_seconds:g} s; "
+                    "retry later, or raise `max_agents`."
                 )
             await self._change(left)
 

@@ -87,12 +87,12 @@ class Bridge:
         try:
             await asyncio.wait_for(self.client.ping(), self._options.ping_seconds)
         except TimeoutError as error:
-            raise AgentCrashed("The SDK's bridge does not answer. Retry.") from error
+            raise AgentCrashed("The SDK's bridge is not responding. Retry.") from error
         except Exception as error:
             report = reported(error)
             if report.may_be_the_bridge:
                 raise GatewayFault("The SDK's bridge rejects the gateway's token. Retry.") from error
-            raise AgentCrashed("The SDK's bridge is gone. Retry.", details=report.message) from error
+            raise AgentCrashed("The SDK's bridge has stopped. Retry.", details=report.message) from error
 
     def kill(self) -> None:
         """Kills the process. From now on it counts as gone."""
@@ -143,7 +143,7 @@ class Bridges:
         if not bridge.is_gone:
             await bridge.settle()
         if bridge.is_gone:
-            error: GatewayError = AgentCrashed("The SDK's bridge is gone. Retry.", details=bridge.stderr_tail)
+            error: GatewayError = AgentCrashed("The SDK's bridge has stopped. Retry.", details=bridge.stderr_tail)
         else:
             try:
                 await bridge.check()

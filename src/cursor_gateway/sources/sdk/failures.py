@@ -30,8 +30,8 @@ from cursor_gateway.sources.cursor.failures import known_failure, plain, quoting
 _NETWORK = re.compile(r"network|fetch failed|socket|ENOTFOUND|ECONN|EAI_AGAIN|ETIMEDOUT|timed? ?out", re.IGNORECASE)
 _SECONDS = re.compile(r"(\d+)(?:\.\d+)?s?")
 
-_BAD_KEY = "Cursor refuses the API key; set CURSOR_API_KEY to a valid one (cursor.com/dashboard, Integrations)."
-_REFUSED = "Cursor refuses this to the account that the API key belongs to."
+_BAD_KEY = "Cursor rejected the API key; set CURSOR_API_KEY to a valid one (cursor.com/dashboard, Integrations)."
+_REFUSED = "Cursor does not allow this for the account of this API key; use another account, or another model."
 _UNUSABLE = "The agent rejected one of its options."
 _NO_CAPACITY = "Cursor's service has no capacity for this request at the moment; try again later."
 _GIVEN_UP = "Cursor's service failed; try again in a while."
@@ -43,8 +43,8 @@ _CODES: dict[str, tuple[type[GatewayError], str]] = {
     "plan_required": (AgentMisconfigured, "This needs another Cursor plan."),
     "role_forbidden": (AgentMisconfigured, _REFUSED),
     "feature_unavailable": (AgentMisconfigured, _REFUSED),
-    "agent_not_found": (SessionLost, "The agent's session is gone; start a new conversation."),
-    "run_not_found": (AgentCrashed, "The agent's run is gone; run it again."),
+    "agent_not_found": (SessionLost, "The agent's session no longer exists; start a new conversation."),
+    "run_not_found": (AgentCrashed, "The agent's run no longer exists; send the message again."),
     "validation_error": (AgentMisconfigured, _UNUSABLE),
     "invalid_model": (
         ModelUnavailable,
@@ -71,10 +71,13 @@ _CODES: dict[str, tuple[type[GatewayError], str]] = {
     "invalid_argument": (AgentMisconfigured, _UNUSABLE),
     "failed_precondition": (AgentMisconfigured, _UNUSABLE),
     "out_of_range": (AgentMisconfigured, _UNUSABLE),
-    "not_found": (SessionLost, "The agent's session is gone; start a new conversation."),
+    "not_found": (SessionLost, "The agent's session no longer exists; start a new conversation."),
     "already_exists": (ConversationBusy, "The agent is still busy with this conversation; try again in a moment."),
     "resource_exhausted": (AgentOverloaded, _NO_CAPACITY),
-    "unimplemented": (AgentMisconfigured, "This version of the SDK cannot do that; install the one that is pinned."),
+    "unimplemented": (
+        AgentMisconfigured,
+        "This version of the SDK cannot do that; install the supported one with `pip install cursor-gateway[sdk]`.",
+    ),
     "unavailable": (
         AgentUnreachable,
         "The agent lost its connection to Cursor's service; check the network and try again.",
