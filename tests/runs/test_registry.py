@@ -119,7 +119,7 @@ def test_the_last_place_is_kept_for_an_owner_that_was_active() -> None:
         waiting = asyncio.ensure_future(ask("greedy", "chat_3"))
         await turns_of_the_loop()
         assert not waiting.done()
-        with pytest.raises(TooManyRuns, match="kept for other API keys"):
+        with pytest.raises(TooManyRuns, match="reserved for other API keys"):
             runs.check_free("greedy")
         await ask("modest", "chat_4")  # past the one that waits
         assert not waiting.done()
