@@ -67,6 +67,7 @@ def _picture_demo(browser: Browser, home: Path) -> None:
         ask_and_wait(page, _LAST)
         expect(page.get_by_role("navigation").get_by_role("link")).to_have_count(len(_EARLIER) + 1)
         answer = page.url
+        expect(page.get_by_role("button", name="Changes: 4 files")).to_be_visible()
         _show(page, "plan")
         _take(page, "answer")
         page.emulate_media(color_scheme="dark")
