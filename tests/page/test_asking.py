@@ -7,7 +7,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from tests.gateways import RunningGateway
-from tests.page.conftest import PHONE, Contexts, opened
+from tests.page.conftest import PHONE, Contexts, both_sizes, opened
 from tests.page.using import answers, ask_and_wait, choose, choose_folder, documents, expect_state, prompt_box, turns
 from tests.server.conftest import invocation, unique
 
@@ -41,6 +41,7 @@ def give(page: Page, event: str, name: str, text: str) -> None:
     )
 
 
+@both_sizes
 @pytest.mark.parametrize("way", ["drop", "paste"])
 def test_a_text_file_is_part_of_the_message(page: Page, way: str) -> None:
     mark = unique()

@@ -3,6 +3,7 @@
 import pytest
 from playwright.sync_api import Page, expect
 
+from tests.page.conftest import both_sizes
 from tests.page.using import answers, documents, expect_state, of_type
 
 
@@ -22,6 +23,7 @@ def test_a_suggestion_is_answered(demo_page: Page) -> None:
     expect(of_type(demo_page, "plan").locator("li[data-status=completed]").first).to_be_visible()
 
 
+@both_sizes
 def test_a_plan_is_accepted(demo_page: Page) -> None:
     demo_page.get_by_role("button", name="Plan a search for the bookshelf").click()
     expect_state(demo_page, "completed")
@@ -32,6 +34,7 @@ def test_a_plan_is_accepted(demo_page: Page) -> None:
     expect(of_type(answers(demo_page).last, "file_edit")).to_have_count(3)
 
 
+@both_sizes
 @pytest.mark.parametrize(("option", "file"), [("SQLite", "books.db"), ("PostgreSQL", "DATABASE_URL")])
 def test_an_answer_leads_to_its_own_branch(demo_page: Page, option: str, file: str) -> None:
     demo_page.get_by_role("button", name="Store the books in a database").click()
@@ -46,6 +49,7 @@ def test_an_answer_leads_to_its_own_branch(demo_page: Page, option: str, file: s
     expect(answers(demo_page).last).to_contain_text(file)
 
 
+@both_sizes
 def test_a_rejected_plan_leads_to_another_one(demo_page: Page) -> None:
     demo_page.get_by_role("button", name="Plan a search for the bookshelf").click()
     expect_state(demo_page, "completed")

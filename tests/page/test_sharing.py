@@ -3,21 +3,22 @@
 import json
 import shlex
 from pathlib import Path
+from typing import Any
 
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from tests.gateways import RunningGateway
 from tests.page.browsers import Watch
-from tests.page.conftest import Contexts, opened
+from tests.page.conftest import Contexts, both_sizes, opened
 from tests.page.scripts import Script
 from tests.page.using import answer_menu, answers, ask_and_wait, documents, expect_types, turns
 from tests.server.conftest import http_client, sse, unique
 
 
 @pytest.fixture
-def clipboard_page(contexts: Contexts, gateway: RunningGateway) -> Page:
-    return opened(contexts(permissions=["clipboard-read", "clipboard-write"]), gateway.url)
+def clipboard_page(contexts: Contexts, gateway: RunningGateway, window: dict[str, Any]) -> Page:
+    return opened(contexts(permissions=["clipboard-read", "clipboard-write"], **window), gateway.url)
 
 
 def _copied(page: Page, button: str) -> str:
@@ -57,6 +58,7 @@ def test_a_link_leads_to_one_answer(clipboard_page: Page, contexts: Contexts) ->
     expect(turns(other).nth(1).locator(".asked")).to_be_in_viewport()
 
 
+@both_sizes
 def test_an_answer_is_copied_as_text_or_as_markdown_with_all_that_was_done(
     clipboard_page: Page, script: Script
 ) -> None:
