@@ -104,8 +104,8 @@ def measured(parts: tuple[str, ...], rounds: int, console: Console) -> dict[str,
                 rows = {row: _better(row, found.get(row), one, tried) for row, one in PARTS[name](field, rounds)}
                 found.update(rows)
                 took, red = time.perf_counter() - began, [row for row in rows if is_red(row, found[row])]
-                told = f"; red: {', '.join(red)}" if red else ""
-                console.print(f"{name}: measured in {took:.0f} s{told}", style="dim", highlight=False)
+                reds = f"; red: {', '.join(red)}" if red else ""
+                console.print(f"{name}: measured in {took:.0f} s{reds}", style="dim", highlight=False)
                 if not red:
                     break
     return found
@@ -119,7 +119,9 @@ def _better(row: str, before: Found | None, now: Found, tried: int) -> Found:
     """Of a row that was red; the others keep what they had."""
     if before is None:
         return now
-    return replace(now, told=f"{now.told}; red {tried} times before".lstrip("; ")) if is_red(row, before) else before
+    return (
+        replace(now, details=f"{now.details}; red {tried} times before".lstrip("; ")) if is_red(row, before) else before
+    )
 
 
 def _raise_file_limit() -> None:

@@ -203,5 +203,5 @@ def sessions(field: Field, running: Deployed, rounds: int) -> Found:
         },
         rounds,
     )
-    told = f"{median(found, 'cluster'):,.0f}/s against {median(found, 'one'):,.0f}/s, {os.cpu_count()} cores"
-    return Found(ratio(found, "cluster", "one"), told)
+    rates = f"{median(found, 'cluster'):,.0f}/s against {median(found, 'one'):,.0f}/s, {os.cpu_count()} cores"
+    return Found(ratio(found, "cluster", "one"), rates)

@@ -30,7 +30,7 @@ class Dialect(Struct, frozen=True):
     body: Callable[[str], bytes]  # of a prompt
     first: str  # what the first content begins with
     end: str  # what stands near the end of every whole reply
-    answer: Callable[[bytes], str | replies.Told]
+    answer: Callable[[bytes], str | replies.Documents]
 
 
 class Server(Struct, frozen=True):

@@ -13,7 +13,7 @@ from benchmarks.compiling import compile_program
 from benchmarks.contenders import DOCUMENTS, OPENAI, PLAIN, RELAY, Contender, Server, gateway, module_server
 from benchmarks.failing import BenchmarkFailed
 from benchmarks.loading import Load, Summary
-from benchmarks.replies import Told, body_of
+from benchmarks.replies import Documents, body_of
 from benchmarks.run import RUN, pieces, text_of
 from benchmarks.sessions import SIZES, Session, named_session
 from cursor_gateway import read_response
@@ -32,7 +32,7 @@ class Field:
         self.sessions = {name: named_session(name) for name in SIZES}
         for name, session in self.sessions.items():
             (programs / f"{name}.ndjson").write_bytes(session.data)
-        self._documents: dict[str, Told] = {}
+        self._documents: dict[str, Documents] = {}
 
     @cached_property
     def gateway(self) -> Server:
@@ -72,14 +72,16 @@ class Field:
         answer = contender.dialect.answer(body_of(reply))
         expected = self.sessions[session].text if isinstance(answer, str) else self._expected_documents(session)
         if answer != expected:
-            raise BenchmarkFailed(f"{contender.dialect.path} told something else than the agent ({session} lines).")
+            raise BenchmarkFailed(
+                f"{contender.dialect.path} answered something else than the agent wrote ({session} lines)."
+            )
         return summary
 
     def total(self, contender: Contender, session: str, how: str = "", count: int = 1) -> float:
         """Seconds from the request to the end of the reply."""
         return self.ask(contender, session, how, count=count).total
 
-    def _expected_documents(self, name: str) -> Told:
+    def _expected_documents(self, name: str) -> Documents:
         if name not in self._documents:
             session: Session = self.sessions[name]
             parts = pieces(session.data)

@@ -8,7 +8,7 @@ from msgspec import Struct
 
 class Found(Struct, frozen=True):
     value: float
-    told: str = ""
+    details: str = ""
 
 
 Part: TypeAlias = Iterator[tuple[str, Found]]  # by the names of the goals

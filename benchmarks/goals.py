@@ -20,7 +20,7 @@ class Verdict(Enum):
     OVER = "over"  # within what is allowed for noise
     EXPLAINED = "explained"
     RED = "red"
-    TOLD = "told"  # there is no goal
+    NO_GOAL = "no goal"
 
 
 class Goal(Struct, frozen=True, kw_only=True):
@@ -33,7 +33,7 @@ class Goal(Struct, frozen=True, kw_only=True):
 
     def verdict(self, found: float) -> Verdict:
         if self.goal is None:
-            return Verdict.TOLD
+            return Verdict.NO_GOAL
         if not self._is_beyond(found, self.goal):
             return Verdict.MET
         if self._is_beyond(found, self.goal if self.limit is None else self.limit):
@@ -71,7 +71,7 @@ def _memory(what: str, goal: float, unit: str = "MB") -> Goal:
     return Goal(what=what, unit=unit, goal=goal)
 
 
-def _told(what: str, unit: str = "×") -> Goal:
+def _no_goal(what: str, unit: str = "×") -> Goal:
     return Goal(what=what, unit=unit)
 
 
@@ -86,20 +86,20 @@ GROUPS = (
         {
             "50k openai": _time("OpenAI", 2.0),
             "50k documents": _time("documents", 2.5),
-            "50k relay": _told(_RELAY),
-            "50k plain": _told(_PLAIN),
-            "50k blocks openai": _told("OpenAI, an agent that writes blocks"),
-            "50k blocks documents": _told("documents, an agent that writes blocks"),
-            "50k blocks relay": _told("byte relay, an agent that writes blocks"),
+            "50k relay": _no_goal(_RELAY),
+            "50k plain": _no_goal(_PLAIN),
+            "50k blocks openai": _no_goal("OpenAI, an agent that writes blocks"),
+            "50k blocks documents": _no_goal("documents, an agent that writes blocks"),
+            "50k blocks relay": _no_goal("byte relay, an agent that writes blocks"),
         },
     ),
     Group(
         "2,000 lines, relative to the same",
         {
-            "2k openai": _told("OpenAI"),
-            "2k documents": _told("documents"),
-            "2k relay": _told(_RELAY),
-            "2k plain": _told(_PLAIN),
+            "2k openai": _no_goal("OpenAI"),
+            "2k documents": _no_goal("documents"),
+            "2k relay": _no_goal(_RELAY),
+            "2k plain": _no_goal(_PLAIN),
         },
     ),
     Group(
@@ -110,8 +110,8 @@ GROUPS = (
                 0.24,
                 "a run takes 1,600 Python calls, a commit and the start of an agent; see below",
             ),
-            "many documents": _told("documents"),
-            "many plain": _told(_PLAIN),
+            "many documents": _no_goal("documents"),
+            "many plain": _no_goal(_PLAIN),
         },
     ),
     Group(
@@ -122,9 +122,9 @@ GROUPS = (
                 3.8,
                 "two thirds of it are the interpreter's, spread over 1,600 calls; see below",
             ),
-            "cpu documents": _told("documents", "ms"),
-            "cpu relay": _told(_RELAY, "ms"),
-            "cpu plain": _told(_PLAIN, "ms"),
+            "cpu documents": _no_goal("documents", "ms"),
+            "cpu relay": _no_goal(_RELAY, "ms"),
+            "cpu plain": _no_goal(_PLAIN, "ms"),
         },
     ),
     Group(
@@ -144,8 +144,8 @@ GROUPS = (
                 2.8,
                 "the relay's whole answer takes a millisecond; the gateway checks and stores first",
             ),
-            "first documents": _told("documents"),
-            "first plain": _told(_PLAIN),
+            "first documents": _no_goal("documents"),
+            "first plain": _no_goal(_PLAIN),
         },
     ),
     Group(
@@ -154,8 +154,8 @@ GROUPS = (
             "delay openai": out_of_reach(
                 _time("OpenAI", 2.0), 4.2, "each event is stored before it is shown, and four arrive at once"
             ),
-            "delay documents": _told("documents"),
-            "delay plain": _told(_PLAIN),
+            "delay documents": _no_goal("documents"),
+            "delay plain": _no_goal(_PLAIN),
         },
     ),
     Group(
@@ -189,8 +189,8 @@ GROUPS = (
     Group(
         "Other figures",
         {
-            "two": _told("requests per second, two gateways against one"),
-            "leave openai": _told("time from a disconnect until the agent has ended", "ms"),
+            "two": _no_goal("requests per second, two gateways against one"),
+            "leave openai": _no_goal("time from a disconnect until the agent has ended", "ms"),
         },
     ),
     Group(

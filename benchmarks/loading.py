@@ -57,7 +57,7 @@ class Load(Struct, frozen=True):
     ) -> tuple[Summary, bytes]:
         """And the first reply. `stamps` are expected in all replies together."""
         command = self._command(contender, prompt, concurrency, count, stamps)
-        return self._told(subprocess.run(command, capture_output=True, timeout=2 * _SECONDS), contender, stamps)
+        return self._summary(subprocess.run(command, capture_output=True, timeout=2 * _SECONDS), contender, stamps)
 
     def ask_all(self, contenders: list[Contender], prompt: str, *, concurrency: int, count: int) -> float:
         """All at the same time, each with its own client: replies a second, of all together."""
@@ -69,7 +69,7 @@ class Load(Struct, frozen=True):
         for client, contender in zip(clients, contenders, strict=True):
             out, err = client.communicate(timeout=2 * _SECONDS)
             ran = subprocess.CompletedProcess(client.args, client.returncode, out, err)
-            summaries.append(self._told(ran, contender, 0)[0])
+            summaries.append(self._summary(ran, contender, 0)[0])
         return sum(summary.finished for summary in summaries) / max(summary.seconds for summary in summaries)
 
     @contextmanager
@@ -98,7 +98,7 @@ class Load(Struct, frozen=True):
         command += ["-f", contender.dialect.first, "-e", contender.dialect.end]
         return [*command, "-s"] if stamps else command
 
-    def _told(
+    def _summary(
         self, ran: "subprocess.CompletedProcess[bytes]", contender: Contender, stamps: int
     ) -> tuple[Summary, bytes]:
         where = contender.dialect.path

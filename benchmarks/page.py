@@ -17,7 +17,7 @@ _MARKS = {
     Verdict.OVER: "**over**",
     Verdict.EXPLAINED: "**explained**",
     Verdict.RED: "**red**",
-    Verdict.TOLD: "",
+    Verdict.NO_GOAL: "",
 }
 
 _HOW = f"""\

@@ -55,7 +55,7 @@ def _draw_contenders(drawing: "_Drawing", found: Mapping[str, Found]) -> None:
     longest = max((one.value for one in shown.values()), default=1.0)
     for name, one in shown.items():
         label, style = _CONTENDERS[name]
-        drawing.bar(label, one.value / longest, style, f"{one.value:.1f} ×", one.told.partition(" against ")[0])
+        drawing.bar(label, one.value / longest, style, f"{one.value:.1f} ×", one.details.partition(" against ")[0])
     drawing.line(1 / longest, len(shown))
 
 

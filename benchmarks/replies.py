@@ -7,7 +7,7 @@ from msgspec import Struct
 
 from benchmarks.failing import BenchmarkFailed
 
-Told = list[tuple[str, str]]  # of each document: its type and its content
+Documents = list[tuple[str, str]]  # of each document: its type and its content
 
 
 class _Delta(Struct):
@@ -105,7 +105,7 @@ def text_of_lines(body: bytes) -> str:
     return msgspec.json.decode(last, type=_Result).result
 
 
-def documents_of(body: bytes) -> Told:
+def documents_of(body: bytes) -> Documents:
     """Of the documents dialect; what a document's end repeats must be what had come."""
     kinds: dict[str, str] = {}
     contents: dict[str, list[str]] = {}

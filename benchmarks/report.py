@@ -18,7 +18,7 @@ _STYLES = {
     Verdict.OVER: "yellow",
     Verdict.EXPLAINED: "yellow",
     Verdict.RED: "bold red",
-    Verdict.TOLD: "dim",
+    Verdict.NO_GOAL: "dim",
 }
 _EIGHTHS = " ▏▎▍▌▋▊▉█"
 
@@ -68,11 +68,11 @@ def reason(goal: Goal, found: Found) -> str:
     """What a figure was made of, and what is said of one that is over its goal."""
     match goal.verdict(found.value):
         case Verdict.EXPLAINED:
-            return "; ".join(text for text in (found.told, goal.explained) if text)
+            return "; ".join(text for text in (found.details, goal.explained) if text)
         case Verdict.OVER:
-            return "; ".join(text for text in (found.told, f"within what noise may do (≤ {goal.limit:g})") if text)
-        case Verdict.MET | Verdict.RED | Verdict.TOLD:
-            return found.told
+            return "; ".join(text for text in (found.details, f"within what noise may do (≤ {goal.limit:g})") if text)
+        case Verdict.MET | Verdict.RED | Verdict.NO_GOAL:
+            return found.details
 
 
 def value_text(goal: Goal, value: float) -> str:

@@ -90,7 +90,7 @@ def test_open_streams_are_held_and_their_memory_is_told(field: Field, monkeypatc
     monkeypatch.setattr(served, "IDLE", 150)
     found = dict(served.idle_streams(field, 1))
     assert found.keys() == {"idle"}
-    assert "150 readers" in found["idle"].told
+    assert "150 readers" in found["idle"].details
 
 
 def test_a_modest_key_is_measured_beside_a_greedy_one(field: Field) -> None:
@@ -98,7 +98,7 @@ def test_a_modest_key_is_measured_beside_a_greedy_one(field: Field) -> None:
     assert found.keys() == {"fair first content", "fair whole answer"}
     for one in found.values():
         assert one.value > 0
-        told = re.search(r"had \d+\.\d of 8 runs, ([\d,]+) of its requests were refused", one.told)
+        told = re.search(r"had \d+\.\d of 8 runs, ([\d,]+) of its requests were refused", one.details)
         assert told is not None
         assert told[1] != "0"
 

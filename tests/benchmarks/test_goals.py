@@ -1,4 +1,4 @@
-"""What is over its goal is told, what is far over it is red, and an explanation does not hide what gets worse."""
+"""What is over its goal is marked, what is far over it is red, and an explanation does not hide what gets worse."""
 
 import pytest
 
@@ -19,7 +19,7 @@ AT_LEAST = Goal(what="rate", goal=0.7, limit=0.54, at_least=True)
         (AT_LEAST, 0.6, Verdict.OVER),
         (AT_LEAST, 0.5, Verdict.RED),
         (Goal(what="memory", goal=70), 70.1, Verdict.RED),
-        (Goal(what="told"), 1e9, Verdict.TOLD),
+        (Goal(what="a row"), 1e9, Verdict.NO_GOAL),
     ],
 )
 def test_verdicts(goal: Goal, found: float, verdict: Verdict) -> None:
@@ -43,7 +43,7 @@ def test_a_share_is_1_at_the_goal_and_more_beyond_it() -> None:
     assert AT_MOST.share(2.0) == 1
     assert AT_MOST.share(3.0) == 1.5
     assert AT_LEAST.share(0.35) == 2
-    assert Goal(what="told").share(3.0) is None
+    assert Goal(what="a row").share(3.0) is None
 
 
 def test_no_limit_is_stricter_than_its_goal_and_no_name_is_used_twice() -> None:

@@ -9,6 +9,7 @@ import httpx2
 import pytest
 
 from cursor_gateway.cli.main import cli
+from cursor_gateway.cli.serve import run_loop
 from tests.cli.processes import TIMEOUT, finished_process
 from tests.gateways import running_gateway
 
@@ -69,6 +70,17 @@ def test_the_first_answer_waits_for_nothing_that_it_does_without(has_agent: bool
     assert "cursor_gateway.server.app" in loaded
     assert not loaded & _NEVER_AT_A_START
     assert len(loaded) <= _MOST_MODULES
+
+
+def test_a_thread_that_computes_keeps_the_event_loop_waiting_for_a_moment_only() -> None:
+    async def interval() -> float:
+        return sys.getswitchinterval()
+
+    before = sys.getswitchinterval()
+    try:
+        assert run_loop(interval()) <= 0.0005
+    finally:
+        sys.setswitchinterval(before)
 
 
 # --- commands that are imported when they are used ------------------------------------------------------

@@ -63,6 +63,35 @@ def test_what_is_written_in_one_turn_is_one_transaction(tmp_path: Path) -> None:
     database.close()
 
 
+def test_after_a_turn_with_one_write_the_next_is_committed_at_once(tmp_path: Path) -> None:
+    database = Counted(tmp_path)
+    store = SqliteStore(tmp_path)
+    store.database = store._group._database = database
+
+    async def append(id: str, number: int) -> None:
+        assert isinstance(await store.append(lease(id), number, deltas(number)), Stored)
+
+    async def live() -> None:
+        for id in "abc":
+            await store.begin_run(new_run(id, id))
+            await asyncio.sleep(0)
+        for id in "abc":  # each in a turn of its own
+            await append(id, 1)
+            await asyncio.sleep(0)
+        assert database.transactions == 0
+        await asyncio.gather(*(append(id, 2) for id in "abc"))  # the first could not know of the others
+        assert database.transactions == 1
+        await asyncio.gather(*(append(id, 3) for id in "abc"))  # the next can expect them
+        assert database.transactions == 2
+        await append("a", 4)
+        assert database.transactions == 3
+        await append("a", 5)
+        assert database.transactions == 3
+        await store.close()
+
+    asyncio.run(live())
+
+
 def test_a_run_begins_and_ends_in_one_transaction(tmp_path: Path) -> None:
     store = SqliteStore(tmp_path)
     stored = asyncio.run(store.begin_with(new_run("run", "conv", "Hello"), deltas(1, 2), run_end("run")))
@@ -106,6 +135,7 @@ def test_a_write_is_done_although_nobody_waits_for_it(tmp_path: Path) -> None:
     async def live() -> None:
         for id in "ab":
             await store.begin_run(new_run(id, id))
+        store._group.add(partial(writing.append, lease=lease("b"), first_number=1, events=deltas(1)))  # so "a" waits
         left = asyncio.ensure_future(store.append(lease("a"), 1, deltas(1)))
         await asyncio.sleep(0)
         left.cancel()

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from cursor_gateway.sources.base import Source
 
 _THREADS = 8  # for what waits for the disk
+_SWITCH_SECONDS = 0.0002  # for which the event loop waits at most when a thread, such as the indexer, computes
 
 _T = TypeVar("_T")
 
@@ -138,6 +139,7 @@ def _let_go(stream: TextIO) -> None:
 
 
 def run_loop(serving: Coroutine[None, None, _T]) -> _T:
+    sys.setswitchinterval(_SWITCH_SECONDS)
     gc.disable()  # until it listens: the objects made before that stay, and collecting them takes a tenth of the time
     try:
         import uvloop

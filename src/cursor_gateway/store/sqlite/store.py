@@ -4,11 +4,10 @@ Short calls run in the event loop's thread: storing a batch takes less time than
 that may be long run in a worker thread.
 
 What several runs write in the same turn of the event loop is committed together, at the end of the turn: one
-transaction for all of them costs little more than one for each. A run that is alone does not wait for that.
+transaction for all of them costs little more than one for each. Who writes alone does not wait for that.
 """
 
 import asyncio
-from asyncio import _get_running_loop
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -91,7 +90,7 @@ class SqliteStore:
 
     def _is_alone(self) -> bool:
         """Nothing else is written in this turn, as far as is known."""
-        return (len(self._running) < 2 and not self._group.has_writes) or _get_running_loop() is None
+        return (len(self._running) < 2 and not self._group.has_writes) or self._group.is_at_once()
 
     async def set_session(
         self, conversation_id: str, owner: str, session_id: str | None, fingerprint: str | None
