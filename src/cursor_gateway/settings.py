@@ -263,6 +263,13 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
             "use `NAME/PATH` as workspace. Only with `store`."
         ),
     ] = {}
+    labels: Annotated[
+        list[str],
+        Meta(
+            description="What requests may ask for in `needs`, such as `gpu`: this runner takes those that need no "
+            "others. Only with `store`."
+        ),
+    ] = []
     beat_seconds: Annotated[Seconds, Meta(description="How often a process of a cluster says that it is alive.")] = 3
     lease_seconds: Annotated[
         Seconds,

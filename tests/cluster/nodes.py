@@ -59,6 +59,7 @@ async def node(
         made = Node(options, cluster, store, service, lambda: 0)
         stack.push_async_callback(made.close)
         if service is not None:
+            stack.push_async_callback(service.starter.close)
             stack.push_async_callback(service.runs.close, 0.0)
         await made.start()
         yield Running(made, store, cluster, service)

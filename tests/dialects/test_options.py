@@ -17,6 +17,7 @@ def test_headers_stand_for_fields_and_the_bodys_own_come_first() -> None:
         "x-cursor-include": "raw, thinking",
         "x-cursor-conversation-id": "conv_1",
         "x-cursor-when-client-leaves": "finish",
+        "x-cursor-needs": "gpu, linux",
     }
     assert with_headers(CursorOptions(mode="ask", workspace="/w"), headers) == CursorOptions(
         mode="ask",
@@ -24,6 +25,7 @@ def test_headers_stand_for_fields_and_the_bodys_own_come_first() -> None:
         include=("raw", "thinking"),
         conversation_id="conv_1",
         when_client_leaves="finish",
+        needs=("gpu", "linux"),
     )
 
 

@@ -7,6 +7,7 @@ from msgspec import UNSET
 
 from cursor_gateway.errors import AgentCrashed
 from cursor_gateway.model.actions import INTERRUPTED
+from cursor_gateway.model.agent_events import RunFinished, TextDelta
 from cursor_gateway.model.document_events import (
     ContentDelta,
     DocumentEvent,
@@ -303,3 +304,19 @@ def test_calls_are_counted_as_the_run_itself_counts_them(scenario: Scenario) -> 
     assert counted.tool_call_count == done.envelope.metadata.tool_call_count
     # At least: which calls are of one turn, only the agent itself tells, and not in these events.
     assert bool(counted.turn_count) == bool(done.envelope.metadata.turn_count)
+
+
+@pytest.mark.parametrize("type", OPEN)
+def test_another_agent_can_go_on_with_it(type: str) -> None:
+    """What was open is ended, a note says what has happened, and what follows has the next numbers."""
+    begun, *_ = OPEN[type]
+    assembler, closing = PartialRun(begun).interrupt(RUN, "Do it.", "(Another one continues.)")
+    events = [*begun, *closing, *assembler.push(TextDelta("Done.")), *assembler.push(RunFinished(duration_ms=1))]
+    assert_well_formed(events)
+    transcript = Transcript()
+    for event in events:
+        transcript.push(event)
+    response = transcript.response()
+    assert response is not None
+    assert [document.content for document in response.documents[1:]] == ["(Another one continues.)", "Done."]
+    assert [document.sequence for document in response.documents] == [1, 2, 3]

@@ -36,6 +36,7 @@ def own_member(settings: Settings, process: str, *, takes_work: bool) -> Member:
         host=host,
         process=process,
         volumes=[host, *settings.volumes] if runs_agents else [],
+        labels=settings.labels if runs_agents else (),
         capacity=settings.max_runs if runs_agents and takes_work else 0,
         version=version("cursor-gateway"),
         is_draining=runs_agents and not takes_work,

@@ -93,7 +93,17 @@ def _table(members: Sequence[Member], ages: dict[str, float] | None) -> "Table":
     from rich.table import Table
 
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
-    for name in ("id", "role", "host", "volumes", "runs", "state", "version", *(("beat",) if ages is not None else ())):
+    for name in (
+        "id",
+        "role",
+        "host",
+        "volumes",
+        "labels",
+        "runs",
+        "state",
+        "version",
+        *(("beat",) if ages is not None else ()),
+    ):
         table.add_column(name, overflow="fold")
     for one in members:
         table.add_row(
@@ -101,6 +111,7 @@ def _table(members: Sequence[Member], ages: dict[str, float] | None) -> "Table":
             one.role,
             visible_line(one.host),
             visible_line(" ".join(one.volumes)) or "–",
+            visible_line(" ".join(one.labels)) or "–",
             f"{one.busy}/{one.capacity}" if one.is_runner else "–",
             "draining" if one.is_draining else "ready",
             visible_line(one.version),

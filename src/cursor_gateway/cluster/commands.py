@@ -23,6 +23,12 @@ class Start(Struct, frozen=True, tag="start"):
     request: RunRequest
 
 
+class Resume(Struct, frozen=True, tag="resume"):
+    """Continues the run that this request started: its runner was lost."""
+
+    request: RunRequest
+
+
 class Answer(Struct, frozen=True, tag="answer"):
     run_id: str
     asker: Asker
@@ -86,6 +92,7 @@ class RevokePermission(Struct, frozen=True, tag="revoke"):
 Command: TypeAlias = (
     Take
     | Start
+    | Resume
     | Answer
     | Cancel
     | Stop

@@ -114,7 +114,15 @@ class Front:
         self, command: Take | Start, request: RunRequest, dedupe: str | None, waiting: RunRecord | None
     ) -> Continued:
         volume, run_id = await self._volume(request), new_run_id()
-        outcome = await self._ask(command, request.owner, run=waiting, volume=volume, dedupe=dedupe, starts=run_id)
+        outcome = await self._ask(
+            command,
+            request.owner,
+            run=waiting,
+            volume=volume,
+            dedupe=dedupe,
+            starts=run_id,
+            needs=request.needs,
+        )
         return await self._continued(outcome, request.owner, run_id)
 
     async def answer(self, id: str, asker: Asker, given: Given) -> Continued:
@@ -276,6 +284,8 @@ class Front:
     def not_ready(self) -> str:
         if self._members.own.is_draining:
             return "This process takes no new work."
+        if old := self._members.too_old:
+            return f"{old[0].id} has version {old[0].version}, which is too old for this one; upgrade or stop it first."
         if self._members.look_age > _SILENT_SECONDS + self._members.timing.beat_seconds:
             return "The database does not answer."
         return ""
@@ -337,6 +347,7 @@ class Front:
         member: Member | None = None,
         dedupe: str | None = None,
         starts: str = "",
+        needs: Sequence[str] = (),
     ) -> Outcome:
         """The runner that drives `run` must take it, or this member, or any that has the volume. `starts` is the id of
         the run that it may start."""
@@ -344,7 +355,7 @@ class Front:
         if run is not None and run.state == "running" and self._members.has(run.instance):
             target = run.instance
         if target is None:
-            await self._check_runner(volume)
+            await self._check_runner(volume, needs)
         new = NewCommand(
             id=new_command_id(),
             owner=owner,
@@ -352,6 +363,7 @@ class Front:
             front=self._members.own_id,
             target=target,
             volume=volume or None,
+            needs=needs,
             run_id=starts,
             takes_place=bool(starts) and target is None,
             body=encode(command),
@@ -361,7 +373,7 @@ class Front:
             seconds = self._limits.queue_seconds if starts else _SHORT_SECONDS
             outcome = await self._asking.ask(new, seconds, self._limits.max_runs_per_key if starts else 0)
         except Withdrawn:
-            await self._check_runner(volume)
+            await self._check_runner(volume, needs)
             raise TooManyRuns("All runners are busy; try again later, or start another one.") from None
         if isinstance(outcome, OverLimit):
             limit = self._limits.max_runs_per_key
@@ -371,12 +383,14 @@ class Front:
             )
         return outcome
 
-    async def _check_runner(self, volume: str | None) -> None:
-        if not self._members.runners(volume):
+    async def _check_runner(self, volume: str | None, needs: Sequence[str]) -> None:
+        if not self._members.runners(volume, needs):
             await self._members.look()
-        if not self._members.runners(volume):
-            where = f" has the volume {volume!r}" if volume else " is connected to the database"
-            raise NoRunner(f"No runner{where}; start one with role `runner`, or try again later.")
+        if not self._members.runners(volume, needs):
+            what = [f"the volume {volume!r}"] if volume else []
+            what += [f"the label {label!r}" for label in needs]
+            which = f" has {' and '.join(what)}" if what else " is connected to the database"
+            raise NoRunner(f"No runner{which}; start one with role `runner`, or try again later.")
 
     async def _volume(self, request: RunRequest) -> str | None:
         """Where the request's conversation is, or is to be."""

@@ -19,7 +19,7 @@ from cursor_gateway.errors import GatewayError, RunnerLost, StoreUnavailable
 from cursor_gateway.runs.figures import Figure
 from cursor_gateway.runs.recovery import end_claimed_run
 from cursor_gateway.store.base import Lease, RunRecord, Store
-from cursor_gateway.store.cluster import ClusterStore, Figures, Hint, Member
+from cursor_gateway.store.cluster import OLDEST, ClusterStore, Figures, Hint, Member
 
 _FORGET_SECONDS = 60.0  # between two removals of old commands
 _CUT_OFF = 0.8  # of a lease without beats: others may take this process for dead soon
@@ -78,13 +78,19 @@ class Members:
     def has(self, id: str) -> bool:
         return any(member.id == id for member in self.known)
 
-    def runners(self, volume: str | None = None) -> list[Member]:
+    def runners(self, volume: str | None = None, needs: Collection[str] = ()) -> list[Member]:
         """That take new work."""
-        return [
-            member
-            for member in self.known
-            if member.is_runner and not member.is_draining and (not volume or volume in member.volumes)
-        ]
+        return [member for member in self.known if member.can_take(volume, needs)]
+
+    @property
+    def level(self) -> int:
+        """Of the cluster: what every member understands."""
+        return min((member.level for member in self.known), default=self.own.level)
+
+    @property
+    def too_old(self) -> list[Member]:
+        """Members that this process cannot work with."""
+        return [member for member in self.known if member.level < OLDEST]
 
     # --- coming and going ---------------------------------------------------------------------------
 
@@ -148,6 +154,7 @@ class Members:
         count = Figure("cluster_members", "Processes of the cluster.", len(self.known))
         found = [
             count,
+            Figure("cluster_level", "The protocol that all processes of the cluster understand.", self.level),
             Figure("cluster_beat_age_seconds", "Time since the database took this process's beat.", self.beat_age),
             Figure("cluster_takeovers", "Dead processes whose runs were ended here.", self.takeovers, is_total=True),
             Figure("cluster_fenced", "Times that this process was taken for dead.", self.times_removed, is_total=True),

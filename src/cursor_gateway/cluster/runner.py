@@ -29,6 +29,7 @@ from cursor_gateway.cluster.commands import (
     Outcome,
     Remove,
     Replied,
+    Resume,
     Revert,
     RevokePermission,
     Start,
@@ -185,7 +186,8 @@ class Runner:
     async def _outcome(self, claimed: ClaimedCommand) -> Outcome:
         try:
             command = command_of(claimed.body)
-            return await self._execute(command, Claim(claimed.id, claimed.epoch, claimed.run_id), claimed.front)
+            claim = Claim(claimed.id, claimed.epoch, claimed.run_id, _resumption(command))
+            return await self._execute(command, claim, claimed.front)
         except RunnerLost as error:
             return await self._begun(claimed) or Failed(error.failure())
         except GatewayError as error:
@@ -213,6 +215,8 @@ class Runner:
             case Start(request=request):
                 self._watch(claim.run_id, front)
                 return _replied(Continued(await service.start(replace(request, claim=claim)), 0))
+            case Resume(request=request):
+                return Replied((await self._resumed(request, claim)).id, 0)
             case Answer(run_id=run_id, asker=asker, given=given):
                 await self._settle(run_id, asker.owner)
                 self._watch(claim.run_id, front)
@@ -240,6 +244,18 @@ class Runner:
                 return returned(await service.permissions(owner))
             case RevokePermission(owner=owner, id=id):
                 return returned(await service.revoke_permission(owner, id))
+
+    async def _resumed(self, request: RunRequest, claim: Claim) -> Run:
+        """Raises `RunnerLost` if the run is not to be continued any more. What cannot be continued is ended."""
+        stored = await self._cluster.resume_run(claim, self._members.own_id)
+        if stored is None:
+            raise RunnerLost("The run ended before it could be resumed; send the message again.")
+        try:
+            return await self._service.service.resume(replace(request, claim=claim), stored)
+        except Exception:
+            with suppress(StoreUnavailable):  # then `end_lost_runs` does it
+                await self._members.end(stored)
+            raise
 
     async def _settle_calls(self, request: RunRequest) -> None:
         results, _ = results_in(request)
@@ -308,3 +324,13 @@ class Runner:
 
 def _replied(continued: Continued) -> Replied:
     return Replied(continued.run.id, continued.after, continued.usage_before)
+
+
+def _resumption(command: Command) -> bytes:
+    """The command that continues a run of this one, if it may be. The calls of a caller's tools belong to one agent,
+    so another one could not wait for them."""
+    match command:
+        case Take(request=request) | Start(request=request) if request.when_runner_lost == "resume":
+            return encode(Resume(request)) if request.offer is None else b""
+        case _:
+            return b""

@@ -20,7 +20,7 @@ from cursor_gateway.model.documents import ClarificationAnswer, Mode, Usage
 from cursor_gateway.model.images import Image
 from cursor_gateway.model.messages import Message
 from cursor_gateway.model.permissions import Permission
-from cursor_gateway.model.run_info import Attempt, Fences, Include, RunInfo, WhenClientLeaves
+from cursor_gateway.model.run_info import Attempt, Fences, Include, RunInfo, WhenClientLeaves, WhenRunnerLost
 from cursor_gateway.prompting.replies import Decision
 from cursor_gateway.prompting.structured import Format
 from cursor_gateway.stages.tokens import estimate_tokens_by_sample
@@ -211,6 +211,8 @@ class StartRun(Struct, frozen=True, kw_only=True):
     fences: Fences | None = None
     include: Set[Include] = frozenset()
     when_client_leaves: WhenClientLeaves | None = None
+    when_runner_lost: WhenRunnerLost | None = None
+    needs: Sequence[str] = ()  # labels that the runner must have
     source: str | None = None
 
 

@@ -125,7 +125,8 @@ def cursor_headers(options: type[CursorOptions]) -> list[Json]:
         shape = next(shape for shape in schema["properties"][field]["anyOf"] if shape != NULL)
         about = f"For clients that cannot send `cursor.{field}`, which takes precedence."
         if shape.get("type") == "array":
-            word = f"({'|'.join(shape['items']['enum'])})"
+            words = shape["items"].get("enum")
+            word = f"({'|'.join(words)})" if words else "[^,]+"
             about, shape = f"{about} Separated by commas.", {"type": "string", "pattern": f"^{word}( *, *{word})*$"}
         found.append(header(name.title(), about, shape))
     return found
@@ -353,6 +354,9 @@ RUN_OPTIONS: Meanings = {
     ".workspace": "The folder to work in: an allowed root or a folder below one.",
     ".whenClientLeaves": "What happens to the run when its last reader disconnects: `cancel` or `finish`. The default "
     "is the operator's setting.",
+    ".whenRunnerLost": "What happens to the run when the process that runs its agent dies, in a cluster: `end`, the "
+    "default, or `resume` on another runner with the same volume, once.",
+    ".needs": "Labels that the runner must have, in a cluster; without such a runner the request gets 503.",
 }
 _CURSOR_MEANINGS: Meanings = {
     **RUN_OPTIONS,

@@ -10,7 +10,7 @@ from msgspec import Meta, Struct
 
 from cursor_gateway.errors import InvalidRequest
 from cursor_gateway.model.documents import MODES, Mode
-from cursor_gateway.model.run_info import Fences, Include, WhenClientLeaves
+from cursor_gateway.model.run_info import Fences, Include, Labels, WhenClientLeaves, WhenRunnerLost
 
 _NonEmpty: TypeAlias = Annotated[str, Meta(min_length=1)]
 
@@ -24,6 +24,8 @@ class CursorOptions(Struct, frozen=True, kw_only=True, rename="camel", forbid_un
     include: tuple[Include, ...] | None = None
     conversation_id: _NonEmpty | None = None
     when_client_leaves: WhenClientLeaves | None = None
+    when_runner_lost: WhenRunnerLost | None = None
+    needs: Labels | None = None
     source: _NonEmpty | None = None
 
 
@@ -37,6 +39,7 @@ CURSOR_HINTS = {
     "cursor.fences": one_of(get_args(Fences)),
     "cursor.include[]": one_of(get_args(Include)),
     "cursor.whenClientLeaves": one_of(get_args(WhenClientLeaves)),
+    "cursor.whenRunnerLost": one_of(get_args(WhenRunnerLost)),
 }
 
 
@@ -57,8 +60,9 @@ def with_headers(options: T, headers: Mapping[str, str]) -> T:
         return options
     named = header_names(type(options))
     given: dict[str, object] = {name: ours[header] for name, header in named.items() if header in ours}
-    if isinstance(included := given.get("include"), str):
-        given["include"] = [word.strip() for word in included.split(",")]
+    for name in ("include", "needs"):
+        if isinstance(listed := given.get(name), str):
+            given[name] = [word.strip() for word in listed.split(",")]
     for name, value in given.items():
         try:
             msgspec.convert({name: value}, type(options))

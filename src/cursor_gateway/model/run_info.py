@@ -1,16 +1,20 @@
 """What is decided about a run before it starts; passed in, because the pure modules have no clock and no randomness."""
 
 from collections.abc import Set
-from typing import Literal, TypeAlias
+from typing import Annotated, Literal, TypeAlias
 
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from cursor_gateway.model.documents import Mode
 
 Fences: TypeAlias = Literal["split", "inline"]
 Include: TypeAlias = Literal["thinking", "raw"]
 WhenClientLeaves: TypeAlias = Literal["cancel", "finish"]
+WhenRunnerLost: TypeAlias = Literal["end", "resume"]
 WhenBusy: TypeAlias = Literal["refuse", "wait"]
+
+Label: TypeAlias = Annotated[str, Meta(min_length=1, max_length=100)]  # of a runner, such as `gpu`
+Labels: TypeAlias = Annotated[tuple[Label, ...], Meta(max_length=20)]
 
 # Of a client that sends the same request again by itself when a reply is lost: the one that it says this is, or
 # `unknown` if it does not say. `only`: any other client; the same request again asks for another answer.

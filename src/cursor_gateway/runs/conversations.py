@@ -13,7 +13,7 @@ from cursor_gateway.runs.image_files import size_of
 from cursor_gateway.runs.run import Run
 from cursor_gateway.runs.turn_builder import Conversation
 from cursor_gateway.sources.private_files import private_folder
-from cursor_gateway.store.base import ConversationRecord, MessageRecord, Store
+from cursor_gateway.store.base import ConversationRecord, MessageRecord, RunRecord, Store
 
 _YOUNG_SECONDS = 3600.0
 
@@ -82,6 +82,16 @@ class Conversations:
         version = _version(found, latest)  # as of before `known` is read
         known = messages[:given] or await self._said_in(id, owner)
         return self._conversation(found, latest, known, messages[given:], given, version)
+
+    async def interrupted(self, run: RunRecord, messages: Sequence[Message]) -> Conversation:
+        """That of a run whose process died, as it was when the run began with these messages."""
+        found = await self._store.conversation(run.conversation_id, run.owner)
+        if found is None:
+            raise NotFound(f"Unknown conversation {run.conversation_id!r}; it was deleted.", param="conversationId")
+        given = answered(messages)
+        said = await self._store.messages(found.id, run.owner)
+        known = messages[:given] or [_message(record) for record in said if record.run_id != run.id]
+        return self._conversation(found, None, known, messages[given:], given, _version(found, None))
 
     async def find_by_history(self, scope: Scope, messages: Sequence[Message]) -> Conversation:
         """The one that has said all but the last of these messages, or a new one."""

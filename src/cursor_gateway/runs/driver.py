@@ -79,8 +79,10 @@ class Driver:
         *,
         turns: TurnBuilder | None = None,
         caller: CallerTools | None = None,
+        assembler: Assembler | None = None,
     ) -> None:
-        """`turns` makes the turns for an agent that has to be started again; `caller` has the caller's tools."""
+        """`turns` makes the turns for an agent that has to be started again; `caller` has the caller's tools;
+        `assembler` continues a run that another process began."""
         self.turn = turn
         self.session_id = turn.session_id
         self.first_event_at = self.heard_at = 0.0  # by the loop's clock
@@ -91,7 +93,7 @@ class Driver:
         self.stop_reason: GatewayError | None = None
         self.first_event: Callable[[], None] = lambda: None  # called when readers have it
         self._log, self._waiting, self._turns, self._caller = log, waiting, turns, caller
-        self._assembler = Assembler(info)
+        self._assembler = assembler or Assembler(info)
         self._redacted: Callable[[Failure], Failure] = lambda failure: failure
         self._spending = UsageTotal()
         self._started_at = 0.0

@@ -55,6 +55,11 @@ class EventLog:
         """How many there are, visible or not."""
         return self._last
 
+    def resume(self, stored: Sequence[DocumentEvent]) -> None:
+        """For a run that another process began, with what is stored of it. Called before anything else."""
+        self.dropped = self._last = len(stored)
+        self.documents = sum(isinstance(event, DocumentEnded) for event in stored)
+
     # --- writing ------------------------------------------------------------------------------------
 
     def add(self, events: Sequence[DocumentEvent]) -> None:

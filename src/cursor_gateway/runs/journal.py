@@ -132,6 +132,15 @@ class Journal:
         if self._first_event_ms is None:
             self._first_event_ms = self._now_ms()
         self._waiting += events
+        self._note(events)
+
+    def resume(self, lease: Lease, stored: Sequence[DocumentEvent], first_event_ms: int | None) -> None:
+        """For a run that another process began, with what it has stored. Called before anything else."""
+        self._lease, self._stored, self._first_event_ms = lease, len(stored), first_event_ms
+        self._note(stored)
+
+    def _note(self, events: Sequence[DocumentEvent]) -> None:
+        """What the end of the run will tell of them."""
         for event in events:
             if text := source_text(event):
                 self._said.append(text)

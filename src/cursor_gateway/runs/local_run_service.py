@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Collection, Sequence, Set
 
+from cursor_gateway.errors import InvalidRequest
 from cursor_gateway.model.documents import ChatResponse, Envelope
 from cursor_gateway.model.permissions import PermissionEntry
 from cursor_gateway.runs.answering import Answering, Asker
@@ -29,9 +30,11 @@ class LocalRunService:
     # --- starting, continuing and ending runs -------------------------------------------------------
 
     async def take(self, request: RunRequest) -> Continued:
+        _check_needs(request)
         return await self._continuing.take(request)
 
     async def start(self, request: RunRequest) -> RunHandle:
+        _check_needs(request)
         return await self.service.start(request)
 
     async def answer(self, id: str, asker: Asker, given: Given) -> Continued:
@@ -140,3 +143,9 @@ class LocalRunService:
 
     async def close(self) -> None:
         await self.service.close(0)
+
+
+def _check_needs(request: RunRequest) -> None:
+    """Whoever has claimed the request has its labels."""
+    if request.needs and request.claim is None:
+        raise InvalidRequest("`needs` chooses a runner of a cluster, and this gateway is none; omit it.", param="needs")

@@ -41,6 +41,13 @@ def run_info(run: RunRecord) -> RunInfo:
     )
 
 
+async def all_events(store: Store, run: RunRecord) -> list[DocumentEvent]:
+    events: list[DocumentEvent] = []
+    while found := (await store.events(run.id, run.owner, after=len(events))).events:
+        events += found
+    return events
+
+
 async def _end(store: Store, lease: Lease, run: RunRecord, why: GatewayError, now_ms: int) -> Written:
     unfinished, words, said, last = PartialRun(), Words(), list[str](), 0
     while (page := await store.events(run.id, run.owner, after=last)).events:

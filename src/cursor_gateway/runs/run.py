@@ -22,6 +22,7 @@ from cursor_gateway.runs.turn_builder import TurnBuilder
 from cursor_gateway.runs.waiting import Waiting, WaitLimits
 from cursor_gateway.sources.base import Turn
 from cursor_gateway.sources.router import SourceOrRouter, routed
+from cursor_gateway.stages.assembler import Assembler
 from cursor_gateway.store.base import Idempotency
 
 
@@ -54,6 +55,7 @@ class Run:
         waiting: Waiting | None = None,
         caller: CallerTools | None = None,
         questions: Questions | None = None,
+        assembler: Assembler | None = None,
     ) -> None:
         """`waiting` has the calls that `caller` and `questions` make; see `Driver` for the rest."""
         self.info, self.owner, self.request_id, self.caller, self.questions = info, owner, request_id, caller, questions
@@ -64,7 +66,7 @@ class Run:
         self.readers = Readers(self.log)
         self.readers.left_last = self._reader_left
         self.waiting = waiting if waiting is not None else Waiting(WaitLimits())
-        self.driver = Driver(info, turn, self.log, self.waiting, turns=turns, caller=caller)
+        self.driver = Driver(info, turn, self.log, self.waiting, turns=turns, caller=caller, assembler=assembler)
         self._journal = journal
         self._observers: tuple[Observer, ...] = ()
         self._not_notified: tuple[Observer, ...] = ()  # of the start

@@ -10,7 +10,7 @@ from cursor_gateway.model.caller_tools import Offer, ToolResult
 from cursor_gateway.model.documents import Mode
 from cursor_gateway.model.images import Image
 from cursor_gateway.model.messages import Message, ToolMessage
-from cursor_gateway.model.run_info import Attempt, Fences, Include, WhenBusy, WhenClientLeaves
+from cursor_gateway.model.run_info import Attempt, Fences, Include, WhenBusy, WhenClientLeaves, WhenRunnerLost
 from cursor_gateway.prompting.fingerprints import Scope, answered
 from cursor_gateway.store.base import Claim
 
@@ -40,6 +40,8 @@ class RunRequest(Struct, frozen=True, kw_only=True):
     fences: Fences | None = None
     include: Set[Include] = frozenset()
     when_client_leaves: WhenClientLeaves | None = None
+    when_runner_lost: WhenRunnerLost = "end"  # in a cluster
+    needs: Sequence[str] = ()  # labels that the runner must have
     idempotency_key: str | None = None
     body: bytes = b""  # as it arrived: an idempotency key that comes again must bring the same
     repeat_key: str = ""  # names a request by what it asks; see `repeats`

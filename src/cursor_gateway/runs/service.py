@@ -56,7 +56,7 @@ from cursor_gateway.runs.workspaces import Workspaces
 from cursor_gateway.sources.base import Model, Turn
 from cursor_gateway.sources.router import INTERACTIVE, SourceOrRouter, routed
 from cursor_gateway.sources.tool_server.endpoint import ToolEndpoint
-from cursor_gateway.store.base import Busy, IdempotentRun, KeyLimit, KeyTaken, Refused, Store, Superseded
+from cursor_gateway.store.base import Busy, IdempotentRun, KeyLimit, KeyTaken, Refused, RunRecord, Store, Superseded
 
 _POLL_SECONDS = 0.25  # for a run that another gateway drives
 _LONGEST_MODEL = 200  # characters of a name; the agent's own have some 40
@@ -159,6 +159,20 @@ class Service:
         finally:
             if place is not None:
                 place.give_back()
+
+    async def resume(self, request: RunRequest, stored: RunRecord) -> Run:
+        """Continues a run whose process died, with a new agent; this process has its lease."""
+        place = await self.runs.reserve(request.owner)
+        try:
+            conversation = await self.conversations.interrupted(stored, request.messages)
+            self.workspaces.check(conversation.workspace)
+            images = await self.starter.prepare(request, conversation.id)
+            async with self._locks.holding(conversation.id):
+                return await self.starter.resume(request, stored, conversation, images)
+        except OSError as error:
+            raise unwritable(error) from error
+        finally:
+            place.give_back()
 
     async def _model(self, request: RunRequest) -> str:
         name, source = request.model or self.defaults.model, self.source.named(request.source)

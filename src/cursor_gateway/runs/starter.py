@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from cursor_gateway.errors import GatewayError, GatewayFault, host_exhausted
 from cursor_gateway.model.caller_tools import preamble, usable
+from cursor_gateway.model.document_events import source_text
 from cursor_gateway.model.images import Image
 from cursor_gateway.model.messages import AssistantMessage, Message, UserMessage
 from cursor_gateway.model.run_info import RunInfo
@@ -22,6 +23,7 @@ from cursor_gateway.runs.image_files import write_images
 from cursor_gateway.runs.journal import Journal
 from cursor_gateway.runs.permissions import Permissions
 from cursor_gateway.runs.questions import Questions
+from cursor_gateway.runs.recovery import all_events, run_info
 from cursor_gateway.runs.registry import Runs
 from cursor_gateway.runs.run import Run
 from cursor_gateway.runs.run_request import Defaults, RunRequest, body_hash, scope_of
@@ -31,9 +33,15 @@ from cursor_gateway.sources.base import TOOLS_SERVER, Offered, Turn
 from cursor_gateway.sources.private_files import private_folder, write_private
 from cursor_gateway.sources.router import SourceRouter
 from cursor_gateway.sources.tool_server.endpoint import ToolEndpoint
+from cursor_gateway.stages.partial_run import PartialRun
 from cursor_gateway.stages.tokens import estimate_tokens_by_sample
-from cursor_gateway.store.base import Idempotency, KeyTaken, NewMessage, NewRun, Refused, Store
+from cursor_gateway.store.base import Idempotency, KeyTaken, Lease, NewMessage, NewRun, Refused, RunRecord, Store
 
+_RESUMED = "(The process that ran the agent was lost. Another agent continues from here.)"
+_GO_ON = (
+    "You were interrupted: the machine that you worked on was lost. What you had said until then is above. Some of the "
+    "work may be done. Look at the state of the files before you repeat anything, then continue."
+)
 TOOLS = "tools.json"  # in a conversation's folder: those that were offered last
 
 
@@ -105,32 +113,10 @@ class RunStarter:
         folder = self._conversations.make_folder(conversation)
         waiting = Waiting(self._wait_limits)
         caller, offered = self._offered(request, info.id, folder, waiting)
-        questions = (
-            Questions(waiting) if request.may_be_asked and self._source.named(request.source).holds_questions else None
-        )
+        questions = self._questions(request, waiting)
         if caller is not None:
             images = list(zip(request.images, caller.show(request.images), strict=True))
-        turn = Turn(
-            run_id=info.id,
-            source=request.source,
-            prompt="",
-            model=model,
-            mode=info.mode,
-            workspace=conversation.workspace,
-            folder=folder,
-            session_id=conversation.session_id,
-            offered=offered,
-            person=questions,
-            allow=self._allowed(request, conversation),
-        )
-        turns = TurnBuilder(
-            conversation=conversation,
-            turn=turn,
-            preamble=lambda source: _preamble(request, info, self._source.named(source).tools_server),
-            images=images,
-            prompts=Prompts(self._secret, folder),
-            knows_session=conversation.session_id is not None and self._source.has_session(turn),
-        )
+        turns = self._turns(request, info, conversation, images, folder, offered, questions)
         new = self._new_run(request, info, conversation)
         journal = Journal(self._store, new, self._now_ms, self._must_store_seconds)
         must_begin = request.idempotency_key is not None or request.repeat_key or request.kept or needs_lease
@@ -155,19 +141,90 @@ class RunStarter:
             caller=caller,
             questions=questions,
         )
+        self._start(run, request, conversation.id, offered)
+        journal.begin_soon()
+        return run
+
+    async def resume(
+        self, request: RunRequest, stored: RunRecord, conversation: Conversation, images: Sequence[tuple[Image, str]]
+    ) -> Run:
+        """Continues a run that another process began, and that this one has the lease of. Raises `OSError`."""
+        info, events = run_info(stored), await all_events(self._store, stored)
+        folder = self._conversations.make_folder(conversation)
+        waiting = Waiting(self._wait_limits)
+        questions = self._questions(request, waiting)
+        said = "".join(map(source_text, events))
+        interrupted = _interrupted(conversation, said)
+        turns = self._turns(request, info, interrupted, images, folder, None, questions)
+        prompt = next((message.text for message in conversation.new if isinstance(message, UserMessage)), "")
+        assembler, closing = PartialRun(events).interrupt(info, prompt, _RESUMED)
+        new = self._new_run(request, info, conversation)
+        journal = Journal(self._store, new, self._now_ms, self._must_store_seconds)
+        journal.resume(Lease(stored.id, stored.epoch), events, stored.first_event_ms)
+        run = Run(
+            info,
+            turns.fresh(),
+            request.owner,
+            request.request_id,
+            journal,
+            turns=turns,
+            waiting=waiting,
+            questions=questions,
+            assembler=assembler,
+        )
+        run.log.resume(events)
+        run.log.append_soon(closing)
+        self._start(run, request, conversation.id, None)
+        return run
+
+    def _start(self, run: Run, request: RunRequest, conversation_id: str, offered: Offered | None) -> None:
         self.quote(run, request)
         run.reconnect_seconds = self._defaults.reconnect_seconds if request.attempt != "only" else 0
         run.needs_readers = (request.when_client_leaves or self._defaults.when_client_leaves) == "cancel"
 
         def ended() -> None:
-            self._conversations.end(conversation.id, run)
+            self._conversations.end(conversation_id, run)
             if offered is not None:
                 self._endpoint.withdraw(offered.url)
 
-        self._runs.start(run, after=self._conversations.latest(conversation.id), ended=ended)
-        self._conversations.begin(conversation.id, run)
-        journal.begin_soon()
-        return run
+        self._runs.start(run, after=self._conversations.latest(conversation_id), ended=ended)
+        self._conversations.begin(conversation_id, run)
+
+    def _questions(self, request: RunRequest, waiting: Waiting) -> Questions | None:
+        can_wait = request.may_be_asked and self._source.named(request.source).holds_questions
+        return Questions(waiting) if can_wait else None
+
+    def _turns(
+        self,
+        request: RunRequest,
+        info: RunInfo,
+        conversation: Conversation,
+        images: Sequence[tuple[Image, str]],
+        folder: str,
+        offered: Offered | None,
+        questions: Questions | None,
+    ) -> TurnBuilder:
+        turn = Turn(
+            run_id=info.id,
+            source=request.source,
+            prompt="",
+            model=info.model or "",
+            mode=info.mode,
+            workspace=conversation.workspace,
+            folder=folder,
+            session_id=conversation.session_id,
+            offered=offered,
+            person=questions,
+            allow=self._allowed(request, conversation),
+        )
+        return TurnBuilder(
+            conversation=conversation,
+            turn=turn,
+            preamble=lambda source: _preamble(request, info, self._source.named(source).tools_server),
+            images=images,
+            prompts=Prompts(self._secret, folder),
+            knows_session=conversation.session_id is not None and self._source.has_session(turn),
+        )
 
     def _allowed(self, request: RunRequest, conversation: Conversation) -> list[str]:
         """With the caller's tools nothing else is allowed."""
@@ -214,6 +271,18 @@ class RunStarter:
             volume=self._volume_of(conversation.workspace),
             claim=request.claim,
         )
+
+
+def _interrupted(conversation: Conversation, said: str) -> Conversation:
+    """With what an agent has said whose process died, and what the next one is to do."""
+    heard = [AssistantMessage(said)] if said.strip() else []
+    return replace(
+        conversation,
+        session_id=None,
+        known=[*conversation.known, *conversation.new, *heard],
+        new=[UserMessage(_GO_ON)],
+        given_known=conversation.given_known + len(conversation.new) + len(heard),
+    )
 
 
 def new_run_id() -> str:

@@ -115,6 +115,8 @@ class RouteEndpoint:
             fences=asked.fences,
             include=asked.include,
             when_client_leaves="finish" if asked.background else asked.when_client_leaves,
+            when_runner_lost=asked.when_runner_lost or "end",
+            needs=asked.needs,
             source=asked.source,
             idempotency_key=idempotency_key(request),
             body=body,

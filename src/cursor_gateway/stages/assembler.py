@@ -229,6 +229,13 @@ class Assembler:
             case RunFailed(failure=failure):
                 self._fail(failure, event)
 
+    def interrupt(self, note: str) -> list[DocumentEvent]:
+        """Ends what is open, and adds a document with this text. Another agent goes on with the run."""
+        self._end_everything()
+        self._add_text(note)
+        self._end_everything()
+        return self._take()
+
     def flush(self) -> list[DocumentEvent]:
         """The end of the events. A run without an end has failed."""
         return self.push(RunFailed(failure=AgentCrashed().failure()))

@@ -122,6 +122,16 @@ class PartialRun:
 
     def end(self, run: RunInfo, prompt: str, failure: Failure) -> list[DocumentEvent]:
         """The events that end it, as they end any run that failed."""
+        assembler, events = self._assembler(run, prompt)
+        return events + assembler.push(RunFailed(failure=failure))
+
+    def interrupt(self, run: RunInfo, prompt: str, note: str) -> tuple[Assembler, list[DocumentEvent]]:
+        """What continues it, after events that end what is open and say what has happened."""
+        assembler, events = self._assembler(run, prompt)
+        return assembler, events + assembler.interrupt(note)
+
+    def _assembler(self, run: RunInfo, prompt: str) -> tuple[Assembler, list[DocumentEvent]]:
+        """As if it had assembled the run so far, and what it would have sent next."""
         events: list[DocumentEvent] = []
         for open in list(self._open.values()):
             if open.type == "tool_call" and not open.call_id:  # cut off between its start and its name
@@ -132,7 +142,7 @@ class PartialRun:
                 del self._open[open.id]
         assembler = Assembler(run)
         assembler.resume(self._progress(prompt))
-        return events + assembler.push(RunFailed(failure=failure))
+        return assembler, events
 
     def _progress(self, prompt: str) -> Progress:
         tools = [_tool(open, open.type) for open in self._open.values() if _is_tool(open.type)]

@@ -44,6 +44,7 @@ class Claim(Struct, frozen=True):
     command_id: str
     epoch: int
     run_id: str  # of the run that it may start
+    resumption: bytes = b""  # the command that continues the run if its runner is lost; empty: the run ends
 
 
 class NewRun(Struct, frozen=True, kw_only=True):

@@ -21,7 +21,12 @@ from typing import Literal, Protocol, TypeAlias
 from msgspec import Struct
 
 from cursor_gateway.model.document_events import DocumentEvent
-from cursor_gateway.store.base import RunRecord
+from cursor_gateway.store.base import Claim, RunRecord
+
+# The protocol between processes: commands, outcomes, events and tables. It is raised when an older process could not
+# read what a newer one writes. A newer process writes as the oldest member of its cluster can read, down to `OLDEST`.
+LEVEL = 1
+OLDEST = 1
 
 Role: TypeAlias = Literal["all", "front", "runner"]
 
@@ -32,15 +37,22 @@ class Member(Struct, frozen=True, kw_only=True):
     host: str
     process: str = ""  # its name on the host
     volumes: Sequence[str] = ()
+    labels: Sequence[str] = ()  # what requests may need, such as `gpu`
     capacity: int = 0
     busy: int = 0
     version: str
+    level: int = LEVEL
     beat: int = 0
     is_draining: bool = False
 
     @property
     def is_runner(self) -> bool:
         return self.role != "front"
+
+    def can_take(self, volume: str | None, needs: Collection[str] = ()) -> bool:
+        """New work on this volume, that needs these labels."""
+        is_able = self.is_runner and not self.is_draining
+        return is_able and (not volume or volume in self.volumes) and set(needs) <= set(self.labels)
 
 
 class NewCommand(Struct, frozen=True, kw_only=True):
@@ -50,6 +62,7 @@ class NewCommand(Struct, frozen=True, kw_only=True):
     front: str
     target: str | None = None
     volume: str | None = None
+    needs: Sequence[str] = ()  # labels
     run_id: str = ""
     takes_place: bool = False
     body: bytes
@@ -164,8 +177,16 @@ class ClusterStore(Protocol):
         """Removes the member if its beat is still this one; with None, if it is no member. Returns its running runs,
         claimed for the caller: their epochs are raised. None: it is alive after all.
 
+        A run that is to be resumed, and that a living runner can resume, is not among them: it waits for that runner as
+        a command (`Claim.resumption`), once, for a few minutes.
+
         `begun` makes the outcome of a command whose run has begun, by the run's id.
         """
+        ...
+
+    async def resume_run(self, claim: Claim, instance: str) -> RunRecord | None:
+        """Gives a run that waits to be resumed to the member that has claimed its command: with a new epoch. None: the
+        claim does not hold any more, or the run has ended."""
         ...
 
     async def runs_of(self, id: str) -> list[RunRecord]:

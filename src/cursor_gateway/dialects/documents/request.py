@@ -22,7 +22,7 @@ from cursor_gateway.model.documents import ClarificationAnswer, Mode
 from cursor_gateway.model.images import check_images, read_image
 from cursor_gateway.model.permissions import Decision as PermissionDecision
 from cursor_gateway.model.permissions import Permission
-from cursor_gateway.model.run_info import Fences, Include, WhenClientLeaves
+from cursor_gateway.model.run_info import Fences, Include, Label, WhenClientLeaves, WhenRunnerLost
 from cursor_gateway.prompting.replies import Decision
 from cursor_gateway.wire.json_body import read_json
 from cursor_gateway.wire.payload import too_deep
@@ -72,6 +72,8 @@ class ChatRequest(Struct, frozen=True, kw_only=True, rename="camel", forbid_unkn
     may_ask: bool = True  # whether an agent that can wait may ask questions; else they are skipped
     source: str | None = None  # what answers, of those that are set up
     when_client_leaves: WhenClientLeaves | None = None
+    when_runner_lost: WhenRunnerLost | None = None
+    needs: Annotated[list[Label], Meta(max_length=20)] = []  # of the runner, in a cluster
 
 
 class ToolAnswer(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):

@@ -184,6 +184,8 @@ def _read(body: bytes, headers: Mapping[str, str], max_images: int, now: Callabl
         fences=options.fences,
         include=frozenset(options.include or ()),
         when_client_leaves=options.when_client_leaves,
+        when_runner_lost=options.when_runner_lost,
+        needs=options.needs or (),
         source=options.source,
     )
     is_summary = request.asked.is_compaction or (codex is not None and codex.is_compaction)

@@ -3,12 +3,12 @@
 As in `store.py`, work may be repeated when its connection is lost, and looks first at what is there.
 """
 
-from collections.abc import AsyncGenerator, Callable, Collection, Mapping
+from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
 from time import monotonic
 from typing import Any
 
 from cursor_gateway.store import batches
-from cursor_gateway.store.base import RunRecord
+from cursor_gateway.store.base import Claim, RunRecord
 from cursor_gateway.store.cluster import (
     Alike,
     ClaimedCommand,
@@ -23,6 +23,7 @@ from cursor_gateway.store.cluster import (
     Submitted,
     Watchers,
 )
+from cursor_gateway.store.postgres import writing
 from cursor_gateway.store.postgres.connections import Connection
 from cursor_gateway.store.postgres.heartbeat import Heartbeat
 from cursor_gateway.store.postgres.hints import HintListener, HintSender
@@ -32,20 +33,48 @@ from cursor_gateway.store.rows import run_of
 _PAGE = 1000  # numbers of events that one look takes of a run
 
 _JOIN = """
-    INSERT INTO members (id, role, host, process, volumes, capacity, busy, version, beat, draining)
-    VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s) ON CONFLICT (id) DO NOTHING
+    INSERT INTO members (id, role, host, process, volumes, labels, capacity, busy, version, level, beat, draining)
+    VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s) ON CONFLICT (id) DO NOTHING
 """
 _ADD_VOLUMES = "INSERT INTO volumes SELECT unnest(%s::text[]) ON CONFLICT (name) DO NOTHING"
 _MEMBERS = """
-    SELECT id, role, host, process, volumes, capacity, busy, version, beat, draining AS is_draining
+    SELECT id, role, host, process, volumes, labels, capacity, busy, version, level, beat, draining AS is_draining
     FROM members ORDER BY id
 """
-_ABSENT = """
+# No member has such an id. So if they are not ended now, they are found again, even when the member has come back.
+_TAKEN = " (taken over)"
+# A run that waits to be resumed has a command. After a while it is given up.
+_WAITS = """
+    EXISTS (
+        SELECT FROM commands
+        WHERE commands.run_id = runs.id AND state <> 'done' AND created > now() - interval '5 minutes'
+    )
+"""
+_RESUME = """
+    WITH able AS (
+        DELETE FROM resumable USING runs, conversations
+        WHERE runs.key = resumable.run AND conversations.key = runs.conversation
+            AND runs.instance = %s AND runs.state = 'running' AND NOT runs.waiting
+            AND EXISTS (
+                SELECT FROM members
+                WHERE role <> 'front' AND NOT draining AND conversations.volume = ANY(members.volumes)
+                    AND resumable.needs <@ members.labels
+            )
+        RETURNING runs.id, conversations.owner, conversations.volume, resumable.needs, resumable.command
+    )
+    INSERT INTO commands (id, owner, front, volume, needs, run_id, takes_place, body)
+    SELECT 'resume_' || id, owner, '', volume, needs, id, true, command FROM able
+"""
+_RESUMED = f"""
+    UPDATE runs SET instance = %(instance)s, epoch = epoch + 1, claim = %(command)s
+    WHERE id = %(id)s AND state = 'running' AND instance LIKE '%%{_TAKEN}'
+"""
+_ABSENT = f"""
     SELECT DISTINCT id FROM (
-        SELECT instance AS id FROM runs WHERE state = 'running'
+        SELECT instance AS id FROM runs WHERE state = 'running' AND NOT {_WAITS}
         UNION SELECT runner FROM commands WHERE state = 'claimed'
         UNION SELECT target FROM commands WHERE state = 'queued' AND target IS NOT NULL
-        UNION SELECT front FROM commands WHERE state = 'queued'
+        UNION SELECT front FROM commands WHERE state = 'queued' AND front <> ''
     ) AS named WHERE NOT EXISTS (SELECT FROM members WHERE members.id = named.id)
 """
 _FIGURES = """
@@ -54,8 +83,6 @@ _FIGURES = """
         ), 0)::double precision AS queue_seconds,
         pg_notification_queue_usage() AS notification_queue
 """
-# No member has such an id. So if they are not ended now, they are found again, even when the member has come back.
-_TAKEN = " (taken over)"
 _TAKE_RUNS = """
     UPDATE runs SET epoch = epoch + 1, claim = NULL, instance = %s WHERE instance = ANY(%s) AND state = 'running'
 """
@@ -72,8 +99,8 @@ _ACTIVE = f"""
         WHERE owner = %(owner)s AND state <> 'done' AND takes_place AND NOT {_HAS_BEGUN})
 """
 _SUBMIT = """
-    INSERT INTO commands (id, owner, dedupe, front, target, volume, run_id, takes_place, body)
-    VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s)
+    INSERT INTO commands (id, owner, dedupe, front, target, volume, needs, run_id, takes_place, body)
+    VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s)
 """
 _WATCH = """
     INSERT INTO watchers (run_id, member, readers, read_up_to) VALUES (%s, %s, %s, %s)
@@ -87,6 +114,7 @@ _CLAIM = """
         WHERE state = 'queued'
             AND (target = %(me)s OR (
                 target IS NULL AND %(takes_any)s AND (volume IS NULL OR volume = ANY(%(volumes)s))
+                AND needs <@ %(labels)s::text[]
             ))
             AND (%(has_room)s OR NOT takes_place)
         ORDER BY takes_place, CASE WHEN takes_place THEN (
@@ -158,8 +186,16 @@ class PostgresCluster:
     # --- members ------------------------------------------------------------------------------------
 
     async def join(self, member: Member) -> None:
-        values = [member.id, member.role, member.host, member.process, list(member.volumes), member.capacity]
-        values += [member.busy, member.version, member.beat, member.is_draining]
+        values: list[object] = [member.id, member.role, member.host, member.process, list(member.volumes)]
+        values += [
+            list(member.labels),
+            member.capacity,
+            member.busy,
+            member.version,
+            member.level,
+            member.beat,
+            member.is_draining,
+        ]
 
         async def work(connection: Connection) -> None:
             await connection.execute(_JOIN, values)
@@ -215,8 +251,22 @@ class PostgresCluster:
                 "UPDATE commands SET state = 'done', ended = now() WHERE front = %s AND state = 'queued'", [id]
             )
             await connection.execute("UPDATE watchers SET readers = 0 WHERE member = %s", [id])
+            await connection.execute(_RESUME, [taken])
             # Those of this name alone: one that began meanwhile is still its writer's.
-            return await _runs_of(connection, taken)
+            return await _runs_of(connection, taken, f"NOT {_WAITS}")
+
+        return await self._connections.transaction(work)
+
+    async def resume_run(self, claim: Claim, instance: str) -> RunRecord | None:
+        async def work(connection: Connection) -> RunRecord | None:
+            if not await writing.holds(connection, claim):
+                return None
+            values = {"id": claim.run_id, "instance": instance, "command": claim.command_id}
+            await connection.execute(_RESUMED, values)
+            found = await _runs_of(
+                connection, instance, "runs.id = %s AND runs.claim = %s", [claim.run_id, claim.command_id]
+            )
+            return found[0] if found else None  # also where the answer to the first try was lost
 
         return await self._connections.transaction(work)
 
@@ -240,8 +290,8 @@ class PostgresCluster:
                 active = await (await connection.execute(f"SELECT {_ACTIVE}", {"owner": new.owner})).fetchone()
                 if active is not None and active[0] >= max_active:
                     return OverLimit()
-            values = [new.id, new.owner, new.dedupe, new.front, new.target, new.volume, new.run_id, new.takes_place]
-            await connection.execute(_SUBMIT, [*values, new.body])
+            values = [new.id, new.owner, new.dedupe, new.front, new.target, new.volume, list(new.needs)]
+            await connection.execute(_SUBMIT, [*values, new.run_id, new.takes_place, new.body])
             if new.watches:
                 await connection.execute(_WATCH, [new.run_id, new.front, 1, 0])
             return Submitted()
@@ -249,8 +299,13 @@ class PostgresCluster:
         return await self._connections.transaction(work)
 
     async def claim(self, member: Member, *, has_room: bool, most: int, known: Collection[str]) -> list[ClaimedCommand]:
-        values = {"me": member.id, "volumes": list(member.volumes), "takes_any": not member.is_draining}
-        values |= {"has_room": has_room, "most": most}
+        values: dict[str, object] = {"me": member.id, "volumes": list(member.volumes)}
+        values |= {
+            "labels": list(member.labels),
+            "takes_any": not member.is_draining,
+            "has_room": has_room,
+            "most": most,
+        }
 
         async def work(connection: Connection) -> list[dict[str, Any]]:
             if lost := await rows_of(connection, _CLAIMED, [member.id, list(known)]):
@@ -361,6 +416,8 @@ class PostgresCluster:
         return await self._connections.run(work)
 
 
-async def _runs_of(connection: Connection, instance: str) -> list[RunRecord]:
-    found = await rows_of(connection, f"{RUNS} WHERE runs.instance = %s AND runs.state = 'running'", [instance])
-    return [run_of(row) for row in found]
+async def _runs_of(
+    connection: Connection, instance: str, also: str = "true", values: Sequence[object] = ()
+) -> list[RunRecord]:
+    where = f"WHERE runs.instance = %s AND runs.state = 'running' AND {also}"
+    return [run_of(row) for row in await rows_of(connection, f"{RUNS} {where}", [instance, *values])]

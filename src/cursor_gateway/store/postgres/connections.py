@@ -81,7 +81,11 @@ async def connect(url: str) -> Connection:
     connection = await AsyncConnection.connect(url, autocommit=True, connect_timeout=_CONNECT_SECONDS, **LIVENESS)
     connection.adapters.register_dumper(str, _Text)
     settings = ", ".join(f"set_config('{name}', '{value}', false)" for name, value in _SETTINGS.items())
-    await connection.execute(f"SELECT {settings}")
+    try:
+        await connection.execute(f"SELECT {settings}")
+    except BaseException:
+        await connection.close()
+        raise
     return connection
 
 

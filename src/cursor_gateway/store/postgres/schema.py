@@ -13,6 +13,7 @@ from msgspec import Struct
 from psycopg import errors
 
 from cursor_gateway.errors import SettingsError
+from cursor_gateway.store.cluster import LEVEL
 from cursor_gateway.store.postgres.connections import Connection, connect, why
 
 _LOCK = 0x43_47_48_02  # of migrations; CGH and a number
@@ -62,12 +63,21 @@ async def check(connection: Connection) -> None:
     if found < known:
         problem = f"has format {found}, and this version needs {known}" if found else "has no history yet"
         raise SettingsError(f"the database {problem}; run `cursor-gateway migrate`.", param="store")
-    if found > known:
+    if found > known and await _level(connection) > LEVEL:
         raise SettingsError(
             f"the database was migrated by a newer cursor-gateway (format {found}, this version supports {known}); "
             "upgrade again.",
             param="store",
         )
+
+
+async def _level(connection: Connection) -> int:
+    """The oldest protocol whose processes can use the tables: most migrations only add to them."""
+    try:
+        row = await (await connection.execute("SELECT max(level) FROM cluster")).fetchone()
+    except errors.UndefinedTable:
+        return LEVEL + 1
+    return LEVEL + 1 if row is None or row[0] is None else int(row[0])
 
 
 async def look(url: str) -> tuple[str, int]:

@@ -14,6 +14,7 @@ from cursor_gateway.model.document_events import DocumentEvent, Paused
 from cursor_gateway.store import batches
 from cursor_gateway.store.base import (
     Busy,
+    Claim,
     Fenced,
     KeyLimit,
     KeyTaken,
@@ -47,6 +48,9 @@ _CONVERSATION = """
 _ADD_RUN = """
     INSERT INTO runs (id, conversation, instance, model, mode, created, fences, include, started_ms)
     VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s) RETURNING key
+"""
+_MAY_RESUME = """
+    INSERT INTO resumable (run, command, needs) SELECT %s, %s, needs FROM commands WHERE id = %s
 """
 _ADD_MESSAGES = """
     INSERT INTO messages (conversation, number, role, text, run, created_ms)
@@ -117,10 +121,8 @@ class _Place(NamedTuple):
 
 async def begin(connection: Connection, new: NewRun, entry: Entry) -> Lease:
     """Raises `NotStored`."""
-    if new.claim is not None:
-        held = await connection.execute(_HELD, [new.claim.command_id, new.claim.epoch])
-        if not held.rowcount:
-            raise NotStored(Superseded())
+    if new.claim is not None and not await holds(connection, new.claim):
+        raise NotStored(Superseded())
     key = new.idempotency.key if new.idempotency else None
     known = await (await connection.execute(_KNOWN, [new.id, new.owner, key])).fetchone()
     assert known is not None
@@ -142,6 +144,8 @@ async def begin(connection: Connection, new: NewRun, entry: Entry) -> Lease:
     added = await (await connection.execute(_ADD_RUN, values)).fetchone()
     assert added is not None
     (run,) = added
+    if new.claim is not None and new.claim.resumption:
+        await connection.execute(_MAY_RESUME, [run, new.claim.resumption, new.claim.command_id])
     async with connection.pipeline():
         messages = [(message.role, message.text) for message in new.messages]
         await _add_messages(connection, conversation, run, messages, new.started_ms)
@@ -150,6 +154,10 @@ async def begin(connection: Connection, new: NewRun, entry: Entry) -> Lease:
             await connection.execute(_ADD_KEY, [new.owner, key, run, hashed, new.started_ms])
         await put(connection, run, new.owner, entry)
     return Lease(new.id, 1)
+
+
+async def holds(connection: Connection, claim: Claim) -> bool:
+    return (await connection.execute(_HELD, [claim.command_id, claim.epoch])).rowcount > 0
 
 
 async def _check_limits(connection: Connection, owner: str) -> None:
@@ -281,6 +289,7 @@ async def _end(connection: Connection, place: _Place, end: RunEnd) -> None:
         ],
     )
     await connection.execute("DELETE FROM calls WHERE run = %s", [place.run])
+    await connection.execute("DELETE FROM resumable WHERE run = %s", [place.run])
     if end.frees_key:
         # A key without a hash names a question, whose next repetition decides for itself; see `runs.repeats`.
         await connection.execute("DELETE FROM idempotency WHERE run = %s AND body_hash <> ''", [place.run])

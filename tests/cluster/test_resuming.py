@@ -1,0 +1,178 @@
+"""A run whose runner is lost goes on with another agent, if its request says so: the same run, for its readers."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+from cursor_gateway.model.caller_tools import Offer, Tool
+from cursor_gateway.model.document_events import DocumentEnded, DocumentEvent, Done
+from cursor_gateway.model.documents import TextDocument
+from cursor_gateway.runs.handle import RunHandle
+from cursor_gateway.store.cluster import Member
+from tests.cluster.nodes import ME, Running, asked, front, live, node, runner
+from tests.runs.scripted import FINISHED, STARTED, ScriptedSource, forever, say
+
+FINISHES = [[STARTED, *say("I finished."), FINISHED]]
+
+
+def _unfinished() -> ScriptedSource:
+    return ScriptedSource([[STARTED, *say("I began.")], forever()])
+
+
+async def _all(run: RunHandle) -> list[DocumentEvent]:
+    events: list[DocumentEvent] = []
+    with run.reader() as reader:
+        while not (events and isinstance(events[-1], Done)):
+            events += await reader.next() or []
+    return events
+
+
+def _freeze(lost: Running) -> None:
+    """It claims nothing, says nothing, and does not learn that it was taken for dead."""
+    assert lost.node.runner is not None
+    for task in lost.node.runner._tasks:
+        task.cancel()
+    lost.cluster.stop_beating()
+
+
+async def _take_over(by: Running, id: str) -> None:
+    """As who has not seen its beat for a lease."""
+    (found,) = [member for member in await by.cluster.members() if member.id == id]
+    await by.node.members._take_over(id, found.beat)
+
+
+def _with_lost_runner(
+    database: str,
+    folder: Path,
+    others: dict[str, tuple[Member, ScriptedSource]],
+    request: dict[str, Any],
+    test: Callable[[Running, RunHandle], Awaitable[None]],
+) -> None:
+    """`test` gets the front, and a run whose runner was just taken over."""
+
+    async def living() -> None:
+        source = _unfinished()
+        one = runner("one", "shared", labels=["fast"])
+        async with (
+            node(database, folder, one, source) as lost,
+            node(database, folder, front()) as serving,
+        ):
+            run = await serving.node.front.start(asked("Do it.", workspace="shared", **request))
+            while run.count < 2:
+                await asyncio.sleep(0.01)
+            _freeze(lost)
+            async with asyncio.TaskGroup() as group:
+                over = asyncio.Event()
+                for member, other in others.values():
+                    is_there = asyncio.Event()
+                    group.create_task(_stay(database, folder, member, other, is_there, over))
+                    await is_there.wait()
+                await _take_over(serving, "one")
+                await test(serving, run)
+                over.set()
+
+    live(living())
+
+
+async def _stay(
+    database: str, folder: Path, member: Member, source: ScriptedSource, is_there: asyncio.Event, over: asyncio.Event
+) -> None:
+    async with node(database, folder, member, source):
+        is_there.set()
+        await over.wait()
+
+
+def test_a_run_is_resumed_by_another_runner_of_its_volume(database: str, tmp_path: Path) -> None:
+    able, elsewhere = ScriptedSource(FINISHES), ScriptedSource(FINISHES)
+    others = {"two": (runner("two", "shared", labels=["fast"]), able), "three": (runner("three"), elsewhere)}
+
+    async def test(one: Running, run: RunHandle) -> None:
+        events = await _all(run)
+        stored = await one.store.run(run.id, ME)
+        assert stored is not None
+        assert (stored.state, stored.instance, stored.epoch) == ("completed", "two", 3)
+        assert (await one.store.events(run.id, ME)).events == events
+        texts = [event.document for event in events if isinstance(event, DocumentEnded)]
+        assert [one.content for one in texts if isinstance(one, TextDocument)] == [
+            "I began.",
+            "(The process that ran the agent was lost. Another agent continues from here.)",
+            "I finished.",
+        ]
+        assert [one.sequence for one in texts] == [1, 2, 3]
+        (turn,) = able.turns
+        assert turn.session_id is None
+        assert turn.prompt.index("Do it.") < turn.prompt.index("I began.") < turn.prompt.index("You were interrupted")
+        assert elsewhere.turns == []
+        messages = await one.store.messages(stored.conversation_id, ME)
+        assert [message.role for message in messages] == ["user", "assistant"]
+        assert messages[1].text.startswith("I began.")
+        assert messages[1].text.endswith("I finished.")
+
+    _with_lost_runner(database, tmp_path, others, {"when_runner_lost": "resume", "needs": ["fast"]}, test)
+
+
+@pytest.mark.parametrize(
+    ("request_", "member"),
+    [
+        ({}, runner("two", "shared", labels=["fast"])),
+        ({"when_runner_lost": "resume"}, runner("two")),
+        ({"when_runner_lost": "resume", "needs": ["fast"]}, runner("two", "shared")),
+        ({"when_runner_lost": "resume"}, runner("two", "shared", is_draining=True)),
+        (
+            {"when_runner_lost": "resume", "offer": Offer(tools=[Tool(name="look", parameters={})])},
+            runner("two", "shared"),
+        ),
+    ],
+    ids=["not asked for", "another volume", "without the label", "drained", "the caller's tools"],
+)
+def test_else_it_ends(database: str, tmp_path: Path, request_: dict[str, Any], member: Member) -> None:
+    source = ScriptedSource(FINISHES)
+
+    async def test(one: Running, run: RunHandle) -> None:
+        events = await _all(run)
+        assert isinstance(events[-1], Done)
+        assert events[-1].failure is not None
+        assert events[-1].failure.code == "runner_lost"
+        assert source.turns == []
+
+    _with_lost_runner(database, tmp_path, {"two": (member, source)}, request_, test)
+
+
+def test_it_is_resumed_once(database: str, tmp_path: Path) -> None:
+    two = _unfinished()
+    member = runner("two", "shared")
+
+    async def test(one: Running, run: RunHandle) -> None:
+        while not two.turns:
+            await asyncio.sleep(0.01)
+        await one.cluster.join(runner("three", "shared"))
+        await _take_over(one, "two")
+        events = await _all(run)
+        assert isinstance(events[-1], Done)
+        assert events[-1].failure is not None
+        assert events[-1].failure.code == "runner_lost"
+
+    _with_lost_runner(database, tmp_path, {"two": (member, two)}, {"when_runner_lost": "resume"}, test)
+
+
+def test_what_nobody_resumes_is_given_up(database: str, tmp_path: Path) -> None:
+    """Its command waits for a few minutes, by the clock of the database."""
+
+    async def test(one: Running, run: RunHandle) -> None:
+        await one.cluster.join(runner("two", "shared"))  # and takes nothing
+        with psycopg.connect(database, autocommit=True) as beside:
+            assert beside.execute("SELECT FROM resumable").rowcount == 0
+            assert await one.cluster.absent_runners() == []
+            beside.execute("UPDATE commands SET created = created - interval '6 minutes'")
+        assert await one.cluster.absent_runners() == ["one (taken over)"]
+        await one.node.members._take_over("one (taken over)", None)
+        assert isinstance((await _all(run))[-1], Done)
+
+    stays = Member(id="two", role="runner", host="two", volumes=["shared"], capacity=0, version="1")
+    _with_lost_runner(
+        database, tmp_path, {"two": (stays, ScriptedSource(FINISHES))}, {"when_runner_lost": "resume"}, test
+    )
