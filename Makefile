@@ -30,7 +30,7 @@ test-slow: $(VENV)/.dev $(VENV)/axe/.axe ## the tests that `make test` skips, an
 	$(BIN)/pytest -n auto --dist worksteal --ignore tests/clients -m "slow or hypothesis" --hypothesis-profile=thorough
 
 test-clients: $(VENV)/.dev $(CLIENTS)/.python $(CLIENTS)/.node $(CLIENTS)/aider/.python ## set up real clients and run their tools through the gateway
-	$(BIN)/pytest -n auto tests/clients
+	$(BIN)/pytest -n auto --dist loadgroup tests/clients
 
 test-pythons: $(VENV)/.dev ## the tests that can tell, with each Python from 3.11 to 3.14 that is found; PYTHONS="/path …" names more, ALL=1 runs more tests
 	$(BIN)/python -m tools.versions pythons $(if $(ALL),--all)

@@ -49,13 +49,9 @@ def counted(gateway: RunningGateway, project: Project, *flags: str) -> str:
     return asked(gateway, project, program([say("I count. "), counts, say("It is $1")], mark), mark, *flags)
 
 
-def test_its_shell_runs_once_and_the_answer_has_its_output(gateway: RunningGateway, project: Project) -> None:
+def test_its_shell_runs_once_in_each_turn_of_a_session(gateway: RunningGateway, project: Project) -> None:
     assert "It is forty-1" in counted(gateway, project)
     assert project.lines("marker.txt") == ["ran"]
-
-
-def test_a_session_goes_on(gateway: RunningGateway, project: Project) -> None:
-    counted(gateway, project)
     assert "It is forty-2" in counted(gateway, project, "--continue")
     assert project.lines("marker.txt") == ["ran", "ran"]
 

@@ -27,7 +27,10 @@ WAYS = [
     *(("pydantic_agent", f"{way} messages") for way in WHOLE_AND_STREAM),
     *(("ai_sdk.mjs", f"{way} messages") for way in WHOLE_AND_STREAM),
 ]
-each_way = pytest.mark.parametrize(("driver", "way"), WAYS)
+# Each of them is loaded in one worker only.
+each_way = pytest.mark.parametrize(
+    ("driver", "way"), [pytest.param(*way, marks=pytest.mark.xdist_group(way[0])) for way in WAYS]
+)
 
 
 def weather_in(*cities: str) -> Json:
@@ -77,6 +80,7 @@ def test_ten_calls_one_after_another(
     assert_one_agent_that_has_ended(gateway, mark)
 
 
+@pytest.mark.xdist_group("ai_sdk.mjs")
 @pytest.mark.parametrize("api", ["chat", "responses", "messages"])
 def test_a_conversation_of_the_ai_sdk_stays_in_the_agents_session(
     gateway: RunningGateway, drivers: Drivers, project: Project, api: str
@@ -90,6 +94,7 @@ def test_a_conversation_of_the_ai_sdk_stays_in_the_agents_session(
     assert "--resume" in second["argv"]
 
 
+@pytest.mark.xdist_group("pydantic_agent")
 @pytest.mark.parametrize("scenario", ["thinking", "tools"])
 def test_a_conversation_of_pydantic_ai_stays_in_the_agents_session(
     gateway: RunningGateway, drivers: Drivers, project: Project, scenario: str
@@ -112,10 +117,12 @@ def assert_answers_with_a_value(gateway: RunningGateway, drivers: Drivers, proje
     assert driven.answer == f'{{"city":"Paris","weather":"{weather["Paris"]}"}}'
 
 
+@pytest.mark.xdist_group("pydantic_agent")
 def test_an_answer_that_is_a_value(gateway: RunningGateway, drivers: Drivers, project: Project) -> None:
     assert_answers_with_a_value(gateway, drivers, project)
 
 
+@pytest.mark.xdist_group("pydantic_agent")
 def test_calls_that_nobody_answers_do_not_use_up_the_gateway(tmp_path: Path, drivers: Drivers) -> None:
     with ended_agents(tmp_path / "home") as home, running_gateway(home, settings={"max_runs": "1"}) as gateway:
         for number in ("first", "second", "third"):
