@@ -80,7 +80,7 @@ def test_codex() -> None:
     assert (asked.attempt, asked.question_id, asked.has_own_tools) == ("unknown", "t", True)
     codex = reply(asked)
     assert codex.streams_failures
-    assert codex.headers(RUN) == {}
+    assert codex.headers(RUN) == {"x-codex-turn-state": "chat_0a1b"}
     assert b"keepalive" in codex.form.keep_alive
     other = reply(start({"session-id": "s"}))
     assert (other.streams_failures, other.is_resumable, other.headers(RUN), other.form) == (False, False, {}, SSE)

@@ -110,7 +110,8 @@ class ResponsesReply(Struct, frozen=True, kw_only=True):
         return self.asked.is_codex
 
     def headers(self, run: RunView) -> Mapping[str, str]:
-        return {}
+        """Codex repeats it in the later requests of the turn, so that logs and proxies see which run they belong to."""
+        return {"x-codex-turn-state": run.info.id} if self.asked.is_codex else {}
 
     def stream(self, run: RunView, start: Start) -> ResponseStream:
         head = _head(self.asked, run, start.after)
