@@ -106,7 +106,7 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         Permissions,
         Meta(
             description="What happens if no rule allows a command: `ask` lets callers allow it, for themselves only; "
-            "`deny` lets nobody."
+            "`deny` does not."
         ),
     ] = "ask"
     sdk_bridge: Annotated[
@@ -173,7 +173,7 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         Meta(
             ge=0,
             le=3600,
-            description="How long the gateway still accepts requests when it shuts down, while `/readyz` says 503: "
+            description="How long the gateway still accepts requests when it shuts down, while `/readyz` returns 503: "
             "load balancers need that time.",
         ),
     ] = 0
@@ -184,7 +184,7 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         Seconds,
         Meta(
             description="How long a run waits for a client that retries by itself (Codex, Claude Code) to reconnect, "
-            "and how long after an answer the same question from Claude Code is taken for a retry."
+            "and how long after an answer the same question from Claude Code counts as a retry."
         ),
     ] = 5
     when_busy: Annotated[
@@ -270,7 +270,7 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
             "others. Only with `store`."
         ),
     ] = []
-    beat_seconds: Annotated[Seconds, Meta(description="How often a process of a cluster says that it is alive.")] = 3
+    beat_seconds: Annotated[Seconds, Meta(description="How often a process in a cluster reports that it is alive.")] = 3
     lease_seconds: Annotated[
         Seconds,
         Meta(
@@ -280,7 +280,7 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     ] = 15
     database_seconds: Annotated[
         Seconds,
-        Meta(description="How long an agent waits for a database that is away before its run is given up."),
+        Meta(description="How long an agent waits for a database that is unavailable before its run ends."),
     ] = 300
     # --- the command line as a client
     url: Annotated[

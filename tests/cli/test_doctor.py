@@ -458,7 +458,7 @@ def test_without_a_terminal_it_is_plain_text_and_no_line_is_broken(home: Path) -
     ended = finished("doctor", COLUMNS="40")
     assert ended.returncode == 0
     assert b"\x1b" not in ended.stdout
-    assert re.search(rb"^! agent +cursor-agent is not found; the built-in demo is used instead$", ended.stdout, re.M)
+    assert re.search(rb"^! agent +cursor-agent was not found; the built-in demo is used instead$", ended.stdout, re.M)
 
 
 def test_an_encoding_without_our_marks_is_no_error(home: Path) -> None:

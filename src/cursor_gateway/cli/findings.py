@@ -55,7 +55,7 @@ def of_settings(loaded: Loaded, file: Path | None, is_there: bool) -> Finding:
     given = [name for name, origin in loaded.origins.items() if origin != "default"]
     names = ", ".join(given[:_NAMES]) + (", …" if len(given) > _NAMES else "")
     where = f"{'' if is_there else 'no file '}{file}" if file is not None else "no file"
-    return Finding("good", "settings", f"{where}; {f'set: {names}' if given else 'all are the defaults'}")
+    return Finding("good", "settings", f"{where}; {f'set: {names}' if given else 'all settings have their defaults'}")
 
 
 class Found(Struct, frozen=True):
@@ -74,7 +74,7 @@ def of_agent(found: Sequence[Found], settings: Settings) -> list[Finding]:
         findings.append(Finding("good", "agent", f"cursor-agent {used.program.version} ({used.path})"))
     elif not any(one.trouble for one in found):
         needed = bool(settings.agent_program) or settings.source == "cli"
-        state = f"{settings.agent_program or 'cursor-agent'} is not found"
+        state = f"{settings.agent_program or 'cursor-agent'} was not found"
         answers = "" if needed else "; the built-in demo is used instead"
         findings.append(Finding("broken" if needed else "warning", "agent", state + answers, f"{INSTALL_ADVICE}."))
     for one in found:
