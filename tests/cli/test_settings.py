@@ -146,7 +146,7 @@ def shown(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -
 
 def test_every_setting_is_shown_with_its_value_its_origin_and_its_meaning(shown: Told, usual: Path) -> None:
     usual.write_text('host = "::1"\nallowed_hosts = ["a", "b"]\nidle_seconds = 90')
-    out = shown(CURSOR_GATEWAY_PORT="9000", COLUMNS="200")
+    out = shown(CURSOR_GATEWAY_PORT="9000", COLUMNS="300")
     assert re.search(r"^port +9000  \(CURSOR_GATEWAY_PORT\)\n +The port to listen on", out, re.MULTILINE)
     assert re.search(rf"^host +::1  \(file {re.escape(str(usual))}\)$", out, re.MULTILINE)
     for name, value in {"allowed_hosts": "a, b", "idle_seconds": "90"}.items():

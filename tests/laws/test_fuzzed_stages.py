@@ -195,6 +195,7 @@ PROPERTIES: dict[str, str] = {
     "dialects.responses.conversation": "laws.test_responses_requests:test_any_body_is_read_or_refused",
     "dialects.responses.dialect": "laws.test_responses_requests:test_any_body_is_computed_or_refused",
     "dialects.responses.request": "laws.test_responses_requests:test_any_body_is_read_or_refused",
+    "dialects.attempts": "dialects.test_attempts:test_any_headers_have_an_attempt",
     "dialects.deltas": f"{_LAWS}:test_the_chunks_of_any_events_fold_to_their_completion",
 }
 
