@@ -108,6 +108,7 @@ def test_a_client_finds_a_gateway_that_ends_with_it_and_its_models(name: str, ho
         assert "gpt-5-mini" in json.dumps([was["files"], was["environment"], was["argv"]])
 
 
+@pytest.mark.slow
 def test_a_model_is_named(home: Path) -> None:
     launch("--model", "opus-9", "opencode")
     configuration = json.loads(seen(home)["environment"]["OPENCODE_CONFIG_CONTENT"])
@@ -118,6 +119,7 @@ def test_a_model_is_named(home: Path) -> None:
 # --- the process ----------------------------------------------------------------------------------------
 
 
+@pytest.mark.quick_cases(1)
 def test_its_exit_status_is_passed_on(home: Path) -> None:
     assert launch("pi", CLIENT_DOES="3").returncode == 3
 

@@ -144,6 +144,7 @@ def test_limits_hold_for_all_fronts(tmp_path: Path, database: str) -> None:
         assert text_of(chat(two, standin("text")))
 
 
+@pytest.mark.slow
 def test_a_drained_runner_takes_nothing_new(tmp_path: Path, database: str) -> None:
     with cluster(tmp_path, database, fronts=1, runners=1) as running:
         (one,) = running.clients

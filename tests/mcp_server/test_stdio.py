@@ -57,6 +57,7 @@ def test_the_tools_are_described(host: Host) -> None:
             assert schema["type"] == "object"
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("mode", ["auto", "legacy"])
 def test_a_question_is_asked_once_and_in_ask_mode(gateway: RunningGateway, mode: Literal["auto", "legacy"]) -> None:
     mark = unique()

@@ -569,6 +569,7 @@ def test_what_the_agent_tried_in_its_scratch_folder_has_relative_paths(
         assert started["workspace"] not in shown
 
 
+@pytest.mark.slow
 def test_the_test_above_can_fail(tmp_path: Path) -> None:
     """The same agent, allowed to, really does it; and one that ignores what is denied is stopped."""
     with own_gateway(tmp_path, knobs={"ignores_deny": "1"}) as (gateway, client):

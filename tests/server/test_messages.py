@@ -292,6 +292,7 @@ def test_a_rewind_gets_a_new_answer(gateway: RunningGateway, http: httpx2.Client
     assert len(invocations(gateway, f"{mark} hello")) == 2
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("stream", [False, True])
 def test_what_was_answered_is_answered_anew_when_it_is_asked_again(tmp_path: Path, stream: bool) -> None:
     """Only the time since its answer was delivered tells it from a retry: here, a microsecond."""
@@ -325,6 +326,7 @@ def test_a_client_that_leaves_comes_back_to_its_run(gateway: RunningGateway, htt
     assert len(invocations(gateway, mark)) == 1
 
 
+@pytest.mark.slow
 def test_a_retry_after_a_restart_gets_the_same_answer(tmp_path: Path) -> None:
     mark, headers = unique(), claude_code()
     answers = []

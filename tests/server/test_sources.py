@@ -138,6 +138,7 @@ def test_the_same_chat_text(
     assert "".join(data["choices"][0]["delta"].get("content") or "" for data in datas) == body
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("source", SOURCES)
 def test_usage_is_the_agents_where_it_tells(
     clients: dict[str, tuple[RunningGateway, httpx2.Client]], source: str
@@ -179,6 +180,7 @@ def test_tools_of_the_caller(clients: dict[str, tuple[RunningGateway, httpx2.Cli
     assert not made.exists()
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("source", ["cli", "acp"])
 def test_a_denied_tool_of_the_agents_becomes_the_callers(
     clients: dict[str, tuple[RunningGateway, httpx2.Client]], source: str
@@ -191,6 +193,7 @@ def test_a_denied_tool_of_the_agents_becomes_the_callers(
     assert caller.ask()["content"] == "It gave this."
 
 
+@pytest.mark.quick_cases(4)
 @pytest.mark.parametrize("source", SOURCES)
 @pytest.mark.parametrize(
     ("scenario", "status", "code"),

@@ -169,7 +169,7 @@ def _lines(reply: tuple[int, bytes]) -> list[bytes]:
     return [json.dumps(run).encode() for run in json.loads(reply[1])["runs"]]
 
 
-@pytest.mark.quick_cases(2)
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("name", REQUESTS)
 def test_no_request_holds_up_the_loop(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path, body = REQUESTS[name][0], REQUESTS[name][1]()
@@ -185,6 +185,7 @@ def test_no_request_holds_up_the_loop(name: str, tmp_path: Path, monkeypatch: py
     assert stalls is not None
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("query", hostile.SEARCHES, ids=lambda query: query[:5])
 def test_no_search_holds_up_the_loop(query: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def ask() -> tuple[int, Stalls]:
