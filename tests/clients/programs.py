@@ -150,8 +150,14 @@ def project_in(folder: Path) -> Project:
     return project
 
 
-def ask_launched(project: Project, name: str, url: str, *arguments: str, fails: bool = False) -> str:
-    """What this client prints, started as `cursor-gateway launch` starts it."""
+class LaunchedClient(Struct, frozen=True):
+    """A client as `cursor-gateway launch` starts it."""
+
+    command: Sequence[str | Path]
+    environment: Mapping[str, str]
+
+
+def launched_client(project: Project, name: str, url: str) -> LaunchedClient:
     launch, folder = CLIENTS[name].launch, project.home / "launched"
     assert launch is not None
     folder.mkdir()
@@ -159,7 +165,13 @@ def ask_launched(project: Project, name: str, url: str, *arguments: str, fails: 
     for file, text in start.files.items():
         (folder / file).write_text(text, encoding="utf-8")
     environment = {variable: value for variable, value in start.environment.items() if value is not None}
-    return project.run(*command_of(name), *start.arguments, *arguments, environment=environment, fails=fails)
+    return LaunchedClient([*command_of(name), *start.arguments], environment)
+
+
+def ask_launched(project: Project, name: str, url: str, *arguments: str, fails: bool = False) -> str:
+    """What it prints."""
+    client = launched_client(project, name, url)
+    return project.run(*client.command, *arguments, environment=client.environment, fails=fails)
 
 
 # --- SDKs -----------------------------------------------------------------------------------------------
