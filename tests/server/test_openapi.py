@@ -50,7 +50,7 @@ from tests.openai_shapes import validate_stream
 from tests.responses_shapes import read_response as read_whole_response
 from tests.responses_shapes import read_stream as read_response_stream
 from tests.scenarios.golden import HEAD, Scenario, scenarios
-from tests.strategies import examples
+from tests.strategies import examples as so_many
 
 Json = dict[str, Any]
 
@@ -429,7 +429,7 @@ def test_an_event_may_have_every_payload() -> None:
 
 API = schemathesis.openapi.from_dict(DOCUMENT)
 PNG = "data:image/png;base64,iVBORw0KGgo="
-quickly = settings(examples(40), deadline=None, suppress_health_check=list(HealthCheck))
+quickly = settings(so_many(40), deadline=None, suppress_health_check=list(HealthCheck))
 
 
 @given(case=API["/v1/chat"]["POST"].as_strategy())
