@@ -33,12 +33,13 @@ _SETTINGS = {
     "account_error_seconds": "0",
 }
 _STOP_SECONDS = 10.0
-_FAKETIME = Path("/usr/lib/x86_64-linux-gnu/faketime/libfaketimeMT.so.1")
+_CLOCK = Path(__file__).with_name("clock")  # the folder of a module that moves the clock of its process
 SHARED = "shared"  # the volume that both runners have
 
 
 class Options(Struct, frozen=True, kw_only=True):
     source: Path | None = None  # a folder with the package, in place of the one that is installed
+    newer: Path | None = None  # the same of a newer version, which has made the tables
     jumping: frozenset[str] = frozenset()  # members whose clocks can be moved
     both: str = ""  # the front that runs agents as well (`role = "all"`)
     database_folder: Path | None = None
@@ -104,28 +105,29 @@ class Cluster:
         environment = {
             "PATH": f"{home / 'bin'}{os.pathsep}/usr/bin{os.pathsep}/bin",
             "HOME": str(home),
-            **({"PYTHONPATH": str(self._options.source)} if self._options.source else {}),
-            **self._clock(name, home),
+            **self._python(name, home),
         }
         return Member(name, role, home, settings, environment, [*_as_host(f"host-{name}"), *COMMAND])
 
-    def _clock(self, name: str, home: Path) -> dict[str, str]:
-        """Its wall clock can be moved by writing into a file; the monotonic one stays. That makes a process slower."""
+    def _python(self, name: str, home: Path) -> dict[str, str]:
+        """Which packages it has, and a wall clock that can be moved by writing into a file."""
+        path = [str(self._options.source)] if self._options.source else []
         if name not in self._options.jumping:
-            return {}
+            return {"PYTHONPATH": os.pathsep.join(path)}
         (home / "clock").write_text("+0")
-        return {
-            "LD_PRELOAD": str(_FAKETIME),
-            "FAKETIME_TIMESTAMP_FILE": str(home / "clock"),
-            "FAKETIME_DONT_FAKE_MONOTONIC": "1",
-            "FAKETIME_CACHE_DURATION": "1",
-            "NO_FAKE_STAT": "1",
-        }
+        return {"PYTHONPATH": os.pathsep.join([*path, str(_CLOCK)]), "NEMESIS_CLOCK": str(home / "clock")}
+
+    def change_version(self, name: str) -> None:
+        """From its next start on, to the newer version or back."""
+        member, newer = self.members[name], str(self._options.newer)
+        path = member.environment["PYTHONPATH"].split(os.pathsep)
+        path = path[1:] if path[0] == newer else [newer, *filter(None, path)]
+        member.environment["PYTHONPATH"] = os.pathsep.join(path)
 
     def migrate(self) -> None:
         environment = {"PATH": "/usr/bin:/bin", "HOME": str(self.folder), "CURSOR_GATEWAY_STORE": self.url}
-        if self._options.source:
-            environment["PYTHONPATH"] = str(self._options.source)
+        if source := self._options.newer or self._options.source:
+            environment["PYTHONPATH"] = str(source)
         command = [*COMMAND[:-1], "migrate"]
         done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, cwd=self.folder)
         if done.returncode:
@@ -167,10 +169,6 @@ def can_name_hosts() -> bool:
 def _as_host(name: str) -> list[str]:
     """A command that runs another one on a host of this name; where that is not possible, all are one host."""
     return ["unshare", "--uts", "sh", "-c", f'hostname {name} && exec "$@"', "sh"] if can_name_hosts() else []
-
-
-def can_move_clocks() -> bool:
-    return _FAKETIME.exists()
 
 
 @asynccontextmanager

@@ -17,6 +17,7 @@ Kind: TypeAlias = Literal[
     "slow link",
     "lost hints",
     "lost beats",
+    "late beats",
     "reset connections",
     "clock jump",
     "full disk",
@@ -41,10 +42,12 @@ class Fault(Struct, frozen=True):
         return f"{self.at:5.1f} s  {self.kind} ({self.target}) for {self.seconds:.1f} s"
 
 
-def plan(seed: int, seconds: float, lease: float, kinds: tuple[Kind, ...] = KINDS) -> list[Fault]:
+def plan(
+    seed: int, seconds: float, lease: float, kinds: tuple[Kind, ...] = KINDS, *, pauses: float = 1.0
+) -> list[Fault]:
     """Every kind comes first in one of as many seeds as there are kinds; the others are chosen at random.
 
-    Faults overlap, but each target has one at a time.
+    Faults overlap, but each target has one at a time. With shorter `pauses`, there are more of them.
     """
     random = Random(seed)
     found: list[Fault] = []
@@ -56,7 +59,7 @@ def plan(seed: int, seconds: float, lease: float, kinds: tuple[Kind, ...] = KIND
             fault = Fault(kind, random.choice(targets), at, round(_duration(kind, lease, random), 2))
             found.append(fault)
             free_at[fault.target] = at + fault.seconds + _GAP
-        at = round(at + random.uniform(0.3, 1.5) * lease, 2)
+        at = round(at + random.uniform(0.3, 1.5) * lease * pauses, 2)
         kind = random.choice(kinds)
     return found
 
@@ -70,7 +73,14 @@ def _targets(kind: Kind) -> tuple[str, ...]:
         case "kill database" | "database away" | "full disk":
             return (DATABASE,)
         case (
-            "slow link" | "lost hints" | "lost beats" | "reset connections" | "clock jump" | "restart" | "other version"
+            "slow link"
+            | "lost hints"
+            | "lost beats"
+            | "late beats"
+            | "reset connections"
+            | "clock jump"
+            | "restart"
+            | "other version"
         ):
             return MEMBERS
 
@@ -85,6 +95,8 @@ def _duration(kind: Kind, lease: float, random: Random) -> float:
             return 3 * lease
         case "freeze runner" | "freeze front" | "lost beats":
             return random.uniform(1.2, 2.5) * lease
+        case "late beats":
+            return random.uniform(0.3, 0.6) * lease  # nobody may be taken for dead
         case "cut off runner" | "cut off front":
             return random.uniform(0.5, 2.5) * lease
         case "slow link" | "lost hints" | "clock jump" | "full disk":

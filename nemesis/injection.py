@@ -48,7 +48,7 @@ async def _inject(cluster: Cluster, fault: Fault, random: Random) -> None:
                 link.loses_notifications = True
                 await cure
                 link.loses_notifications = False
-            case "lost beats":
+            case "lost beats" | "late beats":
                 link.beats.clear()
                 await cure
                 link.beats.set()
@@ -59,8 +59,13 @@ async def _inject(cluster: Cluster, fault: Fault, random: Random) -> None:
                 clock.write_text(random.choice(_JUMPS))
                 await cure
                 clock.write_text("+0")
-            case "restart" | "other version":
+            case "restart":
                 await member.stop(10)
+                await cure
+                member.start()
+            case "other version":
+                await member.stop(10)
+                cluster.change_version(fault.target)
                 await cure
                 member.start()
             case "kill database" | "database away" | "full disk":

@@ -38,6 +38,7 @@ class Mutation(Struct, frozen=True, kw_only=True):
     changes: tuple[Change, ...]
     kinds: tuple[Kind, ...]  # of faults that can show it; none: it shows by itself
     delays: Mapping[str, float] = {}
+    pauses: float = 1.0  # between faults
 
 
 MUTATIONS: tuple[Mutation, ...] = (
@@ -97,7 +98,8 @@ MUTATIONS: tuple[Mutation, ...] = (
             ),
             Change("cluster/members.py", "from time import monotonic\n", "from time import monotonic, time\n"),
         ),
-        kinds=("clock jump",),
+        kinds=("clock jump", "late beats"),
+        pauses=0.2,  # a clock must jump while a beat is late
     ),
     Mutation(
         rule="a member is removed only if its beat has not changed",
@@ -130,7 +132,7 @@ def mutated(mutation: Mutation, folder: Path) -> None:
 
 
 def faults_of(mutation: Mutation, seed: int) -> list[Fault]:
-    return plan(seed, _SECONDS, LEASE, mutation.kinds) if mutation.kinds else []
+    return plan(seed, _SECONDS, LEASE, mutation.kinds, pauses=mutation.pauses) if mutation.kinds else []
 
 
 async def caught(mutation: Mutation) -> Caught:

@@ -10,12 +10,13 @@ from random import Random
 
 from msgspec import Struct
 
-from nemesis.cluster import LEASE, SHARED, Cluster, Options, can_move_clocks, can_name_hosts, cluster, small_disk
+from nemesis.cluster import LEASE, SHARED, Cluster, Options, can_name_hosts, cluster, small_disk
 from nemesis.faults import KINDS, Fault, Kind
 from nemesis.history import History
 from nemesis.injection import inject
 from nemesis.laws import Violation, violations
 from nemesis.observer import Observer
+from nemesis.versions import SOURCES, newer
 from nemesis.witness import agents
 from nemesis.workload import Place, Record, Workload
 
@@ -48,9 +49,7 @@ class Verdict(Struct, frozen=True):
 
 def possible() -> tuple[tuple[Kind, ...], dict[Kind, str]]:
     """The kinds of faults that can be provoked on this machine, and why the others cannot."""
-    missing: dict[Kind, str] = {"other version": "give another version with --other"}
-    if not can_move_clocks():
-        missing["clock jump"] = "libfaketime is not installed"
+    missing: dict[Kind, str] = {}
     if not can_name_hosts():
         missing["full disk"] = "only root can mount a small disk"
     return tuple(kind for kind in KINDS if kind not in missing), missing
@@ -76,7 +75,14 @@ async def run(trial: Trial) -> Verdict:
     record = Record()
     async with _places(any(fault.kind == "full disk" for fault in chosen)) as (folder, disk):
         jumping = frozenset(fault.target for fault in chosen if fault.kind == "clock jump")
-        options = Options(source=trial.source, jumping=jumping, both=trial.both, database_folder=disk)
+        needs_newer = any(fault.kind == "other version" for fault in chosen)
+        options = Options(
+            source=trial.source,
+            newer=newer(folder / "newer", trial.source or SOURCES) if needs_newer else None,
+            jumping=jumping,
+            both=trial.both,
+            database_folder=disk,
+        )
         async with cluster(folder, options) as running:
             for name, delay in trial.delays.items():
                 running.links[name].delay = delay

@@ -12,9 +12,11 @@ from cursor_gateway.cluster.members import Members, Timing
 from cursor_gateway.errors import NoRunner
 from cursor_gateway.model.messages import UserMessage
 from cursor_gateway.runs.run_request import Defaults, RunRequest
+from cursor_gateway.store.base import Lease
 from cursor_gateway.store.cluster import Member, Role
 from cursor_gateway.store.postgres.cluster import PostgresCluster
 from cursor_gateway.store.postgres.store import PostgresStore
+from tests.store.making import deltas, new_run
 
 _TIMING = Timing(beat_seconds=1, lease_seconds=5)
 
@@ -49,5 +51,20 @@ def test_a_volume_whose_runner_left_before_the_front_came_has_no_runner(database
         for workspace in ("here/project", "shared"):
             with pytest.raises(NoRunner, match="has the volume"):
                 await front.start(RunRequest(messages=[UserMessage("hello")], owner="me", workspace=workspace))
+
+    _with_front(database, test)
+
+
+def test_what_was_stored_again_in_other_batches_is_read_from_any_number_on(database: str) -> None:
+    """A database that has forgotten its last commits gets their events again, in one batch."""
+
+    async def test(front: Front, cluster: PostgresCluster) -> None:
+        store = front.store
+        begun = await store.begin_run(new_run("run"))
+        assert isinstance(begun, Lease)
+        for first, batch in ((1, deltas(1, 2)), (3, deltas(3)), (4, deltas(4, 5, 6, 7))):
+            await store.append(begun, first, batch)
+        for after in range(8):
+            assert (await cluster.heads({"run": after}))["run"].events == deltas(*range(after + 1, 8))
 
     _with_front(database, test)

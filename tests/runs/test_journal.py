@@ -1,7 +1,9 @@
 """A journal: what is told is stored before, or kept until it can be; nothing is lost, repeated, or stored twice."""
 
 import asyncio
+import sqlite3
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -11,6 +13,7 @@ from hypothesis import strategies as st
 from cursor_gateway.errors import AgentOverloaded, StoreUnavailable
 from cursor_gateway.model.agent_events import AgentEvent, RunFailed
 from cursor_gateway.model.document_events import DocumentEvent, Done
+from cursor_gateway.runs.event_log import EventLog
 from cursor_gateway.runs.journal import Journal
 from cursor_gateway.runs.run import Run
 from cursor_gateway.stages.assembler import Assembler
@@ -40,6 +43,7 @@ class Flaky(SqliteStore):
 
     def __init__(self, directory: Path) -> None:
         super().__init__(directory)
+        self.directory = directory
         self.refuses = False
         self.asked = 0
         self.mistake_after: int | None = None  # so many questions
@@ -278,5 +282,42 @@ def test_a_run_whose_events_are_not_stored_keeps_them(store: Flaky, monkeypatch:
         assert await run.store_again()
         assert run.is_stored
         assert store.database.events("run", ME).events == run.log.events
+
+    asyncio.run(live())
+
+
+def _forget(store: Flaky, last: int) -> None:
+    """As a standby that lagged when it took over."""
+    with closing(sqlite3.connect(store.directory / FILE, isolation_level=None)) as connection:
+        connection.execute("DELETE FROM events WHERE place & 0xffffffff > ?", [last])
+
+
+@pytest.mark.parametrize("forgotten", [1, 2, 3])
+def test_what_the_store_has_forgotten_is_sent_again(store: Flaky, forgotten: int) -> None:
+    async def live() -> None:
+        log = EventLog(journal(store))
+        for event in SAID[:3]:
+            await log.append([event])
+        _forget(store, 3 - forgotten)
+        await log.append(SAID[3:])
+        assert log.events == SAID
+
+    asyncio.run(live())
+    assert store.database.events("run", ME).events == SAID
+    stored = store.database.run("run", ME)
+    assert stored is not None
+    assert (stored.state, stored.event_count) == ("completed", len(SAID))
+
+
+def test_what_is_not_kept_any_more_is_lost(store: Flaky) -> None:
+    async def live() -> None:
+        written = journal(store)
+        for event in SAID[:3]:
+            await write(written, [event])
+        _forget(store, 1)
+        await write(written, SAID[3:])
+        assert written.bug is not None
+        assert "forgotten all after event 1" in str(written.bug)
+        assert written.is_complete
 
     asyncio.run(live())

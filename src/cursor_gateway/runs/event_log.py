@@ -38,6 +38,8 @@ class EventLog:
         self.claimed: Callable[[], None] = lambda: None  # called when another process has taken the run over
         self.ended: Callable[[Failure | None], None] = lambda failure: None  # called before readers see the end
         self._journal = journal
+        if journal is not None:
+            journal.kept = self._after
         self._added: list[DocumentEvent] = []
         self._storing: list[DocumentEvent] = []  # what the journal has, but readers have not: see `flush`
         self._last = 0  # the number of the last event that was added
@@ -107,6 +109,9 @@ class EventLog:
         finally:
             flushed, self._flushing = self._flushing, None
             wake(flushed)
+
+    def _after(self, number: int) -> list[DocumentEvent]:
+        return self.events[number - self.dropped :] if number >= self.dropped else []
 
     def _show(self, events: list[DocumentEvent]) -> None:
         self.events += events

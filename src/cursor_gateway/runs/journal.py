@@ -18,6 +18,7 @@ from cursor_gateway.model.document_events import (
 )
 from cursor_gateway.store.base import (
     FIRST_EPOCH,
+    Behind,
     Busy,
     Fenced,
     Idempotency,
@@ -67,6 +68,8 @@ class Journal:
         self._replied = 0  # how much of it stood in replies before the last one
         self._has_spoken = False
         self._first_event_ms: int | None = None
+        # Visible events after this number, as far as they are in memory: see `EventLog`.
+        self.kept: Callable[[int], Sequence[DocumentEvent]] = lambda last: ()
         self.session_id: str | None = None
         self.fingerprint: Callable[[str], str | None] = lambda answer: None  # of the conversation, with this reply
 
@@ -202,6 +205,8 @@ class Journal:
                 return False
             case Fenced():
                 self._is_lost, self.fenced = True, written
+            case Behind(last=last):
+                return await self._send_again(last)
             case Stored(size=size):
                 if self._lease is None:
                     self._lease = Lease(self._new.id, FIRST_EPOCH)
@@ -212,6 +217,20 @@ class Journal:
                 self._keep(len(self._waiting), size)
                 self._waiting = []
         return True
+
+    async def _send_again(self, last: int) -> bool:
+        """What the store has forgotten, as a standby may that lagged, or a server that was restored: as far as it is
+        kept here, under the same numbers."""
+        forgotten = self.kept(last)
+        if last + len(forgotten) != self._stored:
+            self.bug = ValueError(f"the store has forgotten all after event {last}, which is too long ago")
+            self._is_lost = True
+            return True
+        self._waiting = [*forgotten, *self._waiting]
+        self._stored = last
+        self._kept_events -= len(forgotten)
+        self._kept = deque([(self._kept_events, self._kept_bytes)])
+        return await self.try_again()
 
     async def _write(self) -> Refused | Written:
         if self._lease is None:

@@ -123,9 +123,15 @@ class Fenced(Struct, frozen=True):
     reason: Literal["claimed", "ended", "deleted"]
 
 
+class Behind(Struct, frozen=True):
+    """Nothing was stored: the store has forgotten events after this number, which it had stored. Send them again."""
+
+    last: int
+
+
 Refused: TypeAlias = KeyTaken | Busy | KeyLimit | Superseded
 Begun: TypeAlias = Lease | Refused
-Written: TypeAlias = Stored | Fenced
+Written: TypeAlias = Stored | Fenced | Behind
 
 # --- output -----------------------------------------------------------------------------------------
 

@@ -142,7 +142,10 @@ _HEADS = """
     FROM unnest(%s::text[], %s::integer[]) AS given (id, after)
         JOIN runs ON runs.id = given.id
         LEFT JOIN events ON events.run = runs.key AND NOT events.deflated
-            AND events.first > given.after AND events.first <= given.after + %s
+            AND events.first >= coalesce((
+                SELECT max(first) FROM events AS before WHERE before.run = runs.key AND first <= given.after + 1
+            ), 0)
+            AND events.first + events.count > given.after + 1 AND events.first <= given.after + %s
     ORDER BY runs.id, events.first
 """
 _WAITING = """
@@ -367,8 +370,9 @@ class PostgresCluster:
         for row in await self._connections.run(lambda connection: rows_of(connection, _HEADS, values)):
             head = heads.setdefault(row["id"], Head(row["last"], row["is_running"], []))
             assert isinstance(head.events, list)
-            if row["data"] is not None and row["first"] == row["after"] + len(head.events) + 1:
-                head.events.extend(batches.decode(row["data"]))
+            # What the database had forgotten may be stored again in other batches.
+            if row["data"] is not None and (known := row["after"] + len(head.events) + 1 - row["first"]) >= 0:
+                head.events.extend(batches.decode(row["data"])[known:])
         return heads
 
     async def has_had(self, volume: str) -> bool:

@@ -13,6 +13,7 @@ from msgspec import UNSET
 from cursor_gateway.model.document_events import DocumentEvent, Paused
 from cursor_gateway.store import batches
 from cursor_gateway.store.base import (
+    Behind,
     Busy,
     Claim,
     Fenced,
@@ -181,6 +182,8 @@ async def append(connection: Connection, lease: Lease, first_number: int, events
     if isinstance(place, Fenced):
         return place
     rest = await _rest(connection, place, first_number, events)
+    if isinstance(rest, Behind):
+        return rest
     if rest and place.state != "running":
         return Fenced("ended")
     size = await _add_events(connection, place, rest)
@@ -201,6 +204,8 @@ async def end(
     if isinstance(place, Fenced):
         return place
     rest = await _rest(connection, place, first_number, events)
+    if isinstance(rest, Behind):
+        return rest
     if place.state != "running":
         return Fenced("ended") if rest else Stored(0)
     assert whose is not None
@@ -248,11 +253,11 @@ async def _place(connection: Connection, lease: Lease) -> _Place | Fenced:
 
 async def _rest(
     connection: Connection, place: _Place, first_number: int, events: Sequence[DocumentEvent]
-) -> Sequence[DocumentEvent]:
+) -> Sequence[DocumentEvent] | Behind:
     """The events that are not stored yet. What is skipped must be what is stored, or the log would lose its end."""
     known = place.last + 1 - first_number
     if known < 0:
-        raise ValueError(f"events before number {first_number} are missing: {-known} of them")
+        return Behind(place.last)
     if known and events:
         found = await (await connection.execute(_STORED_FROM, [place.run, first_number])).fetchall()
         stored = [(first, folding.decode(data, is_deflated=deflated)) for first, data, deflated in found]

@@ -9,7 +9,19 @@ from msgspec import UNSET, Struct
 
 from cursor_gateway.model.document_events import DocumentEvent, Paused
 from cursor_gateway.store import batches
-from cursor_gateway.store.base import FIRST_EPOCH, Begun, Busy, Fenced, KeyTaken, Lease, NewRun, RunEnd, Stored, Written
+from cursor_gateway.store.base import (
+    FIRST_EPOCH,
+    Begun,
+    Behind,
+    Busy,
+    Fenced,
+    KeyTaken,
+    Lease,
+    NewRun,
+    RunEnd,
+    Stored,
+    Written,
+)
 from cursor_gateway.store.search import searchable
 from cursor_gateway.store.sqlite.indexing import Note
 from cursor_gateway.store.titles import title_of
@@ -141,6 +153,8 @@ def append_rest(
     if isinstance(place, Fenced):
         return Change(place)
     rest = _rest(connection, place, first_number, events)
+    if isinstance(rest, Behind):
+        return Change(rest)
     if rest and place.state != "running":
         return Change(Fenced("ended"))
     size = _add_events(connection, place, rest)
@@ -155,6 +169,8 @@ def end(
     if isinstance(place, Fenced):
         return Change(place)
     rest = _rest(connection, place, first_number, events)
+    if isinstance(rest, Behind):
+        return Change(rest)
     if place.state != "running":
         return Change(Fenced("ended") if rest else Stored(0))
     size = _add_events(connection, place, rest)
@@ -225,11 +241,11 @@ def _place(connection: sqlite3.Connection, lease: Lease) -> _Place | Fenced:
 
 def _rest(
     connection: sqlite3.Connection, place: _Place, first_number: int, events: Sequence[DocumentEvent]
-) -> Sequence[DocumentEvent]:
+) -> Sequence[DocumentEvent] | Behind:
     """The events that are not stored yet. What is skipped must be what is stored, or the log would lose its end."""
     known = place.stored + 1 - first_number
     if known < 0:
-        raise ValueError(f"events before number {first_number} are missing: {-known} of them")
+        return Behind(place.stored)
     if known and events:
         found = connection.execute(_STORED_FROM, {"run": place.run, "first": first_number})
         batches.check_repeated(first_number, events[:known], [(first, batches.decode(data)) for first, data in found])
