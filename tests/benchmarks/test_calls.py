@@ -8,6 +8,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+import pytest
 import uvloop
 
 from benchmarks.sessions import named_session
@@ -20,15 +21,18 @@ from cursor_gateway.server.logs import RunLog
 from cursor_gateway.server.metrics import Metrics
 from cursor_gateway.settings import Settings
 
-MOST_PYTHON, MOST_C = 1600, 1760  # fewer is better: docs/performance.md has the story
 RUNS = 5
 CLIENT = "asyncio/streams.py"
 
-BODY = b'{"model":"auto","stream":true,"messages":[{"role":"user","content":"replay 100 blocks"}]}'
-REQUEST = (
-    b"POST /v1/chat/completions HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
-    b"Connection: close\r\nContent-Length: %d\r\n\r\n%b" % (len(BODY), BODY)
-)
+CHAT = b'{"model":"auto","stream":true,"messages":[{"role":"user","content":"replay 100 blocks"}]}'
+RESPONSES = b'{"model":"auto","stream":true,"input":"replay 100 blocks"}'
+
+
+def request(path: bytes, body: bytes) -> bytes:
+    return (
+        b"POST %b HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
+        b"Connection: close\r\nContent-Length: %d\r\n\r\n%b" % (path, len(body), body)
+    )
 
 
 class Calls:
@@ -41,7 +45,7 @@ class Calls:
             self.c += event == "c_call"
 
 
-async def counted(programs: Path, folder: Path) -> list[Calls]:
+async def counted(programs: Path, folder: Path, request: bytes, end: bytes) -> list[Calls]:
     """The calls of some runs, from the connection to a moment after the end of the reply."""
     (folder / "work").mkdir()
     (folder / "100.ndjson").write_bytes(named_session("100").data)
@@ -63,13 +67,13 @@ async def counted(programs: Path, folder: Path) -> list[Calls]:
             calls = Calls()
             sys.setprofile(calls)
             reader, writer = await asyncio.open_connection(*bound.getsockname())
-            writer.write(REQUEST)
+            writer.write(request)
             reply = await reader.read()
             writer.close()
             while gateway.service.runs.running:
                 await asyncio.sleep(0.01)
             sys.setprofile(None)
-            assert b"data: [DONE]" in reply
+            assert end in reply
             found.append(calls)
         server.abort()
     finally:
@@ -78,8 +82,17 @@ async def counted(programs: Path, folder: Path) -> list[Calls]:
     return found
 
 
-def test_a_short_run_takes_few_calls(programs: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("path", "body", "end", "most_python", "most_c"),  # fewer is better: docs/performance.md has the story
+    [
+        (b"/v1/chat/completions", CHAT, b"data: [DONE]", 1600, 1760),
+        (b"/v1/responses", RESPONSES, b"event: response.completed", 1930, 2120),
+    ],
+)
+def test_a_short_run_takes_few_calls(
+    programs: Path, tmp_path: Path, path: bytes, body: bytes, end: bytes, most_python: int, most_c: int
+) -> None:
     """The least of some runs: the first one loads modules, and a slow machine reads the output in more pieces."""
-    found = uvloop.run(counted(programs, tmp_path))
-    assert min(calls.python for calls in found) <= MOST_PYTHON
-    assert min(calls.c for calls in found) <= MOST_C
+    found = uvloop.run(counted(programs, tmp_path, request(path, body), end))
+    assert min(calls.python for calls in found) <= most_python
+    assert min(calls.c for calls in found) <= most_c

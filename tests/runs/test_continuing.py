@@ -231,12 +231,15 @@ def test_a_cancelled_run_is_no_answer_to_a_retry(tmp_path: Path) -> None:
 # --- answers that are looked up ---------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("size", "is_kept"), [(0, False), (10, True), (4 * 1024 * 1024 + 1, False)])
+@pytest.mark.parametrize(
+    ("size", "is_kept"), [(0, False), (10, True), (64 * 1024 + 1, True), (4 * 1024 * 1024 + 1, False)]
+)
 def test_what_a_dialect_keeps_is_stored_with_the_run(tmp_path: Path, size: int, is_kept: bool) -> None:
     place = Place(tmp_path, ScriptedSource(ANSWERS))
 
     async def live() -> None:
         run = running(await Continuing(place.service).take(asking(kept=b"x" * size)))
+        await run.entered()
         assert await place.store.kept_request(run.id, "me", 0) == (b"x" * size if is_kept else None)
         await run.gone()
 
@@ -253,7 +256,7 @@ def test_a_store_that_is_away_costs_the_lookup_and_not_the_answer(
 
     async def live() -> None:
         monkeypatch.setattr(place.store, "keep_request", away)
-        run = running(await Continuing(place.service).take(asking(kept=b"{}")))
+        run = running(await Continuing(place.service).take(asking(kept=b"x" * (64 * 1024 + 1))))
         assert (await run.finished()).failure is None
         await run.gone()
 

@@ -14,6 +14,7 @@ from cursor_gateway.model.documents import Usage
 from cursor_gateway.model.messages import Message
 from cursor_gateway.runs.handle import RunHandle
 from cursor_gateway.runs.repeats import repair_key, request_key, run_of
+from cursor_gateway.runs.run import Run
 from cursor_gateway.runs.run_request import RunRequest, body_hash, check_body, results_in
 from cursor_gateway.runs.service import Service
 from cursor_gateway.store.base import IdempotentRun
@@ -39,9 +40,11 @@ class Continuing:
         if request.workspace is None and request.workspace_if_allowed is not None:
             request = replace(request, workspace=self._service.workspaces.allowed(request.workspace_if_allowed))
         continued = await self._find_or_start(request)
-        if 0 < len(request.kept) <= _LARGEST_KEPT:
+        run = continued.run
+        is_kept = not continued.after and isinstance(run, Run) and run.request == request.kept  # with the run itself
+        if 0 < len(request.kept) <= _LARGEST_KEPT and not is_kept:
             with suppress(StoreUnavailable):  # costs the lookup, not the answer
-                await self._service.store.keep_request(continued.run.id, request.owner, continued.after, request.kept)
+                await self._service.store.keep_request(run.id, request.owner, continued.after, request.kept)
         return continued
 
     async def _find_or_start(self, request: RunRequest) -> Continued:

@@ -92,6 +92,11 @@ class Journal:
     def idempotency(self) -> Idempotency | None:
         return self._new.idempotency
 
+    @property
+    def request(self) -> bytes:
+        """What is stored with the run, to look its first reply up."""
+        return self._new.request
+
     async def begin(self) -> Refused | None:
         """None: the run may start, although the store may not have it yet."""
         try:

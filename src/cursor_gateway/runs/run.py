@@ -231,6 +231,11 @@ class Run:
     def idempotency(self) -> Idempotency | None:
         return self._journal.idempotency if self._journal is not None else None
 
+    @property
+    def request(self) -> bytes:
+        """What is stored with it, to look its first reply up."""
+        return self._journal.request if self._journal is not None else b""
+
     async def entered(self) -> None:
         if self._journal is not None:
             await self._journal.entered()

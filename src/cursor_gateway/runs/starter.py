@@ -44,6 +44,8 @@ _GO_ON = (
 )
 TOOLS = "tools.json"  # in a conversation's folder: those that were offered last
 
+_SHORT_REQUEST = 64 * 1024  # bytes: a longer one is stored by a thread, after the run has begun
+
 
 class RunStarter:
     def __init__(
@@ -119,7 +121,8 @@ class RunStarter:
         turns = self._turns(request, info, conversation, images, folder, offered, questions)
         new = self._new_run(request, info, conversation)
         journal = Journal(self._store, new, self._now_ms, self._must_store_seconds)
-        must_begin = request.idempotency_key is not None or request.repeat_key or request.kept or needs_lease
+        is_kept_later = len(request.kept) > len(new.request)
+        must_begin = request.idempotency_key is not None or request.repeat_key or is_kept_later or needs_lease
         try:
             refused = await journal.begin() if must_begin else None
         except BaseException:
@@ -270,6 +273,7 @@ class RunStarter:
             idempotency=Idempotency(key, body_hash(request)) if key is not None else None,
             volume=self._volume_of(conversation.workspace),
             claim=request.claim,
+            request=request.kept if len(request.kept) <= _SHORT_REQUEST else b"",
         )
 
 

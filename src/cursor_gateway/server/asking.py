@@ -72,6 +72,7 @@ class RouteEndpoint:
                 if isinstance(reply, CheckedReply):
                     app = await self._checked(request, run_request, continued, reply, stream=asked.stream)
                 elif asked.background and not asked.stream:
+                    await continued.run.entered()  # its id is in the answer
                     app = await answer_now(continued, reply, asked.kept)
                 else:
                     app = await self._reply(request, asked, continued, reply, asked.kept)

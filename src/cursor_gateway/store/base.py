@@ -63,6 +63,7 @@ class NewRun(Struct, frozen=True, kw_only=True):
     idempotency: Idempotency | None = None
     volume: str = ""  # of a new conversation: where its workspace is, in a cluster
     claim: Claim | None = None  # in a cluster: the command that starts it
+    request: bytes = b""  # as by `keep_request`, of its first reply; empty: none
 
 
 class RunEnd(Struct, frozen=True, kw_only=True):

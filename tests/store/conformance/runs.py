@@ -520,6 +520,19 @@ async def a_question_keeps_its_key_when_its_run_fails(store: Store) -> None:
 
 
 @law
+async def a_request_can_be_kept_with_its_run(store: Store) -> None:
+    await store.begin_run(replace(new_run("run", "run"), request=b"of the run"))
+    await store.begin_run(replace(new_run("run", "run"), request=b"of the run"))  # its result was lost
+    await store.begin_with(replace(new_run("short", "short"), request=b"of the short one"), deltas(1), run_end("short"))
+    await store.keep_request("run", ME, 0, b"the first one stays")
+    assert await store.kept_request("run", ME, 0) == b"of the run"
+    assert await store.kept_request("short", ME, 0) == b"of the short one"
+    assert await store.kept_request("run", YOU, 0) is None
+    assert await store.forget_request("run", ME, 0)
+    assert await store.kept_request("run", ME, 0) is None
+
+
+@law
 async def what_is_kept_of_a_request_is_found_until_it_is_forgotten(store: Store) -> None:
     for run in ("run", "other"):
         await store.begin_run(new_run(run, run))

@@ -113,7 +113,9 @@ class Output:
     def __init__(self, head: Head) -> None:
         self._head, self._asked = head, head.asked
         self._items: list[Item | msgspec.Raw] = []  # those that are finished, or their JSON
-        self._last_id = ""  # of the last of them
+        self.index = 0  # of the item that is open, or of the next one
+        self.item_id = ""  # of the item that the last events are about
+        self.open_item: Growing | None = None
         self._open: _Open | None = None
         self._pages: dict[str, str] = {}  # that the agent found: their titles by their addresses
         self._next = 0  # the number of the next event
@@ -129,28 +131,6 @@ class Output:
     @property
     def last_number(self) -> int:
         return max(0, self._next - 1)
-
-    @property
-    def index(self) -> int:
-        """Of the item that is open, or of the next one."""
-        return len(self._items)
-
-    @property
-    def open_item(self) -> Growing | None:
-        match self._open:
-            case None:
-                return None
-            case _Message():
-                return "message"
-            case _Reasoning():
-                return "reasoning"
-
-    @property
-    def item_id(self) -> str:
-        """Of the item that the last events are about."""
-        if self._open is not None:
-            return self._open.item.id
-        return self._last_id
 
     def response(self) -> Response:
         """As it is now."""
@@ -186,7 +166,7 @@ class Output:
 
     def begin(self) -> list[Event]:
         """Before anything else, once."""
-        if self.has_begun:
+        if self._next:
             return []
         self._next = 2
         response = replace(self.response(), output=())
@@ -220,7 +200,7 @@ class Output:
             events += self.close()
             id = self._id("rs")
             item = ReasoningItem(id=id, encrypted_content=id if self._asked.has_encrypted_content else UNSET)
-            self._open = _Reasoning(item, [])
+            self._open, self.open_item, self.item_id = _Reasoning(item, []), "reasoning", id
             events.append(ItemAdded(sequence_number=self._number(), output_index=self.index, item=item))
             part = SummaryText(text="")
             events.append(SummaryPartAdded(sequence_number=self._number(), part=part, **self._at()))
@@ -251,7 +231,7 @@ class Output:
                     SummaryDone(sequence_number=self._number(), text=summary.text, **at),
                     SummaryPartDone(sequence_number=self._number(), part=summary, **at),
                 ]
-        self._open = None
+        self._open = self.open_item = None
         return [*events, self._finished(item)]
 
     def call(self, call: Call) -> list[Event]:
@@ -331,7 +311,7 @@ class Output:
 
     def _open_message_item(self) -> list[Event]:
         item = MessageItem(id=self._id("msg"), status="in_progress")
-        self._open = _Message(item, [])
+        self._open, self.open_item, self.item_id = _Message(item, []), "message", item.id
         return [
             ItemAdded(sequence_number=self._number(), output_index=self.index, item=item),
             PartAdded(sequence_number=self._number(), part=OutputText(text=""), **self._at()),
@@ -421,7 +401,7 @@ class Output:
     def _finished(self, item: Item) -> Event:
         event = ItemDone(sequence_number=self._number(), output_index=self.index, item=item)
         self._items.append(item)
-        self._last_id = item.id
+        self.index, self.item_id = self.index + 1, item.id
         return event
 
 

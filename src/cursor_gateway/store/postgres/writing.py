@@ -153,6 +153,8 @@ async def begin(connection: Connection, new: NewRun, entry: Entry) -> Lease:
         if new.idempotency:
             hashed = new.idempotency.body_hash
             await connection.execute(_ADD_KEY, [new.owner, key, run, hashed, new.started_ms])
+        if new.request:
+            await connection.execute("INSERT INTO requests (run, after, data) VALUES (%s, 0, %s)", [run, new.request])
         await put(connection, run, new.owner, entry)
     return Lease(new.id, 1)
 

@@ -106,7 +106,8 @@ def begin(connection: sqlite3.Connection, new: NewRun) -> Change[Begun]:
     if not isinstance(begun, _Begun):
         return Change(begun or Lease(new.id, FIRST_EPOCH))
     note = Note(new.id, searchable(begun.texts).encode(), is_whole=False)
-    return Change(Lease(new.id, FIRST_EPOCH), sum(map(len, begun.texts)), begun.place.run, note)
+    size = sum(map(len, begun.texts)) + len(new.request)
+    return Change(Lease(new.id, FIRST_EPOCH), size, begun.place.run, note)
 
 
 def begin_with(
@@ -127,7 +128,7 @@ def begin_with(
         last = begun.last_message
         _end(connection, begun.place, run_end, last)
         note = Note(new.id, searchable([*begun.texts, *run_end.words]).encode(), is_whole=True)
-    return Change(Stored(size), size + sum(map(len, begun.texts)), begun.place.run, note)
+    return Change(Stored(size), size + sum(map(len, begun.texts)) + len(new.request), begun.place.run, note)
 
 
 def append(
@@ -228,6 +229,8 @@ def _begin(connection: sqlite3.Connection, new: NewRun) -> _Begun | KeyTaken | B
     if new.idempotency:
         key = new.idempotency
         connection.execute(_ADD_KEY, (new.owner, key.key, run, key.body_hash, new.started_ms))
+    if new.request:
+        connection.execute("INSERT INTO requests (run, after, data) VALUES (?, 0, ?)", (run, new.request))
     return _Begun(_Place(run, conversation, FIRST_EPOCH, "running", 0), texts, last)
 
 
