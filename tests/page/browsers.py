@@ -42,7 +42,7 @@ class Watch:
             "document.addEventListener('securitypolicyviolation', (event) =>"
             " console.error(`policy: ${event.violatedDirective} ${event.blockedURI}`))"
         )
-        context.on("console", self._heard)
+        context.on("console", self._logged)
         context.on("weberror", lambda error: self._found.append(f"not caught: {error.error}"))
         context.on("request", self._requested)
 
@@ -50,7 +50,7 @@ class Watch:
         """An error that a test provokes."""
         self._allowed.append(pattern)
 
-    def _heard(self, message: ConsoleMessage) -> None:
+    def _logged(self, message: ConsoleMessage) -> None:
         if message.type in ("error", "warning"):
             self._found.append(f"{message.type}: {message.text} ({message.location.get('url', '')})")
 

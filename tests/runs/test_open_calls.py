@@ -41,13 +41,13 @@ def test_calls_that_are_made_together_are_shown_together() -> None:
     calls = OpenCalls()
     assert calls.make("a", Kind.TOOL) == [StartQuietTimer()]
     assert calls.make("b", Kind.TOOL, held=False) == [StartQuietTimer()]
-    assert calls.spoke() == [StartQuietTimer()]
+    assert calls.wrote() == [StartQuietTimer()]
     assert calls.quiet() == [Pause(("a", "b"), ("a", "b")), StartAnswerTimer()]
     assert calls.shown == ("a", "b")
 
 
 def test_an_agent_that_only_speaks_starts_no_timer() -> None:
-    assert OpenCalls().spoke() == []
+    assert OpenCalls().wrote() == []
 
 
 def test_one_at_a_time() -> None:
@@ -239,7 +239,7 @@ class AnyOrder(RuleBasedStateMachine):
 
     @rule()
     def speak(self) -> None:
-        self.do(self.calls.spoke())
+        self.do(self.calls.wrote())
 
     @precondition(lambda self: self.timer is not None)
     @rule(most=st.sampled_from([None, 1]))

@@ -413,16 +413,16 @@ def test_however_often_it_is_read_the_same_is_said(told: list[Record], ends: boo
     assert _joined(one_by_one) == _joined(events)
     assert [isinstance(event, RunFinished | RunFailed) for event in events].count(True) == 1
     assert isinstance(events[-1], RunFinished if ends else RunFailed)
-    spoken = [event for event in events[:-1] if not isinstance(event, Unrecognized)]
-    assert [isinstance(event, RunStarted) for event in spoken] == [True, *[False] * (len(spoken) - 1)][: len(spoken)]
+    known = [event for event in events[:-1] if not isinstance(event, Unrecognized)]
+    assert [isinstance(event, RunStarted) for event in known] == [True, *[False] * (len(known) - 1)][: len(known)]
 
 
 @given(st.lists(words, max_size=8))
 def test_the_text_out_is_the_text_in(said: list[str]) -> None:
     whole = "".join(said)
     last = _joined(decoded(*map(text, said), result(result=whole)))
-    spoken = "".join(event.text for event in last if isinstance(event, TextDelta))
-    assert spoken == whole.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    texts = "".join(event.text for event in last if isinstance(event, TextDelta))
+    assert texts == whole.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def _joined(events: list[AgentEvent]) -> list[AgentEvent]:

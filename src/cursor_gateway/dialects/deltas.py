@@ -107,7 +107,7 @@ class Translator:
                 deltas += self._new_block() if opens else []
                 deltas.append(self._thought(text))
             case DocumentEnded(document=document):
-                deltas += self._told(document)
+                deltas += self._action(document)
                 self._question = question_of(document) or self._question
             case Paused(envelope=envelope):
                 waiting = enumerate(envelope.metadata.waiting_for or (), self._calls)
@@ -132,7 +132,7 @@ class Translator:
     def _new_block(self) -> list[Delta]:
         return [self._thought("\n\n" if self._mid_line else "\n")] if self._reasoned else []
 
-    def _told(self, document: Document) -> list[Delta]:
+    def _action(self, document: Document) -> list[Delta]:
         """What one of the agent's own tools did."""
         if isinstance(document, ToolCallDocument) and document.metadata.ran_by == "caller":
             return []  # who ran it knows

@@ -86,7 +86,7 @@ class Driver:
         self.turn = turn
         self.session_id = turn.session_id
         self.first_event_at = self.heard_at = 0.0  # by the loop's clock
-        self.has_heard = False
+        self.has_events = False
         self.fallback: str | None = None  # the source that answers in place of one that failed
         self.source_failure: Failure | None = None  # and how that one did
         self.source_name = ""  # of the source that answers
@@ -218,7 +218,7 @@ class Driver:
     async def _push(self, source: SourceRouter, batch: Sequence[AgentEvent], before: int) -> TurnEnd | None:
         """What one read of the agent's output meant. The end of the turn, where it has one."""
         self.heard_at = asyncio.get_running_loop().time()
-        self.has_heard = True
+        self.has_events = True
         out: list[DocumentEvent] = []
         end: TurnEnd | None = None
         for event in batch:
@@ -276,7 +276,7 @@ class Driver:
                 return self._timed(self._spending.total(event)), None
             case _:
                 self._unused.clear()
-                self._waiting.spoke()
+                self._waiting.wrote()
                 return event, None
 
     def _died_with_results(self, failure: Failure) -> bool:

@@ -66,7 +66,7 @@ class Journal:
         self._kept_events = self._kept_bytes = 0
         self._said: list[str] = []
         self._replied = 0  # how much of it stood in replies before the last one
-        self._has_spoken = False
+        self._has_output = False
         self._first_event_ms: int | None = None
         # Visible events after this number, as far as they are in memory: see `EventLog`.
         self.kept: Callable[[int], Sequence[DocumentEvent]] = lambda last: ()
@@ -156,8 +156,8 @@ class Journal:
                 self._words.push(event.document)
             elif isinstance(event, Paused):
                 self._replied = len(self._said)
-            elif not self._has_spoken:
-                self._has_spoken = says_something(event)
+            elif not self._has_output:
+                self._has_output = says_something(event)
 
     async def store(self, events: list[DocumentEvent]) -> list[DocumentEvent]:
         """The latest events that were added, as readers are to see them: `Done` says if the answer could not be stored.
@@ -276,7 +276,7 @@ class Journal:
         """Of what the caller will quote next. None leaves what was: a turn that never began changes nothing."""
         if done.failure is not None:
             # A session that was broken off knows something else than its caller.
-            return f"none {self._new.id}" if self._has_spoken else None
+            return f"none {self._new.id}" if self._has_output else None
         return self.fingerprint(answer) or f"none {self._new.id}"
 
 

@@ -127,7 +127,7 @@ class Phase(StrEnum):
 
 class PhaseInput(StrEnum):
     CALLED = "call made"
-    SPOKE = "agent speaks"
+    OUTPUT = "agent writes"
     QUIET = "quiet"
     SOME_LEFT = "some calls left"
     NONE_LEFT = "no calls left"
@@ -150,7 +150,7 @@ PHASES: PhaseTable = {
     },
     Phase.GATHERING: {
         PhaseInput.CALLED: (Phase.GATHERING, (PhaseAction.START_QUIET_TIMER,)),
-        PhaseInput.SPOKE: (Phase.GATHERING, (PhaseAction.START_QUIET_TIMER,)),
+        PhaseInput.OUTPUT: (Phase.GATHERING, (PhaseAction.START_QUIET_TIMER,)),
         PhaseInput.QUIET: (Phase.WAITING, (PhaseAction.PAUSE, PhaseAction.START_ANSWER_TIMER)),
         PhaseInput.NONE_LEFT: (Phase.RUNNING, (PhaseAction.STOP_TIMER,)),
         PhaseInput.CLOSE: (Phase.OVER, (PhaseAction.STOP_TIMER,)),
@@ -271,9 +271,9 @@ class OpenCalls:
         self._calls[id] = _Open(kind, Call.NEW if is_held else Call.NEW_DETACHED)
         return self._move(PhaseInput.CALLED)
 
-    def spoke(self) -> list[Action]:
+    def wrote(self) -> list[Action]:
         """The agent keeps writing: it may not have made all its calls."""
-        return self._move(PhaseInput.SPOKE)
+        return self._move(PhaseInput.OUTPUT)
 
     def quiet(self, most: int | None = None) -> list[Action]:
         """The quiet timer has fired. At most so many calls are shown at once."""

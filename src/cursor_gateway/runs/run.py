@@ -198,8 +198,8 @@ class Run:
         return self.driver.heard_at
 
     @property
-    def has_heard(self) -> bool:
-        return self.driver.has_heard
+    def has_events(self) -> bool:
+        return self.driver.has_events
 
     @property
     def is_waiting(self) -> bool:

@@ -279,13 +279,13 @@ class RunStarter:
 
 def _interrupted(conversation: Conversation, said: str) -> Conversation:
     """With what an agent has said whose process died, and what the next one is to do."""
-    heard = [AssistantMessage(said)] if said.strip() else []
+    answered = [AssistantMessage(said)] if said.strip() else []
     return replace(
         conversation,
         session_id=None,
-        known=[*conversation.known, *conversation.new, *heard],
+        known=[*conversation.known, *conversation.new, *answered],
         new=[UserMessage(_GO_ON)],
-        given_known=conversation.given_known + len(conversation.new) + len(heard),
+        given_known=conversation.given_known + len(conversation.new) + len(answered),
     )
 
 

@@ -30,7 +30,7 @@ class Watched(Protocol):
     def is_waiting(self) -> bool: ...
 
     @property
-    def has_heard(self) -> bool: ...
+    def has_events(self) -> bool: ...
 
     @property
     def done(self) -> object: ...
@@ -53,7 +53,7 @@ class TimeoutWatch:
         if self._run.is_waiting:  # which has a limit of its own
             return self._limits.idle_seconds
         now = self._loop.time()
-        silence = self._limits.idle_seconds if self._run.has_heard else self._limits.first_event_seconds
+        silence = self._limits.idle_seconds if self._run.has_events else self._limits.first_event_seconds
         return min(self._run.heard_at + silence, self._last_moment) - now
 
     @property
@@ -69,7 +69,7 @@ class TimeoutWatch:
         if left > 0:
             self._timer = self._set(left)
             return
-        self._run.stop(AgentTimedOut(self._told()))
+        self._run.stop(AgentTimedOut(self._message()))
 
     def _set(self, seconds: float) -> asyncio.TimerHandle:
         """Before the first event, too, it rings within the limit of silence, which may be the shorter one."""
@@ -77,11 +77,11 @@ class TimeoutWatch:
         self._due = self._loop.time() + seconds
         return self._loop.call_later(seconds, self._ring)
 
-    def _told(self) -> str:
+    def _message(self) -> str:
         limits = self._limits
         if self._last_moment <= self._loop.time():  # as `_left` adds: rounding must agree
             return f"The run took longer than {limits.run_seconds:g} s; ask for less at a time, or raise `run_seconds`."
-        if self._run.has_heard:
+        if self._run.has_events:
             return f"The agent sent nothing for {limits.idle_seconds:g} s; try again, or raise `idle_seconds`."
         return (
             f"The agent sent nothing within {limits.first_event_seconds:g} s of its start; try again, run "

@@ -106,8 +106,8 @@ class Waiting:
         """A call for which the agent does not wait."""
         self._do(self._calls.make(id, Kind.TOOL, held=False))
 
-    def spoke(self) -> None:
-        self._do(self._calls.spoke())
+    def wrote(self) -> None:
+        self._do(self._calls.wrote())
 
     def give_up(self, id: str) -> None:
         self._do(self._calls.give_up(id))

@@ -252,7 +252,7 @@ def _harmless(tokens: list[Token]) -> Iterator[Token]:
                 if inside:
                     yield token
                 else:
-                    yield from [_text(">")] if token.info == "auto" else _told(address)
+                    yield from [_text(">")] if token.info == "auto" else _in_brackets(address)
                 inside = False
             case "image":
                 address_of_image = str(token.attrs.get("src", ""))
@@ -262,7 +262,7 @@ def _harmless(tokens: list[Token]) -> Iterator[Token]:
                 elif _FOLLOWED.match(address_of_image):
                     yield from [_link(address_of_image, token.attrs.get("title")), name, Token("link_close", "a", -1)]
                 else:
-                    yield from [name, *_told(address_of_image)]
+                    yield from [name, *_in_brackets(address_of_image)]
             case "text" if "[^" in token.content:
                 yield from _with_footnotes(token.content)
             case _:
@@ -276,7 +276,7 @@ def _link(address: str, title: Any) -> Token:
     return Token("link_open", "a", 1, attrs=attrs)
 
 
-def _told(address: str) -> list[Token]:
+def _in_brackets(address: str) -> list[Token]:
     return [_text(" ("), Token("code_inline", "code", 0, content=address), _text(")")] if address else []
 
 

@@ -17,7 +17,7 @@ export class Answer {
 	/** @param run an entry of a conversation's `runs`; `asked` is the body that was sent for it */
 	constructor(conversationId, run, asked, onChange) {
 		Object.assign(this, { id: run.id, conversationId, run, asked, onChange });
-		this.#tell();
+		this.#showFacts();
 	}
 
 	get isRunning() {
@@ -32,23 +32,23 @@ export class Answer {
 		element.ariaLabel = "Answer";
 		await follow(chatPath(this.id, "/events?dialect=html"), {
 			signal: this.#leaving.signal,
-			onEvent: (event) => this.#hear(event),
-			onBreak: () => this.#know({ state: "reconnecting" }),
+			onEvent: (event) => this.#receive(event),
+			onBreak: () => this.#update({ state: "reconnecting" }),
 		});
 	}
 
 	/** @returns {boolean} whether it was the last */
-	#hear({ event, data }) {
-		const told = JSON.parse(data);
+	#receive({ event, data }) {
+		const received = JSON.parse(data);
 		const isDone = event === "done";
-		this.#documents.push(isDone ? [() => this.#pauseOrEnd(told)] : [this.#goOn, ...told]);
-		return isDone && told.status !== "streaming";
+		this.#documents.push(isDone ? [() => this.#pauseOrEnd(received)] : [this.#goOn, ...received]);
+		return isDone && received.status !== "streaming";
 	}
 
 	#goOn = () => {
 		if (!this.#hasBegun) this.#lookForFallback().catch(() => {}); // its end says it too
 		this.#hasBegun = true;
-		if (this.run.state !== "running") this.#know({ state: "running" });
+		if (this.run.state !== "running") this.#update({ state: "running" });
 	};
 
 	/** Before its first event, a run may have moved to a backend that cannot wait for answers. */
@@ -68,7 +68,7 @@ export class Answer {
 		this.waitingFor = metadata.waitingFor ?? [];
 		this.#noteFallback(metadata.fallback);
 		const state = status === "streaming" ? "waiting" : status;
-		this.#know({ state, model, mode, usage, durationMs: metadata.duration_ms || null });
+		this.#update({ state, model, mode, usage, durationMs: metadata.duration_ms || null });
 	}
 
 	/** The finished answer, at once. */
@@ -99,13 +99,13 @@ export class Answer {
 
 	// --- what is known of it, what can be done with it ---
 
-	#know(facts) {
+	#update(facts) {
 		Object.assign(this.run, facts);
-		this.#tell();
+		this.#showFacts();
 		this.onChange(this);
 	}
 
-	#tell() {
+	#showFacts() {
 		const { model, mode, created, usage, durationMs } = this.run;
 		const hasEnded = !this.isRunning;
 		this.element.querySelector("footer > .row").hidden = !hasEnded;
@@ -113,10 +113,10 @@ export class Answer {
 		const state = ended === "completed" && this.#isUndecided ? "waiting" : ended;
 		const spent = usage?.totalTokens ? `${number(usage.totalTokens)} tokens` : "";
 		const facts = [model !== "unknown" && model, mode, created && when(created), duration(durationMs), spent];
-		const told = this.element.querySelector(".told");
-		told.title = tokens(usage);
-		told.replaceChildren(make("span", { class: "run-state", "data-run": state }, stateName(state)));
-		told.append(...facts.filter(Boolean).map((fact) => make("span", {}, fact)));
+		const line = this.element.querySelector(".facts");
+		line.title = tokens(usage);
+		line.replaceChildren(make("span", { class: "run-state", "data-run": state }, stateName(state)));
+		line.append(...facts.filter(Boolean).map((fact) => make("span", {}, fact)));
 	}
 
 	/** Whether a command in it still needs a decision. */
@@ -127,7 +127,7 @@ export class Answer {
 	set isUndecided(is) {
 		if (is === this.#isUndecided) return;
 		this.#isUndecided = is;
-		this.#tell();
+		this.#showFacts();
 	}
 
 	/** Where it has changed files. */

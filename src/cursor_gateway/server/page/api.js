@@ -23,8 +23,8 @@ export async function request(path, { method = "GET", body, headers, signal, kee
 		const added = { ...(body && { "Content-Type": "application/json" }), ...(key && { Authorization: `Bearer ${key}` }) };
 		const response = await fetch(path, { method, signal, keepalive, headers: { ...headers, ...added }, body: body && JSON.stringify(body) }).catch(unreachable);
 		if (response.ok) return response;
-		const told = (await response.json().catch(() => null))?.error;
-		const error = new ApiError(told?.message ?? `The gateway answered with status ${response.status}.`, response.status, told?.code);
+		const refusal = (await response.json().catch(() => null))?.error;
+		const error = new ApiError(refusal?.message ?? `The gateway answered with status ${response.status}.`, response.status, refusal?.code);
 		if (error.code !== "invalid_api_key") throw error; // another 401 is the agent's: it is not logged in
 		const isAnotherKnown = key !== localStorage.getItem(KEY); // somebody was asked meanwhile
 		if (!isAnotherKnown && !(await askForKey(key))) throw error;

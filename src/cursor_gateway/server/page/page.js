@@ -34,7 +34,7 @@ function startNew() {
 	focusPrompt();
 }
 
-/** Which source is live, and what it does when it is not told. */
+/** Which source is live, and what it uses by default. */
 async function look() {
 	try {
 		const { source, version, workspace, model } = await json("/health");

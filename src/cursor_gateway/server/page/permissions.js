@@ -34,8 +34,8 @@ function item({ id, decision, rules, subject, reason, workspace, conversationId,
 	const allows = isRule ? [`${DECISIONS[decision]}: `, make("code", {}, rules.join(", "))] : [DECISIONS[decision]];
 	const where = conversationId ? [make("a", { href: answerPath(conversationId, chatId) }, "conversation")] : [];
 	const facts = [...where, workspace, when(created)].filter(Boolean).flatMap((fact) => [" · ", fact]).slice(1);
-	const told = make("div", {}, make("code", {}, subject || rules.join(", ")), make("p", {}, ...allows), make("p", { class: "hint" }, ...(reason ? [`“${reason}” · `] : []), ...facts));
-	return make("li", {}, told, button);
+	const entry = make("div", {}, make("code", {}, subject || rules.join(", ")), make("p", {}, ...allows), make("p", { class: "hint" }, ...(reason ? [`“${reason}” · `] : []), ...facts));
+	return make("li", {}, entry, button);
 }
 
 function tell(error) {

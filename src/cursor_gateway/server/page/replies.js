@@ -32,17 +32,17 @@ const DECIDED = { once: "Allowed once.", conversation: "Allowed in this conversa
 
 /** In the place of the form, with a way back where it is a rule. */
 export function showDecision(form, decision, revoke) {
-	const told = make("p", { class: "ending decided" }, make("span", {}, DECIDED[decision]));
+	const note = make("p", { class: "ending decided" }, make("span", {}, DECIDED[decision]));
 	if (revoke) {
 		const button = make("button", { type: "button", class: "quiet" }, "Revoke");
 		button.addEventListener("click", async () => {
 			button.disabled = true;
-			if (await revoke()) told.replaceChildren("Revoked.");
+			if (await revoke()) note.replaceChildren("Revoked.");
 			else button.disabled = false;
 		});
-		told.append(button);
+		note.append(button);
 	}
-	form.replaceWith(told);
+	form.replaceWith(note);
 }
 
 /** Commands and questions can be decided until they are; a plan, and what an agent waited for, while it is the newest. */
