@@ -437,6 +437,17 @@ def test_a_failure_is_a_response_that_failed_for_codex(http: httpx2.Client) -> N
     assert last.response.error.code == "invalid_prompt"
 
 
+def test_codex_is_told_in_the_stream_what_is_refused(http: httpx2.Client) -> None:
+    """It would retry most statuses. It knows one code, and sends the whole conversation then."""
+    *_, last = read_events(create(http, "hello", CODEX, stream=True, cursor={"workspace": "/nowhere"}).content)
+    assert isinstance(last, Failed)
+    assert last.response.error is not None
+    assert last.response.error.code == "invalid_prompt"
+    assert "workspace_roots" in last.response.error.message
+    unknown = create(http, "hello", CODEX, stream=True, previous_response_id="resp_none")
+    assert error(unknown) == (400, "previous_response_not_found", "previous_response_id")
+
+
 def test_codex_asks_once_also_when_the_failure_is_known_before(tmp_path: Path) -> None:
     mark = unique()
     with own_gateway(tmp_path, settings={"account_error_seconds": "60"}) as (gateway, http):

@@ -49,8 +49,8 @@ def failures_page() -> str:
             ["code", "when", "Codex: requests", "agents", "Claude Code: requests", "agents"],
             map(_counted, _distinct()),
         ),
-        "`too_many_runs` is the gateway's own: no agent was started, so both try again as `retry-after` says, Codex 6\n"
-        "times, Claude Code 11 times, and one agent runs when there is a place.",
+        "`too_many_runs` is the gateway's own: no agent was started, so both try again after a second, Codex up to 6\n"
+        "times, Claude Code up to 11 times, and one agent runs when there is a place.",
         "A reply that is cut off, lost or replaced by a 500 on its way, and a gateway that is killed in the middle of\n"
         "an answer, also lead to one agent (`tests/clients/test_faults.py`): see\n"
         "[A retry joins the run that it repeats](../decisions/2026-11-16-retries-join-the-run.md).",

@@ -26,7 +26,7 @@ from cursor_gateway.dialects.base import (
     ToolResults,
 )
 from cursor_gateway.dialects.errors import Errors
-from cursor_gateway.errors import Failure, GatewayError, NotFound, RequestError, StoreUnavailable
+from cursor_gateway.errors import Failure, GatewayError, NotFound, PreviousAnswerUnknown, StoreUnavailable
 from cursor_gateway.model.document_events import DocumentEvent, says_something
 from cursor_gateway.model.messages import Message
 from cursor_gateway.runs.answering import Asker
@@ -66,7 +66,8 @@ class RouteEndpoint:
                 try:
                     continued = await self._service.take(run_request)
                 except GatewayError as error:
-                    if asked.refused is None or isinstance(error, RequestError):
+                    # Clients act on this one's code, and send the whole conversation.
+                    if asked.refused is None or isinstance(error, PreviousAnswerUnknown):
                         raise
                     return Response(asked.refused(error.failure()), media_type=SSE.media_type)
                 if isinstance(reply, CheckedReply):

@@ -171,8 +171,9 @@ def failure_of(text: str) -> AgentError:
 def reported_failure(text: str) -> AgentError:
     """The error for a result that reports a failed run."""
     reason = " ".join(plain(text).split())[:_LONGEST_QUOTE] or "no reason"
+    said = reason if reason.endswith((".", "!", "?")) else f"{reason}."
     return known_failure(text) or AgentFailed(
-        f"The agent gave up: {reason}. Try again, or rephrase the request.", details=plain(text)
+        f"The agent gave up: {said} Try again, or rephrase the request.", details=plain(text)
     )
 
 
