@@ -33,6 +33,7 @@ _SETTINGS = {
     "account_error_seconds": "0",
 }
 _STOP_SECONDS = 10.0
+_LOOK_SECONDS = 0.5
 _CLOCK = Path(__file__).with_name("clock")  # the folder of a module that moves the clock of its process
 SHARED = "shared"  # the volume that both runners have
 
@@ -92,6 +93,15 @@ class Cluster:
         self.balancer.fronts = [member.address for member in self.members.values() if member.role != "runner"]
         host, port = await self.balancer.start()
         self.address = f"http://{host}:{port}"
+
+    async def supervise(self) -> None:
+        """Starts again what has ended by itself, as an init system does: a process does not start without its
+        database. Until it is cancelled."""
+        while True:
+            for member in self.members.values():
+                if member.has_failed:
+                    member.start()
+            await asyncio.sleep(_LOOK_SECONDS)
 
     def _member(self, name: str, port: int) -> Member:
         role = self._role(name)

@@ -62,14 +62,21 @@ def _one_end(history: History) -> Iterator[tuple[str, str]]:
 
 
 def _ended(history: History) -> Iterator[tuple[str, str]]:
-    """In the end, every run that a client was told of is stored, and every stored run is over."""
+    """In the end, every run that a client was told of is stored, and every stored run is over: but for one that waits
+    for a client that gave up before it was told of it."""
     stored = {run.id for run in history.runs}
     for asked in history.asked:
         if asked not in stored:
             yield asked, "was accepted and is not stored"
     for run in history.runs:
-        if run.state in ACTIVE:
+        if run.state in ACTIVE and (run.id in history.asked or not _is_paused(run)):
             yield run.id, f"is still {run.state}"
+
+
+def _is_paused(run: StoredRun) -> bool:
+    """It waits for its client: that is a `done` of the stream, not of the run."""
+    last = run.events[-1] if run.events else None
+    return last is not None and not last.is_done and last.data.startswith(b"done ")
 
 
 def _epochs(history: History) -> Iterator[tuple[str, str]]:

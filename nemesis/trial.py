@@ -87,13 +87,14 @@ async def run(trial: Trial) -> Verdict:
             for name, delay in trial.delays.items():
                 running.links[name].delay = delay
             observer = Observer(running.url)
-            watching = asyncio.create_task(observer.watch())
+            beside = [asyncio.create_task(observer.watch()), asyncio.create_task(running.supervise())]
             try:
                 await _load(running, seed, seconds, chosen, record)
                 await _settled(observer)
             finally:
-                watching.cancel()
-                await asyncio.gather(watching, return_exceptions=True)
+                for task in beside:
+                    task.cancel()
+                await asyncio.gather(*beside, return_exceptions=True)
             runs, takeovers = await observer.runs(), await observer.takeovers()
             ended = [pid for member in running.members.values() for pid in member.ended]
         lives = [agent for agent in agents(running.witness) if f"/{SHARED}/" not in agent.folder]

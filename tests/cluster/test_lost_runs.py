@@ -4,11 +4,13 @@ import asyncio
 from pathlib import Path
 
 import psycopg
+import pytest
 from msgspec.structs import replace
 
+from cursor_gateway.cluster.members import Members
 from cursor_gateway.store.postgres.cluster import PostgresCluster
 from cursor_gateway.store.postgres.store import PostgresStore
-from tests.cluster.nodes import asked, live, node, runner
+from tests.cluster.nodes import ME, asked, front, live, node, runner
 from tests.runs.scripted import STARTED, ScriptedSource, forever, say
 from tests.store.making import new_run
 
@@ -61,5 +63,28 @@ def test_a_takeover_ends_only_what_it_has_claimed(database: str) -> None:
         finally:
             await cluster.close()
             await store.close()
+
+    live(test())
+
+
+def test_a_process_that_wakes_up_shows_what_others_made_of_its_runs(
+    database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A client that saw the end elsewhere would be refused, if it were shown the run as this process left it."""
+
+    async def test() -> None:
+        source = ScriptedSource([[STARTED, *say("Hello")], forever()])
+        both = replace(runner("one"), role="all")
+        async with node(database, tmp_path, both, source) as one, node(database, tmp_path, front()) as other:
+            begun = await one.node.front.start(asked())
+            assert await one.node.front.find(begun.id, ME) is begun
+            one.cluster.stop_beating()
+            monkeypatch.setattr(Members, "beat_age", 100.0)
+            assert await one.node.front.find(begun.id, ME) is begun  # nobody has taken it
+            (silent,) = [member for member in await other.cluster.members() if member.id == "one"]
+            await other.node.members._take_over("one", silent.beat)
+            found = await one.node.front.find(begun.id, ME)
+            assert found.done is not None
+            assert found.count > begun.count
 
     live(test())

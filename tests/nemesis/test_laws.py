@@ -423,3 +423,10 @@ def test_a_history_can_be_kept_in_a_file(history: History) -> None:
         file = Path(folder) / "history"
         history.write(file)
         assert History.read(file) == history
+
+
+def test_a_run_may_wait_for_a_client_that_does_not_know_of_it() -> None:
+    paused = StoredEvent(number=1, epoch=1, data=b'done {"metadata":{"waitingFor":[]}}', is_done=False, at=1.0)
+    run = StoredRun("run", "conversation", "running", 1, (paused,), "")
+    assert [one.law for one in violations(History(runs=(run,)))] == []
+    assert [one.law for one in violations(History(runs=(run,), asked=("run",)))] == ["every accepted run ends"]

@@ -43,6 +43,7 @@ class Member:
         }
         self._process: subprocess.Popen[bytes] | None = None
         self.ended: list[int] = []  # the ids of its former processes
+        self._is_wanted = False  # it was started, and neither stopped nor killed
 
     @property
     def url(self) -> str:
@@ -62,7 +63,15 @@ class Member:
         """None while it runs."""
         return None if self._process is None else self._process.poll()
 
+    @property
+    def has_failed(self) -> bool:
+        """It has ended by itself."""
+        return self._is_wanted and self.exit_status is not None
+
     def start(self) -> None:
+        self._is_wanted = True
+        if self._process is not None and self._process.pid not in self.ended:
+            self.ended.append(self._process.pid)
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
                 self.command,
@@ -103,6 +112,7 @@ class Member:
 
     def kill(self) -> None:
         """Like `kill -9`."""
+        self._is_wanted = False
         self.signal(signal.SIGKILL)
         if self._process is not None:
             self._process.wait()
@@ -110,6 +120,7 @@ class Member:
 
     async def stop(self, seconds: float) -> None:
         """Asks it to end, and kills it after that time, with all that is in its process group."""
+        self._is_wanted = False
         if self._process is None:
             return
         self.signal(signal.SIGCONT)

@@ -184,10 +184,13 @@ class Front:
         return {conversation for conversation, call in waiting if run_of(call) is None}
 
     async def _find(self, id: str, owner: str, *, is_counted: bool = False) -> RunHandle:
-        if self._local is not None and (local := self._local.find(id, owner)) is not None:
+        local = self._local.find(id, owner) if self._local is not None else None
+        if local is not None and self._members.holds_its_runs:
             return local
         record = await self._record(id, owner)
         if record.state == "running":
+            if local is not None and record.instance == self._members.own_id:
+                return local
             watched = self._hub.watch(record, is_counted=is_counted)
             await self._hub.catch_up(watched, record.event_count)
             return RemoteRun(self.store, watched, self._stop, self.cancel)

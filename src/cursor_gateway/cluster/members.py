@@ -185,6 +185,11 @@ class Members:
     def beat_age(self) -> float:
         return self._cluster.beat_age
 
+    @property
+    def holds_its_runs(self) -> bool:
+        """Certainly. A process that was frozen or cut off for a lease may have lost them, and not know it yet."""
+        return self.beat_age < self.timing.lease_seconds
+
     # --- looking ------------------------------------------------------------------------------------
 
     async def look(self) -> None:
