@@ -2,7 +2,9 @@
 
 import asyncio
 import errno
+import gc
 import os
+import weakref
 from collections.abc import Callable, Coroutine, Sequence
 from datetime import datetime
 from pathlib import Path
@@ -126,6 +128,25 @@ def test_an_order_becomes_a_turn(tmp_path: Path) -> None:
         assert place.source.turns == [turn]
 
     lived(place, live)
+
+
+def test_the_events_of_a_run_that_has_ended_are_freed_without_garbage_collection(tmp_path: Path) -> None:
+    """They are megabytes in a long run: a reference cycle keeps them until Python's next full collection."""
+    place = Place(tmp_path, ScriptedSource(ANSWERS))
+
+    async def live() -> None:
+        run = await place.start()
+        await run.gone()
+        held = weakref.ref(run.log)
+        del run
+        await turns_of_the_loop(20)
+        assert held() is None
+
+    gc.disable()
+    try:
+        lived(place, live)
+    finally:
+        gc.enable()
 
 
 def test_what_an_order_leaves_out_is_the_operators_to_decide(tmp_path: Path) -> None:

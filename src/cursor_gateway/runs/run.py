@@ -154,6 +154,8 @@ class Run:
         self.log.failed = lambda error: None
         self.log.claimed = _nothing
         self.log.ended = lambda failure: None
+        if self._journal is not None and self._journal.is_complete:
+            self._journal.kept = lambda last: ()
 
     def _notify_started(self) -> None:
         """Once, and before anything else."""
