@@ -905,3 +905,13 @@ def test_a_run_that_is_resumed_ends_as_if_it_had_never_stopped() -> None:
     failed = RunFailed(failure=AgentCrashed().failure())
     assert resumed.push(failed) == whole.push(failed)
     assert resumed.push(FINISHED) == []
+
+
+def test_a_run_goes_on_with_another_agent_after_a_note() -> None:
+    assembler = Assembler(RUN)
+    begun = [*assembler.push(TextDelta("I began")), *assembler.push(starts("t1"))]
+    noted = assembler.interrupt("(Another one continues.)")
+    rest = [*assembler.push(TextDelta("Done.")), *assembler.push(RunFinished(duration_ms=1))]
+    ended = [event.document for event in [*begun, *noted, *rest] if isinstance(event, DocumentEnded)]
+    assert [document.content for document in ended] == ["I began", None, "(Another one continues.)", "Done."]
+    assert [document.sequence for document in ended] == [1, 2, 3, 4]

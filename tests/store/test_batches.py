@@ -1,5 +1,6 @@
 """What is stored comes back as it was, and a tool's result, which may be a file, is stored once."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -34,3 +35,12 @@ def test_results_that_only_look_alike_or_lie_apart_are_all_stored() -> None:
     for events, count in (([reply, ended(other)], 2), ([reply, said, ended()], 2), ([reply], 1)):
         assert batches.decode(batches.encode(events)) == events
         assert batches.encode(events).count(b"the whole file") == count
+
+
+def test_what_is_sent_again_is_compared_event_by_event() -> None:
+    """However it was divided into batches."""
+    said: list[DocumentEvent] = [ContentDelta("doc_001", str(number)) for number in range(1, 6)]
+    stored = [(2, said[1:3]), (4, [*said[3:4], ToolCallEnded("doc_001", RESULT)]), (6, [ended()])]
+    batches.check_repeated(3, [said[2], said[3], ToolCallEnded("doc_001", RESULT), ended()], stored)
+    with pytest.raises(ValueError, match="event 4 is stored already"):
+        batches.check_repeated(3, [said[2], said[4]], stored)
