@@ -93,9 +93,17 @@ def test_another_question_starts_another_run(tmp_path: Path, other: dict[str, An
     lived(place, live)
 
 
-def test_a_failure_is_repeated_when_the_agent_had_begun(tmp_path: Path) -> None:
-    script: list[Step] = [[STARTED], say("All"), AgentCrashed("It crashed.")]
-    place = Place(tmp_path, ScriptedSource(script))
+@pytest.mark.parametrize(
+    "script",
+    [
+        [[STARTED], say("All"), AgentCrashed("It crashed.")],
+        # Claude Code asks once more, without streaming, when it gets a 404.
+        [ModelUnavailable("No such model.")],
+    ],
+    ids=["the agent had begun", "another try cannot help"],
+)
+def test_a_failure_is_repeated(tmp_path: Path, script: list[Step]) -> None:
+    place = Place(tmp_path, ScriptedSource(script, ANSWERS))
 
     async def live() -> None:
         continuing = Continuing(place.service)
@@ -118,20 +126,6 @@ def test_an_agent_that_could_not_begin_is_started_again(tmp_path: Path) -> None:
         assert again.run.id != first.run.id
         await running(again).gone()
         assert (await continuing.take(asking())).run.id == again.run.id
-
-    lived(place, live)
-
-
-def test_a_failure_that_another_try_cannot_help_is_repeated(tmp_path: Path) -> None:
-    """Claude Code asks once more, without streaming, when it gets a 404."""
-    place = Place(tmp_path, ScriptedSource([ModelUnavailable("No such model.")], ANSWERS))
-
-    async def live() -> None:
-        continuing = Continuing(place.service)
-        first = await continuing.take(asking())
-        await running(first).gone()
-        again = await continuing.take(asking())
-        assert (again.run.id, len(place.source.turns)) == (first.run.id, 1)
 
     lived(place, live)
 
