@@ -113,7 +113,6 @@ def test_a_tool_runs_once_in_the_clients_folder(shell: Shell, project: Project) 
 ANOTHER_TURN = {
     "claude": ["--continue", "-p"],
     "codex": ["exec", "resume", "--last", "--skip-git-repo-check"],
-    "opencode": ["run", "--continue"],
 }
 
 
