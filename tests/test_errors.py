@@ -166,10 +166,10 @@ def test_which_failures_another_way_to_the_agent_may_mend() -> None:
     ],
 )
 def test_what_the_system_refuses_for_now_is_worth_another_try(error: Exception) -> None:
-    told = host_exhausted(error)
-    assert told is not None
-    assert str(error.args[-1]) in str(told)
-    assert told.failure().is_transient
+    result = host_exhausted(error)
+    assert result is not None
+    assert str(error.args[-1]) in str(result)
+    assert result.failure().is_transient
 
 
 @pytest.mark.parametrize("error", [OSError(errno.ENOENT, "None"), OSError("odd"), RuntimeError("odd"), ValueError()])
@@ -204,7 +204,7 @@ def test_a_long_text_loses_its_middle_but_no_word_is_cut_in_two() -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "told"),
+    ("said", "expected"),
     [
         ("authorization: Bearer abc.def-123", "authorization: Bearer [redacted]"),
         ("connect to http://me:pass@proxy:3128 failed", "connect to http://[redacted]@proxy:3128 failed"),
@@ -212,9 +212,9 @@ def test_a_long_text_loses_its_middle_but_no_word_is_cut_in_two() -> None:
         ("see https://cursor.com/docs, or mail me@example.com", "see https://cursor.com/docs, or mail me@example.com"),
     ],
 )
-def test_credentials_are_redacted(said: str, told: str) -> None:
+def test_credentials_are_redacted(said: str, expected: str) -> None:
     failure = AgentFailed(said, details=said).failure()
-    assert (failure.message, failure.details) == (told, told)
+    assert (failure.message, failure.details) == (expected, expected)
 
 
 @pytest.mark.parametrize("error", [AgentFailed("why", details="d"), StoreUnavailable("away"), GatewayFault("bug")])

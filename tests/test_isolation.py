@@ -38,8 +38,8 @@ def test_children_start_with_default_signal_dispositions(tmp_path: Path, workers
 import subprocess
 
 def test_it() -> None:
-    told = subprocess.run(["grep", "SigIgn", "/proc/self/status"], capture_output=True, check=True).stdout
-    ignored = int(told.split()[1], 16)
+    output = subprocess.run(["grep", "SigIgn", "/proc/self/status"], capture_output=True, check=True).stdout
+    ignored = int(output.split()[1], 16)
     assert [number for number in (1, 2, 3, 15) if ignored >> number - 1 & 1] == []
 """
     status, result = inner(tmp_path, source, *workers, ignored=IGNORED)

@@ -51,8 +51,8 @@ def test_the_later_one_wins_and_says_where_it_came_from() -> None:
     environ = {"CURSOR_GATEWAY_PORT": "2", "CURSOR_GATEWAY_MODEL": "environment"}
     loaded = load(file, environ, {"port": 3, "host": None, "allowed_hosts": ()}, path="/x.toml")
     assert (loaded.settings.port, loaded.settings.model, loaded.settings.max_runs) == (3, "environment", 3)
-    told = {name: origin for name, origin in loaded.origins.items() if origin != "default"}
-    assert told == {"port": "--port", "model": "CURSOR_GATEWAY_MODEL", "max_runs": "file /x.toml"}
+    result = {name: origin for name, origin in loaded.origins.items() if origin != "default"}
+    assert result == {"port": "--port", "model": "CURSOR_GATEWAY_MODEL", "max_runs": "file /x.toml"}
 
 
 def test_a_flag_is_spelt_with_hyphens() -> None:
@@ -168,9 +168,9 @@ def test_the_port_that_kubernetes_sets_is_explained() -> None:
     ],
 )
 def test_a_wrong_value_is_named_with_what_was_expected(name: str, value: str, takes: str) -> None:
-    told = refused(name, from_environment, **{name: value})
-    assert f"`{name}` (CURSOR_GATEWAY_{name.upper()}) is {value!r}, but takes {takes}" in told
-    assert "correct it, or remove it to use " in told
+    result = refused(name, from_environment, **{name: value})
+    assert f"`{name}` (CURSOR_GATEWAY_{name.upper()}) is {value!r}, but takes {takes}" in result
+    assert "correct it, or remove it to use " in result
     assert f"({BY_NAME[name].flag}) is {value!r}" in refused(name, from_flags, **{name: value})
 
 
@@ -223,7 +223,7 @@ def test_keys_are_names_with_hashes() -> None:
 
 
 @pytest.mark.parametrize(
-    ("keys", "told"),
+    ("keys", "expected"),
     [
         ({"a": HASH, "b": "secret"}, "entry 2 is not a hash"),
         ({"a": HASH.upper()}, "entry 1 is not a hash"),
@@ -233,9 +233,9 @@ def test_keys_are_names_with_hashes() -> None:
         ({"a": HASH, "b": OTHER, "c": HASH}, "entry 3 has the same key as entry 1"),
     ],
 )
-def test_what_is_no_name_with_a_hash_is_refused(keys: dict[str, str], told: str) -> None:
+def test_what_is_no_name_with_a_hash_is_refused(keys: dict[str, str], expected: str) -> None:
     message = refused("api_keys", from_file, api_keys=keys)
-    assert f"`api_keys` (file /etc/gateway.toml): {told}" in message
+    assert f"`api_keys` (file /etc/gateway.toml): {expected}" in message
     assert "`cursor-gateway key NAME`" in message
     assert "secret" not in message
 
@@ -254,8 +254,8 @@ def test_a_key_never_stands_in_an_error_however_it_was_mixed_up() -> None:
 def test_settings_that_slipped_into_a_table_are_told() -> None:
     """TOML's tables end where the next one begins."""
     for value in ("0.0.0.0", 1):
-        told = refused("api_keys", from_file, api_keys={"a": HASH, "host": value})
-        assert "put `host` above all tables, not inside this one" in told
+        result = refused("api_keys", from_file, api_keys={"a": HASH, "host": value})
+        assert "put `host` above all tables, not inside this one" in result
     assert "above all tables" not in refused("api_keys", from_file, api_keys={"a": 1})
 
 

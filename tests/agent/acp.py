@@ -193,7 +193,7 @@ class Server:
         self._log_in()
         id = new_id()
         self._sessions[id] = session = Session(self, Chat(id, self._place(id), []), cwd, mcp)
-        self._invocation.told["servers"] = mcp
+        self._invocation.record["servers"] = mcp
         return {"sessionId": id, **self._about(session)}
 
     def _load(self, id: str, cwd: str, mcp: list[Record]) -> Record:
@@ -215,11 +215,11 @@ class Server:
             self._invocation.account.log_in(self._parsed)
         except Failure as failure:
             if "API key" in failure.message:
-                told = {"message": "Failed to initialize session services"}
-                raise Refusal(-32603, "Internal error", told) from None
+                result = {"message": "Failed to initialize session services"}
+                raise Refusal(-32603, "Internal error", result) from None
             said = "Please run 'agent login' first, then call authenticate() with methodId 'cursor_login'."
-            told = {"message": f"Authentication required. {said}"}
-            raise Refusal(-32000, "Authentication required", told) from None
+            result = {"message": f"Authentication required. {said}"}
+            raise Refusal(-32000, "Authentication required", result) from None
 
     def _place(self, id: str) -> str:
         return os.path.join(self._invocation.configuration, "acp-sessions", os.path.basename(id))
@@ -289,7 +289,7 @@ class Server:
             knobs=self.knobs,
             configuration=session.id,  # by which `_configured` finds the session
             workspace=session.cwd,
-            invocation={**invocation.told, "workspace": session.cwd, "source": "acp"},
+            invocation={**invocation.record, "workspace": session.cwd, "source": "acp"},
             warn=_warn,
         )
 
@@ -309,9 +309,15 @@ class Server:
         path = self.knobs.text("log")
         if path:
             about = {"prompt": prompt, "source": "acp", "workspace": session.cwd, "session": session.id}
-            told = {**self._invocation.told, **about, "blocks": blocks, "mode": session.mode, "model": session.model}
+            result = {
+                **self._invocation.record,
+                **about,
+                "blocks": blocks,
+                "mode": session.mode,
+                "model": session.model,
+            }
             with open(path, "ab", buffering=0) as file:
-                file.write(json.dumps(told).encode() + b"\n")
+                file.write(json.dumps(result).encode() + b"\n")
 
 
 def _warn(text: str) -> None:

@@ -135,8 +135,8 @@ class Run:
     @property
     def result(self) -> Any:
         for message in self.messages:
-            if isinstance(told := message.get("result"), dict):
-                return told["result"]
+            if isinstance(reply := message.get("result"), dict):
+                return reply["result"]
         return {"agentId": self.agent.chat.id, "runId": self.id, "status": "RUN_LIFECYCLE_STATUS_RUNNING"}
 
 
@@ -188,8 +188,8 @@ class Bridge:
         answer = getattr(self, "on" + re.sub("[A-Z]", lambda letter: f"_{letter[0].lower()}", method), None)
         if answer is None:
             raise BridgeError("unimplemented", f"The stand-in does not know {method}.")
-        told: Record = answer(request)
-        return told
+        result: Record = answer(request)
+        return result
 
     def on_ping(self, request: dict[str, Any]) -> Record:
         return {"message": "pong"}
@@ -378,8 +378,8 @@ class Bridge:
         agent, knobs = run.agent, self.knobs
         models = knobs.models()
         names = agent.options.get("tools", {}).get("names")
-        told: Record = {"argv": [], "cwd": os.getcwd(), "workspace": agent.workspace, "source": "bridge"}
-        told["environment"] = {"names": sorted(os.environ), "values": {}}
+        result: Record = {"argv": [], "cwd": os.getcwd(), "workspace": agent.workspace, "source": "bridge"}
+        result["environment"] = {"names": sorted(os.environ), "values": {}}
         return BridgeTurn(
             run.emitter,
             agent.chat,
@@ -396,7 +396,7 @@ class Bridge:
             knobs=knobs,
             configuration=self.configuration,
             workspace=agent.workspace,
-            invocation=told,
+            invocation=result,
             warn=_warn,
         )
 
@@ -460,8 +460,8 @@ class Handler(BaseHTTPRequestHandler):
         except OSError:  # whoever read has gone; the run goes on
             self.close_connection = True
 
-    def _answer(self, status: int, told: Record) -> None:
-        data = json.dumps(told).encode()
+    def _answer(self, status: int, result: Record) -> None:
+        data = json.dumps(result).encode()
         self.send_response(status)
         self.send_header("content-type", "application/json")
         self.send_header("content-length", str(len(data)))
@@ -508,9 +508,9 @@ class Handler(BaseHTTPRequestHandler):
         run = self.server.bridge._run(request)
         with run.changed:
             run.changed.wait_for(lambda: run.is_over)
-        told = [message for message in run.messages if "interactionUpdate" not in message]
+        result = [message for message in run.messages if "interactionUpdate" not in message]
         after = int(request.get("afterOffset") or -1)
-        for offset, message in enumerate(told):
+        for offset, message in enumerate(result):
             if offset > after:
                 self._frame({**message, "offset": str(offset)})
         return run

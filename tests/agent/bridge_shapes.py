@@ -36,12 +36,12 @@ def arguments(tool: str, args: Record) -> Record:
     return _only(_ARGUMENTS.get(tool), args)
 
 
-def result(tool: str, told: Record) -> Record:
-    match told:
+def result(tool: str, reply: Record) -> Record:
+    match reply:
         case {"success": dict(value)} | {"failure": dict(value)}:
             return {"status": "success", "value": _value(tool, value)}
         case _:
-            kind, about = next((key, value) for key, value in told.items() if key != "isBackground")
+            kind, about = next((key, value) for key, value in reply.items() if key != "isBackground")
             return {"status": "error", "error": {"message": _reason(kind, about)}}
 
 
@@ -61,8 +61,8 @@ def _only(names: tuple[str, ...] | None, fields: Record) -> Record:
     return fields if names is None else {name: fields[name] for name in names if name in fields}
 
 
-def _todos(told: Record) -> list[Record]:
-    todos: Any = told["todos"]
+def _todos(reply: Record) -> list[Record]:
+    todos: Any = reply["todos"]
     return [{"content": todo["content"], "status": _STATUS.get(todo["status"], "pending")} for todo in todos]
 
 

@@ -77,7 +77,7 @@ class Invocation:
         self.configuration = configuration_directory(os.environ)
         self.account = Account(self.knobs, Config(self.configuration, os.getcwd()))
         values = {name: value for name, value in os.environ.items() if name in _LOGGED or name.startswith("CURSOR_")}
-        self.told: Record = {
+        self.record: Record = {
             "argv": words,
             "cwd": os.getcwd(),
             "workspace": os.getcwd(),
@@ -97,7 +97,7 @@ class Invocation:
         if path and not self._logged:
             self._logged = True
             with open(path, "ab", buffering=0) as file:
-                file.write(json.dumps(self.told).encode() + b"\n")
+                file.write(json.dumps(self.record).encode() + b"\n")
 
     def run(self) -> int:
         parsed = parse(self.words, root_options(["--allowed-tools"] if self.knobs.flag("no_allowed_tools") else []))
@@ -128,7 +128,7 @@ class Invocation:
         workspace = os.path.abspath(parsed.value("workspace") or os.curdir)
         if not os.path.isdir(workspace):
             raise Failure(f"Error: Workspace does not exist: {workspace}")
-        self.told["workspace"] = workspace
+        self.record["workspace"] = workspace
         config = Config(self.configuration, workspace)
         key_source = self.account.log_in(parsed)
         force = self._check_trust(parsed, config, workspace)
@@ -153,7 +153,7 @@ class Invocation:
             knobs=self.knobs,
             configuration=self.configuration,
             workspace=workspace,
-            invocation=self.told,
+            invocation=self.record,
             warn=warn,
         )
         try:
@@ -164,7 +164,7 @@ class Invocation:
             status = scenario_of(turn.request)(turn) or 0
         finally:
             turn.save()
-        if status == 0 and self.told["source"] == "argument":
+        if status == 0 and self.record["source"] == "argument":
             _wait_for_the_end_of_stdin()
         return status
 
@@ -199,13 +199,13 @@ class Invocation:
 
     def _prompt(self, operands: list[str]) -> str:
         prompt = " ".join(operands)
-        self.told["source"] = "argument" if prompt else "stdin"
+        self.record["source"] = "argument" if prompt else "stdin"
         if not prompt and not os.isatty(STDIN) and self.account.version >= "2026.08":  # 2026.07.16 did not read it
             with open(STDIN, "rb", closefd=False) as file:
                 prompt = file.read().decode(errors="replace")
         if not prompt:
             raise failures.no_prompt()
-        self.told["prompt"] = prompt
+        self.record["prompt"] = prompt
         return prompt
 
     def _chat(self, parsed: Parsed, sessions: Sessions) -> Chat:
@@ -216,8 +216,8 @@ class Invocation:
             chat = sessions.newest()
         else:
             chat = sessions.create(parsed.value("new-session-id"))
-        self.told["session"] = chat.id
-        self.told["history"] = list(chat.turns)
+        self.record["session"] = chat.id
+        self.record["history"] = list(chat.turns)
         return chat
 
     # the other commands

@@ -48,9 +48,9 @@ def request_of(prompt: str, chat: Chat) -> Request:
     before = Request(chat.turns[-1]["prompt"]) if chat.turns else request
     if before.name == "json-bad-then-good":
         return before
-    if "You may run this" in prompt and (told := _shell_before(chat)) is not None:  # as it is told
-        told.commands = [command for command in told.commands if command in prompt]
-        return told
+    if "You may run this" in prompt and (result := _shell_before(chat)) is not None:  # as it is told
+        result.commands = [command for command in result.commands if command in prompt]
+        return result
     if chat.program is not None and (not chat.program["finished"] or results_in(prompt)):
         request.name = "program"
     return request

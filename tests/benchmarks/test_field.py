@@ -29,14 +29,14 @@ def field(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Field]:
 @pytest.mark.parametrize("name", ["relay", "plain", "openai", "documents"])
 @pytest.mark.parametrize("how", ["", "blocks"])
 def test_each_contender_tells_what_the_agent_said(field: Field, name: str, how: str) -> None:
-    told = field.ask(getattr(field, name), "100", how, concurrency=2, count=4)
-    assert (told.finished, told.failed) == (4, 0)
+    result = field.ask(getattr(field, name), "100", how, concurrency=2, count=4)
+    assert (result.finished, result.failed) == (4, 0)
 
 
 @pytest.mark.parametrize("name", ["relay", "plain", "openai", "documents"])
 def test_stamped_events_all_come(field: Field, name: str) -> None:
-    told, _ = field.load.ask(getattr(field, name), "paced 20 1000", count=2, concurrency=2, stamps=40)
-    assert told.failed == 0
+    result, _ = field.load.ask(getattr(field, name), "paced 20 1000", count=2, concurrency=2, stamps=40)
+    assert result.failed == 0
 
 
 @pytest.mark.parametrize("name", ["relay", "plain", "openai", "documents"])
@@ -98,9 +98,9 @@ def test_a_modest_key_is_measured_beside_a_greedy_one(field: Field) -> None:
     assert found.keys() == {"fair first content", "fair whole answer"}
     for one in found.values():
         assert one.value > 0
-        told = re.search(r"had \d+\.\d of 8 runs, ([\d,]+) of its requests were refused", one.details)
-        assert told is not None
-        assert told[1] != "0"
+        result = re.search(r"had \d+\.\d of 8 runs, ([\d,]+) of its requests were refused", one.details)
+        assert result is not None
+        assert result[1] != "0"
 
 
 def test_the_pipe_is_timed_and_must_work(field: Field) -> None:

@@ -13,7 +13,7 @@ HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nTransfer-Encoding
 
 
 @pytest.fixture(scope="module")
-def told() -> Session:
+def recorded() -> Session:
     return session(400, tools=3, smallest_result=500, largest_result=900)
 
 
@@ -37,22 +37,22 @@ def test_a_reply_that_is_cut_is_noticed() -> None:
         body_of(_chunked(b"data: 5\n\n", 4)[:-5])
 
 
-def test_the_text_of_chunks_is_the_agents(told: Session) -> None:
+def test_the_text_of_chunks_is_the_agents(recorded: Session) -> None:
     encoder = ChunkEncoder(CompletionHead("chatcmpl-1", 1_771_842_600, "opus"))
-    body = b"".join(encoder.push(event) for event in read_events(pieces(told.data, 1000), RUN))
-    assert text_of_chunks(body) == told.text
-    assert text_of_chunks(body.replace(b"\n", b"\r\n")) == told.text  # as sse-starlette ends its lines
+    body = b"".join(encoder.push(event) for event in read_events(pieces(recorded.data, 1000), RUN))
+    assert text_of_chunks(body) == recorded.text
+    assert text_of_chunks(body.replace(b"\n", b"\r\n")) == recorded.text  # as sse-starlette ends its lines
     half = body.split(b"\n\n")
-    assert text_of_chunks(b"\n\n".join(half[: len(half) // 2])) != told.text
+    assert text_of_chunks(b"\n\n".join(half[: len(half) // 2])) != recorded.text
 
 
-def test_the_text_of_lines_is_the_agents(told: Session) -> None:
-    assert text_of_lines(told.data) == told.text
+def test_the_text_of_lines_is_the_agents(recorded: Session) -> None:
+    assert text_of_lines(recorded.data) == recorded.text
 
 
-def test_documents_are_what_the_stream_says(told: Session) -> None:
-    body = b"".join(SseEncoder().push(event) for event in read_events(pieces(told.data, 1000), RUN))
-    response = read_response([told.data], RUN)
+def test_documents_are_what_the_stream_says(recorded: Session) -> None:
+    body = b"".join(SseEncoder().push(event) for event in read_events(pieces(recorded.data, 1000), RUN))
+    response = read_response([recorded.data], RUN)
     expected = [(document_type(document.metadata), document.content or "") for document in response.documents]
     assert documents_of(body) == expected
     assert len(expected) > 3

@@ -223,7 +223,7 @@ def test_nothing_found_is_told(history: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("seconds", "told"),
+    ("seconds", "expected"),
     [
         (-100, "just now"),
         (0, "just now"),
@@ -237,9 +237,9 @@ def test_nothing_found_is_told(history: Path) -> None:
         (7 * 86_400, "2026-11-08"),
     ],
 )
-def test_times_are_for_people(seconds: int, told: str) -> None:
+def test_times_are_for_people(seconds: int, expected: str) -> None:
     now = datetime(2026, 11, 15, 1, 30, tzinfo=timezone(timedelta(hours=2)))
-    assert ago(now.astimezone(UTC) - timedelta(seconds=seconds), now) == told
+    assert ago(now.astimezone(UTC) - timedelta(seconds=seconds), now) == expected
 
 
 # --- one of them ------------------------------------------------------------------------------------
@@ -297,9 +297,9 @@ def test_json_is_everything(history: Path) -> None:
 def test_the_gateway_and_the_file_say_the_same(made: Path, gateway: RunningGateway) -> None:
     known = gateway.url, {"CURSOR_GATEWAY_DATA_DIR": str(made)}
     for arguments in ([], ["search", "retry"], ["show", "last", "--json"], ["export", entries(**known[1])[1]["id"]]):
-        told = conversations(*arguments, "--url", known[0])
-        assert told[:2] == conversations(*arguments, **known[1])[:2]
-        assert told[2] == f"History of the gateway at {gateway.url}\n"
+        result = conversations(*arguments, "--url", known[0])
+        assert result[:2] == conversations(*arguments, **known[1])[:2]
+        assert result[2] == f"History of the gateway at {gateway.url}\n"
     port = {"CURSOR_GATEWAY_PORT": gateway.url.rpartition(":")[2]}
     assert entries(**port) == entries("--url", gateway.url) == entries(CURSOR_GATEWAY_URL=gateway.url)
     assert conversations("--direct", **port)[1] == ""

@@ -102,7 +102,7 @@ OUT = '{"status": "unauthenticated", "isAuthenticated": false, "message": "Not l
 
 
 @pytest.mark.parametrize(
-    ("status", "environ", "expected", "told"),
+    ("status", "environ", "expected", "result"),
     [
         (IN, {}, ["good"], "logged in as a@b.c"),
         (OUT, {}, ["broken"], "not logged in"),
@@ -117,10 +117,10 @@ OUT = '{"status": "unauthenticated", "isAuthenticated": false, "message": "Not l
         ("{]}", {}, ["warning"], "cannot be read"),
     ],
 )
-def test_the_login(status: str, environ: dict[str, str], expected: list[Level], told: str) -> None:
+def test_the_login(status: str, environ: dict[str, str], expected: list[Level], result: str) -> None:
     found = of_login(status, environ)
     assert levels(found) == expected
-    assert any(told in finding.found for finding in found)
+    assert any(result in finding.found for finding in found)
     assert "key_secret" not in str(found)
 
 
@@ -260,10 +260,10 @@ def doctor(*arguments: str, **environment: str) -> tuple[int, dict[str, list[dic
     """The exit status, and the findings by subject."""
     ended = finished("doctor", "--json", *arguments, stdin=b"", **environment)
     assert ended.stderr == b""
-    told = json.loads(ended.stdout)
-    assert (told["status"] == "broken") == (ended.returncode == 1)
+    result = json.loads(ended.stdout)
+    assert (result["status"] == "broken") == (ended.returncode == 1)
     by_subject: dict[str, list[dict[str, Any]]] = {}
-    for finding in told["findings"]:
+    for finding in result["findings"]:
         by_subject.setdefault(finding["subject"], []).append(finding)
     return ended.returncode, by_subject
 
@@ -307,7 +307,7 @@ def test_an_agent_that_cannot_be_confined_is_told_of(home: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("source", "packages", "has_key", "level", "told"),
+    ("source", "packages", "has_key", "level", "expected"),
     [
         ("auto", "", False, "good", "or runs the demo"),
         ("auto", "acp sdk", True, "good", "requests can also select acp 1, sdk 1"),
@@ -319,14 +319,14 @@ def test_an_agent_that_cannot_be_confined_is_told_of(home: Path) -> None:
         ("sdk", "sdk", False, "broken", "without CURSOR_API_KEY"),
     ],
 )
-def test_what_answers_and_why(source: SourceName, packages: str, has_key: bool, level: str, told: str) -> None:
+def test_what_answers_and_why(source: SourceName, packages: str, has_key: bool, level: str, expected: str) -> None:
     versions = {
         "agent-client-protocol": "1" if "acp" in packages else None,
         "cursor-sdk": "1" if "sdk" in packages else None,
     }
     finding = of_source(Settings(source=source), versions, has_key)
     assert finding.level == level
-    assert told in finding.found
+    assert expected in finding.found
 
 
 def test_without_an_agent_nothing_is_broken(home: Path) -> None:

@@ -258,9 +258,9 @@ def test_what_was_allowed_is_listed_and_revoked(tmp_path: Path, direct: bool) ->
         id, decision, rules, workspace, subject = line.split("\t")
         assert (decision, rules, workspace) == ("workspace", "Shell(python3)", str(gateway.workspace))
         assert subject == f"python3 {tmp_path / 'count.py'}"
-        told = json.loads(permissions(tmp_path, *where, "--json").stdout)
-        assert told["settings"] == ([] if direct else ["Shell(git)", "Shell(npm test)"])
-        assert [entry["id"] for entry in told["permissions"]] == [id]
+        result = json.loads(permissions(tmp_path, *where, "--json").stdout)
+        assert result["settings"] == ([] if direct else ["Shell(git)", "Shell(npm test)"])
+        assert [entry["id"] for entry in result["permissions"]] == [id]
         assert permissions(tmp_path, "revoke", *where).returncode == 2
         unknown = permissions(tmp_path, "revoke", *where, "perm_x")
         assert (unknown.returncode, b"no permission begins with 'perm_x'" in unknown.stderr) == (2, True)

@@ -284,7 +284,7 @@ def test_who_names_another_machine_or_encrypts_vouches_for_it(url: str, tmp_path
 # --- a gateway of one's own -------------------------------------------------------------------------
 
 
-def told(out: str) -> dict[str, Any]:
+def decoded(out: str) -> dict[str, Any]:
     answer: dict[str, Any] = json.loads(out)
     return answer
 
@@ -300,7 +300,7 @@ def test_the_own_gateway_is_found_and_works_in_the_current_folder(home: Path) ->
         ):
             status, out, error = chat("--text", *arguments, PROMPT, **environment)
             assert status == 0
-            assert told(out)["workspace"] == str(home / "work" / "here")
+            assert decoded(out)["workspace"] == str(home / "work" / "here")
             (line,) = error.splitlines()
             assert re.match(r"Gateway at http://\S+: cursor-agent 2026\S* .*, in /.*/here$", line)
         assert chat("--json", "--url", gateway.url, PROMPT)[2] == ""  # nothing unexpected: a script is told nothing
@@ -334,7 +334,7 @@ def test_a_conversation_stays_in_its_folder(home: Path) -> None:
         os.chdir(home / "work")
         status, out, error = chat("--text", "--continue", "--url", gateway.url, PROMPT)
         assert status == 0
-        assert told(out)["workspace"] == str(home / "work" / "first")
+        assert decoded(out)["workspace"] == str(home / "work" / "first")
         assert error.splitlines()[0].endswith(f", in {home / 'work' / 'first'}")
 
 

@@ -51,8 +51,8 @@ class Awaited:
     def events(self, id: str, after: int = 0) -> "AwaitedStream":
         return AwaitedStream(self.runner, self.client.events(id, after))
 
-    def answer(self, id: str, **told: Any) -> str:
-        return self.runner.run(self.client.answer(id, **told))
+    def answer(self, id: str, **result: Any) -> str:
+        return self.runner.run(self.client.answer(id, **result))
 
     def cancel(self, id: str) -> Envelope:
         return self.runner.run(self.client.cancel(id))

@@ -64,11 +64,11 @@ class Shell:
 
     def batches(self, steps: BatchCall[T]) -> list[list[T]]:
         found: list[list[T]] = []
-        while (batch := self.told(steps)) is not None:
+        while (batch := self.next_batch(steps)) is not None:
             found.append(batch)
         return found
 
-    def told(self, steps: BatchCall[T]) -> list[T] | None:
+    def next_batch(self, steps: BatchCall[T]) -> list[T] | None:
         result: Result = None
         while True:
             try:

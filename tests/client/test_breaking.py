@@ -34,7 +34,7 @@ QUICK = (0.01,) * 500  # pauses; many short ones, so that nobody waits, and a lo
 MARKED = "Naïve as ever \U0001f600,\n\n```python\nx = 1\n```\n\nand so on"
 
 
-def told(response: ChatResponse) -> object:
+def comparable(response: ChatResponse) -> object:
     """What does not differ from run to run."""
     return response.status, response.documents, response.model, response.mode
 
@@ -54,7 +54,7 @@ def cut_points(gateway: RunningGateway) -> list[int]:
 def test_a_cut_anywhere(gateway: RunningGateway, connect: Connect) -> None:
     """Every reader ends with the same; the agent runs once."""
     with connect(gateway.url) as direct:
-        expected = told(direct.chat(standin("say", MARKED)))
+        expected = comparable(direct.chat(standin("say", MARKED)))
         for cut in cut_points(gateway):
             mark = unique()
             with (
@@ -64,7 +64,7 @@ def test_a_cut_anywhere(gateway: RunningGateway, connect: Connect) -> None:
             ):
                 events = list(stream)
             assert stream.response is not None
-            assert told(stream.response) == expected
+            assert comparable(stream.response) == expected
             assert direct.response(stream.id) == stream.response
             with direct.events(stream.id) as again:
                 assert joined(list(again)) == joined(events)

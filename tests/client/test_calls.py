@@ -28,8 +28,8 @@ NOT_FOUND = answer(404, b'{"error":{"message":"There is none.","code":"not_found
 
 
 def entry(number: int) -> dict[str, Any]:
-    told = {"id": f"conv_{number}", "title": "T", "created": "c", "updated": "u", "workspace": "/w"}
-    return {**told, "mode": "agent", "model": "auto", "isRunning": False}
+    result = {"id": f"conv_{number}", "title": "T", "created": "c", "updated": "u", "workspace": "/w"}
+    return {**result, "mode": "agent", "model": "auto", "isRunning": False}
 
 
 def page(*numbers: int, next: str | None) -> Scripted:
@@ -106,10 +106,10 @@ def test_an_answer(fields: calls.AnswerFields) -> None:
     assert shell.asked(calls.answer(LINK, "chat_1", fields)) == RESPONSE.id
     assert requested(shell) == ["POST /v1/chat/chat_1/answer"] * 2
     assert shell.requests[0].headers["prefer"] == "respond-async"
-    told = read_answer(shell.requests[0].body)
+    result = read_answer(shell.requests[0].body)
     for name, value in fields.items():
-        assert getattr(told, name) == value
-    assert told.when_client_leaves == "finish"
+        assert getattr(result, name) == value
+    assert result.when_client_leaves == "finish"
 
 
 def test_start() -> None:
@@ -151,9 +151,9 @@ def test_all_conversations_page_by_page() -> None:
 
 def test_a_page_is_told_before_the_next_one_is_asked_for() -> None:
     shell = Shell(page(1, next="b1"))
-    told = shell.told(calls.conversations(LINK, None, None))
-    assert told is not None
-    assert [one.id for one in told] == ["conv_1"]
+    result = shell.next_batch(calls.conversations(LINK, None, None))
+    assert result is not None
+    assert [one.id for one in result] == ["conv_1"]
 
 
 def test_a_limit() -> None:
@@ -167,8 +167,8 @@ def test_a_limit() -> None:
 
 
 def test_a_conversation() -> None:
-    told = {**entry(1), "messages": [], "runs": []}
-    shell = Shell(answer(200, json.dumps(told).encode()))
+    result = {**entry(1), "messages": [], "runs": []}
+    shell = Shell(answer(200, json.dumps(result).encode()))
     assert shell.asked(calls.conversation(LINK, "conv_1")).title == "T"
     assert requested(shell) == ["GET /v1/conversations/conv_1"]
 
@@ -191,8 +191,8 @@ def test_what_the_lost_reply_has_deleted_is_gone() -> None:
 
 
 def test_permissions_are_listed_and_revoked() -> None:
-    told = {"permissions": [], "settings": ["Shell(git)"], "canAllow": True, "allowsEverything": False}
-    shell = Shell(answer(200, json.dumps(told).encode()))
+    result = {"permissions": [], "settings": ["Shell(git)"], "canAllow": True, "allowsEverything": False}
+    shell = Shell(answer(200, json.dumps(result).encode()))
     found = shell.asked(calls.permissions(LINK))
     assert (found.permissions, found.settings, found.can_allow) == ([], ["Shell(git)"], True)
     assert requested(shell) == ["GET /v1/permissions"]
@@ -205,27 +205,27 @@ def test_permissions_are_listed_and_revoked() -> None:
 
 
 def test_models() -> None:
-    told = {"object": "list", "data": [{"id": "auto", "name": "Auto", "created": 1}, {"id": "x"}]}
-    shell = Shell(answer(200, json.dumps(told).encode()))
+    result = {"object": "list", "data": [{"id": "auto", "name": "Auto", "created": 1}, {"id": "x"}]}
+    shell = Shell(answer(200, json.dumps(result).encode()))
     assert shell.asked(calls.models(LINK)) == [ModelEntry("auto", "Auto"), ModelEntry("x")]
     assert requested(shell) == ["GET /v1/models"]
 
 
 def test_health() -> None:
-    told = {
+    result = {
         "status": "ok",
         "version": "1",
         "source": {"name": "cli", "detail": "d"},
         "runs": {"running": 0, "limit": 4},
     }
-    shell = Shell(answer(200, json.dumps(told).encode()))
+    shell = Shell(answer(200, json.dumps(result).encode()))
     assert shell.asked(calls.health(LINK)) == Health("ok", "1", HealthSource("cli", "d"), HealthRuns(0, 4))
     assert requested(shell) == ["GET /health"]
 
 
 def test_health_of_a_gateway_without_an_agent() -> None:
     """Its reply is an error for all who look at the status, and says all the same how it is."""
-    told = {
+    result = {
         "error": {"message": "cursor-agent is gone.", "code": "agent_missing"},
         "status": "unavailable",
         "version": "1",
@@ -233,14 +233,19 @@ def test_health_of_a_gateway_without_an_agent() -> None:
         "runs": {"running": 0, "limit": 4},
         "workspace": "/w",
     }
-    health = Shell(answer(503, json.dumps(told).encode())).asked(calls.health(LINK))
+    health = Shell(answer(503, json.dumps(result).encode())).asked(calls.health(LINK))
     assert (health.status, health.workspace) == ("unavailable", "/w")
 
 
 def test_health_is_asked_for_again_like_anything_else() -> None:
-    told = {"status": "ok", "version": "1", "source": {"name": "cli", "detail": ""}, "runs": {"running": 0, "limit": 4}}
+    result = {
+        "status": "ok",
+        "version": "1",
+        "source": {"name": "cli", "detail": ""},
+        "runs": {"running": 0, "limit": 4},
+    }
     busy = answer(503, b'{"error":{"message":"Later.","code":"shutting_down"}}')
-    shell = Shell(LOST, busy, answer(200, json.dumps(told).encode()))
+    shell = Shell(LOST, busy, answer(200, json.dumps(result).encode()))
     assert shell.asked(calls.health(LINK)).version == "1"
     assert shell.pauses == [0.1, 1.0]
 

@@ -97,7 +97,7 @@ def test_a_run_that_is_begun() -> None:
     following, shell = Following(LINK, start=START), Shell(server=Gateway(EVENTS))
     steps = following.follow()
     assert (following.id, following.response) == ("", None)
-    assert shell.told(steps) == []  # there is a run, which has said nothing yet
+    assert shell.next_batch(steps) == []  # there is a run, which has said nothing yet
     assert (following.id, following.conversation_id) == ("chat_1", "conv_1")
     batches = shell.batches(steps)
     assert [number for batch in batches for number, _ in batch] == NUMBERS
@@ -180,9 +180,9 @@ def test_frames_without_numbers_are_taken_as_they_come() -> None:
     encoder = SseEncoder()
     frames = [encoder.push(event).partition(b"\n")[2] for event in EVENTS]
     headers = {"content-type": "text/event-stream", "x-chat-id": "chat_1"}
-    (begun, told) = Shell(Scripted(200, [b"".join(frames)], headers)).batches(Following(LINK, start=START).follow())
+    (begun, result) = Shell(Scripted(200, [b"".join(frames)], headers)).batches(Following(LINK, start=START).follow())
     assert begun == []
-    assert [event for _, event in told] == over(EVENTS)
+    assert [event for _, event in result] == over(EVENTS)
 
 
 def test_frames_that_only_newer_readers_know_are_counted() -> None:
@@ -258,7 +258,7 @@ def test_leaving_stops_the_run(reply: Answer) -> None:
     """Or tries to, once."""
     gateway, following = Gateway(EVENTS), Following(LINK, start=START)
     shell = Shell(server=lambda request: reply if shell.requests[1:] else gateway(request))
-    shell.told(following.follow())
+    shell.next_batch(following.follow())
     assert left(following, shell) == ["POST v1/chat/chat_1/cancel"]
     assert shell.requests[-1].seconds == 5
 
@@ -294,13 +294,13 @@ def test_leaving_when_the_run_has_no_name(reply: Answer) -> None:
 
 def test_leaving_what_is_not_ours_or_over() -> None:
     reading, shell = Following(LINK, id="chat_1"), Shell(server=Gateway(EVENTS))
-    shell.told(reading.follow())
+    shell.next_batch(reading.follow())
     assert left(reading, shell) == []
     ended = Following(LINK, start=START)
     shell.batches(ended.follow())
     assert left(ended, shell) == []
     kept = Following(LINK, start=START)
-    shell.told(kept.follow())
+    shell.next_batch(kept.follow())
     Reading(kept).let_finish()
     assert left(kept, shell) == []
 
@@ -316,7 +316,7 @@ class Read(Reading):
         self._shell = shell
 
     def fill(self) -> list[int]:
-        self._take(self._shell.told(self._steps))
+        self._take(self._shell.next_batch(self._steps))
         return [number for number, _ in self._pending]
 
     def one(self) -> DocumentEvent:

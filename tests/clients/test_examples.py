@@ -42,8 +42,8 @@ def test_a_dashboard(project: Project, environment: dict[str, str]) -> None:
 
 def test_the_compiler_notices_a_type_of_document_that_is_forgotten(project: Project) -> None:
     program = (EXAMPLES / "dashboard" / "dashboard.mts").read_text()
-    told = build(project, program.replace('    case "thinking":\n', ""), fails=True)
-    assert "error TS7030: Not all code paths return a value" in told or "error TS2366" in told
+    result = build(project, program.replace('    case "thinking":\n', ""), fails=True)
+    assert "error TS7030: Not all code paths return a value" in result or "error TS2366" in result
 
 
 def build(project: Project, source: str | None = None, *, fails: bool = False) -> str:

@@ -79,13 +79,13 @@ def test_a_run_is_stopped_when_its_last_client_leaves(two_by_two: Cluster) -> No
 def test_tool_results_come_to_another_front(two_by_two: Cluster) -> None:
     one, two = two_by_two.clients
     prompt = program(say("I look. "), call("weather", city="Paris"), say("It is $1."))
-    told = one.post("/v1/chat", json={"message": prompt, "tools": [WEATHER]}).json()
-    (waiting,) = told["metadata"]["waitingFor"]
+    result = one.post("/v1/chat", json={"message": prompt, "tools": [WEATHER]}).json()
+    (waiting,) = result["metadata"]["waitingFor"]
     results = [{"toolCallId": waiting["toolCallId"], "content": "sunny"}]
-    answer = two.post(f"/v1/chat/{told['id']}/answer", json={"toolResults": results}).json()
+    answer = two.post(f"/v1/chat/{result['id']}/answer", json={"toolResults": results}).json()
     assert answer["status"] == "completed"
     assert [document["content"] for document in answer["documents"]] == ["I look. ", None, "It is sunny."]
-    again = one.post(f"/v1/chat/{told['id']}/answer", json={"toolResults": results}).json()
+    again = one.post(f"/v1/chat/{result['id']}/answer", json={"toolResults": results}).json()
     assert again["documents"] == answer["documents"]
 
 
@@ -220,7 +220,7 @@ def test_a_volume_names_the_runner(two_by_two: Cluster) -> None:
     one, two = two_by_two.clients
     (two_by_two.fronts[0].home.parent / "work" / "inner").mkdir(exist_ok=True)
     inner = chat(one, standin("text"), workspace=f"{socket.gethostname()}/inner")
-    told = two.get(f"/v1/conversations/{inner['conversationId']}").json()
-    assert told["workspace"].rpartition("/")[2] == "inner"
+    result = two.get(f"/v1/conversations/{inner['conversationId']}").json()
+    assert result["workspace"].rpartition("/")[2] == "inner"
     outside = one.post("/v1/chat", json={"message": "hello", "workspace": f"{socket.gethostname()}/../../etc"})
     assert (outside.status_code, outside.json()["error"]["code"]) == (403, "workspace_forbidden")

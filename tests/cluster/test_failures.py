@@ -21,9 +21,9 @@ from tests.server.test_caller_tools import nothing_is_left
 
 
 def _error_of(client: httpx2.Client, id: str) -> str | None:
-    told: Json = client.get(f"/v1/chat/{id}").json()
-    codes = [document["metadata"]["errorCode"] for document in told["documents"] if document["type"] == "error"]
-    return codes[-1] if told["status"] == "error" else None
+    result: Json = client.get(f"/v1/chat/{id}").json()
+    codes = [document["metadata"]["errorCode"] for document in result["documents"] if document["type"] == "error"]
+    return codes[-1] if result["status"] == "error" else None
 
 
 @contextmanager
@@ -96,8 +96,8 @@ def test_runs_survive_a_database_that_was_away(tmp_path: Path, seconds: float) -
             streamed = stream.rest()
         assert sse(streamed)[-1].event == "done"
         assert [int(event.id) for event in sse(streamed)] == list(range(1, len(sse(streamed)) + 1))
-        told = one.get(f"/v1/chat/{id}").json()
-        assert told["status"] == "completed"
+        result = one.get(f"/v1/chat/{id}").json()
+        assert result["status"] == "completed"
         assert one.get(f"/v1/chat/{id}/events").content == streamed
         assert running.starts(mark) == 1
         eventually(lambda: one.get("/readyz").status_code == 200)

@@ -291,8 +291,8 @@ def assert_a_pause_is_what_there_is(events: list[DocumentEvent]) -> None:
                 metadata = documents.pop(call.document_id).metadata
                 assert isinstance(metadata, ToolCallMetadata)
                 assert (metadata.state, metadata.ran_by) == ("waiting", "caller")
-                told = (call.tool_call_id, call.tool_name, call.arguments)
-                assert told == (metadata.tool_call_id, metadata.tool_name, metadata.arguments)
+                result = (call.tool_call_id, call.tool_name, call.arguments)
+                assert result == (metadata.tool_call_id, metadata.tool_name, metadata.arguments)
             assert {_state(document) for document in documents.values()} <= {"running", "waiting"}
 
 

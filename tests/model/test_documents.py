@@ -268,13 +268,13 @@ def test_the_text_of_a_response_is_what_the_agent_said() -> None:
     code = CodeBlockMetadata(language="python", purpose="example")
     reference = CodeReferenceMetadata(file_path="a.py", start_line=1, end_line=2, language="python")
     command = TerminalCommandMetadata(command="ls", exit_code=0, output="a.py", duration_ms=1, permissions=[])
-    told: list[tuple[str | None, Metadata]] = [
+    result: list[tuple[str | None, Metadata]] = [
         ("Look:", TextMetadata()),
         ("print('```')", code),
         (None, command),
         ("x = 1", reference),
     ]
-    documents = [make_document(f"doc_{n}", n, content, metadata) for n, (content, metadata) in enumerate(told)]
+    documents = [make_document(f"doc_{n}", n, content, metadata) for n, (content, metadata) in enumerate(result)]
     whole = response(documents, USAGE, FIGURES)
     assert whole._repr_markdown_() == whole.text
     assert whole.text == "Look:\n\n````python\nprint('```')\n````\n\n```1:2:a.py\nx = 1\n```"
@@ -285,9 +285,9 @@ def test_an_envelope_is_a_response_without_its_documents() -> None:
     fields.remove("documents")
     assert [field.encode_name for field in msgspec.structs.fields(Envelope)] == fields
     whole = response([], USAGE, FIGURES)
-    told = msgspec.structs.asdict(whole)
-    del told["documents"]
-    assert whole_response(Envelope(**told), []) == whole
+    result = msgspec.structs.asdict(whole)
+    del result["documents"]
+    assert whole_response(Envelope(**result), []) == whole
 
 
 def test_some_documents_tell_of_something_that_was_done() -> None:

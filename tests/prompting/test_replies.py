@@ -48,8 +48,8 @@ def answer(question: str, *options: str, text: str = "") -> ClarificationAnswer:
 
 def test_answers_stand_below_their_questions() -> None:
     several = replace(FILE, allow_multiple=True)
-    told = answers_message(asked(several, WHY), [answer("file", "b", "a", text="and all of src"), answer("why")])
-    assert told == "Which file?\n- other.txt\n- notes.txt\n- and all of src\n\nWhy?\n- (no answer)"
+    result = answers_message(asked(several, WHY), [answer("file", "b", "a", text="and all of src"), answer("why")])
+    assert result == "Which file?\n- other.txt\n- notes.txt\n- and all of src\n\nWhy?\n- (no answer)"
 
 
 @pytest.mark.parametrize(

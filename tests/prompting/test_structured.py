@@ -205,7 +205,7 @@ def nested(depth: int) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("schema", "told"),
+    ("schema", "expected"),
     [
         ({"type": "person"}, "type: 'person' is not valid"),
         ({"required": "name"}, "required: 'name' is not of type 'array'"),
@@ -220,13 +220,13 @@ def nested(depth: int) -> dict[str, Any]:
     ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_a_schema_that_is_none_is_the_callers_mistake(
-    schema: dict[str, Any], told: str, monkeypatch: pytest.MonkeyPatch
+    schema: dict[str, Any], expected: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(socket, "socket", None)
     with pytest.raises(InvalidRequest) as caught:
         check_schema(schema)
     assert caught.value.param == "response_format.json_schema.schema"
-    assert told in str(caught.value)
+    assert expected in str(caught.value)
     assert str(caught.value).startswith("response_format.json_schema.schema ")
     with pytest.raises(InvalidRequest, match=r"^text\.format\.schema "):
         check_schema(schema, "text.format.schema")

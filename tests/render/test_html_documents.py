@@ -280,9 +280,9 @@ def test_a_tool_that_did_not_complete_says_so() -> None:
 
 
 @pytest.mark.parametrize(
-    ("milliseconds", "told"), [(0, ""), (999, "999 ms"), (59_949, "59.9 s"), (61_000, "1 min 01 s"), (-1, "")]
+    ("milliseconds", "expected"), [(0, ""), (999, "999 ms"), (59_949, "59.9 s"), (61_000, "1 min 01 s"), (-1, "")]
 )
-def test_durations(milliseconds: int, told: str) -> None:
+def test_durations(milliseconds: int, expected: str) -> None:
     metadata = ToolCallMetadata(
         tool_name="t",
         tool_call_id="c",
@@ -290,7 +290,7 @@ def test_durations(milliseconds: int, told: str) -> None:
         result=ToolCallResult(status="success", data=None),
         duration_ms=milliseconds,
     )
-    assert text(metadata).strip() == f"✓t{told}No details."
+    assert text(metadata).strip() == f"✓t{expected}No details."
 
 
 def test_known_tools_have_the_names_that_people_use() -> None:

@@ -116,12 +116,12 @@ class Watcher:
     """An observer that remembers what it was told; it fails where it is told to."""
 
     def __init__(self, fails_in: str = "") -> None:
-        self.told: list[str] = []
+        self.seen: list[str] = []
         self.faults: list[Exception] = []
         self._fails_in = fails_in
 
     def _note(self, what: str) -> None:
-        self.told.append(what)
+        self.seen.append(what)
         if what == self._fails_in:
             raise ValueError(f"mistake in {what}")
 

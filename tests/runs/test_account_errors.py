@@ -88,12 +88,12 @@ def test_the_same_error_is_told_again_without_an_agent(tmp_path: Path, error: Ag
         for _ in range(3):
             with pytest.raises(type(error)) as again:
                 await place.ask()
-            told = again.value.failure()
-            assert told.message.startswith(f"{error} (The agent said so 12 s ago. It is asked again after 60 s, ")
-            assert (told.details, told.retryable, told.retry_after) == (error.details, False, None)
+            result = again.value.failure()
+            assert result.message.startswith(f"{error} (The agent said so 12 s ago. It is asked again after 60 s, ")
+            assert (result.details, result.retryable, result.retry_after) == (error.details, False, None)
         assert place.agents == 1
         assert list((tmp_path / "conversations").iterdir()) == conversations
-        assert place.watcher.told.count(f"repeated {error.code} me req_1") == 3
+        assert place.watcher.seen.count(f"repeated {error.code} me req_1") == 3
 
     lived(place, live)
 

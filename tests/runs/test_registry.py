@@ -57,7 +57,7 @@ def test_runs_are_counted_until_they_have_answered() -> None:
             start(runs, "chat_3")
         goes.set()
         await asyncio.gather(first.gone(), second.gone())
-        assert (runs.running, ended, watcher.told) == (0, [first, second], [])
+        assert (runs.running, ended, watcher.seen) == (0, [first, second], [])
         runs.check_free("me")
 
     asyncio.run(live())
@@ -191,7 +191,7 @@ def test_observers_hear_of_every_run() -> None:
         watcher = Watcher()
         runs = Runs(ScriptedSource([[FINISHED]]), ENDLESS, Shares(max_runs=1), [watcher])
         await start(runs).gone()
-        assert watcher.told == ["started", "first_event", "ended"]
+        assert watcher.seen == ["started", "first_event", "ended"]
 
     asyncio.run(live())
 

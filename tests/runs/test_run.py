@@ -70,7 +70,7 @@ def test_a_run_says_what_its_source_says(loop: Loop) -> None:
         assert (code(run), texts(run)) == (None, "Hello you.")
         await run.gone()
         assert (ended, source.ended) == (["ended"], 1)
-        assert watcher.told == ["started", "first_event", "ended"]
+        assert watcher.seen == ["started", "first_event", "ended"]
         assert run.session_id == "session-1"
         assert run.started_at <= run.first_event_at <= run.ended_at
 
@@ -187,10 +187,10 @@ def test_events_without_words_for_readers_are_not_the_first() -> None:
         run, watcher = new_run(), Watcher()
         begin(run, ScriptedSource([[STARTED], [], forever()]), watcher)
         await turns_of_the_loop()
-        assert (run.log.events, watcher.told) == ([], ["started"])
+        assert (run.log.events, watcher.seen) == ([], ["started"])
         run.stop(STOP)
         await run.gone()
-        assert watcher.told == ["started", "ended"]
+        assert watcher.seen == ["started", "ended"]
 
     asyncio.run(live())
 
@@ -206,7 +206,7 @@ def test_a_run_that_is_stopped_before_it_began_never_starts_an_agent(loop: Loop)
         run.stop(STOP)
         assert (await run.finished()).failure == STOP.failure()
         await run.gone()
-        assert (source.turns, ended, watcher.told) == ([], ["ended"], ["started", "ended"])
+        assert (source.turns, ended, watcher.seen) == ([], ["ended"], ["started", "ended"])
 
     loop(live())
 
@@ -384,7 +384,7 @@ def limits(**seconds: float) -> Timeouts:
 
 @pytest.mark.parametrize("loop", LOOPS)
 @pytest.mark.parametrize(
-    ("script", "limit", "told"),
+    ("script", "limit", "expected"),
     [
         ([], "first_event_seconds", "sent nothing within 0.001 s"),
         ([say("Half")], "idle_seconds", "sent nothing for 0.001 s"),
@@ -393,7 +393,7 @@ def limits(**seconds: float) -> Timeouts:
         ([say("Half")], "run_seconds", "took longer than 0.001 s"),
     ],
 )
-def test_each_limit_ends_a_run_that_would_never_end(loop: Loop, script: list[Step], limit: str, told: str) -> None:
+def test_each_limit_ends_a_run_that_would_never_end(loop: Loop, script: list[Step], limit: str, expected: str) -> None:
     async def live() -> None:
         run = new_run()
         begin(run, ScriptedSource([*script, forever()]), limits=limits(**{limit: 0.001}))
@@ -401,7 +401,7 @@ def test_each_limit_ends_a_run_that_would_never_end(loop: Loop, script: list[Ste
         assert code(run) == "agent_timed_out"
         assert run.done is not None
         assert run.done.failure is not None
-        assert told in run.done.failure.message
+        assert expected in run.done.failure.message
         assert run.done.envelope.metadata.duration_ms >= 1
 
     loop(live())

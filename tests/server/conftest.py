@@ -105,9 +105,9 @@ def chat(client: httpx2.Client, message: str, **fields: Any) -> Json:
     """The documents of a run that must succeed."""
     response = client.post("/v1/chat", json={"message": message, **fields})
     assert response.status_code == 200, response.text
-    told: Json = response.json()
-    assert told["status"] == "completed", told
-    return told
+    result: Json = response.json()
+    assert result["status"] == "completed", result
+    return result
 
 
 def text_of(response: Json) -> str:
@@ -117,7 +117,7 @@ def text_of(response: Json) -> str:
 # --- what came ----------------------------------------------------------------------------------------
 
 
-class Told(Struct, frozen=True):
+class Reply(Struct, frozen=True):
     """A reply of any dialect, streaming or not, in the same terms."""
 
     status: int
@@ -128,27 +128,27 @@ class Told(Struct, frozen=True):
     param: str | None = None
 
 
-def told(response: httpx2.Response, dialect: Dialect) -> Told:
+def read_reply(response: httpx2.Response, dialect: Dialect) -> Reply:
     """Raises an AssertionError for a reply that is not in the dialect's form, or does not say how it ended."""
     body, status = response.content, response.status_code
     streams = response.headers["content-type"].startswith("text/event-stream")
     if dialect == "openai":
         if status != 200:
             error = validate_error(body)
-            return Told(status, "", error.code or "", error.type, error.message, error.param)
+            return Reply(status, "", error.code or "", error.type, error.message, error.param)
         if not streams:
-            return Told(status, validate_completion(body).choices[0].message.content or "")
+            return Reply(status, validate_completion(body).choices[0].message.content or "")
         stream = read_stream(body)
         if stream.error is None:
-            return Told(status, stream.text)
+            return Reply(status, stream.text)
         failed = stream.error
-        return Told(status, stream.text, failed.code or "", failed.type, failed.message, failed.param)
+        return Reply(status, stream.text, failed.code or "", failed.type, failed.message, failed.param)
     if dialect == "responses":
-        return _told_by_a_response(body, status, streams=streams)
+        return _reply_of_a_response(body, status, streams=streams)
     if dialect == "messages":
-        return _told_by_a_message(response, streams=streams)
+        return _reply_of_a_message(response, streams=streams)
     if status == 200:
-        return _told_by_events(sse(body)) if streams else Told(status, text_of(json.loads(body)))
+        return _reply_of_events(sse(body)) if streams else Reply(status, text_of(json.loads(body)))
     answer = json.loads(body)
     assert set(answer["error"]) - {"details"} == {"message", "type", "param", "code"}
     error = validate_error(json.dumps({"error": answer["error"]}).encode())
@@ -157,23 +157,23 @@ def told(response: httpx2.Response, dialect: Dialect) -> Told:
         last = answer["documents"][-1]
         assert (last["type"], last["content"]) == ("error", error.message)
         assert last["metadata"]["errorCode"] == str(error.code).upper()
-    return Told(
+    return Reply(
         status, text_of({"documents": answer.get("documents", [])}), error.code or "", error.type, error.message
     )
 
 
-def _told_by_a_response(body: bytes, status: int, *, streams: bool) -> Told:
+def _reply_of_a_response(body: bytes, status: int, *, streams: bool) -> Reply:
     if status != 200:
         error = validate_error(body)
-        return Told(status, "", error.code or "", error.type, error.message, error.param)
+        return Reply(status, "", error.code or "", error.type, error.message, error.param)
     response = read_response_stream(body) if streams else read_response(body)
     if response.error is None:
-        return Told(status, text_of_response(response))
+        return Reply(status, text_of_response(response))
     failed = response.error
-    return Told(status, text_of_response(response), failed.type or failed.code, "", failed.message)
+    return Reply(status, text_of_response(response), failed.type or failed.code, "", failed.message)
 
 
-def _told_by_a_message(response: httpx2.Response, *, streams: bool) -> Told:
+def _reply_of_a_message(response: httpx2.Response, *, streams: bool) -> Reply:
     status, text = response.status_code, ""
     found: Message | AnthropicError
     if status != 200:
@@ -183,12 +183,12 @@ def _told_by_a_message(response: httpx2.Response, *, streams: bool) -> Told:
     else:
         found = read_message(response.content)
     if isinstance(found, Message):
-        return Told(status, text_of_message(found))
+        return Reply(status, text_of_message(found))
     assert found.request_id == response.headers["request-id"]
-    return Told(status, text, "", found.error.type, found.error.message)
+    return Reply(status, text, "", found.error.type, found.error.message)
 
 
-def _told_by_events(events: list[SseEvent]) -> Told:
+def _reply_of_events(events: list[SseEvent]) -> Reply:
     datas = [json.loads(event.data) for event in events]
     assert [event.event for event in events].index("done") == len(events) - 1
     kinds = {
@@ -199,10 +199,10 @@ def _told_by_events(events: list[SseEvent]) -> Told:
     ended = [data for event, data in zip(events, datas, strict=True) if event.event == "document_end"]
     text = "".join(data["finalContent"] for data in ended if kinds[data["documentId"]] == "text")
     if datas[-1]["status"] == "completed":
-        return Told(200, text)
+        return Reply(200, text)
     last = ended[-1]
     assert kinds[last["documentId"]] == "error"
-    return Told(200, text, last["metadata"]["errorCode"].lower(), "", last["finalContent"])
+    return Reply(200, text, last["metadata"]["errorCode"].lower(), "", last["finalContent"])
 
 
 def sse(body: bytes) -> list[SseEvent]:

@@ -91,15 +91,15 @@ class Place:
 
 
 async def completed(answer: Answering, receive: Receive | None = None) -> Answer:
-    told = await answer.answer(receive or Client().receive)
-    assert isinstance(told, Answer), told
-    return told
+    result = await answer.answer(receive or Client().receive)
+    assert isinstance(result, Answer), result
+    return result
 
 
 async def failed(answer: Answering, receive: Receive | None = None) -> Failure:
-    told = await answer.answer(receive or Client().receive)
-    assert isinstance(told, Failure), told
-    return told
+    result = await answer.answer(receive or Client().receive)
+    assert isinstance(result, Failure), result
+    return result
 
 
 def run_of(answer: TextAnswer) -> Run:
@@ -121,8 +121,8 @@ def test_a_run_becomes_a_completion(tmp_path: Path) -> None:
 
 def test_a_failed_run_becomes_its_failure(tmp_path: Path) -> None:
     async def live() -> None:
-        told = await failed(await Place(tmp_path, [[STARTED], say("Half"), AgentOverloaded("Full.")]).whole())
-        assert told.code == "agent_overloaded"
+        result = await failed(await Place(tmp_path, [[STARTED], say("Half"), AgentOverloaded("Full.")]).whole())
+        assert result.code == "agent_overloaded"
 
     asyncio.run(live())
 
@@ -203,8 +203,8 @@ def test_the_repair_waits_until_the_first_agent_has_gone(tmp_path: Path) -> None
 def test_there_is_one_repair(tmp_path: Path) -> None:
     async def live() -> None:
         place = Place(tmp_path, answers("No."), answers("Still no."))
-        told = await failed(await place.checked())
-        assert (told.code, told.param, len(place.source.turns)) == ("answer_unfit", "response_format", 2)
+        result = await failed(await place.checked())
+        assert (result.code, result.param, len(place.source.turns)) == ("answer_unfit", "response_format", 2)
 
     asyncio.run(live())
 

@@ -108,22 +108,22 @@ def in_history(http: httpx2.Client, id: str) -> bool:
 
 def assert_answers_without_storing(http: httpx2.Client) -> list[tuple[Json, bytes]]:
     """In every form, and each can be looked at as long as nobody has forgotten it."""
-    told = [streamed(http, f"{unique()} {standin(scenario)}") for scenario in ("tools", "fences")]
-    for answer, body in told:
+    result = [streamed(http, f"{unique()} {standin(scenario)}") for scenario in ("tools", "fences")]
+    for answer, body in result:
         assert answer["status"] == "completed"
         assert is_unstored(answer)
         assert http.get(f"/v1/chat/{answer['id']}").json() == answer
         assert http.get(f"/v1/chat/{answer['id']}/events").content == body
     whole = chat(http, f"{unique()} hello")
     assert is_unstored(whole)
-    told.append((whole, http.get(f"/v1/chat/{whole['id']}/events").content))
+    result.append((whole, http.get(f"/v1/chat/{whole['id']}/events").content))
     completion = ask(http, "openai", "hello")
     assert (completion.status_code, completion.json()["choices"][0]["finish_reason"]) == (200, "stop")
-    return told
+    return result
 
 
-def assert_stored_at_last(http: httpx2.Client, told: list[tuple[Json, bytes]]) -> None:
-    for answer, body in told:
+def assert_stored_at_last(http: httpx2.Client, result: list[tuple[Json, bytes]]) -> None:
+    for answer, body in result:
         eventually(partial(in_history, http, answer["conversationId"]))
         assert http.get(f"/v1/chat/{answer['id']}").json() == answer
         assert http.get(f"/v1/chat/{answer['id']}/events").content == body
@@ -137,8 +137,8 @@ def test_while_the_history_is_locked_answers_come_and_are_stored_later(tmp_path:
         before, body = streamed(http, "hello")
         assert "stored" not in before["metadata"]
         with locked(gateway.data):
-            told = assert_answers_without_storing(http)
-            assert not any(in_history(http, answer["conversationId"]) for answer, _ in told)
+            result = assert_answers_without_storing(http)
+            assert not any(in_history(http, answer["conversationId"]) for answer, _ in result)
             again = chat(http, standin("history"), conversationId=before["conversationId"])
             assert json.loads(text_of(again))["prompts"] == ["hello"]  # what can be read is read
             assert is_unstored(again)
@@ -147,11 +147,11 @@ def test_while_the_history_is_locked_answers_come_and_are_stored_later(tmp_path:
             assert (refused.status_code, error["code"]) == (503, "store_unavailable")
             assert "locked by another program" in error["message"]
             assert refused.headers["retry-after"] == "5"
-        assert_stored_at_last(http, told)
+        assert_stored_at_last(http, result)
         eventually(lambda: len(http.get(f"/v1/conversations/{before['conversationId']}").json()["messages"]) == 4)
         assert "stored" not in chat(http, "and now?")["metadata"]
     with started(tmp_path) as (_, http):
-        assert_stored_at_last(http, [*told, (before, body)])
+        assert_stored_at_last(http, [*result, (before, body)])
 
 
 def test_a_lock_in_the_middle_of_a_run_costs_nothing(tmp_path: Path) -> None:
@@ -222,10 +222,10 @@ def test_a_history_that_is_locked_at_the_start_is_used_when_it_is_free(tmp_path:
             kill(gateway)
     with locked(tmp_path / "data") as lock, started(tmp_path) as (gateway, http):
         eventually(lambda: b"locked by another program" in gateway.log.read_bytes())
-        told = assert_answers_without_storing(http)
+        result = assert_answers_without_storing(http)
         assert http.get(f"/v1/chat/{id}").json()["status"] == "streaming"
         lock.execute("ROLLBACK")
-        assert_stored_at_last(http, told)
+        assert_stored_at_last(http, result)
         eventually(lambda: http.get(f"/v1/chat/{id}").json()["status"] == "error")
         assert http.get(f"/v1/chat/{id}/events").content.startswith(received)
 
@@ -239,15 +239,15 @@ def test_a_full_disk_keeps_no_answer_back_and_loses_none(tmp_path: Path) -> None
         with started(tmp_path) as (_, http):
             before, body = streamed(http, "hello")
             ballast = fill(disk)
-            told = assert_answers_without_storing(http)
+            result = assert_answers_without_storing(http)
             assert http.get(f"/v1/chat/{before['id']}").json() == before
             listed = http.get("/v1/conversations")
             assert listed.status_code in (200, 503), listed.text
             ballast.unlink()
-            assert_stored_at_last(http, told)
+            assert_stored_at_last(http, result)
             assert "stored" not in chat(http, "and now?")["metadata"]
         with started(tmp_path) as (_, http):
-            assert_stored_at_last(http, [*told, (before, body)])
+            assert_stored_at_last(http, [*result, (before, body)])
 
 
 def test_where_not_even_the_agent_can_write_it_is_told_and_works_when_there_is_room(tmp_path: Path) -> None:
@@ -272,24 +272,24 @@ def test_a_folder_that_can_only_be_read_costs_the_history_alone(tmp_path: Path) 
         remount(disk, "ro")
         with started(tmp_path) as (gateway, http):
             eventually(lambda: b"Read-only file system" in gateway.log.read_bytes())
-            told = assert_answers_without_storing(http)
+            result = assert_answers_without_storing(http)
             refused = http.get("/v1/conversations")
             assert (refused.status_code, refused.json()["error"]["code"]) == (503, "store_unavailable")
             assert "Read-only file system" in refused.json()["error"]["message"]
             remount(disk, "rw")
-            assert_stored_at_last(http, told)
+            assert_stored_at_last(http, result)
             assert "stored" not in chat(http, "and now?")["metadata"]
 
 
 def test_a_gateway_that_can_write_nowhere_says_so_and_does_not_start(tmp_path: Path) -> None:
     with small_disk(tmp_path / "data") as disk:
         remount(disk, "ro")
-        told = finished_process(
+        result = finished_process(
             "serve", "--port", "0", CURSOR_GATEWAY_DATA_DIR=str(disk), CURSOR_GATEWAY_SOURCE="replay"
         )
-        assert told.returncode != 0
-        assert b"cannot write to" in told.stderr
-        assert b"data_dir" in told.stderr
+        assert result.returncode != 0
+        assert b"cannot write to" in result.stderr
+        assert b"data_dir" in result.stderr
 
 
 def test_streams_say_it_in_their_last_event(tmp_path: Path) -> None:

@@ -118,10 +118,10 @@ def test_a_whole_address_is_a_target_too_and_its_host_is_the_one_that_counts(gat
 def test_head_is_get_without_the_body(gateway: RunningGateway) -> None:
     for target in ("/health", "/v1/models", "/v1/models/none", "/nothing"):
         got = exchanged(gateway, request("GET", target, CLOSE))
-        told = exchanged(gateway, request("HEAD", target, CLOSE), has_body=False)
+        result = exchanged(gateway, request("HEAD", target, CLOSE), has_body=False)
         varies = ("x-request-id", "request-id", "date")
-        assert told.status == got.status
-        assert {name: value for name, value in told.headers.items() if name not in varies} == {
+        assert result.status == got.status
+        assert {name: value for name, value in result.headers.items() if name not in varies} == {
             name: value for name, value in got.headers.items() if name not in varies
         }
 

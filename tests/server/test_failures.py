@@ -17,7 +17,7 @@ from tests.openai_shapes import validate_error
 from tests.server.conftest import (
     WAYS,
     Dialect,
-    Told,
+    Reply,
     ask,
     at_once,
     chat,
@@ -28,8 +28,8 @@ from tests.server.conftest import (
     invocation,
     invocations,
     is_gone,
+    read_reply,
     standin,
-    told,
     unique,
 )
 
@@ -46,8 +46,8 @@ ANTHROPIC = {
 }
 
 
-def check(row: Row, response: httpx2.Response, dialect: Dialect, *, stream: bool) -> Told:
-    found = told(response, dialect)
+def check(row: Row, response: httpx2.Response, dialect: Dialect, *, stream: bool) -> Reply:
+    found = read_reply(response, dialect)
     kind, code, retried = row.kind, row.code, WORTH_ANOTHER_TRY
     if dialect == "messages":
         in_stream = "rate_limit_error" if row.status == 429 else "invalid_request_error"
@@ -111,7 +111,7 @@ def test_too_many_runs(tmp_path: Path) -> None:
             assert b"It is there." in reply.rest()
         for dialect, stream in WAYS:  # free with the answer's end, not only when the agent has gone
             response = ask(http, dialect, standin("hang-after-result"), stream=stream)
-            assert told(response, dialect) == Told(200, "I have said it all.")
+            assert read_reply(response, dialect) == Reply(200, "I have said it all.")
 
 
 @pytest.mark.parametrize(("dialect", "stream"), WAYS)
@@ -129,7 +129,7 @@ def test_a_conversation_whose_store_is_broken_goes_on_all_the_same(
     response = ask(
         http, dialect, "hello again", stream=stream, **(fields if dialect == "documents" else {"cursor": fields})
     )
-    assert told(response, dialect).status == 200
+    assert read_reply(response, dialect).status == 200
     # The agent was told what it had forgotten.
     assert mark in invocations(gateway, "hello again")[-1]["prompt"]
 
@@ -166,13 +166,13 @@ def test_models_that_the_agent_does_not_tell(
 
 def test_an_agent_that_answers_nothing_is_no_failure(http: httpx2.Client) -> None:
     for dialect, stream in WAYS:
-        assert told(ask(http, dialect, standin("empty"), stream=stream), dialect) == Told(200, "")
+        assert read_reply(ask(http, dialect, standin("empty"), stream=stream), dialect) == Reply(200, "")
 
 
 @pytest.mark.quick_cases(2)
 @pytest.mark.parametrize("scenario", ["garbage", "bad-utf8", "stderr-flood", "no-newline", "hang-after-result"])
 def test_noise_is_no_failure(http: httpx2.Client, scenario: str) -> None:
-    replies = [told(ask(http, dialect, standin(scenario), stream=stream), dialect) for dialect, stream in WAYS]
+    replies = [read_reply(ask(http, dialect, standin(scenario), stream=stream), dialect) for dialect, stream in WAYS]
     assert {(reply.status, reply.code) for reply in replies} == {(200, "")}
     assert len({reply.text for reply in replies}) == 1
     assert replies[0].text

@@ -53,15 +53,15 @@ def listed(http: httpx2.Client, **query: object) -> list[Json]:
 def page(http: httpx2.Client, **query: object) -> Json:
     reply = http.get("/v1/conversations", params={name: str(value) for name, value in query.items()})
     assert reply.status_code == 200, reply.text
-    told: Json = reply.json()
-    return told
+    result: Json = reply.json()
+    return result
 
 
 def detail(http: httpx2.Client, id: str) -> Json:
     reply = http.get(f"/v1/conversations/{id}")
     assert reply.status_code == 200, reply.text
-    told: Json = reply.json()
-    return told
+    result: Json = reply.json()
+    return result
 
 
 def ids(entries: list[Json]) -> list[str]:
@@ -81,10 +81,10 @@ def test_the_latest_used_come_first_page_by_page(quiet: httpx2.Client) -> None:
         for query in ({}, {"q": mark}):
             found, before = list[str](), ""
             while len(found) < 5:
-                told = page(quiet, limit=limit, **query, **({"before": before} if before else {}))
-                assert len(told["conversations"]) <= limit
-                found += ids(told["conversations"])
-                before = told["next"] or ""
+                result = page(quiet, limit=limit, **query, **({"before": before} if before else {}))
+                assert len(result["conversations"]) <= limit
+                found += ids(result["conversations"])
+                before = result["next"] or ""
                 if not before:
                     break
             by_use = expected if not query else [made[4], made[3], made[2], made[1], made[0]]
@@ -140,9 +140,9 @@ def test_a_title_is_the_beginning_of_what_was_asked_first(quiet: httpx2.Client) 
 
 def test_messages_documents_commands_and_paths_are_found(quiet: httpx2.Client) -> None:
     mark = unique()
-    told = chat(quiet, f"Überprüfe {mark} {standin('tools')}")
-    conversation = told["conversationId"]
-    kinds = {document["type"]: document for document in told["documents"]}
+    result = chat(quiet, f"Überprüfe {mark} {standin('tools')}")
+    conversation = result["conversationId"]
+    kinds = {document["type"]: document for document in result["documents"]}
     words = [mark, "uberprufe", mark[:-4], kinds["text"]["content"].split()[0]]
     words += [kinds["terminal_command"]["metadata"]["command"], kinds["file_edit"]["metadata"]["filePath"]]
     words += [kinds["tool_call"]["metadata"]["toolName"]]
@@ -159,9 +159,9 @@ def test_a_running_conversation_is_listed_and_found_by_what_was_asked(quiet: htt
         reply.until(b"file.")
         (entry,) = listed(quiet, q=mark)
         assert entry["isRunning"]
-        told = detail(quiet, entry["id"])
-        assert [message["role"] for message in told["messages"]] == ["user"]
-        assert [(run["state"], run["usage"], run["durationMs"]) for run in told["runs"]] == [("running", None, None)]
+        result = detail(quiet, entry["id"])
+        assert [message["role"] for message in result["messages"]] == ["user"]
+        assert [(run["state"], run["usage"], run["durationMs"]) for run in result["runs"]] == [("running", None, None)]
         file.touch()
         reply.rest()
     assert not listed(quiet, q=mark)[0]["isRunning"]
@@ -207,21 +207,23 @@ def test_a_conversation_holds_all_that_was_said(quiet: httpx2.Client) -> None:
     conversation = answers[0]["conversationId"]
     answers.append(chat(quiet, f"{second} {standin('fences')}", conversationId=conversation, model="gpt-5-mini"))
     failed = ask(quiet, "documents", standin("crash"), conversationId=conversation)
-    told = detail(quiet, conversation)
-    assert told["title"] == first
-    assert [(message["role"], message["text"]) for message in told["messages"][:2]] == [
+    result = detail(quiet, conversation)
+    assert result["title"] == first
+    assert [(message["role"], message["text"]) for message in result["messages"][:2]] == [
         ("user", first),
         ("assistant", f"You said: {first}"),
     ]
-    assert "```python" in told["messages"][3]["text"]  # the agent's own text, to the byte
-    assert [message["chatId"] for message in told["messages"]] == [run["id"] for run in told["runs"] for _ in range(2)]
-    assert [run["id"] for run in told["runs"]] == [*(answer["id"] for answer in answers), failed.headers["x-chat-id"]]
-    assert [(run["state"], run["errorCode"]) for run in told["runs"]] == [
+    assert "```python" in result["messages"][3]["text"]  # the agent's own text, to the byte
+    assert [message["chatId"] for message in result["messages"]] == [
+        run["id"] for run in result["runs"] for _ in range(2)
+    ]
+    assert [run["id"] for run in result["runs"]] == [*(answer["id"] for answer in answers), failed.headers["x-chat-id"]]
+    assert [(run["state"], run["errorCode"]) for run in result["runs"]] == [
         ("completed", None),
         ("completed", None),
         ("error", "agent_crashed"),
     ]
-    for run, answer in zip(told["runs"], answers, strict=False):
+    for run, answer in zip(result["runs"], answers, strict=False):
         assert (run["usage"], run["model"], run["mode"]) == (answer["usage"], answer["model"], answer["mode"])
         assert run["created"] == answer["created"]
         assert 0 <= run["firstEventMs"] <= run["durationMs"]
@@ -267,8 +269,8 @@ def test_what_is_not_there(quiet: httpx2.Client, method: str, path: str) -> None
 
 def test_what_is_deleted_is_gone_everywhere(gateway: RunningGateway, http: httpx2.Client) -> None:
     mark = unique()
-    told = chat(http, f"{mark} {standin('tools')}")
-    conversation, id = told["conversationId"], told["id"]
+    result = chat(http, f"{mark} {standin('tools')}")
+    conversation, id = result["conversationId"], result["id"]
     assert conversation_folder(gateway, conversation).is_dir()
     assert http.delete(f"/v1/conversations/{conversation}").status_code == 204
     for path in (f"/v1/chat/{id}", f"/v1/chat/{id}/events", f"/v1/conversations/{conversation}"):
@@ -303,26 +305,26 @@ def test_a_conversation_that_is_deleted_takes_its_run_with_it(gateway: RunningGa
 def test_without_a_history_nothing_is_left_when_the_gateway_has_gone(tmp_path: Path) -> None:
     mark = unique()
     with running_gateway(tmp_path, settings={"history": "false"}) as gateway, http_client(gateway) as http:
-        told = chat(http, mark)
-        again = chat(http, standin("history"), conversationId=told["conversationId"])
+        result = chat(http, mark)
+        again = chat(http, standin("history"), conversationId=result["conversationId"])
         assert json.loads(text_of(again))["prompts"] == [mark]
-        assert ids(listed(http, q=mark)) == [told["conversationId"]]
-        assert http.get(f"/v1/chat/{told['id']}").json() == told
+        assert ids(listed(http, q=mark)) == [result["conversationId"]]
+        assert http.get(f"/v1/chat/{result['id']}").json() == result
     assert [path for path in gateway.data.rglob("*") if path.is_file()] == []
     assert list((gateway.data / "instances").iterdir()) == []
     with running_gateway(tmp_path) as gateway, http_client(gateway) as http:
-        assert http.get(f"/v1/chat/{told['id']}").status_code == 404
+        assert http.get(f"/v1/chat/{result['id']}").status_code == 404
         assert listed(http) == []
 
 
 def test_a_history_that_is_no_longer_wanted_stays_as_it_was(tmp_path: Path) -> None:
     with running_gateway(tmp_path) as gateway, http_client(gateway) as http:
-        told = chat(http, "hello")
+        result = chat(http, "hello")
     with running_gateway(tmp_path, settings={"history": "false"}) as gateway, http_client(gateway) as http:
         assert listed(http) == []
         chat(http, "secret")
     with running_gateway(tmp_path) as gateway, http_client(gateway) as http:
-        assert ids(listed(http)) == [told["conversationId"]]
+        assert ids(listed(http)) == [result["conversationId"]]
 
 
 async def said(gateway: Gateway, text: str) -> str:

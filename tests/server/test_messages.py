@@ -23,7 +23,18 @@ from tests.anthropic_shapes import (
 )
 from tests.failure_table import ROWS, WORTH_ANOTHER_TRY, Row
 from tests.gateways import RunningGateway
-from tests.server.conftest import Json, ask, at_once, eventually, invocation, invocations, option, standin, told, unique
+from tests.server.conftest import (
+    Json,
+    ask,
+    at_once,
+    eventually,
+    invocation,
+    invocations,
+    option,
+    read_reply,
+    standin,
+    unique,
+)
 from tests.server.test_caller_tools import CITY, call, own_gateway, program, say
 from tests.sources.test_native_requests import ASK
 
@@ -105,7 +116,7 @@ def test_a_message(http: httpx2.Client, stream: bool) -> None:
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize("scenario", ["tools", "thinking", "parallel", "question", "query-flush", "text", "plan"])
 def test_the_text_is_that_of_the_other_dialects(http: httpx2.Client, scenario: str, stream: bool) -> None:
-    expected = told(ask(http, "openai", standin(scenario)), "openai").text
+    expected = read_reply(ask(http, "openai", standin(scenario)), "openai").text
     for actions in ("text", "native"):
         options: Json = {"thinking": {"type": "adaptive"}, "cursor": {"actions": actions}, "stream": stream}
         assert text_of(created(http, standin(scenario), **options)) == expected

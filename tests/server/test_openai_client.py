@@ -16,14 +16,14 @@ from tests.openai_shapes import validate_completion, validate_stream
 from tests.server.conftest import (
     WAYS,
     Dialect,
-    Told,
+    Reply,
     ask,
     http_client,
     invocation,
     openai_client,
     option,
+    read_reply,
     standin,
-    told,
     unique,
 )
 
@@ -175,7 +175,7 @@ def test_usage_that_the_agent_does_not_tell_is_estimated(openai: OpenAI) -> None
 @pytest.mark.parametrize("stream", [False, True])
 def test_stop_ends_the_answer_before_the_word(http: httpx2.Client, stream: bool) -> None:
     reply = ask(http, "openai", standin("say", "one two STOP three"), stream=stream, stop=["STOP", "never"])
-    assert told(reply, "openai") == Told(200, "one two ")
+    assert read_reply(reply, "openai") == Reply(200, "one two ")
 
 
 @pytest.mark.parametrize("stream", [False, True])
@@ -219,7 +219,7 @@ def test_the_text_is_what_the_agent_said(http: httpx2.Client, name: str, dialect
     text = TEXTS[name]
     prompt = standin(f"say size={1 if len(text) < 1000 else 4001}", text)
     fields = {"fences": "inline"} if dialect == "documents" else {}
-    said = told(ask(http, dialect, prompt, stream=stream, **fields), dialect).text
+    said = read_reply(ask(http, dialect, prompt, stream=stream, **fields), dialect).text
     if dialect == "documents":  # white space around a document's text is no part of its content
         assert said.strip() == text.strip()
     else:
@@ -230,7 +230,7 @@ def test_the_text_is_what_the_agent_said(http: httpx2.Client, name: str, dialect
 @pytest.mark.parametrize("scenario", ["tools", "thinking", "parallel", "question", "query-flush", "text", "plan"])
 def test_all_dialects_streaming_or_not_say_the_same(http: httpx2.Client, scenario: str) -> None:
     """Where nothing but text is said between two tools, a document is that text."""
-    said = {told(ask(http, dialect, standin(scenario), stream=stream), dialect).text for dialect, stream in WAYS}
+    said = {read_reply(ask(http, dialect, standin(scenario), stream=stream), dialect).text for dialect, stream in WAYS}
     assert len(said) == 1
     assert said != {""}
 

@@ -381,8 +381,8 @@ def test_the_examples_of_responses() -> None:
                 replies = OPERATIONS[f"POST {route.path}"]["responses"]["200"]["content"]["application/json"]
                 assert not complaints(found, replies["schema"])
                 assert not complaints(replies["example"], replies["schema"])
-    told = OPERATIONS["POST /v1/responses"]["responses"]["200"]["content"]
-    whole, stream = told["application/json"], told["text/event-stream"]
+    result = OPERATIONS["POST /v1/responses"]["responses"]["200"]["content"]
+    whole, stream = result["application/json"], result["text/event-stream"]
     assert not complaints(whole["example"], whole["schema"])
     assert read_response_stream(stream["example"].encode()) == read_whole_response(
         msgspec.json.encode(whole["example"])
@@ -392,9 +392,9 @@ def test_the_examples_of_responses() -> None:
 
 
 def event_complaints(event: SseEvent, schema: Json) -> list[str]:
-    told = {"event": event.event, "id": event.id, "data": event.data}
+    result = {"event": event.event, "id": event.id, "data": event.data}
     content = schema["properties"]["data"]["contentSchema"]
-    return complaints(told, schema) + complaints(json.loads(event.data), content)
+    return complaints(result, schema) + complaints(json.loads(event.data), content)
 
 
 def test_the_examples_of_streams_are_streams() -> None:
@@ -412,8 +412,8 @@ def test_the_examples_of_streams_are_streams() -> None:
     assert [event_complaints(chunk, completion["x-itemSchema"]) for chunk in chunks] == [[]] * 5
     messages = OPERATIONS["POST /v1/messages"]["responses"]["200"]["content"]
     events = SseDecoder().push(messages["text/event-stream"]["example"].encode())
-    told = [event_complaints(event, messages["text/event-stream"]["x-itemSchema"]) for event in events]
-    assert told == [[]] * len(events)
+    result = [event_complaints(event, messages["text/event-stream"]["x-itemSchema"]) for event in events]
+    assert result == [[]] * len(events)
     whole = read_message(msgspec.json.encode(messages["application/json"]["example"]))
     assert fold(events_of(messages["text/event-stream"]["example"].encode())) == whole
 
@@ -653,9 +653,9 @@ def test_what_openais_dialect_says_of_a_scenario_is_valid(found: Scenario) -> No
     events = list(read_events(found.lines, found.run))
     chunk, completion = validator(ref("ChatCompletionChunk")), validator(ref("ChatCompletion"))
     encoder, fold = ChunkEncoder(HEAD, include_usage=True, agent_tools="tool_calls"), CompletionFold(HEAD)
-    for told in SseDecoder().push(b"".join(map(encoder.push, events))):
-        if told.data != "[DONE]" and not told.data.startswith('{"error"'):
-            chunk.validate(json.loads(told.data))
+    for result in SseDecoder().push(b"".join(map(encoder.push, events))):
+        if result.data != "[DONE]" and not result.data.startswith('{"error"'):
+            chunk.validate(json.loads(result.data))
     for event in events:
         fold.push(event)
     completion.validate(msgspec.to_builtins(fold.completion()))

@@ -19,8 +19,8 @@ def command_of(answer: Json) -> Json:
 
 
 def decide(http: httpx2.Client, answer: Json, decision: str, **fields: Any) -> httpx2.Response:
-    told = {"documentId": command_of(answer)["id"], "decision": decision, **fields}
-    return http.post(f"/v1/chat/{answer['id']}/answer", json={"permissions": [told]})
+    result = {"documentId": command_of(answer)["id"], "decision": decision, **fields}
+    return http.post(f"/v1/chat/{answer['id']}/answer", json={"permissions": [result]})
 
 
 def listed(http: httpx2.Client, answer: Json) -> list[Json]:
@@ -64,11 +64,11 @@ def test_allowed_once_it_runs_once_and_is_asked_for_again(
     asked = chat(http, counting(mark))
     allowed = decide(http, asked, "once")
     assert allowed.status_code == 200, allowed.text
-    told = allowed.json()
-    assert told["conversationId"] == asked["conversationId"]
-    assert command_of(told)["metadata"]["exitCode"] == 0
+    result = allowed.json()
+    assert result["conversationId"] == asked["conversationId"]
+    assert command_of(result)["metadata"]["exitCode"] == 0
     assert runs_of(gateway, mark) == 1
-    assert decide(http, asked, "once").json()["id"] == told["id"]  # the same again joins that turn
+    assert decide(http, asked, "once").json()["id"] == result["id"]  # the same again joins that turn
     assert runs_of(gateway, mark) == 1
     first, second = invocations(gateway, mark)
     assert first["session"] == second["session"]
@@ -182,13 +182,13 @@ def test_a_conversation_waits_until_its_command_is_allowed_or_it_goes_on(http: h
 
 def test_it_streams(http: httpx2.Client, mark: str) -> None:
     asked = chat(http, counting(mark))
-    told = {"documentId": command_of(asked)["id"], "decision": "once"}
-    body = {"permissions": [told], "stream": True}
+    result = {"documentId": command_of(asked)["id"], "decision": "once"}
+    body = {"permissions": [result], "stream": True}
     assert sse(http.post(f"/v1/chat/{asked['id']}/answer", json=body).content)[-1].event == "done"
 
 
 @pytest.mark.parametrize(
-    ("told", "status", "param"),
+    ("expected", "status", "param"),
     [
         ({"documentId": "doc_001", "decision": "once"}, 400, "permissions"),  # a text
         ({"documentId": "doc_099", "decision": "once"}, 404, "permissions"),
@@ -197,17 +197,17 @@ def test_it_streams(http: httpx2.Client, mark: str) -> None:
         ({"documentId": "doc_002", "decision": "once", "rules": ["Shell(*)"]}, 400, "permissions[0].rules"),
     ],
 )
-def test_what_does_not_fit_is_refused(http: httpx2.Client, mark: str, told: Json, status: int, param: str) -> None:
+def test_what_does_not_fit_is_refused(http: httpx2.Client, mark: str, expected: Json, status: int, param: str) -> None:
     asked = chat(http, counting(mark))
-    refused = http.post(f"/v1/chat/{asked['id']}/answer", json={"permissions": [told]})
+    refused = http.post(f"/v1/chat/{asked['id']}/answer", json={"permissions": [expected]})
     assert (refused.status_code, refused.json()["error"]["param"]) == (status, param), refused.text
 
 
 def test_an_operator_may_turn_it_off_and_has_rules_of_their_own(tmp_path: Path) -> None:
     settings = {"permissions": "deny", "allow": "Shell(expr)"}
     with running_gateway(tmp_path, settings=settings) as gateway, http_client(gateway) as http:
-        told = http.get("/v1/permissions").json()
-        assert told == {"permissions": [], "settings": ["Shell(expr)"], "canAllow": False, "allowsEverything": False}
+        result = http.get("/v1/permissions").json()
+        assert result == {"permissions": [], "settings": ["Shell(expr)"], "canAllow": False, "allowsEverything": False}
         ran = chat(http, 'standin: shell command="expr 1 + 1"')
         assert command_of(ran)["metadata"]["output"] == "2\n"
         asked = chat(http, 'standin: shell command="date"')
@@ -261,14 +261,14 @@ def test_it_waits_and_says_so(waiting_gateway: RunningGateway, waiting: httpx2.C
         "deny",
     ]
     assert not [one for one in answer["documents"] if one["type"] == "terminal_command"]  # nothing runs yet
-    told = {"permissions": [{"documentId": asked["id"], "decision": "once"}]}
-    done = waiting.post(f"/v1/chat/{answer['id']}/answer", json=told).json()
+    result = {"permissions": [{"documentId": asked["id"], "decision": "once"}]}
+    done = waiting.post(f"/v1/chat/{answer['id']}/answer", json=result).json()
     assert (done["id"], done["status"]) == (answer["id"], "completed")
     assert command_of(done)["metadata"]["exitCode"] == 0
     (decided,) = [one for one in done["documents"] if one["type"] == "clarification"]
     assert decided["metadata"]["answers"][0]["selectedOptionIds"] == ["once"]
     assert "state" not in decided["metadata"]
-    again = waiting.post(f"/v1/chat/{answer['id']}/answer", json=told)  # another copy
+    again = waiting.post(f"/v1/chat/{answer['id']}/answer", json=result)  # another copy
     assert again.json()["id"] == answer["id"]
     assert runs_of(waiting_gateway, mark) == 1
     assert waiting.get("/v1/permissions").json()["permissions"] == []
@@ -280,8 +280,8 @@ def test_what_is_always_allowed_holds_in_later_runs_until_revoked(
 ) -> None:
     mark = counter(waiting_gateway)
     answer, asked = asking(waiting, mark)
-    told = {"permissions": [{"documentId": asked["id"], "decision": decision}]}
-    assert waiting.post(f"/v1/chat/{answer['id']}/answer", json=told).json()["status"] == "completed"
+    result = {"permissions": [{"documentId": asked["id"], "decision": decision}]}
+    assert waiting.post(f"/v1/chat/{answer['id']}/answer", json=result).json()["status"] == "completed"
     again = chat(waiting, counting(mark), conversationId=answer["conversationId"])
     assert command_of(again)["metadata"]["exitCode"] == 0
     assert runs_of(waiting_gateway, mark) == 2
@@ -298,8 +298,8 @@ def test_a_denial_with_a_reason_goes_on_in_the_same_run(
 ) -> None:
     mark = counter(waiting_gateway)
     answer, asked = asking(waiting, mark)
-    told = {"permissions": [{"documentId": asked["id"], "decision": "deny", "reason": "Use pnpm here."}]}
-    done = waiting.post(f"/v1/chat/{answer['id']}/answer", json=told).json()
+    result = {"permissions": [{"documentId": asked["id"], "decision": "deny", "reason": "Use pnpm here."}]}
+    done = waiting.post(f"/v1/chat/{answer['id']}/answer", json=result).json()
     assert (done["id"], done["status"]) == (answer["id"], "completed")
     metadata = command_of(done)["metadata"]
     assert (metadata["state"], metadata["reason"]) == ("rejected", "Not run: it was not allowed.")
@@ -312,16 +312,16 @@ def test_words_alone_are_no_decision(waiting_gateway: RunningGateway, waiting: h
     mark = counter(waiting_gateway)
     answer, asked = asking(waiting, mark)
     question, path = asked["metadata"]["questions"][0]["id"], f"/v1/chat/{answer['id']}/answer"
-    for told, param in (
+    for result, param in (
         ({"questionId": question, "text": "yes, go on"}, "answers[0].selectedOptionIds"),
         ({"questionId": question}, "answers[0].selectedOptionIds"),
         ({"questionId": question, "selectedOptionIds": ["once"], "text": "please"}, "answers[0].text"),
     ):
-        refused = waiting.post(path, json={"answers": [told]})
+        refused = waiting.post(path, json={"answers": [result]})
         assert (refused.status_code, refused.json()["error"]["param"]) == (400, param), refused.text
     assert waiting.get(f"/v1/chat/{answer['id']}").json()["status"] == "streaming"  # it still waits
-    told = {"questionId": question, "selectedOptionIds": ["deny"], "text": "Not today."}
-    done = waiting.post(path, json={"answers": [told]}).json()
+    result = {"questionId": question, "selectedOptionIds": ["deny"], "text": "Not today."}
+    done = waiting.post(path, json={"answers": [result]}).json()
     assert "Not today." in done["documents"][-1]["content"]
     assert runs_of(waiting_gateway, mark) == 0
 

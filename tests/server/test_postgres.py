@@ -87,9 +87,9 @@ def test_a_run_of_a_killed_gateway_is_ended_with_what_it_had(tmp_path: Path, dat
         running.process.send_signal(signal.SIGKILL)
         running.process.wait(TIMEOUT)
     with _gateway(tmp_path, database) as (_, http):
-        told = http.get(f"/v1/chat/{id}").json()
-        assert told["status"] == "error"
-        assert told["documents"][-1]["metadata"]["errorCode"] == "RUNNER_LOST"
+        result = http.get(f"/v1/chat/{id}").json()
+        assert result["status"] == "error"
+        assert result["documents"][-1]["metadata"]["errorCode"] == "RUNNER_LOST"
         stored = _events(http, id)
         assert stored.startswith(shown)
         assert stored.count(b"event: done") == 1

@@ -59,8 +59,8 @@ def created(client: httpx2.Client, input: Any, headers: Json | None = None, **fi
 
 
 def error(reply: httpx2.Response) -> tuple[int, str, str | None]:
-    told = reply.json()["error"]
-    return reply.status_code, told["code"], told["param"]
+    result = reply.json()["error"]
+    return reply.status_code, result["code"], result["param"]
 
 
 # --- creating and looking up ------------------------------------------------------------------------

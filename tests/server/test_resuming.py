@@ -585,9 +585,9 @@ def test_a_reader_who_joins_keeps_a_run_alive_and_the_last_one_ends_it(http: htt
             first.response.close()
             for _ in range(20):
                 assert http.get(f"/v1/chat/{id}").json()["status"] == "streaming"
-    told = ended(http, id)
-    assert (told["status"], told["documents"][-1]["metadata"]["errorCode"]) == ("error", "CANCELLED")
-    assert text_of(told) == "I was about to say more."
+    result = ended(http, id)
+    assert (result["status"], result["documents"][-1]["metadata"]["errorCode"]) == ("error", "CANCELLED")
+    assert text_of(result) == "I was about to say more."
 
 
 def ended(http: httpx2.Client, id: str) -> Json:
@@ -631,8 +631,8 @@ def test_each_request_says_what_happens_when_its_client_leaves(tmp_path: Path, h
     assert {http.get(f"/v1/chat/{id}").json()["status"] for id in kept} == {"streaming"}
     file.touch()
     for id in kept:
-        told = ended(http, id)
-        assert (told["status"], text_of(told)) == ("completed", "Waiting for the file. It is there.")
+        result = ended(http, id)
+        assert (result["status"], text_of(result)) == ("completed", "Waiting for the file. It is there.")
 
 
 def test_the_operator_says_what_happens_where_the_request_does_not(tmp_path: Path) -> None:

@@ -52,11 +52,11 @@ def refused(home: Path, *flags: str, settings: Mapping[str, str] | None = None) 
         timeout=TIMEOUT,
         check=False,
     )
-    told = ended.stderr.decode()
-    assert (ended.returncode, ended.stdout) == (2, b""), told
-    assert told.startswith("cursor-gateway: ")
-    assert told.count("\n") == 1  # a sentence, no traceback
-    return told
+    result = ended.stderr.decode()
+    assert (ended.returncode, ended.stdout) == (2, b""), result
+    assert result.startswith("cursor-gateway: ")
+    assert result.count("\n") == 1  # a sentence, no traceback
+    return result
 
 
 # --- starting -------------------------------------------------------------------------------------------
@@ -68,9 +68,9 @@ def test_a_port_that_is_taken(tmp_path: Path) -> None:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = taken.getsockname()[1]
-        told = refused(tmp_path, "--port", str(port))
-    assert f"cannot listen on 127.0.0.1 port {port}" in told
-    assert "choose another with `--port`" in told
+        result = refused(tmp_path, "--port", str(port))
+    assert f"cannot listen on 127.0.0.1 port {port}" in result
+    assert "choose another with `--port`" in result
 
 
 def test_two_gateways_on_one_port(gateway: RunningGateway, tmp_path: Path) -> None:
@@ -86,8 +86,8 @@ def test_another_program_is_not_taken_for_the_agent(tmp_path: Path) -> None:
     program = tmp_path / "mine"
     program.write_text("#!/bin/sh\necho hello\n")
     program.chmod(0o755)
-    told = refused(tmp_path, settings={"agent_program": str(program)})
-    assert f"{program} is not Cursor's agent" in told
+    result = refused(tmp_path, settings={"agent_program": str(program)})
+    assert f"{program} is not Cursor's agent" in result
     assert "is not installed" in refused(tmp_path, settings={"agent_program": str(tmp_path / "nothing")})
 
 
@@ -97,8 +97,8 @@ def test_a_workspace_that_does_not_exist(tmp_path: Path) -> None:
 
 
 def test_a_rule_that_is_none(tmp_path: Path) -> None:
-    told = refused(tmp_path, "--allow", "Shell(git)", "--allow", "git")
-    assert "'git' is not a rule; write it like Shell(git)" in told
+    result = refused(tmp_path, "--allow", "Shell(git)", "--allow", "git")
+    assert "'git' is not a rule; write it like Shell(git)" in result
 
 
 def test_an_address_for_everybody_needs_keys(tmp_path: Path) -> None:
@@ -107,10 +107,10 @@ def test_an_address_for_everybody_needs_keys(tmp_path: Path) -> None:
 
 
 def test_health_says_what_answers(gateway: RunningGateway, http: httpx2.Client) -> None:
-    told = http.get("/health").json()
-    assert (told["status"], told["source"]["name"], told["source"]["demo"]) == ("ok", "cli", False)
-    assert "2026.10.01-e373342" in told["source"]["detail"]
-    assert told["runs"]["limit"] == 8
+    result = http.get("/health").json()
+    assert (result["status"], result["source"]["name"], result["source"]["demo"]) == ("ok", "cli", False)
+    assert "2026.10.01-e373342" in result["source"]["detail"]
+    assert result["runs"]["limit"] == 8
     assert http.get("/health").headers["x-cursor-gateway-source"] == "cli"
 
 
@@ -123,9 +123,9 @@ def test_the_demo_says_that_it_is_one(tmp_path: Path) -> None:
     with running_gateway(tmp_path, settings=settings, has_agent=False) as gateway, http_client(gateway) as http:
         health = http.get("/health").json()["source"]
         assert (health["name"], health["demo"]) == ("demo", True)
-        told = http.post("/v1/chat", json={"message": "hello"})
-        assert told.headers["x-cursor-gateway-source"] == "demo"
-        assert (told.json()["status"], told.json()["model"]) == ("completed", "demo")
+        result = http.post("/v1/chat", json={"message": "hello"})
+        assert result.headers["x-cursor-gateway-source"] == "demo"
+        assert (result.json()["status"], result.json()["model"]) == ("completed", "demo")
         with openai_client(gateway) as client:
             assert [model.id for model in client.models.list()] == ["demo"]
             for model in ("demo", "auto"):
@@ -178,8 +178,8 @@ SCENARIOS = [
 ]  # an exit status is not recorded
 
 
-def without_run(told: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in told.items() if name not in _OF_A_RUN}
+def without_run(result: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in result.items() if name not in _OF_A_RUN}
 
 
 @pytest.mark.slow
@@ -216,7 +216,7 @@ def test_a_replay_says_what_it_is_and_an_unknown_prompt_is_an_error(tmp_path: Pa
         answer = http.post("/v1/chat", json={"message": "Why is one test failing?"}).json()
         assert answer["metadata"]["recording"] == {"name": "failing_tests", "reason": "similar_prompt"}
         eventually(lambda: '"chosen"' in gateway.log.read_text())
-        (ended,) = [told for line in gateway.log.read_text().splitlines() if "chosen" in (told := json.loads(line))]
+        (ended,) = [result for line in gateway.log.read_text().splitlines() if "chosen" in (result := json.loads(line))]
         assert (ended["recording"], ended["chosen"]) == ("failing_tests", "similar_prompt")
         for path, body in (
             ("/v1/chat", {"message": "Qu'en dis-tu?"}),

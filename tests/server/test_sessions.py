@@ -95,12 +95,12 @@ def assert_resumed(gateway: RunningGateway, first: str, second: str, prompt: str
     assert (after["cwd"], after["config_dir"]) == (before["cwd"], before["config_dir"])
 
 
-def assert_fresh(gateway: RunningGateway, mark: str, *told: str) -> None:
+def assert_fresh(gateway: RunningGateway, mark: str, *result: str) -> None:
     """A new session, which was told all this, in this order."""
     after = eventually(lambda: invocations(gateway, mark))[-1]
     assert "--resume" not in after["argv"]
     assert after["history"] == []
-    places = [after["prompt"].find(text) for text in [*told, mark]]
+    places = [after["prompt"].find(text) for text in [*result, mark]]
     assert -1 not in places, after["prompt"]
     assert places == sorted(places)
 
@@ -166,14 +166,14 @@ def test_several_messages_may_be_new(gateway: RunningGateway, http: httpx2.Clien
 
 Change = Callable[[list[Json]], list[Json]]
 CHANGES: dict[str, Change] = {
-    "an edited question": lambda told: [{**told[0], "content": "Edited."}, *told[1:]],
-    "an edited answer": lambda told: [told[0], {**told[1], "content": "Edited."}, *told[2:]],
-    "a shorter one": lambda told: told[:2],
-    "one that lacks its beginning": lambda told: told[2:],
-    "another order": lambda told: [*told[2:], *told[:2]],
-    "a message more": lambda told: [*told[:2], {"role": "user", "content": "And?"}, *told[2:]],
-    "other instructions": lambda told: [{"role": "system", "content": "Be brief."}, *told],
-    "an answer twice": lambda told: [*told, told[-1]],
+    "an edited question": lambda history: [{**history[0], "content": "Edited."}, *history[1:]],
+    "an edited answer": lambda history: [history[0], {**history[1], "content": "Edited."}, *history[2:]],
+    "a shorter one": lambda history: history[:2],
+    "one that lacks its beginning": lambda history: history[2:],
+    "another order": lambda history: [*history[2:], *history[:2]],
+    "a message more": lambda history: [*history[:2], {"role": "user", "content": "And?"}, *history[2:]],
+    "other instructions": lambda history: [{"role": "system", "content": "Be brief."}, *history],
+    "an answer twice": lambda history: [*history, history[-1]],
 }
 
 
@@ -356,8 +356,8 @@ def test_a_client_whose_turn_failed_asks_again_without_its_answer(gateway: Runni
     for scenario in ("crash-early", "crash"):
         talk, first, second = Talk(http), unique(), unique()
         talk.say(new(first))
-        told = [*talk.messages, {"role": "user", "content": standin(scenario)}]
-        failed = ask(http, "openai", "", messages=told)
+        result = [*talk.messages, {"role": "user", "content": standin(scenario)}]
+        failed = ask(http, "openai", "", messages=result)
         assert (failed.status_code, failed.headers["x-conversation-id"]) == (502, talk.ids[0])
         talk.say(new(second))
         assert talk.has_gone_on() == (scenario == "crash-early")
@@ -471,8 +471,8 @@ def test_turns_may_wait_for_each_other(tmp_path: Path) -> None:
             asked: dict[Any, Callable[[], Any]] = {
                 mark: partial(chat, http, new(mark), conversationId=conversation) for mark in others
             }
-            told = at_once({**asked, "release": release})
-        assert {told[mark]["conversationId"] for mark in others} == {conversation}
+            result = at_once({**asked, "release": release})
+        assert {result[mark]["conversationId"] for mark in others} == {conversation}
         found = [invocation(gateway, mark) for mark in others]
         assert sorted(len(line["history"]) for line in found) == [1, 2, 3]
         for mark in others:

@@ -69,8 +69,8 @@ def plain(value: Any) -> Any:
 
 
 def documents_of(client: httpx2.Client, scenario: str) -> list[Json]:
-    told = chat(client, f"standin: {scenario}", include=["thinking"], mayAsk=False)
-    return [plain(document) for document in told["documents"]]
+    result = chat(client, f"standin: {scenario}", include=["thinking"], mayAsk=False)
+    return [plain(document) for document in result["documents"]]
 
 
 @pytest.mark.parametrize("source", ["acp", "sdk"])
@@ -85,7 +85,7 @@ def test_the_same_documents(
     if (source, scenario) in FORCED:
         assert found != expected, "the reason is gone: take it out of FORCED"
         prose = [
-            [one for one in told if one["type"] in ("text", "thinking", "code_block")] for told in (expected, found)
+            [one for one in result if one["type"] in ("text", "thinking", "code_block")] for result in (expected, found)
         ]
         if not scenario.startswith(("shell", "question")):
             assert prose[0] == prose[1]
@@ -116,9 +116,9 @@ def test_the_agents_own_words_about_its_failure_are_told_everywhere(
         assert reply.status_code == 200 or reset in reply.json()["error"]["message"]
         assert reply.status_code == 200 or reset in reply.json()["error"]["details"]
     for id in {reply.headers["x-chat-id"] for reply in replies}:
-        (told,) = [one for one in client.get(f"/v1/chat/{id}").json()["documents"] if one["type"] == "error"]
-        assert reset in told["content"]
-        assert reset in told["metadata"]["details"]
+        (result,) = [one for one in client.get(f"/v1/chat/{id}").json()["documents"] if one["type"] == "error"]
+        assert reset in result["content"]
+        assert reset in result["metadata"]["details"]
     eventually(lambda: gateway.log.read_text().count(reset) >= before + len(replies))
 
 
@@ -143,12 +143,12 @@ def test_the_same_chat_text(
 def test_usage_is_the_agents_where_it_tells(
     clients: dict[str, tuple[RunningGateway, httpx2.Client]], source: str
 ) -> None:
-    told = chat(clients[source][1], "standin: usage input=1000 output=50 cache_read=200 cache_write=0")["usage"]
+    result = chat(clients[source][1], "standin: usage input=1000 output=50 cache_read=200 cache_write=0")["usage"]
     if source == "acp":  # the protocol has no place for it
-        assert told["estimated"] is True
+        assert result["estimated"] is True
     else:
-        assert told["completionTokens"] == 50
-        assert "estimated" not in told
+        assert result["completionTokens"] == 50
+        assert "estimated" not in result
 
 
 @pytest.mark.parametrize("source", SOURCES)
@@ -253,8 +253,8 @@ def test_a_plan_is_decided_in_the_same_run(
     assert paused["status"] == "streaming"
     shown = [json.loads(event.data) for event in sse(streamed.content) if event.event == "content_delta"]
     assert any("Dump, load, switch" in data["delta"] for data in shown)  # who is to decide has seen it
-    told = client.post(f"/v1/chat/{paused['id']}/answer", json={"plan": decision}).json()
-    assert (told["id"], told["status"]) == (paused["id"], "completed")
+    result = client.post(f"/v1/chat/{paused['id']}/answer", json={"plan": decision}).json()
+    assert (result["id"], result["status"]) == (paused["id"], "completed")
 
 
 def test_a_decision_is_taken_once_and_is_a_yes_or_a_no(
@@ -279,10 +279,10 @@ def asking(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[RunningGa
             yield gateway, client
 
 
-def leave_of(told: Json) -> list[tuple[str, str]]:
+def leave_of(result: Json) -> list[tuple[str, str]]:
     """The questions that are open, with their texts."""
-    waiting = {one["documentId"] for one in told["metadata"].get("waitingFor", [])}
-    forms = [document for document in told["documents"] if document["id"] in waiting]
+    waiting = {one["documentId"] for one in result["metadata"].get("waitingFor", [])}
+    forms = [document for document in result["documents"] if document["id"] in waiting]
     return [(one["id"], one["text"]) for form in forms for one in form["metadata"]["questions"]]
 
 
@@ -290,20 +290,20 @@ def test_permission_is_given_for_one_command_alone(asking: tuple[RunningGateway,
     gateway, client = asking
     one, two = gateway.workspace / "one", gateway.workspace / "two"
     steps = [{"native": "shell", "args": {"command": f"touch {file}"}} for file in (one, two)]
-    told = client.post("/v1/chat", json={"message": program(*steps, say("end"))}).json()
-    ((id, text),) = leave_of(told)
+    result = client.post("/v1/chat", json={"message": program(*steps, say("end"))}).json()
+    ((id, text),) = leave_of(result)
     assert "touch" in text
     body = {"answers": [{"questionId": id, "selectedOptionIds": ["once"]}]}
-    second = client.post(f"/v1/chat/{told['id']}/answer", json=body).json()
+    second = client.post(f"/v1/chat/{result['id']}/answer", json=body).json()
     assert (one.exists(), two.exists()) == (True, False)
     # The same answer once more, as a retry sends it, is not the answer to what is asked now.
-    refused = client.post(f"/v1/chat/{told['id']}/answer", json=body)
+    refused = client.post(f"/v1/chat/{result['id']}/answer", json=body)
     assert (refused.status_code, refused.json()["error"]["param"]) == (400, "answers[0].questionId")
     assert leave_of(second)[0][0] in refused.json()["error"]["message"]
     assert not two.exists()
     ((other, _),) = leave_of(second)
     deny = {"answers": [{"questionId": other, "selectedOptionIds": ["deny"]}]}
-    assert client.post(f"/v1/chat/{told['id']}/answer", json=deny).json()["status"] == "completed"
+    assert client.post(f"/v1/chat/{result['id']}/answer", json=deny).json()["status"] == "completed"
     assert not two.exists()
 
 
@@ -314,14 +314,14 @@ def test_questions_at_once_wait_together_and_are_answered_one_by_one(
     for _ in range(5):
         files = [gateway.workspace / unique() for _ in range(2)]
         natives = [{"native": "shell", "args": {"command": f"touch {file}"}} for file in files]
-        told = client.post("/v1/chat", json={"message": program({"parallel": natives}, say("end"))}).json()
+        result = client.post("/v1/chat", json={"message": program({"parallel": natives}, say("end"))}).json()
         answered = 0
-        while told["status"] == "streaming" and answered < 3:
-            id, _ = leave_of(told)[0]
+        while result["status"] == "streaming" and answered < 3:
+            id, _ = leave_of(result)[0]
             body = {"answers": [{"questionId": id, "selectedOptionIds": ["once"]}]}
-            told = client.post(f"/v1/chat/{told['id']}/answer", json=body).json()
+            result = client.post(f"/v1/chat/{result['id']}/answer", json=body).json()
             answered += 1
-        assert (told["status"], answered) == ("completed", 2)
+        assert (result["status"], answered) == ("completed", 2)
         assert all(file.exists() for file in files)
 
 

@@ -18,8 +18,8 @@ def reporting(prompt: str) -> str:
     return prompt.replace("standin: program", f"standin: program {FIGURES}")
 
 
-def usage_of(told: Json) -> tuple[int, int]:
-    usage = told["usage"]
+def usage_of(result: Json) -> tuple[int, int]:
+    usage = result["usage"]
     assert usage["total_tokens"] == usage["prompt_tokens"] + usage["completion_tokens"]
     assert usage["prompt_tokens_details"]["cached_tokens"] <= usage["prompt_tokens"]
     return usage["prompt_tokens"], usage["completion_tokens"]
@@ -39,20 +39,20 @@ def ten_calls() -> str:
 
 def test_a_run_of_ten_calls_has_the_context_of_the_last(gateway: RunningGateway, http: httpx2.Client) -> None:
     response = ask(http, "openai", ten_calls())
-    told: Json = response.json()
-    assert told["choices"][0]["message"]["content"] == "all done"
-    prompt, completion = usage_of(told)
+    result: Json = response.json()
+    assert result["choices"][0]["message"]["content"] == "all done"
+    prompt, completion = usage_of(result)
     assert 24_000 < prompt < 30_000
     assert completion < 10
-    assert told["usage"]["estimated"] is True
-    assert told["usage"]["prompt_tokens_details"]["cached_tokens"] == prompt * 9 // 10
-    assert told["cursor"]["usage"]["prompt_tokens"] == 240_000
-    assert told["cursor"]["usage"]["completion_tokens"] == 900
-    assert "estimated" not in told["cursor"]["usage"]
+    assert result["usage"]["estimated"] is True
+    assert result["usage"]["prompt_tokens_details"]["cached_tokens"] == prompt * 9 // 10
+    assert result["cursor"]["usage"]["prompt_tokens"] == 240_000
+    assert result["cursor"]["usage"]["completion_tokens"] == 900
+    assert "estimated" not in result["cursor"]["usage"]
     # Whoever reads the same run later is told the same, and documents have the sum.
     id = response.headers["x-chat-id"]
     again = counted(http.get(f"/v1/chat/{id}/events", params={"dialect": "openai"}).content)
-    assert (again["usage"], again["cursor"]) == (told["usage"], told["cursor"])
+    assert (again["usage"], again["cursor"]) == (result["usage"], result["cursor"])
     documents = http.get(f"/v1/chat/{id}").json()["usage"]
     assert documents == {
         "promptTokens": 240_000,

@@ -47,8 +47,8 @@ class Place:
     @property
     def log(self) -> list[dict[str, Any]]:
         """Of turns alone."""
-        told = [json.loads(line) for line in (self.home / "log").read_text().splitlines()]
-        return [entry for entry in told if entry["prompt"] is not None]
+        result = [json.loads(line) for line in (self.home / "log").read_text().splitlines()]
+        return [entry for entry in result if entry["prompt"] is not None]
 
     @property
     def agents(self) -> list[str]:
@@ -225,9 +225,9 @@ def test_a_turn_that_fails_says_how(tmp_path: Path, scenario: str, code: str, de
     place = Place(tmp_path)
 
     async def live() -> None:
-        told = failure(await collected(place.source(), place.turn(f"standin: {scenario}")))
-        assert told.code == code
-        assert details in told.details
+        result = failure(await collected(place.source(), place.turn(f"standin: {scenario}")))
+        assert result.code == code
+        assert details in result.details
 
     lived(place, live)
 
@@ -238,8 +238,8 @@ def test_an_agent_that_closes_its_output_and_stays_has_failed(tmp_path: Path) ->
     place.program.write_text(f"#!/bin/sh\n{asked}\nexec >&-\nexec sleep 600\n")
 
     async def live() -> None:
-        told = failure(await collected(place.source(grace_seconds=GRACE), place.turn("Hello")))
-        assert (told.code, told.details) == ("agent_crashed", "it closed its output and did not end")
+        result = failure(await collected(place.source(grace_seconds=GRACE), place.turn("Hello")))
+        assert (result.code, result.details) == ("agent_crashed", "it closed its output and did not end")
 
     lived(place, live)
 

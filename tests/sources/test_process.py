@@ -51,9 +51,9 @@ def run(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Run:
 
 
 def start(script: str, *, stdin: bytes | None = None, folder: str = "/", gone: list[int] | None = None) -> AgentProcess:
-    told = [] if gone is None else gone
+    result = [] if gone is None else gone
     return AgentProcess.start(
-        ["/bin/sh", "-c", script], folder=folder, environment=ENVIRONMENT, stdin=stdin, on_gone=told.append
+        ["/bin/sh", "-c", script], folder=folder, environment=ENVIRONMENT, stdin=stdin, on_gone=result.append
     )
 
 
@@ -286,7 +286,7 @@ def test_the_environment_is_the_one_that_is_given() -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "folder", "told", "details"),
+    ("arguments", "folder", "expected", "details"),
     [
         (["/missing/agent"], "/", "No such file or directory", "/missing/agent"),
         (["/etc/passwd"], "/", "Permission denied", "/etc/passwd"),
@@ -296,9 +296,9 @@ def test_the_environment_is_the_one_that_is_given() -> None:
         (["/bin/sh", "x" * 3_000_000], "/", "Argument list too long", "/bin/sh"),
     ],
 )
-def test_what_cannot_be_started_says_why(arguments: list[str], folder: str, told: str, details: str) -> None:
+def test_what_cannot_be_started_says_why(arguments: list[str], folder: str, expected: str, details: str) -> None:
     async def live() -> None:
-        with pytest.raises(AgentMissing, match=told) as caught:
+        with pytest.raises(AgentMissing, match=expected) as caught:
             AgentProcess.start(arguments, folder=folder, environment=ENVIRONMENT, stdin=b"prompt")
         assert caught.value.details == details
 

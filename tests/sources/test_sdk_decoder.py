@@ -127,11 +127,11 @@ def test_half_a_character_alone_is_replaced() -> None:
 
 
 @pytest.mark.parametrize(
-    ("told", "more", "differs"),
+    ("expected", "more", "differs"),
     [("Hello", [], False), ("Hello you", [TextDelta("Hello you")], False), ("llo", [], False), ("Bye", [], True)],
 )
-def test_what_the_result_adds_is_said(told: str, more: list[AgentEvent], differs: bool) -> None:
-    *said, last = after_start(text("Hello"), result(result=told))
+def test_what_the_result_adds_is_said(expected: str, more: list[AgentEvent], differs: bool) -> None:
+    *said, last = after_start(text("Hello"), result(result=expected))
     assert said == (more or [TextDelta("Hello")])
     assert last == RunFinished(text_differs=differs)
 
@@ -400,11 +400,11 @@ records = st.one_of(
 
 
 @given(st.lists(records, max_size=12), st.booleans())
-def test_however_often_it_is_read_the_same_is_said(told: list[Record], ends: bool) -> None:
-    told = [*told, result()] if ends else told
+def test_however_often_it_is_read_the_same_is_said(expected: list[Record], ends: bool) -> None:
+    expected = [*expected, result()] if ends else expected
     whole, pieces = SdkDecoder("agent-1", "auto"), SdkDecoder("agent-1", "auto")
     one_by_one: list[AgentEvent] = []
-    for kind, body in told:
+    for kind, body in expected:
         whole.push(kind, body, 0)
         pieces.push(kind, body, 0)
         one_by_one += pieces.take()

@@ -74,7 +74,7 @@ CONNECT_CODES: list[tuple[str, type[GatewayError]]] = [
 ]
 
 
-def told(code: str, sdk_code: str = "", message: str = "It failed.", status: int = 200, **debug: Any) -> Reported:
+def failed(code: str, sdk_code: str = "", message: str = "It failed.", status: int = 200, **debug: Any) -> Reported:
     payload: dict[str, Any] = {"code": code, "message": message}
     if sdk_code:
         payload["details"] = [{"debug": {"sdkErrorCode": f"SDK_ERROR_CODE_{sdk_code}", "message": message, **debug}}]
@@ -84,7 +84,7 @@ def told(code: str, sdk_code: str = "", message: str = "It failed.", status: int
 @pytest.mark.parametrize(("code", "kind"), SDK_CODES)
 @pytest.mark.parametrize("connect_code", ["internal", "unauthenticated", "unknown"])
 def test_the_sdks_code_decides(code: str, kind: type[GatewayError], connect_code: str) -> None:
-    error = error_of(told(connect_code, code))
+    error = error_of(failed(connect_code, code))
     assert type(error) is kind
     assert error.details == "It failed."
     assert str(error).endswith(".")
@@ -93,7 +93,7 @@ def test_the_sdks_code_decides(code: str, kind: type[GatewayError], connect_code
 @pytest.mark.parametrize(("code", "kind"), CONNECT_CODES)
 @pytest.mark.parametrize("sdk_code", ["", "UNSPECIFIED"])
 def test_without_one_the_protocols_code_does(code: str, kind: type[GatewayError], sdk_code: str) -> None:
-    assert type(error_of(told(code, sdk_code))) is kind
+    assert type(error_of(failed(code, sdk_code))) is kind
 
 
 def test_every_code_of_the_published_list_is_known() -> None:
@@ -102,13 +102,13 @@ def test_every_code_of_the_published_list_is_known() -> None:
 
 @pytest.mark.parametrize("code", ["INTERNAL_ERROR", "UPSTREAM_ERROR", ""])
 def test_what_the_service_cannot_be_reached_for_is_said(code: str) -> None:
-    error = error_of(told("internal", code, "Network request failed"))
+    error = error_of(failed("internal", code, "Network request failed"))
     assert type(error) is AgentUnreachable
 
 
 @pytest.mark.parametrize(("retry_after", "seconds"), [("3s", 3), ("0.5s", 1), ("12", 12), ("soon", 10)])
 def test_the_time_to_wait_is_handed_on(retry_after: str, seconds: int) -> None:
-    failure = failure_of(told("resource_exhausted", "RATE_LIMIT_EXCEEDED", retryAfter=retry_after))
+    failure = failure_of(failed("resource_exhausted", "RATE_LIMIT_EXCEEDED", retryAfter=retry_after))
     assert failure.retry_after == seconds
     assert failure.status == 429
 
@@ -126,14 +126,14 @@ def test_who_does_not_answer_has_gone_or_is_slow() -> None:
 
 
 def test_an_unavailable_service_is_no_dead_bridge() -> None:
-    assert not told("unavailable").is_transport
-    assert not told("deadline_exceeded").is_slow
+    assert not failed("unavailable").is_transport
+    assert not failed("deadline_exceeded").is_slow
 
 
 def test_a_refused_token_may_be_the_bridges() -> None:
-    assert told("unauthenticated", status=401).may_be_the_bridge
-    assert not told("unauthenticated", "UNAUTHORIZED", status=401).may_be_the_bridge
-    assert not told("unauthenticated", status=200).may_be_the_bridge
+    assert failed("unauthenticated", status=401).may_be_the_bridge
+    assert not failed("unauthenticated", "UNAUTHORIZED", status=401).may_be_the_bridge
+    assert not failed("unauthenticated", status=200).may_be_the_bridge
 
 
 @pytest.mark.parametrize(
@@ -152,11 +152,11 @@ def test_what_the_sdk_finds_itself(error: Exception, kind: type[GatewayError]) -
 
 def test_words_tell_more_than_a_vague_code() -> None:
     words = "You've hit your usage limit"
-    assert type(error_of(told("resource_exhausted", message=words))) is AgentQuotaExhausted
-    assert type(error_of(told("internal", message=words))) is AgentQuotaExhausted
-    assert type(error_of(told("something_new", message=words))) is AgentQuotaExhausted
-    assert type(error_of(told("internal", "RATE_LIMIT_EXCEEDED", message=words))) is AgentOverloaded
-    assert type(error_of(told("internal", message="Workspace Trust Required"))) is AgentFailed
+    assert type(error_of(failed("resource_exhausted", message=words))) is AgentQuotaExhausted
+    assert type(error_of(failed("internal", message=words))) is AgentQuotaExhausted
+    assert type(error_of(failed("something_new", message=words))) is AgentQuotaExhausted
+    assert type(error_of(failed("internal", "RATE_LIMIT_EXCEEDED", message=words))) is AgentOverloaded
+    assert type(error_of(failed("internal", message="Workspace Trust Required"))) is AgentFailed
 
 
 @pytest.mark.parametrize(

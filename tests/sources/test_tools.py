@@ -947,7 +947,7 @@ def test_the_data_is_the_useful_value_or_else_the_whole(tool: str, value: object
 
 
 @pytest.mark.parametrize(
-    ("content", "told"),
+    ("content", "expected"),
     [
         ([{"text": {"text": "a"}}], "a"),
         ([{"text": {"text": "a"}}, {"text": {"text": ""}}, {"text": {"text": "b"}}], "a\nb"),
@@ -962,8 +962,8 @@ def test_the_data_is_the_useful_value_or_else_the_whole(tool: str, value: object
         ([], []),
     ],
 )
-def test_an_mcp_tools_text_is_text_and_its_images_stay_parts(content: list[Any], told: object) -> None:
-    assert data("mcp", {"content": content}) == told
+def test_an_mcp_tools_text_is_text_and_its_images_stay_parts(content: list[Any], expected: object) -> None:
+    assert data("mcp", {"content": content}) == expected
 
 
 def test_an_mcp_value_without_content_stays_as_it_is() -> None:

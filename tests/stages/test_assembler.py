@@ -62,17 +62,17 @@ from cursor_gateway.stages.assembler import Assembler, OpenProse, OpenTool, Prog
 from cursor_gateway.stages.tokens import estimate_tokens
 from cursor_gateway.stages.turns import Turns
 
-Told: TypeAlias = tuple[object, ...]
-Step: TypeAlias = tuple[AgentEvent, list[Told]]
+Summary: TypeAlias = tuple[object, ...]
+Step: TypeAlias = tuple[AgentEvent, list[Summary]]
 
 RUN = RunInfo(id="chat_1", created="2026-02-23T10:30:00Z")
 THINKING = RunInfo(id="chat_1", created="2026-02-23T10:30:00Z", include=frozenset({"thinking"}))
 
 FINISHED = RunFinished()
-DONE: Told = ("done", "completed", "")
+DONE: Summary = ("done", "completed", "")
 
 
-def told(event: DocumentEvent) -> Told:
+def summary(event: DocumentEvent) -> Summary:
     match event:
         case DocumentStarted(id=id, type=type, raw=raw):
             return ("start", id, type, raw)
@@ -493,14 +493,14 @@ WITH_THINKING: dict[str, list[Step]] = {
 def test_readers_are_told_at_once(steps: list[Step]) -> None:
     assembler = Assembler(RUN)
     for event, expected in steps:
-        assert [told(out) for out in assembler.push(event)] == expected, event
+        assert [summary(out) for out in assembler.push(event)] == expected, event
 
 
 @pytest.mark.parametrize("steps", WITH_THINKING.values(), ids=WITH_THINKING)
 def test_readers_who_ask_for_thinking_are_told_of_it(steps: list[Step]) -> None:
     assembler = Assembler(THINKING)
     for event, expected in steps:
-        assert [told(out) for out in assembler.push(event)] == expected, event
+        assert [summary(out) for out in assembler.push(event)] == expected, event
 
 
 def test_events_that_end_without_an_end_have_failed() -> None:
@@ -619,8 +619,8 @@ def test_a_call_of_the_callers_says_whose_it_is_at_once_and_at_its_end() -> None
     assert start.metadata == KnownMetadata(state="waiting", ran_by="caller")
     (document,) = documents([asks("k"), answers("k")])
     assert isinstance(document, ToolCallDocument)
-    told = document.metadata
-    assert (told.state, told.ran_by, told.duration_ms, told.result.data) == (UNSET, "caller", 7, "seen")
+    reply = document.metadata
+    assert (reply.state, reply.ran_by, reply.duration_ms, reply.result.data) == (UNSET, "caller", 7, "seen")
 
 
 def test_a_call_that_was_never_answered_was_interrupted() -> None:
@@ -681,8 +681,8 @@ def test_the_prompt_is_what_was_asked_first_however_often_the_agent_is_started()
 def test_a_failed_tools_error_names_its_code_its_tool_and_its_details() -> None:
     _, error = documents([ends("c", SHELL, FAILED)])
     assert isinstance(error, ErrorDocument)
-    told = (error.metadata.error_code, error.metadata.source, error.metadata.details)
-    assert told == ("TOOL_ERROR", "run_terminal_cmd", "why")
+    result = (error.metadata.error_code, error.metadata.source, error.metadata.details)
+    assert result == ("TOOL_ERROR", "run_terminal_cmd", "why")
 
 
 def test_what_is_known_of_a_tool_is_told_at_its_start() -> None:
@@ -760,15 +760,15 @@ def test_a_failure_keeps_its_facts() -> None:
     }
 
 
-@pytest.mark.parametrize(("count", "told"), [(0, UNSET), (2, 2)])
-def test_what_nobody_knows_is_counted(count: int, told: object) -> None:
+@pytest.mark.parametrize(("count", "expected"), [(0, UNSET), (2, 2)])
+def test_what_nobody_knows_is_counted(count: int, expected: object) -> None:
     events: list[AgentEvent] = [Unrecognized("?")] * count
-    assert envelope([*events, FINISHED]).metadata.unrecognized == told
+    assert envelope([*events, FINISHED]).metadata.unrecognized == expected
 
 
-@pytest.mark.parametrize(("differs", "told"), [(False, UNSET), (True, True)])
-def test_a_result_that_differs_is_told(differs: bool, told: object) -> None:
-    assert envelope([RunFinished(text_differs=differs)]).metadata.result_differs == told
+@pytest.mark.parametrize(("differs", "expected"), [(False, UNSET), (True, True)])
+def test_a_result_that_differs_is_told(differs: bool, expected: object) -> None:
+    assert envelope([RunFinished(text_differs=differs)]).metadata.result_differs == expected
 
 
 def test_the_backend_that_answered_instead_is_named() -> None:

@@ -118,7 +118,7 @@ def test_a_long_reason_is_cut() -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "expected"),
     [
         ({"explanation": "because", "target_file": "a.py"}, "a.py"),
         ({"path": "src", "pattern": "x"}, "x"),
@@ -127,5 +127,5 @@ def test_a_long_reason_is_cut() -> None:
         ({}, ""),
     ],
 )
-def test_a_call_is_about_the_argument_that_tells_most(arguments: dict[str, Any], told: str) -> None:
-    assert main_argument(arguments) == told
+def test_a_call_is_about_the_argument_that_tells_most(arguments: dict[str, Any], expected: str) -> None:
+    assert main_argument(arguments) == expected

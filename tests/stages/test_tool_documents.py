@@ -149,8 +149,8 @@ ACTIONS: list[tuple[Action, DocumentType, KnownMetadata | None, str | None, dict
 
 def _json(action: Action, outcome: Outcome, *, agent_call_id: str = "call_1", payload: Any = UNSET) -> dict[str, Any]:
     metadata = metadata_of(action, outcome, call_id="call_1", agent_call_id=agent_call_id, payload=payload)
-    told: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(metadata))
-    return told
+    result: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(metadata))
+    return result
 
 
 @pytest.mark.parametrize(("action", "type", "known", "content", "metadata"), ACTIONS)
@@ -193,9 +193,9 @@ def test_the_agents_call_id_is_told_only_where_it_is_not_ours() -> None:
 
 
 def test_an_interrupted_call_says_so() -> None:
-    told = _json(OtherTool(tool="grep", arguments={}), INTERRUPTED)
-    assert (told["state"], told["result"]["status"]) == ("interrupted", "error")
-    assert told["reason"]
+    result = _json(OtherTool(tool="grep", arguments={}), INTERRUPTED)
+    assert (result["state"], result["result"]["status"]) == ("interrupted", "error")
+    assert result["reason"]
 
 
 # --- tools of the caller's --------------------------------------------------------------------------
@@ -218,17 +218,17 @@ def test_a_callers_tool_gives_its_text_or_the_value_that_it_is(result: ToolResul
     assert outcome == Outcome(duration_ms=7)
 
 
-@pytest.mark.parametrize(("text", "told"), [("No such file.", "No such file."), ("", "The caller's tool failed.")])
-def test_a_callers_tool_that_failed_says_why(text: str, told: str) -> None:
+@pytest.mark.parametrize(("text", "expected"), [("No such file.", "No such file."), ("", "The caller's tool failed.")])
+def test_a_callers_tool_that_failed_says_why(text: str, expected: str) -> None:
     action, outcome = answered(ASKED, ToolResult(text=text, is_error=True), 7)
-    assert outcome == Outcome(state="failed", code="TOOL_ERROR", message=told, duration_ms=7)
-    assert _json(action, outcome)["result"] == {"status": "error", "data": told}
+    assert outcome == Outcome(state="failed", code="TOOL_ERROR", message=expected, duration_ms=7)
+    assert _json(action, outcome)["result"] == {"status": "error", "data": expected}
 
 
 def test_a_call_says_that_the_caller_ran_it() -> None:
-    told = metadata_of(ASKED, Outcome(), call_id="c", agent_call_id="c", payload=UNSET, by_caller=True)
-    assert isinstance(told, ToolCallMetadata)
-    assert told.ran_by == "caller"
+    result = metadata_of(ASKED, Outcome(), call_id="c", agent_call_id="c", payload=UNSET, by_caller=True)
+    assert isinstance(result, ToolCallMetadata)
+    assert result.ran_by == "caller"
     assert "ranBy" not in _json(ASKED, Outcome())
 
 

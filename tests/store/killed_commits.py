@@ -50,7 +50,7 @@ class Points:
                 os.kill(os.getpid(), signal.SIGKILL)
 
 
-async def live(folder: Path, told: Callable[[str], None]) -> None:
+async def live(folder: Path, result: Callable[[str], None]) -> None:
     """In each turn of the loop every run writes something; readers tell at once what they see."""
     opened = SqliteStore(folder)
     journals = {run: Journal(opened, new_run(run, f"conv_{run}"), lambda: 1000) for run in RUNS}
@@ -66,7 +66,7 @@ async def live(folder: Path, told: Callable[[str], None]) -> None:
         reader = Readers(logs[run]).reader()
         while not reader.at_end:
             await reader.next()
-            told(f"{run} {reader.place}\n")
+            result(f"{run} {reader.place}\n")
 
     await asyncio.gather(*map(write, RUNS), *map(read, RUNS))
 
@@ -85,27 +85,27 @@ def forked(folder: Path, fatal: int | None) -> tuple[Counter[str], int]:
         os._exit(0)
     os.close(writing_end)
     with open(reading, encoding="ascii") as lines:
-        told = Counter[str]()
+        result = Counter[str]()
         for run, count in map(str.split, lines):
-            told[run] = int(count)
+            result[run] = int(count)
     _, status = os.waitpid(pid, 0)
     if os.waitstatus_to_exitcode(status) != (0 if fatal is None else -signal.SIGKILL):
         raise AssertionError(f"a process ended with {status}")
-    return told, told.pop("points", 0)
+    return result, result.pop("points", 0)
 
 
 def void(_: object) -> None:
     pass
 
 
-def check(folder: Path, told: Counter[str]) -> None:
+def check(folder: Path, result: Counter[str]) -> None:
     """All that was told is stored, in order, and no part of a batch."""
     found = Database(folder)
     try:
         for run in RUNS:
             stored, expected = found.events(run, ME).events, events_of(run)
-            if len(stored) < told[run] or stored != expected[: len(stored)]:
-                raise AssertionError(f"{told[run]} events of {run} were told, but {len(stored)} are stored")
+            if len(stored) < result[run] or stored != expected[: len(stored)]:
+                raise AssertionError(f"{result[run]} events of {run} were told, but {len(stored)} are stored")
             record = found.run(run, ME)
             if stored and (record is None or (record.state == "completed") != (len(stored) == len(expected))):
                 raise AssertionError(f"with {len(stored)} events the run is {record}")
@@ -123,8 +123,8 @@ def main(folder: Path, every: int, first: int) -> int:
     _, points = forked(Path(shutil.copytree(empty, folder / "whole")), None)
     for fatal in range(first, points, every):
         place = Path(shutil.copytree(empty, folder / f"at-{fatal}"))
-        told, _ = forked(place, fatal)
-        check(place, told)
+        result, _ = forked(place, fatal)
+        check(place, result)
         shutil.rmtree(place)
         tried += 1
     return tried

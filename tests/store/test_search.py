@@ -41,7 +41,7 @@ def test_a_query_has_so_many_words_and_no_more() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "words", "told"),
+    ("text", "words", "expected"),
     [
         ("Mend the\n login", ["login"], "Mend the login"),
         ("Mend the LOGIN", ["x", "login"], "Mend the LOGIN"),
@@ -51,16 +51,16 @@ def test_a_query_has_so_many_words_and_no_more() -> None:
         ("a" * 100 + " nëëdle " + "b" * 200, ["needle"], f"…{'a' * 39} nëëdle {'b' * 113}…"),
     ],
 )
-def test_a_snippet_is_what_stands_around_the_word(text: str, words: list[str], told: str) -> None:
-    assert snippet(text, words) == told
+def test_a_snippet_is_what_stands_around_the_word(text: str, words: list[str], expected: str) -> None:
+    assert snippet(text, words) == expected
 
 
 @given(st.text(max_size=300), st.text(min_size=1, max_size=3))
 def test_a_snippet_finds_any_word_whatever_its_case(text: str, word: str) -> None:
     """The first place where it stands is seen, if nothing but case is different."""
     text = text.replace("\u0130", "")  # the one character whose lower case is longer
-    told = snippet(text + word.upper().lower(), [word.upper().lower()])
-    assert " ".join(word.upper().lower().split()) in " ".join(told.lower().split())
+    result = snippet(text + word.upper().lower(), [word.upper().lower()])
+    assert " ".join(word.upper().lower().split()) in " ".join(result.lower().split())
 
 
 def test_a_character_that_grows_in_lower_case_moves_nothing() -> None:
@@ -80,9 +80,9 @@ def test_a_query_may_be_so_long_and_no_longer() -> None:
 
 @given(st.text(), st.lists(st.text(min_size=1), min_size=1))
 def test_a_snippet_is_short_and_in_one_line(text: str, words: list[str]) -> None:
-    told = snippet(text, words)
-    assert len(told) <= 162
-    assert "\n" not in told
+    result = snippet(text, words)
+    assert len(result) <= 162
+    assert "\n" not in result
 
 
 @pytest.mark.parametrize(
@@ -103,5 +103,5 @@ def test_what_a_command_put_out_is_not_indexed() -> None:
 
 def test_a_run_is_indexed_up_to_a_length_and_commands_come_before_contents() -> None:
     assert len(searchable(["x" * 300_000])) == 250_000
-    told = searchable(words_of(EVERY_DOCUMENT).all)
-    assert told.index("pytest -k login") < told.index("Some prose")
+    result = searchable(words_of(EVERY_DOCUMENT).all)
+    assert result.index("pytest -k login") < result.index("Some prose")

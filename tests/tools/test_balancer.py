@@ -30,8 +30,8 @@ def _named(name: bytes) -> Handler:
         head = await reader.readuntil(b"\r\n\r\n")
         length = next((int(line[16:]) for line in head.split(b"\r\n") if line.startswith(b"Content-Length: ")), 0)
         body = await reader.readexactly(length)
-        told = b"%b\n%b%b" % (name, head, body)
-        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%b" % (len(told), told))
+        result = b"%b\n%b%b" % (name, head, body)
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%b" % (len(result), result))
         await writer.drain()
 
     return handle

@@ -62,7 +62,7 @@ def test_what_is_no_json_is_refused(body: bytes) -> None:
 
 
 @pytest.mark.parametrize(
-    ("body", "param", "told"),
+    ("body", "param", "expected"),
     [
         (b"[]", None, "The body must be a JSON object. Expected `object`, got `array`."),
         (b"{}", "message", "message is missing."),
@@ -77,10 +77,10 @@ def test_what_is_no_json_is_refused(body: bytes) -> None:
         (b'{"message":"","notes":{"a":"b"}}', "notes[...]", "notes[...]: Expected `int`, got `str`."),
     ],
 )
-def test_the_error_names_the_field(body: bytes, param: str | None, told: str) -> None:
+def test_the_error_names_the_field(body: bytes, param: str | None, expected: str) -> None:
     error = refused(body)
     assert error.param == param
-    assert str(error).startswith(told)
+    assert str(error).startswith(expected)
 
 
 def test_a_reason_is_not_repeated_to_its_end() -> None:

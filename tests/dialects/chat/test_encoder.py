@@ -274,10 +274,10 @@ def test_a_completion_is_encoded_as_it_is() -> None:
 
 
 def test_a_failed_runs_completion_keeps_what_had_arrived_beside_the_error() -> None:
-    told = completion([*TEXT, done(AgentCrashed("It crashed.").failure())])
-    assert told["choices"][0]["finish_reason"] == "length"
-    assert told["choices"][0]["message"]["content"] == SAID
-    assert told["error"]["code"] == "agent_crashed"
+    result = completion([*TEXT, done(AgentCrashed("It crashed.").failure())])
+    assert result["choices"][0]["finish_reason"] == "length"
+    assert result["choices"][0]["message"]["content"] == SAID
+    assert result["error"]["code"] == "agent_crashed"
 
 
 def test_an_error_in_a_stream_is_a_frame_of_its_own_and_the_last() -> None:
@@ -410,11 +410,11 @@ def test_after_the_end_nothing_is_said() -> None:
         fold.push(event)
     assert encoder.is_over
     assert fold.is_over
-    told = fold.completion()
+    result = fold.completion()
     for event in [ContentDelta("doc_001", "x"), Reasoning("x"), *TEXT, done(AgentCrashed().failure())]:
         assert encoder.push(event) == b""
         fold.push(event)
-    assert fold.completion() == told
+    assert fold.completion() == result
 
 
 # --- a whole answer as a stream ---------------------------------------------------------------------
@@ -578,9 +578,9 @@ def test_a_tool_is_a_call_where_the_operator_says_so(
     (later,) = second["tool_calls"]
     assert json.loads(later["function"].pop("arguments")) == arguments
     assert later == {"index": 0, "function": {}}
-    (told,) = completion([*events, done()], "tool_calls")["choices"][0]["message"]["tool_calls"]
-    assert json.loads(told["function"].pop("arguments")) == arguments
-    assert told == {"id": id, "type": "function", "function": {"name": name}}
+    (result,) = completion([*events, done()], "tool_calls")["choices"][0]["message"]["tool_calls"]
+    assert json.loads(result["function"].pop("arguments")) == arguments
+    assert result == {"id": id, "type": "function", "function": {"name": name}}
 
 
 @pytest.mark.parametrize(("metadata", "content"), NO_TOOLS)
@@ -612,8 +612,8 @@ def call_deltas(index: int, id: str, *arguments: str) -> list[Any]:
 
 def test_a_pause_asks_for_its_calls_and_ends_the_reply() -> None:
     *chunks, finish, last = stream([*TEXT, paused("k", "l", arguments={"p": 1})])
-    told = [chunk["choices"][0]["delta"] for chunk in chunks]
-    assert told[-4:] == [*call_deltas(0, "k", '{"p":1}'), *call_deltas(1, "l", '{"p":1}')]
+    result = [chunk["choices"][0]["delta"] for chunk in chunks]
+    assert result[-4:] == [*call_deltas(0, "k", '{"p":1}'), *call_deltas(1, "l", '{"p":1}')]
     assert finish["choices"] == [{"index": 0, "delta": {}, "finish_reason": "tool_calls"}]
     assert last == "[DONE]"
     choice = completion([*TEXT, paused("k", "l", arguments={"p": 1})])["choices"][0]
@@ -679,8 +679,8 @@ TEN_CALLS = Usage(prompt_tokens=240_000, completion_tokens=500, total_tokens=240
 LAST_CALL = Usage(prompt_tokens=26_000, completion_tokens=3, total_tokens=26_003, estimated=True)
 
 
-@pytest.mark.parametrize(("cached", "told"), [(23_400, 23_400), (99_999, 26_000)])
-def test_usage_is_the_last_calls_and_the_sum_has_a_field_of_ours(cached: int, told: int) -> None:
+@pytest.mark.parametrize(("cached", "expected"), [(23_400, 23_400), (99_999, 26_000)])
+def test_usage_is_the_last_calls_and_the_sum_has_a_field_of_ours(cached: int, expected: int) -> None:
     last = msgspec.structs.replace(LAST_CALL, cached_tokens=cached)
     end = Done(msgspec.structs.replace(done().envelope, usage=TEN_CALLS), last_call=last)
     whole = completion([*TEXT, end])
@@ -688,7 +688,7 @@ def test_usage_is_the_last_calls_and_the_sum_has_a_field_of_ours(cached: int, to
         "prompt_tokens": 26_000,
         "completion_tokens": 3,
         "total_tokens": 26_003,
-        "prompt_tokens_details": {"cached_tokens": told},
+        "prompt_tokens_details": {"cached_tokens": expected},
         "completion_tokens_details": {"reasoning_tokens": 0},
         "estimated": True,
     }
@@ -733,9 +733,9 @@ def test_what_may_be_cut_is_said_before_a_call() -> None:
     frames = SseDecoder().push(b"".join(map(encoder.push, events)))
     for event in events:
         fold.push(event)
-    told = [json.loads(frame.data)["choices"][0] for frame in frames[:-1]]
-    assert [choice["delta"] for choice in told][-4:] == [{"content": "E"}, *call_deltas(0, "k", "{}"), {}]
-    assert told[-1]["finish_reason"] == "tool_calls"
+    result = [json.loads(frame.data)["choices"][0] for frame in frames[:-1]]
+    assert [choice["delta"] for choice in result][-4:] == [{"content": "E"}, *call_deltas(0, "k", "{}"), {}]
+    assert result[-1]["finish_reason"] == "tool_calls"
     whole = fold.completion()
     assert whole is not None
     assert (whole.choices[0].message.content, whole.choices[0].finish_reason) == ("a E", "tool_calls")

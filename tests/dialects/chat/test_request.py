@@ -589,16 +589,18 @@ WRONG: list[tuple[dict[str, Any], str, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("fields", "param", "told"), WRONG, ids=[f"{param}-{told[:20]}" for _, param, told in WRONG])
-def test_what_is_wrong_is_named(fields: dict[str, Any], param: str, told: str) -> None:
+@pytest.mark.parametrize(
+    ("fields", "param", "expected"), WRONG, ids=[f"{param}-{expected[:20]}" for _, param, expected in WRONG]
+)
+def test_what_is_wrong_is_named(fields: dict[str, Any], param: str, expected: str) -> None:
     error = refusal({"messages": HI, **fields})
     assert error.param == param
-    assert told in str(error)
+    assert expected in str(error)
     assert error.failure().status == 400
 
 
 @pytest.mark.parametrize(
-    ("body", "told"),
+    ("body", "expected"),
     [
         (b"", "empty"),
         (b"hello", "not JSON"),
@@ -613,10 +615,10 @@ def test_what_is_wrong_is_named(fields: dict[str, Any], param: str, told: str) -
         (b"null", "must be a JSON object"),
     ],
 )
-def test_a_body_that_is_no_object_is_refused(body: bytes, told: str) -> None:
+def test_a_body_that_is_no_object_is_refused(body: bytes, expected: str) -> None:
     error = refusal(body)
     assert error.param is None
-    assert told in str(error)
+    assert expected in str(error)
 
 
 def test_a_refusal_does_not_repeat_a_long_value() -> None:
