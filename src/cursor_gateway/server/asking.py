@@ -189,7 +189,7 @@ class RouteEndpoint:
 
 
 def _noting_its_end(app: ASGIApp, sent: Callable[[], None]) -> ASGIApp:
-    """The reply; `sent` is called when all of it was written to a client that is still connected."""
+    """The reply; `sent` is called when the last of it was written."""
 
     async def respond(scope: Scope, receive: Receive, send: Send) -> None:
         async def noting(message: MutableMapping[str, Any]) -> None:
