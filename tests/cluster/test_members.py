@@ -13,6 +13,7 @@ class Listed:
 
     def __init__(self, *members: Member) -> None:
         self.found = list(members)
+        self.beat_age = 0.0
 
     async def members(self) -> list[Member]:
         return self.found
@@ -36,3 +37,15 @@ def test_the_volume_of_a_runner_that_died_stays_known() -> None:
     assert left == ["b"]
     assert members.volumes == {"a", "b", "shared"}
     assert [member.id for member in members.runners("shared")] == []
+
+
+def test_nobody_is_judged_while_the_database_takes_no_beats() -> None:
+    """It can be read, and all beats stand still."""
+    own, other = _member("a", "a"), _member("b", "b")
+    listed = Listed(own, other)
+    timing = Timing(beat_seconds=1, lease_seconds=0)  # a beat that is seen twice is too old
+    members = Members(cast(ClusterStore, listed), cast(Store, None), own, timing, lambda: 0)
+    asyncio.run(members.look())
+    assert members._dead(["c"]) == {"b": 0, "c": None}
+    listed.beat_age = 1.0
+    assert members._dead(["c"]) == {}

@@ -216,16 +216,24 @@ class Members:
             except StoreUnavailable:
                 self._liveness.failed()
                 continue
-            beats: dict[str, int | None] = {member.id: member.beat for member in self.known}
-            beats |= dict.fromkeys(absent)
-            beats.pop(self.own.id, None)
-            for id, beat in self._liveness.look(beats, monotonic()).items():
+            for id, beat in self._dead(absent).items():
                 with suppress(StoreUnavailable):
                     await self._take_over(id, beat)
             if monotonic() - self._forgot_at > _FORGET_SECONDS:
                 self._forgot_at = monotonic()
                 with suppress(StoreUnavailable):
                     await self._cluster.forget_old()
+
+    def _dead(self, absent: Collection[str]) -> dict[str, int | None]:
+        """Those that are to be taken over. A database that takes no beats of this process may take nobody's, although
+        it can be read: its disk is full, or slow. Then nobody is judged."""
+        if self.beat_age > self.timing.lease_seconds / 2:
+            self._liveness.failed()
+            return {}
+        beats: dict[str, int | None] = {member.id: member.beat for member in self.known}
+        beats |= dict.fromkeys(absent)
+        beats.pop(self.own.id, None)
+        return self._liveness.look(beats, monotonic())
 
     async def _report_busy(self) -> None:
         if (busy := self.busy()) != self.own.busy:
