@@ -47,5 +47,7 @@ def test_nobody_is_judged_while_the_database_takes_no_beats() -> None:
     members = Members(cast(ClusterStore, listed), cast(Store, None), own, timing, lambda: 0)
     asyncio.run(members.look())
     assert members._dead(["c"]) == {"b": 0, "c": None}
-    listed.beat_age = 1.0
+    listed.beat_age = 1.1  # the next one is on its way
+    assert members._dead(["c"]) == {"b": 0, "c": None}
+    listed.beat_age = 2.0
     assert members._dead(["c"]) == {}

@@ -112,7 +112,8 @@ def test_a_run_is_resumed_by_another_runner_of_its_volume(database: str, tmp_pat
         assert messages[1].text.startswith("I began.")
         assert messages[1].text.endswith("I finished.")
 
-    _with_lost_runner(database, tmp_path, others, {"when_runner_lost": "resume", "needs": ["fast"]}, test)
+    request = {"when_runner_lost": "resume", "needs": ["fast"], "source": "interactive"}
+    _with_lost_runner(database, tmp_path, others, request, test)
 
 
 @pytest.mark.parametrize(
@@ -168,9 +169,15 @@ def test_what_nobody_resumes_is_given_up(database: str, tmp_path: Path) -> None:
             assert beside.execute("SELECT FROM resumable").rowcount == 0
             assert await one.cluster.absent_runners() == []
             beside.execute("UPDATE commands SET created = created - interval '6 minutes'")
-        assert await one.cluster.absent_runners() == ["one (taken over)"]
-        await one.node.members._take_over("one (taken over)", None)
-        assert isinstance((await _all(run))[-1], Done)
+            assert await one.cluster.absent_runners() == ["one (taken over)"]
+            await one.node.members._take_over("one (taken over)", None)
+            assert isinstance((await _all(run))[-1], Done)
+            await one.cluster.forget_old()
+            left = "SELECT FROM commands WHERE state <> 'done'"
+            assert beside.execute(left).rowcount == 1
+            beside.execute("UPDATE commands SET created = created - interval '6 minutes'")
+            await one.cluster.forget_old()
+            assert beside.execute(left).rowcount == 0
 
     stays = Member(id="two", role="runner", host="two", volumes=["shared"], capacity=0, version="1")
     _with_lost_runner(

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cursor_gateway.model.document_events import DocumentEvent, Done
+from cursor_gateway.model.document_events import DocumentEvent, Done, Paused
 from cursor_gateway.runs.event_log import EventLog
 from cursor_gateway.runs.journal import Journal
 from cursor_gateway.runs.readers import Readers
@@ -16,7 +16,7 @@ from cursor_gateway.stages.assembler import Assembler
 from cursor_gateway.store.sqlite.store import SqliteStore
 from tests.runs.scripted import FINISHED, info, say, turns_of_the_loop
 from tests.runs.suspending import suspending
-from tests.store.making import ME, new_run
+from tests.store.making import ME, envelope, new_run
 from tests.strategies import examples
 
 ASSEMBLER = Assembler(info("run", "conv_run"))
@@ -76,3 +76,10 @@ def test_a_reader_that_is_ahead_waits_until_its_events_are_visible() -> None:
         assert await reading == SAID[3:]
 
     asyncio.run(live())
+
+
+def test_the_log_of_a_resumed_run_knows_what_is_stored_of_it() -> None:
+    log, paused = EventLog(), Paused(envelope())
+    log.resume([*SAID[:2], paused, *SAID[2:-1]])
+    assert (log.count, log.added, log.documents) == (len(SAID), len(SAID), 1)
+    assert (log.pauses, log.paused_at) == ({3: paused}, 3)

@@ -309,6 +309,24 @@ def test_what_the_store_has_forgotten_is_sent_again(store: Flaky, forgotten: int
     assert (stored.state, stored.event_count) == ("completed", len(SAID))
 
 
+def test_what_it_has_forgotten_is_sent_again_with_what_it_has_refused(store: Flaky) -> None:
+    """Which readers have seen, too."""
+
+    async def live() -> None:
+        log = EventLog(journal(store))
+        for event in SAID[:2]:
+            await log.append([event])
+        store.refuses = True
+        await log.append(SAID[2:3])
+        store.refuses = False
+        _forget(store, 1)
+        await log.append(SAID[3:])
+        assert log.events == SAID
+
+    asyncio.run(live())
+    assert store.database.events("run", ME).events == SAID
+
+
 def test_what_is_not_kept_any_more_is_lost(store: Flaky) -> None:
     async def live() -> None:
         written = journal(store)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from cursor_gateway.errors import StoreUnavailable
-from cursor_gateway.store.base import Fenced, Lease, Stored
+from cursor_gateway.store.base import Behind, Fenced, Lease, Stored
 from cursor_gateway.store.sqlite import writing
 from cursor_gateway.store.sqlite.database import Database
 from cursor_gateway.store.sqlite.group_commit import GroupCommit
@@ -110,12 +110,13 @@ def test_one_mistake_does_not_cost_the_others(tmp_path: Path) -> None:
     for id in "ab":
         database.begin_run(new_run(id, id))
     good = partial(writing.append, lease=lease("a"), first_number=1, events=deltas(1))
+    other = partial(writing.append, lease=lease("a"), first_number=1, events=deltas(2))
     gap = partial(writing.append, lease=lease("b"), first_number=5, events=deltas(5))
     fenced = partial(writing.append, lease=Lease("a", 7), first_number=2, events=deltas(2))
-    results = database.apply_all([good, gap, fenced])
+    results = database.apply_all([good, other, gap, fenced])
     assert isinstance(results[0], Stored)
     assert isinstance(results[1], ValueError)
-    assert results[2] == Fenced("claimed")
+    assert results[2:] == [Behind(0), Fenced("claimed")]
     assert database.events("a", ME).events == deltas(1)
     assert database.events("b", ME).events == []
     database.close()

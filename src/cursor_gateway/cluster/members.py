@@ -23,6 +23,7 @@ from cursor_gateway.store.cluster import OLDEST, ClusterStore, Figures, Hint, Me
 
 _FORGET_SECONDS = 60.0  # between two removals of old commands
 _CUT_OFF = 0.8  # of a lease without beats: others may take this process for dead soon
+_LATE = 1.5  # times `beat_seconds` after the last beat: the next one should be there
 _REJOINED = 2**40  # beats that a member is ahead of its earlier life
 _LOST = RunnerLost(
     "The process that ran this agent died or lost its connection to the database; partial output was kept. "
@@ -227,7 +228,7 @@ class Members:
     def _dead(self, absent: Collection[str]) -> dict[str, int | None]:
         """Those that are to be taken over. A database that takes no beats of this process may take nobody's, although
         it can be read: its disk is full, or slow. Then nobody is judged."""
-        if self.beat_age > self.timing.lease_seconds / 2:
+        if self.beat_age > max(self.timing.lease_seconds / 2, _LATE * self.timing.beat_seconds):
             self._liveness.failed()
             return {}
         beats: dict[str, int | None] = {member.id: member.beat for member in self.known}

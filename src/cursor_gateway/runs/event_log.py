@@ -61,6 +61,8 @@ class EventLog:
         """For a run that another process began, with what is stored of it. Called before anything else."""
         self.dropped = self._last = len(stored)
         self.documents = sum(isinstance(event, DocumentEnded) for event in stored)
+        self.pauses = {number: event for number, event in enumerate(stored, 1) if isinstance(event, Paused)}
+        self.paused_at = max(self.pauses, default=0)
 
     # --- writing ------------------------------------------------------------------------------------
 

@@ -226,7 +226,7 @@ class Journal:
     async def _send_again(self, last: int) -> bool:
         """What the store has forgotten, as a standby may that lagged, or a server that was restored: as far as it is
         kept here, under the same numbers."""
-        forgotten = self.kept(last)
+        forgotten = self.kept(last)[: self._stored - last]  # what follows is in `_waiting`
         if last + len(forgotten) != self._stored:
             self.bug = ValueError(f"the store has forgotten all after event {last}, which is too long ago")
             self._is_lost = True

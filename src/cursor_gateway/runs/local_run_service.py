@@ -148,4 +148,6 @@ class LocalRunService:
 def _check_needs(request: RunRequest) -> None:
     """Whoever has claimed the request has its labels."""
     if request.needs and request.claim is None:
-        raise InvalidRequest("`needs` chooses a runner of a cluster, and this gateway is none; omit it.", param="needs")
+        raise InvalidRequest(
+            "`needs` chooses a runner of a cluster, and this gateway is not part of one; omit it.", param="needs"
+        )

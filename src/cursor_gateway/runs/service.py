@@ -162,6 +162,7 @@ class Service:
 
     async def resume(self, request: RunRequest, stored: RunRecord) -> Run:
         """Continues a run whose process died, with a new agent; this process has its lease."""
+        request = replace(await self._with_source(request), mode=stored.mode)
         place = await self.runs.reserve(request.owner)
         try:
             conversation = await self.conversations.interrupted(stored, request.messages)

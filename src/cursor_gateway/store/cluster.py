@@ -219,7 +219,8 @@ class ClusterStore(Protocol):
     async def outcomes(self, ids: Collection[str]) -> dict[str, Queued | Done]: ...
 
     async def forget_old(self) -> None:
-        """Commands that are done for a while, and watchers of runs that are over."""
+        """Commands that are done for a while, or that nobody took in time to resume a run, and watchers of runs that
+        are over."""
         ...
 
     # --- runs ---------------------------------------------------------------------------------------

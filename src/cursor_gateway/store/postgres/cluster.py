@@ -69,6 +69,11 @@ _RESUMED = f"""
     UPDATE runs SET instance = %(instance)s, epoch = epoch + 1, claim = %(command)s
     WHERE id = %(id)s AND state = 'running' AND instance LIKE '%%{_TAKEN}'
 """
+# The command of a run that nobody has resumed in time, which has ended. No front waits for it.
+_GIVE_UP = """
+    UPDATE commands SET state = 'done', body = '', ended = now()
+    WHERE state = 'queued' AND front = '' AND created < now() - interval '10 minutes'
+"""
 _ABSENT = f"""
     SELECT DISTINCT id FROM (
         SELECT instance AS id FROM runs WHERE state = 'running' AND NOT {_WAITS}
@@ -355,6 +360,7 @@ class PostgresCluster:
         return states
 
     async def forget_old(self) -> None:
+        await self._execute(_GIVE_UP, [])
         await self._execute("DELETE FROM commands WHERE state = 'done' AND ended < now() - interval '10 minutes'", [])
         await self._execute(
             "DELETE FROM watchers WHERE EXISTS "
