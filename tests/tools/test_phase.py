@@ -34,3 +34,10 @@ def test_a_command_that_takes_too_long_is_stopped() -> None:
     status, printed = phase(0.005, "sleep 300")
     assert status == 124
     assert "stopped after 0.005 minutes" in printed
+
+
+def test_orphans_that_end_do_not_stay() -> None:
+    orphan = "bash -c 'sleep 0.05 > /dev/null & echo $!'"
+    status, printed = phase(0.5, f"p=$({orphan}); while kill -0 $p 2> /dev/null; do sleep 0.01; done; echo gone")
+    assert status == 0
+    assert printed.startswith("gone\n")
