@@ -254,7 +254,7 @@ def test_who_knows_the_markers_to_come_gains_nothing_and_costs_nothing() -> None
 
 @pytest.mark.parametrize("unit", ["a", "0123456789abcdef", "\n--- ", "\ud83d"])
 def test_a_long_conversation_is_read_once(unit: str) -> None:
-    assert_linear(lambda size: render([*QUESTION, UserMessage(unit * size)]))
+    assert_linear(lambda size: render([*QUESTION, UserMessage(unit * (size // len(unit)))]))
 
 
 # --- calls ------------------------------------------------------------------------------------------
