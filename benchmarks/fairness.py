@@ -56,7 +56,7 @@ def shared_places(field: Field, rounds: int, requests: int = REQUESTS) -> Part:
     refused = sum(one.refused for one in crowds)
     for name, found in (("first content", first), ("whole answer", totals)):
         result = f"{median(found, 'beside') * 1e3:.0f} ms against {median(found, 'alone') * 1e3:.0f} ms"
-        result += f"; the greedy key had {runs:.1f} of {PLACES} runs, {refused:,} of its requests were refused"
+        result += f"; the heavy key had {runs:.1f} of {PLACES} runs; {refused:,} of its requests were refused"
         yield f"fair {name}", Found(ratio(found, "beside", "alone"), result)
 
 

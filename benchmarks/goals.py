@@ -120,7 +120,7 @@ GROUPS = (
             "cpu openai": out_of_reach(
                 Goal(what="OpenAI", unit="ms", goal=1.3),
                 3.8,
-                "two thirds of it are the interpreter's, spread over 1,600 calls; see below",
+                "two thirds of it is the interpreter's, spread over 1,600 calls; see below",
             ),
             "cpu documents": _no_goal("documents", "ms"),
             "cpu relay": _no_goal(_RELAY, "ms"),
@@ -154,7 +154,7 @@ GROUPS = (
             "delay openai": out_of_reach(
                 _time("OpenAI", 2.0),
                 4.2,
-                "each event is stored before it is shown; the latest ones come while other streams start",
+                "each event is stored before it is shown; the slowest ones arrive while other streams start",
             ),
             "delay documents": _no_goal("documents"),
             "delay plain": _no_goal(_PLAIN),

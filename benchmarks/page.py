@@ -25,8 +25,8 @@ All figures are from one run: all servers were up at the same time, the rounds r
 its round, and the median is shown. The sessions are synthetic (`benchmarks/sessions.py`: 100, 2,000 and 50,000
 lines, tool results of up to 200 kB). A small compiled agent replays them, line by line as the real one does, or in
 blocks; a compiled client reads. The gateway runs with everything on: a key, the history, metrics and logs. The
-first reply of every measurement is reassembled and compared with the agent's output; a reply that fails gives no
-figure.
+first reply of every measurement is reassembled and compared with the agent's output; if they differ, no figure is
+reported.
 
 The *byte relay* forwards the agent's bytes on the same stack (bare ASGI, uvicorn, uvloop, httptools) without
 parsing them. The *plain FastAPI gateway* is what people usually write: FastAPI, `readline`, `json` and

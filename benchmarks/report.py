@@ -70,7 +70,7 @@ def reason(goal: Goal, found: Found) -> str:
         case Verdict.EXPLAINED:
             return "; ".join(text for text in (found.details, goal.explained) if text)
         case Verdict.OVER:
-            return "; ".join(text for text in (found.details, f"within what noise may do (≤ {goal.limit:g})") if text)
+            return "; ".join(text for text in (found.details, f"within the noise allowed (≤ {goal.limit:g})") if text)
         case Verdict.MET | Verdict.RED | Verdict.NO_GOAL:
             return found.details
 

@@ -114,7 +114,10 @@ def killed(place: Place) -> str:
             assert result == Failed(200, "agent_crashed", _SAID), result
         whole, _ = _crash(setting, "killed")
         assert whole == Failed(502, "agent_crashed", _SAID), whole
-    return f"{times} agents were killed: each stream had all {len(_SAID)} characters, then `agent_crashed`; else 502."
+    return (
+        f"{times} agents were killed: each stream had all {len(_SAID)} characters, then `agent_crashed`; without "
+        "`stream`, the reply was a 502."
+    )
 
 
 @fault(
@@ -128,7 +131,7 @@ def hung_at_once(place: Place) -> str:
         stream = setting.http.post("/v1/chat", json={"message": standin("hang"), "stream": True})
         assert whole == Failed(504, "agent_timed_out", ""), whole
         assert (stream.status_code, stream.json()["error"]["code"]) == (504, "agent_timed_out")
-    return "504 `agent_timed_out` for both forms; no agent is left."
+    return "504 `agent_timed_out`, streaming or not; no agent is left."
 
 
 @fault(
@@ -184,7 +187,7 @@ def no_result(place: Place) -> str:
         whole, stream = _crash(setting, "truncated")
         assert whole == Failed(502, "agent_crashed", _SAID), whole
         assert stream == Failed(200, "agent_crashed", _SAID), stream
-    return "502 `agent_crashed`; in a stream the same as its last document."
+    return "502 `agent_crashed`; a stream ends with the same error."
 
 
 @fault(
@@ -201,7 +204,7 @@ def lingers(place: Place) -> str:
         answered = time.monotonic() - began
         wait_until(lambda: not agents_of(setting.gateway), _SOON, "the agent is gone")
         gone = time.monotonic() - began
-    return f"Whole after {answered:.2f} s; the agent was ended after {gone:.1f} s."
+    return f"Complete after {answered:.2f} s; the agent was ended after {gone:.1f} s."
 
 
 @fault(
@@ -216,7 +219,7 @@ def closes_stdout(place: Place) -> str:
         assert whole == Failed(502, "agent_crashed", _SAID), whole
         assert stream == Failed(200, "agent_crashed", _SAID), stream
         assert text_of(chat(setting.http, standin("close-stdout-result"))) == "I have said it all."
-    return "502 with the text that had come; 200 where the result had; no agent is left."
+    return "Without a result, 502 with the output so far; with one, 200; no agent is left."
 
 
 @fault(
@@ -235,7 +238,7 @@ def ignores_term(place: Place) -> str:
             took.append(time.monotonic() - began)
         grown = setting.grown_mb
     assert grown < 200, f"{grown:.0f} MB"
-    return f"Gone {took[0]:.1f} s and {took[1]:.1f} s after the client; memory grew by {grown:.0f} MB at most."
+    return f"Gone {took[0]:.1f} s and {took[1]:.1f} s after the disconnect; memory grew by {grown:.0f} MB at most."
 
 
 @fault(
@@ -253,7 +256,7 @@ def stopped(place: Place) -> str:
         with growing(setting.http, standin("stopped")) as stream:
             stream.until(b"more.")
         wait_until(lambda: not agents_of(setting.gateway), _SOON, "the agent is gone")
-    return "504 with what had arrived; after a client that left it was gone, too."
+    return "504 with the output so far; the agent was also ended when the client disconnected."
 
 
 # --- noise and size -----------------------------------------------------------------------------------
@@ -271,7 +274,7 @@ def chatty(place: Place) -> str:
         assert text_of(answer) == "".join(f"{nth} " for nth in range(10)), answer
         grown = setting.grown_mb
     assert grown < 10, f"{grown:.0f} MB"
-    return f"{count // 1_000_000} MB on stderr; the answer is whole; memory grew by {grown:.1f} MB at most."
+    return f"{count // 1_000_000} MB on stderr; the answer is complete; memory grew by {grown:.1f} MB at most."
 
 
 @fault(
@@ -285,7 +288,7 @@ def garbage(place: Place) -> str:
         answer = chat(setting.http, standin(f"noise rounds={rounds}"))
         assert text_of(answer) == "".join(f"{nth} " for nth in range(rounds)), text_of(answer)[:1000]
         assert [document["type"] for document in answer["documents"]] == ["text"], answer["documents"]
-    return f"{rounds} good lines among {7 * rounds} others: all of their text, and nothing else."
+    return f"{rounds} valid lines among {7 * rounds} others: all of their text was delivered, and nothing else."
 
 
 @fault(
@@ -384,7 +387,7 @@ def after_the_result(place: Place) -> str:
         wait_until(lambda: not agents_of(setting.gateway), _SOON, "the agent is gone")
         grown = setting.grown_mb
     assert grown < 20, f"{grown:.0f} MB"
-    return f"The answer is whole without it; memory grew by {grown:.1f} MB at most."
+    return f"The answer is complete without it; memory grew by {grown:.1f} MB at most."
 
 
 @fault(
@@ -403,7 +406,7 @@ def unread_prompt(place: Place) -> str:
             result = _whole_failure(setting.http, "word " * 1_000_000)
             assert result == Failed(502, "agent_crashed", ""), result
         _mend(setting)
-    return f"{times} prompts of 5 MB: 502 `agent_crashed` each, and the next agent is answered as ever."
+    return f"{times} prompts of 5 MB: 502 `agent_crashed` each time, and the next request is answered as usual."
 
 
 # --- its program --------------------------------------------------------------------------------------
@@ -490,7 +493,7 @@ def child_in_the_group(place: Place) -> str:
         with growing(setting.http, standin("grandchild group=same")) as stream:
             stream.until(b"grandchild=")
         wait_until(lambda: not agents_of(setting.gateway), _SOON, "both are gone")
-    return "The answer was whole; the grandchild went with its group, also when the client left."
+    return "The answer was complete; the grandchild ended with its group, also when the client disconnected."
 
 
 @fault(
@@ -508,7 +511,7 @@ def crowd(place: Place) -> str:
         began = time.monotonic()
         wait_until(lambda: not agents_of(setting.gateway), _SOON, "all are gone")
         took = time.monotonic() - began
-    return f"{many} processes were gone {took:.2f} s after the client."
+    return f"{many} processes were gone {took:.2f} s after the client disconnected."
 
 
 @fault(

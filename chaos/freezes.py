@@ -98,7 +98,7 @@ def slow_answers(place: Place) -> str:
                 _read(http, f"/v1/chat/{id}{form}")
         waits.what = ""
     assert max(waits.longest.values()) < _LONGEST, str(waits)
-    return f"{len(names)} answers in {len(_FORMS)} forms; the longest that others waited: {waits}."
+    return f"{len(names)} answers in {len(_FORMS)} forms; the longest wait of others: {waits}."
 
 
 @fault(
@@ -119,4 +119,4 @@ def slow_requests(place: Place) -> str:
             _read(http, f"/v1/conversations?q={quote(query)}")
         waits.what = ""
     assert max(waits.longest.values()) < _LONGEST, str(waits)
-    return f"The longest that others waited: {waits}."
+    return f"The longest wait of others: {waits}."

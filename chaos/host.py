@@ -139,8 +139,9 @@ def out_of_slots(place: Place) -> str:
         assert is_healthy(gateway)
         wait_until(lambda: not agents_of(gateway), what="no agents")
     return (
-        f"With {what}: 10 of 10 requests were refused ({refused[0].message!r}), of 40 looks at the history "
-        f"{sum(one.status_code == 200 for one in looked)} got a 200, the running answer was whole, and so was the next."
+        f"With {what}: 10 of 10 requests were refused ({refused[0].message!r}), of 40 reads of the history "
+        f"{sum(one.status_code == 200 for one in looked)} got a 200, the running answer was complete, "
+        "and so was the next."
     )
 
 
@@ -197,7 +198,10 @@ def full_disk(place: Place) -> str:
         with running_gateway(home) as gateway, client(gateway) as http:
             for answer in (before, *result):
                 assert http.get(f"/v1/chat/{answer['id']}").json() == answer
-    return f"{len(result)} answers came whole and unstored; with room again all were stored, and there after a restart."
+    return (
+        f"{len(result)} answers were complete but not stored; with space again, all were stored, and still there after "
+        "a restart."
+    )
 
 
 @fault(
@@ -214,7 +218,10 @@ def files_may_not_grow(place: Place) -> str:
             assert all(answer["metadata"].get("stored") is False for answer in result), result[0]["metadata"]
         for answer in result:
             _wait_stored(http, answer)
-    return f"{len(result)} of {len(result)} answers came whole and unstored, and were stored when the limit was gone."
+    return (
+        f"{len(result)} of {len(result)} answers were complete but not stored; they were stored when the limit was "
+        "lifted."
+    )
 
 
 @fault(
@@ -237,7 +244,7 @@ def locked_database(place: Place) -> str:
         for answer in result:
             _wait_stored(http, answer)
         assert is_healthy(gateway)
-    return f"{len(result)} answers came whole during the lock and were stored after it."
+    return f"{len(result)} answers were complete during the lock and stored after it."
 
 
 @fault(
@@ -296,7 +303,7 @@ def _hit_while_streaming(place: Place, hit: Callable[[Path], object], known: Jso
         if known is not None:
             assert http.get(f"/v1/chat/{known['id']}").json() == known
         assert b'"level": "error"' not in gateway.log.read_bytes(), gateway.log.read_text()[-2000:]
-    return f"The stream of {len(stream.body)} bytes was whole and marked; the next answers were stored and listed."
+    return f"The stream of {len(stream.body)} bytes was complete and marked; the next answers were stored and listed."
 
 
 @fault(
@@ -323,7 +330,7 @@ def read_only_history(place: Place) -> str:
                 _wait_stored(http, answer)
             assert http.get(f"/v1/chat/{before['id']}").json() == before
     return (
-        f"{len(result)} answers came whole and unstored, the history said {refused.message!r}; they were stored when "
+        f"{len(result)} answers were complete but not stored; the history said {refused.message!r}; they were stored "
         "the disk could be written again."
     )
 
@@ -360,7 +367,10 @@ def damaged_database(place: Place) -> str:
         aside = [file.name for file in gateway.data.glob("history*") if file.stat().st_size > 50_000]
         assert aside
     result = ", ".join(f"{count} × {status}" for status, count in sorted(statuses.items()))
-    return f"5 of 5 answers came whole; the history answered {result}; the next start began a new one and kept the old."
+    return (
+        f"5 of 5 answers were complete; the history answered {result}; the next start created a new one and kept the "
+        "old."
+    )
 
 
 def _elsewhere(data: Path, other: Path) -> None:
@@ -477,7 +487,7 @@ def stopped(place: Place) -> str:
             assert is_whole(one.rest()), one.body[-500:]
             assert is_whole(stream.rest()), stream.body[-500:]
         wait_until(lambda: not agents_of(gateway), what="no agents")
-    return f"Both streams, {len(stream.body) + len(one.body)} bytes, were whole after 4 s of standstill."
+    return f"Both streams, {len(stream.body) + len(one.body)} bytes, were complete after 4 s of suspension."
 
 
 # --- signals ------------------------------------------------------------------------------------------
@@ -694,7 +704,10 @@ def closed_outputs(place: Place) -> str:
         assert gateway.process.returncode == 0, gateway.process.returncode
     finally:
         os.close(write)
-    return f"Without a log, and without readers, it answered and ended with status 0; else: {refused.stderr.strip()!r}."
+    return (
+        "Without a log, and without readers, it answered and exited with status 0; otherwise: "
+        f"{refused.stderr.strip()!r}."
+    )
 
 
 def _ask(gateway: Bare) -> Json:
@@ -723,7 +736,7 @@ def no_home(place: Place) -> str:
     assert "data_dir" in ended.stderr, ended.stderr
     assert "Traceback" not in ended.stderr, ended.stderr
     last = ended.stderr.strip().splitlines()[-1]
-    return f"With `data_dir` both answers were whole and stored; without it: {last!r}."
+    return f"With `data_dir`, both answers were complete and stored; without it: {last!r}."
 
 
 @fault(

@@ -93,8 +93,9 @@ def concurrent_streams(place: Place) -> str:
         wait_until(lambda: not agents_of(gateway), what="no agents")
         assert is_whole(_one_stream(gateway))
     return (
-        f"{at_once} streams were open at once; all {count} were whole, {size:,} bytes; one run too many got 429; "
-        f"at most {used / 1024:.0f} MB more memory, {used / count:.0f} kB a stream with its share of {runs} agents."
+        f"{at_once} streams were open at once; all {count} were complete, {size:,} bytes; one run too many got 429; "
+        f"at most {used / 1024:.0f} MB more memory, {used / count:.0f} kB per stream, "
+        f"including its share of {runs} agents."
     )
 
 
@@ -194,7 +195,7 @@ def slow_readers(place: Place) -> str:
         http.close()  # its own connections are none of those
         wait_until(lambda: fds_but_database(pid) <= descriptors + 1, what=f"no more than {descriptors} descriptors")
     return (
-        f"The usual reader had its {len(usual.body):,} bytes and the agent was gone while {count} slow ones read; "
+        f"The normal reader had all {len(usual.body):,} bytes and the agent had ended while {count} slow ones read; "
         f"at most {used / 1024:.1f} MB more memory than for one reader, {used / count:.0f} kB each."
     )
 
@@ -335,7 +336,7 @@ def silent_connections(place: Place) -> str:
         assert answered or count > 1000
     return (
         f"{count} connections took {used / count:.1f} kB each and {spent:.2f} s of processor time in 2 s; "
-        f"{answered} of 20 other requests were answered with 200; all were closed when their time was over."
+        f"{answered} of 20 other requests were answered with 200; all were closed after their timeout."
     )
 
 
@@ -375,7 +376,7 @@ def pipelined(place: Place) -> str:
         for step in (len(all), 4093, 97):
             assert asyncio.run(answers(gateway, step)) == list(range(count))
         assert is_whole(_one_stream(gateway))
-    return f"3 × {count} requests were answered in their order."
+    return f"3 × {count} requests were answered in order."
 
 
 @fault(

@@ -84,7 +84,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         kinds=("lost beats",),
     ),
     Mutation(
-        rule="what the database did not take is sent again",
+        rule="what the database did not accept is sent again",
         changes=(
             Change(
                 "runs/journal.py",
@@ -97,7 +97,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         kinds=("database away",),
     ),
     Mutation(
-        rule="a member is dead by the watcher's monotonic clock",
+        rule="a member's death is judged by the watcher's monotonic clock",
         changes=(
             Change(
                 "cluster/members.py", "self._liveness.look(beats, monotonic())", "self._liveness.look(beats, time())"
@@ -186,8 +186,9 @@ def table(found: list[Caught]) -> str:
             rows.append(f"| {one.mutation.rule} | seed {one.verdict.seed}; faults: {faults} | {law} |")
     lines = "\n".join(rows)
     return (
-        "### Broken rules that the laws find\n\n"
-        f"Each rule was broken in a copy of the sources, on {date.today()} (`python -m nemesis.mutations --write`).\n\n"
+        "### Deliberately broken rules\n\n"
+        f"On {date.today()}, each rule was broken in a copy of the sources, to check that a law detects it "
+        "(`python -m nemesis.mutations --write`).\nThe same seed without the change broke no law.\n\n"
         f"| rule | found with | law that was broken |\n|---|---|---|\n{lines}\n"
     )
 

@@ -37,7 +37,7 @@ def test_a_red_row_fails() -> None:
 def test_a_row_that_is_over_its_goal_within_noise_does_not_fail_and_says_so() -> None:
     status, text = _printed(figures(start_help=5.5))
     assert status == 0
-    assert "within what noise may do" in text
+    assert "within the noise allowed" in text
 
 
 def test_what_was_not_measured_is_left_out() -> None:

@@ -74,7 +74,7 @@ def test_a_frozen_runner_is_fenced_and_comes_back(tmp_path: Path, database: str)
             with _frozen(runner):
                 streamed = stream.rest()
                 assert _error_of(one, id) == "RUNNER_LOST"
-        eventually(lambda: b"taken for dead" in runner.log.read_bytes())
+        eventually(lambda: b"considered this one dead" in runner.log.read_bytes())
         time.sleep(LEASE)
         assert one.get(f"/v1/chat/{id}/events").content == streamed
         eventually(lambda: one.get("/health").json()["runs"]["limit"] == 16)

@@ -42,8 +42,8 @@ def index_page() -> str:
         "Clients",
         "Programs that use Cursor's agent through the gateway. Those in the first table are started with one command,\n"
         "`cursor-gateway launch NAME`, which needs no configuration and changes none. `cursor-gateway connect NAME`\n"
-        "prints the configuration to keep for any client; `--write` adds it to the client's file, and `--undo` takes\n"
-        "it back.",
+        "prints the permanent configuration for any client; `--write` adds it to the client's file, and `--undo`\n"
+        "reverts that.",
         table(
             ["client", "start", "API"],
             [(f"[{one.title}]({one.name}.md)", f"`cursor-gateway launch {one.name}`", one.wire) for one in launched],
@@ -63,17 +63,17 @@ def client_page(client: Client) -> str:
 
 def _parts(client: Client) -> Iterator[str]:
     if client.launch is not None:
-        yield f"Speaks {_WIRES[client.wire]}.{_tested(client.name)}"
+        yield f"Uses {_WIRES[client.wire]}.{_tested(client.name)}"
         lines = f"{client.launch.install}\ncursor-gateway launch {client.name}"
         yield code(lines, "sh")
-        yield f"One question, without a screen: `cursor-gateway launch {client.name} -- {client.launch.once}`."
+        yield f"One question, not interactively: `cursor-gateway launch {client.name} -- {client.launch.once}`."
     elif client.name != "any":
-        yield f"Speaks {_WIRES[client.wire]}."
+        yield f"Uses {_WIRES[client.wire]}."
         yield code(f"cursor-gateway serve\ncursor-gateway connect {client.name}", "sh")
     transcript = _TRANSCRIPTS / f"{client.name}.txt"
     if transcript.exists():
         yield "## Transcript"
-        yield "The gateway plays a recording here; with an agent, the answer is the agent's."
+        yield "Here the gateway plays a recording. With an agent, the answer comes from the agent."
         yield f"````console\n{transcript.read_text(encoding='utf-8').rstrip()}\n````"
     yield "## What works"
     yield _list(client.works)
@@ -82,9 +82,9 @@ def _parts(client: Client) -> Iterator[str]:
         yield _list(client.limits)
     if client.launch is not None:
         yield "## What `launch` sets"
-        yield "For this one process, and nothing else:"
+        yield "Only for this process:"
         yield _start(client)
-    yield "## Configuration to keep"
+    yield "## Permanent configuration"
     yield from _kept(client, client.keep(_ENDPOINT))
 
 
@@ -116,14 +116,14 @@ def _kept(client: Client, kept: Kept) -> Iterator[str]:
         case Steps(lines=lines):
             yield code("\n".join(lines), "text")
         case JsonFile():
-            yield f"In {_place(kept.folder, kept.name)}, beside what is there:"
+            yield f"Add this to {_place(kept.folder, kept.name)}:"
             yield code(to_json(nested(kept.values)), "json")
         case NewFile():
-            yield f"In {_place(kept.folder, kept.name)}, a file of its own:"
+            yield f"Create {_place(kept.folder, kept.name)}:"
             yield code(kept.text, _language(kept.name))
     if not isinstance(kept, Steps):
-        yield f"`cursor-gateway connect {client.name} --write` writes it; `--undo` takes it back."
-    yield f"Then: `{client.then}`." if client.launch is not None else f"{client.then}."
+        yield f"`cursor-gateway connect {client.name} --write` does this for you; `--undo` reverts it."
+    yield f"Then run `{client.then}`." if client.launch is not None else f"{client.then}."
 
 
 def _place(folder: Folder, name: str) -> str:

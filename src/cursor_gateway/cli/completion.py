@@ -23,7 +23,7 @@ _SHELLS = ("bash", "zsh", "fish")
 @click.argument("shell", metavar="[bash|zsh|fish]", type=click.Choice(_SHELLS))
 @click.pass_context
 def completion(context: click.Context, shell: str) -> int:
-    """Print the completion script of a shell: it completes commands, options and their values."""
+    """Print a shell completion script for commands, options and their values."""
     from click.shell_completion import get_completion_class
 
     made = get_completion_class(shell)

@@ -74,7 +74,7 @@ _json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
       cursor-gateway conversations | cut -f1,6
 
     \b
-    In a pipe, one line each: id, time, state, mode, model, title.
+    In a pipe, one conversation per line: id, time, state, mode, model, title.
     {_EXIT_STATUS.removeprefix(chr(8)).strip()}""",
 )
 @where

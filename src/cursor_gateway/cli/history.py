@@ -27,14 +27,14 @@ def history() -> None:
       cursor-gateway history copy --as alice
 
     \b
-    The copy may be interrupted and started again: conversations that the database has
-    are left as they are. What agents keep of their sessions stays in the data directory;
-    copied conversations continue with their messages.
+    You can interrupt the copy and start it again: conversations that are already in the
+    database are left as they are. The agents' own session data stays in the data directory;
+    copied conversations continue from their messages.
     Exit status: 0 success; 1 a conversation has an active run and was not copied.""",
 )
 @config
 @click.option("--from", "source", metavar="DIR", help="The data directory to read. Default: the setting `data_dir`.")
-@click.option("--as", "owner", metavar="NAME", help="The key that owns conversations that were made without a key.")
+@click.option("--as", "owner", metavar="NAME", help="The key that will own conversations created without one.")
 def copy(config: str | None, source: str | None, owner: str | None) -> int:
     """Copy this machine's history to the PostgreSQL database that the setting `store` names."""
     from cursor_gateway.cli.stores import database_url

@@ -33,13 +33,17 @@ _Result = TypeVar("_Result")
     The key is not stored: the gateway needs only its hash. If the setting `store` names a database,
     the hash is stored there, and all gateways accept the key within seconds; limits, `--list` and
     `--revoke` need such a database.
-    Exit status: 0 success; 1 there is no valid key of this name; 2 the database cannot be used.""",
+    Exit status: 0 success; 1 there is no valid key with this name; 2 the database cannot be used.""",
 )
 @config
 @click.argument("name", required=False)
-@click.option("--max-runs", type=click.IntRange(min=1), metavar="N", help="Runs at once.")
-@click.option("--runs-per-day", type=click.IntRange(min=1), metavar="N", help="Runs per day (UTC).")
-@click.option("--tokens-per-day", type=click.IntRange(min=1), metavar="N", help="Tokens per day (UTC).")
+@click.option("--max-runs", type=click.IntRange(min=1), metavar="N", help="The maximum number of runs at once.")
+@click.option(
+    "--runs-per-day", type=click.IntRange(min=1), metavar="N", help="The maximum number of runs per day (UTC)."
+)
+@click.option(
+    "--tokens-per-day", type=click.IntRange(min=1), metavar="N", help="The maximum number of tokens per day (UTC)."
+)
 @click.option("--revoke", is_flag=True, help="Revoke the key of NAME; its conversations stay.")
 @click.option("--list", "lists", is_flag=True, help="List the keys in the database.")
 def key(

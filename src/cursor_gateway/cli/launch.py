@@ -64,7 +64,7 @@ def launch(
     """Start an installed client that uses Cursor's agent, in the current folder.
 
     No configuration file is changed: everything is set for this one process. The client uses your running gateway if
-    that may work in this folder. Otherwise one is started, which stops with the client.
+    that is allowed to work in this folder. Otherwise, a gateway is started, and stops when the client does.
     """
     client = LAUNCHED[name]
     assert client.launch is not None

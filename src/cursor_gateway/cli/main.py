@@ -32,7 +32,7 @@ _COMMANDS = {
     "settings": "Show all settings and where they come from.",
     "key": "Create an API key.",
     "service": "Run the gateway in the background, starting at login.",
-    "completion": "Print the completion script of a shell.",
+    "completion": "Print a shell completion script.",
 }
 _MODULES = {"demo": "show"}  # of those that share one
 

@@ -36,8 +36,8 @@ _SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 def mcp(config: str | None, url: str | None, workspace: str | None) -> int:
     """Offer Cursor's agent as an MCP server, with the tools ask, run, status, answer and cancel.
 
-    An MCP host starts this command and talks to it on standard input and output. Your running gateway is used if it may
-    work in the folder. Otherwise one is started with the first call, and ends with this command.
+    An MCP host starts this command and talks to it on standard input and output. Your running gateway is used if it
+    is allowed to work in the folder. Otherwise, one is started with the first call, and stops with this command.
     """
     settings = configuration(config).settings
     folder = current_folder() if workspace is None else str(Path(workspace).expanduser().absolute())

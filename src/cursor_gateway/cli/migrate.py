@@ -15,7 +15,7 @@ from cursor_gateway.errors import SettingsError
       cursor-gateway migrate
 
     \b
-    A gateway does not migrate by itself: `serve` does not start with a database in another format.""",
+    The gateway never migrates by itself: `serve` does not start if the database has another format.""",
 )
 @config
 @click.option("--dry-run", is_flag=True, help="Show what would be done, and change nothing.")

@@ -43,7 +43,7 @@ def where(command: Command) -> Command:
       cursor-gateway permissions revoke --all
 
     \b
-    In a pipe, one per line: id, where, rules, workspace, what was asked for.
+    In a pipe, one permission per line: id, where, rules, workspace, what was asked for.
     Exit status: 0 success; 1 nothing to revoke; 2 the gateway cannot be reached.""",
 )
 @where

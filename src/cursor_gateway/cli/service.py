@@ -33,7 +33,7 @@ dry_run_option = click.option("--dry-run", is_flag=True, help="Print the file an
 
     \b
     On Linux it is a systemd user unit, on macOS a launchd agent.
-    Exit status: 0 success; 1 `status`: it does not run; 2 failure.""",
+    Exit status: 0 success; 1 the service is not running (`status`); 2 failure.""",
 )
 def service() -> None:
     """Run the gateway in the background, as a user service that starts at login."""
@@ -94,7 +94,7 @@ def remove(dry_run: bool) -> int:
 @service.command()
 @dry_run_option
 def status(dry_run: bool) -> int:
-    """Report whether the service is installed and runs."""
+    """Report whether the service is installed and running."""
     manager = _manager()
     if dry_run:
         write_text(_lines([manager.status]))

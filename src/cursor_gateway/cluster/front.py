@@ -278,7 +278,7 @@ class Front:
         asked, took = self._asking.commands, self._asking.seconds
         return [
             *self._members.figures(),
-            Figure("cluster_commands", "Commands of this process that were carried out.", asked, is_total=True),
+            Figure("cluster_commands", "Commands from this process that were carried out.", asked, is_total=True),
             Figure("cluster_command_seconds", "Time until their outcomes were known.", took, is_total=True),
         ]
 

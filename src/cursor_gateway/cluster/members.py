@@ -22,7 +22,7 @@ from cursor_gateway.store.base import Lease, RunRecord, Store
 from cursor_gateway.store.cluster import OLDEST, ClusterStore, Figures, Hint, Member
 
 _FORGET_SECONDS = 60.0  # between two removals of old commands
-_CUT_OFF = 0.8  # of a lease without beats: others may take this process for dead soon
+_CUT_OFF = 0.8  # of a lease without beats: others may soon consider this process dead
 _LATE = 1.5  # times `beat_seconds` after the last beat: the next one should be there
 _REJOINED = 2**40  # beats that a member is ahead of its earlier life
 _LOST = RunnerLost(
@@ -50,7 +50,7 @@ class Members:
         self.volumes = set(own.volumes)  # of all members there were: a process that died may come back with its own
         self.takeovers = self.times_removed = 0
         self.stored: Figures | None = None  # as of the last look
-        self.removed: Callable[[], Awaitable[None]] = _nothing  # awaited when this process was taken for dead
+        self.removed: Callable[[], Awaitable[None]] = _nothing  # awaited when others considered this process dead
         self.left: Callable[[Member], None] = lambda member: None  # called with a member that is there no longer
         self.cut_off: Callable[[], None] = lambda: None  # called while the database does not take its beats
         self.busy: Callable[[], int] = lambda: 0
@@ -138,7 +138,7 @@ class Members:
 
     async def _rejoin(self) -> None:
         self.times_removed += 1
-        self._warn("this process was taken for dead by another one; its runs were ended")
+        self._warn("another process considered this one dead; its runs were ended")
         await self.removed()
         self.own = replace(self.own, beat=self.own.beat + _REJOINED)
         with suppress(StoreUnavailable):  # the next beat says so again
@@ -152,13 +152,13 @@ class Members:
 
     def figures(self) -> list[Figure]:
         """For the metrics."""
-        count = Figure("cluster_members", "Processes of the cluster.", len(self.known))
+        count = Figure("cluster_members", "Processes in the cluster.", len(self.known))
         found = [
             count,
-            Figure("cluster_level", "The protocol that all processes of the cluster understand.", self.level),
-            Figure("cluster_beat_age_seconds", "Time since the database took this process's beat.", self.beat_age),
+            Figure("cluster_level", "The protocol that all processes in the cluster understand.", self.level),
+            Figure("cluster_beat_age_seconds", "Time since this process's last stored heartbeat.", self.beat_age),
             Figure("cluster_takeovers", "Dead processes whose runs were ended here.", self.takeovers, is_total=True),
-            Figure("cluster_fenced", "Times that this process was taken for dead.", self.times_removed, is_total=True),
+            Figure("cluster_fenced", "Times that this process was considered dead.", self.times_removed, is_total=True),
         ]
         if (stored := self.stored) is None:
             return found
@@ -167,7 +167,7 @@ class Members:
             Figure("cluster_queue_age_seconds", "Age of the oldest command without a runner.", stored.queue_seconds),
             Figure(
                 "cluster_notification_queue_ratio",
-                "How full PostgreSQL's queue of notifications is.",
+                "How full PostgreSQL's notification queue is.",
                 stored.notification_queue,
             ),
             Figure("cluster_commits", "Commits of events.", stored.commits, is_total=True),
@@ -176,7 +176,7 @@ class Members:
             Figure("cluster_waiting_bytes", "Bytes of events that are not stored yet.", stored.waiting_bytes),
             Figure(
                 "cluster_listen_reconnections",
-                "Reconnections of the connection for hints.",
+                "Reconnects of the connection that receives hints.",
                 max(0, stored.reconnections),
                 is_total=True,
             ),
@@ -247,7 +247,7 @@ class Members:
             return
         if beat is not None:
             self.takeovers += 1
-            self._warn(f"the member {id} has died; its {len(runs)} runs are ended")
+            self._warn(f"process {id} is considered dead; its {len(runs)} runs are ended")
         for run in runs:
             await self._end(run)
         self._cluster.hint("", Hint("queue"))

@@ -105,7 +105,7 @@ class Runner:
             await asyncio.wait(tasks)
 
     async def stop_all(self) -> None:
-        """This process was taken for dead: its runs are over."""
+        """Others considered this process dead: its runs are over."""
         await self._runs.stop_all(
             RunnerLost("This process was considered dead, so its runs were ended; send the message again.")
         )

@@ -206,7 +206,7 @@ class ReplaySource:
         )
 
     def state(self) -> SourceState:
-        kind = "built-in recordings" if self._is_demo else "recordings"
+        kind = "built-in recordings" if self._is_demo else "recording" if len(self._recordings) == 1 else "recordings"
         return SourceState(
             name="demo" if self._is_demo else "replay",
             detail=f"{len(self._recordings)} {kind}, no agent runs: {self._names()}",

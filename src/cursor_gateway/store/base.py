@@ -7,8 +7,8 @@ retries later.
 **Leases.** Any number of processes may share a history, and each run has one writer. Whoever begins a run, or claims
 one whose process died, gets a `Lease`: the run's id and its epoch, which every claim raises. Every write brings its
 lease and the number of its first event; both are compared in the transaction that stores it. So a process that was
-taken for dead and wakes up is `Fenced`: it stores nothing, and learns that the run is no longer its own. A conversation
-has one running run at a time, whichever process starts it.
+considered dead and wakes up is `Fenced`: it stores nothing, and learns that the run is no longer its own. A
+conversation has one running run at a time, whichever process starts it.
 """
 
 from collections.abc import Iterable, Mapping, Sequence, Set

@@ -19,7 +19,7 @@ from cursor_gateway.cli.clients.base import (
 )
 
 _KEY = "CGW_API_KEY"  # not one of our own variables: those are settings
-_TOOLS = "its own tools: the agent asks, the client runs them in its folder, with its permissions"
+_TOOLS = "its own tools: the agent requests them, and the client runs them in its folder, with its permissions"
 _SESSIONS = "sessions: the conversation continues in the agent's session"
 
 
@@ -76,7 +76,7 @@ QWEN = Client(
     keep=_keep_qwen,
     then="qwen",
     works=(_TOOLS, _SESSIONS, "`/model` lists the gateway's models"),
-    limits=("A system-wide settings file of Qwen Code is not read by a launched one.",),
+    limits=("When started with `launch`, Qwen Code does not read its system-wide settings file.",),
 )
 
 
@@ -183,7 +183,7 @@ CN = Client(
     works=(_TOOLS, _SESSIONS, "`/model` lists the gateway's models"),
     limits=(
         "The agent's thinking and actions are not shown: Continue ignores reasoning.",
-        "Continue warns of limited capabilities, as of every model whose name it does not know. It can be ignored.",
+        "Continue warns about limited capabilities, as for every model it does not know. You can ignore the warning.",
     ),
 )
 
@@ -321,7 +321,7 @@ AIDER = Client(
     ),
     limits=(
         "aider has no tools: it sends files as text.",
-        'Only `launch` sets the mode `ask`; with the configuration to keep, set `mode = "ask"` in the gateway.',
+        'Only `launch` sets the mode `ask`; with the permanent configuration, set `mode = "ask"` in the gateway.',
     ),
 )
 
@@ -380,11 +380,11 @@ LLM = Client(
     then=f"llm -m {PROVIDER}/auto",
     works=(
         "questions, `llm chat`, tools (`--functions`, `-T`), schemas and images",
-        "without tools, the agent works in the current folder with its own",
+        "without these tools, the agent works in the current folder with its own",
         "`llm models` lists the gateway's models",
     ),
     limits=(
-        "A launched llm has a folder of its own: its log, keys, aliases and templates are not yours.",
+        "When started with `launch`, llm has a folder of its own, without your logs, keys, aliases and templates.",
         f"If the gateway requires a key, store it once with `llm keys set {PROVIDER}`; `launch` does it for you.",
     ),
 )

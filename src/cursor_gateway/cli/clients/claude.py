@@ -61,14 +61,14 @@ CLAUDE = Client(
     keep=_keep,
     then="claude",
     works=(
-        "its own tools: the agent asks, Claude Code runs them in its folder, with its permissions",
+        "its own tools: the agent requests them, and Claude Code runs them in its folder, with its permissions",
         "sessions: `--continue` and `--resume` continue the agent's session",
         "`/model` lists the gateway's models",
         "titles, summaries, subagents and web searches: see [Messages API](../messages.md)",
     ),
     limits=(
-        "Claude's model names stand for Cursor's models (setting `model_aliases`); the prices shown do not apply.",
-        "A message that is sent again after a rewind, within 5 seconds of its answer, is taken for a retry: it shows "
-        "the old answer.",
+        "Claude's model names are mapped to Cursor's models (setting `model_aliases`); the prices shown do not apply.",
+        "A message that is sent again after a rewind, within 5 seconds of its answer, counts as a retry and "
+        "gets the old answer.",
     ),
 )

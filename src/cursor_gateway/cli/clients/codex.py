@@ -100,13 +100,13 @@ CODEX = Client(
     keep=_keep,
     then="codex -p cursor",
     works=(
-        "its own tools: the agent asks, Codex runs them in its folder, with its sandbox and approvals",
+        "its own tools: the agent requests them, and Codex runs them in its folder, with its sandbox and approvals",
         "sessions: `codex resume` continues the agent's session",
         "`/model` lists the gateway's models (with `launch`)",
         "compaction",
     ),
     limits=(
-        "The configuration to keep is a profile, so that Codex itself stays as it is. With it, Codex warns that it has "
-        "no description of the model; `launch` gives it one.",
+        "The permanent configuration is a profile; without it, Codex works as before. With the profile, Codex warns "
+        "that it has no description of the model; `launch` provides one.",
     ),
 )

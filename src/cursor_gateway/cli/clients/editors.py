@@ -12,7 +12,7 @@ from cursor_gateway.cli.clients.base import (
 )
 from cursor_gateway.cli.clients.chat_clients import keep_continue
 
-_TOOLS = "the editor's own tools: the agent asks, the editor runs them"
+_TOOLS = "the editor's own tools: the agent requests them, and the editor runs them"
 
 
 def _keep_zed(endpoint: Endpoint) -> JsonFile:
@@ -39,7 +39,7 @@ ZED = Client(
     title="Zed",
     wire="chat",
     keep=_keep_zed,
-    then=f"Open the agent panel, choose a model of {TITLE}; if Zed asks for a key, enter the gateway's, or any word",
+    then=f"Open the agent panel and choose a model of {TITLE}. If Zed asks for a key, enter the gateway's, or any word",
     works=(_TOOLS, "the gateway's models in the model picker"),
     limits=("Not tested with the real editor.",),
 )
@@ -73,7 +73,7 @@ CLINE_EDITOR = Client(
     title="Cline (VS Code)",
     wire="chat",
     keep=_keep_cline,
-    then="Ask in Cline's panel",
+    then="Enter a prompt in Cline's panel",
     works=(_TOOLS,),
     limits=("Not tested with the real editor.",),
 )

@@ -59,7 +59,7 @@ def _keep_kilo(endpoint: Endpoint) -> JsonFile:
 
 
 _WORKS = (
-    "its own tools: the agent asks, the client runs them in its folder, with its permissions",
+    "its own tools: the agent requests them, and the client runs them in its folder, with its permissions",
     "sessions: `--continue` continues the agent's session",
     "`/models` lists the gateway's models",
     "images, titles and compaction",

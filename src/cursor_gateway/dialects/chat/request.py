@@ -38,7 +38,7 @@ from cursor_gateway.prompting.structured import Format, JsonObject, JsonSchema, 
 from cursor_gateway.wire.json_body import read_json
 
 _NO_SWITCH = "Cursor's agent has no such option."
-_NO_EFFECT = "It changes nothing about the answer."
+_NO_EFFECT = "It has no effect on the answer."
 
 IGNORED: dict[str, str] = {
     "temperature": _NO_SWITCH,

@@ -90,7 +90,7 @@ _BODY = api.json_body(
                     "input_schema": {"type": "object", "properties": {"city": api.TEXT}},
                 }
             ],
-            "messages": [{"role": "user", "content": "How is the weather in Oslo?"}],
+            "messages": [{"role": "user", "content": "What is the weather in Oslo?"}],
         },
     ),
 )
@@ -107,7 +107,7 @@ def _schemas() -> dict[str, Json]:
     )
     return {
         **api.record("MessagesRequest", "A request of Anthropic's Messages API.", _REQUEST | _OPTIONS, _REQUIRED),
-        **api.record("MessagesCountRequest", "A request for counting tokens.", _REQUEST, ["messages"]),
+        **api.record("MessagesCountRequest", "A request to count tokens.", _REQUEST, ["messages"]),
         **api.record("MessagesTokenCount", "The size of a request.", {"input_tokens": (api.COUNT, "An estimate.")}),
         **api.record("MessagesMessage", "One message of the conversation.", _WIRE_MESSAGE),
         **api.record("MessagesTool", "A caller's tool.", _TOOL, ["name"]),
@@ -158,7 +158,7 @@ _OPTIONS: Fields = {
     ),
     "max_tokens": (
         {"type": "integer", "minimum": 1},
-        "The maximum number of tokens of the answer's text, by estimate. Values of 16,000 and more set no limit.",
+        "The maximum number of tokens in the answer's text (an estimate). Values of 16,000 and more set no limit.",
     ),
     "stream": (api.FLAG, "Whether to stream the answer."),
     "stop_sequences": ({"type": "array", "items": api.NAME}, "Sequences at which the answer ends."),
@@ -190,7 +190,7 @@ _TOOL: Fields = {
     "name": ({"type": "string", "pattern": "^[A-Za-z0-9_./:-]{1,128}$"}, "Its name, which must be unique."),
     "description": (api.TEXT, "What it does, for the model."),
     "input_schema": ({"type": "object", "properties": {"type": {"const": "object"}}}, "The JSON Schema of its input."),
-    "type": (api.TEXT, "`custom`, or a tool of Anthropic's own. " + IGNORED["tools[].type"]),
+    "type": (api.TEXT, "`custom`, or one of Anthropic's own tools. " + IGNORED["tools[].type"]),
 }
 _MESSAGE: Fields = {
     "id": ({"type": "string", "pattern": "^msg_"}, "The answer's id."),
@@ -198,13 +198,13 @@ _MESSAGE: Fields = {
     "role": ({"const": "assistant"}, "Always `assistant`."),
     "model": (api.TEXT, "The model, as in the request."),
     "content": ({"type": "array", "items": api.OBJECT}, "Blocks: `text`, `thinking`, `tool_use`, server tools."),
-    "stop_reason": ({"enum": [*get_args(StopReason), None]}, "Why the answer ends."),
+    "stop_reason": ({"enum": [*get_args(StopReason), None]}, "Why the answer ended."),
     "stop_sequence": ({"type": ["string", "null"]}, "The stop sequence that was found."),
     "usage": (api.ref("MessagesUsage"), "The size of the conversation."),
 }
 _USAGE: Fields = {
-    "input_tokens": (api.COUNT, "Tokens read, without those from the cache."),
+    "input_tokens": (api.COUNT, "Tokens read, excluding those from the cache."),
     "cache_creation_input_tokens": (api.COUNT, "Always 0."),
     "cache_read_input_tokens": (api.COUNT, "Tokens read from the cache."),
-    "output_tokens": (api.COUNT, "Tokens of the answer."),
+    "output_tokens": (api.COUNT, "Tokens in the answer."),
 }

@@ -30,14 +30,14 @@ from cursor_gateway.wire.json_body import read_json
 from cursor_gateway.wire.payload import Fields
 
 _NO_SWITCH = "Cursor's agent has no such setting."
-_NO_EFFECT = "It changes nothing about the answer."
+_NO_EFFECT = "It has no effect on the answer."
 
 IGNORED: dict[str, str] = {
     "temperature": _NO_SWITCH,
     "top_p": _NO_SWITCH,
     "top_k": _NO_SWITCH,
     "thinking.budget_tokens": _NO_SWITCH,
-    "output_config.effort": "Cursor's models have their effort in their names: choose it with `model`.",
+    "output_config.effort": "The names of Cursor's models include the effort: choose it with `model`.",
     "cache_control": "Cursor decides what is cached.",
     "context_management": "Cursor's agent manages its own context.",
     "container": "The agent works in its workspace.",
@@ -46,8 +46,8 @@ IGNORED: dict[str, str] = {
     "speed": _NO_EFFECT,
     "betas": _NO_EFFECT,
     "diagnostics": _NO_EFFECT,
-    "tools[].type": "Anthropic's own tools are not run here: the agent has tools of its own.",
-    "messages[].content[].type": "Thinking, server tools and blocks of unknown kinds are skipped.",
+    "tools[].type": "Anthropic's own tools are not run here, because the agent has its own.",
+    "messages[].content[].type": "Thinking, server tools and blocks of unknown types are skipped.",
 }
 
 # Clients that want no limit send the largest that they know: Claude Code 128,000, others 32,000.

@@ -23,7 +23,7 @@ def _operations(sample: Sample) -> dict[str, Json]:
     reply = ResponsesReply(asked=Asked())
     whole = api.json_content(api.ref("Response"), api.whole_example(sample, reply))
     events = api.stream(
-        "The name of each event is its type. `keepalive` events keep a silent stream open.",
+        "The name of each event is its type. Comments keep a silent stream open; Codex gets `keepalive` events.",
         api.sse_event(("ResponseEvent",), event=api.TEXT),
         api.stream_example(sample, reply),
     )
@@ -62,7 +62,7 @@ def _operations(sample: Sample) -> dict[str, Json]:
             "getResponse",
             "Get a response",
             "Returns the response in its current state. With `stream=true`, streams its events, from the first or "
-            "after `starting_after`, during the run and after it ended.",
+            "after `starting_after`, during the run and after it has ended.",
             replies=either,
             errors=api.OF_STORED,
             parameters=[
@@ -196,7 +196,7 @@ def _schemas() -> dict[str, Json]:
         **api.record(
             "ResponsesTool",
             "A caller's tool: `function` or `custom`, or a `namespace` of these. Other types are accepted and ignored, "
-            "because the agent has its own.",
+            "because the agent has its own tools.",
             {"type": (api.TEXT, "Its type."), "name": (api.TEXT, "Its name.")},
             ["type"],
         ),
@@ -205,7 +205,7 @@ def _schemas() -> dict[str, Json]:
         **api.record(
             "ResponseEvent",
             "One event of a stream: `response.created`, `response.in_progress`, the events of each item, then one of "
-            "`response.completed`, `response.incomplete` and `response.failed`; `keepalive` between them.",
+            "`response.completed`, `response.incomplete` and `response.failed`; for Codex, `keepalive` between them.",
             {
                 "type": (api.TEXT, "The type of the event, as in its `event` line."),
                 "sequence_number": (api.COUNT, "Its number in the stream."),
@@ -272,12 +272,12 @@ _REQUEST: Fields = {
     ),
     "parallel_tool_calls": (api.FLAG, "With `false`, one call at a time."),
     "text": (api.OBJECT, "With a `format` of type `json_object` or `json_schema`, the answer is JSON."),
-    "include": ({"type": "array", "items": api.TEXT}, "`reasoning.encrypted_content` adds it to reasoning."),
+    "include": ({"type": "array", "items": api.TEXT}, "`reasoning.encrypted_content` adds it to reasoning items."),
     "max_output_tokens": (
         {"type": "integer", "minimum": 1},
-        "The maximum number of tokens of the answer, by estimate.",
+        "The maximum number of tokens in the answer (an estimate).",
     ),
-    "metadata": (api.OBJECT, "Repeated in the response."),
+    "metadata": (api.OBJECT, "Returned unchanged in the response."),
     "client_metadata": (api.OBJECT, "Codex's data about its turn."),
     "cursor": (api.ref("CursorOptions"), "Gateway options."),
     **api.ignored(IGNORED),
@@ -299,9 +299,9 @@ _RESPONSE: Fields = {
     "usage": ({"anyOf": [api.ref("ResponseUsage"), api.NULL]}, "Null until the response has ended."),
 }
 _USAGE: Fields = {
-    "input_tokens": (api.COUNT, "Tokens of the whole conversation."),
-    "input_tokens_details": (api.OBJECT, "`cached_tokens` are from the cache."),
-    "output_tokens": (api.COUNT, "Tokens of the answer."),
+    "input_tokens": (api.COUNT, "Tokens in the whole conversation."),
+    "input_tokens_details": (api.OBJECT, "`cached_tokens`: those read from the cache."),
+    "output_tokens": (api.COUNT, "Tokens in the answer."),
     "output_tokens_details": (api.OBJECT, "`reasoning_tokens` is always 0, because the agent does not report it."),
-    "total_tokens": (api.COUNT, "Both."),
+    "total_tokens": (api.COUNT, "The sum of both."),
 }

@@ -30,15 +30,15 @@ from cursor_gateway.prompting.structured import Format, JsonObject, JsonSchema, 
 from cursor_gateway.wire.json_body import read_json
 
 _NO_SWITCH = "Cursor's agent has no such setting."
-_NO_EFFECT = "It changes nothing about the answer."
+_NO_EFFECT = "It has no effect on the answer."
 
 IGNORED: dict[str, str] = {
     "temperature": _NO_SWITCH,
     "top_p": _NO_SWITCH,
     "top_logprobs": _NO_SWITCH,
-    "truncation": "The agent shortens a conversation that is too long itself.",
-    "context_management": "The agent shortens a conversation that is too long itself.",
-    "reasoning": "Cursor's models have their effort in their names: choose it with `model`. Summaries are always sent.",
+    "truncation": "The agent itself shortens a conversation that is too long.",
+    "context_management": "The agent itself shortens a conversation that is too long.",
+    "reasoning": "The names of Cursor's models include the effort: choose it with `model`. Summaries are always sent.",
     "text.verbosity": _NO_SWITCH,
     "max_tool_calls": _NO_SWITCH,
     "stream_options": _NO_EFFECT,

@@ -1,7 +1,7 @@
 """A thread that raises a member's beat every few seconds, whatever the event loop and the agents do meanwhile.
 
 It has a connection of its own. It stops beating while the event loop does not turn: a process that does nothing any
-more should be taken for dead.
+more should be considered dead.
 """
 
 import threading
