@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from cursor_gateway.errors import (
     ConversationBusy,
@@ -54,6 +55,7 @@ from tests.runs.scripted import (
     turns_of_the_loop,
 )
 from tests.runs.suspending import suspending
+from tests.store.making import ME, new_run
 
 ANSWERS: list[Step] = [[STARTED], say("All"), [FINISHED]]
 
@@ -516,5 +518,40 @@ def test_closing_ends_the_runs_and_closes_the_source(tmp_path: Path) -> None:
         assert (place.source.is_closed, place.source.ended) == (True, 1)
         with pytest.raises(ShuttingDown):
             await place.start()
+
+    lived(place, live)
+
+
+def test_a_message_does_not_end_a_run_that_is_just_being_resumed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = Place(tmp_path, ScriptedSource(ANSWERS))
+    service = place.service
+    service._is_alive = lambda instance: True
+    prepare, is_preparing, may_continue = service.starter.prepare, asyncio.Event(), asyncio.Event()
+
+    async def slowly(request: RunRequest, conversation_id: str) -> list[tuple[Image, str]]:
+        if request.request_id == "lost":
+            is_preparing.set()
+            await may_continue.wait()
+        return await prepare(request, conversation_id)
+
+    monkeypatch.setattr(service.starter, "prepare", slowly)
+
+    async def live() -> None:
+        new = replace(new_run("lost", "conv"), instance="instance", workspace=str(place.work))
+        await place.store.begin_run(new)
+        stored = await place.store.run("lost", ME)
+        assert stored is not None
+        request = RunRequest(owner=ME, messages=[UserMessage("Say it.")], request_id="lost")
+        resuming = asyncio.create_task(service.resume(request, stored))
+        await is_preparing.wait()
+        with pytest.raises(ConversationBusy):
+            await place.start(UserMessage("And then?"), owner=ME, conversation_id="conv")
+        may_continue.set()
+        await (await resuming).gone()
+        ended = await place.store.run("lost", ME)
+        assert ended is not None
+        assert (ended.state, len(place.source.turns)) == ("completed", 1)
 
     lived(place, live)

@@ -109,6 +109,7 @@ class Service:
         self._now_ms, self._account_errors = now_ms, account_errors
         self._instance, self._is_alive = instance, is_alive
         self._locks = KeyedLocks()
+        self._resuming: set[str] = set()  # runs of this process that are not driven yet
 
     # --- starting -----------------------------------------------------------------------------------
 
@@ -162,6 +163,13 @@ class Service:
 
     async def resume(self, request: RunRequest, stored: RunRecord) -> Run:
         """Continues a run whose process died, with a new agent; this process has its lease."""
+        self._resuming.add(stored.id)
+        try:
+            return await self._resume(request, stored)
+        finally:
+            self._resuming.discard(stored.id)
+
+    async def _resume(self, request: RunRequest, stored: RunRecord) -> Run:
         request = replace(await self._with_source(request), mode=stored.mode)
         place = await self.runs.reserve(request.owner)
         try:
@@ -238,7 +246,8 @@ class Service:
             await ended.gone()
             return await ended.store_again()
         while (stored := await self.store.run(run_id, owner)) is not None and stored.state == "running":
-            if stored.instance == self._instance or not self._is_alive(stored.instance):
+            is_own = stored.instance == self._instance and run_id not in self._resuming
+            if is_own or not self._is_alive(stored.instance):
                 await end_interrupted_run(self.store, stored, self._now_ms())
             else:
                 self._check_may_wait()
