@@ -4,7 +4,7 @@ A run that was started here and is no longer wanted (the host cancelled its requ
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Set
 from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -21,6 +21,8 @@ from cursor_gateway.sources.router import INTERACTIVE
 if TYPE_CHECKING:
     from cursor_gateway.client.calls import AnswerFields
     from cursor_gateway.client.connection import ChatOptions
+
+_LOOKS, _LOOK_SECONDS = 200, 0.05  # for an agent that takes its time with an answer
 
 Report: TypeAlias = Callable[[str], Awaitable[None]]
 
@@ -42,9 +44,12 @@ async def perform(gateway: Gateway, arguments: ToolArguments, report: Report) ->
             return await client.response(await client.answer(id, **_fields(arguments)))
         case Answer(run_id=id):
             async with _stopped_if_cancelled(client, id):
+                answered: Set[str] = frozenset()
+                with suppress(CallFailed):  # `answer` says what is wrong
+                    answered = _open_calls(await client.response(id))
                 continued = await client.answer(id, **_fields(arguments))
             async with _stopped_if_cancelled(client, continued), client.events(continued) as stream:
-                return await _follow(client, stream, report)
+                return await _follow(client, stream, report, answered)
         case Cancel(run_id=id):
             await client.cancel(id)
             return await client.response(id)
@@ -86,16 +91,20 @@ async def _status(client: AsyncClient, id: str, seconds: int, report: Report) ->
     return await client.response(id)
 
 
-async def _follow(client: AsyncClient, stream: AsyncStream, report: Report) -> ChatResponse:
-    """Until the run is over, or waits for an answer."""
-    paused = await _until_pause(client, stream, report)
+async def _follow(
+    client: AsyncClient, stream: AsyncStream, report: Report, answered: Set[str] = frozenset()
+) -> ChatResponse:
+    """Until the run is over, or waits for another answer than to these calls."""
+    paused = await _until_pause(client, stream, report, answered)
     if paused is None:
         return await stream.result()
     stream.let_finish()
     return paused
 
 
-async def _until_pause(client: AsyncClient, stream: AsyncStream, report: Report) -> ChatResponse | None:
+async def _until_pause(
+    client: AsyncClient, stream: AsyncStream, report: Report, answered: Set[str] = frozenset()
+) -> ChatResponse | None:
     """None at the end of the run."""
     async for events in stream.batches():
         for event in events:
@@ -104,10 +113,24 @@ async def _until_pause(client: AsyncClient, stream: AsyncStream, report: Report)
         if isinstance(events[-1], Done):
             return None
         if any(isinstance(event, Paused) for event in events):
-            response = await client.response(stream.id)
+            response = await _response_after(client, stream.id, answered)
             if response.metadata.waiting_for:  # else it is an earlier pause, or it was answered
                 return response
     return None
+
+
+async def _response_after(client: AsyncClient, id: str, answered: Set[str]) -> ChatResponse:
+    """Until the agent has taken the answer, the run still seems to wait for it."""
+    for _ in range(_LOOKS):
+        response = await client.response(id)
+        if not answered or _open_calls(response) != answered:
+            return response
+        await asyncio.sleep(_LOOK_SECONDS)
+    return await client.response(id)
+
+
+def _open_calls(response: ChatResponse) -> Set[str]:
+    return frozenset(call.tool_call_id for call in response.metadata.waiting_for or ())
 
 
 def _fields(answer: Answer) -> "AnswerFields":
