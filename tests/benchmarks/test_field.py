@@ -98,7 +98,7 @@ def test_a_modest_key_is_measured_beside_a_greedy_one(field: Field) -> None:
     assert found.keys() == {"fair first content", "fair whole answer"}
     for one in found.values():
         assert one.value > 0
-        result = re.search(r"had \d+\.\d of 8 runs, ([\d,]+) of its requests were refused", one.details)
+        result = re.search(r"had \d+\.\d of 8 runs; ([\d,]+) of its requests were refused", one.details)
         assert result is not None
         assert result[1] != "0"
 

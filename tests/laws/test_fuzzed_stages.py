@@ -534,6 +534,10 @@ _declared = st.fixed_dictionaries(
 @examples(200)
 @given(st.lists(_declared, max_size=4), any_json | st.sampled_from(["auto", "none", "required"]))
 def test_any_tools_of_a_response_are_offered_or_refused(tools: list[dict[str, Any]], choice: Any) -> None:
+    try:
+        msgspec.json.encode([tools, choice])
+    except UnicodeEncodeError:
+        return  # such text is repaired before: see wire/json_body
     with suppress(InvalidRequest):
         toolbox = read_tools([("tools", tool) for tool in tools], choice)
         names = [tool.name for tool in toolbox.offer.tools] if toolbox.offer is not None else []
