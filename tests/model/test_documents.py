@@ -21,6 +21,7 @@ from cursor_gateway.model.documents import (
     ErrorMetadata,
     FileEditMetadata,
     Metadata,
+    PermissionRequest,
     PlanMetadata,
     PlanTodo,
     ResponseMetadata,
@@ -31,6 +32,7 @@ from cursor_gateway.model.documents import (
     TodoUpdateMetadata,
     ToolCallMetadata,
     ToolCallResult,
+    ToolTrace,
     Usage,
     document_type,
     is_tool_use,
@@ -293,6 +295,22 @@ def test_an_envelope_is_a_response_without_its_documents() -> None:
 def test_some_documents_tell_of_something_that_was_done() -> None:
     done = {type for type, (metadata, _) in PLAIN.items() if is_tool_use(make_document("doc_001", 1, None, metadata))}
     assert done == {"tool_call", "terminal_command", "file_edit"}
+
+
+DATE = PermissionRequest(subject="date", rules=["Shell(date)"])
+
+
+@pytest.mark.parametrize(
+    ("trace", "needs"),
+    [
+        (ToolTrace(), False),
+        (ToolTrace(state="rejected"), False),
+        (ToolTrace(permission=DATE), False),
+        (ToolTrace(state="rejected", permission=DATE), True),
+    ],
+)
+def test_a_command_that_was_rejected_for_want_of_permission_needs_a_decision(trace: ToolTrace, needs: bool) -> None:
+    assert trace.needs_decision is needs
 
 
 def test_the_modes_are_the_specifications() -> None:
