@@ -40,7 +40,7 @@ def lived(tmp_path: Path, script: dict[str, list[Any]], life: Life) -> None:
     gone: list[int] = []
 
     async def live() -> None:
-        process, voice = InteractiveProcess.open(
+        process, voice = await InteractiveProcess.open(
             [sys.executable, "-ISc", AGENT, json.dumps(script)],
             folder=str(tmp_path),
             environment={},
@@ -189,7 +189,7 @@ def test_a_refusal_says_what_it_means() -> None:
 def test_a_program_that_is_none_is_told(tmp_path: Path) -> None:
     async def live() -> None:
         with pytest.raises(AgentMissing, match="cannot be started"):
-            InteractiveProcess.open([str(tmp_path / "no")], folder="/", environment={}, on_gone=lambda pid: None)
+            await InteractiveProcess.open([str(tmp_path / "no")], folder="/", environment={}, on_gone=lambda pid: None)
 
     asyncio.run(live())
 

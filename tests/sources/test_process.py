@@ -8,7 +8,6 @@ import errno
 import fcntl
 import os
 import signal
-import subprocess
 import sys
 import threading
 from collections.abc import Awaitable, Callable, Coroutine
@@ -22,6 +21,7 @@ from cursor_gateway.errors import AgentMissing, HostExhausted
 from cursor_gateway.sources import process
 from cursor_gateway.sources.process import AgentProcess
 from cursor_gateway.sources.process_groups import start_of
+from cursor_gateway.sources.spawning import spawn
 
 Run: TypeAlias = Callable[[Coroutine[Any, Any, None]], None]
 
@@ -50,9 +50,11 @@ def run(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Run:
     return found
 
 
-def start(script: str, *, stdin: bytes | None = None, folder: str = "/", gone: list[int] | None = None) -> AgentProcess:
+async def start(
+    script: str, *, stdin: bytes | None = None, folder: str = "/", gone: list[int] | None = None
+) -> AgentProcess:
     result = [] if gone is None else gone
-    return AgentProcess.start(
+    return await AgentProcess.start(
         ["/bin/sh", "-c", script], folder=folder, environment=ENVIRONMENT, stdin=stdin, on_gone=result.append
     )
 
@@ -94,7 +96,7 @@ def open_files() -> set[str]:
 def test_output_last_words_and_status(run: Run) -> None:
     async def live() -> None:
         gone: list[int] = []
-        agent = start("echo out; echo err >&2; pwd; exit 3", folder="/usr", gone=gone)
+        agent = await start("echo out; echo err >&2; pwd; exit 3", folder="/usr", gone=gone)
         assert await everything(agent) == b"out\n/usr\n"
         assert await agent.wait(LONG)
         assert (agent.status, agent.stderr_tail, gone) == (3, "err\n", [agent.pid])
@@ -112,7 +114,7 @@ WRITES = "echo one; while ! test -e two; do sleep 0.01; done; echo two; echo thr
 
 async def paused(folder: Path) -> AgentProcess:
     """An agent that has been read once, and has written more since then."""
-    agent = start(f"{WRITES}; {HANG}", folder=str(folder))
+    agent = await start(f"{WRITES}; {HANG}", folder=str(folder))
     agent.merges_reads = True
     assert await agent.read() == b"one\n"  # never delayed
     (folder / "two").touch()
@@ -163,7 +165,7 @@ def test_an_agent_can_be_ended_in_a_pause(run: Run, tmp_path: Path, monkeypatch:
 
 def test_nothing_is_lost_in_many_pauses(run: Run) -> None:
     async def live() -> None:
-        agent = start("n=0; while test $n -lt 3000; do echo $n; n=$((n+1)); done")
+        agent = await start("n=0; while test $n -lt 3000; do echo $n; n=$((n+1)); done")
         agent.merges_reads = True
         assert await everything(agent) == b"".join(b"%d\n" % number for number in range(3000))
         await agent.end(LONG)
@@ -173,7 +175,7 @@ def test_nothing_is_lost_in_many_pauses(run: Run) -> None:
 
 def test_a_signal_is_a_negative_status(run: Run) -> None:
     async def live() -> None:
-        agent = start("kill -9 $$")
+        agent = await start("kill -9 $$")
         assert await agent.wait(LONG)
         assert agent.status == -9
         await agent.end(LONG)
@@ -183,7 +185,7 @@ def test_a_signal_is_a_negative_status(run: Run) -> None:
 
 def test_pieces_come_as_soon_as_they_are_there(run: Run, tmp_path: Path) -> None:
     async def live() -> None:
-        agent = start(f"mkfifo {tmp_path}/pipe; echo one; read go < {tmp_path}/pipe; echo two")
+        agent = await start(f"mkfifo {tmp_path}/pipe; echo one; read go < {tmp_path}/pipe; echo two")
         assert await read_until(agent, b"\n") == b"one\n"
         (tmp_path / "pipe").write_text("go\n")
         assert await everything(agent) == b"two\n"
@@ -194,7 +196,7 @@ def test_pieces_come_as_soon_as_they_are_there(run: Run, tmp_path: Path) -> None
 
 def test_huge_output_is_read_to_its_last_byte(run: Run) -> None:
     async def live() -> None:
-        agent = start("head -c 5000000 /dev/zero; printf end")
+        agent = await start("head -c 5000000 /dev/zero; printf end")
         said = await everything(agent)
         assert (len(said), said[-3:]) == (5_000_003, b"end")
         await agent.end(LONG)
@@ -204,7 +206,7 @@ def test_huge_output_is_read_to_its_last_byte(run: Run) -> None:
 
 def test_a_flood_of_errors_neither_blocks_nor_stays(run: Run) -> None:
     async def live() -> None:
-        agent = start("head -c 3000000 /dev/zero >&2; echo last words >&2; echo out")
+        agent = await start("head -c 3000000 /dev/zero >&2; echo last words >&2; echo out")
         assert await everything(agent) == b"out\n"
         assert await agent.wait(LONG)
         assert len(agent.stderr_tail) == 64 * 1024
@@ -216,7 +218,7 @@ def test_a_flood_of_errors_neither_blocks_nor_stays(run: Run) -> None:
 
 def test_what_is_discarded_is_not_kept(run: Run) -> None:
     async def live() -> None:
-        agent = start("head -c 3000000 /dev/zero")
+        agent = await start("head -c 3000000 /dev/zero")
         agent.is_discarding = True
         assert await agent.wait(LONG)
         assert await agent.read() == b""
@@ -227,7 +229,7 @@ def test_what_is_discarded_is_not_kept(run: Run) -> None:
 
 def test_nothing_is_kept_of_what_a_program_says_while_it_is_ended() -> None:
     async def live() -> None:
-        agent = start("trap '' TERM PIPE; while :; do echo babble; done")
+        agent = await start("trap '' TERM PIPE; while :; do echo babble; done")
         await agent.read()
         await agent.end(0.01)
         assert (await agent.read(), agent.status) == (b"", -9)
@@ -244,7 +246,7 @@ def test_standard_input_is_read_whole_and_ends(
     stdin: bytes, has_memory_files: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def live() -> None:
-        agent = start("cat", stdin=stdin)
+        agent = await start("cat", stdin=stdin)
         assert await everything(agent) == stdin
         await agent.end(LONG)
 
@@ -257,7 +259,7 @@ def test_standard_input_is_read_whole_and_ends(
 
 def test_a_program_that_does_not_read_its_input_breaks_nothing() -> None:
     async def live() -> None:
-        agent = start("echo out", stdin=b"x" * 3_000_000)
+        agent = await start("echo out", stdin=b"x" * 3_000_000)
         assert await everything(agent) == b"out\n"
         await agent.end(LONG)
 
@@ -266,7 +268,7 @@ def test_a_program_that_does_not_read_its_input_breaks_nothing() -> None:
 
 def test_without_input_standard_input_is_closed() -> None:
     async def live() -> None:
-        agent = start("cat; echo end")
+        agent = await start("cat; echo end")
         assert await everything(agent) == b"end\n"
         await agent.end(LONG)
 
@@ -275,7 +277,7 @@ def test_without_input_standard_input_is_closed() -> None:
 
 def test_the_environment_is_the_one_that_is_given() -> None:
     async def live() -> None:
-        agent = AgentProcess.start(["/usr/bin/env"], folder="/", environment={"A": "é"}, stdin=None)
+        agent = await AgentProcess.start(["/usr/bin/env"], folder="/", environment={"A": "é"}, stdin=None)
         assert await everything(agent) == "A=é\n".encode()
         await agent.end(LONG)
 
@@ -299,7 +301,7 @@ def test_the_environment_is_the_one_that_is_given() -> None:
 def test_what_cannot_be_started_says_why(arguments: list[str], folder: str, expected: str, details: str) -> None:
     async def live() -> None:
         with pytest.raises(AgentMissing, match=expected) as caught:
-            AgentProcess.start(arguments, folder=folder, environment=ENVIRONMENT, stdin=b"prompt")
+            await AgentProcess.start(arguments, folder=folder, environment=ENVIRONMENT, stdin=b"prompt")
         assert caught.value.details == details
 
     before = open_files()
@@ -309,14 +311,14 @@ def test_what_cannot_be_started_says_why(arguments: list[str], folder: str, expe
 
 @pytest.mark.parametrize("number", [errno.EMFILE, errno.EAGAIN, errno.ENOMEM])
 def test_a_system_without_resources_is_told(number: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(*_: object, **__: object) -> None:
+    async def refuse(*_: object) -> int:
         raise OSError(number, os.strerror(number))
 
     async def live() -> None:
         with pytest.raises(HostExhausted, match=os.strerror(number)):
-            start("true", stdin=b"prompt")
+            await start("true", stdin=b"prompt")
 
-    monkeypatch.setattr(subprocess, "Popen", refuse)
+    monkeypatch.setattr(process, "spawn", refuse)
     before = open_files()
     asyncio.run(live())
     assert open_files() == before
@@ -333,7 +335,7 @@ def test_a_prompt_that_cannot_be_written_is_told(has_memory_files: bool, monkeyp
             if not has_memory_files:
                 patched.delattr(os, "memfd_create", raising=False)
             with pytest.raises(HostExhausted, match="No space left on device"):
-                start("cat", stdin=b"prompt")
+                await start("cat", stdin=b"prompt")
 
     before = open_files()
     asyncio.run(live())
@@ -343,10 +345,9 @@ def test_a_prompt_that_cannot_be_written_is_told(has_memory_files: bool, monkeyp
 def test_a_process_that_cannot_be_watched_is_ended_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     started: list[int] = []
 
-    class Noted(subprocess.Popen[bytes]):
-        def __init__(self, *arguments: Any, **options: Any) -> None:
-            super().__init__(*arguments, **options)
-            started.append(self.pid)
+    async def noted(*arguments: Any) -> int:
+        started.append(await spawn(*arguments))
+        return started[0]
 
     def refuse(_: object) -> None:
         raise RuntimeError("can't start new thread")
@@ -355,9 +356,9 @@ def test_a_process_that_cannot_be_watched_is_ended_at_once(monkeypatch: pytest.M
         with monkeypatch.context() as patched:
             patched.setattr(os, "pidfd_open", no_pidfd, raising=False)
             patched.setattr(threading.Thread, "start", refuse)
-            patched.setattr(subprocess, "Popen", Noted)
+            patched.setattr(process, "spawn", noted)
             with pytest.raises(HostExhausted, match="can't start new thread"):
-                start(HANG)
+                await start(HANG)
 
     before = open_files()
     asyncio.run(live())
@@ -371,7 +372,7 @@ def test_a_process_that_cannot_be_watched_is_ended_at_once(monkeypatch: pytest.M
 
 def test_a_program_may_end_by_itself_when_it_is_asked_to(run: Run) -> None:
     async def live() -> None:
-        agent = start(f"trap 'echo saved >&2; exit 5' TERM; echo ready; {HANG} & wait")
+        agent = await start(f"trap 'echo saved >&2; exit 5' TERM; echo ready; {HANG} & wait")
         await read_until(agent, b"ready")
         await agent.end(LONG)
         assert (agent.status, agent.stderr_tail) == (5, "saved\n")
@@ -383,7 +384,7 @@ def test_a_program_may_end_by_itself_when_it_is_asked_to(run: Run) -> None:
 def test_a_program_that_does_not_listen_is_killed(run: Run) -> None:
     async def live() -> None:
         gone: list[int] = []
-        agent = start(DEAF, gone=gone)
+        agent = await start(DEAF, gone=gone)
         await read_until(agent, b"ready")
         assert not await agent.wait(0.01)
         await agent.end(0.01)
@@ -397,7 +398,7 @@ def test_who_is_cancelled_still_ends_it_in_good_order(run: Run) -> None:
     """A task that was cancelled has time limits of its own while it cleans up."""
 
     async def live() -> None:
-        agent = start(DEAF)
+        agent = await start(DEAF)
         await read_until(agent, b"ready")
 
         async def use() -> None:
@@ -420,7 +421,7 @@ def test_who_is_cancelled_still_ends_it_in_good_order(run: Run) -> None:
 def test_who_is_cancelled_while_ending_it_leaves_it_dead(run: Run) -> None:
     async def live() -> None:
         gone: list[int] = []
-        agent = start(DEAF, gone=gone)
+        agent = await start(DEAF, gone=gone)
         await read_until(agent, b"ready")
         ending = asyncio.ensure_future(agent.end(LONG))
         await asyncio.sleep(0)
@@ -436,7 +437,7 @@ def test_who_is_cancelled_while_ending_it_leaves_it_dead(run: Run) -> None:
 
 def test_two_may_end_it_at_once(run: Run) -> None:
     async def live() -> None:
-        agent = start(DEAF)
+        agent = await start(DEAF)
         await read_until(agent, b"ready")
         await asyncio.gather(agent.end(0.01), agent.end(0.01), agent.wait(LONG))
         assert agent.status == -9
@@ -447,7 +448,7 @@ def test_two_may_end_it_at_once(run: Run) -> None:
 def test_it_may_end_in_the_moment_it_is_ended(run: Run) -> None:
     async def live() -> None:
         for _ in range(10):
-            agent = start("exec true")
+            agent = await start("exec true")
             await agent.end(LONG)
             assert agent.status in (0, -15)
             assert_reaped(agent.pid)
@@ -457,11 +458,11 @@ def test_it_may_end_in_the_moment_it_is_ended(run: Run) -> None:
 
 def test_no_file_is_left_open(run: Run) -> None:
     async def live() -> None:
-        await (agent := start("true")).wait(LONG)  # whatever the loop itself opens is open then
+        await (agent := await start("true")).wait(LONG)  # whatever the loop itself opens is open then
         await agent.end(LONG)
         before = open_files()
         for script in ("true", "echo out; echo err >&2", DEAF, "exec 1>&- 2>&-; sleep 600"):
-            agent = start(script, stdin=b"prompt")
+            agent = await start(script, stdin=b"prompt")
             await agent.read()
             await agent.end(0.01)
         assert open_files() == before
@@ -477,7 +478,7 @@ def test_whatever_is_told_that_it_is_gone_may_fail() -> None:
         def fail(pid: int) -> None:
             raise OSError(errno.EROFS, "Read-only file system")
 
-        agent = AgentProcess.start(["true"], folder="/", environment=ENVIRONMENT, stdin=None, on_gone=fail)
+        agent = await AgentProcess.start(["true"], folder="/", environment=ENVIRONMENT, stdin=None, on_gone=fail)
         assert await agent.wait(LONG)
         assert agent.status == 0
         await agent.end(LONG)
@@ -491,7 +492,7 @@ def test_a_loop_that_is_closed_is_not_called(monkeypatch: pytest.MonkeyPatch) ->
     ended: list[AgentProcess] = []
 
     async def live() -> None:
-        agent = start(HANG)
+        agent = await start(HANG)
         ended.append(agent)
         ending = asyncio.ensure_future(agent.end(LONG))
         await asyncio.sleep(0)
@@ -504,7 +505,7 @@ def test_a_loop_that_is_closed_is_not_called(monkeypatch: pytest.MonkeyPatch) ->
     for thread in threading.enumerate():
         if thread.name == f"agent {agent.pid}":
             thread.join(LONG)
-    agent._popen.wait()
+    agent._reap()
     assert_reaped(agent.pid)
 
 
@@ -513,7 +514,7 @@ def test_a_loop_that_is_closed_is_not_called(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_its_children_do_not_outlive_it(run: Run) -> None:
     async def live() -> None:
-        agent = start("sleep 600 & echo $!; exit 0")
+        agent = await start("sleep 600 & echo $!; exit 0")
         child = int(await read_until(agent, b"\n"))
         assert await agent.wait(LONG)
         await until(lambda: start_of(child) is None)
@@ -524,7 +525,7 @@ def test_its_children_do_not_outlive_it(run: Run) -> None:
 
 def test_its_children_end_with_it(run: Run) -> None:
     async def live() -> None:
-        agent = start(f"sleep 600 & echo $!; trap '' TERM; {HANG}")
+        agent = await start(f"sleep 600 & echo $!; trap '' TERM; {HANG}")
         child = int(await read_until(agent, b"\n"))
         await agent.end(0.01)
         await until(lambda: start_of(child) is None)
@@ -535,7 +536,7 @@ def test_its_children_end_with_it(run: Run) -> None:
 async def with_a_keeper(script: str, act: Callable[[AgentProcess], Awaitable[None]], folder: Path) -> None:
     """Another session keeps the output open: a daemon that the agent has started."""
     keeper = "setsid sh -c 'echo $$ > pid; mv pid keeper; exec sleep 600' &"
-    agent = start(f"{keeper} while [ ! -e keeper ]; do :; done; {script}", folder=str(folder))
+    agent = await start(f"{keeper} while [ ! -e keeper ]; do :; done; {script}", folder=str(folder))
     try:
         await act(agent)
     finally:

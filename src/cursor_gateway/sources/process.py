@@ -1,6 +1,6 @@
 """A command in; its output as it arrives, and its exit status, out. Its process group never outlives it.
 
-Uses `Popen` (vfork) with `add_reader`: uvloop's own subprocesses take four times as long to start, with a large heap
+Its pipes are read with `add_reader`: uvloop's own subprocesses take four times as long to start, with a large heap
 forty times.
 """
 
@@ -8,7 +8,6 @@ import asyncio
 import fcntl
 import os
 import signal
-import subprocess
 import tempfile
 import threading
 import time
@@ -17,6 +16,7 @@ from contextlib import suppress
 
 from cursor_gateway.errors import AgentMissing, GatewayError, host_exhausted
 from cursor_gateway.sources.process_groups import signal_group
+from cursor_gateway.sources.spawning import spawn
 
 _PIECE = 256 * 1024
 _PIPE = 1024 * 1024  # a large buffer, so that one read returns many writes
@@ -33,15 +33,15 @@ _DEAD_PIPE_SECONDS = 0.5  # to drain a dead agent's pipe that another process ke
 class AgentProcess:
     """Create it with `start`. `end` must be awaited."""
 
-    def __init__(self, popen: "subprocess.Popen[bytes]", out: int, err: int, on_gone: Callable[[int], None]) -> None:
-        self.pid = popen.pid
+    def __init__(self, pid: int, out: int, err: int, on_gone: Callable[[int], None]) -> None:
+        self.pid = pid
+        self.status: int | None = None  # its exit status, negative for a signal; None while it runs
         self.is_discarding = False
         # An agent writes line by line. If true, output that follows the last read within a millisecond is left in the
         # pipe until then, so that fast output is read in blocks. Output after a longer silence is read at once.
         self.merges_reads = False
         self._read_at = 0.0
         self._pause: asyncio.TimerHandle | None = None  # until the next read
-        self._popen = popen
         self._on_gone = on_gone
         self._loop = asyncio.get_running_loop()
         self._pieces: list[bytes] = []
@@ -58,7 +58,7 @@ class AgentProcess:
             self._loop.add_reader(pipe, self._readable, pipe)
 
     @classmethod
-    def start(
+    async def start(
         cls,
         arguments: Sequence[str],
         *,
@@ -69,38 +69,30 @@ class AgentProcess:
     ) -> "AgentProcess":
         """Raises `AgentMissing`, `HostExhausted`. `on_gone` is called with the process group once it has ended."""
         try:
-            source = _file_of(stdin) if stdin is not None else subprocess.DEVNULL
+            source = _file_of(stdin) if stdin is not None else None
         except OSError as error:
             raise cannot_start(error, arguments) from error
-        return cls._spawned(arguments, folder, environment, source, on_gone)
+        return await cls._spawned(arguments, folder, environment, source, on_gone)
 
     @classmethod
-    def _spawned(
+    async def _spawned(
         cls,
         arguments: Sequence[str],
         folder: str,
         environment: Mapping[str, str],
-        source: int,
+        source: int | None,
         on_gone: Callable[[int], None],
     ) -> "AgentProcess":
         """`source` is its standard input, which is closed here. Raises as `start`."""
-        ours: list[int] = []  # ends of the pipes; `Popen` would make files of them
-        theirs: list[int] = [] if source == subprocess.DEVNULL else [source]
+        ours: list[int] = []  # ends of the pipes
+        theirs: list[int] = [] if source is None else [source]
         try:
             for _ in ("stdout", "stderr"):
                 read_end, write_end = os.pipe()
                 ours.append(read_end)
                 theirs.append(write_end)
-            popen = subprocess.Popen(
-                arguments,
-                cwd=folder,
-                env=environment,
-                stdin=source,
-                stdout=theirs[-2],
-                stderr=theirs[-1],
-                start_new_session=True,
-            )
-            started = cls._watched(popen, ours[0], ours[1], on_gone)
+            pid = await spawn(arguments, folder, environment, (source, theirs[-2], theirs[-1]))
+            started = cls._watched(pid, ours[0], ours[1], on_gone)
             ours.clear()  # they are its own now
             return started
         except (OSError, ValueError, RuntimeError) as error:  # RuntimeError: no thread can be started
@@ -110,27 +102,20 @@ class AgentProcess:
                 os.close(file)
 
     @classmethod
-    def _watched(
-        cls, popen: "subprocess.Popen[bytes]", out: int, err: int, on_gone: Callable[[int], None]
-    ) -> "AgentProcess":
+    def _watched(cls, pid: int, out: int, err: int, on_gone: Callable[[int], None]) -> "AgentProcess":
         with suppress(OSError):
             fcntl.fcntl(out, _F_SETPIPE_SZ, _PIPE)
         try:
-            return cls(popen, out, err, on_gone)
+            return cls(pid, out, err, on_gone)
         except BaseException:  # without an owner it would never be ended
-            signal_group(popen.pid, signal.SIGKILL)
-            popen.wait()
+            signal_group(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
             raise
-
-    @property
-    def status(self) -> int | None:
-        """The exit status, negative for a signal; None while it runs."""
-        return self._popen.returncode
 
     @property
     def ending(self) -> str:
         """How it ended, as text; empty while it runs."""
-        match self._popen.returncode:
+        match self.status:
             case None:
                 return ""
             case int(status) if status < 0:
@@ -223,7 +208,7 @@ class AgentProcess:
     def _wait_in_thread(self) -> None:
         waitid = getattr(os, "waitid", None)
         if waitid is None:  # macOS before Python 3.13; pids are not reused this soon
-            self._popen.wait()
+            self._reap()
         else:
             with suppress(ChildProcessError):
                 waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT)
@@ -235,7 +220,7 @@ class AgentProcess:
             return
         # Before reaping: until then the pid, and so the group id, cannot be reused.
         signal_group(self.pid, signal.SIGKILL)
-        self._popen.wait()
+        self._reap()
         self._gone = True
         if self._pidfd >= 0:
             self._loop.remove_reader(self._pidfd)
@@ -247,6 +232,10 @@ class AgentProcess:
             self._end_pause()
         self._wake()
         self._on_gone(self.pid)
+
+    def _reap(self) -> None:
+        if self.status is None:
+            self.status = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
 
     # --- cleaning up --------------------------------------------------------------------------------
 

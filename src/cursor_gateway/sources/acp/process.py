@@ -14,7 +14,7 @@ class InteractiveProcess(AgentProcess):
     """An agent whose standard input stays open."""
 
     @classmethod
-    def open(
+    async def open(
         cls,
         arguments: Sequence[str],
         *,
@@ -29,7 +29,7 @@ class InteractiveProcess(AgentProcess):
             raise cannot_start(error, arguments) from error
         stdin = StdinWriter(ours)
         try:
-            return cls._spawned(arguments, folder, environment, theirs, on_gone), stdin
+            return await cls._spawned(arguments, folder, environment, theirs, on_gone), stdin
         except BaseException:
             stdin.close()
             raise

@@ -212,7 +212,7 @@ class CursorAcpSource:
     ) -> AgentConnection:
         await asyncio.to_thread(_load)
         headers = [word for name, value in self._options.command.headers.items() for word in ("-H", f"{name}: {value}")]
-        process, stdin = InteractiveProcess.open(
+        process, stdin = await InteractiveProcess.open(
             [program.path, *flags, *headers, "acp"],
             folder=folder,
             environment=environment,

@@ -133,7 +133,7 @@ class CursorCliSource:
         await self._models.close()
 
     async def events(self, turn: Turn) -> AsyncGenerator[Sequence[AgentEvent], None]:
-        process = self._start(turn, await self.probe())
+        process = await self._start(turn, await self.probe())
         recording: RunRecording | None = None
         lines, decoder = LineSplitter(), CursorDecoder(turn.offered.server if turn.offered is not None else "")
         size, unended, stderr_tail = 0, 0, b""
@@ -180,7 +180,7 @@ class CursorCliSource:
                 if recording is not None:
                     recording.end(stderr_tail)
 
-    def _start(self, turn: Turn, program: Program) -> AgentProcess:
+    async def _start(self, turn: Turn, program: Program) -> AgentProcess:
         original, options = user_configuration(self._environ), self._options.command
         if turn.offered is not None:
             check_confinable(program)
@@ -195,7 +195,7 @@ class CursorCliSource:
             set_rules(original, configuration, data, [*self._options.allow, *turn.allow])
             command = command_for(turn, program, options, [images] if os.path.isdir(images) else [])
             environment = self._environment(configuration)
-        return AgentProcess.start(
+        return await AgentProcess.start(
             command.arguments,
             folder=turn.workspace,
             environment=environment,

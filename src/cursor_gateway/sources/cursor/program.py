@@ -51,7 +51,7 @@ async def run_to_end(
     arguments: Sequence[str], environment: Mapping[str, str], seconds: float = _PROBE_SECONDS, folder: str = "/"
 ) -> Ran:
     """Runs one of the agent's short commands. Raises `AgentMissing`, `AgentTimedOut`."""
-    process = AgentProcess.start(arguments, folder=folder, environment=environment, stdin=None)
+    process = await AgentProcess.start(arguments, folder=folder, environment=environment, stdin=None)
     output = bytearray()
     try:
         async with asyncio.timeout(seconds):

@@ -187,7 +187,9 @@ async def start(options: BridgeOptions, environ: Mapping[str, str], ledger: Ledg
     environment = without_proxy(environment_for(environ, options.environment, None))
     environment.pop("CURSOR_API_KEY", None)
     environment |= {"CURSOR_SDK_CLIENT_LANGUAGE": "python", "CURSOR_SDK_PYTHON_VERSION": VERSION}  # as the SDK does
-    process = AgentProcess.start(command, folder=_FOLDER, environment=environment, stdin=None, on_gone=ledger.remove)
+    process = await AgentProcess.start(
+        command, folder=_FOLDER, environment=environment, stdin=None, on_gone=ledger.remove
+    )
     process.is_discarding = True
     try:
         ledger.add(process.pid)

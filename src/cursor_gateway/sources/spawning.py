@@ -1,0 +1,194 @@
+"""A command in; the id of its process, in a session of its own, out. The event loop does not wait for its start.
+
+Starting a process suspends the thread that starts it until the new process has loaded its program (`vfork`): 0.2 ms, or
+many milliseconds if the processors are busy. Python's own functions hold the interpreter's lock meanwhile, so a thread
+would not help. On Linux, threads of this module call the C library's `posix_spawn` through ctypes, which releases
+the lock: other runs go on. Elsewhere, and with C libraries that lack one of the functions, `Popen` is used.
+
+The files and the arguments of a process must stay as they are until it has started, so `spawn` waits for that even
+when it is cancelled, and then ends the process.
+"""
+
+import asyncio
+import ctypes
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Mapping, Sequence
+from functools import cache
+from queue import SimpleQueue
+from typing import Any, NamedTuple
+
+from cursor_gateway.sources.process_groups import signal_group
+
+_THREADS = 2  # one of them may have to wait for a slow disk
+_DEFAULT_SIGNALS = (signal.SIGPIPE, signal.SIGXFSZ)  # Python ignores them; `Popen` restores them as well
+# Of Linux's <spawn.h>.
+_SET_SIGNAL_DEFAULTS, _SET_SIGNAL_MASK, _SET_SESSION = 0x04, 0x08, 0x80
+_STRUCTURE = 1024  # bytes: more than any structure of <spawn.h> and <signal.h> has
+
+# Standard input, output and error of a process. None is /dev/null.
+Files = tuple[int | None, int, int]
+
+
+async def spawn(arguments: Sequence[str], folder: str, environment: Mapping[str, str], files: Files) -> int:
+    """Starts a process, which the caller must reap.
+
+    Raises `OSError` and `ValueError` as `Popen` does, and `RuntimeError` if no thread can be started.
+    """
+    library = _library()
+    if library is None or any(file is not None and file <= 2 for file in files):  # the gateway has none
+        return _spawned_by_popen(arguments, folder, environment, files)
+    program = arguments[0]
+    if "/" not in program:
+        program = shutil.which(program, path=environment.get("PATH", os.defpath)) or program
+    start = _Start(library, program, arguments, folder, environment, files)
+    _queue().put(start)
+    cancelled: asyncio.CancelledError | None = None
+    while start.result is None:
+        start.waiter = start.loop.create_future()
+        try:
+            await start.waiter
+        except asyncio.CancelledError as error:
+            cancelled = error
+    if cancelled is not None:
+        _end(start.result)
+        raise cancelled
+    if isinstance(start.result, OSError):
+        raise start.result
+    return start.result
+
+
+def _spawned_by_popen(arguments: Sequence[str], folder: str, environment: Mapping[str, str], files: Files) -> int:
+    stdin, stdout, stderr = files
+    popen = subprocess.Popen(
+        arguments,
+        cwd=folder,
+        env=environment,
+        stdin=subprocess.DEVNULL if stdin is None else stdin,
+        stdout=stdout,
+        stderr=stderr,
+        start_new_session=True,
+    )
+    popen.returncode = 0  # or the garbage collector would have it reaped
+    return popen.pid
+
+
+class _Library(NamedTuple):
+    quick: ctypes.PyDLL  # holds the interpreter's lock
+    waiting: ctypes.CDLL  # releases it
+    attributes: "ctypes.Array[ctypes.c_char]"
+
+
+@cache
+def _library() -> _Library | None:
+    """None if this system's C library cannot do all that is needed."""
+    if not sys.platform.startswith("linux"):
+        return None
+    quick, waiting = ctypes.PyDLL(None), ctypes.CDLL(None)
+    needed = ("addchdir_np", "addclosefrom_np", "adddup2", "addopen", "destroy", "init")
+    if not all(hasattr(quick, f"posix_spawn_file_actions_{name}") for name in needed):
+        return None
+    attributes, defaults, mask = (ctypes.create_string_buffer(_STRUCTURE) for _ in range(3))
+    quick.posix_spawnattr_init(attributes)
+    for number in _DEFAULT_SIGNALS:
+        quick.sigaddset(defaults, int(number))
+    quick.posix_spawnattr_setsigdefault(attributes, defaults)
+    quick.posix_spawnattr_setsigmask(attributes, mask)
+    flags = _SET_SIGNAL_DEFAULTS | _SET_SIGNAL_MASK | _SET_SESSION
+    quick.posix_spawnattr_setflags(attributes, ctypes.c_short(flags))
+    return _Library(quick, waiting, attributes)
+
+
+class _Start:
+    """A process to be started by a thread, and the future of whoever waits for it."""
+
+    def __init__(
+        self,
+        library: _Library,
+        program: str,
+        arguments: Sequence[str],
+        folder: str,
+        environment: Mapping[str, str],
+        files: Files,
+    ) -> None:
+        self.result: int | OSError | None = None  # the process id, once it has started
+        self.loop = asyncio.get_running_loop()
+        self.waiter: asyncio.Future[None] | None = None
+        self._library, self._folder, self._files = library, _encoded(folder), files
+        self._program = _encoded(program)
+        self._arguments = _strings([_encoded(argument) for argument in arguments])
+        self._environment = _strings([_encoded(f"{name}={value}") for name, value in environment.items()])
+
+    def run(self) -> None:
+        """Called by a thread."""
+        quick, actions, pid = self._library.quick, ctypes.create_string_buffer(_STRUCTURE), ctypes.c_int()
+        quick.posix_spawn_file_actions_init(actions)
+        for number, file in enumerate(self._files):
+            if file is None:
+                quick.posix_spawn_file_actions_addopen(actions, number, os.fsencode(os.devnull), os.O_RDONLY, 0)
+            else:
+                quick.posix_spawn_file_actions_adddup2(actions, file, number)
+        quick.posix_spawn_file_actions_addclosefrom_np(actions, 3)
+        quick.posix_spawn_file_actions_addchdir_np(actions, self._folder)
+        number = self._library.waiting.posix_spawn(
+            ctypes.byref(pid), self._program, actions, self._library.attributes, self._arguments, self._environment
+        )
+        quick.posix_spawn_file_actions_destroy(actions)
+        result = pid.value if number == 0 else self._error(number)
+        try:
+            self.loop.call_soon_threadsafe(self._finish, result)
+        except RuntimeError:  # the loop was closed without waiting for its tasks
+            _end(result)
+
+    def _error(self, number: int) -> OSError:
+        """As `Popen` reports it: the folder may be what is missing."""
+        blamed = self._program if os.path.isdir(self._folder) else self._folder
+        return OSError(number, os.strerror(number), os.fsdecode(blamed))
+
+    def _finish(self, result: int | OSError) -> None:
+        self.result = result
+        if self.waiter is not None and not self.waiter.done():
+            self.waiter.set_result(None)
+
+
+def _end(result: int | OSError) -> None:
+    """Of a process that nobody waits for any more."""
+    if isinstance(result, int):
+        signal_group(result, signal.SIGKILL)
+        os.waitpid(result, 0)
+
+
+def _encoded(text: str) -> bytes:
+    data = os.fsencode(text)
+    if b"\0" in data:
+        raise ValueError("embedded null byte")
+    return data
+
+
+def _strings(items: Sequence[bytes]) -> Any:
+    """As C has lists of strings: pointers, and a null pointer at the end."""
+    return (ctypes.c_char_p * (len(items) + 1))(*items, None)
+
+
+# --- the threads ------------------------------------------------------------------------------------
+
+
+@cache
+def _queue() -> "SimpleQueue[_Start]":
+    """Read by threads that live as long as the process."""
+    queue: SimpleQueue[_Start] = SimpleQueue()
+    for _ in range(_THREADS):
+        threading.Thread(target=_start_all, args=(queue,), name="spawn", daemon=True).start()
+    return queue
+
+
+def _start_all(queue: "SimpleQueue[_Start]") -> None:
+    while True:
+        queue.get().run()
+
+
+os.register_at_fork(after_in_child=_queue.cache_clear)  # a child has none of its parent's threads

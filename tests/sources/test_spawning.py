@@ -1,0 +1,192 @@
+"""Starting processes: with `posix_spawn` in a thread, and with `Popen` where the C library cannot do all of it."""
+
+import asyncio
+import os
+import signal
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+from queue import SimpleQueue
+
+import pytest
+
+from cursor_gateway.sources import spawning
+from cursor_gateway.sources.process_groups import start_of
+from cursor_gateway.sources.spawning import spawn
+
+ENVIRONMENT = {"PATH": "/usr/bin:/bin"}
+
+
+@pytest.fixture(params=["posix_spawn", "Popen"])
+def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    if request.param == "Popen":
+        monkeypatch.setattr(spawning, "_library", lambda: None)
+    elif spawning._library() is None:
+        pytest.skip("this C library cannot do all that is needed")
+    return str(request.param)
+
+
+def output(script: str, *, program: str = "/bin/sh", environment: Mapping[str, str] = ENVIRONMENT) -> str:
+    """Of a script, with what it writes to its standard error."""
+
+    async def live() -> str:
+        read_end, write_end = os.pipe()
+        pid = await spawn([program, "-c", script], "/usr", environment, (None, write_end, write_end))
+        os.close(write_end)
+        with open(read_end, encoding="utf-8") as pipe:
+            text = await asyncio.to_thread(pipe.read)
+        os.waitpid(pid, 0)
+        return text
+
+    return asyncio.run(live())
+
+
+def test_a_process_has_the_folder_the_environment_and_the_files_that_were_given(way: str) -> None:
+    script = "pwd; echo $SAID; read line || echo no input; echo error >&2"
+    assert output(script, environment={**ENVIRONMENT, "SAID": "é"}) == "/usr\né\nno input\nerror\n"
+
+
+def test_a_program_is_found_with_the_path_of_its_own_environment(way: str, tmp_path: Path) -> None:
+    program = tmp_path / "greet"
+    program.write_text("#!/bin/sh\necho hello\n")
+    program.chmod(0o755)
+    assert output("", program="greet", environment={"PATH": str(tmp_path)}) == "hello\n"
+
+
+def test_a_process_inherits_no_other_files(way: str) -> None:
+    with open("/dev/null", "rb") as other:
+        os.set_inheritable(other.fileno(), True)
+        files = output("cd /proc/self/fd && echo *").split()
+        assert str(other.fileno()) not in files
+    assert {"0", "1", "2"} <= set(files)
+
+
+def test_a_process_leads_its_own_session(way: str) -> None:
+    fields = output("cat /proc/$$/stat").rpartition(")")[2].split()
+    group, session = fields[2:4]
+    assert group == session != str(os.getsid(0))
+
+
+def test_a_process_ignores_and_blocks_no_signals(way: str) -> None:
+    masks = dict(line.split(":\t") for line in output("grep -E '^Sig(Blk|Ign)' /proc/$$/status").splitlines())
+    assert int(masks["SigBlk"], 16) == 0
+    assert not int(masks["SigIgn"], 16) >> (signal.SIGPIPE - 1) & 1
+
+
+def test_the_standard_files_of_a_gateway_that_had_none_are_kept_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Moving one of them to its place would overwrite another."""
+    used: list[object] = []
+
+    def noted(*arguments: object) -> int:
+        used.append(arguments[-1])
+        return 1
+
+    monkeypatch.setattr(spawning, "_spawned_by_popen", noted)
+    assert asyncio.run(spawn(["/bin/sh"], "/", ENVIRONMENT, (2, 5, 6))) == 1
+    assert used == [(2, 5, 6)]
+
+
+# --- threads --------------------------------------------------------------------------------------------
+
+
+class Held:
+    """Processes that are to be started, until the test starts them; and those that were ended at once."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        if spawning._library() is None:
+            pytest.skip("this C library cannot do all that is needed")
+        self.ended: list[int | OSError] = []
+        self._queue: SimpleQueue[spawning._Start] = SimpleQueue()
+        end = spawning._end
+
+        def noted(result: int | OSError) -> None:
+            end(result)
+            self.ended.append(result)
+
+        monkeypatch.setattr(spawning, "_queue", lambda: self._queue)
+        monkeypatch.setattr(spawning, "_end", noted)
+
+    def start(self) -> None:
+        self._queue.get(timeout=60).run()
+
+    def assert_ended(self) -> None:
+        (pid,) = self.ended
+        assert isinstance(pid, int)
+        assert start_of(pid) is None
+        with pytest.raises(ChildProcessError):
+            os.waitpid(pid, os.WNOHANG)
+
+
+async def hanging() -> int:
+    with open(os.devnull, "wb") as null:
+        return await spawn(["/bin/sleep", "600"], "/", ENVIRONMENT, (None, null.fileno(), null.fileno()))
+
+
+def test_whoever_is_cancelled_waits_for_the_start_and_ends_the_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    held = Held(monkeypatch)
+
+    async def live() -> None:
+        starting = asyncio.ensure_future(hanging())
+        for _ in range(3):  # however often
+            await asyncio.sleep(0)
+            starting.cancel()
+        await asyncio.sleep(0)
+        assert not starting.done()
+        held.start()
+        await asyncio.wait([starting])
+        assert starting.cancelled()
+        held.assert_ended()
+
+    asyncio.run(live())
+
+
+def test_a_process_that_starts_after_the_loop_was_closed_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    held = Held(monkeypatch)
+    loop = asyncio.new_event_loop()
+    starting = loop.create_task(hanging())
+    loop.run_until_complete(asyncio.sleep(0))
+    loop.close()
+    held.start()
+    held.assert_ended()
+    starting._log_destroy_pending = False  # type: ignore[attr-defined]
+
+
+def test_the_loop_goes_on_while_a_process_starts(monkeypatch: pytest.MonkeyPatch) -> None:
+    library, go_on = spawning._library(), threading.Event()
+    if library is None:
+        pytest.skip("this C library cannot do all that is needed")
+
+    class Waiting:
+        """Starts a process when the loop lets it."""
+
+        def posix_spawn(self, *arguments: object) -> object:
+            assert go_on.wait(60)
+            assert library is not None
+            return library.waiting.posix_spawn(*arguments)
+
+    monkeypatch.setattr(spawning, "_library", lambda: library._replace(waiting=Waiting()))  # type: ignore[arg-type]
+
+    async def live() -> None:
+        starting = asyncio.ensure_future(hanging())
+        asyncio.get_running_loop().call_later(0.01, go_on.set)
+        pid = await starting
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+
+    asyncio.run(live())
+
+
+def test_a_forked_process_starts_threads_of_its_own() -> None:
+    async def live() -> int:
+        read_end, write_end = os.pipe()
+        pid = await spawn(["/bin/true"], "/", ENVIRONMENT, (None, write_end, write_end))
+        os.close(read_end)
+        os.close(write_end)
+        return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+    assert asyncio.run(live()) == 0
+    child = os.fork()
+    if child == 0:
+        signal.alarm(60)
+        os._exit(asyncio.run(live()))
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
