@@ -4,7 +4,7 @@ import asyncio
 import os
 import signal
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from queue import SimpleQueue
 
@@ -68,7 +68,7 @@ def test_a_process_leads_its_own_session(way: str) -> None:
 
 
 def test_a_process_ignores_and_blocks_no_signals(way: str) -> None:
-    masks = dict(line.split(":\t") for line in output("grep -E '^Sig(Blk|Ign)' /proc/$$/status").splitlines())
+    masks = dict(line.split(":\t") for line in output("exec grep -E '^Sig(Blk|Ign)' /proc/self/status").splitlines())
     assert int(masks["SigBlk"], 16) == 0
     assert not int(masks["SigIgn"], 16) >> (signal.SIGPIPE - 1) & 1
 
@@ -117,16 +117,23 @@ class Held:
             os.waitpid(pid, os.WNOHANG)
 
 
-async def hanging() -> int:
-    with open(os.devnull, "wb") as null:
-        return await spawn(["/bin/sleep", "600"], "/", ENVIRONMENT, (None, null.fileno(), null.fileno()))
+@pytest.fixture
+def null() -> Iterator[int]:
+    with open(os.devnull, "wb") as file:
+        yield file.fileno()
 
 
-def test_whoever_is_cancelled_waits_for_the_start_and_ends_the_process(monkeypatch: pytest.MonkeyPatch) -> None:
+async def hanging(null: int) -> int:
+    return await spawn(["/bin/sleep", "600"], "/", ENVIRONMENT, (None, null, null))
+
+
+def test_whoever_is_cancelled_waits_for_the_start_and_ends_the_process(
+    monkeypatch: pytest.MonkeyPatch, null: int
+) -> None:
     held = Held(monkeypatch)
 
     async def live() -> None:
-        starting = asyncio.ensure_future(hanging())
+        starting = asyncio.ensure_future(hanging(null))
         for _ in range(3):  # however often
             await asyncio.sleep(0)
             starting.cancel()
@@ -140,10 +147,10 @@ def test_whoever_is_cancelled_waits_for_the_start_and_ends_the_process(monkeypat
     asyncio.run(live())
 
 
-def test_a_process_that_starts_after_the_loop_was_closed_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_process_that_starts_after_the_loop_was_closed_is_ended(monkeypatch: pytest.MonkeyPatch, null: int) -> None:
     held = Held(monkeypatch)
     loop = asyncio.new_event_loop()
-    starting = loop.create_task(hanging())
+    starting = loop.create_task(hanging(null))
     loop.run_until_complete(asyncio.sleep(0))
     loop.close()
     held.start()
@@ -151,7 +158,7 @@ def test_a_process_that_starts_after_the_loop_was_closed_is_ended(monkeypatch: p
     starting._log_destroy_pending = False  # type: ignore[attr-defined]
 
 
-def test_the_loop_goes_on_while_a_process_starts(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_loop_goes_on_while_a_process_starts(monkeypatch: pytest.MonkeyPatch, null: int) -> None:
     library, go_on = spawning._library(), threading.Event()
     if library is None:
         pytest.skip("this C library cannot do all that is needed")
@@ -167,7 +174,7 @@ def test_the_loop_goes_on_while_a_process_starts(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(spawning, "_library", lambda: library._replace(waiting=Waiting()))  # type: ignore[arg-type]
 
     async def live() -> None:
-        starting = asyncio.ensure_future(hanging())
+        starting = asyncio.ensure_future(hanging(null))
         asyncio.get_running_loop().call_later(0.01, go_on.set)
         pid = await starting
         os.kill(pid, signal.SIGKILL)

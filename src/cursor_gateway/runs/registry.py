@@ -55,6 +55,11 @@ class Runs:
         return sum(run.done is None and not run.is_waiting for run in self._running.values())
 
     @property
+    def driven(self) -> int:
+        """All whose agents have not gone yet."""
+        return len(self._running)
+
+    @property
     def limit(self) -> int:
         return self._shares.max_runs
 

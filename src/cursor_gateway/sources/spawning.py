@@ -30,6 +30,8 @@ _DEFAULT_SIGNALS = (signal.SIGPIPE, signal.SIGXFSZ)  # Python ignores them; `Pop
 _SET_SIGNAL_DEFAULTS, _SET_SIGNAL_MASK, _SET_SESSION = 0x04, 0x08, 0x80
 _STRUCTURE = 1024  # bytes: more than any structure of <spawn.h> and <signal.h> has
 
+_STANDARD_FILES = frozenset({0, 1, 2})
+
 # Standard input, output and error of a process. None is /dev/null.
 Files = tuple[int | None, int, int]
 
@@ -40,7 +42,7 @@ async def spawn(arguments: Sequence[str], folder: str, environment: Mapping[str,
     Raises `OSError` and `ValueError` as `Popen` does, and `RuntimeError` if no thread can be started.
     """
     library = _library()
-    if library is None or any(file is not None and file <= 2 for file in files):  # the gateway has none
+    if library is None or not _STANDARD_FILES.isdisjoint(files):  # moving one of them would overwrite another
         return _spawned_by_popen(arguments, folder, environment, files)
     program = arguments[0]
     if "/" not in program:
@@ -118,10 +120,10 @@ class _Start:
         self.result: int | OSError | None = None  # the process id, once it has started
         self.loop = asyncio.get_running_loop()
         self.waiter: asyncio.Future[None] | None = None
-        self._library, self._folder, self._files = library, _encoded(folder), files
-        self._program = _encoded(program)
-        self._arguments = _strings([_encoded(argument) for argument in arguments])
-        self._environment = _strings([_encoded(f"{name}={value}") for name, value in environment.items()])
+        self._library, self._files = library, files
+        self._program, self._folder, *encoded = _encoded([program, folder, *arguments])
+        self._arguments = _strings(encoded)
+        self._environment = _strings(_encoded([f"{name}={value}" for name, value in environment.items()]))
 
     def run(self) -> None:
         """Called by a thread."""
@@ -162,11 +164,12 @@ def _end(result: int | OSError) -> None:
         os.waitpid(result, 0)
 
 
-def _encoded(text: str) -> bytes:
-    data = os.fsencode(text)
-    if b"\0" in data:
+def _encoded(texts: Sequence[str]) -> list[bytes]:
+    """All at once, which is quicker."""
+    encoded = os.fsencode("\0".join(texts)).split(b"\0") if texts else []
+    if len(encoded) != len(texts):
         raise ValueError("embedded null byte")
-    return data
+    return encoded
 
 
 def _strings(items: Sequence[bytes]) -> Any:

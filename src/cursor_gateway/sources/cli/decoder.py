@@ -318,7 +318,7 @@ class CursorDecoder:
 
     def _tool_call(self, record: ToolCall) -> None:
         call = Fields(record.tool_call)
-        if too_deep(record.tool_call) or too_deep(record.arguments):
+        if too_deep(record.tool_call) or (record.arguments is not None and too_deep(record.arguments)):
             self._unrecognized("nested too deeply")
             return
         for key in call.all:
