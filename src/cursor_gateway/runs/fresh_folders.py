@@ -37,11 +37,11 @@ class FreshFolders:
 
     def _make(self) -> None:
         """In a thread: nothing else changes `_made`, and `_ready` only gets shorter meanwhile."""
-        with suppress(OSError):  # the folders that are missing are made when they are needed
+        # Each call into the system gives the interpreter to the event loop, which this thread then has to take back.
+        with suppress(OSError), private_folder(self._base, self._place) as place:  # missing ones are made when needed
             while len(self._ready) < _MANY:
                 self._made += 1
-                path = f"{self._place}/{self._made}"
-                with private_folder(self._base, path) as folder:
-                    for name in self._names:
-                        os.mkdir(name, 0o700, dir_fd=folder)
-                self._ready.append(path)
+                os.mkdir(str(self._made), 0o700, dir_fd=place)
+                for name in self._names:
+                    os.mkdir(f"{self._made}/{name}", 0o700, dir_fd=place)
+                self._ready.append(f"{self._place}/{self._made}")

@@ -120,27 +120,38 @@ class _Start:
         self.result: int | OSError | None = None  # the process id, once it has started
         self.loop = asyncio.get_running_loop()
         self.waiter: asyncio.Future[None] | None = None
-        self._library, self._files = library, files
+        self._library = library
         self._program, self._folder, *encoded = _encoded([program, folder, *arguments])
         self._arguments = _strings(encoded)
         self._environment = _strings(_encoded([f"{name}={value}" for name, value in environment.items()]))
 
-    def run(self) -> None:
-        """Called by a thread."""
-        quick, actions, pid = self._library.quick, ctypes.create_string_buffer(_STRUCTURE), ctypes.c_int()
+        self._actions = self._new_actions(files)
+        self._pid = ctypes.c_int()
+
+    def _new_actions(self, files: Files) -> "ctypes.Array[ctypes.c_char]":
+        """What the new process does before it loads its program."""
+        quick, actions = self._library.quick, ctypes.create_string_buffer(_STRUCTURE)
         quick.posix_spawn_file_actions_init(actions)
-        for number, file in enumerate(self._files):
+        for number, file in enumerate(files):
             if file is None:
                 quick.posix_spawn_file_actions_addopen(actions, number, os.fsencode(os.devnull), os.O_RDONLY, 0)
             else:
                 quick.posix_spawn_file_actions_adddup2(actions, file, number)
         quick.posix_spawn_file_actions_addclosefrom_np(actions, 3)
         quick.posix_spawn_file_actions_addchdir_np(actions, self._folder)
+        return actions
+
+    def run(self) -> None:
+        """Called by a thread, which keeps the event loop from the interpreter as little as possible."""
         number = self._library.waiting.posix_spawn(
-            ctypes.byref(pid), self._program, actions, self._library.attributes, self._arguments, self._environment
+            ctypes.byref(self._pid),
+            self._program,
+            self._actions,
+            self._library.attributes,
+            self._arguments,
+            self._environment,
         )
-        quick.posix_spawn_file_actions_destroy(actions)
-        result = pid.value if number == 0 else self._error(number)
+        result = self._pid.value if number == 0 else self._error(number)
         try:
             self.loop.call_soon_threadsafe(self._finish, result)
         except RuntimeError:  # the loop was closed without waiting for its tasks
@@ -152,6 +163,7 @@ class _Start:
         return OSError(number, os.strerror(number), os.fsdecode(blamed))
 
     def _finish(self, result: int | OSError) -> None:
+        self._library.quick.posix_spawn_file_actions_destroy(self._actions)
         self.result = result
         if self.waiter is not None and not self.waiter.done():
             self.waiter.set_result(None)
