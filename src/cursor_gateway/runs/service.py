@@ -1,6 +1,7 @@
 """A request in; a run out: a new one, or the one that the same request started before. And runs, found again.
 
-`Service` decides whether a run may start, and in which conversation; `RunStarter` starts it.
+`RequestResolver` finds out what a request means, `Service` decides whether and when its run may start, and `RunStarter`
+starts it.
 
 A conversation has one run at a time. Within this process a lock per conversation ensures that, from the last look at
 the conversation until the new run is registered; between processes, the store does, where only one of them can begin.
@@ -11,25 +12,19 @@ import asyncio
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
-from pathlib import Path
 from typing import Literal, TypeAlias
 
 from msgspec.structs import replace
 
 from cursor_gateway.errors import (
-    AgentError,
     ConversationBusy,
     GatewayError,
-    InvalidRequest,
     KeyQuotaExhausted,
-    PreviousAnswerUnknown,
     RunCancelled,
     RunnerLost,
     StoreUnavailable,
     TooManyRuns,
-    unknown_model,
 )
-from cursor_gateway.model.caller_tools import NamedTool, RequiredTool
 from cursor_gateway.model.documents import ChatResponse, Envelope
 from cursor_gateway.model.images import Image
 from cursor_gateway.model.messages import AssistantMessage
@@ -39,27 +34,25 @@ from cursor_gateway.runs.conversations import Conversations
 from cursor_gateway.runs.deliveries import Deliveries
 from cursor_gateway.runs.handle import RunHandle
 from cursor_gateway.runs.keyed_locks import KeyedLocks
-from cursor_gateway.runs.model_aliases import is_alias, resolve
 from cursor_gateway.runs.permissions import Permissions
 from cursor_gateway.runs.recovery import end_interrupted_run
 from cursor_gateway.runs.registry import Place, Runs
 from cursor_gateway.runs.removal import Removals
 from cursor_gateway.runs.repeats import Repeats
+from cursor_gateway.runs.request_resolver import RequestResolver
 from cursor_gateway.runs.run import Run
 from cursor_gateway.runs.run_request import Defaults, RunRequest, check_body, scope_of
-from cursor_gateway.runs.starter import TOOLS, RunStarter, unwritable
+from cursor_gateway.runs.starter import RunStarter, unwritable
 from cursor_gateway.runs.stored_run import StoredRun
 from cursor_gateway.runs.turn_builder import Conversation
 from cursor_gateway.runs.waiting import WaitLimits
 from cursor_gateway.runs.whole_answers import forget_answer, no_run, prompt_of, response_of
 from cursor_gateway.runs.workspaces import Workspaces
-from cursor_gateway.sources.base import Model, Turn
-from cursor_gateway.sources.router import INTERACTIVE, SourceOrRouter, routed
+from cursor_gateway.sources.router import SourceOrRouter, routed
 from cursor_gateway.sources.tool_server.endpoint import ToolEndpoint
 from cursor_gateway.store.base import Busy, IdempotentRun, KeyLimit, KeyTaken, Refused, RunRecord, Store, Superseded
 
 _POLL_SECONDS = 0.25  # for a run that another gateway drives
-_LONGEST_MODEL = 200  # characters of a name; the agent's own have some 40
 
 Removed: TypeAlias = Literal["removed", "pending", "unknown"]  # pending: agents still keep some of it, for now
 
@@ -90,6 +83,7 @@ class Service:
         self.repeats = Repeats(store, remembers=must_store_seconds is None)
         self.deliveries = Deliveries(defaults.reconnect_seconds)
         self.permissions = permissions or Permissions(conversations.data, now_ms)
+        self._resolver = RequestResolver(self.source, store, conversations, workspaces, defaults)
         self.removals = Removals(self.source, conversations, self.permissions)
         self.starter = RunStarter(
             self.source,
@@ -115,29 +109,29 @@ class Service:
 
     async def start(self, request: RunRequest) -> RunHandle:
         """Raises a `RequestError` for what cannot be, `ModelUnavailable` for a model that is known to be none."""
-        request = await self._with_source(request)
-        model = await self._model(request)
+        request = await self._resolver.with_source(request)
+        model = await self._resolver.model(request)
         if (key := request.idempotency_key or request.repeat_key) == "":
             return await self._start(request, model)
         async with self._locks.holding((request.owner, key)):
             return await self._start(request, model)
 
     async def _start(self, request: RunRequest, model: str) -> RunHandle:
-        has_tools, request = request.offer is not None, self._with_tools(request)
+        has_tools, request = request.offer is not None, self._resolver.with_tools(request)
         if (joined := await self._find_earlier(request)) is not None:
             return joined
         if not has_tools:
-            request = await self._as_side_request(request)
+            request = await self._resolver.as_side_request(request)
         asked = self._asked(request, model)
         self.runs.check_free(request.owner)
-        conversation = await self._conversation(request)
+        conversation = await self._resolver.conversation(request)
         images: list[tuple[Image, str]] | None = None
         place: Place | None = None
         is_stuck = False  # the store has another run in the conversation, and cannot take its end
         try:
             while True:
-                if await self._has_waited(conversation.id):
-                    conversation, images = await self._conversation(request), None  # what was said meanwhile counts
+                if await self._has_waited(conversation.id):  # what was said meanwhile counts
+                    conversation, images = await self._resolver.conversation(request), None
                 elif images is None:
                     images = await self.starter.prepare(request, conversation.id)
                 elif place is None:
@@ -156,7 +150,7 @@ class Service:
                             is_stuck = not await self._release(run_id, request.owner)
                         case None:
                             pass
-                    conversation, images = await self._conversation(request), None
+                    conversation, images = await self._resolver.conversation(request), None
         finally:
             if place is not None:
                 place.give_back()
@@ -170,7 +164,7 @@ class Service:
             self._resuming.discard(stored.id)
 
     async def _resume(self, request: RunRequest, stored: RunRecord) -> Run:
-        request = replace(await self._with_source(request), mode=stored.mode)
+        request = replace(await self._resolver.with_source(request), mode=stored.mode)
         place = await self.runs.reserve(request.owner)
         try:
             conversation = await self.conversations.interrupted(stored, request.messages)
@@ -182,17 +176,6 @@ class Service:
             raise unwritable(error) from error
         finally:
             place.give_back()
-
-    async def _model(self, request: RunRequest) -> str:
-        name, source = request.model or self.defaults.model, self.source.named(request.source)
-        _check_name(name)
-        if is_alias(name, self.defaults.model_aliases):
-            models: list[Model] = []
-            with suppress(AgentError):  # the run will report it
-                models = await source.models()
-            name = resolve(name, self.defaults.model_aliases, models)
-        source.check_model(name)
-        return name
 
     async def _start_in(
         self,
@@ -267,21 +250,6 @@ class Service:
         """A request that is known by this key gets this reply when it comes again."""
         await self.repeats.note(owner, key, reply, self._now_ms())
 
-    async def _as_side_request(self, request: RunRequest) -> RunRequest:
-        """A request without `tools` by a client that runs tools itself is for a title or a summary: the agent must not
-        write for that. A request that names a mode gets it."""
-        if request.mode is not None or self.defaults.mode in ("ask", "plan"):
-            return request
-        return replace(request, mode="ask") if request.has_own_tools or await self._carried_tools(request) else request
-
-    async def _carried_tools(self, request: RunRequest) -> bool:
-        """Earlier requests of the conversation that this one names did."""
-        if request.conversation_id is None:
-            return False
-        id = await self._conversation_of(request.conversation_id, request.owner)
-        known = await self.store.conversation(id, request.owner)
-        return known is not None and (self.conversations.folder(known.id) / TOOLS).exists()
-
     def _asked(self, request: RunRequest, model: str) -> Asked | None:
         """Raises an `AgentError` that an agent would only repeat."""
         if self._account_errors is None:
@@ -291,48 +259,6 @@ class Service:
             self.runs.notify_repeated(error.failure(), request.owner, request.request_id)
             raise error
         return asked
-
-    async def _with_source(self, request: RunRequest) -> RunRequest:
-        """A person's request goes to an agent that waits for answers, unless the other one knows the conversation."""
-        if request.source != INTERACTIVE:
-            return request
-        knows = self.source.interactive is not None and await self._default_knows(request)
-        return replace(request, source=None if knows else self.source.interactive)
-
-    async def _default_knows(self, request: RunRequest) -> bool:
-        """Whether the default source has the session of the request's conversation."""
-        if request.conversation_id is None:
-            return False
-        id = await self._conversation_of(request.conversation_id, request.owner)
-        known = await self.store.conversation(id, request.owner)
-        if known is None or known.session_id is None:
-            return False
-        turn = Turn(
-            run_id="",
-            prompt="",
-            model="",
-            workspace=known.workspace,
-            folder=str(self.conversations.folder(id)),
-            session_id=known.session_id,
-        )
-        return self.source.has_session(turn)
-
-    def _with_tools(self, request: RunRequest) -> RunRequest:
-        """The request, as far as its tools can be offered."""
-        if request.offer is None:
-            return request
-        if (request.mode or self.defaults.mode) == "plan":
-            raise InvalidRequest(
-                "Tools cannot be used in mode `plan`; omit `tools`, or choose another mode.", param="tools"
-            )
-        if self.source.named(request.source).offers_tools:
-            return request
-        if isinstance(request.offer.choice, RequiredTool | NamedTool):
-            raise InvalidRequest(
-                "This gateway plays recordings, which cannot call tools; set `tool_choice` to `auto`.",
-                param="tool_choice",
-            )
-        return replace(request, offer=None)
 
     async def _find_earlier(self, request: RunRequest) -> RunHandle | None:
         """The run that the same request started before."""
@@ -353,56 +279,6 @@ class Service:
             return None
         check_body(found.body_hash, request)
         return await self.find(found.run_id, request.owner)
-
-    async def _conversation(self, request: RunRequest) -> Conversation:
-        if request.follows is not None:
-            return await self._following(request, request.follows)
-        if request.conversation_id is not None:
-            workspace = None if request.workspace is None else self.workspaces.find(request.workspace)
-            id = await self._conversation_of(request.conversation_id, request.owner)
-            found = await self.conversations.named(id, request.owner, workspace, request.messages)
-            found = replace(found, session_id=None) if request.forgets_session else found
-            if not Path(found.workspace).is_dir():
-                raise InvalidRequest(
-                    f"The workspace {found.workspace!r} no longer exists; restore it, or start a new conversation.",
-                    param="conversationId",
-                )
-            return found
-        workspace = self.workspaces.find(request.workspace)
-        if not request.has_full_history:
-            return self.conversations.new(workspace, request.messages)
-        return await self.conversations.find_by_history(
-            scope_of(request, workspace, self.defaults.mode), request.messages
-        )
-
-    async def _following(self, request: RunRequest, run_id: str) -> Conversation:
-        """The conversation that the run is the latest of, or a copy of it up to that run."""
-        followed = await self.store.run(run_id, request.owner)
-        if followed is None:
-            raise PreviousAnswerUnknown(
-                "The previous answer is not stored here; send the whole conversation instead.",
-                param="previous_response_id",
-            )
-        id, owner = followed.conversation_id, request.owner
-        if (await self.store.runs_of(id, owner))[-1].id == run_id:
-            return await self._conversation(replace(request, follows=None, conversation_id=id, has_full_history=False))
-        conversation = await self.store.conversation(id, owner)
-        known = await self.conversations.said_up_to(id, owner, run_id)
-        workspace = request.workspace or (None if conversation is None else conversation.workspace)
-        workspace = self.workspaces.find(workspace)
-        return self.conversations.new(workspace, [*known, *request.messages])
-
-    async def _conversation_of(self, id: str, owner: str) -> str:
-        """Of a run's id (`chat_…`) the conversation that it ends; any other id is a conversation's."""
-        stored = await self.store.run(id, owner) if id.startswith("chat_") else None
-        if stored is None:
-            return id
-        if (await self.store.runs_of(stored.conversation_id, owner))[-1].id != id:
-            raise InvalidRequest(
-                "This is not the latest answer; continue from that one, or start a new conversation.",
-                param="conversationId",
-            )
-        return stored.conversation_id
 
     async def _has_waited(self, id: str) -> bool:
         """For its turn, since there was a run in the conversation. False: it may start."""
@@ -486,9 +362,3 @@ def _limited(reached: KeyLimit) -> GatewayError:
             return KeyQuotaExhausted(f"This API key may start {reached.limit:,} runs a day; try again tomorrow (UTC).")
         case "tokens_per_day":
             return KeyQuotaExhausted(f"This API key may use {reached.limit:,} tokens a day; try again tomorrow (UTC).")
-
-
-def _check_name(model: str) -> None:
-    """No agent is started for what can be no model's name: it would be an option of its own, or no argument at all."""
-    if len(model) > _LONGEST_MODEL or model.startswith("-") or not model.isprintable():
-        raise unknown_model(model[:_LONGEST_MODEL], [])
