@@ -40,7 +40,6 @@ _encode = msgspec.json.encode
 _DELTA = b'event: %b\ndata: {"type":"%b","sequence_number":'
 _TEXT_DELTA = _DELTA % ((b"response.output_text.delta",) * 2)
 _SUMMARY_DELTA = _DELTA % ((b"response.reasoning_summary_text.delta",) * 2)
-_prefixes: dict[type[Event], bytes] = {}  # what the frame of an event of this type begins with
 
 
 class ResponseEvents:
@@ -191,10 +190,7 @@ class ResponseStream:
             self._output.keep_encoded(event.output_index, item)
             event = replace(event, item=item)
         # Not `frame`: JSON and the names of events have no line ends, and the data may be megabytes.
-        prefix = _prefixes.get(event.__class__)
-        if prefix is None:
-            prefix = _prefixes[event.__class__] = b"event: %b\ndata: " % str(event.__struct_config__.tag).encode()
-        return b"%b%b\n\n" % (prefix, _encode(event))
+        return b"event: %b\ndata: %b\n\n" % (event.type.encode(), _encode(event))
 
     def _is_known(self, event: Event) -> bool:
         if isinstance(event, ItemAdded | ItemDone):

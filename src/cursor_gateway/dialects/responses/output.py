@@ -4,7 +4,6 @@ A response begins once, has one item open at a time, and ends once. The stream s
 response of the last one.
 """
 
-from collections.abc import Sequence
 from typing import Any, Literal, TypeAlias
 
 import msgspec
@@ -21,52 +20,41 @@ from cursor_gateway.dialects.responses.request import Asked
 from cursor_gateway.dialects.responses.shapes import (
     AnnotationAdded,
     ArgumentsDelta,
-    ArgumentsDone,
+    ArgumentsEvent,
+    CallProgress,
     CompactionItem,
-    Completed,
-    Created,
     CursorFields,
-    CustomInputDelta,
     CustomInputDone,
     CustomToolCallItem,
     Event,
-    Failed,
+    FunctionArgumentsDone,
     FunctionCallItem,
-    Incomplete,
     IncompleteDetails,
-    InProgress,
     InputTokensDetails,
     Item,
     ItemAdded,
     ItemDone,
-    McpArgumentsDelta,
+    LastEvent,
     McpArgumentsDone,
     McpCallItem,
-    McpCompleted,
     McpError,
-    McpFailed,
-    McpInProgress,
     McpText,
     MessageItem,
     OpenPage,
     OutputText,
-    PartAdded,
-    PartDone,
+    PartEvent,
     ReasoningItem,
     Response,
     ResponseUsage,
     Search,
+    StateChanged,
     SummaryDelta,
     SummaryDone,
-    SummaryPartAdded,
-    SummaryPartDone,
+    SummaryPartEvent,
     SummaryText,
     TextDelta,
     TextDone,
-    WebCompleted,
-    WebInProgress,
     WebSearchCallItem,
-    WebSearching,
 )
 from cursor_gateway.dialects.responses.toolbox import input_of
 from cursor_gateway.dialects.responses.work import doing, pages_of, web_action
@@ -170,7 +158,10 @@ class Output:
             return []
         self._next = 2
         response = replace(self.response(), output=())
-        return [Created(sequence_number=0, response=response), InProgress(sequence_number=1, response=response)]
+        return [
+            StateChanged(type="response.created", sequence_number=0, response=response),
+            StateChanged(type="response.in_progress", sequence_number=1, response=response),
+        ]
 
     def grow(self, text: str) -> int:
         """More text of the open item; the number of the delta."""
@@ -188,8 +179,7 @@ class Output:
         if not isinstance(self._open, _Message):
             events += self.close()
             events += self._open_message_item()
-        at = self._at()
-        return [*events, TextDelta(sequence_number=self.grow(text), delta=text, **at)]
+        return [*events, TextDelta(sequence_number=self.grow(text), delta=text, **self._at())]
 
     def think(self, text: str) -> list[Event]:
         events: list[Event] = []
@@ -201,35 +191,34 @@ class Output:
             id = self._id("rs")
             item = ReasoningItem(id=id, encrypted_content=id if self._asked.has_encrypted_content else UNSET)
             self._open, self.open_item, self.item_id = _Reasoning(item, []), "reasoning", id
-            events.append(ItemAdded(sequence_number=self._number(), output_index=self.index, item=item))
-            part = SummaryText(text="")
-            events.append(SummaryPartAdded(sequence_number=self._number(), part=part, **self._at()))
-        at = self._at()
-        return [*events, SummaryDelta(sequence_number=self.grow(text), delta=text, **at)]
+            events.append(self._added(item))
+            part, place = SummaryText(text=""), self._next_at()
+            events.append(SummaryPartEvent(type="response.reasoning_summary_part.added", part=part, **place))
+        return [*events, SummaryDelta(sequence_number=self.grow(text), delta=text, **self._at())]
 
     def close(self) -> list[Event]:
         """Ends the item that is open."""
         opened = self._open
         if opened is None:
             return []
-        at, item = self._at(), self._done(opened)
+        item = self._done(opened)
         events: list[Event]
         match item:
             case MessageItem(content=content):
                 (part,) = content
                 events = [
-                    AnnotationAdded(sequence_number=self._number(), annotation_index=place, annotation=one, **at)
+                    AnnotationAdded(annotation_index=place, annotation=one, **self._next_at())
                     for place, one in enumerate(part.annotations)
                 ]
                 events += [
-                    TextDone(sequence_number=self._number(), text=part.text, **at),
-                    PartDone(sequence_number=self._number(), part=part, **at),
+                    TextDone(text=part.text, **self._next_at()),
+                    PartEvent(type="response.content_part.done", part=part, **self._next_at()),
                 ]
             case ReasoningItem(summary=summaries):
                 (summary,) = summaries
                 events = [
-                    SummaryDone(sequence_number=self._number(), text=summary.text, **at),
-                    SummaryPartDone(sequence_number=self._number(), part=summary, **at),
+                    SummaryDone(text=summary.text, **self._next_at()),
+                    SummaryPartEvent(type="response.reasoning_summary_part.done", part=summary, **self._next_at()),
                 ]
         self._open = self.open_item = None
         return [*events, self._finished(item)]
@@ -239,7 +228,6 @@ class Output:
         declared = self._asked.forms.of(call.name)
         namespace = declared.namespace or UNSET
         events = self.close()
-        at: dict[str, Any]
         match declared.kind:
             case "function":
                 item = FunctionCallItem(
@@ -251,13 +239,9 @@ class Output:
                     status="completed",
                 )
                 events.append(self._added(replace(item, arguments="", status="in_progress")))
-                at = self._at(item.id)
-                events += [
-                    ArgumentsDelta(sequence_number=self._number(), delta=piece, **at) for piece in _cut(call.arguments)
-                ]
-                events.append(
-                    ArgumentsDone(sequence_number=self._number(), name=item.name, arguments=call.arguments, **at)
-                )
+                events += self._deltas("response.function_call_arguments.delta", call.arguments, item.id)
+                place = self._next_at(item.id)
+                events.append(FunctionArgumentsDone(name=item.name, arguments=call.arguments, **place))
                 return [*events, self._finished(item)]
             case "custom":
                 text = input_of(msgspec.json.decode(call.arguments, type=dict[str, Any]))
@@ -270,9 +254,8 @@ class Output:
                     status="completed",
                 )
                 events.append(self._added(replace(custom, input="", status="in_progress")))
-                at = self._at(custom.id)
-                events += [CustomInputDelta(sequence_number=self._number(), delta=piece, **at) for piece in _cut(text)]
-                events.append(CustomInputDone(sequence_number=self._number(), input=text, **at))
+                events += self._deltas("response.custom_tool_call_input.delta", text, custom.id)
+                events.append(CustomInputDone(input=text, **self._next_at(custom.id)))
                 return [*events, self._finished(custom)]
 
     def start_action(self, started: DocumentStarted) -> list[Event]:
@@ -295,12 +278,10 @@ class Output:
     def end(self, end: Ended, duration_ms: int = 0) -> list[Event]:
         events = self.close()
         self._end, self._duration = end, duration_ms // 1000
-        response, number = self.response(), self._number()
+        name: LastEvent = "response.incomplete" if end.reason == "length" else "response.completed"
         if end.failure is not None:
-            return [*events, Failed(sequence_number=number, response=response)]
-        if end.reason == "length":
-            return [*events, Incomplete(sequence_number=number, response=response)]
-        return [*events, Completed(sequence_number=number, response=response)]
+            name = "response.failed"
+        return [*events, StateChanged(type=name, response=self.response(), sequence_number=self._number())]
 
     def compact(self, summary: str) -> list[Event]:
         """The only item of a response that compacts a conversation."""
@@ -313,8 +294,8 @@ class Output:
         item = MessageItem(id=self._id("msg"), status="in_progress")
         self._open, self.open_item, self.item_id = _Message(item, []), "message", item.id
         return [
-            ItemAdded(sequence_number=self._number(), output_index=self.index, item=item),
-            PartAdded(sequence_number=self._number(), part=OutputText(text=""), **self._at()),
+            self._added(item),
+            PartEvent(type="response.content_part.added", part=OutputText(text=""), **self._next_at()),
         ]
 
     def _comment(self, document: Document) -> list[Event]:
@@ -325,12 +306,12 @@ class Output:
         part = OutputText(text=text)
         item = MessageItem(id=self._id("msg", after_open=True), status="completed", content=(part,), phase="commentary")
         events = [*self.close(), self._added(replace(item, status="in_progress", content=()))]
-        at = self._at(item.id)
+        empty = OutputText(text="")
         events += [
-            PartAdded(sequence_number=self._number(), part=OutputText(text=""), **at),
-            TextDelta(sequence_number=self._number(), delta=text, **at),
-            TextDone(sequence_number=self._number(), text=text, **at),
-            PartDone(sequence_number=self._number(), part=part, **at),
+            PartEvent(type="response.content_part.added", part=empty, **self._next_at(item.id)),
+            TextDelta(delta=text, **self._next_at(item.id)),
+            TextDone(text=text, **self._next_at(item.id)),
+            PartEvent(type="response.content_part.done", part=part, **self._next_at(item.id)),
         ]
         return [*events, self._finished(item)]
 
@@ -347,26 +328,28 @@ class Output:
             error=None if action.error is None else McpError(content=(McpText(text=action.error),)),
         )
         events.append(self._added(replace(item, status="in_progress", arguments="", output=None, error=None)))
-        at = self._at(item.id)
-        events.append(McpInProgress(sequence_number=self._number(), **at))
-        events += [McpArgumentsDelta(sequence_number=self._number(), delta=piece, **at) for piece in _cut(arguments)]
-        events.append(McpArgumentsDone(sequence_number=self._number(), arguments=arguments, **at))
-        ending = McpCompleted if action.error is None else McpFailed
-        events.append(ending(sequence_number=self._number(), **at))
+        events.append(CallProgress(type="response.mcp_call.in_progress", **self._next_at(item.id)))
+        events += self._deltas("response.mcp_call_arguments.delta", arguments, item.id)
+        events.append(McpArgumentsDone(arguments=arguments, **self._next_at(item.id)))
+        if action.error is None:
+            events.append(CallProgress(type="response.mcp_call.completed", **self._next_at(item.id)))
+        else:
+            events.append(CallProgress(type="response.mcp_call.failed", **self._next_at(item.id)))
         return [*events, self._finished(item)]
 
     def _web_search(self, action: Search | OpenPage, error: str | None) -> list[Event]:
         events = self.close()
         item = WebSearchCallItem(id=self._id("ws"), status="completed" if error is None else "failed", action=action)
         events.append(self._added(replace(item, status="in_progress")))
-        at = self._at(item.id)
-        events += [
-            WebInProgress(sequence_number=self._number(), **at),
-            WebSearching(sequence_number=self._number(), **at),
-        ]
+        events.append(CallProgress(type="response.web_search_call.in_progress", **self._next_at(item.id)))
+        events.append(CallProgress(type="response.web_search_call.searching", **self._next_at(item.id)))
         if error is None:
-            events.append(WebCompleted(sequence_number=self._number(), **at))
+            events.append(CallProgress(type="response.web_search_call.completed", **self._next_at(item.id)))
         return [*events, self._finished(item)]
+
+    def _deltas(self, name: ArgumentsEvent, text: str, id: str) -> list[ArgumentsDelta]:
+        pieces = [text[at : at + _PIECE] for at in range(0, len(text), _PIECE)]
+        return [ArgumentsDelta(type=name, delta=piece, **self._next_at(id)) for piece in pieces]
 
     def _done(self, opened: _Open) -> MessageItem | ReasoningItem:
         text = "".join(opened.pieces)
@@ -394,6 +377,9 @@ class Output:
 
     def _at(self, id: str = "") -> dict[str, Any]:
         return {"item_id": id or self.item_id, "output_index": self.index}
+
+    def _next_at(self, id: str = "") -> dict[str, Any]:
+        return {"sequence_number": self._number(), **self._at(id)}
 
     def _added(self, item: Item) -> Event:
         return ItemAdded(sequence_number=self._number(), output_index=self.index, item=item)
@@ -424,7 +410,3 @@ def _shortened(output: str) -> str:
     if len(output) <= _LONGEST_OUTPUT:
         return output
     return f"{output[:_LONGEST_OUTPUT]}\n[{len(output) - _LONGEST_OUTPUT:,} more characters]"
-
-
-def _cut(text: str) -> Sequence[str]:
-    return [text[at : at + _PIECE] for at in range(0, len(text), _PIECE)]
