@@ -6,7 +6,9 @@ stream or as a whole answer (`Reply`), lets a reader resume (`Replay`) or look a
 writes the bytes.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence, Set
+from importlib import import_module
 from typing import Any, Literal, Protocol, TypeAlias
 
 from msgspec import Struct
@@ -87,6 +89,21 @@ class Encoder(Protocol):
         ...
 
 
+class EventEncoder(ABC):
+    """An `Encoder` that encodes each event by itself, and fast."""
+
+    is_slow = False
+
+    @abstractmethod
+    def push(self, event: DocumentEvent, /) -> bytes: ...
+
+    def push_all(self, events: Sequence[DocumentEvent], /) -> bytes:
+        return b"".join(map(self.push, events))
+
+    def keep_alive(self) -> bytes:
+        return SSE.keep_alive
+
+
 class Whole(Protocol):
     """A whole answer in the making."""
 
@@ -117,9 +134,7 @@ class Whole(Protocol):
         ...
 
 
-class Reply(Protocol):
-    """How one request wants its answer."""
-
+class _AnyReply(Protocol):
     @property
     def form(self) -> Form:
         """Of the stream."""
@@ -131,11 +146,6 @@ class Reply(Protocol):
         ...
 
     @property
-    def is_resumable(self) -> bool:
-        """A client whose stream ends early goes on at `/v1/chat/{id}/events`, after the last event that it has."""
-        ...
-
-    @property
     def streams_failures(self) -> bool:
         """Whether a stream reports a run that failed before its first event. Otherwise the reply's status does."""
         ...
@@ -144,24 +154,22 @@ class Reply(Protocol):
         """Beside those of every reply."""
         ...
 
+
+class Reply(_AnyReply, Protocol):
+    """How one request wants its answer."""
+
+    @property
+    def is_resumable(self) -> bool:
+        """A client whose stream ends early goes on at `/v1/chat/{id}/events`, after the last event that it has."""
+        ...
+
     def stream(self, run: RunView, start: Start) -> Encoder: ...
 
     def whole(self, run: RunView, start: Start) -> Whole: ...
 
 
-class TextReply(Protocol):
+class TextReply(_AnyReply, Protocol):
     """How one request wants an answer that is checked before it is shown."""
-
-    @property
-    def form(self) -> Form: ...
-
-    @property
-    def media_type(self) -> str: ...
-
-    @property
-    def streams_failures(self) -> bool: ...
-
-    def headers(self, run: RunView) -> Mapping[str, str]: ...
 
     def fold(self, run: RunView, start: Start) -> AnswerFold: ...
 
@@ -324,6 +332,11 @@ def _no_answer(id: str) -> AnswerId | None:
 
 def _no_description(sample: Sample) -> Description | None:
     return None
+
+
+def described_in(module: str) -> Callable[[Sample], Description]:
+    """By the function `describe` of this module. It is imported late: few gateways are asked for it."""
+    return lambda sample: import_module(module).describe(sample)
 
 
 class Dialect(Struct, frozen=True, kw_only=True):

@@ -1,11 +1,10 @@
 """The documents dialect: document events in; the specification's Server-Sent Events, NDJSON or ChatResponse out."""
 
-from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 
-from cursor_gateway.dialects.base import NDJSON, SSE
+from cursor_gateway.dialects.base import NDJSON, EventEncoder
 from cursor_gateway.model.document_events import (
     ContentDelta,
     DocumentEnded,
@@ -80,11 +79,10 @@ class _Payloads:
         return _encode(document.metadata)
 
 
-class SseEncoder:
+class SseEncoder(EventEncoder):
     """Each event is one frame; its id is the event's number in the run, so a reader can resume after it."""
 
     is_cut = False  # it says all that the run says
-    is_slow = False
 
     def __init__(self, after: int = 0, *, until_pause: bool = False) -> None:
         """`after` is the number of the last event that the reader has. A reply may end with a pause of the run."""
@@ -110,18 +108,11 @@ class SseEncoder:
         self.is_over = self._until_pause and isinstance(event, Paused)
         return frame(payload.data, event=payload.name, id=str(self._number))
 
-    def push_all(self, events: Sequence[DocumentEvent], /) -> bytes:
-        return b"".join(map(self.push, events))
 
-    def keep_alive(self) -> bytes:
-        return SSE.keep_alive
-
-
-class NdjsonEncoder:
+class NdjsonEncoder(EventEncoder):
     """The specification's `StreamEvent`, one a line; `data` is the frame's payload, `id` its number in the run."""
 
     is_cut = False
-    is_slow = False
 
     def __init__(self, after: int = 0, *, until_pause: bool = False) -> None:
         """As `SseEncoder`."""
@@ -138,9 +129,6 @@ class NdjsonEncoder:
         self.is_over = self._until_pause and isinstance(event, Paused)
         about = b',"documentId":' + _encode(payload.document_id) if payload.document_id else b""
         return b'{"id":%d,"type":%b%b,"data":%b}\n' % (self._number, _encode(payload.name), about, payload.data)
-
-    def push_all(self, events: Sequence[DocumentEvent], /) -> bytes:
-        return b"".join(map(self.push, events))
 
     def keep_alive(self) -> bytes:
         return NDJSON.keep_alive

@@ -15,7 +15,6 @@ from cursor_gateway.dialects.messages.conversation import Content, Conversation,
 from cursor_gateway.dialects.options import CURSOR_HINTS, CursorOptions, one_of
 from cursor_gateway.errors import InvalidRequest
 from cursor_gateway.model.caller_tools import (
-    LARGEST_SCHEMA,
     AutoTool,
     NamedTool,
     NoTool,
@@ -25,7 +24,7 @@ from cursor_gateway.model.caller_tools import (
     ToolChoice,
     make_tool,
 )
-from cursor_gateway.prompting.structured import Format, JsonSchema, check_schema
+from cursor_gateway.prompting.structured import Format, read_format
 from cursor_gateway.wire.json_body import read_json
 from cursor_gateway.wire.payload import Fields
 
@@ -202,10 +201,4 @@ def _format(wire: _Body) -> Format | None:
         return None
     if format.text("type") != "json_schema":
         raise InvalidRequest(f"{param}.type: Send json_schema.", param=f"{param}.type")
-    schema, param = format.object("schema").all, f"{param}.schema"
-    if len(msgspec.json.encode(schema)) > LARGEST_SCHEMA:
-        raise InvalidRequest(
-            f"{param}: The schema is larger than {LARGEST_SCHEMA} bytes; use a smaller one.", param=param
-        )
-    check_schema(schema, param)
-    return JsonSchema(schema, strict=True)
+    return read_format(format.object("schema").all, f"{param}.schema", strict=True)

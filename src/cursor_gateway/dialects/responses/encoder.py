@@ -1,11 +1,11 @@
 """Document events in; a response as Server-Sent Events, or the whole response, out."""
 
-from collections.abc import Sequence, Set
+from collections.abc import Set
 
 import msgspec
 from msgspec.structs import replace
 
-from cursor_gateway.dialects.base import SSE
+from cursor_gateway.dialects.base import SSE, EventEncoder
 from cursor_gateway.dialects.deltas import (
     Answer,
     AnswerFold,
@@ -127,14 +127,12 @@ def answer_events(output: Output, answer: Answer) -> list[Event]:
     return [*events, *output.end(answer.end)]
 
 
-class ResponseStream:
+class ResponseStream(EventEncoder):
     """The streaming reply. It begins with `response.created` and ends with one event that has the whole response.
 
     `known` are items that the client has already got: their events are left out. `after` is the number of the last
     event that it has. The numbers stay those of the whole stream.
     """
-
-    is_slow = False
 
     def __init__(self, head: Head, prompt_tokens: int = 0, *, known: Set[str] = frozenset(), after: int = -1) -> None:
         self._events = ResponseEvents(head, prompt_tokens)
@@ -168,9 +166,6 @@ class ResponseStream:
             self._before = b',"item_id":%b,"output_index":%d,"%b":0,"delta":' % place
         return frames
 
-    def push_all(self, events: Sequence[DocumentEvent], /) -> bytes:
-        return b"".join(map(self.push, events))
-
     def keep_alive(self) -> bytes:
         """A comment, which no client can misread; for Codex, which does not count comments, an event. That one has no
         number of its own, so that the stream stays the same."""
@@ -198,7 +193,7 @@ class ResponseStream:
         return getattr(event, "item_id", "") in self._known
 
 
-class NumberedResponse:
+class NumberedResponse(EventEncoder):
     """The stream with the numbers of the run's events as ids, for readers that resume."""
 
     def __init__(self, head: Head) -> None:
@@ -215,9 +210,6 @@ class NumberedResponse:
     def push(self, event: DocumentEvent, /) -> bytes:
         self._number += 1
         return numbered(self._stream.push(event), self._number)
-
-    def keep_alive(self) -> bytes:
-        return SSE.keep_alive
 
 
 class WholeResponse:

@@ -25,8 +25,7 @@ from cursor_gateway.dialects.responses.conversation import (
 from cursor_gateway.dialects.responses.shapes import ConversationReference, Echo
 from cursor_gateway.dialects.responses.toolbox import Forms, Toolbox, read_tools
 from cursor_gateway.errors import InvalidRequest
-from cursor_gateway.model.caller_tools import LARGEST_SCHEMA
-from cursor_gateway.prompting.structured import Format, JsonObject, JsonSchema, check_schema
+from cursor_gateway.prompting.structured import Format, JsonObject, read_format
 from cursor_gateway.wire.json_body import read_json
 
 _NO_SWITCH = "Cursor's agent has no such setting."
@@ -269,13 +268,7 @@ def _format(wire: Body) -> Format | None:
         case _ObjectFormat():
             return JsonObject()
         case _SchemaFormat(name=name, description=description, schema=schema, strict=strict):
-            param = "text.format.schema"
-            if len(msgspec.json.encode(schema)) > LARGEST_SCHEMA:
-                raise InvalidRequest(
-                    f"{param}: The schema is larger than {LARGEST_SCHEMA} bytes; use a smaller one.", param=param
-                )
-            check_schema(schema or {}, param)
-            return JsonSchema(schema or {}, name, description or "", strict or False)
+            return read_format(schema, "text.format.schema", name, description, strict=bool(strict))
 
 
 # --- what is repeated -------------------------------------------------------------------------------
