@@ -45,7 +45,8 @@ from cursor_gateway.render.cards import (
     tool_line,
 )
 from cursor_gateway.render.checklist import Checklist
-from cursor_gateway.render.listing import Listing, code_rows, numbered_rows, split_lines
+from cursor_gateway.render.lines import split_lines
+from cursor_gateway.render.listing import Listing, code_rows, numbered_rows
 from cursor_gateway.render.markdown import AgentMarkdown, finished_blocks
 from cursor_gateway.render.visible import visible, visible_line
 from cursor_gateway.stages.summary import main_argument

@@ -5,6 +5,7 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from cursor_gateway.render.html.pieces import exact, exact_line
+from cursor_gateway.render.lines import split_lines
 from cursor_gateway.render.visible import visible
 
 if TYPE_CHECKING:
@@ -20,11 +21,6 @@ _SHOWN = 30  # lines; longer code is folded
 _SOURCES = {"mermaid": "Mermaid diagram (source)", "math": "Formula (source)", "latex": "LaTeX (source)"}
 
 COPY = '<button type="button" class="copy" data-copy>Copy</button>'
-
-
-def split_lines(text: str) -> list[str]:
-    """A line feed ends a line; it does not begin another."""
-    return text.removesuffix("\n").split("\n") if text else []
 
 
 def listing(text: str, language: str, first: int = 1) -> str:
