@@ -52,12 +52,7 @@ CLAUDE = Client(
     name="claude",
     title="Claude Code",
     wire="messages",
-    launch=Launch(
-        programs=("claude",),
-        install="npm install -g @anthropic-ai/claude-code",
-        start=_start,
-        once='-p "What is this project?"',
-    ),
+    launch=Launch(install="npm install -g @anthropic-ai/claude-code", start=_start),
     keep=_keep,
     then="claude",
     works=(

@@ -51,6 +51,10 @@ class AcpOptions(Struct, frozen=True, kw_only=True):
 
 
 class CursorAcpSource:
+    holds_questions = True
+    offers_tools = True
+    tools_server = TOOLS_SERVER
+
     def __init__(
         self,
         options: AcpOptions,
@@ -93,18 +97,6 @@ class CursorAcpSource:
     def has_session(self, turn: Turn) -> bool:
         """Only loading the session shows for certain; the run then fails with `SessionLost`."""
         return turn.session_id not in self._lost
-
-    @property
-    def holds_questions(self) -> bool:
-        return True
-
-    @property
-    def tools_server(self) -> str:
-        return TOOLS_SERVER
-
-    @property
-    def offers_tools(self) -> bool:
-        return True
 
     def account(self) -> Hashable:
         return self._agent.account()
