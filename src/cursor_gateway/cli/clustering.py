@@ -51,7 +51,6 @@ def node_of(
     defaults: Defaults,
     now_ms: Callable[[], int],
     warn: Callable[[str], None],
-    fault: Callable[[Exception], None] = lambda error: None,
 ) -> Node:
     options = NodeOptions(
         own=own,
@@ -59,4 +58,4 @@ def node_of(
         limits=FrontLimits(queue_seconds=settings.queue_seconds, max_runs_per_key=settings.max_runs_per_key),
         defaults=defaults,
     )
-    return Node(options, cluster_of(store), store, local, now_ms, warn, fault)
+    return Node(options, cluster_of(store), store, local, now_ms, warn)

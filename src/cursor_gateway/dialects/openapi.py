@@ -1,8 +1,8 @@
 """The parts of an OpenAPI 3.1 document: operations, parameters, replies, errors and schemas.
 
-Each dialect describes its own paths in its `openapi.py`; `server/openapi.py` describes the others and puts everything
-together. Schemas come from the msgspec types, errors from the classes in `errors`, and the examples of replies from a
-sample run through the dialect's own encoders, so none of them can fall behind.
+Each dialect describes its own paths in its `openapi.py`, and `server/openapi_paths.py` the others; `server/openapi.py`
+puts everything together. Schemas come from the msgspec types, errors from the classes in `errors`, and the examples
+of replies from a sample run through the dialect's own encoders, so none of them can fall behind.
 """
 
 import re

@@ -1,7 +1,7 @@
 """The bodies of requests, read within the limits of size and time, and of JSON replies."""
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import TypeVar
 
 import msgspec
@@ -59,5 +59,5 @@ def idempotency_key(request: Request) -> str | None:
     return key
 
 
-def json_response(value: Struct, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
-    return Response(msgspec.json.encode(value), status, headers, media_type="application/json")
+def json_response(value: Struct, status: int = 200) -> Response:
+    return Response(msgspec.json.encode(value), status, media_type="application/json")

@@ -23,8 +23,8 @@ _SOURCES = {"mermaid": "Mermaid diagram (source)", "math": "Formula (source)", "
 COPY = '<button type="button" class="copy" data-copy>Copy</button>'
 
 
-def listing(text: str, language: str, first: int = 1) -> str:
-    return framed(numbers(text, first), code_part(highlighted(text, language)))
+def listing(text: str, language: str) -> str:
+    return framed(numbers(text), code_part(highlighted(text, language)))
 
 
 def framed(numbers: str, code: str) -> str:

@@ -54,9 +54,9 @@ def unseen(html: str) -> str:
     return span(html, "unseen")
 
 
-def plain(text: str, kind: str = "plain") -> str:
+def plain(text: str) -> str:
     """Lines as they stand. A line feed first would be swallowed by `pre` alone."""
-    return f"<pre{_class(kind)}><code>{exact(text)}</code></pre>"
+    return f'<pre class="plain"><code>{exact(text)}</code></pre>'
 
 
 def count(number: int, noun: str) -> str:
